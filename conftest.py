@@ -30,7 +30,7 @@ _REDIS7 = os.environ.get("AGENT_LAYER_TEST_REDIS7") or "redis-server"
 
 
 _MAKES = {"other_make", "smoke"}
-_FOLDERS = ("soak", "job", "servers", "integration", "unit")
+_FOLDERS = ("soak", "job", "gpu", "servers", "integration", "browser", "unit")
 """In this order, so that processes which share the tests end at about the same time: the longest tests first."""
 
 

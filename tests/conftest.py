@@ -58,7 +58,7 @@ def _clean_environment() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def redis_url() -> Iterator[str]:
     """One server for all tests, started the way a user's is; it ends with this process."""
-    with TemporaryDirectory(prefix="al-tests-") as directory:
+    with TemporaryDirectory(prefix="al-tests-", ignore_cleanup_errors=True) as directory:  # the server still writes
         yield f"unix://{acquire_server(Settings(dir=Path(directory), connect_seconds=30.0))}"
 
 

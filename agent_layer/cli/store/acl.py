@@ -62,7 +62,7 @@ class _Duty(NamedTuple):
 
 _INDEX = (
     "t:* b:* v:* values:* zones segments quarantine rewrite policies:* batches:* batch-segments runs group:* groups:*"
-    " group-segments events"
+    " group-segments events steps"
 )
 
 _CONNECT = _Duty(commands="ping hello")

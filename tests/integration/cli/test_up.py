@@ -10,6 +10,7 @@ import threading
 import urllib.request
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.error import HTTPError
 
 import pytest
 
@@ -63,8 +64,11 @@ def leave_log(settings):
 
 def post(url, body, key):
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers)) as reply:
-        return json.load(reply)
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers)) as reply:
+            return json.load(reply)
+    except HTTPError as refused:
+        pytest.fail(f"{url}: {refused.read().decode()}")
 
 
 @pytest.mark.parametrize("command", ["up", "serve", "serve --processes 2"])

@@ -11,13 +11,13 @@ from typing import Any
 import typer
 
 from agent_layer.cli.main import build
-from agent_layer.health import CATALOGUE
+from agent_layer.health import CATALOGUE, LIVE
 from agent_layer.settings import Settings
 from trainer_adapter.config import load_config
 
 from ...documents import DOCUMENTS, ROOT, blocks
 
-SET_BY_US = {"AGENT_LAYER_TASK", "AGENT_LAYER_ROLLOUT", "AGENT_LAYER_ATTEMPT"}
+SET_BY_US = {"AGENT_LAYER_TASK", "AGENT_LAYER_ROLLOUT", "AGENT_LAYER_ATTEMPT", "AGENT_LAYER_RAY_DIRECTORY"}
 """Variables that workers set for programs."""
 
 
@@ -100,6 +100,12 @@ def test_the_table_of_health_is_the_catalogue():
     }
 
     assert rows <= set((ROOT / "docs/how-to/training.md").read_text().splitlines())
+
+
+def test_the_table_of_alarms_of_this_moment_is_the_catalogue():
+    rows = {f"| `{one.name}` | {one.measures} | {one.unit} | {_limit(one.warn)} |" for one in LIVE}
+
+    assert rows <= set((ROOT / "docs/how-to/operate.md").read_text().splitlines())
 
 
 def _limit(value: float | None) -> str:

@@ -18,6 +18,9 @@ MAY_REACH_ENVIRONMENT = {
     "agent_layer/recorder/shipping.py": "hands it to the shipper, with its settings",
     "agent_layer/infra/redis/embedded.py": "hands it to Redis",
     "envs/sandbox/inside/warm_python.py": "sets it for a snippet, in the box",
+    "trainer_adapter/cluster/overrides.py": "adds to the path on which veRL's processes find packages",
+    "trainer_adapter/cluster/plugin.py": "runs first in veRL's processes, which name the platform there",
+    "trainer_adapter/loop/ranks.py": "reads what torchrun sets, and sets what it hands on",
     "trainer_adapter/verl/platform.py": "sets what torch reads",
     "trainer_adapter/verl/trackers.py": "sets what trackers read",
 }

@@ -1,0 +1,104 @@
+"""Command that serves the page and its API: ``view``."""
+
+import asyncio
+import secrets
+import signal
+from collections.abc import Generator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from ipaddress import ip_address
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+from aiohttp import web
+
+from agent_layer.errors import BadInputError
+from agent_layer.gateway import listen
+from agent_layer.gateway.http import check_exposure, load_tls, serve_until_stopped
+from agent_layer.infra.processes import reachable_host
+from agent_layer.settings import Settings
+from agent_layer.store import Store, open_store
+from agent_layer.view import build_view_app
+from agent_layer.view.demo import open_recording
+
+
+def archive_settings(settings: Settings, bucket: str, directory: Path) -> Settings:
+    """Return settings for an index of one's own in a directory, over the objects of a bucket."""
+    own = {"redis_url": None, "reader_redis_url": None, "ingest_url": None, "objects_url": bucket, "dir": directory}
+    return settings.model_copy(update=own)
+
+
+@contextmanager
+def _open_shown(settings: Settings, demo: bool, bucket: str | None) -> Generator[tuple[Settings, Store]]:
+    """Open what the page shows: the recording, what a bucket holds, or the configured store."""
+    if demo:
+        with open_recording(settings) as opened:
+            yield opened
+    elif bucket is not None:
+        with TemporaryDirectory(prefix="al-view-") as folder:
+            settings = archive_settings(settings, bucket, Path(folder))
+            store = open_store(settings)
+            found = store.admin.reindex()
+            typer.echo(f"view: {found.num_segments} segments of {bucket}, {len(found.corrupt)} of them damaged")
+            yield settings, store
+    else:
+        reading = settings.model_copy(update={"redis_url": settings.reader_redis_url or settings.redis_url})
+        yield reading, open_store(reading)
+
+
+def view(
+    context: typer.Context,
+    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one.")] = 8792,
+    allow_writes: Annotated[
+        bool, typer.Option("--allow-writes", help="Take rewards, pauses, drains and retries from an operator, too.")
+    ] = False,
+    bucket: Annotated[
+        str | None, typer.Option(help="Show what s3://BUCKET/PREFIX or file:///DIR holds, without its Redis.")
+    ] = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Show a recorded run, from a temporary store that ends with the command.")
+    ] = False,
+) -> None:
+    """Serve the page, and an HTTP API over the store under /api/v1, for reading only without --allow-writes.
+
+    Beyond this machine it answers only with the token of the printed address, or with the operator's key as a bearer.
+    Writing needs the operator: on this machine, who opens the printed address; beyond it, who has the key.
+    """
+    settings: Settings = context.obj
+    if sum((allow_writes, demo, bucket is not None)) > 1:
+        raise BadInputError(
+            "view: expected one of --demo, --bucket or --allow-writes, found several; both others only read"
+        )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # while it opens a recording, too
+    with suppress(KeyboardInterrupt), ExitStack() as opened, closing(listen(host, port)) as listener:
+        address, taken = listener.getsockname()[:2]
+        check_exposure(settings, address)
+        is_local = ip_address(address).is_loopback
+        if allow_writes and not is_local and settings.api_key is None:
+            raise BadInputError(
+                "view: expected the operator's key, which alone writes beyond this machine, found none; set"
+                " AGENT_LAYER_API_KEY, listen at 127.0.0.1, or leave out --allow-writes"
+            )
+        reader_token = None if is_local else secrets.token_urlsafe(24)
+        operator_token = secrets.token_urlsafe(24) if is_local and allow_writes else None
+        scheme = "https" if settings.tls_cert else "http"
+        token = reader_token or operator_token
+        asked = f"?token={token}" if token else ""
+        shown, store = opened.enter_context(_open_shown(settings, demo, bucket))
+        place = f"#/run/{shown.run}" if demo else ""
+
+        async def announce(_: web.Application) -> None:
+            typer.echo(f"view: {scheme}://{reachable_host(address)}:{taken}/{asked}{place}")
+
+        app = build_view_app(
+            shown,
+            store,
+            reader_token,
+            writable=open_store(settings) if allow_writes else None,
+            operator_token=operator_token,
+            is_archive=bucket is not None,
+        )
+        app.on_startup.append(announce)
+        asyncio.run(serve_until_stopped(app, [listener], load_tls(settings), settings.header_seconds))

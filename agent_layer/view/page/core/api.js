@@ -1,0 +1,96 @@
+// Client of /api/v1: JSON by GET, errors as one sentence, and a hook that keeps an answer fresh.
+import { useEffect, useRef, useState } from "./ui.js";
+import { isTouched } from "../pure/touched.js";
+import { onChange, ROUND_MS } from "./live.js";
+
+const BASE = new URL("api/v1/", document.baseURI);
+
+/** An answer of the API that is not a success. */
+export class ApiError extends Error {
+  /** @param {number} status @param {string} code @param {string} message */
+  constructor(status, code, message) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+/** Fetch one resource. @param {string} path @param {AbortSignal} [signal] @returns {Promise<any>} */
+export const get = (path, signal) => answerOf(path, signal ? { signal } : {});
+
+/** Order something. @param {string} path @param {object} body @param {Record<string, string>} headers @returns {Promise<any>} */
+export const ask = (path, body, headers) =>
+  answerOf(path, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json", ...headers } });
+
+/** Order a file. @param {string} path @param {object} body @param {Record<string, string>} headers @returns {Promise<Blob>} */
+export const askFile = (path, body, headers) =>
+  responseOf(path, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json", ...headers } }).then((response) => response.blob());
+
+/** @param {string} path @param {RequestInit} options @returns {Promise<any>} */
+async function answerOf(path, options) {
+  const body = await (await responseOf(path, options)).json().catch(() => null);
+  if (body === null) throw new ApiError(500, "internal", "The server answered with something that is not JSON.");
+  return body;
+}
+
+/** @param {string} path @param {RequestInit} options @returns {Promise<Response>} */
+async function responseOf(path, options) {
+  let response;
+  try {
+    response = await fetch(new URL(path, BASE), options);
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
+    throw new ApiError(0, "unreachable", "The server does not answer. Is 'agent-layer view' still running?");
+  }
+  if (response.ok) return response;
+  const body = await response.json().catch(() => null);
+  const told = body?.error ?? { code: "internal", message: `The server answered ${response.status} without a reason.` };
+  throw new ApiError(response.status, told.code, told.message);
+}
+
+/** Build a path from encoded parts. @param {string[]} parts @param {URLSearchParams | Record<string, string>} [query] */
+export function pathOf(parts, query) {
+  const text = query ? new URLSearchParams(query).toString() : "";
+  return parts.map(encodeURIComponent).join("/") + (text ? `?${text}` : "");
+}
+
+/** Address of the stream of events behind a place in it. @param {string} after @returns {string} */
+export const eventsAddress = (after) => new URL(after ? pathOf(["events"], { after }) : "events", BASE).href;
+
+/** Fetch a path, and again after a change that touches it; the last answer stays while the next one is on its way.
+ * A change that comes in the meantime waits for it: a slow answer is never given up for the next question.
+ * @template T @param {string | null} path null: nothing to fetch @returns {{data: T | null, error: Error | null, isLoading: boolean}} */
+export function useResource(path) {
+  const [state, setState] = useState(/** @type {{path: string | null, data: any, error: any}} */ ({ path: null, data: null, error: null }));
+  const [round, setRound] = useState(0);
+  const asked = useRef({ at: 0, isAsking: false, isStale: false, timer: 0 });
+  const askAgain = () => {
+    if (asked.current.isAsking) asked.current.isStale = true;
+    else asked.current.timer ||= window.setTimeout(() => setRound((value) => value + 1), Math.max(0, asked.current.at + ROUND_MS - Date.now()));
+  };
+  useEffect(() => onChange((changes) => {
+    if (path !== null && changes.some((change) => isTouched(path, change))) askAgain();
+  }), [path]);
+  useEffect(() => {
+    if (path === null) return undefined;
+    const abort = new AbortController();
+    clearTimeout(asked.current.timer);
+    asked.current = { at: Date.now(), isAsking: true, isStale: false, timer: 0 };
+    const take = (/** @type {(old: any) => any} */ next) => {
+      if (abort.signal.aborted) return;
+      asked.current.isAsking = false;
+      setState(next);
+      if (asked.current.isStale) askAgain();
+    };
+    get(path, abort.signal).then(
+      (data) => take(() => ({ path, data, error: null })),
+      (error) => take((old) => ({ path, data: old.path === path ? old.data : null, error })),
+    );
+    return () => {
+      clearTimeout(asked.current.timer);
+      abort.abort();
+    };
+  }, [path, round]);
+  const isMine = state.path === path;
+  return { data: isMine ? state.data : null, error: isMine ? state.error : null, isLoading: path !== null && !isMine };
+}

@@ -1,0 +1,59 @@
+// A line chart over steps or positions, by uPlot, in the colours of the theme; described in words for screen readers.
+import { html, useEffect, useRef } from "../core/ui.js";
+import { token, useTheme } from "../core/theme.js";
+import uPlot from "../vendor/uPlot.js";
+
+/** Distances of marks on the axis of steps or positions: whole numbers. */
+const WHOLE = [1, 2, 5].flatMap((one) => [0, 1, 2, 3, 4, 5, 6].map((power) => one * 10 ** power)).sort((a, b) => a - b);
+
+/** @typedef {{label: string, values: (number | null)[], hue: string, points?: boolean, fill?: boolean, dash?: boolean, isSpanned?: boolean}} Series */
+
+/** @param {{x: number[], series: Series[], height?: number, range?: [number, number], label: string, onPick?: (at: number) => void, format?: (value: number) => string}} props */
+export function Chart({ x, series, height = 190, range, label, onPick, format }) {
+  const place = useRef(/** @type {HTMLElement | null} */ (null));
+  const pick = useRef(onPick);
+  pick.current = onPick;
+  const theme = useTheme();
+  useEffect(() => {
+    const element = place.current;
+    if (!element) return undefined;
+    const options = optionsOf({ series, height, range, width: element.clientWidth, format });
+    const chart = new uPlot(options, [x, ...series.map((one) => one.values)], element);
+    const chosen = () => typeof chart.cursor.idx === "number" && pick.current?.(chart.cursor.idx);
+    chart.over.addEventListener("click", chosen);
+    const resized = new ResizeObserver(() => chart.setSize({ width: element.clientWidth, height }));
+    resized.observe(element);
+    return () => {
+      resized.disconnect();
+      chart.destroy();
+    };
+  }, [x, series, height, theme]);
+  return html`<figure class="chart" role="img" aria-label=${label} ref=${place} style=${{ height: `${height}px` }}></figure>`;
+}
+
+/** @param {{series: Series[], height: number, width: number, range: [number, number] | undefined, format: ((value: number) => string) | undefined}} told @returns {any} */
+function optionsOf({ series, height, width, range, format }) {
+  const axis = { stroke: token("--ink-3"), grid: { stroke: token("--line"), width: 1 }, ticks: { show: false }, font: `11px ${token("--font")}` };
+  return {
+    width,
+    height,
+    padding: [8, 8, 0, 0],
+    cursor: { y: false, points: { size: 7 } },
+    legend: { show: false },
+    scales: { x: { time: false }, y: range ? { range } : {} },
+    axes: [{ ...axis, grid: { show: false }, size: 26, incrs: WHOLE }, { ...axis, size: 46, ...(format && { values: (/** @type {any} */ _, /** @type {number[]} */ marks) => marks.map(format) }) }],
+    series: [{}, ...series.map((one) => styleOf(one))],
+  };
+}
+
+/** @param {Series} one */
+function styleOf(one) {
+  const colour = token(one.hue);
+  const isLine = !one.points;
+  const points = one.points ? { show: true, size: 8, fill: token("--card"), stroke: colour, width: 2 } : one.fill ? { show: false } : { size: 5, fill: colour }; // uPlot draws these where they are few, so a value between gaps is seen
+  return { label: one.label, stroke: colour, width: isLine ? 2 : 0, points, spanGaps: one.fill === true || one.isSpanned === true, ...(one.dash && { dash: [7, 4] }), ...(one.fill && { fill: `${colour}1f` }) };
+}
+
+/** @param {{series: {label: string, hue: string}[]}} props */
+export const Legend = ({ series }) =>
+  html`<div class="legend">${series.map((one) => html`<span key=${one.label}><i class="swatch" style=${{ background: `var(${one.hue})` }}></i>${one.label}</span>`)}</div>`;

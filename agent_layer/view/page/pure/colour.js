@@ -1,0 +1,46 @@
+// Colours of values. A scale maps a value to [custom property, strength 0..1]; CSS mixes it into the background.
+
+/** @typedef {{hue: string, strength: number} | null} Tint  null: not known, no colour */
+
+/** Log-probability in nats: certain is pale, unlikely is strong. @param {number | null | undefined} value @returns {Tint} */
+export function tintOfLogprob(value) {
+  if (value === null || value === undefined) return null;
+  return { hue: "--hue-4", strength: Math.min(1, Math.max(0, -value / 5)) };
+}
+
+/** A value around zero: below is orange, above is blue. @param {number | null | undefined} value @param {number} most strength 1
+ * @returns {Tint} */
+export function tintAroundZero(value, most) {
+  if (value === null || value === undefined) return null;
+  return { hue: value < 0 ? "--hue-1" : "--hue-0", strength: Math.min(1, Math.abs(value) / most) };
+}
+
+/** @param {0 | 1 | null | undefined} mask @returns {Tint} */
+export function tintOfMask(mask) {
+  if (mask === null || mask === undefined) return null;
+  return mask ? { hue: "--hue-2", strength: 0.7 } : { hue: "--ink-3", strength: 0.3 };
+}
+
+/** The hue of a policy version: neighbours differ, and each sixth version looks alike. @param {number | null | undefined} version */
+export function hueOfVersion(version) {
+  return version === null || version === undefined ? "--line-strong" : `--hue-${((version % 6) + 6) % 6}`;
+}
+
+/** @param {number | null | undefined} version @returns {Tint} */
+export function tintOfVersion(version) {
+  return version === null || version === undefined ? null : { hue: hueOfVersion(version), strength: 0.6 };
+}
+
+/** CSS of a tint, for a background. @param {Tint} tint @returns {string} */
+export function backgroundOf(tint) {
+  if (!tint || tint.strength <= 0.01) return "";
+  return `color-mix(in srgb, var(${tint.hue}) ${Math.round(tint.strength * 62)}%, transparent)`;
+}
+
+/** The kind of badge for a status of a trajectory or step. @param {string | null | undefined} status */
+export function toneOfStatus(status) {
+  if (["completed", "ok", "accepted", "kept"].includes(status ?? "")) return "good";
+  if (["failed", "dead", "lost", "error", "stop", "infra_error"].includes(status ?? "")) return "bad";
+  if (["truncated", "aborted", "paused", "warn", "surplus", "unusable", "timeout"].includes(status ?? "")) return "warn";
+  return "";
+}

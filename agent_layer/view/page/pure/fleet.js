@@ -1,0 +1,26 @@
+// One sentence about what runs: what needs a hand first.
+
+/** @typedef {{state: string}} Worker */
+/** @typedef {{totals: {num_queued: number, num_leased: number, num_dead: number}, backlog: {needs: string[], num: number, num_workers: number}[], runs: {run: string, paused: string | null}[]}} Queue */
+/** @typedef {{url: string, state: string, is_drained: boolean}} Engine */
+
+/** @param {Worker[]} workers @param {Queue} queue @param {Engine[]} engines @returns {{level: "ok" | "warn" | "stop" | "unknown", sentence: string}} */
+export function fleetSentence(workers, queue, engines) {
+  const { totals, backlog, runs } = queue;
+  const up = workers.filter((one) => one.state === "up").length;
+  const serving = engines.filter((one) => one.state === "serving" && !one.is_drained).length;
+  const waiting = totals.num_queued;
+  const starved = backlog.find((one) => one.num > 0 && one.num_workers === 0);
+  const paused = runs.filter((one) => one.paused !== null);
+  if (waiting && !up) return { level: "stop", sentence: `${count(waiting, "rollout")} ${waiting === 1 ? "waits" : "wait"}, and no worker is up.` };
+  if (starved) return { level: "stop", sentence: `${count(starved.num, "rollout")} ${starved.num === 1 ? "waits" : "wait"} for ${starved.needs.join(", ")}, which no worker offers.` };
+  if (engines.length && !serving) return { level: "warn", sentence: "No engine serves now; calls wait." };
+  const silent = workers.filter((one) => one.state === "silent").length;
+  if (silent && totals.num_leased + waiting > 0) return { level: "warn", sentence: `${count(silent, "worker")} ${silent === 1 ? "has" : "have"} been silent for longer than a lease.` };
+  if (paused.length) return { level: "warn", sentence: `Run ${paused[0]?.run} is paused.` };
+  if (!workers.length && !engines.length && !waiting) return { level: "unknown", sentence: "Nothing runs: no worker, no engine, nothing in the queue." };
+  return { level: "ok", sentence: `${count(up, "worker")} and ${count(serving, "engine")} are up; ${totals.num_leased} rollouts run, ${waiting} wait.` };
+}
+
+/** @param {number} value @param {string} noun */
+const count = (value, noun) => `${value} ${noun}${value === 1 ? "" : "s"}`;

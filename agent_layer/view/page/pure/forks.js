@@ -1,0 +1,38 @@
+// The tree of prefixes as geometry: a row for each branch, tokens along it.
+
+/** @typedef {{step: number, parent: number | null, link: "tokens" | "call" | null, prefix_length: number, num_given: number, num_sampled: number}} Node */
+/** @typedef {{step: number, row: number, start: number, sampledFrom: number, end: number, from: {row: number, at: number} | null}} Placed */
+
+/** Place each step: the first child goes on in its parent's row, others get rows beneath it; `start` to `end` are tokens of its context.
+ * @param {Node[]} nodes by step @returns {{placed: Placed[], numRows: number, numTokens: number}} */
+export function placedForks(nodes) {
+  /** @type {Map<number | null, number[]>} */
+  const children = new Map();
+  for (const { step, parent, link } of nodes) {
+    const key = link === null ? null : parent;
+    children.set(key, [...(children.get(key) ?? []), step]);
+  }
+  const byStep = new Map(nodes.map((node) => [node.step, node]));
+  /** @type {Map<number, Placed>} */
+  const placed = new Map();
+  let numRows = 0;
+  // Depth first, without recursion: a trajectory may have thousands of steps in one row.
+  const waiting = [...(children.get(null) ?? [])].reverse().map((step) => ({ step, row: -1 }));
+  while (waiting.length) {
+    const { step, row: asked } = /** @type {{step: number, row: number}} */ (waiting.pop());
+    const node = byStep.get(step);
+    if (!node || placed.has(step)) continue;
+    const row = asked < 0 ? numRows++ : asked;
+    const before = node.parent === null ? undefined : placed.get(node.parent);
+    const start = node.link === "tokens" ? before?.end ?? node.prefix_length : 0;
+    const sampledFrom = start + node.num_given;
+    const from = before && row !== before.row ? { row: before.row, at: before.end } : null;
+    placed.set(step, { step, row, start, sampledFrom, end: sampledFrom + node.num_sampled, from });
+    const next = children.get(step) ?? [];
+    const main = next.find((one) => byStep.get(one)?.link === "tokens");
+    for (const one of next.filter((other) => other !== main).reverse()) waiting.push({ step: one, row: -1 });
+    if (main !== undefined) waiting.push({ step: main, row });
+  }
+  const all = nodes.map((node) => placed.get(node.step)).filter((one) => one !== undefined);
+  return { placed: all, numRows, numTokens: Math.max(1, ...all.map((one) => one.end)) };
+}

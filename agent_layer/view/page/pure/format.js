@@ -1,0 +1,79 @@
+// Numbers, times and names as text. "–" is "not known", never zero.
+
+const NONE = "–";
+
+/** @param {number | null | undefined} value @param {number} [digits] */
+export function number(value, digits = 2) {
+  if (value === null || value === undefined) return NONE;
+  return Number.isInteger(value) ? value.toLocaleString("en-US") : value.toFixed(digits);
+}
+
+/** @param {number | null | undefined} value share of one */
+export function percent(value) {
+  if (value === null || value === undefined) return NONE;
+  return `${(100 * value).toFixed(value > 0 && value < 0.1 ? 1 : 0)} %`;
+}
+
+/** A signed number. @param {number | null | undefined} value @param {number} [digits] */
+export function signed(value, digits = 2) {
+  if (value === null || value === undefined) return NONE;
+  const size = Math.abs(value).toFixed(digits);
+  return `${Number(size) === 0 ? "" : value > 0 ? "+" : "−"}${size}`;
+}
+
+/** @param {number | null | undefined} value */
+export function seconds(value) {
+  if (value === null || value === undefined) return NONE;
+  if (value < 0.0995) return `${Math.round(value * 1000)} ms`;
+  if (value < 10) return `${value.toFixed(1)} s`;
+  if (value < 100) return `${Math.round(value)} s`;
+  if (value < 5400) return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
+  return `${(value / 3600).toFixed(1)} h`;
+}
+
+/** Seconds since the epoch, of a number or an RFC 3339 text. @param {number | string | null | undefined} at */
+export function epoch(at) {
+  if (at === null || at === undefined) return null;
+  return typeof at === "number" ? at : Date.parse(at) / 1000;
+}
+
+/** Time of day in UTC. @param {number | string | null | undefined} at */
+export function clock(at) {
+  const value = epoch(at);
+  return value === null ? NONE : new Date(value * 1000).toISOString().slice(11, 19);
+}
+
+/** Date and time in UTC. @param {number | string | null | undefined} at */
+export function moment(at) {
+  const value = epoch(at);
+  return value === null ? NONE : `${new Date(value * 1000).toISOString().slice(0, 16).replace("T", " ")} UTC`;
+}
+
+/** A long id with its middle left out. @param {string} id @param {number} [most] */
+export function shortId(id, most = 18) {
+  return id.length <= most ? id : `${id.slice(0, Math.ceil(most / 2) - 1)}…${id.slice(-Math.floor(most / 2))}`;
+}
+
+/** Versions of a policy as text: one, or from–to. @param {number | null} low @param {number | null} high */
+export function versions(low, high) {
+  if (low === null || high === null) return NONE;
+  return low === high ? `v${low}` : `v${low}–${high}`;
+}
+
+/** Anything as readable text: text unchanged, all else as indented JSON. @param {unknown} value */
+export function readable(value) {
+  if (value === null || value === undefined) return "";
+  return typeof value === "string" ? value : JSON.stringify(value, null, 2);
+}
+
+/** The text of a message's content: text, or the text parts of a list. @param {unknown} content @returns {string} */
+export function contentText(content) {
+  if (Array.isArray(content)) return content.map(partText).join("\n");
+  return readable(content);
+}
+
+/** @param {any} part */
+function partText(part) {
+  if (typeof part === "string") return part;
+  return typeof part?.text === "string" ? part.text : readable(part);
+}

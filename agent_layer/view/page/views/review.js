@@ -1,0 +1,115 @@
+// Judge the answers of a query one after another by keys, and take the chosen ones away as tasks or as a dataset.
+import { html, useEffect, useRef, useState } from "../core/ui.js";
+import { changed, go, hrefOf } from "../core/router.js";
+import { get, pathOf, useResource } from "../core/api.js";
+import { download, order, useRights, writerName } from "../core/writes.js";
+import { useKeys } from "../core/keys.js";
+import { Await, Badge, Card, Empty, Failure, PageHead } from "../parts/basic.js";
+import { AskFirst } from "../parts/order.js";
+import { Said, StepCard } from "../parts/step_card.js";
+import { number, readable, shortId } from "../pure/format.js";
+import { draftSentence, isEmpty, nextOf, NOTHING } from "../pure/review.js";
+
+/** @typedef {import("../core/types.js").Row} Row */
+/** @typedef {import("../core/types.js").Trajectory} Trajectory */
+const LIMIT = 200;
+const SCORES = /** @type {const} */ ([["1", 1], ["5", 0.5], ["0", 0]]);
+const HIDDEN = new Set(["system"]);
+
+/** @param {{route: import("../core/router.js").Route}} props */
+export function ReviewView({ route }) {
+  const { query } = route;
+  const filters = new URLSearchParams(query);
+  filters.delete("at");
+  const { rows, error } = useQueue(filters.toString());
+  return html`<${PageHead} title="Review" crumbs=${html`<a href=${hrefOf(["trajectories"], filters)}>Trajectories</a>`}><span class="quiet num">${rows ? `${number(rows.length)} of this query` : ""}</span><//>
+    ${error ? html`<${Failure} error=${error} />` : !rows ? html`<div class="loading" role="status" aria-label="Loading"></div>` : rows.length ? html`<${Queue} rows=${rows} query=${query} />` : html`<${Empty}>No trajectory matches.<//>`}`;
+}
+
+/** The answers of a query as they were first: what is judged meanwhile keeps its place. @param {string} filters @returns {{rows: Row[] | null, error: Error | null}} */
+function useQueue(filters) {
+  const [state, setState] = useState(/** @type {{filters: string, rows: Row[] | null, error: Error | null}} */ ({ filters, rows: null, error: null }));
+  useEffect(() => {
+    const abort = new AbortController();
+    setState({ filters, rows: null, error: null });
+    get(pathOf(["query"], new URLSearchParams(`${filters}&limit=${LIMIT}`)), abort.signal).then(
+      (page) => setState({ filters, rows: page.items, error: null }),
+      (error) => abort.signal.aborted || setState({ filters, rows: null, error }),
+    );
+    return () => abort.abort();
+  }, [filters]);
+  return state.filters === filters ? state : { rows: null, error: null };
+}
+
+/** @param {{rows: Row[], query: URLSearchParams}} props */
+function Queue({ rows, query }) {
+  const { may_write: mayWrite } = useRights();
+  const ids = rows.map((one) => one.trajectory_id);
+  const at = Math.min(rows.length - 1, Math.max(0, Number(query.get("at") ?? 0) || 0));
+  const id = ids[at] ?? "";
+  const [done, setDone] = useState(/** @type {Map<string, number | null>} */ (new Map()));
+  const [chosen, setChosen] = useState(/** @type {string[]} */ ([]));
+  const found = useResource(pathOf(["trajectories", id]));
+  /** @param {number} place */
+  const to = (place) => hrefOf(["review"], changed(query, { at: place || null }));
+  /** @param {number} by */
+  const walk = (by) => go(to(Math.min(rows.length - 1, Math.max(0, at + by))), { replace: true });
+  const choose = () => setChosen((old) => (old.includes(id) ? old.filter((one) => one !== id) : [...old, id]));
+  useKeys({ j: () => walk(1), k: () => walk(-1), s: choose });
+  /** @param {number | null} reward */
+  const onDone = (reward) => {
+    const now = new Map(done).set(id, reward);
+    setDone(now);
+    go(to(nextOf(ids, at, now)), { replace: true });
+  };
+  return html`<p class="chips"><span class="badge" role="status">${number(done.size)} judged, ${number(chosen.length)} chosen</span>${mayWrite && html`<${Exports} chosen=${chosen} />`}</p>
+    <div class="steps"><nav class="outline" aria-label="Queue">${rows.map((row, place) => html`<a key=${row.trajectory_id} href=${to(place)} aria-current=${place === at ? "true" : undefined} title=${row.trajectory_id}><span class="cut">${chosen.includes(row.trajectory_id) ? "◆ " : ""}${shortId(row.trajectory_id, 18)}</span><span class="num quiet">${number(done.has(row.trajectory_id) ? done.get(row.trajectory_id) ?? null : row.reward)}${done.has(row.trajectory_id) ? " ✓" : ""}</span></a>`)}</nav>
+      <div class="step-list"><${Await} resource=${found}>${(/** @type {Trajectory} */ data) => html`
+        ${mayWrite ? html`<${Judge} key=${id} data=${data} onDone=${onDone} />` : html`<p class="note-box small">Rewards and comments are given here where the server runs with <code>--allow-writes</code>, by its operator.</p>`}
+        <p class="chips"><a class="chip" href=${hrefOf(["trajectory", id])}>open ${shortId(id, 24)}</a><button class=${`chip ${chosen.includes(id) ? "on" : ""}`} aria-pressed=${chosen.includes(id) ? "true" : "false"} onClick=${choose} data-choose>chosen</button><${Badge} status=${data.row.status} />${data.rewards.filter((one) => one.is_current).map((one) => html`<span class="badge accent" key=${one.name}>${one.name} ${number(one.score)} by ${one.source}${one.comment ? `: ${one.comment}` : ""}</span>`)}</p>
+        ${data.task && html`<${Card} title="Task"><${Said} role="task" text=${readable(data.task.input)} /><//>`}
+        ${data.steps.map((step) => html`<${StepCard} key=${step.index} step=${step} isOn=${false} hidden=${HIDDEN} href=${hrefOf(["trajectory", id], { tab: "tokens", step: step.index })} />`)}`}<//></div></div>`;
+}
+
+/** @param {{data: Trajectory, onDone: (reward: number | null) => void}} props */
+function Judge({ data, onDone }) {
+  const id = data.row.trajectory_id;
+  const [draft, setDraft] = useState(NOTHING);
+  const [state, setState] = useState({ isBusy: false, error: "" });
+  const comment = useRef(/** @type {HTMLInputElement | null} */ (null));
+  const form = useRef(/** @type {HTMLFormElement | null} */ (null));
+  const name = data.rewards.find((one) => one.is_current && one.scope === "rollout")?.name ?? "reward";
+  /** @param {number} score */
+  const pick = (score) => setDraft((old) => ({ ...old, score: old.score === score ? null : score }));
+  useKeys({ ...Object.fromEntries(SCORES.map(([key, score]) => [key, () => pick(score)])), c: () => comment.current?.focus(), Escape: () => setDraft(NOTHING), Enter: () => form.current?.requestSubmit() });
+  /** @param {SubmitEvent} event */
+  const submit = async (event) => {
+    event.preventDefault();
+    if (isEmpty(draft) || state.isBusy) return;
+    setState({ isBusy: true, error: "" });
+    const said = { name, ...(draft.score === null ? {} : { score: draft.score }), ...(draft.comment.trim() ? { comment: draft.comment.trim() } : {}) };
+    try {
+      const line = await order(["trajectories", id, "rewards"], said, /** @type {HTMLInputElement} */ (form.current?.elements.namedItem("by")).value.trim());
+      onDone(line.after.reward);
+    } catch (error) {
+      setState({ isBusy: false, error: /** @type {Error} */ (error).message });
+    }
+  };
+  return html`<section class="card" aria-label="Judgement"><div class="body"><form class="judge" ref=${form} onSubmit=${submit} data-judge>
+    <p class="told" role="status">${draftSentence(draft, shortId(id, 24), data.reward)}</p>
+    <p class="chips">${SCORES.map(([key, score]) => html`<button key=${key} type="button" class=${`chip ${draft.score === score ? "on" : ""}`} aria-pressed=${draft.score === score ? "true" : "false"} onClick=${() => pick(score)}>${number(score)} <kbd>${key}</kbd></button>`)}
+      <input class="field" type="number" step="any" size="6" name="score" aria-label="Another score" placeholder="other" value=${draft.score ?? ""} onInput=${(/** @type {any} */ event) => setDraft({ ...draft, score: event.target.value === "" ? null : Number(event.target.value) })} />
+      <input class="field wide" name="comment" ref=${comment} maxlength="4000" aria-label="Comment" placeholder="Comment ( c )" value=${draft.comment} onInput=${(/** @type {any} */ event) => setDraft({ ...draft, comment: event.target.value })} />
+      <input class="field" name="by" required maxlength="64" size="12" aria-label="Your name" placeholder="Your name" defaultValue=${writerName()} autocomplete="name" />
+      <button class="button primary" type="submit" disabled=${isEmpty(draft) || state.isBusy}>${state.isBusy ? "Please wait …" : "Give it"} <kbd>Enter</kbd></button></p>
+    ${state.error && html`<p class="note-box bad small" role="alert">${state.error}</p>`}</form></div></section>`;
+}
+
+/** @param {{chosen: string[]}} props */
+function Exports({ chosen }) {
+  const num = `${number(chosen.length)} ${chosen.length === 1 ? "trajectory" : "trajectories"}`;
+  /** @param {string} what */
+  const act = (what) => (/** @type {unknown} */ _, /** @type {string} */ by) => download(["export", what], { trajectories: chosen }, by, `${what}.jsonl`);
+  return html`<${AskFirst} label="Task file" name="tasks" isDisabled=${!chosen.length} title=${`Tasks of ${num}?`} verb="Download" act=${act("tasks")} told="A file that 'agent-layer submit' takes: each task once, with its grading. Nothing is queued. The journal names what was taken." />
+    <${AskFirst} label="Dataset" name="dataset" isDisabled=${!chosen.length} title=${`Dataset of ${num}?`} verb="Download" act=${act("dataset")} told="One line for each trajectory with its steps, contents and rewards, as 'agent-layer store export jsonl' writes it. The journal names what was taken." />`;
+}

@@ -1,0 +1,131 @@
+// Is the run all right? One sentence first; then how it learns, what fails, and where the time goes.
+import { html, useMemo } from "../core/ui.js";
+import { go, hrefOf } from "../core/router.js";
+import { pathOf, useResource } from "../core/api.js";
+import { Await, Card, Empty, Failure, PageHead, Tile } from "../parts/basic.js";
+import { BesideChoice, Compared } from "../parts/beside.js";
+import { Chart, Legend } from "../parts/chart.js";
+import { TrajectoryTable } from "../parts/trajectory_table.js";
+import { sharesOf } from "../pure/learning.js";
+import { overlaid } from "../pure/overlay.js";
+import { moment, number, percent, seconds } from "../pure/format.js";
+
+const SIGNS = { ok: "✓", warn: "!", stop: "✕", unknown: "?" };
+/** @type {[string, string, string][]} */
+const SPENT = [["wait_seconds", "waiting for rollouts", "--hue-5"], ["update_seconds", "update", "--hue-0"], ["switch_seconds", "new weights", "--hue-1"], ["evaluation_seconds", "evaluation", "--hue-2"], ["checkpoint_seconds", "checkpoint", "--hue-3"]];
+
+/** @param {{route: import("../core/router.js").Route}} props */
+export function RunView({ route }) {
+  const name = route.parts[0] ?? "";
+  const run = useResource(pathOf(["runs", name]));
+  const updates = useResource(pathOf(["runs", name, "updates"]));
+  const beside = route.query.get("with");
+  const other = useResource(beside === null ? null : pathOf(["runs", beside]));
+  return html`<${PageHead} crumbs=${html`<a href=${hrefOf(["runs"])}>Runs</a>`} title=${name} more=${html`<${BesideChoice} route=${route} /><a class="button" href=${hrefOf(["learning", name], { with: beside })}>Learning</a><a class="button" href=${hrefOf(["trajectories"], { run: name })}>Trajectories</a>`} />
+    <${Await} resource=${run}>${(/** @type {import("../core/types.js").Run} */ data) => html`<${Whole} run=${data} updates=${updates} other=${other.data} />`}<//>
+    ${other.error && html`<${Failure} error=${other.error} />`}`;
+}
+
+/** @param {{run: import("../core/types.js").Run, updates: {data: any, error: any}, other: import("../core/types.js").Run | null}} props */
+function Whole({ run, updates, other }) {
+  const { counts, steps, failures } = run;
+  const last = steps.step.length - 1;
+  return html`
+    <${HealthBox} run=${run.run} health=${run.health} />
+    <dl class="tiles">
+      <${Tile} label="Success" value=${percent(counts.success_rate)} note="of accepted trajectories" />
+      <${Tile} label="Mean reward" value=${number(counts.mean_reward)} />
+      <${Tile} label="Trajectories" value=${number(counts.trajectories)} note=${`${number(counts.accepted)} accepted`} />
+      <${Tile} label="Policy" value=${run.newest_version ? `v${run.newest_version.number}` : "–"} note=${last >= 0 ? `step ${steps.step[last]}` : ""} />
+      <${Tile} label="Staleness" value=${number(steps.numbers.staleness_mean?.[last])} note="versions behind, last step" />
+    </dl>
+    <div class="answer">${other && html`<${Compared} run=${run} other=${other} />`}</div>
+    <div class="two">
+      ${other ? html`<${Both} run=${run} other=${other} />` : html`<${Learning} run=${run.run} steps=${steps} />`}
+      <${Card} title="What waits for what"><${Spent} steps=${steps} /><${Waits} run=${run.run} /><//>
+    </div>
+    <${Card} title="Newest failures" flush more=${html`<a href=${hrefOf(["failures"], { run: run.run })}>all failures</a>`}>
+      ${failures.length ? html`<${TrajectoryTable} rows=${failures} columns=${["trajectory", "task", "status", "cause", "reward", "policy", "findings", "started"]} isBound=${false} hrefOfRow=${(/** @type {any} */ row) => hrefOf(["trajectory", row.trajectory_id])} />` : html`<${Empty}>No trajectory failed.<//>`}<//>
+    <${Card} title="Updates" flush more="what each step of training learned from"><${Await} resource=${updates}>${(/** @type {any} */ data) => html`<${Updates} run=${run.run} items=${data.items} />`}<//><//>`;
+}
+
+/** @param {{run: string, health: import("../core/types.js").Health}} props */
+function HealthBox({ run, health }) {
+  return html`<section class=${`health ${health.level}`} aria-label="Health"><span class="sign" aria-hidden="true">${SIGNS[health.level]}</span>
+    <p class="sentence" data-health>${health.sentence}</p>
+    ${(health.findings.length > 0 || health.alarms.length > 0) && html`<div class="rest">
+      <ul>${health.findings.map((one) => html`<li key=${one.name}><b>${one.sentence}</b> ${one.advice}</li>`)}</ul>
+      <div class="chips">${health.alarms.map((one) => html`<a class="chip" key=${one.kind} href=${hrefOf(["trajectories"], { run, ...one.filters })} title=${one.sentence}><b class="num">${one.num}</b>${one.kind.replaceAll("_", " ")}</a>`)}</div></div>`}
+  </section>`;
+}
+
+/** @param {{run: string, steps: import("../core/types.js").Progress}} props */
+function Learning({ run, steps }) {
+  const series = useMemo(() => {
+    const rates = new Map(steps.evaluations.map((one) => [one.step, one.pass_rate]));
+    const measured = [{ ...learned(steps), hue: "--hue-0", fill: true }];
+    if (rates.size) measured.push(/** @type {any} */ ({ label: "evaluation", values: steps.step.map((step) => rates.get(step) ?? null), hue: "--hue-4", points: true }));
+    return measured;
+  }, [steps]);
+  const { label, values } = learned(steps);
+  const last = values.findLast((value) => value !== null);
+  if (!steps.step.length) return html`<${Card} title="Success"><${Empty}>No update yet.<//><//>`;
+  return html`<${Card} title=${`${label} by training step`} more="click a point: the update">
+    <${Chart} x=${steps.step} series=${series} range=${label === "Success" ? [0, 1] : undefined} height=${236} format=${label === "Success" ? percent : number} label=${`${label} by training step, ${steps.step.length} steps, last ${number(last)}`}
+      onPick=${(/** @type {number} */ at) => go(hrefOf(["update", run, String(steps.step[at])]))} /><${Legend} series=${series} /><//>`;
+}
+
+/** Success of two runs by training step. @param {{run: import("../core/types.js").Run, other: import("../core/types.js").Run}} props */
+function Both({ run, other }) {
+  const isSuccess = [run, other].every((one) => learned(one.steps).label === "Success");
+  const { x, series } = useMemo(() => {
+    const name = isSuccess ? "success" : "reward_mean";
+    const { x: steps, curves, others } = overlaid(run.steps.step, [run.steps.numbers[name] ?? []], other.steps.step, [other.steps.numbers[name] ?? []]);
+    return { x: steps, series: [{ label: run.run, values: curves[0] ?? [], hue: "--hue-0", isSpanned: true }, { label: other.run, values: others[0] ?? [], hue: "--hue-4", dash: true, isSpanned: true }] };
+  }, [run, other]);
+  const title = isSuccess ? "Success" : "Mean reward";
+  if (!x.length) return html`<${Card} title=${title}><${Empty}>Neither run has an update yet.<//><//>`;
+  const last = series.map((one) => `${one.label} last ${number(one.values.findLast((value) => value !== null))}`).join(", ");
+  return html`<${Card} title=${`${title} by training step`} more=${`click a point: the update of ${run.run}`}>
+    <${Chart} x=${x} series=${series} range=${isSuccess ? [0, 1] : undefined} height=${236} format=${isSuccess ? percent : number} label=${`${title} by training step: ${last}`}
+      onPick=${(/** @type {number} */ at) => go(hrefOf(["update", run.run, String(x[at])]))} /><${Legend} series=${series} /><//>`;
+}
+
+/** Success of each step; where its report is not on this machine, the mean reward. @param {import("../core/types.js").Progress} steps */
+function learned({ numbers }) {
+  const success = numbers.success ?? [];
+  return success.some((one) => one !== null) ? { label: "Success", values: success } : { label: "Mean reward", values: numbers.reward_mean ?? [] };
+}
+
+/** @param {{steps: import("../core/types.js").Progress}} props */
+function Spent({ steps }) {
+  const series = useMemo(() => {
+    const shares = sharesOf(steps.numbers, SPENT.map(([name]) => name));
+    return SPENT.map(([, label, hue], at) => ({ label, hue, values: shares[at] ?? [] })).filter((one) => one.values.some((share) => share));
+  }, [steps]);
+  const sums = SPENT.map(([name, label, hue]) => ({ label, hue, sum: (steps.numbers[name] ?? []).slice(-10).reduce((/** @type {number} */ all, one) => all + (one ?? 0), 0) })).filter((one) => one.sum > 0);
+  const total = sums.reduce((all, one) => all + one.sum, 0);
+  if (!total) return html`<p class="small quiet">How long steps take is in the report of the trainer, which is not on this machine.</p>`;
+  const told = sums.map((one) => ({ hue: one.hue, label: `${one.label} ${percent(one.sum / total)}` }));
+  return html`<h3 class="small">A training step, ${seconds(total / Math.min(10, steps.step.length))} in the mean of the last ${Math.min(10, steps.step.length)}</h3>
+    <div class="spend" aria-hidden="true">${sums.map((one) => html`<i key=${one.label} style=${{ flexGrow: one.sum, background: `var(${one.hue})` }}></i>`)}</div><${Legend} series=${told} />
+    ${series.length > 0 && steps.step.length > 1 && html`<h3 class="small">Share of each step</h3><${Chart} x=${steps.step} series=${series} height=${120} range=${[0, 1]} format=${percent} label=${`share of ${series.map((one) => one.label).join(", ")} in ${steps.step.length} steps`} />`}`;
+}
+
+/** What waits in the queue now, and for whom. @param {{run: string}} props */
+function Waits({ run }) {
+  const queue = useResource("queue");
+  const own = /** @type {import("../core/types.js").Queue | null} */ (queue.data)?.runs.find((one) => one.run === run);
+  if (!own) return html`<p class="small quiet">Nothing of this run is in the queue.</p>`;
+  const slots = own.quota === null ? "" : ` of ${own.quota} allowed`;
+  return html`<p class="small" data-waits><b>${number(own.num_queued)}</b> rollouts wait for a worker, <b>${number(own.num_leased)}</b> run${slots}, <b>${number(own.num_delayed)}</b> are in back-off, <b>${number(own.num_paused)}</b> paused. <a href=${hrefOf(["fleet"])}>Fleet</a></p>
+    ${own.paused !== null && html`<p class="note-box small">The run is paused${own.paused && `: ${own.paused}`}.</p>`}`;
+}
+
+/** @param {{run: string, items: import("../core/types.js").UpdateSummary[]}} props */
+function Updates({ run, items }) {
+  if (!items.length) return html`<${Empty}>No update yet.<//>`;
+  return html`<table class="table"><thead><tr><th scope="col">Step</th><th scope="col">Trained</th><th scope="col" class="right">Policy</th><th scope="col" class="right">Rollouts</th><th scope="col" class="right wide-only">Samples</th><th scope="col" class="right">Mean reward</th></tr></thead>
+    <tbody>${[...items].sort((a, b) => b.step - a.step).slice(0, 12).map((one) => html`<tr key=${one.step}><td><a href=${hrefOf(["update", run, String(one.step)])}>Update ${one.step}</a></td><td>${moment(one.trained_at)}</td><td class="right">v${one.policy_version}</td>
+      <td class="right">${one.num_rollouts}</td><td class="right wide-only">${one.num_samples}</td><td class="right">${number(one.reward_mean)}</td></tr>`)}</tbody></table>`;
+}

@@ -1,0 +1,156 @@
+// Tokens of a trajectory, coloured by what is known of each; only the rows in sight exist, so that 128 k of them stay quick.
+import { html, useEffect, useMemo, useRef, useState } from "../core/ui.js";
+import { go } from "../core/router.js";
+import { get, pathOf } from "../core/api.js";
+import { Card, Empty, Failure } from "../parts/basic.js";
+import { Chart } from "../parts/chart.js";
+import { backgroundOf, hueOfVersion, tintAroundZero, tintOfLogprob, tintOfMask, tintOfVersion } from "../pure/colour.js";
+import { number, signed } from "../pure/format.js";
+import { windowOf } from "../pure/layout.js";
+import { appended, bucketMeans, noColumns, ratioAt, rowStarts, visible } from "../pure/tokens.js";
+
+/** @typedef {import("../pure/tokens.js").Columns} Columns */
+const PAGE = 16384;
+const ROW_PX = 24;
+const CHARACTER_PX = 7.9;
+
+/** How tokens can be coloured: a tint and a value for the curve of each position.
+ * @type {Record<string, {title: string, told: string, value: (columns: Columns, at: number) => number | null, tint: (columns: Columns, at: number) => import("../pure/colour.js").Tint}>} */
+const MODES = {
+  logprob: { title: "Log-probability", told: "Stronger: less likely, as the engine sampled it", value: (all, at) => all.logprobs[at] ?? null, tint: (all, at) => tintOfLogprob(all.logprobs[at]) },
+  ratio: { title: "Trainer − engine", told: "Blue: likelier for the trainer; orange: for the engine", value: ratioAt, tint: (all, at) => tintAroundZero(ratioAt(all, at), 0.5) },
+  mask: { title: "Loss mask", told: "Green: in the loss; grey: left out", value: (all, at) => all.mask[at] ?? null, tint: (all, at) => tintOfMask(all.mask[at]) },
+  version: { title: "Policy version", told: "A colour for each version", value: (all, at) => all.versions[at] ?? null, tint: (all, at) => tintOfVersion(all.versions[at]) },
+  advantage: { title: "Advantage", told: "Blue: made likelier; orange: less likely", value: (all, at) => all.advantages[at] ?? null, tint: (all, at) => tintAroundZero(all.advantages[at], 2) },
+};
+
+/** Load all tokens, page by page; the first page shows at once. @param {string} id @param {string} changes */
+function useTokens(id, changes) {
+  const [state, setState] = useState({ id: "", columns: noColumns(), total: 0, parts: /** @type {import("../core/types.js").Part[]} */ ([]), error: /** @type {any} */ (null), isWhole: false });
+  useEffect(() => {
+    const abort = new AbortController();
+    const load = async () => {
+      let columns = noColumns();
+      for (let from = 0, total = 1; from < total; from = columns.ids.length) {
+        const page = await get(pathOf(["trajectories", id, "tokens"], { from: String(from), to: String(from + PAGE) }), abort.signal);
+        columns = appended(columns, page);
+        total = page.ids.length ? page.total : 0;
+        setState({ id, columns, total: page.total, parts: page.parts, error: null, isWhole: columns.ids.length >= page.total });
+      }
+    };
+    load().catch((error) => abort.signal.aborted || setState((old) => ({ ...old, id, error })));
+    return () => abort.abort();
+  }, [id, changes]);
+  return state.id === id ? state : null;
+}
+
+/** @param {{data: import("../core/types.js").Trajectory, route: import("../core/router.js").Route, to: (changes: any) => string}} props */
+export function TokensTab({ data, route, to }) {
+  const state = useTokens(data.row.trajectory_id, `${data.num_given + data.num_sampled} ${data.updates.length}`);
+  const name = route.query.get("colour") ?? "logprob";
+  const mode = MODES[name] ?? MODES.logprob;
+  const [at, setAt] = useState(-1);
+  const wanted = route.query.get("step");
+  useEffect(() => {
+    const part = state?.parts.find((one) => String(one.step) === wanted);
+    if (part) setAt(part.start + part.num_given);
+  }, [wanted, state?.parts.length]);
+  if (!state) return html`<div class="loading" role="status" aria-label="Loading"></div>`;
+  if (state.error) return html`<${Failure} error=${state.error} />`;
+  if (!state.total) return html`<div class="card"><${Empty}>No token ids were captured: the engine was called without them (capture level text).<//></div>`;
+  return html`<div class="token-tools"><div class="chips" role="group" aria-label="Colour by">${Object.entries(MODES).map(([key, one]) => html`<button key=${key} class="chip" aria-pressed=${key === name} onClick=${() => go(to({ colour: key }), { replace: true })}>${one.title}</button>`)}</div>
+      <${Scale} name=${name} columns=${state.columns} told=${mode?.told} /></div>
+    <${Curve} columns=${state.columns} mode=${mode} title=${mode?.title ?? ""} onPick=${setAt} />
+    <${Card} title="Tokens" flush more=${`${number(data.num_sampled)} sampled, ${number(state.total)} in all${state.isWhole ? "" : ", loading …"}`}><${Grid} columns=${state.columns} mode=${mode} at=${at} onPick=${setAt} /><//>
+    <${Facts} columns=${state.columns} at=${at} />`;
+}
+
+/** @param {{columns: Columns, mode: any, title: string, onPick: (at: number) => void}} props */
+function Curve({ columns, mode, title, onPick }) {
+  const { x, series } = useMemo(() => {
+    const { x, y } = bucketMeans(columns.ids.map((_, at) => mode.value(columns, at)), 1200);
+    return { x, series: [{ label: title, values: y, hue: "--hue-0" }] };
+  }, [columns, mode]);
+  const isKnown = series[0]?.values.some((one) => one !== null);
+  return html`<${Card} title=${`${title} by position`}>${isKnown ? html`<${Chart} x=${x} series=${series} height=${120} label=${`${title} over ${columns.ids.length} positions`} onPick=${(/** @type {number} */ at) => onPick(x[at] ?? 0)} />` : html`<p class="small quiet">Not known for this trajectory: no update has stored it.</p>`}<//>`;
+}
+
+/** @param {{columns: Columns, mode: any, at: number, onPick: (at: number) => void}} props */
+function Grid({ columns, mode, at, onPick }) {
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const [view, setView] = useState({ top: 0, height: 600, width: 1100 });
+  const width = Math.max(24, Math.floor((view.width - 100) / CHARACTER_PX));
+  const starts = useMemo(() => rowStarts(columns, width), [columns, width]);
+  const rows = starts.length - 1;
+  useEffect(() => {
+    const element = /** @type {HTMLElement} */ (box.current);
+    const measure = () => setView((old) => ({ ...old, height: element.clientHeight, width: element.clientWidth }));
+    const observer = new ResizeObserver(measure);
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  useEffect(() => {
+    const element = box.current;
+    if (at < 0 || !element) return;
+    const row = rowOf(starts, at);
+    if (row * ROW_PX < element.scrollTop || (row + 1) * ROW_PX > element.scrollTop + element.clientHeight) element.scrollTop = Math.max(0, row * ROW_PX - element.clientHeight / 2);
+  }, [at, starts]);
+  const { first, end } = windowOf(view.top, view.height, ROW_PX, rows, 4);
+  const shown = [];
+  for (let row = first; row < end; row++) shown.push(html`<${TokenRow} key=${row} columns=${columns} mode=${mode} row=${row} from=${starts[row]} to=${starts[row + 1]} at=${at} />`);
+  return html`<div class="token-grid" ref=${box} tabindex="0" data-own-keys role="listbox" aria-label="Tokens; arrow keys walk them" aria-activedescendant=${at >= 0 ? `t${at}` : undefined}
+      onScroll=${(/** @type {any} */ event) => setView((old) => ({ ...old, top: event.target.scrollTop }))} onMouseOver=${(/** @type {any} */ event) => pointed(event, onPick)} onKeyDown=${(/** @type {any} */ event) => stepped(event, at, columns.ids.length, onPick)}>
+      <div style=${{ height: `${rows * ROW_PX}px` }}></div>${shown}</div>`;
+}
+
+/** @param {{columns: Columns, mode: any, row: number, from: number, to: number, at: number}} props */
+function TokenRow({ columns, mode, row, from, to, at }) {
+  const tokens = [];
+  for (let one = from; one < to; one++) {
+    const isSampled = columns.sampled[one] === 1;
+    const background = isSampled || columns.mask[one] !== null ? backgroundOf(mode.tint(columns, one)) : "";
+    tokens.push(html`<span key=${one} id=${`t${one}`} role="option" aria-selected=${one === at ? "true" : "false"} data-at=${one} class=${`t${isSampled ? "" : " given"}${one === at ? " on" : ""}`} style=${{ background }}>${visible(columns.texts[one] ?? null, columns.ids[one] ?? 0)}</span>`);
+  }
+  return html`<div class="token-row" role="presentation" style=${{ top: `${row * ROW_PX}px` }}><span class="gut num" aria-hidden="true">${from}</span>${tokens}</div>`;
+}
+
+/** @param {any} event @param {(at: number) => void} onPick */
+function pointed(event, onPick) {
+  const at = event.target.dataset?.at;
+  if (at !== undefined) onPick(Number(at));
+}
+
+/** @param {KeyboardEvent} event @param {number} at @param {number} total @param {(at: number) => void} onPick */
+function stepped(event, at, total, onPick) {
+  const by = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 20, ArrowUp: -20 }[event.key];
+  if (by === undefined) return;
+  event.preventDefault();
+  onPick(Math.min(total - 1, Math.max(0, at + by)));
+}
+
+/** The row of a token, by bisection. @param {Uint32Array} starts @param {number} at */
+function rowOf(starts, at) {
+  let [low, high] = [0, starts.length - 1];
+  while (low + 1 < high) {
+    const middle = (low + high) >> 1;
+    if ((starts[middle] ?? 0) <= at) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+/** @param {{columns: Columns, at: number}} props */
+function Facts({ columns, at }) {
+  const isChosen = at >= 0 && at < columns.ids.length;
+  /** @type {[string, any][]} */
+  const facts = isChosen ? [["Position", number(at)], ["Id", columns.ids[at]], ["Text", JSON.stringify(columns.texts[at])], ["Step", `${columns.steps[at]}, ${columns.sampled[at] ? "sampled" : "given"}`], ["Log-probability", number(columns.logprobs[at], 4)], ["Trainer's", number(columns.trained_logprobs[at], 4)],
+    ["Trainer − engine", signed(ratioAt(columns, at), 4)], ["Advantage", signed(columns.advantages[at], 3)], ["In the loss", columns.mask[at] === null ? "–" : columns.mask[at] ? "yes" : "no"], ["Policy", columns.versions[at] === null ? "–" : `v${columns.versions[at]}`]] : [];
+  return html`<${Card} title="Token"><div aria-live="polite">${isChosen ? html`<dl class="token-facts">${facts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd data-fact=${name} title=${value}>${value}</dd></div>`)}</dl>` : html`<p class="small quiet">Point at a token, or walk with the arrow keys.</p>`}</div><//>`;
+}
+
+/** @param {{name: string, columns: Columns, told: string | undefined}} props */
+function Scale({ name, columns, told }) {
+  const versions = useMemo(() => [...new Set(columns.versions.filter((one) => one !== null))].slice(0, 12), [columns]);
+  if (name === "version") return html`<div class="legend">${versions.map((one) => html`<span key=${one}><i class="swatch" style=${{ background: `var(${hueOfVersion(one)})` }}></i>v${one}</span>`)}</div>`;
+  return html`<span class="tiny quiet">${told}</span>`;
+}

@@ -1,0 +1,102 @@
+// Find trajectories: the CLI's filters and names, facets with counts, a histogram of rewards, the same query as a command.
+import { html, useEffect, useState } from "../core/ui.js";
+import { changed, go, hrefOf } from "../core/router.js";
+import { get, pathOf, useResource } from "../core/api.js";
+import { Await, Card, CopyLine, Empty, PageHead } from "../parts/basic.js";
+import { COLUMNS, TrajectoryTable, USUAL } from "../parts/trajectory_table.js";
+import { number } from "../pure/format.js";
+
+/** @typedef {import("../core/types.js").Row} Row */
+const FACETS = ["run", "split", "task_type", "status", "cause", "agent", "tool", "finding", "policy"];
+const OWN = ["columns"];
+const LIMIT = 200;
+
+/** The part of an address that the API understands. @param {URLSearchParams} query */
+export function filtersOf(query) {
+  const kept = new URLSearchParams(query);
+  for (const name of OWN) kept.delete(name);
+  return kept;
+}
+
+/** @param {{route: import("../core/router.js").Route}} props */
+export function TrajectoriesView({ route }) {
+  const { query } = route;
+  const filters = filtersOf(query);
+  const plain = new URLSearchParams(filters);
+  plain.delete("order");
+  const facets = useResource(pathOf(["facets"], plain));
+  const histogram = useResource(pathOf(["histogram"], plain));
+  const columns = query.get("columns")?.split(",") ?? USUAL;
+  return html`<${PageHead} title="Trajectories"><a class="chip" href=${hrefOf(["failures"], plain)}>failures</a><a class="chip" href=${hrefOf(["review"], filters)}>review</a><span class="quiet num" data-count>${facets.data ? number(facets.data.count) : ""}</span><//>
+    <${SearchBar} query=${query} />
+    <div class="browse">
+      <details class="facets-box" open=${innerWidth > 900}><summary class="small">Filters</summary><${Await} resource=${facets}>${(/** @type {any} */ data) => html`<${Facets} facets=${data.facets} query=${query} />`}<//></details>
+      <div class="step-list">
+        <${Card} title="Reward" more="click a bar to filter"><${Await} resource=${histogram}>${(/** @type {any} */ data) => html`<${Histogram} data=${data} query=${query} />`}<//><//>
+        <${Found} filters=${filters.toString()} columns=${columns} query=${query} />
+      </div></div>`;
+}
+
+/** @param {{query: URLSearchParams}} props */
+function SearchBar({ query }) {
+  const [task, setTask] = useState(query.get("task") ?? "");
+  useEffect(() => setTask(query.get("task") ?? ""), [query]);
+  /** @param {string} name @param {string | null} value */
+  const put = (name, value) => go(hrefOf(["trajectories"], changed(query, { [name]: value })));
+  const active = [...query].filter(([name]) => !OWN.includes(name) && name !== "order");
+  return html`<div class="step-list" style=${{ gap: "8px" }}><div class="searchbar" role="search">
+      <input class="field wide" data-search placeholder="Task id ( / )" aria-label="Task id" value=${task} onInput=${(/** @type {any} */ event) => setTask(event.target.value)} onKeyDown=${(/** @type {any} */ event) => event.key === "Enter" && put("task", task)} />
+      ${[["reward", "Reward 0.5.."], ["policy", "Policy 3..8"], ["since", "Since 2h"]].map(([name, hint]) => html`<input key=${name} class="field" size="11" placeholder=${hint} aria-label=${hint} value=${query.get(name ?? "") ?? ""} onChange=${(/** @type {any} */ event) => put(name ?? "", event.target.value)} />`)}
+      <select class="field" aria-label="Order" value=${query.get("order") ?? "newest"} onChange=${(/** @type {any} */ event) => put("order", event.target.value)}>${["newest", "oldest", "reward", "policy"].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select>
+      <button class="chip" aria-pressed=${query.get("accepted") === "1"} onClick=${() => put("accepted", query.get("accepted") ? null : "1")}>accepted</button>
+    </div>
+    ${active.length > 0 && html`<div class="chips">${active.map(([name, value]) => html`<a class="chip on" key=${name} href=${hrefOf(["trajectories"], changed(query, { [name]: null }))} aria-label=${`Remove the filter ${name}`}>${name} = ${value} ×</a>`)}</div>`}</div>`;
+}
+
+/** @param {{facets: Record<string, {value: any, count: number}[]>, query: URLSearchParams}} props */
+function Facets({ facets, query }) {
+  const shown = FACETS.filter((name) => facets[name]?.length);
+  return html`<div class="facets">${shown.map((name) => html`<div class="facet" key=${name}><h2>${name.replace("_", " ")}</h2>
+    ${(facets[name] ?? []).filter((one) => one.value !== null).slice(0, 8).map(({ value, count }) => {
+      const isOn = query.get(name) === String(value);
+      return html`<a key=${value} class=${isOn ? "on" : ""} href=${hrefOf(["trajectories"], changed(query, { [name]: isOn ? null : value }))}><span class="cut" title=${value}>${name === "policy" ? "v" : ""}${value}</span><span class="count num">${number(count)}</span></a>`;
+    })}</div>`)}</div>`;
+}
+
+/** @param {{data: {bins: {low: number | null, high: number | null, count: number, filters: Record<string, string>}[], num_without: number}, query: URLSearchParams}} props */
+function Histogram({ data, query }) {
+  const most = Math.max(1, ...data.bins.map((bin) => bin.count));
+  if (!data.bins.length) return html`<p class="small quiet">No trajectory here has a reward.</p>`;
+  return html`<div class="histogram" role="group" aria-label="Histogram of rewards">${data.bins.map((bin) => {
+    const reward = bin.filters.reward ?? null;
+    const isOn = query.get("reward") === reward;
+    const told = `${bin.count} with a reward of ${bin.low === null ? "less" : number(bin.low)} to ${bin.high === null ? "more" : number(bin.high)}`;
+    return html`<a key=${bin.low} class=${isOn ? "on" : bin.count ? "" : "none"} style=${{ height: `${(100 * bin.count) / most}%` }} href=${hrefOf(["trajectories"], changed(query, { reward: isOn ? null : reward }))} title=${told} aria-label=${told}></a>`;
+  })}</div><div class="axis num"><span>${number(data.bins[0]?.low)}</span>${data.num_without > 0 && html`<span>${number(data.num_without)} without a reward</span>`}<span>${number(data.bins.at(-1)?.high)}</span></div>`;
+}
+
+/** @param {{filters: string, columns: string[], query: URLSearchParams}} props */
+function Found({ filters, columns, query }) {
+  const path = pathOf(["query"], new URLSearchParams(`${filters}&limit=${LIMIT}`));
+  const first = useResource(path);
+  const [more, setMore] = useState(/** @type {{path: string, rows: Row[], cursor: string | null} | null} */ (null));
+  const mine = more?.path === path ? more : null;
+  const cursor = mine ? mine.cursor : first.data?.cursor;
+  const extend = async () => {
+    if (!cursor) return;
+    const page = await get(`${path}&cursor=${encodeURIComponent(cursor)}`);
+    setMore((old) => ({ path, rows: [...(old?.path === path ? old.rows : []), ...page.items], cursor: page.cursor }));
+  };
+  return html`<${Await} resource=${first}>${(/** @type {import("../core/types.js").Page<Row>} */ data) => html`
+    <${Card} title="Found" flush more=${html`<${ColumnChoice} columns=${columns} query=${query} />`}>
+      ${data.items.length ? html`<${TrajectoryTable} rows=${[...data.items, ...(mine?.rows ?? [])]} columns=${columns} onEnd=${extend} hrefOfRow=${(/** @type {Row} */ row) => hrefOf(["trajectory", row.trajectory_id], { of: filters })} />` : html`<${Empty}>No trajectory matches. Remove a filter above.<//>`}<//>
+    <${Card} title="The same query"><${CopyLine} label="Command" text=${data.command} /><${CopyLine} label="Python" text=${data.python} /><//>`}<//>`;
+}
+
+/** @param {{columns: string[], query: URLSearchParams}} props */
+function ColumnChoice({ columns, query }) {
+  return html`<details class="fold"><summary>Columns</summary><div class="chips">${Object.keys(COLUMNS).map((name) => {
+    const kept = columns.includes(name) ? columns.filter((one) => one !== name) : [...columns, name];
+    return html`<a key=${name} class=${`chip ${columns.includes(name) ? "on" : ""}`} href=${hrefOf(["trajectories"], changed(query, { columns: kept.join(",") }))}>${COLUMNS[name]?.title}</a>`;
+  })}</div></details>`;
+}

@@ -1,0 +1,71 @@
+"""Two trajectories up to the first step and token at which they part."""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Literal
+
+from agent_layer.errors import BadInputError
+from agent_layer.schema import Step
+from agent_layer.view.answers import DiffAnswer, DiffStep
+from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.tokens import token_ids
+
+
+def show_diff(source: Source, asked: Asked) -> DiffAnswer:
+    """Compare two trajectories.
+
+    Raises: BadInputError: one is not named. NotFoundError: there is none of this id.
+    """
+    names = [asked.text(name) for name in ("a", "b")]
+    if None in names:
+        raise BadInputError("parameters a and b: expected two trajectories, found one or none; name both")
+    rows = [source.store.row(str(name)) for name in names]
+    a, b = (source.trajectory(row.trajectory_id).steps for row in rows)
+    steps = [_compare(one, other) for one, other in zip_longest(a, b)]
+    ids_a, ids_b = token_ids(a), token_ids(b)
+    return DiffAnswer(
+        a=rows[0],
+        b=rows[1],
+        first_step=next((at for at, step in enumerate(steps) if not step.is_same), None),
+        first_token=_parting(ids_a, ids_b) if ids_a and ids_b else None,
+        num_tokens_a=len(ids_a),
+        num_tokens_b=len(ids_b),
+        steps=steps,
+    )
+
+
+def _compare(one: Step | None, other: Step | None) -> DiffStep:
+    if one is None or other is None:
+        return DiffStep(a=one and one.index, b=other and other.index, is_same=False, part=None, at_token=None)
+    part = _differing_part(one, other)
+    return DiffStep(
+        a=one.index,
+        b=other.index,
+        is_same=part is None,
+        part=part,
+        at_token=_parting(token_ids([one]), token_ids([other])),
+    )
+
+
+def _differing_part(one: Step, other: Step) -> Literal["prompt", "answer"] | None:
+    """Return the first part that differs: by its ids where both have some, else by its messages."""
+    if one.prompt is not None and other.prompt is not None:
+        is_asked_alike = list(one.prompt.delta) == list(other.prompt.delta)
+    else:
+        is_asked_alike = one.state.messages == other.state.messages
+    if not is_asked_alike:
+        return "prompt"
+    said, answered = one.action, other.action
+    if said.response_token_ids is not None and answered.response_token_ids is not None:
+        is_answered_alike = list(said.response_token_ids) == list(answered.response_token_ids)
+    else:
+        is_answered_alike = said.message == answered.message
+    return None if is_answered_alike else "answer"
+
+
+def _parting(one: Sequence[int], other: Sequence[int]) -> int | None:
+    """Return the first position at which two differ, the length of the shorter where it begins the longer one."""
+    pairs = zip(one, other, strict=False)
+    end = None if len(one) == len(other) else min(len(one), len(other))
+    return next((at for at, (left, right) in enumerate(pairs) if left != right), end)

@@ -1,0 +1,153 @@
+"""What runs now: workers and what they hold, what waits and why, dead letters, sandboxes."""
+
+from collections import Counter
+from collections.abc import Callable
+from importlib import import_module
+from itertools import islice
+from typing import Final, Literal, cast
+
+import msgspec
+
+from agent_layer.dispatcher import Dispatcher, RolloutState, RunState, WorkerState
+from agent_layer.errors import NotFoundError
+from agent_layer.schema import make_trajectory_id
+from agent_layer.view.answers import (
+    Backlog,
+    BoxLine,
+    BoxList,
+    DeadLine,
+    DeadList,
+    ErrorCount,
+    LeaseLine,
+    QueueAnswer,
+    QueueTotals,
+    RunQueue,
+    WorkerLine,
+    WorkerList,
+)
+from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.source import Source
+
+_MOST_LEASES: Final = 200
+_LONGEST_ERROR: Final = 160
+_AGE_SECONDS: Final = 5.0
+"""While rollouts are held, the view of the fleet is drawn again so often: it shows for how long."""
+
+
+def list_workers(source: Source, _: Asked) -> WorkerList:
+    """List the workers that were seen in the last day."""
+    lease_seconds = source.settings.lease_seconds
+    return WorkerList(
+        items=[_worker(one, lease_seconds) for one in _dispatcher(source).workers()], lease_seconds=lease_seconds
+    )
+
+
+def show_queue(source: Source, _: Asked) -> QueueAnswer:
+    """Return what waits, what for, and what runs."""
+    dispatcher = _dispatcher(source)
+    stats, inspector = dispatcher.stats(), dispatcher.inspector
+    lines = [_worker(one, source.settings.lease_seconds) for one in dispatcher.workers()]
+    offers = [set(one.offers) for one in lines if one.state == "up"]
+    held = inspector.rollouts_of(islice(inspector.listed_ids("leases"), _MOST_LEASES))
+    return QueueAnswer(
+        now=stats.now,
+        totals=msgspec.convert(stats, QueueTotals, from_attributes=True),
+        runs=[_run(one) for one in dispatcher.runs()],
+        backlog=[
+            Backlog(needs=sorted(needs), num=num, num_workers=sum(needs <= offered for offered in offers))
+            for needs, num in sorted(inspector.needs().items(), key=lambda one: (-one[1], sorted(one[0])))
+        ],
+        leases=[_lease(one) for one in held if one.lease_seconds is not None],
+    )
+
+
+def show_fleet_state(source: Source) -> object:
+    """Return what equals its like of a moment ago unless something changed that a view of the fleet shows."""
+    if source.is_archive:
+        return None
+    dispatcher = _dispatcher(source)
+    stats, lease_seconds = dispatcher.stats(), source.settings.lease_seconds
+    ages = int(stats.now / _AGE_SECONDS) if stats.num_leased else 0
+    workers = [(one.worker, _state(one, lease_seconds), one.about) for one in dispatcher.workers()]
+    return msgspec.structs.replace(stats, now=0.0), workers, ages
+
+
+def list_dead(source: Source, asked: Asked) -> DeadList:
+    """List dead letters, newest first."""
+    dispatcher, limit = _dispatcher(source), asked.number("limit", 50, 1, 500)
+    found = dispatcher.dead(limit)
+    counts = Counter(" ".join(one.errors[-1].split())[:_LONGEST_ERROR] for one in found if one.errors)
+    return DeadList(
+        total=dispatcher.stats().num_dead,
+        items=[_dead(one) for one in found],
+        by_error=[ErrorCount(error=error, num=num) for error, num in counts.most_common()],
+    )
+
+
+def list_sandboxes(_source: Source, _: Asked) -> BoxList:
+    """List the sandboxes that workers of this machine have taken."""
+    try:  # environments stand on this package, so their list is found by its name
+        read_lists = cast("Callable[[], list[object]]", import_module("envs.sandbox.supervisor").read_lists)
+    except (ImportError, AttributeError):  # not installed, or a folder of the user has the name
+        return BoxList(items=None)
+    return BoxList(items=msgspec.convert(read_lists(), list[BoxLine], from_attributes=True))
+
+
+def _dispatcher(source: Source) -> Dispatcher:
+    if source.is_archive:
+        raise NotFoundError(
+            "queue: expected Redis, found a bucket alone, which knows no workers, leases, engines or dead letters;"
+            " start 'view' without --bucket beside a run that is live"
+        )
+    return Dispatcher(source.store.redis, source.settings)
+
+
+def _worker(one: WorkerState, lease_seconds: float) -> WorkerLine:
+    slots, held, agent = (one.about.get(name) for name in ("slots", "held", "agent"))
+    return WorkerLine(
+        worker=one.worker,
+        state=_state(one, lease_seconds),
+        seen_at=one.seen_at,
+        silent_seconds=one.silent_seconds,
+        slots=slots if isinstance(slots, int) else None,
+        held=held if isinstance(held, int) else None,
+        agent=str(agent) if agent else None,
+        offers=str(one.about.get("offers") or "").split(),
+        about=one.about,
+    )
+
+
+def _state(one: WorkerState, lease_seconds: float) -> Literal["up", "draining", "silent"]:
+    if one.silent_seconds > lease_seconds:
+        return "silent"
+    return "draining" if one.is_draining else "up"
+
+
+def _run(one: RunState) -> RunQueue:
+    return msgspec.convert(msgspec.structs.asdict(one) | {"causes": dict(one.causes)}, RunQueue)
+
+
+def _lease(one: RolloutState) -> LeaseLine:
+    return LeaseLine(
+        rollout_id=one.rollout_id,
+        trajectory_id=make_trajectory_id(one.rollout_id, max(0, one.num_attempts - 1)),
+        run=one.run,
+        status=one.status,
+        worker=one.worker,
+        since=one.since,
+        lease_seconds=one.lease_seconds,
+        num_attempts=one.num_attempts,
+    )
+
+
+def _dead(one: RolloutState) -> DeadLine:
+    return DeadLine(
+        rollout_id=one.rollout_id,
+        group_id=one.group_id,
+        run=one.run,
+        died_at=one.since,
+        num_attempts=one.num_attempts,
+        num_failures=one.num_failures,
+        worker=one.worker,
+        errors=one.errors,
+    )

@@ -1,0 +1,96 @@
+"""A group: the attempts at one round of a task side by side."""
+
+from collections.abc import Iterator
+from statistics import fmean, pstdev
+from typing import Literal
+
+from agent_layer.errors import NotFoundError
+from agent_layer.schema import Group, Trajectory, make_rollout_id, make_trajectory_id
+from agent_layer.store import TrajectoryRow
+from agent_layer.view.answers import GroupAnswer, Member
+from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.lists import FAILED
+from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.tokens import token_ids
+from agent_layer.view.reads.updates import mean_advantage, read_group
+
+_MOST_MEMBERS = 256
+_MOST_ATTEMPTS = 16
+
+
+def show_group(source: Source, asked: Asked) -> GroupAnswer:
+    """Return a group. Raises: NotFoundError: nothing is stored of it."""
+    group_id = asked.path["group"]
+    group = read_group(source, group_id)
+    rows = list(_rows(source, group_id, group))
+    if group is None and not rows:
+        raise NotFoundError(f"group {group_id!r}: expected it in the store, found nothing of it; '/api/v1/query' lists")
+    kept = set(group.trajectory_ids) if group else set[str]()
+    found = {row.trajectory_id: whole for row, whole in source.store.read((row for _, row in rows), contents=False)}
+    first = next((found[row.trajectory_id] for _, row in rows if row.trajectory_id in found), None)
+    members = [_member(number, row, found.get(row.trajectory_id), first, kept) for number, row in rows]
+    rewards = [one.reward for one in members if one.kind == "kept" and one.reward is not None]
+    shown = rows[0][1] if rows else None
+    return GroupAnswer(
+        group_id=group_id,
+        run=group.run if group else shown and shown.run,
+        task_id=group.task_id if group else shown and shown.task_id,
+        task_type=group.task_type if group else shown and shown.task_type,
+        split=group.split if group else shown and shown.split,
+        is_closed=group is not None,
+        closed_at=group.closed_at if group else None,
+        group_size=group.group_size if group else None,
+        num_launched=group.num_launched if group else None,
+        num_usable=group.num_usable if group else None,
+        num_surplus=group.num_surplus if group else 0,
+        fill=group.fill if group else None,
+        kept_seconds=group.kept_seconds if group else None,
+        surplus_seconds=group.surplus_seconds if group else None,
+        reward_mean=fmean(rewards) if rewards else None,
+        reward_std=pstdev(rewards) if rewards else None,
+        is_zero_std=len(rewards) > 1 and len(set(rewards)) == 1,
+        members=members,
+    )
+
+
+def _rows(source: Source, group_id: str, group: Group | None) -> Iterator[tuple[int, TrajectoryRow]]:
+    """Yield (member, row) of each attempt; ids of attempts follow from the id of the group."""
+    launched = (group.num_launched or group.group_size) if group else _MOST_MEMBERS
+    rollouts = [make_rollout_id(group_id, member) for member in range(min(launched, _MOST_MEMBERS))]
+    ids = [make_trajectory_id(rollout, number) for rollout in rollouts for number in range(_MOST_ATTEMPTS)]
+    others = [one for one in (group.trajectory_ids if group else []) if one not in set(ids)]
+    places = {one: at // _MOST_ATTEMPTS for at, one in enumerate(ids)}
+    for row in source.index.rows([*ids, *others]):
+        yield places.get(row.trajectory_id, -1), row
+
+
+def _member(
+    number: int, row: TrajectoryRow, whole: Trajectory | None, first: Trajectory | None, kept: set[str]
+) -> Member:
+    trained = whole.trained[-1] if whole and whole.trained else None
+    times = whole.outcome.times if whole and whole.outcome else None
+    return Member(
+        row=row,
+        member=number,
+        kind=_kind(row, is_kept=row.trajectory_id in kept or row.accepted),
+        reward=row.reward,
+        advantage=mean_advantage(trained) if trained else None,
+        update=trained.step if trained else None,
+        run_seconds=times.run_seconds if times else None,
+        num_sampled=sum(len(step.action.response_token_ids or ()) for step in whole.steps) if whole else None,
+        first_divergence=None if whole is None or first is None or whole is first else _parting(first, whole),
+    )
+
+
+def _kind(row: TrajectoryRow, *, is_kept: bool) -> Literal["kept", "unusable", "surplus", "failed", "running"]:
+    if is_kept:
+        return "unusable" if row.reward is None else "kept"
+    if row.status == "cancelled":
+        return "surplus"
+    return "failed" if row.status in FAILED else "running"
+
+
+def _parting(one: Trajectory, other: Trajectory) -> int:
+    """Return the first position at which two differ; the length of the shorter where it begins the longer."""
+    pairs = zip(a := token_ids(one.steps), b := token_ids(other.steps), strict=False)
+    return next((at for at, (left, right) in enumerate(pairs) if left != right), min(len(a), len(b)))

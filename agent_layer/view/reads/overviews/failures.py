@@ -1,0 +1,77 @@
+"""What failed: by status, by whose fault, by the kind of error, with the newest examples."""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from heapq import nlargest
+from typing import Final, cast
+
+from agent_layer.store import Filters, TrajectoryRow
+from agent_layer.view.answers import ErrorKind, FacetLine, FailuresAnswer
+from agent_layer.view.reads import FAILED, Asked, Source, facet, natural_key
+
+_MOST_READ: Final = 200
+_MOST_SHOWN: Final = 20
+_MOST_EXAMPLES: Final = 3
+_LONGEST_KIND: Final = 120
+_VARYING: Final = re.compile(r"\b(?=\w*\d)[\w.:-]+|'[^']*'|\"[^\"]*\"")
+"""What differs between errors of one kind: words with digits, quoted names."""
+_NO_ERROR: Final = "no error was recorded"
+
+
+def show_failures(source: Source, asked: Asked) -> FailuresAnswer:
+    """Return what failed among the matching trajectories."""
+    filters = asked.filters()
+    only = filters.get("status")
+    each = [cast("Filters", {**filters, "status": status}) for status in FAILED if only in (None, status)]
+    found = [row for one in each for row in source.store.query(limit=_MOST_READ, **one).items]
+    newest = nlargest(_MOST_READ, found, key=lambda row: row.started_at or "")
+    return FailuresAnswer(
+        num=sum(source.store.count(**one) for one in each),
+        num_all=source.store.count(**filters),
+        by_status=_facets(source, each, "status"),
+        by_cause=_facets(source, each, "cause"),
+        by_task_type=_facets(source, each, "task_type"),
+        num_read=len(newest),
+        errors=_kinds(newest, _errors(source, newest)),
+        newest=newest[:_MOST_SHOWN],
+    )
+
+
+def error_kind(error: str) -> str:
+    """Return what an error shares with others of its kind: its first line without numbers, ids and quoted names."""
+    first = next((line for line in error.splitlines() if line.strip()), "")
+    return _VARYING.sub("…", " ".join(first.split()))[:_LONGEST_KIND] or _NO_ERROR
+
+
+def _errors(source: Source, rows: Sequence[TrajectoryRow]) -> dict[str, str]:
+    read = source.store.read(rows, contents=False)
+    return {row.trajectory_id: (whole.outcome.error if whole.outcome else None) or "" for row, whole in read}
+
+
+def _kinds(rows: Sequence[TrajectoryRow], errors: Mapping[str, str]) -> list[ErrorKind]:
+    grouped: defaultdict[str, list[TrajectoryRow]] = defaultdict(list)
+    for row in rows:
+        grouped[error_kind(errors.get(row.trajectory_id, ""))].append(row)
+    return [
+        ErrorKind(
+            kind=kind,
+            num=len(found),
+            cause=found[0].cause,
+            newest=errors.get(found[0].trajectory_id, ""),
+            examples=[row.trajectory_id for row in found[:_MOST_EXAMPLES]],
+        )
+        for kind, found in sorted(grouped.items(), key=lambda one: (-len(one[1]), one[0]))
+    ]
+
+
+def _facets(source: Source, each: Sequence[Filters], field: str) -> list[FacetLine]:
+    """Count by a field over all failed statuses; rewards are left out, as they are of no use here."""
+    counts: defaultdict[str | int | None, int] = defaultdict(int)
+    for filters in each:
+        for line in facet(source, filters, field):
+            counts[line.value] += line.count
+    return [
+        FacetLine(value=value, count=num, num_rewarded=0, mean_reward=None, success_rate=None)
+        for value, num in sorted(counts.items(), key=lambda one: (-one[1], natural_key(one[0])))
+    ]

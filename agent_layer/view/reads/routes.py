@@ -1,0 +1,79 @@
+"""The table of routes: address, function, answer, parameters. Application and OpenAPI document follow from it."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from agent_layer.view.answers import (
+    Answer,
+    BoxList,
+    CatalogueList,
+    CountAnswer,
+    DeadList,
+    DiffAnswer,
+    EngineList,
+    FacetAnswer,
+    FailuresAnswer,
+    ForksAnswer,
+    GroupAnswer,
+    HistogramAnswer,
+    Info,
+    LearningAnswer,
+    Progress,
+    QueryAnswer,
+    QueueAnswer,
+    RunAnswer,
+    RunList,
+    StepAnswer,
+    SummaryAnswer,
+    TokensAnswer,
+    TrajectoryAnswer,
+    UpdateAnswer,
+    UpdateList,
+    WorkerList,
+)
+from agent_layer.view.reads import diff, fleet, forks, groups, lists, runs, tokens, trajectories, updates
+from agent_layer.view.reads.asked import FILTERS, Asked
+from agent_layer.view.reads.overviews import show_failures, show_learning
+from agent_layer.view.reads.source import Source
+
+PREFIX: Final = "/api/v1"
+
+
+class Route(NamedTuple):
+    """One address."""
+
+    path: str
+    """Below ``PREFIX``; parts in braces are names."""
+    read: Callable[[Source, Asked], Answer]
+    answer: type[Answer]
+    parameters: tuple[str, ...] = ()
+
+
+ROUTES: Final = (
+    Route("/info", runs.info, Info),
+    Route("/runs", runs.list_runs, RunList),
+    Route("/runs/{run}", runs.show_run, RunAnswer),
+    Route("/runs/{run}/progress", runs.progress, Progress, ("after",)),
+    Route("/runs/{run}/updates", runs.list_updates, UpdateList),
+    Route("/runs/{run}/updates/{step}", updates.show_update, UpdateAnswer),
+    Route("/query", lists.query, QueryAnswer, (*FILTERS, "order", "limit", "cursor")),
+    Route("/count", lists.count, CountAnswer, FILTERS),
+    Route("/facets", lists.facets, FacetAnswer, (*FILTERS, "fields")),
+    Route("/histogram", lists.histogram, HistogramAnswer, (*FILTERS, "bins")),
+    Route("/summary", lists.summary, SummaryAnswer, (*FILTERS, "by")),
+    Route("/trajectories/{trajectory}", trajectories.show_trajectory, TrajectoryAnswer),
+    Route("/trajectories/{trajectory}/steps/{step}", trajectories.show_step, StepAnswer),
+    Route("/trajectories/{trajectory}/steps/{step}/tokens", tokens.show_step_tokens, TokensAnswer, ("from", "to")),
+    Route("/trajectories/{trajectory}/tokens", tokens.show_tokens, TokensAnswer, ("from", "to")),
+    Route("/trajectories/{trajectory}/forks", forks.show_forks, ForksAnswer),
+    Route("/groups/{group}", groups.show_group, GroupAnswer),
+    Route("/runs/{run}/learning", show_learning, LearningAnswer, ("by", "split")),
+    Route("/failures", show_failures, FailuresAnswer, FILTERS),
+    Route("/diff", diff.show_diff, DiffAnswer, ("a", "b")),
+    Route("/workers", fleet.list_workers, WorkerList),
+    Route("/queue", fleet.show_queue, QueueAnswer),
+    Route("/dead", fleet.list_dead, DeadList, ("limit",)),
+    Route("/sandboxes", fleet.list_sandboxes, BoxList),
+    Route("/engines", runs.list_engines, EngineList),
+    Route("/health/catalogue", runs.list_catalogue, CatalogueList),
+)

@@ -1,0 +1,288 @@
+"""Answers about runs: which there are, whether one is all right, its updates and what each learned from."""
+
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Final
+
+from agent_layer import __version__
+from agent_layer.alarms import RunAlarms
+from agent_layer.engines import EngineRegistry, newest_policy
+from agent_layer.errors import NotFoundError
+from agent_layer.health import ALARMS, StepProgress
+from agent_layer.schema import TrainedBatch
+from agent_layer.store.consumers import list_batches
+from agent_layer.view.answers import (
+    AlarmLine,
+    CatalogueLine,
+    CatalogueList,
+    Counts,
+    EngineLine,
+    EngineList,
+    FindingLine,
+    Health,
+    HealthLevel,
+    Info,
+    Progress,
+    RoundLine,
+    RunAnswer,
+    RunLine,
+    RunList,
+    UpdateLine,
+    UpdateList,
+    Version,
+)
+from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.lists import ABOVE_ZERO, FAILED, facet
+from agent_layer.view.reads.source import Source
+
+_MOST_FAILURES = 10
+_NUMBERS: Final = tuple(
+    name
+    for name in StepProgress.__struct_fields__
+    if name.startswith(("num_", "staleness_")) or name.endswith("_seconds") or name in ("reward_mean", "success")
+)
+
+
+def info(source: Source, asked: Asked) -> Info:
+    """Return what is looked at."""
+    return Info(
+        version=__version__,
+        namespace=source.store.keys.namespace,
+        default_run=source.settings.run,
+        is_operator=asked.is_operator,
+        takes_writes=asked.takes_writes,
+        may_write=asked.takes_writes and asked.is_operator,
+        now=time.time(),
+    )
+
+
+def list_runs(source: Source, _: Asked) -> RunList:
+    """List runs, the one with the newest trajectory first."""
+    names = sorted(str(line.value) for line in facet(source, {}, "run"))
+    lines = [_run_line(source, one) for one in source.alarms.read(names)]
+    return RunList(items=sorted(lines, key=lambda line: line.newest_started_at or "", reverse=True))
+
+
+def show_run(source: Source, asked: Asked) -> RunAnswer:
+    """Return whether a run is all right.
+
+    Raises: NotFoundError: nothing is stored of it.
+    """
+    run = asked.path["run"]
+    counts, reports = _counts(source, run), source.progress(run)
+    policy = newest_policy(source.store.redis, source.store.keys, run)
+    if not (counts.trajectories or reports or policy):
+        raise NotFoundError(f"run {run!r}: expected it in the store, found nothing of it; '/api/v1/runs' lists all")
+    failures = [
+        row for status in FAILED for row in source.store.query(run=run, status=status, limit=_MOST_FAILURES).items
+    ]
+    failures.sort(key=lambda row: row.started_at or "", reverse=True)
+    return RunAnswer(
+        run=run,
+        health=_health(counts, source.alarms.read([run])[0]),
+        counts=counts,
+        newest_version=policy
+        and Version(
+            number=policy.number,
+            location=policy.location,
+            created_at=policy.created_at,
+            training_step=policy.training_step,
+            weights_hash=policy.weights_hash,
+        ),
+        failures=failures[:_MOST_FAILURES],
+        steps=make_progress(source, run, reports),
+    )
+
+
+def list_updates(source: Source, asked: Asked) -> UpdateList:
+    """List the updates of a run."""
+    batches = list_batches(source.store.redis, source.store.keys, asked.path["run"])
+    return UpdateList(items=[_update_line(batch) for batch in batches])
+
+
+def list_engines(source: Source, _: Asked) -> EngineList:
+    """List engines."""
+    registry = EngineRegistry(source.store.redis, source.store.keys, source.settings.gateway_seconds)
+    now = time.time()
+    return EngineList(
+        items=[
+            EngineLine(
+                url=one.url,
+                run=one.run,
+                version=one.version,
+                model=one.model,
+                state=one.state,
+                is_drained=one.is_drained,
+                is_joined=one.is_joined,
+                epoch=one.epoch,
+                is_pushed=one.is_pushed,
+                num_switches=one.num_switches,
+                stall_seconds=one.stall_seconds,
+                stalled_seconds=one.stalled_seconds,
+                held_seconds=None if one.held_since is None else max(0.0, now - one.held_since),
+            )
+            for one in registry.engines()
+        ],
+        gateways=registry.live_gateways(),
+    )
+
+
+def list_catalogue(_source: Source, _: Asked) -> CatalogueList:
+    """List what can be wrong with a run."""
+    return CatalogueList(
+        items=[
+            CatalogueLine(
+                name=one.name,
+                measures=one.measures,
+                unit=one.unit,
+                warn=one.warn,
+                stop=one.stop,
+                steps=one.steps,
+                advice=one.advice,
+            )
+            for one in ALARMS
+        ]
+    )
+
+
+def _run_line(source: Source, alarms: RunAlarms) -> RunLine:
+    store, run = source.store, alarms.run
+    (accepted,) = store.summarise(success=ABOVE_ZERO, run=run, accepted=True)
+    newest, policy = store.query(run=run, limit=1).items, newest_policy(store.redis, store.keys, run)
+    return RunLine(
+        run=run,
+        num_trajectories=store.count(run=run),
+        num_accepted=accepted.count,
+        num_rewarded=accepted.num_rewarded,
+        mean_reward=accepted.mean_reward,
+        success_rate=accepted.success_rate,
+        newest_version=policy.number if policy else None,
+        num_updates=(policy.training_step or 0) if policy else 0,
+        newest_started_at=newest[0].started_at if newest else None,
+        health=_level(alarms),
+    )
+
+
+def _counts(source: Source, run: str) -> Counts:
+    lines = source.store.summarise(success=ABOVE_ZERO, run=run, accepted=True)
+    by = {field: facet(source, {"run": run}, field) for field in ("status", "cause", "finding")}
+    return Counts(
+        trajectories=source.store.count(run=run),
+        accepted=sum(line.count for line in lines),
+        rewarded=sum(line.num_rewarded for line in lines),
+        mean_reward=lines[0].mean_reward if lines else None,
+        success_rate=lines[0].success_rate if lines else None,
+        by_status={str(line.value): line.count for line in by["status"]},
+        by_cause={str(line.value): line.count for line in by["cause"]},
+        by_finding={str(line.value): line.count for line in by["finding"]},
+    )
+
+
+def _level(alarms: RunAlarms) -> HealthLevel:
+    return alarms.findings[0].level if alarms.findings else "ok" if alarms.reports else "unknown"
+
+
+def _health(counts: Counts, found: RunAlarms) -> Health:
+    run, last = found.run, found.reports[-1] if found.reports else None
+    findings = list(found.findings)
+    if findings:
+        sentence = f"{findings[0].headline}."
+    elif last is not None:
+        success = "not known" if last.success is None else f"{last.success:.2f}"
+        sentence = f"Nothing is wrong with step {last.step}: success {success}."
+    else:
+        sentence = f"{counts.trajectories} trajectories are stored; no report of a training step is here."
+    alarms = [
+        AlarmLine(
+            kind=kind,
+            num=num,
+            sentence=f"{num} of {counts.trajectories} trajectories have the finding {kind}",
+            filters={"run": run, "finding": kind},
+        )
+        for kind, num in counts.by_finding.items()
+    ]
+    return Health(
+        level=_level(found), sentence=sentence, step=last.step if last else None, findings=findings, alarms=alarms
+    )
+
+
+def _update_line(batch: TrainedBatch) -> UpdateLine:
+    groups: defaultdict[str, list[float]] = defaultdict(list)
+    for rollout in batch.rollouts:
+        groups[rollout.group_id].append(rollout.reward)
+    rewards = [reward for group in groups.values() for reward in group]
+    return UpdateLine(
+        step=batch.step,
+        trained_at=batch.trained_at,
+        policy_version=batch.policy_version,
+        num_rollouts=len(batch.rollouts),
+        num_samples=batch.num_samples,
+        num_deleted=batch.num_deleted,
+        num_groups=len(groups),
+        reward_mean=fmean(rewards) if rewards else None,
+    )
+
+
+def progress(source: Source, asked: Asked) -> Progress:
+    """Return the updates of a run in columns, those after a step where one is named."""
+    run, after = asked.path["run"], asked.number("after", 0, 0, 2**31)
+    return make_progress(source, run, [one for one in source.progress(run) if one.step > after], after)
+
+
+def make_progress(source: Source, run: str, reports: Sequence[StepProgress], after: int = 0) -> Progress:
+    """Turn reports into columns; without any, batches."""
+    if not reports:
+        return _from_batches(source, run, after)
+    metrics = sorted({name for one in reports for name in one.metrics})
+    tasks = sorted({task for one in reports for task in one.success_by_task})
+    return Progress(
+        source="progress",
+        step=[one.step for one in reports],
+        policy_version=[one.policy_version for one in reports],
+        ended_at=[one.ended_at for one in reports],
+        numbers={name: [getattr(one, name) for one in reports] for name in _NUMBERS},
+        metrics={name: [one.metrics.get(name) for one in reports] for name in metrics},
+        success_by_task={task: [one.success_by_task.get(task) for one in reports] for task in tasks},
+        evaluations=[
+            RoundLine(
+                step=one.step,
+                name=held.name,
+                round=held.round,
+                policy_version=held.policy_version,
+                pass_rate=held.pass_rate,
+                reward_mean=held.reward_mean,
+                num_rewards=held.num_rewards,
+                num_asked=held.num_asked,
+            )
+            for one in reports
+            for held in one.evaluations
+        ],
+        findings=[
+            FindingLine(step=one.step, name=found.name, level=found.level, sentence=found.sentence)
+            for one in reports
+            for found in one.health
+        ],
+    )
+
+
+def _from_batches(source: Source, run: str, after: int) -> Progress:
+    stored = list_batches(source.store.redis, source.store.keys, run)
+    batches = [batch for batch in stored if batch.step > after]
+    rewards = [[rollout.reward for rollout in batch.rollouts] for batch in batches]
+    return Progress(
+        source="batches" if batches else "none",
+        step=[batch.step for batch in batches],
+        policy_version=[batch.policy_version for batch in batches],
+        ended_at=[batch.trained_at for batch in batches],
+        numbers={
+            "reward_mean": [fmean(one) if one else None for one in rewards],
+            "num_rollouts": [len(batch.rollouts) for batch in batches],
+            "num_samples": [batch.num_samples for batch in batches],
+        },
+        metrics={},
+        success_by_task={},
+        evaluations=[],
+        findings=[],
+    )

@@ -1,0 +1,88 @@
+"""What the API reads: a store, the reports of training steps, vocabularies, the trajectories read last."""
+
+from collections import OrderedDict
+from threading import Lock
+
+from agent_layer.alarms import AlarmReader
+from agent_layer.health import StepProgress, progress_path, read_progress
+from agent_layer.schema import Trajectory, check_name
+from agent_layer.settings import Settings
+from agent_layer.state import TokenBytes, read_vocabulary
+from agent_layer.store import Store
+from agent_layer.store.index import Index
+
+_MOST_TRAJECTORIES = 8
+"""Ranges of the tokens of one trajectory are asked for one after another."""
+_MOST_VOCABULARIES = 2
+_MOST_REPORTS = 16
+"""Runs whose reports stay parsed: each page asks for them at every change."""
+
+
+class Source:
+    """One store, opened for reading. Threads may share it."""
+
+    def __init__(self, settings: Settings, store: Store, *, is_archive: bool = False) -> None:
+        """Read a store.
+
+        Args:
+            settings: of the store.
+            store: what is read.
+            is_archive: its index was made from objects alone, so there is no queue.
+        """
+        self.settings = settings
+        self.is_archive = is_archive
+        self.store = store
+        self.index = Index(store.redis, store.keys)
+        self.alarms = AlarmReader(settings, store.redis, read_reports=self.progress)
+        self._lock = Lock()
+        self._read: OrderedDict[tuple[str, str], Trajectory] = OrderedDict()
+        self._vocabularies: OrderedDict[str, TokenBytes | None] = OrderedDict()
+        self._reports: OrderedDict[str, tuple[tuple[int, int], list[StepProgress]]] = OrderedDict()
+        """By run: size and time of change of its file, and what it said then."""
+
+    def trajectory(self, trajectory_id: str) -> Trajectory:
+        """Return a trajectory without its blobs, as it is now. Raises: NotFoundError, CorruptRecordError."""
+        place = trajectory_id, repr(self.index.chunks(trajectory_id))
+        with self._lock:
+            if (known := self._read.get(place)) is not None:
+                self._read.move_to_end(place)
+                return known
+        found = self.store.get(trajectory_id, blobs=False)
+        with self._lock:
+            self._read[place] = found
+            while len(self._read) > _MOST_TRAJECTORIES:
+                self._read.popitem(last=False)
+        return found
+
+    def vocabulary(self, tokenizer_hash: str | None) -> TokenBytes | None:
+        """Return the bytes of a tokenizer's tokens; None: they are not stored."""
+        if tokenizer_hash is None:
+            return None
+        with self._lock:
+            if (known := self._vocabularies.get(tokenizer_hash)) is not None:
+                return known
+        found = read_vocabulary(self.store.keys, self.store.objects, tokenizer_hash)
+        with self._lock:
+            self._vocabularies[tokenizer_hash] = found
+            while len(self._vocabularies) > _MOST_VOCABULARIES:
+                self._vocabularies.popitem(last=False)
+        return found
+
+    def progress(self, run: str) -> list[StepProgress]:
+        """Return the reports of a run's steps; none where the trainer runs on another machine."""
+        path = progress_path(self.settings, check_name(run, "run"))
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return []
+        state = found.st_size, found.st_mtime_ns
+        with self._lock:
+            known = self._reports.get(run)
+        if known is not None and known[0] == state:
+            return list(known[1])
+        reports = read_progress(path)
+        with self._lock:
+            self._reports[run] = state, reports
+            while len(self._reports) > _MOST_REPORTS:
+                self._reports.popitem(last=False)
+        return list(reports)

@@ -1,0 +1,180 @@
+"""Answers about one trajectory: its steps without their tokens, one step with its whole state."""
+
+from collections.abc import Mapping
+from statistics import fmean
+from typing import cast
+
+import msgspec
+
+from agent_layer.schema import (
+    JsonObject,
+    Observation,
+    Step,
+    Trajectory,
+    current_rewards,
+    find_alarms,
+    resolve,
+)
+from agent_layer.store.reading import pick_step, step_reward
+from agent_layer.view.answers import (
+    ObservationLine,
+    OutcomeLine,
+    RewardLine,
+    Siblings,
+    StepAnswer,
+    StepLine,
+    TrajectoryAlarm,
+    TrajectoryAnswer,
+    TrajectoryUpdate,
+)
+from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.tokens import break_cause, parent_of
+from agent_layer.view.reads.updates import exclusion_line, mean_advantage, read_group
+
+
+def show_trajectory(source: Source, asked: Asked) -> TrajectoryAnswer:
+    """Return one trajectory. Raises: NotFoundError: there is none of this id."""
+    row = source.store.row(asked.path["trajectory"])
+    whole = source.trajectory(row.trajectory_id)
+    contents = source.store.contents(whole)
+    calls = {step.call_id for step in whole.steps}
+    group = read_group(source, row.group_id) if row.group_id else None
+    members = group.trajectory_ids if group else []
+    standing = {reward.reward_id for reward in current_rewards(whole.rewards)}
+    return TrajectoryAnswer(
+        row=row,
+        task=_task(whole, is_operator=asked.is_operator),
+        reward=whole.reward,
+        steps=[_step_line(whole, step, contents) for step in whole.steps],
+        observations=[_observation(one) for one in whole.observations if one.call_id not in calls],
+        rewards=[
+            msgspec.convert({**msgspec.structs.asdict(one), "is_current": one.reward_id in standing}, RewardLine)
+            for one in whole.rewards
+        ],
+        outcome=msgspec.convert(msgspec.structs.asdict(whole.outcome), OutcomeLine) if whole.outcome else None,
+        resumes=whole.resumes,
+        alarms=[TrajectoryAlarm(kind=one.kind, detail=one.detail) for one in find_alarms(whole)],
+        exclusions=[exclusion_line(one) for one in whole.exclusions],
+        updates=[
+            TrajectoryUpdate(
+                run=one.run,
+                step=one.step,
+                batch_id=one.batch_id,
+                policy_version=one.policy_version,
+                at=one.at,
+                num_tokens=len(one.mask),
+                num_trained=sum(one.mask),
+                advantage_mean=mean_advantage(one),
+            )
+            for one in whole.trained
+        ],
+        siblings=Siblings(
+            group_id=row.group_id,
+            position=members.index(row.trajectory_id) if row.trajectory_id in members else None,
+            trajectory_ids=members,
+        ),
+        num_given=sum(len(step.prompt.delta) for step in whole.steps if step.prompt),
+        num_sampled=sum(len(step.action.response_token_ids or ()) for step in whole.steps),
+    )
+
+
+def show_step(source: Source, asked: Asked) -> StepAnswer:
+    """Return one step with its whole state. Raises: NotFoundError: there is no such step."""
+    whole = source.trajectory(asked.path["trajectory"])
+    contents = source.store.contents(whole)
+    step = pick_step(whole, asked.path_number("step"))
+    state = step.state
+    return StepAnswer(
+        step=_step_line(whole, step, contents),
+        messages=None if state.messages is None else [_expand(contents, name) for name in state.messages],
+        tools=_expand(contents, state.tools),
+        framework=_expand(contents, state.framework),
+        environment=_expand(contents, state.environment),
+        sampling_asked=step.sampling_asked,
+    )
+
+
+def _task(whole: Trajectory, *, is_operator: bool) -> JsonObject | None:
+    if whole.task is None:
+        return None
+    fields = cast("JsonObject", msgspec.to_builtins(whole.task))
+    return fields if is_operator else {name: value for name, value in fields.items() if name != "grading"}
+
+
+def _step_line(whole: Trajectory, step: Step, contents: Mapping[str, bytes]) -> StepLine:
+    action, parent = step.action, parent_of(whole, step)
+    causal = next((one.index for one in whole.steps if one.call_id == step.parent_call and one.choice == 0), None)
+    before = parent if parent is not None else causal
+    messages = step.state.messages
+    return StepLine(
+        index=step.index,
+        call_id=step.call_id,
+        choice=step.choice,
+        agent=step.agent,
+        agent_path=step.agent_path or ([step.agent] if step.agent else []),
+        role=step.role,
+        node=step.node,
+        conversation=step.conversation,
+        parent=before,
+        started_at=step.started_at,
+        ended_at=step.ended_at,
+        status=step.status,
+        error=step.error,
+        findings=step.findings,
+        break_cause=break_cause(step),
+        sources=list(step.sources),
+        capture_level=step.capture_level,
+        model=step.model,
+        engine=step.engine,
+        finish_reason=action.finish_reason,
+        sampling=step.sampling_asked if step.sampling_applied is None else step.sampling_applied,
+        temperature=step.temperature,
+        message=action.message,
+        new_messages=_new_messages(None if before is None else whole.steps[before], step, contents),
+        num_messages=None if messages is None else len(messages),
+        num_prompt_tokens=None if step.prompt_token_ids is None else len(step.prompt_token_ids),
+        prefix_length=step.prompt.prefix_length if step.prompt else None,
+        num_response_tokens=None if action.response_token_ids is None else len(action.response_token_ids),
+        policy_versions=action.policy_versions,
+        logprob_mean=fmean(action.logprobs) if action.logprobs else None,
+        reward=step_reward(whole.rewards, step),
+        observations=[
+            _observation(one) for one in whole.observations if (one.call_id, 0) == (step.call_id, step.choice)
+        ],
+    )
+
+
+def _new_messages(before: Step | None, step: Step, contents: Mapping[str, bytes]) -> list[object]:
+    """Return the messages of a prompt behind those that it shares with the step before, whose answer is left out."""
+    messages = step.state.messages or []
+    known = (before.state.messages or []) if before else []
+    num_shared = next(
+        (at for at, (one, other) in enumerate(zip(messages, known, strict=False)) if one != other),
+        min(len(messages), len(known)),
+    )
+    new = [_expand(contents, name) for name in messages[num_shared:]]
+    answered = bool(known) and num_shared == len(known)
+    if answered and new and isinstance(new[0], dict) and cast("JsonObject", new[0]).get("role") == "assistant":
+        return new[1:]
+    return new
+
+
+def _observation(one: Observation) -> ObservationLine:
+    return ObservationLine(
+        observation_id=one.observation_id,
+        name=one.name,
+        at=one.at,
+        call_id=one.call_id,
+        agent=one.agent,
+        arguments=one.arguments,
+        output=one.output,
+        status=one.status,
+        duration_seconds=one.duration_seconds,
+        truncated=one.truncated,
+    )
+
+
+def _expand(contents: Mapping[str, bytes], name: str | None) -> object:
+    """Fill in what a hash refers to; one whose content is not stored stays a reference."""
+    return None if name is None else resolve(contents, name)

@@ -1,0 +1,127 @@
+"""What one update learned from: rollouts from the queue to the update, their groups, and what was left out."""
+
+from collections import defaultdict
+from itertools import accumulate
+from statistics import fmean
+
+from agent_layer.errors import NotFoundError
+from agent_layer.schema import ExcludedRollout, Group, TrainedBatch, TrainedRollout, TrainedTokens, Trajectory, decode
+from agent_layer.store import TrajectoryRow
+from agent_layer.store.consumers import list_batches
+from agent_layer.view.answers import ExclusionLine, GroupLine, Lane, UpdateAnswer
+from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.source import Source
+
+
+def show_update(source: Source, asked: Asked) -> UpdateAnswer:
+    """Return what an update learned from.
+
+    Raises: NotFoundError: none of this number is stored.
+    """
+    run, step = asked.path["run"], asked.path_number("step")
+    batches = list_batches(source.store.redis, source.store.keys, run)
+    batch = next((one for one in batches if one.step == step), None)
+    if batch is None:
+        raise NotFoundError(f"update {step} of run {run!r}: expected its batch in the store, found none; list /updates")
+    named = {rollout.trajectory_id: None for rollout in batch.rollouts}
+    groups = {rollout.group_id: None for rollout in batch.rollouts}
+    beside = [name for group in groups for name in _members(source, group) if name not in named]
+    found = {row.trajectory_id: (row, whole) for row, whole in _read(source, [*named, *beside])}
+    return UpdateAnswer(
+        run=run,
+        step=step,
+        batch_id=batch.batch_id,
+        policy_version=batch.policy_version,
+        trained_at=batch.trained_at,
+        num_samples=batch.num_samples,
+        num_deleted=batch.num_deleted,
+        credit=batch.credit,
+        lengths=batch.lengths,
+        advantages=batch.advantages,
+        rollouts=[_lane(batch, rollout, found.get(rollout.trajectory_id)) for rollout in batch.rollouts],
+        groups=_groups(batch),
+        excluded=[
+            exclusion_line(one)
+            for _, whole in found.values()
+            for one in whole.exclusions
+            if (one.run, one.step) == (run, step)
+        ],
+    )
+
+
+def exclusion_line(one: ExcludedRollout) -> ExclusionLine:
+    """Return why an update left a rollout out."""
+    return ExclusionLine(
+        trajectory_id=one.trajectory_id, kind=one.kind, reason=one.reason, run=one.run, step=one.step, at=one.at
+    )
+
+
+def mean_advantage(trained: TrainedTokens) -> float | None:
+    """Return the mean advantage of the tokens in the loss; None: there are none."""
+    counted = [value for value, is_in in zip(trained.advantages, trained.mask, strict=True) if is_in]
+    return fmean(counted) if counted else None
+
+
+def read_group(source: Source, group_id: str) -> Group | None:
+    """Return a closed group; None: it is open, or unknown."""
+    stored = source.store.redis.get(source.store.keys.group(group_id))
+    found = decode(stored) if isinstance(stored, bytes) else None
+    return found if isinstance(found, Group) else None
+
+
+def _members(source: Source, group_id: str) -> list[str]:
+    group = read_group(source, group_id)
+    return group.trajectory_ids if group else []
+
+
+def _read(source: Source, trajectory_ids: list[str]) -> list[tuple[TrajectoryRow, Trajectory]]:
+    return list(source.store.read(source.index.rows(trajectory_ids), contents=False))
+
+
+def _lane(batch: TrainedBatch, rollout: TrainedRollout, found: tuple[TrajectoryRow, Trajectory] | None) -> Lane:
+    row, whole = found or (None, None)
+    trained = next((one for one in whole.trained if one.batch_id == batch.batch_id), None) if whole else None
+    started = whole.started if whole else None
+    ends = _phase_ends(whole)
+    return Lane(
+        trajectory_id=rollout.trajectory_id,
+        group_id=rollout.group_id,
+        task_id=row.task_id if row else None,
+        reward=rollout.reward,
+        reward_now=row.reward if row else None,
+        policy_min=row.policy_min if row else None,
+        policy_max=row.policy_max if row else None,
+        num_tokens=len(trained.mask) if trained else None,
+        num_trained=sum(trained.mask) if trained else None,
+        advantage=mean_advantage(trained) if trained else None,
+        queued_at=ends[0],
+        started_at=started.started_at if started else None,
+        prepared_at=ends[1],
+        run_ended_at=ends[2],
+        scored_at=ends[3],
+        sealed_at=ends[4],
+        accepted_at=whole.accepted.accepted_at if whole and whole.accepted else None,
+        trained_at=batch.trained_at,
+    )
+
+
+def _phase_ends(whole: Trajectory | None) -> tuple[float | None, ...]:
+    """Return when it was queued, prepared, had run, was scored and sealed; None from the first unknown phase on."""
+    if whole is None or whole.started is None or whole.outcome is None:
+        return (None,) * 5
+    times, began = whole.outcome.times, whole.started.started_at
+    queued = None if times.queued_seconds is None else began - times.queued_seconds
+    phases = (times.prepare_seconds, times.run_seconds, times.score_seconds, times.seal_seconds)
+    known = phases[: phases.index(None)] if None in phases else phases
+    ends = list(accumulate((seconds or 0.0 for seconds in known), initial=began))[1:]
+    return (queued, *ends, *(None for _ in range(4 - len(ends))))
+
+
+def _groups(batch: TrainedBatch) -> list[GroupLine]:
+    rewards: defaultdict[str, list[float]] = defaultdict(list)
+    for rollout in batch.rollouts:
+        rewards[rollout.group_id].append(rollout.reward)
+    return [
+        GroupLine(group_id=name, num=len(found), reward_mean=fmean(found), is_zero_std=len(set(found)) == 1)
+        for name, found in rewards.items()
+    ]

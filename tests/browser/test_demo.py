@@ -1,0 +1,63 @@
+"""``agent-layer view --demo`` as a user types it: it starts, answers, shows its run in Chromium, and leaves nothing."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from agent_layer.view.demo import RECORDING
+
+from ..record_demo import MOST_BYTES
+from .test_views import chromium  # noqa: F401 - the browser of the other tests
+
+
+def test_the_recording_is_small():
+    assert RECORDING.stat().st_size <= MOST_BYTES
+
+
+@pytest.fixture
+def demo():
+    """The command in a directory of its own, and the address that it prints."""
+    command = [sys.executable, "-m", "agent_layer.cli", "view", "--demo", "--port", "0"]
+    with TemporaryDirectory(prefix="al-demo-") as name:  # a socket's path has to be short
+        temporary = Path(name)
+        (temporary / "work").mkdir()
+        environment = os.environ | {"TMPDIR": name, "AGENT_LAYER_REDIS_URL": "redis://127.0.0.1:1"}
+        process = subprocess.Popen(command, cwd=temporary / "work", env=environment, stdout=subprocess.PIPE, text=True)
+        try:
+            told = process.stdout.readline()
+            found = re.fullmatch(r"view: (http://127\.0\.0\.1:\d+/)(#/run/\S+)\n", told)
+            assert found, told
+            yield found.groups()
+            process.terminate()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+            process.stdout.close()
+            process.wait()
+        assert [path.name for path in temporary.rglob("*")] == ["work"]
+
+
+def test_a_recorded_run_is_shown_and_nothing_is_left(demo, chromium):  # noqa: F811 - the fixture imported above
+    address, view = demo
+    with urllib.request.urlopen(f"{address}api/v1/runs/{view.rpartition('/')[2]}", timeout=60) as answer:
+        run = json.load(answer)
+    page = chromium.new_page()
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(address + view)
+    page.wait_for_selector("[data-health]")
+    page.wait_for_selector(".loading", state="detached")
+    text = page.inner_text("main")
+    page.close()
+
+    assert re.search(rf"Trajectories\s+{run['counts']['trajectories']:,}\s", text)
+    assert f"Update {run['steps']['step'][-1]}" in text
+    assert run["steps"]["numbers"]["success"][-1] > run["steps"]["numbers"]["success"][0]
+    assert errors == []

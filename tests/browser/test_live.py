@@ -1,0 +1,47 @@
+"""A live run moves the page: only the views that a change touches ask again, and no more than once a second."""
+
+from itertools import pairwise
+
+from ..builders import attempt, call
+from ..integration.view.test_view import viewed  # noqa: F401 - the store that the API's own tests read
+from ..stored import write_segment
+from .test_views import chromium, tab  # noqa: F401 - the browser and the server of the other tests
+
+_ASKED = """path => performance.getEntriesByType('resource')
+  .filter(one => new URL(one.name).pathname === '/api/v1/' + path).map(one => one.startTime)"""
+_ARE_SPARSE = 900.0
+"""Milliseconds between two questions; the page itself waits 1,000, by another clock."""
+
+
+def test_a_live_run_moves_the_page(tab, viewed):  # noqa: F811 - the fixtures imported above
+    tab.open("#/run/r0")
+    tab.page.wait_for_selector("[data-live=true]", state="attached")
+    num = tab.ask("runs/r0")["counts"]["trajectories"]
+    for number in range(12):
+        write_segment(viewed.store, *attempt(f"new{number}.0-0", at=5000.0 + number, run="r0", status="failed"))
+        tab.page.wait_for_timeout(100)
+    tab.page.get_by_text("new11", exact=False).first.wait_for()
+
+    assert f"{num + 12}" in tab.page.locator(".tiles").inner_text()
+    asked = tab.page.evaluate(_ASKED, "runs/r0")
+    assert len(asked) > 1
+    assert [late - early for early, late in pairwise(asked) if late - early < _ARE_SPARSE] == []
+    assert tab.errors == []
+
+
+def test_what_a_change_does_not_touch_is_not_asked_again(tab, viewed):  # noqa: F811 - the fixtures imported above
+    write_segment(viewed.store, *attempt("slow.0-0", run="r0", status="running"))
+    tab.open("#/trajectory/slow.0-0")
+    tab.page.wait_for_selector("[data-live=true]", state="attached")
+    write_segment(viewed.store, *attempt("other.0-0", run="r0"))
+    write_segment(viewed.store, *call("slow.0-0", run="r0", at=3.0))
+    tab.page.get_by_text("Step 0").first.wait_for()
+    tab.open("#/run/r1")
+    tab.page.wait_for_selector("[data-live=true]", state="attached")
+    before = tab.page.evaluate(_ASKED, "runs/r1")
+    write_segment(viewed.store, *attempt("other.1-0", run="r0"))
+    write_segment(viewed.store, *attempt("seen.0-0", at=6000.0, run="r1", status="failed"))
+    tab.page.get_by_text("seen.0-0").first.wait_for()
+
+    assert len(tab.page.evaluate(_ASKED, "runs/r1")) <= len(before) + 2
+    assert tab.errors == []

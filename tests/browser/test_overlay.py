@@ -1,0 +1,103 @@
+"""Two runs beside each other, by an address: what both pages tell of each is what Python computes from the store."""
+
+from statistics import fmean
+
+from agent_layer.schema.training import TrainedBatch, TrainedRollout
+
+from ..builders import attempt
+from ..integration.view.test_view import viewed  # noqa: F401 - the store that the API's own tests read
+from ..stored import write_segment
+from .test_views import chromium, tab  # noqa: F401 - the browser and the server of the other tests
+
+_REWARDS = {"r0": {1: [0.0, 1.0], 2: [1.0, 0.5]}, "r1": {2: [0.0, 0.25], 5: [0.5, 0.75, 0.75]}}
+
+
+def test_a_run_beside_another(tab, viewed):  # noqa: F811 - the fixtures imported above
+    for run, steps in _REWARDS.items():
+        for step, rewards in steps.items():
+            write_segment(viewed.store, _batch(run, step, rewards))
+    tab.open("#/run/r0")
+    tab.page.select_option("main select", "r1")
+    tab.page.wait_for_selector("[data-compared]")
+    assert tab.page.url.endswith("#/run/r0?with=r1")
+
+    rows = {run: _accepted(viewed, run) for run in _REWARDS}
+    table = _table(tab, "[data-compared]")
+    assert table["Success"][:2] == [_percent(row.reward > 0 for row in rows[run]) for run in ("r0", "r1")]
+    assert table["Mean reward"][:2] == [_number(fmean(row.reward for row in rows[run])) for run in ("r0", "r1")]
+    assert table["Accepted"][:2] == [str(len(rows[run])) for run in ("r0", "r1")]
+    told = [f"{run} last {_number(fmean(steps[max(steps)]))}" for run, steps in _REWARDS.items()]
+    assert tab.page.locator(f"figure[aria-label='Mean reward by training step: {', '.join(told)}']").count() == 1
+    assert tab.errors == []
+
+
+def test_learning_beside_another(tab, viewed):  # noqa: F811
+    tab.open("#/learning/r0?with=r1")
+    tab.page.wait_for_selector("th:text('In r1')")
+
+    found = _table(tab, "[aria-label='First and newest version'] table")
+    for kind in {row.task_type for row in _accepted(viewed, "r0")}:
+        for run, cell in (("r0", 2), ("r1", 3)):
+            rows = [row for row in _accepted(viewed, run) if row.task_type == kind]
+            newest = max((row.policy_max for row in rows), default=None)
+            rate = _percent(row.reward > 0 for row in rows if row.policy_max == newest)
+            assert found[kind][cell] == (f"{rate} v{newest}" if rows else "\u2013")
+
+
+def test_a_long_name_beside_leaves_room_on_a_small_screen(tab, viewed):  # noqa: F811
+    write_segment(
+        viewed.store, _batch("a-run-with-a-name-" * 4, 1, [1.0]), *attempt("l.0-0", run="a-run-with-a-name-" * 4)
+    )
+    tab.page.set_viewport_size({"width": 390, "height": 844})
+    tab.open("#/run/r0")
+    tab.page.wait_for_selector("main select")
+    ends = tab.page.locator("main .page-head :is(a, select)").evaluate_all(
+        "all => all.map(one => one.getBoundingClientRect().right)"
+    )
+
+    assert max(ends) <= 390
+
+
+def test_a_run_beside_one_that_is_not_there(tab):  # noqa: F811
+    text = tab.open("#/run/r0?with=nothing")
+
+    assert "run 'nothing': expected it in the store" in text
+    assert "Newest failures" in text
+
+
+def _batch(run, step, rewards):
+    rollouts = [
+        TrainedRollout(
+            trajectory_id=f"{run}.{step}.{at}-0", group_id="g", reward=reward, reward_ids=[], samples_hash=""
+        )
+        for at, reward in enumerate(rewards)
+    ]
+    return TrainedBatch(
+        run=run,
+        batch_id=f"{run}/{step}",
+        step=step,
+        policy_version=step,
+        trained_at=float(step),
+        rollouts=rollouts,
+        num_samples=len(rollouts),
+        batch_hash="",
+    )
+
+
+def _accepted(viewed, run):  # noqa: F811
+    return [row for row in viewed.store.query(run=run, limit=500).items if row.accepted]
+
+
+def _table(tab, selector):  # noqa: F811
+    """Texts of a table's cells by the first of each row."""
+    rows = tab.page.locator(f"{selector} tbody tr").all()
+    return {cells[0]: cells[1:] for cells in (row.locator("td").all_inner_texts() for row in rows)}
+
+
+def _percent(values):
+    share = fmean(values)
+    return f"{100 * share:.{1 if 0 < share < 0.1 else 0}f} %"
+
+
+def _number(value):
+    return f"{value:.0f}" if value == int(value) else f"{value:.2f}"

@@ -1,0 +1,202 @@
+"""The page in Chromium over a generated store: views render, numbers are the API's, hostile text stays text."""
+
+import asyncio
+import os
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+import pytest
+from aiohttp import web
+
+from agent_layer.schema.record import Advantages, Logprobs
+from agent_layer.schema.training import ExcludedRollout, TrainedBatch, TrainedRollout, TrainedTokens
+from agent_layer.view import build_view_app
+
+from ..integration.view.test_view import viewed  # noqa: F401 - the store that the API's own tests read
+from ..stored import write_segment
+from ..waiting import wait_until
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed; 'make setup' installs it")
+_LIMIT_SECONDS = 100
+"""Longer than any wait on a crowded machine, and shorter than a test may take."""
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_HOSTILE = [
+    "<img src=x onerror=document.title='owned'>",
+    "<script>document.title='owned'</script>",
+    "<svg/onload=document.title='owned'>",
+    "javascript:document.title='owned'",
+    "</pre><iframe srcdoc='<script>parent.document.title=1</script>'>",
+    "{{constructor.constructor('document.title=1')()}}",
+]
+
+
+@dataclass
+class _Tab:
+    """A page, and what went wrong in it."""
+
+    page: "sync_api.Page"
+    address: str
+    errors: list[str] = field(default_factory=list)
+    hosts: set[str] = field(default_factory=set)
+
+    def open(self, view: str) -> str:
+        """Show a view; returns its text once its last answer is there."""
+        self.page.goto("about:blank")
+        self.page.goto(self.address + view)
+        self.page.wait_for_selector("h1")
+        self.page.wait_for_selector(".loading", state="detached")
+        return self.page.inner_text("main")
+
+    def ask(self, path: str) -> dict:
+        """Ask the API itself."""
+        return self.page.request.get(f"{self.address}api/v1/{path}").json()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator["sync_api.Browser"]:
+    program = os.environ.get("AGENT_LAYER_TEST_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
+    if program is None:
+        is_required = "chromium" in os.environ.get("AGENT_LAYER_REQUIRE", "").split(",")
+        (pytest.fail if is_required else pytest.skip)("Chromium is not installed: package chromium, or set its path")
+    options = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+    with sync_api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=program, args=options, timeout=_LIMIT_SECONDS * 1000)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def tab(viewed, chromium) -> Iterator[_Tab]:  # noqa: F811 - the fixture imported above
+    with open_tab(chromium, build_view_app(viewed.settings, viewed.store, None)) as tab:
+        yield tab
+
+
+@contextmanager
+def open_tab(chromium: "sync_api.Browser", app: web.Application) -> Iterator[_Tab]:
+    """Serve a page, and show it in a tab."""
+    loop = asyncio.new_event_loop()
+    runner = web.AppRunner(app)
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    async def start() -> int:
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        return runner.addresses[0][1]
+
+    address = f"http://127.0.0.1:{asyncio.run_coroutine_threadsafe(start(), loop).result(_LIMIT_SECONDS)}/"
+    tab = _Tab(chromium.new_page(viewport={"width": 1280, "height": 900}), address)
+    tab.page.set_default_timeout(_LIMIT_SECONDS * 1000)
+    tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
+    tab.page.on("request", lambda asked: tab.hosts.add(asked.url.split("/")[2]))
+    yield tab
+    tab.page.close()
+    asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(_LIMIT_SECONDS)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(_LIMIT_SECONDS)
+    loop.close()
+
+
+def test_each_view_renders_and_asks_no_other_host(tab, viewed):  # noqa: F811
+    _train(viewed)
+    shown = {
+        "#/runs": "r0",
+        "#/run/r0": "Update 1",
+        "#/trajectories?run=r0": "g0.0-0",
+        "#/trajectory/g0.0-0?step=1": "Step 1",
+        "#/trajectory/g0.0-0?tab=tokens": "Log-probability by position",
+        "#/trajectory/g0.0-0?tab=forks": "Broken prefixes",
+        "#/group/g0": "Member 3",
+        "#/diff/g0.0-0/g0.1-0": "They part at",
+        "#/learning/r0": "First and newest version",
+        "#/failures": "By whose fault",
+        "#/update/r0/1": "greedy",
+        "#/fleet": "No worker was seen in the last day",
+    }
+
+    assert {view: text for view, text in shown.items() if text not in tab.open(view)} == {}
+    assert tab.errors == []
+    assert tab.hosts == {tab.address.split("/")[2]}
+
+
+@pytest.mark.parametrize("view", ["#/run/r0", "#/trajectories?run=r0", "#/learning/r0", "#/fleet"])
+def test_parts_stand_in_one_order_whichever_answer_is_first(tab, view):
+    parts = "[...document.querySelectorAll('main :is(h1, section, dl)')].map(one => one.ariaLabel ?? one.tagName)"
+    tab.open(view)
+    expected, waiting = tab.page.evaluate(parts), []
+    tab.page.route("**/api/v1/**", lambda asked: waiting.insert(0, asked))
+    tab.page.goto("about:blank")
+    tab.page.goto(tab.address + view)
+    tab.page.wait_for_selector(".loading")
+    wait_until(partial(_release, tab, waiting))
+
+    assert tab.page.evaluate(parts) == expected
+
+
+def _release(tab, waiting):
+    """Let the newest answer that waits come; True once none is awaited."""
+    tab.page.wait_for_timeout(10)
+    if waiting:
+        waiting.pop(0).continue_()
+    return not waiting and tab.page.locator(".loading").count() == 0
+
+
+def test_numbers_are_those_of_the_api(tab):
+    counts = tab.ask("runs/r0")["counts"]
+    text = tab.open("#/run/r0")
+    assert re.search(rf"Trajectories\s+{counts['trajectories']}\s+{counts['accepted']} accepted", text)
+    assert f"{100 * counts['success_rate']:.0f} %" in text
+    tab.open("#/trajectories?run=r0&accepted=1")
+    assert tab.page.inner_text("[data-count]") == str(counts["accepted"])
+    rows = tab.page.locator("tbody tr[aria-rowindex]").all_inner_texts()
+    assert len(rows) == counts["accepted"]
+
+
+def test_hover_tells_id_and_log_probability_of_a_token(tab):
+    tokens = tab.ask("trajectories/g0.0-0/tokens")
+    at = tokens["sampled"].index(1)
+    tab.open("#/trajectory/g0.0-0?tab=tokens")
+    tab.page.hover(f"#t{at}")
+
+    assert tab.page.inner_text("[data-fact='Id']") == str(tokens["ids"][at])
+    assert float(tab.page.inner_text("[data-fact='Log-probability']")) == pytest.approx(
+        tokens["logprobs"][at], abs=1e-4
+    )
+
+
+def test_hostile_names_in_an_address_stay_text(tab):
+    for text in _HOSTILE:
+        tab.page.goto("about:blank")
+        tab.page.goto(f"{tab.address}#/run/" + tab.page.evaluate("text => encodeURIComponent(text)", text))
+        tab.page.wait_for_selector("[role=alert], [data-health]")
+        assert tab.page.inner_text("h1") == text
+        assert tab.page.title() == f"{text} · agent-layer"
+        assert tab.page.locator("main img, main script, main iframe").count() == 0
+
+
+def _train(viewed) -> None:  # noqa: F811
+    """Store an update of run r0 that learned from two rollouts and left one out."""
+    whole = viewed.store.get("g0.0-0")
+    sizes = [len(step.action.response_token_ids) for step in whole.steps]
+    own = {"run": "r0", "batch_id": "b", "step": 1, "policy_version": 1}
+    rollouts = [
+        TrainedRollout(trajectory_id=f"g0.{at}-0", group_id="g0", reward=1.0 - at / 2, reward_ids=[], samples_hash="")
+        for at in range(2)
+    ]
+    trained = TrainedTokens(
+        **own,
+        trajectory_id="g0.0-0",
+        at=9.0,
+        calls=[(step.call_id, 0, size) for step, size in zip(whole.steps, sizes, strict=True)],
+        logprobs=Logprobs([-0.25] * sum(sizes)),
+        advantages=Advantages([0.5] * sum(sizes)),
+        mask=bytes([1] * sum(sizes)),
+    )
+    left = ExcludedRollout(trajectory_id="g0.2-0", kind="greedy", reason="why", run="r0", step=1, at=9.0)
+    batch = TrainedBatch(**own, trained_at=9.0, rollouts=rollouts, num_samples=2, batch_hash="")
+    write_segment(viewed.store, batch, trained, left)

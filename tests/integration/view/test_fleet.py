@@ -1,0 +1,84 @@
+"""What runs now as the API tells it, against the dispatcher's own answers for a queue that a seed moved."""
+
+import json
+import random
+from collections import Counter
+
+import pytest
+
+from agent_layer.dispatcher import Dispatcher, Report
+from agent_layer.engines import Engine, EngineRegistry
+from agent_layer.schema.task import Task
+
+from ...queues import Queue
+from .test_view import viewed  # noqa: F401 - the store of the API's tests
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_numbers_are_those_of_the_queue(viewed, redis, keys, settings, seed):  # noqa: F811 - imported above
+    dice = random.Random(seed)
+    queue, dispatcher = Queue(redis, keys, settings, jitter=lambda: 1.0), Dispatcher(redis, settings)
+    needs = [[], ["gpu"], ["gpu", "net"]]
+    queue.add(
+        Task(id=f"t{at}", run=f"r{at % 2}", group_size=dice.randrange(1, 4), needs=dice.choice(needs))
+        for at in range(12)
+    )
+    queue.heartbeat("one", json.dumps({"offers": "gpu", "slots": 4, "held": 3, "agent": "a:b"}).encode(), [])
+    queue.heartbeat("other", b"{}", [])
+    for lease in queue.claim("one", 6, ["gpu"])[: dice.randrange(2, 5)]:
+        queue.settle([Report(lease=lease, ending="dead", error=dice.choice(["infra: away", "agent: broke"]))])
+    if dice.random() < 0.5:
+        dispatcher.pause("r1", why="lunch")
+
+    found, dead = viewed.get("/api/v1/queue"), viewed.get("/api/v1/dead")
+
+    stats = dispatcher.stats()
+    assert found["totals"] == {name: getattr(stats, name) for name in found["totals"]}
+    held = [one for one in dispatcher.rollouts() if one.status == "leased"]
+    assert {one["rollout_id"] for one in found["leases"]} == {one.rollout_id for one in held}
+    assert {one["worker"] for one in found["leases"]} <= {"one"}
+    for one, state in zip(found["runs"], dispatcher.runs(), strict=True):
+        assert one == {name: getattr(state, name) for name in one} | {"causes": dict(state.causes)}
+    asked = {tuple(sorted(need)): num for need, num in dispatcher.inspector.needs().items()}
+    assert {tuple(one["needs"]): one["num"] for one in found["backlog"]} == asked
+    assert all(one["num_workers"] == {0: 2, 1: 1, 2: 0}[len(one["needs"])] for one in found["backlog"])
+    expected = dispatcher.dead()
+    assert dead["total"] == len(expected) > 0
+    assert [one["rollout_id"] for one in dead["items"]] == [one.rollout_id for one in expected]
+    assert {one["error"]: one["num"] for one in dead["by_error"]} == Counter(one.errors[-1] for one in expected)
+
+
+def test_workers_tell_what_they_hold_and_offer(viewed, redis, keys, settings):  # noqa: F811
+    queue = Queue(redis, keys, settings)
+    queue.heartbeat("one", json.dumps({"offers": "gpu net", "slots": 4, "held": 3, "agent": "a:b"}).encode(), [])
+    queue.dispatcher.drain(["one"])
+    queue.heartbeat("other", b"{}", [])
+
+    workers = {one["worker"]: one for one in viewed.get("/api/v1/workers")["items"]}
+
+    assert (workers["one"]["state"], workers["other"]["state"]) == ("draining", "up")
+    assert [workers["one"][name] for name in ("slots", "held", "agent", "offers")] == [4, 3, "a:b", ["gpu", "net"]]
+    assert workers["other"]["slots"] is None
+
+
+def test_engines_tell_their_version_and_how_long_switches_held_calls(viewed, redis, keys):  # noqa: F811
+    registry = EngineRegistry(redis, keys)
+    own = {"run": "r0", "model": "m", "location": "w", "logprobs_mode": "processed", "state": "serving", "epoch": 0}
+    registry.register(Engine(url="http://e", version=3, **own))
+    registry.switch("http://e", 4, "w4", lambda: None)
+    registry.renew_gateway("g")
+
+    answer = viewed.get("/api/v1/engines")
+
+    (engine,) = answer["items"]
+    known = registry.read("http://e")
+    assert (engine["version"], engine["num_switches"], engine["held_seconds"]) == (4, 1, None)
+    assert engine["stall_seconds"] == known.stall_seconds
+    assert answer["gateways"] == ["g"]
+
+
+def test_a_quiet_machine_has_lists_that_are_empty(viewed):  # noqa: F811
+    assert viewed.get("/api/v1/workers")["items"] == []
+    assert viewed.get("/api/v1/queue")["leases"] == viewed.get("/api/v1/queue")["backlog"] == []
+    assert viewed.get("/api/v1/dead") == {"total": 0, "items": [], "by_error": []}
+    assert isinstance(viewed.get("/api/v1/sandboxes")["items"], list)
