@@ -32,6 +32,8 @@ _REDIS7 = os.environ.get("AGENT_LAYER_TEST_REDIS7") or "redis-server"
 _MAKES = {"other_make", "smoke"}
 _FOLDERS = ("soak", "job", "gpu", "servers", "integration", "browser", "unit")
 """In this order, so that processes which share the tests end at about the same time: the longest tests first."""
+_ORDER_OF_JOBS = {"test_main_job.py": 0, "test_on_ray.py": 2}
+"""Each starts an engine and a trainer, so the second begins when the first is about over."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,7 +52,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
     items[:] = [one for one in items if one not in left_out]
-    items.sort(key=lambda item: _FOLDERS.index(_folder_of(item)))
+    items.sort(key=lambda item: (_FOLDERS.index(_folder_of(item)), _ORDER_OF_JOBS.get(item.path.name, 1)))
 
 
 def _is_left_out(item: pytest.Item, servers: str) -> bool:

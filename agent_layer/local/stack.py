@@ -22,7 +22,7 @@ from agent_layer.settings import Settings
 ReportPhase = Callable[[str], None]
 """Receives a description of what the caller waits for."""
 
-_GATEWAY_SECONDS = 30.0
+_GATEWAY_SECONDS = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from agent_layer.store import open_store
 from envs.tasksets.guess_number import HIGHEST, MAX_GUESSES
 from trainer_adapter.demo.played import read_games
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 
 RUN = "demo-0"
 STEPS = 3
@@ -24,7 +24,7 @@ STEPS = 3
 
 def command(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     program = [sys.executable, "-m", "agent_layer.cli", "--dir", str(directory), *arguments]
-    return subprocess.run(program, capture_output=True, text=True, check=False, timeout=400)
+    return subprocess.run(program, capture_output=True, text=True, check=False, timeout=1000)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, cast
 
 import typer
 
-from agent_layer.cli.ui import describe_trajectory, print_rows, write_lines
+from agent_layer.cli.ui import describe_trajectory, print_blocks, print_rows, write_lines
 from agent_layer.engines import newest_policy
 from agent_layer.errors import BadInputError
 from agent_layer.schema import JsonObject
@@ -61,8 +61,16 @@ def show(
     trajectory: Annotated[str, typer.Argument(help="Its id, as 'query' lists it.")],
     step: Annotated[int | None, typer.Option(min=0, help="This step only.")] = None,
     format_: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
+    fold: Annotated[
+        bool | None,
+        typer.Option("--fold/--unfold", help="Cut long prompts, reasoning and answers of tools; a terminal's default."),
+    ] = None,
+    no_pager: Annotated[bool, typer.Option("--no-pager", help="Print at once, however long it is.")] = False,
 ) -> None:
-    """Show one trajectory, or one step of it."""
+    """Show one trajectory, or one step of it.
+
+    On a terminal it has colours, folds long parts, and goes through PAGER, or less. Elsewhere it is plain and whole.
+    """
     store = open_store(context.obj)
     row, whole = store.row(trajectory), store.get(trajectory, blobs=step is None)
     if step is None:
@@ -72,7 +80,7 @@ def show(
     if format_ == "json":
         write_lines([shown])
     else:
-        typer.echo("\n".join(describe_trajectory(shown)))
+        print_blocks(describe_trajectory(shown), fold=fold, pager=not no_pager)
 
 
 def _lines(store: Store, row: TrajectoryRow, which: Which | None) -> Iterator[JsonObject]:

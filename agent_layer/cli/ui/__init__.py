@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agent_layer.cli.ui.output import (
         write_lines as write_lines,
     )
+    from agent_layer.cli.ui.pager import print_blocks as print_blocks
     from agent_layer.cli.ui.queue_text import (
         MOST_LOOKED_AT as MOST_LOOKED_AT,
     )
@@ -88,6 +89,7 @@ else:
                 "show_progress",
                 "write_lines",
             ),
+            "agent_layer.cli.ui.pager": ("print_blocks",),
             "agent_layer.cli.ui.queue_text": (
                 "MOST_LOOKED_AT",
                 "choose",

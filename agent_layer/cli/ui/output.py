@@ -16,6 +16,12 @@ from rich.table import Table
 
 from agent_layer.store.maintenance import Progress
 
+_HIDDEN = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
+    0x7F: 0x2421,
+    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+}
+"""Characters that control a terminal, and the pictures that stand for them."""
 _PIPE_SIZE = (240, 24)
 """Columns and lines without a terminal, unless COLUMNS says otherwise; enough that nothing is cut."""
 
@@ -23,6 +29,14 @@ _PIPE_SIZE = (240, 24)
 def open_console() -> Console:
     """Open a console as wide as the terminal; without one, as COLUMNS says, else wide enough for everything."""
     return Console(width=None if sys.stdout.isatty() else shutil.get_terminal_size(_PIPE_SIZE).columns)
+
+
+def defuse(text: str) -> str:
+    """Return a text whose control characters are visible and do nothing.
+
+    Models and tools write what is printed here: an escape sequence of theirs could rewrite the screen or the clipboard.
+    """
+    return text.translate(_HIDDEN)
 
 
 def draw_table(table: Table) -> None:

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from agent_layer.cli.ui.output import defuse
 from agent_layer.schema import JsonObject
 from agent_layer.times import format_time
 
@@ -88,7 +89,7 @@ def draw(sight: TableView, width: int, height: int | None = None) -> RenderableT
 
 def _wrap(lines: Sequence[str], width: int) -> list[str]:
     cut = textwrap.TextWrapper(max(width, 20), subsequent_indent="  ", break_on_hyphens=False)
-    return [part for line in lines for part in cut.wrap(line)]
+    return [part for line in lines for part in cut.wrap(defuse(line))]
 
 
 def _fit(columns: Sequence[Column], cells: Sequence[Mapping[str, str]], width: int) -> tuple[list[Column], list[str]]:
@@ -132,4 +133,4 @@ def _table(columns: Sequence[Column], cells: Sequence[Mapping[str, str]], width:
 def _cell(column: Column, text: str | None) -> Text:
     if text is None:
         return Text("-", style=_QUIET)
-    return Text(text, style=_STYLES.get(text.partition(" ")[0], "") if column.is_state else "")
+    return Text(defuse(text), style=_STYLES.get(text.partition(" ")[0], "") if column.is_state else "")

@@ -1,7 +1,7 @@
 """Trajectories as text: a table of rows, and one trajectory step by step."""
 
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import Literal, NamedTuple, cast
 
 import msgspec
 
@@ -26,6 +26,17 @@ _COLUMNS = (
 )
 _STEP = Column("step", 0, is_text=True)
 
+Kind = Literal["title", "plain", "system", "user", "assistant", "reasoning", "tool", "error", "reward"]
+"""What a block of text is, from which its colour and its folding follow; other roles are shown as ``user``."""
+_ROLES: dict[object, Kind] = {"system": "system", "developer": "system", "assistant": "assistant", "tool": "tool"}
+
+
+class Block(NamedTuple):
+    """Lines that belong together: one message, one answer of a tool, one fact."""
+
+    lines: list[str]
+    kind: Kind = "plain"
+
 
 def print_rows(rows: Sequence[JsonObject]) -> None:
     """Draw one line for each row; rows with a step end with its message."""
@@ -36,39 +47,38 @@ def print_rows(rows: Sequence[JsonObject]) -> None:
     console.print(draw(TableView(summary=[], columns=columns, cells=cells, rows=[], key=()), console.width))
 
 
-def describe_trajectory(shown: JsonObject) -> Iterator[str]:
-    """Yield lines about a trajectory as ``show_trajectory`` returns it, or about a row with one ``step``.
+def describe_trajectory(shown: JsonObject) -> Iterator[Block]:
+    """Yield what there is to read of a trajectory as ``show_trajectory`` returns it, or of a row with one ``step``.
 
     Messages that the step before has shown are not repeated.
     """
-    yield str(shown["trajectory_id"])
-    for name in _HEADER:
-        yield f"  {name:<11} {_cell(shown, name)}"
-    outcome = cast("JsonObject", shown.get("outcome") or {})
-    yield from _describe_outcome(outcome)
+    yield Block([str(shown["trajectory_id"])], "title")
+    yield Block([f"  {name:<11} {_cell(shown, name)}" for name in _HEADER])
+    yield from _describe_outcome(cast("JsonObject", shown.get("outcome") or {}))
     earlier: list[object] = []
     for step in cast("list[JsonObject]", shown.get("steps", [shown.get("step")])):
-        yield ""
+        yield Block([""])
         yield from _describe_step(step, earlier)
         earlier = [*_messages(step), cast("JsonObject", step["action"])["message"]]
     rewards = cast("list[JsonObject]", shown.get("rewards", []))
-    yield from ([""] if rewards else [])
+    if rewards:
+        yield Block([""])
     for reward in rewards:
-        yield _describe_reward(reward)
+        yield Block([_describe_reward(reward)], "reward")
     for resume in cast("list[JsonObject]", shown.get("resumes", [])):
-        num_abandoned = len(cast("list[str]", resume["abandoned"]))
-        yield f"resumed {resume['at']} by {_text(resume['worker'])}, {format_count(num_abandoned, 'call')} abandoned"
+        abandoned = format_count(len(cast("list[str]", resume["abandoned"])), "call")
+        yield Block([f"resumed {resume['at']} by {_text(resume['worker'])}, {abandoned} abandoned"])
     for alarm in cast("list[JsonObject]", shown.get("alarms", [])):
-        yield f"alarm: {alarm['detail']}"
+        yield Block([f"alarm: {alarm['detail']}"], "error")
 
 
-def _describe_outcome(outcome: JsonObject) -> Iterator[str]:
+def _describe_outcome(outcome: JsonObject) -> Iterator[Block]:
     if outcome.get("error"):
-        yield from _labelled("  error: ", outcome["error"])
+        yield _labelled("  error: ", outcome["error"], "error")
     for finding in cast("list[str]", outcome.get("findings", [])):
-        yield f"  finding: {finding}"
+        yield Block([f"  finding: {finding}"], "error")
     if used := cast("JsonObject | None", outcome.get("sandbox")):
-        yield f"  {'sandbox':<11} {_describe_sandbox(used)}"
+        yield Block([f"  {'sandbox':<11} {_describe_sandbox(used)}"])
 
 
 def _describe_sandbox(used: JsonObject) -> str:
@@ -108,19 +118,19 @@ def _judged(reward: JsonObject) -> str:
             return ""
 
 
-def _describe_step(step: JsonObject, earlier: list[object]) -> Iterator[str]:
+def _describe_step(step: JsonObject, earlier: list[object]) -> Iterator[Block]:
     action = cast("JsonObject", step["action"])
-    yield _title(step, action)
+    yield Block([_title(step, action)], "title")
     messages = _messages(step)
     num_known = next((at for at, one in enumerate(messages) if earlier[at : at + 1] != [one]), len(messages))
     for message in [*messages[num_known:], action["message"]]:
         yield from _describe_message(cast("JsonObject | None", message))
     for one in cast("list[JsonObject]", step["observations"]):
-        yield f"  {one['name']}({_text(one['arguments'])}) → {_text(one['output'])}"
+        yield _labelled(f"  {one['name']}({_text(one['arguments'])}) → ", one["output"], "tool", indent=4)
     if step["error"]:
-        yield from _labelled("  error: ", step["error"])
+        yield _labelled("  error: ", step["error"], "error")
     for finding in cast("list[str]", step["findings"]):
-        yield f"  finding: {finding}"
+        yield Block([f"  finding: {finding}"], "error")
 
 
 def _title(step: JsonObject, action: JsonObject) -> str:
@@ -138,16 +148,19 @@ def _title(step: JsonObject, action: JsonObject) -> str:
     return "  ".join(parts)
 
 
-def _describe_message(message: JsonObject | None) -> Iterator[str]:
+def _describe_message(message: JsonObject | None) -> Iterator[Block]:
     if message is None:
-        yield "  (no answer)"
+        yield Block(["  (no answer)"], "error")
         return
     role = message.get("role", "assistant")
+    kind = _ROLES.get(role, "user")
+    if reasoning := message.get("reasoning_content") or message.get("reasoning"):
+        yield _labelled(f"  {role} thinks: ", reasoning, "reasoning")
     if message.get("content"):
-        yield from _labelled(f"  {role}: ", _content_text(message["content"]))
+        yield _labelled(f"  {role}: ", _content_text(message["content"]), kind)
     for call in cast("list[JsonObject]", message.get("tool_calls") or []):
         function = cast("JsonObject", call.get("function") or {})
-        yield f"  {role} calls {function.get('name')}({_text(function.get('arguments'))})"
+        yield Block([f"  {role} calls {function.get('name')}({_text(function.get('arguments'))})"], kind)
 
 
 def _content_text(content: object) -> object:
@@ -158,11 +171,11 @@ def _content_text(content: object) -> object:
     return "\n".join(str(part["text"]) if "text" in part else f"[{part.get('type', 'part')}]" for part in parts)
 
 
-def _labelled(label: str, text: object) -> Iterator[str]:
-    """Yield a text, its lines below each other."""
+def _labelled(label: str, text: object, kind: Kind, indent: int | None = None) -> Block:
+    """Return a text, its lines below each other; later ones are indented as far as the first, or as told."""
     first, *rest = _text(text).splitlines() or [""]
-    yield label + first
-    yield from (" " * len(label) + line for line in rest)
+    blanks = " " * (len(label) if indent is None else indent)
+    return Block([label + first, *(blanks + line for line in rest)], kind)
 
 
 def _messages(step: JsonObject) -> list[object]:
@@ -178,8 +191,8 @@ def _cell(row: JsonObject, column: str) -> str:
             return ", ".join(cast("list[str]", row[column]))
         case "step":
             step = cast("JsonObject", row["step"])
-            said = " ".join(_describe_message(cast("JsonObject | None", cast("JsonObject", step["action"])["message"])))
-            return said.strip()
+            message = cast("JsonObject | None", cast("JsonObject", step["action"])["message"])
+            return " ".join(line for block in _describe_message(message) for line in block.lines).strip()
         case _:
             return _text(row[column])
 

@@ -88,7 +88,9 @@ def test_killed_under_load(settings, redis, wait_until):
     accepted = {one["trajectory_id"] for one in ended}
     assert all(len(stored[name]) == NUM_CALLS for name in accepted)
     lost = {name for name in stored if name not in accepted}
-    assert {owner_slot(name.rpartition("-")[0], 2) for name in lost} <= {0}
+    # The end of a rollout goes to the shared address: the killed process may have been passing it on.
+    kept = {name for name in lost if owner_slot(name.rpartition("-")[0], 2) != 0}
+    assert all(answered.count(name) == NUM_CALLS for name in kept)
 
 
 def test_the_shared_address_reaches_every_rollout(settings, redis):

@@ -180,4 +180,5 @@ def test_a_trajectory_shows_who_went_on_with_it():
     shown = show_trajectory(TrajectoryRow(trajectory_id="t-0"), trajectory)
 
     assert trajectory.resumes == [resumed]
-    assert "resumed 1970-01-01T00:00:01.000Z by w-2, 1 call abandoned" in list(describe_trajectory(shown))
+    lines = [line for block in describe_trajectory(shown) for line in block.lines]
+    assert "resumed 1970-01-01T00:00:01.000Z by w-2, 1 call abandoned" in lines
