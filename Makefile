@@ -17,6 +17,8 @@ REST := tests/integration/faults tests/integration/placement
 # These compare what a process has open before and after, so they have one for themselves.
 SANDBOXES := tests/integration/sandbox
 IGNORED := $(addprefix --ignore ,$(REST) $(SANDBOXES))
+# Bytecode is kept even where the environment forbids it: each process would compile what it imports, vLLM for 12 s.
+unexport PYTHONDONTWRITEBYTECODE
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup demo recording test test-rest test-all soak check screenshots format bench clean
@@ -63,7 +65,7 @@ recording: setup ## train again and record the run that 'agent-layer view --demo
 	$(BIN)/python tests/record_demo.py
 
 test: setup $(SERVERS) $(NODE) ## unit and integration tests, a smoke test of each make of server, a short main job
-	$(BIN)/pytest -m 'not serial and not long' --servers smoke --ignore tests/soak $(IGNORED) $(PARALLEL)
+	$(BIN)/pytest -m 'not serial and not long' --servers smoke --ignore tests/soak $(IGNORED) $(PARALLEL) --durations 20
 
 # What measures durations runs first and alone; all else shares the machine, a file to a process.
 test-rest: setup $(SERVERS) ## what 'make test' leaves to CI: killed and moved processes, sandboxes, the store over real servers
