@@ -275,7 +275,7 @@ async def test_the_first_command_is_alone_in_its_box_whatever_its_size(kind, spe
             await box.close()
 
     assert [alone for _, alone in found] == [b"True"] * 3
-    if kind.name != "process":  # whose numbers are the host's
+    if kind.name not in ("process", "docker"):  # whose numbers are the host's, or of processes that come and go
         assert found[1] == found[0], "the spare child was not used"
 
 
