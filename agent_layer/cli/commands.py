@@ -176,6 +176,11 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
             f"{_QUERY}.reward:app",
         ),
         Command(
+            "label",
+            "Label a trajectory, as 'query --label' finds it. Earlier labels stay, superseded.",
+            f"{_QUERY}.label:label",
+        ),
+        Command(
             "rescore",
             "Score matching trajectories again. Earlier rewards stay, superseded; a failing scorer changes none.",
             "envs.rescoring.cli:rescore_stored",

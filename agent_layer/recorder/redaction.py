@@ -16,6 +16,7 @@ from agent_layer.schema import (
     AttemptStarted,
     Content,
     JsonObject,
+    Label,
     LogRecord,
     Observation,
     Outcome,
@@ -31,6 +32,7 @@ R = TypeVar("R", bound=LogRecord)
 _TEXTS: Final[dict[type, tuple[str, ...]]] = {
     Action: ("message",),
     AttemptStarted: ("task",),
+    Label: ("comment",),
     Observation: ("arguments", "output"),
     Outcome: ("error", "result", "details"),
     Reward: ("error", "comment"),

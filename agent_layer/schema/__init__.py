@@ -111,8 +111,16 @@ if TYPE_CHECKING:
     from agent_layer.schema.record import JsonObject as JsonObject
     from agent_layer.schema.record import Logprobs, TokenIds
     from agent_layer.schema.record import Record as Record
+    from agent_layer.schema.record import known_time as known_time
+    from agent_layer.schema.record import sortable_time as sortable_time
     from agent_layer.schema.reward import (
         TAMPERING as TAMPERING,
+    )
+    from agent_layer.schema.reward import (
+        Label as Label,
+    )
+    from agent_layer.schema.reward import (
+        LabelRank as LabelRank,
     )
     from agent_layer.schema.reward import (
         Reward,
@@ -130,7 +138,16 @@ if TYPE_CHECKING:
         counted_score as counted_score,
     )
     from agent_layer.schema.reward import (
+        current_labels as current_labels,
+    )
+    from agent_layer.schema.reward import (
         current_rewards as current_rewards,
+    )
+    from agent_layer.schema.reward import (
+        label_rank as label_rank,
+    )
+    from agent_layer.schema.reward import (
+        newest_labels as newest_labels,
     )
     from agent_layer.schema.reward import (
         reward_topic as reward_topic,
@@ -353,15 +370,22 @@ else:
                 "Logprobs",
                 "Record",
                 "TokenIds",
+                "known_time",
+                "sortable_time",
             ),
             "agent_layer.schema.reward": (
+                "Label",
+                "LabelRank",
                 "Reward",
                 "RewardSource",
                 "RewardStatus",
                 "RewardTopic",
                 "TAMPERING",
                 "counted_score",
+                "current_labels",
                 "current_rewards",
+                "label_rank",
+                "newest_labels",
                 "reward_topic",
                 "rollout_reward",
             ),

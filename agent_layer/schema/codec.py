@@ -14,7 +14,7 @@ from msgspec import inspect
 
 from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.schema.record import Advantages, JsonObject, Logprobs, Record, TokenIds
-from agent_layer.schema.reward import Reward
+from agent_layer.schema.reward import Label, Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Group, Outcome, Resumed
 from agent_layer.schema.segment import SegmentFooter, Tombstone
 from agent_layer.schema.step import Content, ContentRef, Observation, Step, StepPart
@@ -94,6 +94,7 @@ LogRecord: TypeAlias = (
     | ContentRef
     | Observation
     | Reward
+    | Label
     | Outcome
     | Accepted
     | Resumed
@@ -114,6 +115,7 @@ _KINDS: dict[str, type[Record]] = {
         ContentRef,
         Observation,
         Reward,
+        Label,
         Outcome,
         Accepted,
         Resumed,

@@ -16,6 +16,18 @@ def current_version() -> int:
 
 
 JsonObject: TypeAlias = dict[str, object]
+_LAST_SECOND = 253_402_300_799.0
+"""Of the year 9999."""
+
+
+def known_time(at: float) -> float:
+    """Return the time, or the nearest that a calendar has: one broken clock must not spoil what all others ask."""
+    return min(max(at, 0.0), _LAST_SECOND) if at == at else 0.0  # noqa: PLR0124  # what is no number differs from itself
+
+
+def sortable_time(at: float) -> str:
+    """Return a time as text that sorts, exact to the microsecond."""
+    return f"{known_time(at):017.6f}"
 
 
 if TYPE_CHECKING:

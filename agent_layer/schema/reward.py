@@ -1,12 +1,12 @@
-"""Rewards, and the rule by which named rewards become the reward of a rollout."""
+"""Judgements of a trajectory: rewards, how these become the reward of a rollout, and labels given later."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from agent_layer.schema.record import Record, current_version
+from agent_layer.schema.record import Record, current_version, sortable_time
 from agent_layer.schema.rollout import Outcome
 from agent_layer.schema.task import RewardSpec
 
@@ -102,3 +102,45 @@ def rollout_reward(
         elif spec.required:
             return None
     return total if num_counted and math.isfinite(total) else None
+
+
+class Label(Record, frozen=True, kw_only=True, tag="label"):
+    """A label given to a trajectory after it began. Append-only: the newest of a name counts, and the history stays."""
+
+    trajectory_id: str
+    label_id: str
+    run: str
+    at: float
+    """Seconds since the epoch, UTC."""
+    name: str
+    schema_version: int = msgspec.field(default_factory=current_version)
+    value: str | None = None
+    """None: withdrawn. The trajectory has no label of this name, not even the one of its task."""
+    source: RewardSource = "human"
+    comment: str | None = None
+    """Why, for people; nothing is computed from it."""
+
+
+LabelRank: TypeAlias = tuple[str, str]
+"""When, and which, as text that sorts; then the value, so that the order is total."""
+
+
+def label_rank(label: Label) -> LabelRank:
+    """Return the place of a label among those of its name: the one with the highest rank counts."""
+    return f"{sortable_time(label.at)} {label.label_id}", label.value or ""
+
+
+def newest_labels(labels: Iterable[Label]) -> dict[str, Label]:
+    """Return the label that counts of each name, withdrawn ones included, in any order of the labels."""
+    newest: dict[str, Label] = {}
+    for label in labels:
+        known = newest.get(label.name)
+        if known is None or label_rank(label) > label_rank(known):
+            newest[label.name] = label
+    return newest
+
+
+def current_labels(of_task: Mapping[str, str], given: Iterable[Label]) -> dict[str, str]:
+    """Return the labels of a trajectory by name: those of its task, superseded or withdrawn by those given later."""
+    labels: dict[str, str | None] = {**of_task, **{name: one.value for name, one in newest_labels(given).items()}}
+    return {name: value for name, value in labels.items() if value is not None}

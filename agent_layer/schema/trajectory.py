@@ -18,7 +18,7 @@ import msgspec
 from agent_layer.errors import CorruptRecordError
 from agent_layer.schema.messages import UNREADABLE, as_json_object, as_json_objects, parse_json_text, resolve
 from agent_layer.schema.record import JsonObject, Record, TokenIds, current_version
-from agent_layer.schema.reward import Reward, rollout_reward
+from agent_layer.schema.reward import Label, Reward, current_labels, label_rank, rollout_reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, Resumed
 from agent_layer.schema.step import Action, Content, ContentRef, Observation, Step, StepPart, StepState
 from agent_layer.schema.task import Task
@@ -176,6 +176,7 @@ TrajectoryRecord: TypeAlias = (
     | ContentRef
     | Observation
     | Reward
+    | Label
     | Outcome
     | Accepted
     | Resumed
@@ -200,6 +201,8 @@ class Trajectory(Record, frozen=True, kw_only=True, tag="trajectory"):
     observations: list[Observation] = []
     rewards: list[Reward] = []
     """All judgements, superseded ones included, in order of time."""
+    given_labels: list[Label] = []
+    """All labels given later, superseded and withdrawn ones included, in order of time."""
     outcome: Outcome | None = None
     accepted: Accepted | None = None
     resumes: list[Resumed] = []
@@ -223,6 +226,11 @@ class Trajectory(Record, frozen=True, kw_only=True, tag="trajectory"):
         """Reward of the rollout; None: no judgement, which is not zero."""
         return rollout_reward(self.started.rewards if self.started else {}, self.rewards, self.outcome)
 
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels by name: those of its task, superseded or withdrawn by those given later."""
+        return current_labels(self.started.labels if self.started else {}, self.given_labels)
+
 
 def assemble_trajectory(trajectory_id: str, records: Iterable[TrajectoryRecord]) -> Trajectory:
     """Assemble a trajectory. The result depends on the set of records only, not on order or repetition.
@@ -235,6 +243,7 @@ def assemble_trajectory(trajectory_id: str, records: Iterable[TrajectoryRecord])
     parts = {(part.call_id, part.source, part.phase, part.at): part for part in _only(StepPart, found)}
     observations = {record.observation_id: record for record in _only(Observation, found)}
     rewards = {record.reward_id: record for record in _only(Reward, found)}
+    labels = {(*label_rank(record), record.name): record for record in _only(Label, found)}
     resumes = {(record.at, record.worker or "", *record.abandoned): record for record in _only(Resumed, found)}
     trained = {record.batch_id: record for record in _only(TrainedTokens, found)}
     exclusions = {(one.at or 0.0, one.run or "", one.kind): one for one in _only(ExcludedRollout, found)}
@@ -249,6 +258,7 @@ def assemble_trajectory(trajectory_id: str, records: Iterable[TrajectoryRecord])
         steps=steps,
         observations=sorted(observed, key=lambda record: (record.at, record.observation_id)),
         rewards=sorted(rewards.values(), key=lambda record: (record.at, record.reward_id)),
+        given_labels=[labels[place] for place in sorted(labels)],
         outcome=outcome,
         accepted=min(_only(Accepted, found), key=lambda record: record.accepted_at, default=None),
         resumes=[resumes[place] for place in sorted(resumes)],

@@ -10,7 +10,7 @@ from redis import Redis
 from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.infra.objects import ObjectStore, open_objects
 from agent_layer.infra.redis import Keys, open_redis
-from agent_layer.schema import LogRecord, Reward, Split, Step, Trajectory, new_id
+from agent_layer.schema import Label, LogRecord, Reward, Split, Step, Trajectory, new_id
 from agent_layer.settings import Settings, load_settings
 from agent_layer.state import TokenBytes, read_vocabulary
 from agent_layer.store.admin import StoreAdmin
@@ -40,11 +40,14 @@ from agent_layer.store.index import (
 )
 from agent_layer.store.maintenance import DeletionReport, Progress
 from agent_layer.store.reading import (
+    LabelOptions,
     RewardOptions,
     StepTokens,
     commit_reward,
+    make_label,
     make_reward,
     pick_step,
+    read_known_labels,
     read_rewards,
     read_step_tokens,
     read_trajectories,
@@ -284,6 +287,24 @@ class Store:
         agreed = commit_reward(self.redis, self.keys, reward)
         self.append(agreed)
         return agreed
+
+    def label(self, trajectory_id: str, *, name: str, value: str | None, **options: Unpack[LabelOptions]) -> Label:
+        """Label a stored trajectory; ``query`` finds it so once the label is shipped. Nothing is overwritten.
+
+        Args:
+            trajectory_id: what is labelled.
+            name: up to 128 characters without '='.
+            value: up to 256 characters; supersedes that of its task, and those given earlier. None withdraws it.
+            options: source, comment; see LabelOptions.
+
+        Raises:
+            NotFoundError: there is no such trajectory.
+            BadInputError: name or value cannot be a label's, or there is none of this name to withdraw.
+        """
+        known = read_known_labels(self.redis, self.keys, trajectory_id)
+        label = make_label(self.row(trajectory_id), name, value, options, known, self._settings.run)
+        self.append(label)
+        return label
 
     def append(self, *records: LogRecord) -> None:
         """Append records that became known later; see ``StoreWriter.append``."""

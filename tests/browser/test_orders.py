@@ -40,7 +40,7 @@ def queued(redis, keys, viewed):  # noqa: F811
     return dispatcher
 
 
-def _order(tab, name, told, **fields):  # noqa: F811
+def _order(tab, name, told, /, **fields):  # noqa: F811
     """Press a button, read what it says, fill in what it asks for, and say yes."""
     tab.page.click(f"[data-order='{name}']")
     dialog = tab.page.locator("dialog[open]")
@@ -172,6 +172,41 @@ def test_a_queue_is_judged_by_keys_and_nothing_is_overwritten(writing, viewed): 
         assert given.supersedes == before[name][0].reward_id
     writing.page.keyboard.press("k")
     writing.page.wait_for_selector("text=by human: 1 of the hints was ignored")
+
+
+def test_a_queue_is_labelled_by_keys_and_a_label_is_withdrawn(writing, viewed):  # noqa: F811
+    queue = [row.trajectory_id for row in viewed.store.query(run="r0", order="oldest", limit=200).items]
+    writing.open("?token=secret#/review?run=r0&order=oldest")
+    writing.page.fill("[name='by']", "Ada")
+    writing.page.click("h1")
+    writing.page.keyboard.press("l")
+    writing.page.keyboard.type("verdict=wrong")
+    writing.page.keyboard.press("Enter")
+    writing.page.wait_for_selector(f"text=Judge {queue[1]}")
+    writing.page.click("h1")
+    writing.page.keyboard.press("7")  # the label just given
+    writing.page.keyboard.press("5")
+    assert f"Enter labels {queue[1]} verdict=wrong, and gives 0.5" in writing.page.inner_text("[data-judge]")
+    writing.page.keyboard.press("Enter")
+    writing.page.wait_for_selector(f"text=Judge {queue[2]}")
+
+    found = viewed.store.query(labels={"verdict": "wrong"}, order="oldest").items
+    assert [(row.trajectory_id, row.reward) for row in found][1:] == [(queue[1], 0.5)]
+    assert found[0].trajectory_id == queue[0]
+    assert viewed.store.get(queue[0]).given_labels[0].source == "human"
+    writing.page.keyboard.press("k")
+    writing.page.click("[data-label='verdict']")
+    writing.page.wait_for_selector(f"tbody >> text={queue[0][:8]}")
+    assert writing.page.locator("tbody tr").count() == 2
+    writing.open(f"?token=secret#/trajectory/{queue[0]}")
+    _order(writing, "withdraw verdict", "stays readable")
+    writing.page.wait_for_selector("[data-labels] >> text=withdrawn")
+    assert [row.trajectory_id for row in viewed.store.query(labels={"verdict": "wrong"}).items] == [queue[1]]
+    _order(writing, "Label", "Earlier ones stay readable", name="verdict", value="<b>fine</b>")
+    writing.page.wait_for_selector("[data-label='verdict'] >> text=verdict=<b>fine</b>")
+    assert [one["after"]["value"] for one in writing.ask("writes")["items"] if one["action"] == "labels"] == [
+        *("<b>fine</b>", None, "wrong", "wrong")
+    ]
 
 
 def test_a_selection_is_downloaded_as_tasks_and_as_a_dataset(writing, viewed):  # noqa: F811

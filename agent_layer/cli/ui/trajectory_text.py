@@ -54,6 +54,8 @@ def describe_trajectory(shown: JsonObject) -> Iterator[Block]:
     """
     yield Block([str(shown["trajectory_id"])], "title")
     yield Block([f"  {name:<11} {_cell(shown, name)}" for name in _HEADER])
+    if labels := cast("dict[str, str]", shown["labels"]):
+        yield Block([f"  {'labels':<11} {', '.join(f'{name}={value}' for name, value in labels.items())}"])
     yield from _describe_outcome(cast("JsonObject", shown.get("outcome") or {}))
     earlier: list[object] = []
     for step in cast("list[JsonObject]", shown.get("steps", [shown.get("step")])):
@@ -65,6 +67,8 @@ def describe_trajectory(shown: JsonObject) -> Iterator[Block]:
         yield Block([""])
     for reward in rewards:
         yield Block([_describe_reward(reward)], "reward")
+    for label in cast("list[JsonObject]", shown.get("given_labels", [])):
+        yield Block([_describe_label(label)], "reward")
     for resume in cast("list[JsonObject]", shown.get("resumes", [])):
         abandoned = format_count(len(cast("list[str]", resume["abandoned"])), "call")
         yield Block([f"resumed {resume['at']} by {_text(resume['worker'])}, {abandoned} abandoned"])
@@ -105,6 +109,14 @@ def _describe_reward(reward: JsonObject) -> str:
     comment = f"  “{reward['comment']}”" if reward["comment"] else ""
     said = f"{reward['name']}{_judged(reward)} = {_text(reward['score'])}  by {reward['source']}"
     return f"reward {said}{why}{standing}{comment}"
+
+
+def _describe_label(label: JsonObject) -> str:
+    said = f"= {label['value']}" if label["value"] is not None else "withdrawn"
+    comment = f"  “{label['comment']}”" if label["comment"] else ""
+    return (
+        f"label {label['name']} {said}  by {label['source']}{'' if label['is_current'] else '  (superseded)'}{comment}"
+    )
 
 
 def _judged(reward: JsonObject) -> str:

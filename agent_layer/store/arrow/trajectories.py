@@ -48,7 +48,7 @@ _COLUMNS: Final[tuple[Column[TrajectoryRow], ...]] = (
     _plain("tools", pa.list_(pa.string()), "names of the tools that were asked for or answered, sorted"),
     _time("started_at", "cut to milliseconds"),
     _time("ended_at", "cut to milliseconds"),
-    Column("labels", LABELS, _labels, "labels of its task"),
+    Column("labels", LABELS, _labels, "labels of its task, superseded by those given later"),
     _plain("worker", pa.string(), "who ran it"),
     _plain("input_hash", pa.string(), "content hash of its task's input"),
     _plain("env", pa.string(), "environment"),

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from agent_layer.store.index.filters import Which as Which
     from agent_layer.store.index.index import Index as Index
     from agent_layer.store.index.planner import Order as Order
+    from agent_layer.store.index.rows import GivenLabel as GivenLabel
     from agent_layer.store.index.rows import TrajectoryRow as TrajectoryRow
+    from agent_layer.store.index.rows import read_given_labels as read_given_labels
     from agent_layer.store.index.scripts import AGGREGATE as AGGREGATE
     from agent_layer.store.index.scripts import COMMIT as COMMIT
     from agent_layer.store.index.scripts import COUNT as COUNT
@@ -55,7 +57,7 @@ else:
             ),
             "agent_layer.store.index.index": ("Index",),
             "agent_layer.store.index.planner": ("Order",),
-            "agent_layer.store.index.rows": ("TrajectoryRow",),
+            "agent_layer.store.index.rows": ("GivenLabel", "TrajectoryRow", "read_given_labels"),
             "agent_layer.store.index.scripts": (
                 "AGGREGATE",
                 "COMMIT",

@@ -149,7 +149,7 @@ def _batch_of(entries: Sequence[_Entry], merged: list[str], *, again: bool) -> I
 def _weight(entry: _Entry) -> int:
     match entry:
         case _Filing():
-            return 1 + len(entry.said.calls) + len(entry.rewards) + len(entry.said.blobs)
+            return 1 + sum(map(len, (entry.said.calls, entry.rewards, entry.said.blobs, entry.said.given_labels)))
         case _PolicyFiling():
             return 1
         case _:

@@ -1,6 +1,7 @@
 """The row that a query shows of a trajectory."""
 
 from collections.abc import Callable, Mapping
+from typing import cast
 
 import msgspec
 
@@ -39,6 +40,7 @@ class TrajectoryRow(msgspec.Struct, frozen=True, kw_only=True):
     """RFC 3339 in UTC."""
     ended_at: str | None = None
     labels: dict[str, str] = {}
+    """Those of its task, superseded or withdrawn by those given later."""
     worker: str | None = None
     input_hash: str | None = None
     """Content hash of its task's input."""
@@ -48,11 +50,32 @@ class TrajectoryRow(msgspec.Struct, frozen=True, kw_only=True):
     """Kinds of what was noticed of its steps and its end, sorted; ``show`` has the details."""
 
 
+class GivenLabel(msgspec.Struct, frozen=True, array_like=True):
+    """A label given later, as the index keeps it."""
+
+    rank: str
+    """When, and which, as text that sorts; the highest of a name counts."""
+    value: str | None = None
+    """None: withdrawn."""
+
+
 def read_row(trajectory_id: str, fields: Mapping[bytes, bytes]) -> TrajectoryRow:
     """Convert the index's hash of a trajectory to a row."""
     values: dict[str, object] = {name.decode(): value.decode() for name, value in fields.items()}
     values |= {name: read(fields[name.encode()]) for name, read in _READERS.items() if name in values}
+    if b"given_labels" in fields:
+        values["labels"] = _superseded(cast("dict[str, str]", values.get("labels", {})), fields[b"given_labels"])
     return msgspec.convert(values | {"trajectory_id": trajectory_id}, TrajectoryRow, strict=False)
+
+
+def read_given_labels(stored: bytes | None) -> dict[str, GivenLabel]:
+    """Return the labels given later, by name, from the field of the index's hash."""
+    return msgspec.json.decode(stored, type=dict[str, GivenLabel]) if stored else {}
+
+
+def _superseded(of_task: dict[str, str], stored: bytes) -> dict[str, str]:
+    labels = {**of_task, **{name: given.value for name, given in read_given_labels(stored).items()}}
+    return {name: value for name, value in labels.items() if value is not None}
 
 
 def _read_time(stored: bytes) -> str:

@@ -13,7 +13,7 @@ from redis import Redis
 from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys, LuaScript
 from agent_layer.schema import Chunk, SegmentFooter, TrajectorySummary
-from agent_layer.store.index import INDEX_CONSTANTS, INDEX_PRELUDE, Index, compute_rewards
+from agent_layer.store.index import INDEX_CONSTANTS, INDEX_PRELUDE, Index, compute_rewards, read_given_labels
 from agent_layer.store.segments import COLUMNS, Segment
 
 _LUA = Path(__file__).parent / "lua"
@@ -38,7 +38,10 @@ _AT_ONCE = 64
 """Most trajectories for one script, so that Redis stays responsive."""
 _BASIS = ("declared", "ended", "status", "cause", "reward")
 _Stored: TypeAlias = "list[bytes | None]"
-_FIELDS = ("opened", "ended", "status", "accepted", "agents", "tools", "findings", "policy_min", "policy_max")
+_FIELDS = (
+    *("opened", "ended", "status", "accepted", "agents", "tools", "findings", "policy_min", "policy_max"),
+    "given_labels",
+)
 _PARTS = 16
 """Parts of a block, each examined by separate scripts."""
 _NAMES_AT_ONCE = 256
@@ -131,7 +134,7 @@ def _probes_of(keys: Keys, segment: str, said: TrajectorySummary, chunk: Chunk) 
 
 def _row_holds(said: TrajectorySummary, row: object) -> bool:
     """Whether a row holds at least the content of one segment; other segments may add to it."""
-    opened, ended, status, accepted, agents, tools, findings, policy_min, policy_max = cast("_Stored", row)
+    opened, ended, status, accepted, agents, tools, findings, policy_min, policy_max, labels = cast("_Stored", row)
     return (
         (said.opening is None or _stands(opened, said.opening.rank))
         and (said.ending is None or _stands(ended, said.ending.rank))
@@ -142,6 +145,15 @@ def _row_holds(said: TrajectorySummary, row: object) -> bool:
         and set(said.findings) <= _names(findings)
         and (said.policy_min is None or (policy_min is not None and int(policy_min) <= said.policy_min))
         and (said.policy_max is None or (policy_max is not None and int(policy_max) >= said.policy_max))
+        and _labels_hold(said, labels)
+    )
+
+
+def _labels_hold(said: TrajectorySummary, stored: bytes | None) -> bool:
+    known = read_given_labels(stored)
+    return all(
+        name in known and (known[name].rank, known[name].value or "") >= (rank, value or "")
+        for name, (rank, value) in said.given_labels.items()
     )
 
 

@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from agent_layer.store.reading.display import (
         step_reward as step_reward,
     )
+    from agent_layer.store.reading.labels import (
+        LabelOptions as LabelOptions,
+    )
+    from agent_layer.store.reading.labels import (
+        make_label as make_label,
+    )
+    from agent_layer.store.reading.labels import (
+        read_known_labels as read_known_labels,
+    )
     from agent_layer.store.reading.reader import (
         pick_step as pick_step,
     )
@@ -65,6 +74,11 @@ else:
                 "show_step",
                 "show_trajectory",
                 "step_reward",
+            ),
+            "agent_layer.store.reading.labels": (
+                "LabelOptions",
+                "make_label",
+                "read_known_labels",
             ),
             "agent_layer.store.reading.reader": (
                 "trajectory_not_found",

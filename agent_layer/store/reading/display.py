@@ -10,6 +10,7 @@ import msgspec
 
 from agent_layer.schema import (
     JsonObject,
+    Label,
     Logprobs,
     Observation,
     Outcome,
@@ -22,6 +23,7 @@ from agent_layer.schema import (
     counted_score,
     current_rewards,
     find_alarms,
+    newest_labels,
     resolve,
 )
 from agent_layer.store.index import TrajectoryRow
@@ -40,11 +42,13 @@ def show_trajectory(row: TrajectoryRow, trajectory: Trajectory) -> JsonObject:
     """
     calls = {step.call_id for step in trajectory.steps}
     standing = {reward.reward_id for reward in current_rewards(trajectory.rewards)}
+    newest = newest_labels(trajectory.given_labels).values()
     return {
         **show_row(row),
         "steps": [show_step(trajectory, step) for step in trajectory.steps],
         "observations": [_observation(one) for one in trajectory.observations if one.call_id not in calls],
         "rewards": [{**_timed(one), "is_current": one.reward_id in standing} for one in trajectory.rewards],
+        "given_labels": [{**_timed(one), "is_current": one in newest} for one in trajectory.given_labels],
         "resumes": [_timed(one) for one in trajectory.resumes],
         "outcome": _timed(trajectory.outcome) if trajectory.outcome else None,
         "alarms": [msgspec.structs.asdict(alarm) for alarm in find_alarms(trajectory)],
@@ -154,7 +158,7 @@ def _observation(observation: Observation) -> JsonObject:
     }
 
 
-def _timed(record: Reward | Outcome | Resumed) -> JsonObject:
+def _timed(record: Reward | Label | Outcome | Resumed) -> JsonObject:
     """All fields of the record, those that have their default too, with readable times."""
     fields = cast("JsonObject", msgspec.to_builtins(msgspec.structs.asdict(record)))
     times = {name: format_time(at) for name in ("at", "ended_at") if isinstance(at := fields.get(name), float)}

@@ -121,6 +121,7 @@ FIELDS = (
         filter="finding",
         help="Kind of a finding: prefix_break, no_policy_call, refused, ….",
     ),
+    Field("given_labels", "merged", "json"),
 )
 """Segments store fields, and blocks store the ends of columns, in this order: it never changes, new ones come last."""
 

@@ -21,6 +21,7 @@ from agent_layer.schema import (
     ExcludedRollout,
     Group,
     GroupEntry,
+    Label,
     LogRecord,
     Observation,
     Outcome,
@@ -38,13 +39,14 @@ from agent_layer.schema import (
     encode,
     finding_kinds,
     id_timestamp,
+    known_time,
+    label_rank,
+    newest_labels,
+    sortable_time,
     split_trajectory_id,
     tool_names,
 )
 from agent_layer.store.segments.fields import FIELDS
-
-_LAST_SECOND = 253_402_300_799.0
-"""Of the year 9999."""
 
 _LARGEST_VERSION = 2**53
 """Redis and its scripts count exactly up to here."""
@@ -122,6 +124,10 @@ def _summarise_trajectory(trajectory_id: str, records: Sequence[LogRecord]) -> T
         rewards={record.reward_id: encode(record) for record in records if isinstance(record, Reward)},
         blobs=sorted({record.blob for record in records if isinstance(record, ContentRef)}),
         findings=sorted({kind for record in records for kind in finding_kinds(record)}),
+        given_labels={
+            name: (label_rank(label)[0], label.value)
+            for name, label in sorted(newest_labels(one for one in records if isinstance(one, Label)).items())
+        },
     )
 
 
@@ -133,7 +139,7 @@ def _opening_of(trajectory_id: str, records: Sequence[LogRecord]) -> Block | Non
     """An AttemptStarted that knows the task stands before one that does not, and that before all other records."""
     if started := [record for record in records if isinstance(record, AttemptStarted)]:
         return _first(
-            Block(f"{'0' if one.task else '1'} {_sortable(one.started_at)}", _block_fields(one, "started"))
+            Block(f"{'0' if one.task else '1'} {sortable_time(one.started_at)}", _block_fields(one, "started"))
             for one in started
         )
     at, run = min((said for record in records if (said := _said_of(record))), default=(None, ""))
@@ -143,7 +149,7 @@ def _opening_of(trajectory_id: str, records: Sequence[LogRecord]) -> Block | Non
 def _said_of(record: LogRecord) -> tuple[float, str] | None:
     """When a record was made, and in which run."""
     match record:
-        case StepPart() | Observation() | Reward() | Resumed() | TrainedTokens():
+        case StepPart() | Observation() | Reward() | Label() | Resumed() | TrainedTokens():
             return record.at, record.run
         case ExcludedRollout(at=float(at), run=str(run)):
             return at, run
@@ -183,11 +189,11 @@ def _guess(trajectory_id: str, run: str, at: float) -> Block:
         fields |= {"rollout_id": rollout_id, "attempt": str(attempt)}
     except BadInputError:  # calls that came without a rollout of ours
         pass
-    return Block(f"2 {_sortable(at)}", fields)
+    return Block(f"2 {sortable_time(at)}", fields)
 
 
 def _ending_of(outcome: Outcome) -> Block:
-    rank = f"{_sortable(outcome.ended_at)} {outcome.status} {outcome.cause}"
+    rank = f"{sortable_time(outcome.ended_at)} {outcome.status} {outcome.cause}"
     return Block(rank, _block_fields(outcome, "outcome"))
 
 
@@ -206,14 +212,5 @@ def _versions_of(part: StepPart) -> list[int]:
     return [min(max(version, -_LARGEST_VERSION), _LARGEST_VERSION) for version in told]
 
 
-def _known_time(at: float) -> float:
-    """The time, or the nearest that a calendar has: one writer's broken clock must not spoil what all others ask."""
-    return min(max(at, 0.0), _LAST_SECOND) if at == at else 0.0  # noqa: PLR0124  # what is no number differs from itself
-
-
 def _written(at: float) -> str:
-    return repr(_known_time(at))
-
-
-def _sortable(at: float) -> str:
-    return f"{_known_time(at):017.6f}"
+    return repr(known_time(at))

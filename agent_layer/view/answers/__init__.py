@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from agent_layer.view.answers.compare import ForkNode as ForkNode
     from agent_layer.view.answers.compare import ForksAnswer as ForksAnswer
     from agent_layer.view.answers.details import GroupAnswer as GroupAnswer
+    from agent_layer.view.answers.details import LabelLine as LabelLine
     from agent_layer.view.answers.details import Member as Member
     from agent_layer.view.answers.details import ObservationLine as ObservationLine
     from agent_layer.view.answers.details import OutcomeLine as OutcomeLine
@@ -87,6 +88,7 @@ else:
                 "Member",
                 "ObservationLine",
                 "OutcomeLine",
+                "LabelLine",
                 "RewardLine",
                 "Siblings",
                 "StepAnswer",

@@ -97,6 +97,19 @@ class RewardLine(Answer, frozen=True, kw_only=True):
     is_current: bool
 
 
+class LabelLine(Answer, frozen=True, kw_only=True):
+    """One label given later."""
+
+    label_id: str
+    at: float
+    name: str
+    value: str | None
+    """None: withdrawn."""
+    source: str
+    comment: str | None
+    is_current: bool
+
+
 class OutcomeLine(Answer, frozen=True, kw_only=True):
     """How the attempt ended."""
 
@@ -154,6 +167,8 @@ class TrajectoryAnswer(Answer, frozen=True, kw_only=True):
     observations: list[ObservationLine]
     """Those that no step led to."""
     rewards: list[RewardLine]
+    given_labels: list[LabelLine]
+    """All that were given later, superseded ones included, in order of time; the row has those that count."""
     outcome: OutcomeLine | None
     resumes: list[Resumed]
     alarms: list[TrajectoryAlarm]

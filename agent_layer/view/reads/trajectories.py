@@ -13,10 +13,12 @@ from agent_layer.schema import (
     Trajectory,
     current_rewards,
     find_alarms,
+    newest_labels,
     resolve,
 )
 from agent_layer.store.reading import pick_step, step_reward
 from agent_layer.view.answers import (
+    LabelLine,
     ObservationLine,
     OutcomeLine,
     RewardLine,
@@ -42,6 +44,7 @@ def show_trajectory(source: Source, asked: Asked) -> TrajectoryAnswer:
     group = read_group(source, row.group_id) if row.group_id else None
     members = group.trajectory_ids if group else []
     standing = {reward.reward_id for reward in current_rewards(whole.rewards)}
+    newest = newest_labels(whole.given_labels).values()
     return TrajectoryAnswer(
         row=row,
         task=_task(whole, is_operator=asked.is_operator),
@@ -51,6 +54,10 @@ def show_trajectory(source: Source, asked: Asked) -> TrajectoryAnswer:
         rewards=[
             msgspec.convert({**msgspec.structs.asdict(one), "is_current": one.reward_id in standing}, RewardLine)
             for one in whole.rewards
+        ],
+        given_labels=[
+            msgspec.convert({**msgspec.structs.asdict(one), "is_current": one in newest}, LabelLine)
+            for one in whole.given_labels
         ],
         outcome=msgspec.convert(msgspec.structs.asdict(whole.outcome), OutcomeLine) if whole.outcome else None,
         resumes=whole.resumes,

@@ -7,9 +7,9 @@ import msgspec
 
 from agent_layer.dispatcher import Dispatcher, RunState
 from agent_layer.errors import BadInputError, NotFoundError
-from agent_layer.schema import JsonObject, Reward
+from agent_layer.schema import JsonObject, Label, Reward
 from agent_layer.store import Store
-from agent_layer.store.reading import find_current_reward, read_rewards
+from agent_layer.store.reading import find_current_reward, make_label, read_known_labels, read_rewards
 
 Path: TypeAlias = Mapping[str, str]
 """Names in the address."""
@@ -84,6 +84,30 @@ class RewardOrder(_Body, frozen=True, kw_only=True):
             return {**_reward_fields(reward), "reward": store.row(trajectory_id).reward}
 
         return Plan(trajectory_id, {} if current is None else _reward_fields(current), apply)
+
+
+class LabelOrder(_Body, frozen=True, kw_only=True):
+    """Label a trajectory. The earlier label of the name stays, superseded."""
+
+    name: str
+    """Up to 128 characters without '='."""
+    value: str | None
+    """Up to 256 characters. Null withdraws it."""
+    comment: Comment | None = None
+
+    def plan(self, desk: Desk, path: Path) -> Plan:
+        """Find the label that this one supersedes. Raises: BadInputError: the name or value cannot be a label's."""
+        trajectory_id, store = path["trajectory"], desk.store
+        row = store.row(trajectory_id)
+        known = read_known_labels(store.redis, store.keys, trajectory_id)
+        make_label(row, self.name, self.value, {}, known, "")  # what is refused is not even noted
+
+        def apply() -> JsonObject:
+            label = store.label(trajectory_id, name=self.name, value=self.value, comment=self.comment)
+            store.writer.await_shipped(f"label of trajectory {trajectory_id!r}")
+            return {**_label_fields(label), "labels": store.row(trajectory_id).labels}
+
+        return Plan(trajectory_id, {"name": self.name, "value": row.labels.get(self.name)}, apply)
 
 
 class PauseOrder(_Body, frozen=True, kw_only=True):
@@ -228,3 +252,7 @@ def _run_state(dispatcher: Dispatcher, run: str) -> RunState:
 
 def _reward_fields(reward: Reward) -> JsonObject:
     return {"reward_id": reward.reward_id, "name": reward.name, "score": reward.score, "source": reward.source}
+
+
+def _label_fields(label: Label) -> JsonObject:
+    return {"label_id": label.label_id, "name": label.name, "value": label.value, "source": label.source}

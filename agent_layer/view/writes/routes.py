@@ -18,6 +18,7 @@ from agent_layer.view.writes.orders import (
     Desk,
     DrainOrder,
     DropOrder,
+    LabelOrder,
     Order,
     PauseOrder,
     ResumeOrder,
@@ -28,6 +29,7 @@ from agent_layer.view.writes.orders import (
 
 WRITES: Final[Mapping[str, type[Order]]] = {
     "/trajectories/{trajectory}/rewards": RewardOrder,
+    "/trajectories/{trajectory}/labels": LabelOrder,
     "/runs/{run}/pause": PauseOrder,
     "/runs/{run}/resume": ResumeOrder,
     "/runs/{run}/share": ShareOrder,

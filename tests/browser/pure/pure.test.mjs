@@ -7,7 +7,7 @@ import { errorLine, toggledAll } from "../../../agent_layer/view/page/pure/dead.
 import { fleetSentence } from "../../../agent_layer/view/page/pure/fleet.js";
 import { placedForks } from "../../../agent_layer/view/page/pure/forks.js";
 import { curvesOf, sharesOf } from "../../../agent_layer/view/page/pure/learning.js";
-import { draftSentence, isEmpty, nextOf, NOTHING } from "../../../agent_layer/view/page/pure/review.js";
+import { draftSentence, isEmpty, labelOf, nextOf, NOTHING, ordersOf, withRecent } from "../../../agent_layer/view/page/pure/review.js";
 import { overlaid } from "../../../agent_layer/view/page/pure/overlay.js";
 import { packedRows, phasesOf, ticks, windowOf } from "../../../agent_layer/view/page/pure/layout.js";
 import { appended, bucketMeans, noColumns, ratioAt, rowStarts, visible } from "../../../agent_layer/view/page/pure/tokens.js";
@@ -147,11 +147,15 @@ test("dead letters are chosen by their last error, all or none", () => {
 });
 
 test("a judgement is told before it is given, and the queue goes on", () => {
-  assert.ok(isEmpty(NOTHING) && isEmpty({ score: null, comment: " " }) && !isEmpty({ score: 0, comment: "" }));
-  assert.match(draftSentence({ score: 0, comment: "" }, "g0", 1), /gives 0 to g0\. Its reward is 1 now/);
-  assert.match(draftSentence({ score: null, comment: "slow" }, "g0", 1), /adds a comment to the reward 1/);
-  assert.match(draftSentence({ score: null, comment: "slow" }, "g0", null), /choose a score/);
-  assert.match(draftSentence({ score: 1, comment: "" }, "g0", null), /no reward now/);
+  assert.ok(isEmpty(NOTHING) && isEmpty({ ...NOTHING, score: null, comment: " " }) && !isEmpty({ ...NOTHING, score: 0, comment: "" }));
+  assert.match(draftSentence({ ...NOTHING, score: 0, comment: "" }, "g0", 1), /gives 0 to g0\. Its reward is 1 now/);
+  assert.match(draftSentence({ ...NOTHING, score: null, comment: "slow" }, "g0", 1), /adds a comment to the reward 1/);
+  assert.match(draftSentence({ ...NOTHING, score: null, comment: "slow" }, "g0", null), /choose a score/);
+  assert.match(draftSentence({ ...NOTHING, score: 1, comment: "" }, "g0", null), /no reward now/);
+  assert.match(draftSentence({ ...NOTHING, label: "cause=tool" }, "g0", null), /^Enter labels g0 cause=tool\.$/);
+  assert.match(draftSentence({ ...NOTHING, label: "cause=" }, "g0", null), /^Enter withdraws the label cause of g0\.$/);
+  assert.match(draftSentence({ score: 1, comment: "", label: "cause=tool" }, "g0", 0), /^Enter labels g0 cause=tool, and gives 1 to g0\./);
+  assert.match(draftSentence({ ...NOTHING, score: 1, label: "cause" }, "g0", null), /NAME=VALUE/);
   assert.deepEqual([nextOf(["a", "b", "c"], 0, new Map([["b", 1]])), nextOf(["a", "b"], 1, new Map()), nextOf(["a", "b"], 0, new Map([["b", 1]]))], [2, 1, 1]);
 });
 
@@ -163,4 +167,20 @@ test("two runs share an axis, each with gaps where only the other has a point", 
   const found = overlaid([1, 3], [[0.5, 0]], [2, 3, 5], [[null, 1, 0.25]]);
   assert.deepEqual(found, { x: [1, 2, 3, 5], curves: [[0.5, null, 0, null]], others: [[null, null, 1, 0.25]] });
   assert.deepEqual(overlaid([1], [[1]], [], []), { x: [1], curves: [[1]], others: [] });
+});
+
+test("a label is NAME=VALUE, and what is not complete is no order", () => {
+  assert.deepEqual(labelOf(" verdict = wrong=ly "), { name: "verdict", value: "wrong=ly" });
+  assert.deepEqual(labelOf("verdict="), { name: "verdict", value: null });
+  for (const text of ["", "verdict", "=x", " =x"]) assert.equal(labelOf(text), null);
+  assert.deepEqual(ordersOf({ ...NOTHING, score: 1, label: "verdict" }, "r"), []);
+  assert.deepEqual(ordersOf(NOTHING, "r"), []);
+  assert.deepEqual(ordersOf({ score: null, comment: " why ", label: "a=b" }, "r"), [{ what: "labels", body: { name: "a", value: "b", comment: "why" } }]);
+  assert.deepEqual(ordersOf({ score: 0, comment: "why", label: "a=" }, "r"), [
+    { what: "labels", body: { name: "a", value: null } },
+    { what: "rewards", body: { name: "r", score: 0, comment: "why" } },
+  ]);
+  assert.deepEqual(ordersOf({ ...NOTHING, comment: "why" }, "r"), [{ what: "rewards", body: { name: "r", comment: "why" } }]);
+  assert.deepEqual(withRecent(["a=1", "b=2", "c=3"], "b=2"), ["b=2", "a=1", "c=3"]);
+  assert.deepEqual(withRecent(["a=1", "b=2", "c=3"], "d=4"), ["d=4", "a=1", "b=2"]);
 });

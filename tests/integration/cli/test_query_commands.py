@@ -192,3 +192,40 @@ def test_the_doctor_says_what_is_there_and_what_is_wrong(agent_layer, settings, 
     assert status == 1
     assert "does not answer" in lines["gateway"]
     assert "chmod o-rwx" in lines["directory"]
+
+
+def test_labels_are_given_found_superseded_and_withdrawn(stored, agent_layer):
+    status, out, err = agent_layer("label", "x.0-0", "verdict=wrong", "cause=tool=search", "--comment", "read the hint")
+    assert (status, err) == (0, "")
+    assert out.splitlines() == ["x.0-0: verdict = wrong", "x.0-0: cause = tool=search"]
+    assert [row["labels"] for row in rows(agent_layer("query", "--label", "verdict=wrong", "--format", "jsonl"))] == [
+        {"verdict": "wrong", "cause": "tool=search"}
+    ]
+    assert agent_layer("label", "x.0-0", "verdict=right")[1] == "x.0-0: verdict = right, 'wrong' before\n"
+    assert agent_layer("label", "x.0-0", "--withdraw", "cause")[1] == "x.0-0: cause withdrawn, 'tool=search' before\n"
+    assert rows(agent_layer("query", "--label", "verdict=wrong", "--format", "jsonl")) == []
+    shown = agent_layer("show", "x.0-0")[1]
+    assert "  labels      verdict=right\n" in shown
+    assert "label verdict = wrong  by human  (superseded)  “read the hint”\n" in shown
+    assert "label cause withdrawn  by human\n" in shown
+    [line] = rows(agent_layer("store", "export", "jsonl", "-", "--label", "verdict=right"))
+    assert [(one["name"], one["value"], one["is_current"]) for one in line["given_labels"]] == [
+        ("verdict", "wrong", False),
+        ("cause", "tool=search", False),
+        ("verdict", "right", True),
+        ("cause", None, True),
+    ]
+    before = stored.get("x.0-0")
+    for asked, said in (
+        (["x.0-0", "good=yes", "bad"], "expected NAME=VALUE"),
+        (["x.0-0", "good=yes", "bad="], "1 to 256 characters"),
+        (["x.0-0", "good=yes", "--withdraw", "absent"], "to withdraw"),
+        (["x.0-0", f"good={'x' * 10_000}"], "found 10000 characters"),
+        (["x.0-0"], "found neither"),
+        (["none-0", "good=yes"], "'none-0'"),
+    ):
+        status, out, err = agent_layer("label", *asked)
+        assert (status != 0, out) == (True, "")
+        assert said in err
+        assert "Traceback" not in err
+    assert stored.get("x.0-0") == before

@@ -14,7 +14,7 @@ from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.codec import encode, record_owner
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.record import Advantages, Logprobs
-from agent_layer.schema.reward import Reward
+from agent_layer.schema.reward import Label, Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Group, Outcome, Resumed
 from agent_layer.schema.step import Action, Content, StepPart
 from agent_layer.schema.task import RewardSpec, Task
@@ -67,6 +67,15 @@ rewards = st.builds(
     name=st.sampled_from(["exact", "style"]),
     score=st.floats(-1, 1) | st.none() | st.sampled_from([math.nan, math.inf]),  # Redis sorts no NaN
 )
+labels = st.builds(
+    Label,
+    trajectory_id=trajectory_ids,
+    label_id=st.sampled_from(["1", "2", "3"]),
+    run=st.just("run"),
+    at=times | st.sampled_from([math.nan, math.inf, -1.0]),
+    name=st.sampled_from(["a", "what is it?", 'é"\0']),
+    value=st.sampled_from(["b", "c=d", "\u2028", None]),
+)
 outcomes = st.builds(
     Outcome,
     trajectory_id=trajectory_ids,
@@ -113,7 +122,7 @@ exclusions = st.builds(
     step=st.just(1),
     at=times,
 )
-of_attempts = st.one_of(starts, parts, rewards, outcomes, acceptances, contents, resumes, trained, exclusions)
+of_attempts = st.one_of(starts, parts, rewards, labels, outcomes, acceptances, contents, resumes, trained, exclusions)
 records = st.one_of(of_attempts, groups, policies, batches)
 property_settings = hypothesis_settings(
     max_examples=num_examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -265,6 +274,7 @@ def test_the_index_says_what_the_trajectories_say(redis, keys, segments):
         if said.started:
             assert float(row["started_at"]) == said.started.started_at
             assert row["task_id"] == said.started.task_id
+        assert Index(redis, space.keys).rows([trajectory_id])[0].labels == said.labels
         for name in ("all", "run=run", *([f"status={status}"] if status else [])):
             assert trajectory_id in space.filed()[name]
     index = Index(redis, space.keys)

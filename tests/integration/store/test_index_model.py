@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agent_layer.schema.codec import encode, record_owner
 from agent_layer.schema.ids import new_id
-from agent_layer.schema.reward import Reward
+from agent_layer.schema.reward import Label, Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, StepPart
 from agent_layer.schema.trajectory import assemble_trajectory
@@ -36,6 +36,11 @@ def pieces_of(name: str, chance) -> list[list]:
     labels = {"k": chance.choice("vw")}
     status = chance.choice(["completed", "failed", "truncated"])
     cause = "infra" if status == "failed" else None
+
+    def label(number):
+        given = {"name": chance.choice("kl"), "value": chance.choice(["v", "w", None]), "at": AT + chance.randrange(3)}
+        return Label(**own, **given, label_id=f"{name}/{number}")
+
     return [
         [AttemptStarted(**own, **rollout, attempt=0, task_id="t", started_at=AT + chance.randrange(9), labels=labels)],
         [StepPart(**part, phase="start", at=AT)],
@@ -43,6 +48,8 @@ def pieces_of(name: str, chance) -> list[list]:
         [Reward(**own, reward_id=f"{name}/1", at=AT + 2, score=chance.choice([0.0, 1.0, -3.0]))],
         [Outcome(**own, status=status, cause=cause, ended_at=AT + 3), Accepted(**own, **rollout, accepted_at=AT + 4)],
         [Reward(**own, reward_id=f"{name}/2", at=AT + 5, score=chance.choice([0.5, None]), supersedes=f"{name}/1")],
+        [label(1), label(2)],
+        [label(3)],
     ]
 
 
@@ -85,7 +92,8 @@ def counts_of(trajectories) -> dict[str, int]:
             version >= 3 for step in one.steps for version, _ in step.action.policy_versions or ()
         ),
         "critic": lambda one: any(step.agent == "critic" for step in one.steps),
-        "label": lambda one: one.started and one.started.labels.get("k") == "v",
+        "label": lambda one: one.labels.get("k") == "v",
+        "given": lambda one: one.labels.get("l") == "w",
     }
     return {name: sum(bool(passes(one)) for one in trajectories) for name, passes in tests.items()}
 
@@ -101,10 +109,14 @@ FILTERS = {
     "policy": {"policy": (3, None)},
     "critic": {"agent": "critic"},
     "label": {"labels": {"k": "v"}},
+    "given": {"labels": {"l": "w"}},
 }
 
 moves = st.lists(
-    st.tuples(st.sampled_from(["commit", "commit", "commit", "replay", "again", "forget"]), st.integers(0, 47)),
+    st.tuples(
+        st.sampled_from(["commit", "commit", "commit", "replay", "again", "forget"]),
+        st.integers(0, 8 * NUM_SUBJECTS - 1),
+    ),
     min_size=10,
     max_size=60,
 )
@@ -157,3 +169,5 @@ def compare(subject, model, names) -> None:
     assert list(find_inconsistent_rows(index, names)) == []
     assert count_orphan_bits(subject.redis, subject.keys) == {}
     assert [row.trajectory_id for row in index.rows(sorted(model.dead))] == []
+    labels = {row.trajectory_id: row.labels for row in index.rows(names)}
+    assert labels == {one.trajectory_id: one.labels for one in living}

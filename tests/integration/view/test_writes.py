@@ -18,6 +18,7 @@ from .test_view import _KEY, _SECRET, viewed  # noqa: F401 - the store that the 
 _BY = {"Agent-Layer-By": "Ada"}
 _TOKEN = {"Authorization": "Bearer secret"}
 _REWARD = "/api/v1/trajectories/g0.0-0/rewards"
+_LABEL = "/api/v1/trajectories/g0.0-0/labels"
 _PATHS = [f"/api/v1{path.format(trajectory='g0.0-0', run='r0', worker='w')}" for path in (*WRITES, *EXPORTS)]
 
 
@@ -76,6 +77,64 @@ async def test_a_reward_supersedes_and_the_journal_names_who_and_what(post, serv
     assert [(one["by"], one["action"], one["subject"]) for one in journal] == [("Ada", "rewards", "g0.0-0")] * 2
     assert journal == [commented, given]
     assert "slow" not in json.dumps(journal)
+
+
+async def test_a_label_supersedes_is_found_and_the_journal_names_before_and_after(post, serve, viewed):  # noqa: F811
+    given = await post(_LABEL, {"name": "verdict", "value": "wrong", "comment": "read the hint"})
+    changed = await post(_LABEL, {"name": "verdict", "value": "right"})
+    withdrawn = await post(_LABEL, {"name": "verdict", "value": None})
+
+    assert [(one["before"], one["after"]["value"], one["after"]["labels"]) for one in (given, changed, withdrawn)] == [
+        ({"name": "verdict", "value": None}, "wrong", {"verdict": "wrong"}),
+        ({"name": "verdict", "value": "wrong"}, "right", {"verdict": "right"}),
+        ({"name": "verdict", "value": "right"}, None, {}),
+    ]
+    assert viewed.store.count(labels={"verdict": "wrong"}) == viewed.store.count(labels={"verdict": "right"}) == 0
+    journal = await _journal(serve)
+    assert [(one["by"], one["action"], one["subject"]) for one in journal] == [("Ada", "labels", "g0.0-0")] * 3
+    assert journal == [withdrawn, changed, given]
+    assert "hint" not in json.dumps(journal)
+    async with serve() as client:
+        told = (await (await client.get("/api/v1/trajectories/g0.0-0")).json())["given_labels"]
+    assert [(one["value"], one["comment"], one["is_current"]) for one in told] == [
+        ("wrong", "read the hint", False),
+        ("right", None, False),
+        (None, None, True),
+    ]
+
+
+async def test_labels_that_cannot_be_are_refused_and_leave_no_line(serve, viewed):  # noqa: F811
+    before = viewed.store.row("g0.0-0")
+    async with serve() as client:
+        for body in (
+            {"name": "", "value": "x"},
+            {"name": "n" * 129, "value": "x"},
+            {"name": "a=b", "value": "x"},
+            {"name": " a", "value": "x"},
+            {"name": "a\0b", "value": "x"},
+            {"name": "\u202ea", "value": "x"},
+            {"name": "n", "value": ""},
+            {"name": "n", "value": "v" * 10_000},
+            {"name": "n", "value": "a\nb"},
+            {"name": "n", "value": 1},
+            {"name": "n", "value": None},
+            {"name": "n"},
+            {"value": "x"},
+            {"name": "n", "value": "x", "by": "me"},
+            {"name": "n", "value": "x", "comment": "x" * 4_001},
+            b'{"name": "n", "value": "\\ud800"}',
+        ):
+            error = (await _post(client, _LABEL, body, 400))["error"]
+            assert error["code"] == "bad_input"
+            assert "xpected" in error["message"]
+            assert len(error["message"]) < 600
+        none = "/api/v1/trajectories/none/labels"
+        assert (await _post(client, none, {"name": "n", "value": "x"}, 404))["error"]["code"] == "not_found"
+        viewed.store.delete("g1.0-0")
+        gone = "/api/v1/trajectories/g1.0-0/labels"
+        assert (await _post(client, gone, {"name": "n", "value": "x"}, 404))["error"]["code"] == "not_found"
+    assert viewed.store.row("g0.0-0") == before
+    assert await _journal(serve) == []
 
 
 async def test_runs_workers_and_dead_letters_are_steered(post, serve, redis, keys, viewed):  # noqa: F811
@@ -230,6 +289,7 @@ async def test_hostile_names_are_not_found_and_leave_no_line(serve):
         for name in ("%2e%2e%2f%2e%2e%2fx", "%00", "a%0ab", "%FF%FE", "x" * 4_000, "%3Cscript%3E", "*"):
             for path, body in (
                 (f"trajectories/{name}/rewards", {"score": 1.0}),
+                (f"trajectories/{name}/labels", {"name": "n", "value": "x"}),
                 (f"runs/{name}/pause", {}),
                 (f"workers/{name}/drain", {}),
             ):

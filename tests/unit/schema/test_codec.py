@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agent_layer.errors import CorruptRecordError
 from agent_layer.schema.codec import decode, decode_known, encode, record_owner
 from agent_layer.schema.record import Logprobs, TokenIds
-from agent_layer.schema.reward import Reward
+from agent_layer.schema.reward import Label, Reward
 from agent_layer.schema.rollout import Group, Resumed
 from agent_layer.schema.step import Action, Content, PromptDelta, StepPart, StepState
 from agent_layer.schema.task import Limits, RewardSpec, Task
@@ -56,7 +56,10 @@ tasks = st.builds(
 resumes = st.builds(
     Resumed, trajectory_id=names, run=names, at=st.floats(0, 2e9), worker=st.none() | names, abandoned=st.lists(names)
 )
-records = parts | tasks | resumes
+labels = st.builds(
+    Label, trajectory_id=names, label_id=names, run=names, at=st.floats(0, 2e9), name=names, value=st.none() | names
+)
+records = parts | tasks | resumes | labels
 
 
 @given(records)

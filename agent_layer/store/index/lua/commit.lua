@@ -58,6 +58,22 @@ local function merge_names(row, field, more)
   redis.call('HSET', row, field, cjson.encode(names))
 end
 
+-- Of several labels of one name the one with the highest rank stands; of equal ranks the greater value.
+local function merge_labels(row, given)
+  local stored, parts, names = redis.call('HGET', row, 'given_labels'), {}, {}
+  local known = stored and cjson.decode(stored) or {}
+  for name, said in pairs(given) do
+    local held = known[name]
+    if not held or held[1] < said[1] or (held[1] == said[1] and (held[2] or '') < (said[2] or '')) then
+      known[name] = said
+    end
+  end
+  for name in pairs(known) do names[#names + 1] = name end
+  table.sort(names)
+  for i, name in ipairs(names) do parts[i] = cjson.encode(name) .. ':' .. cjson.encode(known[name]) end
+  redis.call('HSET', row, 'given_labels', '{' .. table.concat(parts, ',') .. '}')
+end
+
 local function merge_policy(row, field, version, choose)
   local known = redis.call('HGET', row, field)
   redis.call('HSET', row, field, known and choose(tonumber(known), version) or version)
@@ -72,6 +88,7 @@ local function merge_row(id, row, said, before)
   if said.agents then merge_names(row, 'agents', said.agents) end
   if said.tools then merge_names(row, 'tools', said.tools) end
   if said.findings then merge_names(row, 'findings', said.findings) end
+  if said.given_labels then merge_labels(row, said.given_labels) end
   if said.policy_min then merge_policy(row, 'policy_min', said.policy_min, math.min) end
   if said.policy_max then merge_policy(row, 'policy_max', said.policy_max, math.max) end
 end

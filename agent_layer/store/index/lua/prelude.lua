@@ -13,7 +13,7 @@ local ENDS = '<' .. ('dd'):rep(#COLUMNS)
 local NOT_KNOWN = 0 / 0
 local EMPTY_COLUMN = struct.pack('<d', NOT_KNOWN):rep(BLOCK)
 
-local FILED = {'labels', 'ordinal', 'num_calls'}
+local FILED = {'labels', 'given_labels', 'ordinal', 'num_calls'}
 for field in pairs(SINGLE) do FILED[#FILED + 1] = field end
 for field in pairs(LISTS) do FILED[#FILED + 1] = field end
 for _, column in ipairs(COLUMNS) do FILED[#FILED + 1] = column end
@@ -22,6 +22,13 @@ local function read_filed(row)
   local filed = {}
   for i, value in ipairs(redis.call('HMGET', row, unpack(FILED))) do filed[FILED[i]] = value or nil end
   return filed
+end
+
+-- The labels of its task, superseded or withdrawn by those given later: name → {rank, value or nothing}.
+local function labels_of(filed)
+  local labels = filed.labels and cjson.decode(filed.labels) or {}
+  for name, given in pairs(filed.given_labels and cjson.decode(filed.given_labels) or {}) do labels[name] = given[2] end
+  return labels
 end
 
 -- Name → {field, value} of all bitmaps that a row belongs in. Long values are named by their hash.
@@ -34,7 +41,7 @@ local function names_of(filed)
   for field, name in pairs(LISTS) do
     for _, value in ipairs(filed[field] and cjson.decode(filed[field]) or {}) do add(name, value) end
   end
-  for label, value in pairs(filed.labels and cjson.decode(filed.labels) or {}) do
+  for label, value in pairs(labels_of(filed)) do
     add('label', label:gsub('[%z=]', '\0%0') .. '=' .. value) -- so that its name ends at the first plain '='
   end
   return names

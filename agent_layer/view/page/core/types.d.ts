@@ -38,9 +38,10 @@ export interface Step {
   num_response_tokens: number | null; policy_versions: [number, number][] | null; logprob_mean: number | null; reward: number | null; observations: Observation[];
 }
 export interface Reward { name: string; score: number | null; scope: string; step: number | null; source: string; status: string; comment: string | null; is_current: boolean; void: boolean; at: number }
+export interface GivenLabel { label_id: string; name: string; value: string | null; source: string; comment: string | null; is_current: boolean; at: number }
 export interface Update { run: string; step: number; policy_version: number; num_tokens: number | null; num_trained: number | null; advantage_mean: number | null }
 export interface Trajectory {
-  row: Row; task: { id: string; input: unknown; [name: string]: unknown } | null; reward: number | null; steps: Step[]; observations: Observation[]; rewards: Reward[];
+  row: Row; task: { id: string; input: unknown; [name: string]: unknown } | null; reward: number | null; steps: Step[]; observations: Observation[]; rewards: Reward[]; given_labels: GivenLabel[];
   outcome: { status: string; cause: string | null; error: string | null; times: Record<string, number | null> } | null;
   alarms: { kind: string; detail: string }[]; exclusions: { kind: string; reason: string; step: number | null }[]; updates: Update[];
   siblings: { group_id: string | null; position: number | null; trajectory_ids: string[] }; num_given: number; num_sampled: number;

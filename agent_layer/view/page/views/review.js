@@ -5,15 +5,18 @@ import { get, pathOf, useResource } from "../core/api.js";
 import { download, order, useRights, writerName } from "../core/writes.js";
 import { useKeys } from "../core/keys.js";
 import { Await, Badge, Card, Empty, Failure, PageHead } from "../parts/basic.js";
+import { LabelChip } from "../parts/label.js";
 import { AskFirst } from "../parts/order.js";
 import { Said, StepCard } from "../parts/step_card.js";
 import { number, readable, shortId } from "../pure/format.js";
-import { draftSentence, isEmpty, nextOf, NOTHING } from "../pure/review.js";
+import { draftSentence, labelOf, nextOf, NOTHING, ordersOf, withRecent } from "../pure/review.js";
 
 /** @typedef {import("../core/types.js").Row} Row */
 /** @typedef {import("../core/types.js").Trajectory} Trajectory */
 const LIMIT = 200;
 const SCORES = /** @type {const} */ ([["1", 1], ["5", 0.5], ["0", 0]]);
+const LABEL_KEYS = ["7", "8", "9"];
+const RECENT = "agent-layer.labels";
 const HIDDEN = new Set(["system"]);
 
 /** @param {{route: import("../core/router.js").Route}} props */
@@ -55,6 +58,7 @@ function Queue({ rows, query }) {
   /** @param {number} by */
   const walk = (by) => go(to(Math.min(rows.length - 1, Math.max(0, at + by))), { replace: true });
   const choose = () => setChosen((old) => (old.includes(id) ? old.filter((one) => one !== id) : [...old, id]));
+  const labels = [...new Set(rows.flatMap((row) => Object.entries(row.labels).map(([name, value]) => `${name}=${value}`)))].sort();
   useKeys({ j: () => walk(1), k: () => walk(-1), s: choose });
   /** @param {number | null} reward */
   const onDone = (reward) => {
@@ -65,32 +69,46 @@ function Queue({ rows, query }) {
   return html`<p class="chips"><span class="badge" role="status">${number(done.size)} judged, ${number(chosen.length)} chosen</span>${mayWrite && html`<${Exports} chosen=${chosen} />`}</p>
     <div class="steps"><nav class="outline" aria-label="Queue">${rows.map((row, place) => html`<a key=${row.trajectory_id} href=${to(place)} aria-current=${place === at ? "true" : undefined} title=${row.trajectory_id}><span class="cut">${chosen.includes(row.trajectory_id) ? "◆ " : ""}${shortId(row.trajectory_id, 18)}</span><span class="num quiet">${number(done.has(row.trajectory_id) ? done.get(row.trajectory_id) ?? null : row.reward)}${done.has(row.trajectory_id) ? " ✓" : ""}</span></a>`)}</nav>
       <div class="step-list"><${Await} resource=${found}>${(/** @type {Trajectory} */ data) => html`
-        ${mayWrite ? html`<${Judge} key=${id} data=${data} onDone=${onDone} />` : html`<p class="note-box small">Rewards and comments are given here where the server runs with <code>--allow-writes</code>, by its operator.</p>`}
-        <p class="chips"><a class="chip" href=${hrefOf(["trajectory", id])}>open ${shortId(id, 24)}</a><button class=${`chip ${chosen.includes(id) ? "on" : ""}`} aria-pressed=${chosen.includes(id) ? "true" : "false"} onClick=${choose} data-choose>chosen</button><${Badge} status=${data.row.status} />${data.rewards.filter((one) => one.is_current).map((one) => html`<span class="badge accent" key=${one.name}>${one.name} ${number(one.score)} by ${one.source}${one.comment ? `: ${one.comment}` : ""}</span>`)}</p>
+        ${mayWrite ? html`<${Judge} key=${id} data=${data} labels=${labels} onDone=${onDone} />` : html`<p class="note-box small">Rewards, comments and labels are given here where the server runs with <code>--allow-writes</code>, by its operator.</p>`}
+        <p class="chips"><a class="chip" href=${hrefOf(["trajectory", id])}>open ${shortId(id, 24)}</a><button class=${`chip ${chosen.includes(id) ? "on" : ""}`} aria-pressed=${chosen.includes(id) ? "true" : "false"} onClick=${choose} data-choose>chosen</button><${Badge} status=${data.row.status} />${data.rewards.filter((one) => one.is_current).map((one) => html`<span class="badge accent" key=${one.name}>${one.name} ${number(one.score)} by ${one.source}${one.comment ? `: ${one.comment}` : ""}</span>`)}${Object.entries(data.row.labels).map(([name, value]) => html`<${LabelChip} key=${name} name=${name} value=${value} given=${data.given_labels} />`)}</p>
         ${data.task && html`<${Card} title="Task"><${Said} role="task" text=${readable(data.task.input)} /><//>`}
         ${data.steps.map((step) => html`<${StepCard} key=${step.index} step=${step} isOn=${false} hidden=${HIDDEN} href=${hrefOf(["trajectory", id], { tab: "tokens", step: step.index })} />`)}`}<//></div></div>`;
 }
 
-/** @param {{data: Trajectory, onDone: (reward: number | null) => void}} props */
-function Judge({ data, onDone }) {
+/** The labels that this browser gave last. @returns {string[]} */
+const recentLabels = () => (localStorage.getItem(RECENT) ?? "").split("\n").filter(Boolean);
+
+/** @param {{data: Trajectory, labels: string[], onDone: (reward: number | null) => void}} props */
+function Judge({ data, labels, onDone }) {
   const id = data.row.trajectory_id;
   const [draft, setDraft] = useState(NOTHING);
   const [state, setState] = useState({ isBusy: false, error: "" });
   const comment = useRef(/** @type {HTMLInputElement | null} */ (null));
+  const label = useRef(/** @type {HTMLInputElement | null} */ (null));
   const form = useRef(/** @type {HTMLFormElement | null} */ (null));
+  const recent = recentLabels();
   const name = data.rewards.find((one) => one.is_current && one.scope === "rollout")?.name ?? "reward";
+  const orders = ordersOf(draft, name);
   /** @param {number} score */
   const pick = (score) => setDraft((old) => ({ ...old, score: old.score === score ? null : score }));
-  useKeys({ ...Object.fromEntries(SCORES.map(([key, score]) => [key, () => pick(score)])), c: () => comment.current?.focus(), Escape: () => setDraft(NOTHING), Enter: () => form.current?.requestSubmit() });
+  /** @param {string} text */
+  const pickLabel = (text) => setDraft((old) => ({ ...old, label: old.label === text ? "" : text }));
+  const labelKeys = recent.map((text, place) => /** @type {const} */ ([LABEL_KEYS[place] ?? "", () => pickLabel(text)]));
+  useKeys({ ...Object.fromEntries([...SCORES.map(([key, score]) => [key, () => pick(score)]), ...labelKeys]), c: () => comment.current?.focus(), l: () => label.current?.focus(), Escape: () => setDraft(NOTHING), Enter: () => form.current?.requestSubmit() });
   /** @param {SubmitEvent} event */
   const submit = async (event) => {
     event.preventDefault();
-    if (isEmpty(draft) || state.isBusy) return;
+    if (!orders.length || state.isBusy) return;
     setState({ isBusy: true, error: "" });
-    const said = { name, ...(draft.score === null ? {} : { score: draft.score }), ...(draft.comment.trim() ? { comment: draft.comment.trim() } : {}) };
+    const by = /** @type {HTMLInputElement} */ (form.current?.elements.namedItem("by")).value.trim();
+    let reward = data.reward;
     try {
-      const line = await order(["trajectories", id, "rewards"], said, /** @type {HTMLInputElement} */ (form.current?.elements.namedItem("by")).value.trim());
-      onDone(line.after.reward);
+      for (const { what, body } of orders) {
+        const line = await order(["trajectories", id, what], body, by);
+        if (what === "rewards") reward = line.after.reward;
+      }
+      if (labelOf(draft.label)?.value) localStorage.setItem(RECENT, withRecent(recent, draft.label.trim()).join("\n"));
+      onDone(reward);
     } catch (error) {
       setState({ isBusy: false, error: /** @type {Error} */ (error).message });
     }
@@ -99,9 +117,11 @@ function Judge({ data, onDone }) {
     <p class="told" role="status">${draftSentence(draft, shortId(id, 24), data.reward)}</p>
     <p class="chips">${SCORES.map(([key, score]) => html`<button key=${key} type="button" class=${`chip ${draft.score === score ? "on" : ""}`} aria-pressed=${draft.score === score ? "true" : "false"} onClick=${() => pick(score)}>${number(score)} <kbd>${key}</kbd></button>`)}
       <input class="field" type="number" step="any" size="6" name="score" aria-label="Another score" placeholder="other" value=${draft.score ?? ""} onInput=${(/** @type {any} */ event) => setDraft({ ...draft, score: event.target.value === "" ? null : Number(event.target.value) })} />
+      ${recent.map((text, place) => html`<button key=${text} type="button" class=${`chip ${draft.label === text ? "on" : ""}`} aria-pressed=${draft.label === text ? "true" : "false"} onClick=${() => pickLabel(text)}>${text} <kbd>${LABEL_KEYS[place]}</kbd></button>`)}
+      <input class="field" name="label" ref=${label} list="known-labels" maxlength="400" aria-label="Label" placeholder="Label NAME=VALUE ( l )" value=${draft.label} onInput=${(/** @type {any} */ event) => setDraft({ ...draft, label: event.target.value })} autocomplete="off" /><datalist id="known-labels">${labels.map((text) => html`<option key=${text} value=${text}></option>`)}</datalist>
       <input class="field wide" name="comment" ref=${comment} maxlength="4000" aria-label="Comment" placeholder="Comment ( c )" value=${draft.comment} onInput=${(/** @type {any} */ event) => setDraft({ ...draft, comment: event.target.value })} />
       <input class="field" name="by" required maxlength="64" size="12" aria-label="Your name" placeholder="Your name" defaultValue=${writerName()} autocomplete="name" />
-      <button class="button primary" type="submit" disabled=${isEmpty(draft) || state.isBusy}>${state.isBusy ? "Please wait …" : "Give it"} <kbd>Enter</kbd></button></p>
+      <button class="button primary" type="submit" disabled=${!orders.length || state.isBusy}>${state.isBusy ? "Please wait …" : "Give it"} <kbd>Enter</kbd></button></p>
     ${state.error && html`<p class="note-box bad small" role="alert">${state.error}</p>`}</form></div></section>`;
 }
 

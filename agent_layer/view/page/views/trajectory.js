@@ -4,6 +4,7 @@ import { changed, go, hrefOf } from "../core/router.js";
 import { get, pathOf, useResource } from "../core/api.js";
 import { useKeys } from "../core/keys.js";
 import { Await, Badge, Card, PageHead, Tile } from "../parts/basic.js";
+import { LabelChip } from "../parts/label.js";
 import { OrderButton } from "../parts/order.js";
 import { Timeline } from "../parts/timeline.js";
 import { Said, StepCard } from "../parts/step_card.js";
@@ -12,6 +13,7 @@ import { TokensTab } from "./tokens.js";
 import { number, readable, seconds, shortId, versions, epoch } from "../pure/format.js";
 
 /** @typedef {import("../core/types.js").Trajectory} Trajectory */
+const LABEL_FIELDS = [{ name: "name", label: "Name" }, { name: "value", label: "Value" }, { name: "comment", label: "Comment", isOptional: true }];
 
 /** @param {{route: import("../core/router.js").Route}} props */
 export function TrajectoryView({ route }) {
@@ -57,7 +59,7 @@ function Head({ data, position, ids, turn }) {
   const more = html`${position >= 0 && html`<button class="button" onClick=${() => turn(-1)} disabled=${position <= 0} aria-label="Previous trajectory">←</button><span class="small quiet num nowrap">${position + 1}/${ids.length}</span>
     <button class="button" onClick=${() => turn(1)} disabled=${position + 1 >= ids.length} aria-label="Next trajectory">→</button>`}`;
   return html`<${PageHead} title=${shortId(row.trajectory_id, 30)} more=${more} crumbs=${html`<a href=${hrefOf(["run", row.run])}>${row.run}</a> / <a href=${hrefOf(["trajectories"], { run: row.run, task: row.task_id })}>${row.task_id}</a>${siblings.group_id && html` / <a href=${hrefOf(["group", siblings.group_id])}>group</a>`}`}>
-      <span class="chips"><${Badge} status=${row.status} />${row.cause && html`<${Badge} status=${`cause: ${row.cause}`} tone="warn" />`}${!row.accepted && html`<${Badge} status="not accepted" tone="warn" />`}${row.findings.map((one) => html`<${Badge} key=${one} status=${one.replaceAll("_", " ")} tone="warn" />`)}</span><//>
+      <span class="chips"><${Badge} status=${row.status} />${row.cause && html`<${Badge} status=${`cause: ${row.cause}`} tone="warn" />`}${!row.accepted && html`<${Badge} status="not accepted" tone="warn" />`}${row.findings.map((one) => html`<${Badge} key=${one} status=${one.replaceAll("_", " ")} tone="warn" />`)}${Object.entries(row.labels).map(([name, value]) => html`<${LabelChip} key=${name} name=${name} value=${value} given=${data.given_labels} />`)}</span><//>
     <dl class="tiles">
       <${Tile} label="Reward" value=${number(data.reward)} note=${data.rewards.filter((one) => one.is_current).map((one) => `${one.name} by ${one.source}`).join(", ")} />
       <${Tile} label="Policy" value=${versions(row.policy_min, row.policy_max)} />
@@ -88,8 +90,12 @@ function Judged({ data }) {
   const times = Object.entries(data.outcome?.times ?? {}).filter(([, value]) => value !== null);
   const names = [...new Set(data.rewards.map((one) => one.name))];
   const fields = [{ name: "score", label: "Score; empty keeps the current one", kind: "number", isOptional: true }, { name: "name", label: "Name of the reward", value: names[0] ?? "reward" }, { name: "comment", label: "Comment", isOptional: true }];
-  return html`<${Card} title="How it was judged" more=${html`<${OrderButton} label="Reward" title=${`Judge ${shortId(data.row.trajectory_id, 30)}`} verb="Give it" path=${["trajectories", data.row.trajectory_id, "rewards"]} fields=${fields} told=${judging(data)} />`}>
+  const path = ["trajectories", data.row.trajectory_id, "labels"];
+  return html`<${Card} title="How it was judged" more=${html`<span class="chips"><${OrderButton} label="Label" title=${`Label ${shortId(data.row.trajectory_id, 30)}`} verb="Give it" path=${path} fields=${LABEL_FIELDS} told="Your label supersedes the current one of its name, also that of its task. Earlier ones stay readable." />
+    <${OrderButton} label="Reward" title=${`Judge ${shortId(data.row.trajectory_id, 30)}`} verb="Give it" path=${["trajectories", data.row.trajectory_id, "rewards"]} fields=${fields} told=${judging(data)} /></span>`}>
     ${data.rewards.length ? html`<table class="table"><thead><tr><th scope="col">Reward</th><th scope="col" class="right">Score</th><th scope="col">By</th><th scope="col">Scope</th><th scope="col">Status</th></tr></thead><tbody>${data.rewards.map((one, key) => html`<tr key=${key} class=${one.is_current ? "" : "quiet"}><td>${one.name}${one.comment && html`<br /><span class="quiet">${one.comment}</span>`}</td><td class="right">${number(one.score)}</td><td>${one.source}</td><td>${one.scope}${one.step !== null ? ` ${one.step}` : ""}</td><td><${Badge} status=${one.void ? "void" : one.is_current ? one.status : "superseded"} /></td></tr>`)}</tbody></table>` : html`<p class="small quiet">No reward was given.</p>`}
+    ${data.given_labels.length > 0 && html`<table class="table" data-labels style=${{ marginTop: "12px" }}><thead><tr><th scope="col">Label</th><th scope="col">Value</th><th scope="col">By</th><th scope="col">Status</th></tr></thead><tbody>${data.given_labels.map((one) => html`<tr key=${one.label_id} class=${one.is_current ? "" : "quiet"}><td>${one.name}${one.comment && html`<br /><span class="quiet">${one.comment}</span>`}</td><td>${one.value ?? "withdrawn"}</td><td>${one.source}</td><td><span class="chips"><${Badge} status=${one.is_current ? "current" : "superseded"} />
+      ${one.is_current && one.value !== null && html`<${OrderButton} label="Withdraw" name=${`withdraw ${one.name}`} title=${`Withdraw the label ${one.name}?`} verb="Withdraw" path=${path} body=${{ name: one.name, value: null }} told=${`No query finds it by ${one.name}=${one.value} any more. What was given stays readable.`} />`}</span></td></tr>`)}</tbody></table>`}
     ${times.length > 0 && html`<p class="facts" style=${{ marginTop: "12px" }}>${times.map(([name, value]) => html`<span key=${name}>${name.replace("_seconds", "")} <b>${seconds(value)}</b></span>`)}</p>`}<//>`;
 }
 

@@ -132,6 +132,21 @@ def test_exporting_again_enters_what_has_changed(record, make_attempt, agent_lay
     assert rewards["x.1-0"] == 0.75
 
 
+def test_a_later_label_enters_and_leaves_a_dataset(record, make_attempt, agent_layer, answer, settings, tmp_path):
+    record(make_attempt("x.0-0"), make_attempt("x.1-0"))
+    asked = ("store", "export", "parquet", tmp_path / "d", "--label", "level=2")
+    store = open_store(settings)
+    for value, ids in (("2", ["x.1-0"]), (None, [])):
+        store.label("x.1-0", name="level", value=value)
+        record()
+
+        assert agent_layer(*asked)[0] == 0
+
+        rows, steps = answer(labels={"level": "2"})
+        assert sorted(rows) == ids
+        assert (rows_in(tmp_path / "d"), steps_in(tmp_path / "d")) == (rows, steps)
+
+
 def test_another_question_needs_another_directory(agent_layer, tmp_path):
     agent_layer("store", "export", "parquet", tmp_path / "d", "--run", "r")
 
