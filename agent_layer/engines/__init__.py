@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from agent_layer.engines.join import (
         remove_ended_engines as remove_ended_engines,
     )
+    from agent_layer.engines.owners import PushedVersion as PushedVersion
+    from agent_layer.engines.owners import hold_engines as hold_engines
+    from agent_layer.engines.owners import release_engines as release_engines
     from agent_layer.engines.policies import (
         get_policy as get_policy,
     )
@@ -78,6 +81,11 @@ else:
                 "read_engine_address",
                 "leave_engine",
                 "register_engine",
+            ),
+            "agent_layer.engines.owners": (
+                "PushedVersion",
+                "hold_engines",
+                "release_engines",
             ),
             "agent_layer.engines.policies": (
                 "get_policy",

@@ -6,7 +6,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from agent_layer.engines import Engine, drain_engine, join_engine, leave_engine, open_engine_registry
+from agent_layer.engines import (
+    Engine,
+    PushedVersion,
+    drain_engine,
+    hold_engines,
+    join_engine,
+    leave_engine,
+    open_engine_registry,
+    release_engines,
+)
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.infra.redis import open_redis
 from agent_layer.settings import Settings
@@ -89,10 +98,8 @@ def hold(
     """
     settings: Settings = context.obj
     with open_redis(settings) as redis:
-        open_engine_registry(settings, redis).hold(map(_address, urls), seconds)
-    typer.echo(
-        f"{', '.join(map(_address, urls))}: calls wait, none is in flight; 'agent-layer engines release' ends it"
-    )
+        held = hold_engines(settings, redis, urls, seconds)
+    typer.echo(f"{', '.join(held)}: calls wait, none is in flight; 'agent-layer engines release' ends it")
 
 
 def release(
@@ -111,18 +118,10 @@ def release(
     settings: Settings = context.obj
     if cancel == (version is not None) or (version is None) != (location is None):
         raise BadInputError("engines release: expected either --version and --location, or --cancel; give one of both")
+    pushed = None if version is None or location is None else PushedVersion(number=version, location=location)
     with open_redis(settings) as redis:
-        held = open_engine_registry(settings, redis).find_hold(map(_address, urls))
-        if version is None or location is None:
-            held.cancel()
-            if others := [url for url in held.epochs if url not in held.serving]:
-                raise EngineError(
-                    f"engine {', '.join(others)}: expected that it served before the hold, but it never served, or a"
-                    " switch left it half-way; release it with --version and --location"
-                )
-        else:
-            held.release(version, location)
-    typer.echo(f"{', '.join(map(_address, urls))}: calls go on")
+        released = release_engines(settings, redis, urls, pushed)
+    typer.echo(f"{', '.join(released)}: calls go on")
 
 
 def leave(context: typer.Context, url: Url) -> None:

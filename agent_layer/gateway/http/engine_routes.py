@@ -1,13 +1,23 @@
-"""Addresses at which operators list engines, let them join, drain them and remove them."""
+"""Addresses at which operators list engines, let them join, drain them, hold their calls and remove them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import Annotated
 
 import msgspec
 from aiohttp import web
+from msgspec import Meta
 from redis import Redis
 
-from agent_layer.engines import Engine, drain_engine, join_engine, leave_engine
+from agent_layer.engines import (
+    Engine,
+    PushedVersion,
+    drain_engine,
+    hold_engines,
+    join_engine,
+    leave_engine,
+    release_engines,
+)
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.calls import read_body
 from agent_layer.gateway.engines import EngineWatcher
@@ -25,6 +35,25 @@ class EngineRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The owner of a joining engine pushes weights into it: no calls until it announces their version."""
     seconds: float = 0.0
     """How long a drain waits for calls in flight; 0: not at all."""
+
+
+class HoldRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST /engines/hold."""
+
+    urls: list[str]
+    seconds: float | None = None
+    """Longest wait for calls in flight; None: AGENT_LAYER_DRAIN_SECONDS."""
+
+
+class ReleaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST /engines/release: ``version`` and ``location``, or ``cancel``."""
+
+    urls: list[str]
+    """Engines that have the version."""
+    version: Annotated[int, Meta(ge=0)] | None = None
+    location: str | None = None
+    cancel: bool = False
+    """Nothing was pushed: they serve what they served."""
 
 
 class ShownEngine(Engine, frozen=True, kw_only=True):
@@ -62,6 +91,8 @@ class EngineRoutes:
             web.get("/engines", self._list),
             web.post("/engines", self._join),
             web.post("/engines/drain", self._drain),
+            web.post("/engines/hold", self._hold),
+            web.post("/engines/release", self._release),
             web.post("/engines/leave", self._leave),
             web.delete("/engines", self._delete),
         ]
@@ -82,12 +113,30 @@ class EngineRoutes:
     async def _drain(self, request: web.Request) -> web.Response:
         asked = await self._read(request)
         url, seconds = asked.url, asked.seconds
-        if not 0 <= seconds <= self._settings.request_seconds:
-            most = f"{self._settings.request_seconds:g}"
-            raise BadInputError(f"drain of {url}: expected 0 to {most} seconds, found {seconds:g}; drain it repeatedly")
+        self._check_seconds(f"drain of {url}", seconds)
         await asyncio.to_thread(drain_engine, self._settings, self._redis, url, seconds)
-        await self._watch.refresh()
-        return as_json([self._shown(engine) for engine in self._watch.rotation.all_engines if engine.url == url])
+        return await self._show([url])
+
+    async def _hold(self, request: web.Request) -> web.Response:
+        self._check_operator(request)
+        asked = await read_body(request, HoldRequest)
+        seconds = self._settings.drain_seconds if asked.seconds is None else asked.seconds
+        self._check_seconds("POST /engines/hold", seconds)
+        return await self._show(await asyncio.to_thread(hold_engines, self._settings, self._redis, asked.urls, seconds))
+
+    async def _release(self, request: web.Request) -> web.Response:
+        self._check_operator(request)
+        asked = await read_body(request, ReleaseRequest)
+        pushed = None
+        if asked.version is not None and asked.location is not None:
+            pushed = PushedVersion(number=asked.version, location=asked.location)
+        if asked.cancel == (pushed is not None) or (asked.version is None) != (asked.location is None):
+            raise BadInputError(
+                "POST /engines/release: expected either version and location, or cancel; give one of both"
+            )
+        return await self._show(
+            await asyncio.to_thread(release_engines, self._settings, self._redis, asked.urls, pushed)
+        )
 
     async def _leave(self, request: web.Request) -> web.Response:
         return await self._remove((await self._read(request)).url)
@@ -107,6 +156,16 @@ class EngineRoutes:
         self._check_operator(request)
         asked = await read_body(request, EngineRequest)
         return msgspec.structs.replace(asked, url=_address(asked.url))
+
+    def _check_seconds(self, subject: str, seconds: float) -> None:
+        """Raise for a wait that is longer than a client waits for an answer."""
+        if not 0 <= seconds <= self._settings.request_seconds:
+            most = f"{self._settings.request_seconds:g}"
+            raise BadInputError(f"{subject}: expected 0 to {most} seconds, found {seconds:g}; ask again instead")
+
+    async def _show(self, urls: Collection[str]) -> web.Response:
+        await self._watch.refresh()
+        return as_json([self._shown(engine) for engine in self._watch.rotation.all_engines if engine.url in urls])
 
     def _shown(self, engine: Engine) -> ShownEngine:
         load = self._watch.rotation.load_of(engine.url)

@@ -259,3 +259,86 @@ async def test_an_engine_leaves_by_delete_and_joins_again(gateway, pushed):
     await gateway.post("/engines", {"url": pushed.url, "is_pushed": True})
     await asyncio.to_thread(push, gateway, [pushed], 2)
     assert gateway.registry.read(pushed.url).version == 2
+
+
+@pytest.mark.parametrize("mode", ["wait"])
+async def test_an_owner_without_a_shell_holds_and_releases_over_http(gateway, pushed):
+    urls = [f"{gateway.engine.url}/v1", pushed.url]
+    status, shown = await gateway.post("/engines/hold", {"urls": urls, "seconds": 30})
+    assert (status, {one["url"]: one["state"] for one in shown}) == (
+        200,
+        {gateway.engine.url: "loading", pushed.url: "loading"},
+    )
+    calling = asyncio.create_task(gateway.chat(await gateway.open(), "hello"))
+    for engine in (gateway.engine, pushed):
+        engine.weights = "3"
+
+    status, shown = await gateway.post("/engines/release", {"urls": urls, "version": 3, "location": "owner:3"})
+
+    assert status == 200
+    assert {(one["url"], one["state"], one["version"]) for one in shown} == {
+        (gateway.engine.url, "serving", 3),
+        (pushed.url, "serving", 3),
+    }
+    assert (await calling)[0] == 200
+    (part,) = [part for part in gateway.log.of(StepPart) if part.actions]
+    assert [version for version, _ in part.actions[0].policy_versions] == [3]
+
+
+@pytest.mark.parametrize("mode", ["wait"])
+async def test_a_hold_over_http_in_which_nothing_was_pushed_is_cancelled(gateway, pushed):
+    urls = [gateway.engine.url, pushed.url]
+    assert (await gateway.post("/engines/hold", {"urls": urls}))[0] == 200
+
+    status, answer = await gateway.post("/engines/release", {"urls": urls, "cancel": True})
+
+    assert (status, "it never served" in answer["error"]["message"]) == (502, True), (
+        "the one that joined has no version"
+    )
+    assert [gateway.registry.read(url).state for url in urls] == ["serving", "loading"]
+    assert (await gateway.chat(await gateway.open(), "hello"))[0] == 200
+
+
+@pytest.mark.parametrize("mode", ["wait"])
+async def test_calls_that_do_not_end_in_time_are_told_over_http(gateway, hold, until):
+    go_on = hold(gateway.engine)
+    calling = asyncio.create_task(gateway.chat(await gateway.open(), "hello"))
+    await until(lambda: gateway.engine.num_running)
+
+    status, answer = await gateway.post("/engines/hold", {"urls": [gateway.engine.url], "seconds": 0.1})
+
+    assert (status, "in flight" in answer["error"]["message"]) == (502, True)
+    assert gateway.registry.read(gateway.engine.url).state == "serving"
+    go_on.set()
+    assert (await calling)[0] == 200
+
+
+@pytest.mark.parametrize("mode", ["wait"])
+@pytest.mark.parametrize(
+    ("path", "body", "found"),
+    [
+        ("hold", {"urls": []}, "the address of at least one"),
+        ("hold", {"urls": ["http://127.0.0.1:1"], "seconds": -1}, "expected 0 to"),
+        ("hold", {"urls": ["http://127.0.0.1:1"]}, "not registered"),
+        ("release", {"urls": ["http://127.0.0.1:1"]}, "either version and location, or cancel"),
+        ("release", {"urls": ["http://127.0.0.1:1"], "version": 3}, "either version and location, or cancel"),
+        ("release", {"urls": ["http://127.0.0.1:1"], "cancel": True}, "expected its calls to be held"),
+    ],
+)
+async def test_a_hold_or_release_that_cannot_be_is_refused_with_the_reason(gateway, path, body, found):
+    status, answer = await gateway.post(f"/engines/{path}", body)
+
+    assert status in (400, 502)
+    assert found in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("mode", ["wait"])
+@pytest.mark.parametrize("path", ["hold", "release"])
+async def test_only_operators_hold_and_release(gateway, path):
+    body = {"urls": [gateway.engine.url], "cancel": True} if path == "release" else {"urls": [gateway.engine.url]}
+    opened = await gateway.open()
+
+    for key in ("", "wrong", opened["api_key"]):
+        assert (await gateway.post(f"/engines/{path}", body, key=key))[0] == 401
+
+    assert gateway.registry.read(gateway.engine.url).state == "serving"
