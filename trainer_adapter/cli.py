@@ -10,10 +10,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
+from agent_layer.engines import get_policy
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
 from agent_layer.health import Restart, StepProgress
 from agent_layer.infra import install_command
-from agent_layer.schema import TrainedBatch
+from agent_layer.schema import PolicyVersion, TrainedBatch
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from agent_layer.store.consumers import list_batches
@@ -135,7 +136,7 @@ def replay(
     for record in _choose(records, run or settings.run, step):
         replayed = _expect_tokens(rebuild_batch(record, store.get), is_last=record == records[-1])
         differences += replayed.differences
-        typer.echo(_replay_line(replayed))
+        typer.echo(_replay_line(replayed, get_policy(store.redis, store.keys, record.run, record.policy_version)))
         if out is not None and not record.num_deleted:
             _write(out, replayed)
     if differences:
@@ -164,8 +165,9 @@ def _expect_tokens(replayed: Replay, *, is_last: bool) -> Replay:
     return msgspec.structs.replace(replayed, differences=[*replayed.differences, missing])
 
 
-def _replay_line(replayed: Replay) -> str:
+def _replay_line(replayed: Replay, policy: PolicyVersion | None) -> str:
     record = replayed.record
+    weights = f" weights {policy.weights_hash}" if policy and policy.weights_hash else ""
     num_rollouts = len(record.rollouts) + record.num_deleted
     counts = f"{num_rollouts:4d} rollouts {record.num_samples:4d} samples {record.batch_hash}"
     verdict = "differs" if replayed.differences else "identical"
@@ -173,7 +175,7 @@ def _replay_line(replayed: Replay) -> str:
         verdict = f"deleted: {record.num_deleted} rollouts, the rest {verdict}"
     if replayed.has_tokens is False and not replayed.differences:
         verdict += ", its update was not completed"
-    line = f"step {record.step:4d}  version {record.policy_version:4d}  {counts}  {verdict}"
+    line = f"step {record.step:4d}  version {record.policy_version:4d}{weights}  {counts}  {verdict}"
     return "\n".join([line, *(f"  {difference}" for difference in replayed.differences)])
 
 

@@ -198,5 +198,6 @@ class PolicyVersion(Record, frozen=True, kw_only=True, tag="policy_version"):
     """Seconds since the epoch, UTC."""
     schema_version: int = msgspec.field(default_factory=current_version)
     weights_hash: str | None = None
+    """Of its file of weights, or of its tensors where veRL sends them; None: not known, as on GPUs that veRL uses."""
     training_step: int | None = None
     """Updates that led to it; None for weights that this run did not train."""

@@ -91,6 +91,7 @@ def test_what_was_trained_on_ray_is_rebuilt_byte_for_byte(settings: Settings):
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("identical") == STEPS
+    assert done.stdout.count(" weights ") == STEPS - 1, "the first weights have no hash, those that it sent have one"
 
 
 def test_its_checkpoint_has_the_cursor_and_what_it_learned_from(settings: Settings):

@@ -15,19 +15,31 @@ from trainer_adapter.verl import PublishedWeights, UpdateReport, WeightPublisher
 
 
 class ClusterPublisher(WeightPublisher):
-    """Registers versions; their weights go from veRL's workers to its servers."""
+    """Registers versions; their weights go from veRL's workers to its servers.
 
-    def __init__(
-        self, settings: Settings, run: str, redis: Redis, recorder: Recorder, bridge: Bridge, fleet: EngineFleet
+    Args:
+        hash_weights: returns the hash of the trained weights, in veRL's thread; None: not known.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917  # its parts
+        self,
+        settings: Settings,
+        run: str,
+        redis: Redis,
+        recorder: Recorder,
+        bridge: Bridge,
+        fleet: EngineFleet,
+        hash_weights: Callable[[], str | None],
     ) -> None:
         super().__init__(settings, run, redis, recorder)
-        self._bridge, self._fleet, self._name = bridge, fleet, run
+        self._bridge, self._fleet, self._name, self._hash_weights = bridge, fleet, run, hash_weights
 
     def publish(self, weights: PublishedWeights, base: Path, training_step: int, precision: str = "float32") -> int:
         """Register the next version; see the base."""
         del weights, precision
         number = self.newest() + 1
-        self._register(number, location_of(self._name, number, base), training_step, None)
+        weights_hash = self._bridge.act(self._hash_weights)
+        self._register(number, location_of(self._name, number, base), training_step, weights_hash)
         return number
 
     def serve(self, number: int, *, is_required: bool = False, stop: Callable[[], bool] = lambda: False) -> None:

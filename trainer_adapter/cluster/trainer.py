@@ -174,7 +174,7 @@ class ClusterTrainer(PPOTrainer):
 
     def open_publisher(self, settings: Settings, run: str, redis: Redis, recorder: Recorder) -> WeightPublisher:
         """Return the publisher of the loop."""
-        return ClusterPublisher(settings, run, redis, recorder, self._bridge, self._own_fleet)
+        return ClusterPublisher(settings, run, redis, recorder, self._bridge, self._own_fleet, self._hash_weights)
 
     def open_trainer(self, config: TrainConfig) -> PolicyTrainer:
         """Return the trainer of the loop."""
@@ -304,11 +304,15 @@ class ClusterTrainer(PPOTrainer):
         replicas = cast("list[ClusterReplica]", self._servers.get_replicas())
         servers = [server for replica in replicas for server in replica.servers]
         ray.get([server.clear_kv_cache.remote() for server in servers])  # what other weights computed
-        hashes = self.actor_rollout_wg.hash_weights()[:1] if self.config.trainer.device == "cpu" else []
-        sent = HeldWeights(number, frozenset(hashes))
+        found = self._hash_weights()
+        sent = HeldWeights(number, frozenset([] if found is None else [found]))
         missed = [f"http://{replica.server_address}" for replica in replicas if not replica.holds(sent)]
         self._is_sending = False
         return missed
+
+    def _hash_weights(self) -> str | None:
+        """Return the hash of the trained weights, which the servers confirm; None on GPUs, where none does."""
+        return self.actor_rollout_wg.hash_weights()[0] if self.config.trainer.device == "cpu" else None
 
     def send_weights(self, number: int) -> None:
         """Send the trained weights to all servers; no call is in flight."""
