@@ -16,6 +16,8 @@ from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, select
 from trainer_adapter.dry_run import plan_run
 from trainer_adapter.memory import estimate_memory, read_shape
 
+from ..documents import ROOT
+from ..example_models import describe_model
 from ..queues import queue_of
 from .conftest import RUN
 
@@ -129,6 +131,25 @@ def test_on_ray_gpus_that_this_machine_lacks_are_planned_and_named_with_what_ver
     for found in ("worker: ", "enforce_eagr", "expected 4 GPUs on this machine for trainer and engines, found 0"):
         assert sum(found in line for line in missing) == 1, (found, missing)
     assert len(missing) == 3
+
+
+@pytest.mark.parametrize(("name", "num_gpus"), [("one", 1), ("eight", 8), ("sixty_four", 64)])
+def test_an_example_for_gpus_lacks_nothing_but_what_a_machine_with_them_has(agent_layer, tmp_path, name, num_gpus):
+    path = tmp_path / f"{name}.yaml"
+    path.write_text((ROOT / "examples/cluster/gpus" / path.name).read_text())
+    config = load_config(path)
+    config.model.mkdir()
+    (config.model / "config.json").write_bytes(describe_model(config.model.name))
+    (tmp_path / "tasks.jsonl").write_text('{"id": "a", "input": 1}\n')
+
+    status, said, error = agent_layer("train", path, "--dry-run", "--on", "ray")
+
+    missing = [line for line in said.splitlines() if line.startswith("missing: ")]
+    assert status == 2, error
+    assert f"GPUs: {num_gpus}, 80.0 GB each; this machine has 0" in said
+    for found in ("expected weights", "expected a tokenizer", "worker: ", f"expected {num_gpus} GPU"):
+        assert sum(found in line for line in missing) == 1, (found, missing)
+    assert len(missing) == 4
 
 
 def test_the_embedded_redis_is_not_started_for_a_look(written, tmp_path):

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from trainer_adapter.cluster.gpus import FoundGpus, GpuPlan, find_gpu_faults, gpu_bytes_of, plan_gpus, write_gpus
@@ -11,38 +10,10 @@ from trainer_adapter.config import TrainConfig, load_config
 from trainer_adapter.memory import read_shape
 
 from ...documents import ROOT
+from ...example_models import describe_model
 
 EXAMPLES = ROOT / "examples/cluster/gpus"
 GUIDE = (ROOT / "docs/how-to/gpus.md").read_text()
-QWEN = {"model_type": "qwen2", "max_position_embeddings": 131_072}
-MODELS = {
-    "Qwen2.5-1.5B": {
-        "vocab_size": 151_936,
-        "hidden_size": 1_536,
-        "intermediate_size": 8_960,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 12,
-        "num_key_value_heads": 2,
-        "tie_word_embeddings": True,
-    },
-    "Qwen2.5-7B": {
-        "vocab_size": 152_064,
-        "hidden_size": 3_584,
-        "intermediate_size": 18_944,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 28,
-        "num_key_value_heads": 4,
-    },
-    "Qwen2.5-14B": {
-        "vocab_size": 152_064,
-        "hidden_size": 5_120,
-        "intermediate_size": 13_824,
-        "num_hidden_layers": 48,
-        "num_attention_heads": 40,
-        "num_key_value_heads": 8,
-    },
-}
-"""As in the config.json of each."""
 NAMES = ("one", "eight", "sixty_four")
 
 
@@ -55,7 +26,7 @@ def load(tmp_path: Path):
         path.write_text((EXAMPLES / path.name).read_text())
         config = load_config(path)
         config.model.mkdir(exist_ok=True)
-        (config.model / "config.json").write_bytes(msgspec.json.encode(QWEN | MODELS[config.model.name]))
+        (config.model / "config.json").write_bytes(describe_model(config.model.name))
         return config
 
     return load
