@@ -319,6 +319,18 @@ def _refuse_without_effect(config: TrainConfig) -> None:
     """Raise for an option that changes nothing beside the others."""
     if config.optimizer.long_rows != "exclude" and config.optimizer.max_row_tokens is None:
         raise BadInputError("optimizer.long_rows: no row is too long without max_row_tokens; set that or leave it out")
+    if config.algorithm.distill is None:
+        return
+    if (temperature := config.rollouts.temperature) not in (None, 1):
+        raise BadInputError(
+            f"algorithm.distill: a teacher answers at temperature 1, but rollouts.temperature is {temperature:g}; set"
+            " that to 1"
+        )
+    if config.rollouts.extra_groups:
+        raise BadInputError(
+            "rollouts.extra_groups: with algorithm.distill groups of equal rewards teach, so none is added for them;"
+            " leave it out"
+        )
 
 
 def write_config(config: TrainConfig, path: Path) -> None:

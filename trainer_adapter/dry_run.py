@@ -23,6 +23,7 @@ from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import ClusterConfig, TrainConfig
 from trainer_adapter.memory import MemoryEstimate, MemoryPart, estimate_memory, read_shape
 from trainer_adapter.tasks import load_held_out
+from trainer_adapter.teacher import open_teacher
 
 _PACKAGES = ("torch", "verl", "transformers", "tensordict", "safetensors")
 _WEIGHTS = ("*.safetensors", "*.bin")
@@ -58,6 +59,7 @@ def plan_run(
     num_tasks, missing = _look_at_tasks(config, settings, unchecked=unchecked)
     model, packages = _look_at_model(config.model), _look_at_packages(config)
     missing = [*model, *missing, *_look_at_held_out(config, settings.run), *packages]
+    missing += _look_at_teacher(config, settings) if not packages else []
     missing += _look_at_services(settings, needs_engine=not on_ray)
     verl, gpus = dict[str, str](), list[str]()
     memory = None
@@ -191,6 +193,14 @@ def _look_at_packages(config: TrainConfig) -> list[str]:
     try:
         check_verl_options(config.verl)
     except BadInputError as error:
+        return [str(error)]
+    return []
+
+
+def _look_at_teacher(config: TrainConfig, settings: Settings) -> list[str]:
+    try:
+        open_teacher(config, settings)
+    except AgentLayerError as error:
         return [str(error)]
     return []
 

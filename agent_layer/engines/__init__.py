@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from agent_layer.engines.sampling import find_unreproducible as find_unreproducible
     from agent_layer.engines.sampling import is_neutral as is_neutral
     from agent_layer.engines.sampling import neutral_value as neutral_value
+    from agent_layer.engines.teacher import TeacherEngine as TeacherEngine
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -113,5 +114,6 @@ else:
                 "is_neutral",
                 "neutral_value",
             ),
+            "agent_layer.engines.teacher": ("TeacherEngine",),
         },
     )

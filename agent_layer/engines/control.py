@@ -32,7 +32,8 @@ def _opener() -> OpenerDirector:
     return opener
 
 
-_OPENER = _opener()
+OPENER = _opener()
+"""For all requests to engines that are no calls of agents."""
 
 
 ADAPTER_FILE = "adapter_config.json"
@@ -135,7 +136,7 @@ class EngineControl:
     def _send(self, method: str, path: str, body: bytes | None = None, hint: str = _HINT) -> JsonObject:
         request = Request(self.url + path, body, {"Content-Type": "application/json"}, method=method)
         try:
-            with _OPENER.open(request, timeout=self.timeout_seconds) as response:
+            with OPENER.open(request, timeout=self.timeout_seconds) as response:
                 answer = response.read()
         except HTTPError as error:
             said = error.read(400).decode("utf-8", "replace")
@@ -149,27 +150,33 @@ class EngineControl:
         return _as_object(answer)
 
 
-def read_model_list(url: str, api_key: str | None, timeout_seconds: float = 30.0) -> list[str]:
+def read_model_list(
+    url: str,
+    api_key: str | None,
+    timeout_seconds: float = 30.0,
+    key_names: str = "AGENT_LAYER_POLICY_KEY or OPENAI_API_KEY",
+) -> list[str]:
     """Return the names of the models that an OpenAI-compatible server lists; empty where it has no list.
 
     Args:
         url: without /v1.
         api_key: of the server; None: it needs none.
         timeout_seconds: longest wait.
+        key_names: variables that may hold the key, for the error.
 
     Raises: BadInputError: it refuses the key. UnreachableError: it does not answer.
     """
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     try:
-        with _OPENER.open(Request(f"{url}/v1/models", headers=headers), timeout=timeout_seconds) as response:
+        with OPENER.open(Request(f"{url}/v1/models", headers=headers), timeout=timeout_seconds) as response:
             listed = _as_object(response.read())
     except HTTPError as error:
         if error.code not in (401, 403):
             return []
         found = "refused this key" if api_key else "asks for a key"
         raise BadInputError(
-            f"model {url}: expected access, but the server {found} (status {error.code}); set AGENT_LAYER_POLICY_KEY"
-            " or OPENAI_API_KEY to a key of that server"
+            f"model {url}: expected access, but the server {found} (status {error.code}); set {key_names} to a key of"
+            " that server"
         ) from error
     except OSError as error:
         raise UnreachableError(f"model {url}: expected an answer, found {error}; check the address") from error

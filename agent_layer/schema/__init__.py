@@ -279,6 +279,9 @@ if TYPE_CHECKING:
         AdvantageRule as AdvantageRule,
     )
     from agent_layer.schema.training import (
+        DistillRule as DistillRule,
+    )
+    from agent_layer.schema.training import (
         ExcludedRollout as ExcludedRollout,
     )
     from agent_layer.schema.training import (
@@ -445,6 +448,7 @@ else:
             ),
             "agent_layer.schema.training": (
                 "AdvantageRule",
+                "DistillRule",
                 "ExcludedRollout",
                 "LengthRule",
                 "LongRows",

@@ -90,6 +90,16 @@ class LengthRule(Record, frozen=True, kw_only=True):
     long_rows: LongRows = "exclude"
 
 
+class DistillRule(Record, frozen=True, kw_only=True):
+    """How a teacher's log-probabilities entered the advantages."""
+
+    teacher: str
+    """Name under which its server serves it."""
+    coefficient: float
+    replaces_rewards: bool = False
+    """Whether nothing else did."""
+
+
 class AdvantageRule(Record, frozen=True, kw_only=True):
     """What an update computed advantages by, beside rewards and credit."""
 
@@ -102,6 +112,8 @@ class AdvantageRule(Record, frozen=True, kw_only=True):
     """``buffer_tokens`` of the overlong penalty."""
     can_reject: bool = False
     """Whether rollout correction may take tokens out of the loss."""
+    distill: DistillRule | None = None
+    """None: there was no teacher."""
 
 
 class TrainedRollout(Record, frozen=True, kw_only=True):
@@ -172,6 +184,8 @@ class TrainedTokens(Record, frozen=True, kw_only=True, tag="trained_tokens"):
     """[num_tokens]."""
     mask: bytes
     """[num_tokens], 1 where the loss had the token in any optimizer step, 0 where rollout correction rejected it."""
+    teacher_logprobs: Logprobs | None = None
+    """[num_tokens], of the teacher; None: the update had none."""
     schema_version: int = msgspec.field(default_factory=current_version)
 
 

@@ -111,6 +111,8 @@ class Settings(BaseSettings):
     evaluations, because its answers have no token ids. None: engines do."""
     policy_key: str | None = None
     """Key of that server."""
+    teacher_key: str | None = None
+    """Key of the server whose model judges the tokens of a training run (``algorithm.distill``)."""
     logprobs_mode: Literal["raw", "processed"] = "raw"
     """Log-probabilities of engines that this project did not start; vLLM's default is raw, without temperature."""
     unreproducible_sampling: Literal["neutralise", "refuse", "keep"] = "neutralise"
@@ -328,7 +330,7 @@ class Settings(BaseSettings):
     def secrets(self) -> list[str]:
         """Keys and passwords among the settings; no record, error or log may contain them."""
         passwords = [urlsplit(url or "").password for url in (self.redis_url, self.reader_redis_url)]
-        models = (self.provider_key, self.policy_key)
+        models = (self.provider_key, self.policy_key, self.teacher_key)
         named = (self.api_key, self.ingest_key, self.metrics_key, *models, *(one and unquote(one) for one in passwords))
         return [secret for secret in (*named, *self.former_keys, *self.alarm_addresses) if secret]
 

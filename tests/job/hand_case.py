@@ -7,6 +7,8 @@ between turns, a fork, an aborted step, two agents, best of two, two temperature
 
 import random
 
+import msgspec
+
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.step import Action, PromptDelta, StepPart
 from agent_layer.schema.trajectory import assemble_trajectory
@@ -114,6 +116,10 @@ ROLLOUTS = [
 
 
 def make_batch():
+    return select_batch([one.samples for one in read_groups()], keep_equal=False)
+
+
+def read_groups():
     read = []
     for group_id, members in GROUPS.items():
         names = [f"{group_id}.{number}-0" for number in range(len(members))]
@@ -123,7 +129,7 @@ def make_batch():
         ]
         group = closed_group(group_id, *names, group_size=len(names))
         read.append(read_group(GroupDelivery(group, trajectories, lambda: None), 1, 1))
-    return select_batch([one.samples for one in read], keep_equal=False)
+    return read
 
 
 def logprobs_of(reader, rows):
@@ -154,6 +160,46 @@ def engine_of(rows):
     return torch.tensor(found)
 
 
+def teacher_logprob(token, place):
+    """What a teacher says of a sampled token at this place of a row's response."""
+    return -2.5 + random.Random(f"teacher {token} {place}").uniform(-0.6, 0.6)
+
+
+def make_taught_batch():
+    """The batch with the teacher's numbers."""
+    batch = make_batch()
+    found = [
+        Logprobs(
+            teacher_logprob(token, place) if is_trained else 0.0
+            for place, (token, is_trained) in enumerate(zip(one.response_ids, one.loss_mask, strict=True))
+        )
+        for one in batch.samples
+    ]
+    return msgspec.structs.replace(batch, teacher_logprobs=found)
+
+
+def teacher_of(rows):
+    """What the teacher says of the trained tokens of these rows."""
+    import torch
+
+    return torch.tensor(
+        [
+            teacher_logprob(token, place)
+            for _, response, mask, _ in rows
+            for place, (token, is_trained) in enumerate(zip(response, mask, strict=True))
+            if is_trained
+        ]
+    )
+
+
+def advantages_of(advantage, rows, present, distill):
+    """Of each trained token of a rollout: the reward's, and the teacher's log-probability above the policy's own."""
+    import torch
+
+    of_reward = torch.full((len(present),), 0.0 if distill and distill.replace_rewards else advantage)
+    return of_reward + distill.coefficient * (teacher_of(rows) - present) if distill else of_reward
+
+
 def expected_update(reader, algorithm, before=None):
     """Loss and norm of its gradient by plain autograd; ``before`` has the weights before the update, if others."""
     import torch
@@ -166,7 +212,8 @@ def expected_update(reader, algorithm, before=None):
         ratios = torch.exp(new.detach() - engine).clamp(max=correction.upper)
         weights = ratios if is_weighted else torch.ones(len(new))
         old = engine if correction.bypass else logprobs_of(before or reader, rows).detach()
-        rollouts.append(PlainRollout(new, old, torch.full((len(new),), advantage), weights))
+        present = logprobs_of(before or reader, rows).detach()
+        rollouts.append(PlainRollout(new, old, advantages_of(advantage, rows, present, algorithm.distill), weights))
     loss = plain_loss(rollouts, algorithm)
     loss.backward()
     return loss.item(), torch.stack([one.grad.norm() for one in reader.parameters()]).norm().item()

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from agent_layer.dispatcher import connect
+from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.training import TrainingSample
 from agent_layer.settings import Settings
@@ -19,6 +20,7 @@ from trainer_adapter.memory import estimate_memory, read_shape
 from ..documents import ROOT
 from ..example_models import describe_model
 from ..queues import queue_of
+from ..teaching import ScriptedTeacher
 from .conftest import RUN
 
 pytestmark = [
@@ -97,6 +99,25 @@ def test_what_is_missing_is_named_and_nothing_is_started(agent_layer, settings, 
         assert sum(found in line for line in missing) == 1, (found, missing)
     assert len(missing) == 6
     assert not (settings.dir / "runs").exists()
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_teacher_is_shown_and_one_that_cannot_judge_is_missing(agent_layer, settings, written, model):
+    queue_of(connect(settings)).heartbeat("w", b"{}", [])
+
+    def plan(name):
+        distill = {"teacher": {"url": server.url, "model": name}, "coefficient": 0.5}
+        return agent_layer("train", written(algorithm={"distill": distill}), "--dry-run")
+
+    with serve_in_thread(ScriptedTeacher(model)) as server:
+        status, said, _ = plan("teacher")
+        refused, named, _ = plan("large")
+
+    lines = dict(line.split(maxsplit=1) for line in said.split("\n\n")[0].splitlines())
+    assert status == 0, said
+    assert (lines["algorithm.distill.teacher.model"], lines["algorithm.distill.coefficient"]) == ("teacher", "0.5")
+    assert refused == 2
+    assert f"missing: teacher {server.url}: expected the model 'large', found teacher" in named
 
 
 def test_on_ray_the_configuration_of_verl_and_its_processes_are_told_without_an_engine(agent_layer, settings, written):

@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from trainer_adapter.algorithms.options import AlgorithmConfig as AlgorithmConfig
     from trainer_adapter.algorithms.options import CorrectionConfig as CorrectionConfig
     from trainer_adapter.algorithms.options import Credit as Credit
+    from trainer_adapter.algorithms.options import DistillConfig as DistillConfig
     from trainer_adapter.algorithms.options import OverlongPenalty as OverlongPenalty
     from trainer_adapter.algorithms.options import RejectionRule as RejectionRule
+    from trainer_adapter.algorithms.options import TeacherConfig as TeacherConfig
     from trainer_adapter.algorithms.resolve import ResolvedAlgorithm as ResolvedAlgorithm
     from trainer_adapter.algorithms.resolve import resolve_algorithm as resolve_algorithm
 else:
@@ -23,8 +25,10 @@ else:
                 "AlgorithmConfig",
                 "CorrectionConfig",
                 "Credit",
+                "DistillConfig",
                 "OverlongPenalty",
                 "RejectionRule",
+                "TeacherConfig",
             ),
             "trainer_adapter.algorithms.resolve": (
                 "ResolvedAlgorithm",

@@ -73,6 +73,38 @@ class OverlongPenalty(_Section, frozen=True):
     buffer_tokens: Annotated[int, Meta(ge=1)]
 
 
+class TeacherConfig(_Section, frozen=True):
+    """A model that judges tokens: a vLLM server, whose vocabulary is that of the trained model."""
+
+    url: str
+    """Its address, with or without /v1; the key is the setting AGENT_LAYER_TEACHER_KEY."""
+    model: str
+    """Name under which it serves the teacher."""
+    concurrency: Annotated[int, Meta(ge=1)] = 16
+    """Rows that it is asked about at a time."""
+    patience_seconds: AboveZero = 300.0
+    """A row is asked about again for this long when the server does not answer. Then its rollout is left out."""
+
+    def __post_init__(self) -> None:
+        """Check the address."""
+        if not self.url.startswith(("http://", "https://")):
+            raise ValueError(f"expected a url such as http://127.0.0.1:8001, found {self.url!r}")
+
+
+class DistillConfig(_Section, frozen=True):
+    """On-policy distillation: a teacher judges each sampled token, beside the rewards or in their place.
+
+    ``coefficient`` x (log p_teacher - log p_student) of the token is added to its advantage. Its mean is the negative
+    reverse KL divergence of the trained policy from the teacher (Agarwal et al. 2024, arXiv 2306.13649; Thinking
+    Machines 2025, "On-Policy Distillation").
+    """
+
+    teacher: TeacherConfig
+    coefficient: AboveZero = 1.0
+    replace_rewards: bool = False
+    """Whether rewards teach nothing. Rollouts without a reward are left out all the same."""
+
+
 class AlgorithmConfig(_Section, frozen=True):
     """What the trainer computes from the rewards. None: as the paper of ``name`` has it; what is given overrides it."""
 
@@ -105,3 +137,5 @@ class AlgorithmConfig(_Section, frozen=True):
     discount: Annotated[float, Meta(gt=0, le=1)] = 1.0
     """Weight of a reward for the turn before it (credit ``turn`` only)."""
     overlong_penalty: OverlongPenalty | None = None
+    distill: DistillConfig | None = None
+    """None: no teacher."""

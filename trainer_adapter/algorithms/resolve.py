@@ -9,6 +9,7 @@ from trainer_adapter.algorithms.options import (
     AlgorithmConfig,
     CorrectionConfig,
     Credit,
+    DistillConfig,
     OverlongPenalty,
     RejectionRule,
 )
@@ -58,6 +59,7 @@ class ResolvedAlgorithm(msgspec.Struct, frozen=True, kw_only=True):
     credit: Credit
     discount: float
     overlong_penalty: OverlongPenalty | None
+    distill: DistillConfig | None
     resamples_equal: bool
 
     @property
@@ -71,8 +73,8 @@ class ResolvedAlgorithm(msgspec.Struct, frozen=True, kw_only=True):
         return self.loss in ("gspo", "geo_mean")
 
     def is_regularised(self, step: int, run_steps: int) -> bool:
-        """Whether a sample without advantage still changes the weights at this step."""
-        return self.kl > 0 or self.entropy.value_at(step, run_steps) > 0
+        """Whether a sample whose reward gives no advantage still changes the weights at this step."""
+        return self.distill is not None or self.kl > 0 or self.entropy.value_at(step, run_steps) > 0
 
 
 def resolve_algorithm(options: AlgorithmConfig) -> ResolvedAlgorithm:
@@ -104,7 +106,8 @@ def resolve_algorithm(options: AlgorithmConfig) -> ResolvedAlgorithm:
         credit=options.credit,
         discount=options.discount,
         overlong_penalty=options.overlong_penalty,
-        resamples_equal=algorithm.resamples_equal,
+        distill=options.distill,
+        resamples_equal=algorithm.resamples_equal and options.distill is None,  # each group teaches
     )
     if resolved.loss_mean != "seq-mean-token-sum-norm":
         resolved = msgspec.structs.replace(resolved, loss_scale_factor=None)
@@ -158,7 +161,7 @@ def _refuse_without_effect(options: AlgorithmConfig, resolved: ResolvedAlgorithm
         "overlong_penalty.buffer_tokens: expected at most max_tokens": options.overlong_penalty is not None
         and options.overlong_penalty.buffer_tokens > options.overlong_penalty.max_tokens,
     }
-    faults |= _faults_of_correction(resolved.correction, resolved.loss)
+    faults |= _faults_of_correction(resolved.correction, resolved.loss) | _faults_of_distillation(options, resolved)
     if found := [fault for fault, is_found in faults.items() if is_found]:
         raise BadInputError(f"algorithm.{found[0]}")
 
@@ -183,6 +186,27 @@ def _faults_of_correction(correction: CorrectionConfig, loss: Loss) -> dict[str,
         "correction.reject: expected a lower bound of at most the upper one, which without a lower bound is 1 or more"
         " for k1": any(_lowest(rule) > rule.upper for rule in rules),
         "correction.reject: expected each estimator once": len({rule.by for rule in rules}) < len(rules),
+    }
+
+
+def _faults_of_distillation(options: AlgorithmConfig, resolved: ResolvedAlgorithm) -> dict[str, bool]:
+    """Return what may be wrong beside a teacher, and whether it is."""
+    if options.distill is None:
+        return {}
+    of_rewards = {
+        "estimator": options.estimator is not None,
+        "scale_by_std": options.scale_by_std is not None,
+        "credit": options.credit != "rollout",
+        "overlong_penalty": options.overlong_penalty is not None,
+    }
+    faults = {
+        "distill: loss 'geo_mean' has one advantage for a whole rollout, and a teacher gives each token its own; choose"
+        " another loss": resolved.loss == "geo_mean",
+    }
+    return faults | {
+        f"distill.replace_rewards: {name} is about rewards, which teach nothing then; leave one out": is_given
+        and options.distill.replace_rewards
+        for name, is_given in of_rewards.items()
     }
 
 

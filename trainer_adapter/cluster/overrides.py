@@ -250,4 +250,4 @@ def _unheeded(cluster: ClusterConfig) -> Iterator[tuple[str, str]]:
     """Yield keys of veRL that would be taken and change nothing."""
     for name in cluster.verl:
         if name.startswith("distillation."):
-            yield f"cluster.verl.{name}", "asks no teacher about the rows, and neither does the embedded one"
+            yield f"cluster.verl.{name}", "asks a teacher about every row itself: set algorithm.distill"

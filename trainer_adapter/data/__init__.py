@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         select_batch as select_batch,
     )
     from trainer_adapter.data.credit import CreditRule as CreditRule
+    from trainer_adapter.data.credit import RolloutSamples as RolloutSamples
     from trainer_adapter.data.exclusions import (
         find_exclusions as find_exclusions,
     )
@@ -73,7 +74,10 @@ else:
                 "group_advantages",
                 "select_batch",
             ),
-            "trainer_adapter.data.credit": ("CreditRule",),
+            "trainer_adapter.data.credit": (
+                "CreditRule",
+                "RolloutSamples",
+            ),
             "trainer_adapter.data.groups": (
                 "GroupIntake",
                 "StepCounts",

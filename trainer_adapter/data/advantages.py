@@ -12,7 +12,7 @@ from statistics import fmean, stdev, variance
 import msgspec
 
 from agent_layer.errors import EmptyGroupError
-from agent_layer.schema import AdvantageRule, Record, TrainingSample
+from agent_layer.schema import AdvantageRule, DistillRule, Logprobs, Record, TrainingSample
 from trainer_adapter.algorithms import Credit, ResolvedAlgorithm
 from trainer_adapter.data.credit import BY_ROLLOUT, CreditRule, RolloutSamples, Turn, differ, values_of
 
@@ -53,6 +53,9 @@ class TrainingBatch(Record, frozen=True, kw_only=True):
     """[num_rollouts] rewards by agent; empty with credit ``rollout``."""
     num_cut_tokens: list[int] = []
     """[num_rollouts] sampled tokens that are not trained because rollout or row is too long; empty: none."""
+    teacher_logprobs: list[Logprobs] = []
+    """[num_rows][num_response_tokens] of the teacher, 0.0 where loss_mask is 0; empty: no teacher. They do not follow
+    from stored steps, so no hash has them."""
 
     @property
     def num_groups(self) -> int:
@@ -106,6 +109,7 @@ def make_batch(rollouts: Sequence[tuple[str, RolloutSamples]], credit: Credit = 
         turns=[rollout.turns for _, rollout in rollouts] if has_parts else [],
         agent_rewards=[rollout.agent_rewards for _, rollout in rollouts] if has_parts else [],
         num_cut_tokens=num_cut if any(num_cut) else [],
+        teacher_logprobs=[found for _, rollout in rollouts for found in rollout.teacher_logprobs],
     )
 
 
@@ -172,7 +176,7 @@ def group_advantages(rewards: Sequence[float | None], *, scale_by_std: bool) -> 
 
 def advantage_rule(algorithm: ResolvedAlgorithm) -> AdvantageRule:
     """Return what an update computes advantages by, for its record."""
-    penalty = algorithm.overlong_penalty
+    penalty, distill = algorithm.overlong_penalty, algorithm.distill
     return AdvantageRule(
         estimator=algorithm.estimator,
         scale_by_std=algorithm.scale_by_std,
@@ -180,16 +184,24 @@ def advantage_rule(algorithm: ResolvedAlgorithm) -> AdvantageRule:
         overlong_tokens=penalty.max_tokens if penalty else None,
         overlong_buffer=penalty.buffer_tokens if penalty else None,
         can_reject=bool(algorithm.correction.reject),
+        distill=distill
+        and DistillRule(
+            teacher=distill.teacher.model,
+            coefficient=distill.coefficient,
+            replaces_rewards=distill.replace_rewards,
+        ),
     )
 
 
 def value_advantages(judged: Credits, rule: AdvantageRule) -> list[float]:
-    """Return [num_values] advantages, as the trainer's estimators compute them.
+    """Return [num_values] advantages that follow from rewards, as the trainer's estimators compute them.
 
     ``grpo``: see ``group_advantages``. ``rloo``: the value without the mean of the others (Ahmadian et al. 2024).
     ``reinforce++``: centred over the batch and divided by its deviation (Hu et al. 2025).
     """
     values = judged.values
+    if rule.distill is not None and rule.distill.replaces_rewards:
+        return [0.0] * len(values)
     if rule.estimator == "reinforce++":
         return _whiten(values)
     members: dict[str, list[int]] = {}

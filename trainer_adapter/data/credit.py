@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from agent_layer.schema import Record, Reward, TrainingSample, Trajectory, counted_score, current_rewards
+from agent_layer.schema import Logprobs, Record, Reward, TrainingSample, Trajectory, counted_score, current_rewards
 from trainer_adapter.algorithms import Credit, OverlongPenalty, ResolvedAlgorithm
 
 _SCOPES = {"rollout": ("rollout",), "turn": ("rollout", "step"), "agent": ("rollout", "agent")}
@@ -69,6 +69,8 @@ class RolloutSamples(msgspec.Struct, frozen=True, kw_only=True):
     """In order; empty with credit ``rollout``."""
     agent_rewards: dict[str, float] = {}
     """Sum of the rewards of each agent; empty but with credit ``agent``."""
+    teacher_logprobs: list[Logprobs] = []
+    """[num_samples]; see ``TrainingBatch``."""
 
 
 class ValueOf(msgspec.Struct, frozen=True, kw_only=True):

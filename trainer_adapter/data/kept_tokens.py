@@ -1,7 +1,8 @@
 """What updates computed for each sampled token: its records, and their comparison with a batch that is built again.
 
-Advantages follow from rewards, so they are computed again and compared. Log-probabilities follow from weights that are
-gone: each trained token must have one, a finite number. A mask of 0 is right only where rollout correction rejects.
+Advantages follow from rewards, and from the log-probabilities beside them where there was a teacher, so they are
+computed again and compared. Log-probabilities follow from weights that are gone: each trained token must have one, a
+finite number. A mask of 0 is right only where rollout correction rejects.
 """
 
 import time
@@ -11,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from agent_layer.schema import Advantages, Logprobs, TrainedBatch, TrainedTokens, Trajectory
+from agent_layer.schema import Advantages, DistillRule, Logprobs, TrainedBatch, TrainedTokens, Trajectory
 from trainer_adapter.algorithms import OverlongPenalty
 from trainer_adapter.data.advantages import TrainingBatch, assign_credit, value_advantages
 from trainer_adapter.data.credit import CreditRule
@@ -31,6 +32,7 @@ class TokenColumns(msgspec.Struct, frozen=True, kw_only=True):
     logprobs: Logprobs
     advantages: Advantages
     mask: bytes
+    teacher_logprobs: Logprobs | None = None
 
 
 def record_tokens(record: TrainedBatch, columns: Sequence[TokenColumns]) -> Iterator[TrainedTokens]:
@@ -54,6 +56,7 @@ def record_tokens(record: TrainedBatch, columns: Sequence[TokenColumns]) -> Iter
                 logprobs=found.logprobs,
                 advantages=found.advantages,
                 mask=found.mask,
+                teacher_logprobs=found.teacher_logprobs,
             )
 
 
@@ -127,7 +130,12 @@ def _first_difference(
     """Return the first difference of a rollout, in words that follow its name; None without any."""
     if kept.calls != list(calls):
         return f": expected the tokens of the calls {list(calls)}, found those of {kept.calls}"
+    distill = record.advantages.distill if record.advantages is not None else None
+    if (distill is None) != (kept.teacher_logprobs is None):
+        was = "no teacher" if distill is None else f"the log-probabilities of the teacher {distill.teacher}"
+        return f": expected {was}, found {'none' if distill else 'log-probabilities of one'}"
     sizes = [len(kept.logprobs), len(kept.advantages), len(kept.mask)]
+    sizes += [len(kept.teacher_logprobs)] if kept.teacher_logprobs is not None else []
     if sizes != [sum(size for _, _, size in calls)] * len(sizes):
         return f": expected a number for each of {sum(size for _, _, size in calls)} trained tokens, found {sizes}"
     can_reject = record.advantages is not None and record.advantages.can_reject
@@ -135,11 +143,18 @@ def _first_difference(
     for number, (call_id, choice, size) in enumerate(calls):
         for token in range(size):
             place = start + token
-            expected = None if advantages is None else advantages[number]
+            expected = None if advantages is None else advantages[number] + _of_teacher(distill, kept, place)
             if found := _token_difference(kept, place, expected, can_reject=can_reject):
                 return f", step {indices[call_id, choice]}, token {token} (call {call_id}, choice {choice}): {found}"
         start += size
     return None
+
+
+def _of_teacher(distill: DistillRule | None, kept: TrainedTokens, place: int) -> float:
+    """Return the teacher's part of a token's advantage; 0.0 without one."""
+    if distill is None or kept.teacher_logprobs is None:
+        return 0.0
+    return distill.coefficient * (kept.teacher_logprobs[place] - kept.logprobs[place])
 
 
 def _token_difference(kept: TrainedTokens, place: int, advantage: float | None, *, can_reject: bool) -> str | None:
@@ -150,4 +165,6 @@ def _token_difference(kept: TrainedTokens, place: int, advantage: float | None, 
         return f"expected the mask 1, found {kept.mask[place]}"
     if not isfinite(kept.logprobs[place]):
         return f"expected a log-probability, found {kept.logprobs[place]}"
+    if kept.teacher_logprobs is not None and not isfinite(kept.teacher_logprobs[place]):
+        return f"expected a log-probability of the teacher, found {kept.teacher_logprobs[place]}"
     return None

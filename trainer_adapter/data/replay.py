@@ -85,7 +85,7 @@ def record_batch(
         credit=batch.credit,
         lengths=lengths,
         advantages=advantages,
-        batch_hash=content_hash(encode(batch)),
+        batch_hash=content_hash(encode(msgspec.structs.replace(batch, teacher_logprobs=[]))),
     )
 
 

@@ -33,6 +33,7 @@ from trainer_adapter.data import (
 from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 from trainer_adapter.loop.feed import GroupFeed
 from trainer_adapter.loop.held_out import HeldOutEvaluation
+from trainer_adapter.teacher import Teacher, judge_group
 from trainer_adapter.verl import PolicyTrainer, UpdateReport, WeightPublisher
 
 _DYNAMIC_ROUNDS = 9
@@ -56,6 +57,7 @@ class TrainingLoop:
         checkpoints: CheckpointDirectory,
         *,
         held_out: HeldOutEvaluation | None = None,
+        teacher: Teacher | None = None,
         restarts_since: Callable[[float], list[Restart]] = lambda _: [],
         judged: Callable[[StepProgress], None] = lambda _: None,
     ) -> None:
@@ -69,6 +71,9 @@ class TrainingLoop:
         self._publisher = publisher
         self._checkpoints = checkpoints
         self._held_out = held_out
+        self._teacher = teacher
+        self._teacher_seconds = 0.0
+        """Waited for it, since the last step."""
         self._restarts_since = restarts_since
         self._judged = judged
         self._evaluations: list[RoundProgress] = []
@@ -144,6 +149,10 @@ class TrainingLoop:
             if (delivery := next(deliveries, None)) is None:
                 return None
             group = read_group(delivery, self._version, self._config.rollouts.max_staleness, self._rule, self._lengths)
+            if self._teacher is not None and not group.is_stale:
+                group = self._judge(group, self._teacher)
+                if self._stop():  # it may have no answers for that reason alone
+                    return None
             groups.append(group)
             if group.is_stale:
                 self._redo(groups)
@@ -152,6 +161,13 @@ class TrainingLoop:
             if sum(group.is_void for group in groups) >= _MOST_USELESS_ROUNDS * self._feed.groups_per_step:
                 raise self._explain_useless(groups)
         return groups
+
+    def _judge(self, group: GroupIntake, teacher: Teacher) -> GroupIntake:
+        """Return a group with the teacher's log-probabilities, without the rollouts that have none."""
+        began = time.monotonic()
+        judged = judge_group(group, lambda rows: teacher.score(rows, self._stop))
+        self._teacher_seconds += time.monotonic() - began
+        return judged
 
     def _redo(self, groups: Sequence[GroupIntake]) -> None:
         """Have the rollouts of the last group sampled again by the present weights, unless that was done too often."""
@@ -213,13 +229,18 @@ class TrainingLoop:
             policy_version=self._version,
             ended_at=time.time(),
             num_skipped_optimizer_steps=update.num_skipped_steps if update else 0,
-            metrics=_numbers(update) if update else {},
+            metrics=(_numbers(update) if update else {}) | self._take_teacher_seconds(),
             evaluations=self._evaluations,
             restarts=self._restarts_since(self._reports[-1].ended_at if self._reports else 0.0),
             **{f"{phase}_seconds": taken for phase, taken in times.items()},
         )
         self._evaluations = []
         return self._with_health(report)
+
+    def _take_teacher_seconds(self) -> dict[str, float | None]:
+        """Return how long the step waited for its teacher, part of ``wait_seconds``; nothing without one."""
+        waited, self._teacher_seconds = self._teacher_seconds, 0.0
+        return {} if self._teacher is None else {"teacher_seconds": waited}
 
     def _evaluate(self) -> None:
         """Evaluate the version that serves if that is due; the next step's rollouts are sampled beside it."""
@@ -309,7 +330,7 @@ class TrainingLoop:
             success=sum(by_task.values()) / len(by_task) if by_task else None,
             success_by_task=by_task,
             num_null_rewards=counts.num_null_rewards,
-            num_dead_groups=counts.num_dead_groups,
+            num_dead_groups=counts.num_dead_groups if self._teacher is None else 0,
             num_whole_groups=counts.num_whole_groups,
             num_short_groups=counts.num_short_groups,
             num_dropped_groups=counts.num_dropped_groups,

@@ -41,6 +41,7 @@ from trainer_adapter.tasks import (
     mix_path,
     open_training_sources,
 )
+from trainer_adapter.teacher import open_teacher
 from trainer_adapter.verl import (
     EmbeddedTrainer,
     PolicyTrainer,
@@ -98,9 +99,10 @@ def train_run(
         reports of the steps that this call did.
 
     Raises:
-        BadInputError: model, tasks, trackers, alarms or a key of veRL cannot be used, or another trainer runs.
+        BadInputError: model, tasks, trackers, alarms, teacher or a key of veRL cannot be used, or another trainer runs.
         CaptureError: a rollout lacks token ids.
-        EngineError: weights could not be switched.
+        EngineError: weights could not be switched, or a teacher returns no log-probabilities.
+        UnreachableError: a teacher does not answer.
         AgentLayerError: the run is not healthy (``TrainConfig.health``), or its groups do not come.
     """
     run = config.run or settings.run
@@ -117,7 +119,7 @@ def train_run(
         open_trackers(config, settings, run) as track,
     ):
         redis, recorder = open_redis(settings), open_recorder(settings)
-        checkpoints = CheckpointDirectory(settings, run)
+        teacher, checkpoints = open_teacher(config, settings), CheckpointDirectory(settings, run)
         directory, cursor = checkpoints.newest() or (None, Cursor())
         driver = driver or EmbeddedDriver()
         publisher = driver.open_publisher(settings, run, redis, recorder)
@@ -142,6 +144,7 @@ def train_run(
             publisher,
             checkpoints,
             held_out=held_out,
+            teacher=teacher,
             restarts_since=partial(read_restarts, restarts_path(settings, run)),
             judged=notifier.judge_step,
         )

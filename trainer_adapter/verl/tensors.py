@@ -16,11 +16,14 @@ from verl.trainer.config import AlgoConfig
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 
 from agent_layer.schema import Advantages, Logprobs, TrainingSample
-from trainer_adapter.algorithms import ResolvedAlgorithm
+from trainer_adapter.algorithms import DistillConfig, ResolvedAlgorithm
 from trainer_adapter.data import CreditRule, TokenColumns, TrainingBatch, assign_credit, calls_of
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # veRL and tensordict carry no types.
+
+TEACHER = "teacher_log_probs"
+"""[num_rows, num_response_tokens] of the teacher; only with ``algorithm.distill``."""
 
 
 def pack_batch(batch: TrainingBatch, algorithm: ResolvedAlgorithm) -> TensorDict:
@@ -30,6 +33,10 @@ def pack_batch(batch: TrainingBatch, algorithm: ResolvedAlgorithm) -> TensorDict
     responses = _stack([torch.tensor(sample.response_ids) for sample in samples], pad=0, side="right")
     attention_mask = torch.cat([_presence(samples, "prompt"), _presence(samples, "response")], dim=1)
     response_mask = _stack([torch.tensor(sample.loss_mask) for sample in samples], pad=0, side="right")
+    teacher: dict[str, Tensor] = {}
+    if algorithm.distill is not None:
+        rows = [torch.tensor(found) for _, found in zip(samples, batch.teacher_logprobs, strict=True)]
+        teacher = {TEACHER: _stack(rows, pad=0.0, side="right")}
     return TensorDict(
         {
             "prompts": prompts.long(),
@@ -44,9 +51,28 @@ def pack_batch(batch: TrainingBatch, algorithm: ResolvedAlgorithm) -> TensorDict
             "advantages": token_advantages(batch, algorithm, responses.shape[1]) * response_mask,
             "rollout": torch.tensor(batch.rollout_of),
             "row": torch.arange(len(samples)),
+            **teacher,
         },
         batch_size=len(samples),
     )
+
+
+def add_teacher(data: TensorDict, distill: DistillConfig) -> float:
+    """Add the teacher's part to the advantages; return the mean reverse KL divergence of the policy from the teacher.
+
+    Of token t with the tokens s_t before it, coefficient x (log p_teacher(t | s_t) - log p(t | s_t)) is added, p that
+    of the weights before the update. It is a constant to the gradient, and later tokens of the row do not count in it
+    (discount 0): the gradient is that of the reverse KL divergence of each token's distribution at the states that the
+    policy visits (Agarwal et al. 2024, arXiv 2306.13649; Thinking Machines 2025, "On-Policy Distillation").
+
+    Args:
+        data: with ``present`` log-probabilities; its advantages change.
+        distill: the coefficient.
+    """
+    mask = data["response_mask"].bool()
+    gain = torch.where(mask, data[TEACHER] - data["present"], 0.0)
+    data["advantages"] = data["advantages"] + distill.coefficient * gain
+    return -float(gain[mask].mean())
 
 
 _ESTIMATORS = {"grpo": "grpo", "rloo": "rloo", "reinforce++": "reinforce_plus_plus"}
@@ -54,7 +80,7 @@ _ESTIMATORS = {"grpo": "grpo", "rloo": "rloo", "reinforce++": "reinforce_plus_pl
 
 
 def token_advantages(batch: TrainingBatch, algorithm: ResolvedAlgorithm, num_tokens: int) -> Tensor:
-    """Return [num_rows, num_tokens] advantages by veRL's estimator, which sees each value once, as one token.
+    """Return [num_rows, num_tokens] advantages of rewards by veRL's estimator, which sees each value once, as a token.
 
     A value is a rollout's, a turn's or an agent's. One that is compared with no other has the advantage 0, which veRL's
     estimators set to the value itself.
@@ -65,6 +91,8 @@ def token_advantages(batch: TrainingBatch, algorithm: ResolvedAlgorithm, num_tok
     judged = assign_credit(batch, CreditRule.of(algorithm))
     advantages = torch.zeros(len(batch.samples), num_tokens)
     if len(judged.values) == 1:  # with one value, reinforce++ divides by 0
+        return advantages
+    if algorithm.distill is not None and algorithm.distill.replace_rewards:
         return advantages
     options: dict[str, object] = {}
     if algorithm.estimator == "grpo":
@@ -103,7 +131,9 @@ def measure_logprob_gap(data: TensorDict, version: int) -> LogprobGap | None:
     return LogprobGap(float(gaps.max()), float(gaps.mean())) if gaps.numel() else None
 
 
-def read_columns(batch: TrainingBatch, logprobs: Tensor, advantages: Tensor, trained: Tensor) -> list[TokenColumns]:
+def read_columns(
+    batch: TrainingBatch, logprobs: Tensor, advantages: Tensor, trained: Tensor, teacher: Tensor | None = None
+) -> list[TokenColumns]:
     """Return [num_rollouts] what an update computed for the tokens of each rollout.
 
     Args:
@@ -111,6 +141,7 @@ def read_columns(batch: TrainingBatch, logprobs: Tensor, advantages: Tensor, tra
         logprobs: [num_rows, num_response_tokens].
         advantages: of the same shape.
         trained: of the same shape; whether the loss had the token.
+        teacher: of the same shape; None: no teacher.
     """
     spans: list[list[tuple[int, int, int]]] = [[] for _ in batch.rewards]
     for row, (position, sample) in enumerate(zip(batch.rollout_of, batch.samples, strict=True)):
@@ -126,6 +157,7 @@ def read_columns(batch: TrainingBatch, logprobs: Tensor, advantages: Tensor, tra
             logprobs=Logprobs(join(logprobs, places, torch.float32)),
             advantages=Advantages(join(advantages, places, torch.float32)),
             mask=join(trained, places, torch.uint8),
+            teacher_logprobs=None if teacher is None else Logprobs(join(teacher, places, torch.float32)),
         )
         for calls, places in zip(calls_of(batch), spans, strict=True)
     ]

@@ -56,7 +56,14 @@ from trainer_adapter.verl.options import verl_arguments
 from trainer_adapter.verl.platform import enter_platform
 from trainer_adapter.verl.ranks import join_rows, share_rows
 from trainer_adapter.verl.rollout_rows import RolloutRows
-from trainer_adapter.verl.tensors import LogprobGap, measure_logprob_gap, pack_batch, read_columns
+from trainer_adapter.verl.tensors import (
+    TEACHER,
+    LogprobGap,
+    add_teacher,
+    measure_logprob_gap,
+    pack_batch,
+    read_columns,
+)
 from trainer_adapter.verl.weights import PublishedWeights
 from trainer_adapter.verl_keys import ENGINE, MODEL, OPTIMIZER
 
@@ -69,6 +76,8 @@ _STEPS_PER_SEED = 1_000_003
 _NO_DUAL_CLIP = 3.0
 """Never read: the loss has no such bound."""
 _TOKENS = "tokens"
+REVERSE_KL = "reverse_kl"
+"""Metric, with a teacher: mean of log p - log p_teacher over trained tokens, under the weights before the update."""
 
 
 class UpdateReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,10 +173,13 @@ class PolicyUpdate(ABC):
         data = self._measure(pack_batch(batch, self._algorithm))
         gap, entropy = measure_logprob_gap(data, version), float(data["entropy"][data["response_mask"].bool()].mean())
         metrics, tokens = dict[str, float](), data["response_mask"]
+        if self._algorithm.distill is not None:
+            metrics[REVERSE_KL] = add_teacher(data, self._algorithm.distill)
         if self._algorithm.correction.bypass:
             data["old_log_probs"] = data["rollout_log_probs"]
         else:
-            data, metrics = correct_rollouts(data, data["present"], self._algorithm)
+            data, of_correction = correct_rollouts(data, data["present"], self._algorithm)
+            metrics |= of_correction
         actor = make_actor_config(self._config, self._algorithm, step)
         self._set_loss(actor)
         rate = self._config.optimizer.learning_rate.value_at(step, self._config.steps)
@@ -187,7 +199,7 @@ class PolicyUpdate(ABC):
             entropy=entropy,
             learning_rate=rate,
             metrics=_mean_metrics(found) | metrics | {name: found[0][name] for name in (RATIO_GAP,) if found},
-            tokens=read_columns(batch, data["present"], data["advantages"], trained),
+            tokens=read_columns(batch, data["present"], data["advantages"], trained, data.get(TEACHER, None)),
             num_optimizer_steps=len(found),
             num_skipped_steps=sum(not isfinite(one["grad_norm"]) for one in found),
         )

@@ -25,6 +25,8 @@ class StepTokens(msgspec.Struct, frozen=True, kw_only=True):
     """[num_trained]."""
     mask: bytes = b""
     """[num_trained], 1 where the loss had the token."""
+    teacher_logprobs: Logprobs | None = None
+    """[num_trained], of the teacher of that update; None: it had none."""
 
 
 def read_step_tokens(trajectory: Trajectory, step: Step, vocabulary: TokenBytes | None) -> StepTokens:
@@ -49,6 +51,7 @@ def read_step_tokens(trajectory: Trajectory, step: Step, vocabulary: TokenBytes 
                 trained_logprobs=Logprobs(trained.logprobs[place]),
                 advantages=Advantages(trained.advantages[place]),
                 mask=trained.mask[place],
+                teacher_logprobs=trained.teacher_logprobs and Logprobs(trained.teacher_logprobs[place]),
             )
     return tokens
 

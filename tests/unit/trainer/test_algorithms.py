@@ -105,3 +105,52 @@ def test_a_configuration_with_an_unknown_algorithm_is_refused_where_it_is_read(t
 
     with pytest.raises(BadInputError, match=r"run\.yaml: algorithm\.name: expected one of"):
         load_config(path)
+
+
+TEACHER = "distill: {teacher: {url: http://127.0.0.1:8001, model: large}"
+
+
+def read(tmp_path, algorithm, rollouts="{}"):
+    path = tmp_path / "run.yaml"
+    path.write_text(f"model: m\ntasks: t\nsteps: 1\nalgorithm: {algorithm}\nrollouts: {rollouts}\n")
+    return load_config(path)
+
+
+def test_a_teacher_is_asked_for_every_group_whatever_its_rewards(tmp_path):
+    config = read(tmp_path, f"{{name: dapo, {TEACHER}, coefficient: 0.5}}}}")
+    algorithm = resolve_algorithm(config.algorithm)
+
+    assert algorithm.distill is not None
+    assert (algorithm.distill.coefficient, algorithm.distill.replace_rewards) == (0.5, False)
+    assert algorithm.is_regularised(0, 1), "groups of equal rewards stay"
+    assert not algorithm.resamples_equal, "and none is replaced"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "rollouts", "found"),
+    [
+        (f"{{name: gmpo, {TEACHER}}}}}", "{}", "distill: loss 'geo_mean' has one advantage"),
+        (f"{{credit: turn, {TEACHER}, replace_rewards: true}}}}", "{}", "replace_rewards: credit is about rewards"),
+        (f"{{estimator: rloo, {TEACHER}, replace_rewards: true}}}}", "{}", "replace_rewards: estimator is about"),
+        (f"{{scale_by_std: true, {TEACHER}, replace_rewards: true}}}}", "{}", "replace_rewards: scale_by_std is"),
+        (
+            f"{{overlong_penalty: {{max_tokens: 9, buffer_tokens: 2}}, {TEACHER}, replace_rewards: true}}}}",
+            "{}",
+            "replace_rewards: overlong_penalty is",
+        ),
+        (f"{{{TEACHER}}}}}", "{temperature: 0.7}", r"distill: a teacher answers at temperature 1, but .* is 0\.7"),
+        (f"{{{TEACHER}}}}}", "{extra_groups: 2}", "extra_groups: with algorithm.distill groups of equal rewards teach"),
+        (f"{{{TEACHER}, coefficient: 0}}}}", "{}", "coefficient"),
+        ("{distill: {teacher: {url: localhost, model: large}}}", "{}", "expected a url such as"),
+        ("{distill: {teacher: {url: http://127.0.0.1:8001}}}", "{}", "model"),
+    ],
+)
+def test_what_a_teacher_cannot_be_combined_with_is_named(tmp_path, algorithm, rollouts, found):
+    with pytest.raises(BadInputError, match=found):
+        read(tmp_path, algorithm, rollouts)
+
+
+def test_a_teacher_may_be_beside_any_other_loss_and_credit(tmp_path):
+    for name in ("grpo", "dr_grpo", "dapo", "rloo", "reinforce++", "gspo", "sapo", "cispo"):
+        read(tmp_path, f"{{name: {name}, {TEACHER}}}}}", "{temperature: 1.0}")
+    read(tmp_path, f"{{credit: turn, {TEACHER}}}}}")

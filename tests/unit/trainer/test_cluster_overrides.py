@@ -78,6 +78,6 @@ def test_the_reference_has_the_precision_of_the_trained_model():
     }
 
 
-def test_distillation_which_no_teacher_would_answer_is_refused():
-    with pytest.raises(BadInputError, match=r"cluster\.verl\.distillation\.enabled: .*asks no teacher"):
+def test_verls_own_distillation_is_refused_in_favour_of_ours():
+    with pytest.raises(BadInputError, match=r"cluster\.verl\.distillation\.enabled: .*set algorithm\.distill"):
         refuse_on_ray(configure(verl={"distillation.enabled": True}))

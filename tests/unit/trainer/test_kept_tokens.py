@@ -7,7 +7,7 @@ from agent_layer.schema.codec import decode, encode
 from agent_layer.schema.record import Advantages, Logprobs
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Outcome
-from agent_layer.schema.training import AdvantageRule, LengthRule
+from agent_layer.schema.training import AdvantageRule, DistillRule, LengthRule
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store.consumers.follower import GroupDelivery
 from trainer_adapter.data.advantages import Credits, select_batch, value_advantages
@@ -60,6 +60,20 @@ def updated(*trajectories, advantages=(0.5, -0.5), rule=GRPO):
     return record, stored
 
 
+DISTILL = DistillRule(teacher="large", coefficient=2.0)
+TAUGHT = msgspec.structs.replace(GRPO, distill=DISTILL)
+TEACHER = [-0.5, -0.25, -0.75]
+
+
+def taught(reward_advantages, rule=TAUGHT):
+    """An update with a teacher: 2 x (its log-probability - the trainer's) is added to each token's advantage."""
+    record, stored = updated(rollout("x", 1.0), rollout("y", 0.0), rule=rule)
+    for name, advantage in zip(stored, reward_advantages, strict=True):
+        own = Advantages([advantage - 0.5, advantage + 0.5, advantage])
+        stored = changed(stored, name, advantages=own, teacher_logprobs=Logprobs(TEACHER))
+    return record, stored
+
+
 def changed(stored, trajectory_id, **fields):
     one = stored[trajectory_id]
     return stored | {
@@ -105,6 +119,53 @@ def test_columns_of_another_form_are_a_difference(change, said):
     (difference,) = rebuild_batch(record, changed(stored, "y-0", **change).__getitem__).differences
 
     assert said in difference
+
+
+@pytest.mark.parametrize("replaces_rewards", [False, True])
+def test_the_teachers_part_of_an_advantage_is_computed_again(replaces_rewards):
+    distill = msgspec.structs.replace(DISTILL, replaces_rewards=replaces_rewards)
+    rule = msgspec.structs.replace(TAUGHT, distill=distill)
+    record, stored = taught((0.0, 0.0) if replaces_rewards else (0.5, -0.5), rule)
+
+    assert rebuild_batch(record, stored.__getitem__).differences == []
+    assert decode(encode(stored["x-0"].trained[0])) == stored["x-0"].trained[0]
+    assert decode(encode(record)) == record
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"teacher_logprobs": Logprobs([-0.5, -0.5, -0.75])},
+            "token 1 (call a, choice 0): expected the advantage -0.5",
+        ),
+        ({"teacher_logprobs": Logprobs(TEACHER[:2])}, "for each of 3 trained tokens, found [3, 3, 3, 2]"),
+        ({"teacher_logprobs": None}, "expected the log-probabilities of the teacher large, found none"),
+        ({"logprobs": Logprobs([-0.25, -0.5, -0.8])}, "token 0 (call b, choice 0): expected the advantage -0.4"),
+    ],
+)
+def test_a_changed_number_of_the_teacher_is_named(change, said):
+    record, stored = taught((0.5, -0.5))
+
+    (difference,) = rebuild_batch(record, changed(stored, "y-0", **change).__getitem__).differences
+
+    assert said in difference
+
+
+def test_numbers_of_a_teacher_that_the_update_did_not_have_are_a_difference():
+    record, stored = updated(rollout("x", 1.0), rollout("y", 0.0))
+    stored = changed(stored, "y-0", teacher_logprobs=Logprobs(TEACHER))
+
+    (difference,) = rebuild_batch(record, stored.__getitem__).differences
+
+    assert difference.endswith("trajectory y-0: expected no teacher, found log-probabilities of one")
+
+
+def test_a_batch_is_the_same_whatever_its_teacher_answers():
+    batch = select_batch([intake(rollout("x", 1.0), rollout("y", 0.0)).samples], keep_equal=False)
+    answered = msgspec.structs.replace(batch, teacher_logprobs=[Logprobs([-1.0, -1.0, 0.0, -1.0])] * 2)
+
+    assert record_batch(answered, "r", 1, 0).batch_hash == record_batch(batch, "r", 1, 0).batch_hash
 
 
 def test_a_rollout_without_its_numbers_is_a_difference_and_an_update_without_any_was_not_completed():
