@@ -33,7 +33,8 @@ def test_a_bit_a_shape_a_type_a_name_or_a_missing_tensor_change_the_hash():
     assert hash_weights([("one", ONE), ("other", OTHER)]) not in [hash_weights(weights) for weights in others]
 
 
-@pytest.mark.filterwarnings("ignore")  # of ray and veRL
+@pytest.mark.timeout(600)  # ray and veRL take two minutes to import on a busy machine that never did
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("known", [hash_weights([("one", ONE)]), None])
 def test_a_version_whose_weights_verl_sends_is_registered_with_their_hash_if_it_is_known(
     settings, redis, keys, tmp_path, known
