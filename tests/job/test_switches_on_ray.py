@@ -21,19 +21,20 @@ from agent_layer.health.progress import progress_path, read_progress
 from agent_layer.schema.trajectory import Trajectory
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
-from trainer_adapter.config import ClusterConfig, RetentionConfig
+from trainer_adapter.config import ClusterConfig, RetentionConfig, RolloutConfig
 from trainer_adapter.demo.job import RECIPE, make_config, write_tasks
 from trainer_adapter.launch import Job, run_job
 from trainer_adapter.loop.checkpoint import CheckpointDirectory
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
-    pytest.mark.timeout(1500),
+    pytest.mark.timeout(3000),
     pytest.mark.long,
 ]
 
 RUN = "ray"
-NUM_SWITCHES = 25
+CASES = [("sync", "wait", 25), ("sync", "abort", 25), ("separate_async", "abort", 50)]
+"""Mode of veRL, what a switch does to calls in flight, and switches while others call: 50 of each mode."""
 NUM_CALLERS = 4
 NUM_TOKENS = 24
 
@@ -66,22 +67,27 @@ class Caller(threading.Thread):
         return json.loads(said) if said.startswith(b"{") else {}
 
 
-@pytest.mark.parametrize("mode", ["wait", "abort"])
+@pytest.mark.parametrize(("mode", "switch", "num_switches"), CASES)
 def test_each_token_is_that_of_a_frozen_copy_of_its_version(
-    tmp_path: Path, mode: Literal["wait", "abort"], record_property: Callable[[str, object], None]
+    tmp_path: Path,
+    mode: Literal["sync", "separate_async"],
+    switch: Literal["wait", "abort"],
+    num_switches: int,
+    record_property: Callable[[str, object], None],
 ):
-    settings = Settings(dir=tmp_path / "data", run=RUN, switch_mode=mode, api_key="operator-key")
+    settings = Settings(dir=tmp_path / "data", run=RUN, switch_mode=switch, api_key="operator-key")
     subprocess.run([sys.executable, "-m", "trainer_adapter.demo.model", tmp_path / "model", "0"], check=True)
     write_tasks(tmp_path / "tasks.jsonl")
-    config = make_config(tmp_path, RUN, 0, NUM_SWITCHES)
+    config = make_config(tmp_path, RUN, 0, num_switches + 1)
     config = msgspec.structs.replace(
         config,
-        cluster=ClusterConfig(max_model_len=64),
-        keep=RetentionConfig(checkpoint_steps=1, num_checkpoints=2 * NUM_SWITCHES),
-        rollouts=msgspec.structs.replace(config.rollouts, group_size=2, curriculum=None),
+        cluster=ClusterConfig(mode=mode, max_model_len=64),
+        keep=RetentionConfig(checkpoint_steps=1, num_checkpoints=2 * num_switches),
+        rollouts=RolloutConfig(group_size=2, max_staleness=int(mode == "separate_async")),
         optimizer=msgspec.structs.replace(config.optimizer, minibatches=1, epochs=1),
     )
-    callers = train_beside_callers(settings, Job(config=config, target=RECIPE.target, slots=4, on_ray=True))
+    job = Job(config=config, target=RECIPE.target, slots=4, on_ray=True)
+    callers = train_beside_callers(settings, job, num_switches)
 
     store, frozen = open_store(settings), FrozenVersions(settings, tmp_path)
     seen = Counter[int]()
@@ -93,14 +99,15 @@ def test_each_token_is_that_of_a_frozen_copy_of_its_version(
             num_neighbours += max(neighbour_gaps) > 1e-2
             seen.update(set(versions))
     num_answers = sum(len(one.greedy) + len(one.sampled) for one in callers)
-    for name, value in (("answers", num_answers), ("versions", len(seen)), ("told apart", num_neighbours)):
-        record_property(name, value)
-    assert len(seen) > NUM_SWITCHES / 2, seen
+    record_property("answers", num_answers)
+    record_property("versions", len(seen))
+    record_property("told apart", num_neighbours)
+    assert len(seen) > num_switches / 2, seen
     assert num_neighbours > num_answers / 3, "a wrong version would not have been noticed"
 
 
-def train_beside_callers(settings: Settings, job: Job) -> list[Caller]:
-    """Run a job; return what asked the policy as long as it was trained."""
+def train_beside_callers(settings: Settings, job: Job, num_switches: int) -> list[Caller]:
+    """Run a job; return what asked the policy until so often new weights had come."""
     callers: list[Caller] = []
     is_over = threading.Event()
     with run_job(settings, job) as running:
@@ -110,7 +117,7 @@ def train_beside_callers(settings: Settings, job: Job) -> list[Caller]:
                 callers.extend(Caller(running.settings, number, is_over) for number in range(NUM_CALLERS))
                 for caller in callers:
                     caller.start()
-            if len(read_progress(progress_path(settings, RUN))) >= NUM_SWITCHES - 1:
+            if len(read_progress(progress_path(settings, RUN))) >= num_switches:
                 is_over.set()  # no call is in flight when the engines end with the trainer
             assert is_over.is_set() or all(caller.is_alive() for caller in callers)
 
