@@ -145,6 +145,8 @@ class Settings(BaseSettings):
     """Most bytes that one background merge reads; the next one goes on."""
     compact_load: float = Field(default=2.0, gt=0)
     """Load average of the last minute, per core, above which background merges pause."""
+    text_index_bytes: int = Field(default=2 << 30, ge=1 << 20)
+    """Largest size of the text index of a namespace in ``dir``/text, from which the oldest texts go first."""
     flush_seconds: float = 30.0
     connect_seconds: float = 5.0
     retry_seconds: float = 30.0

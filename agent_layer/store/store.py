@@ -10,7 +10,7 @@ from redis import Redis
 from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.infra.objects import ObjectStore, open_objects
 from agent_layer.infra.redis import Keys, open_redis
-from agent_layer.schema import Label, LogRecord, Reward, Split, Step, Trajectory, new_id
+from agent_layer.schema import Label, LogRecord, Reward, Split, Step, Trajectory, content_hash, new_id
 from agent_layer.settings import Settings, load_settings
 from agent_layer.state import TokenBytes, read_vocabulary
 from agent_layer.store.admin import StoreAdmin
@@ -56,6 +56,7 @@ from agent_layer.store.reading import (
     trajectory_not_found,
 )
 from agent_layer.store.segments import Contents, fetch_contents, read_blob
+from agent_layer.store.text import TextIndex, TextPage
 from agent_layer.store.writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -122,6 +123,43 @@ class Store:
     def explain(self, *, order: Order = "newest", limit: int = 32, **filters: Unpack[Filters]) -> Explanation:
         """Explain how ``query`` finds its answer: the leading condition, the part of the index read, the time taken."""
         return explain_search(self._index, filters, order, limit)
+
+    @property
+    def texts(self) -> TextIndex:
+        """The index of texts on this machine, in a file that may be deleted at any time."""
+        place = content_hash(str(self._settings.objects_url or self._settings.dir.absolute()).encode())[:8]
+        path = self._settings.dir / "text" / f"{self.keys.namespace}-{place}.sqlite"
+        return TextIndex(self._index, self.objects, path, self._settings.text_index_bytes)
+
+    def search_text(
+        self,
+        text: str,
+        *,
+        limit: int = 32,
+        cursor: str | None = None,
+        seconds: float | None = None,
+        progress: Progress | None = None,
+        **filters: Unpack[Filters],
+    ) -> TextPage:
+        """Find the newest texts inside trajectories in which all words occur: tasks, messages, answers, observations.
+
+        The first search on a machine reads all segments, later ones those that are new; ``coverage`` tells what is left
+        out. Never searched: ``grading``, rewards, outcomes, judges, tools on offer, contents in blobs.
+
+        Args:
+            text: words; "with quotes" a phrase, a beginning of a word with a star.
+            limit: trajectories.
+            cursor: of the page before.
+            seconds: time for bringing the text index up to date; None: as long as it takes.
+            progress: of that.
+            filters: what ``query`` takes.
+
+        Raises:
+            BadInputError: there is no word, or a filter, limit or cursor is not valid.
+            UnreachableError: the file of the text index cannot be used.
+        """
+        self.texts.update(seconds=seconds, progress=progress)
+        return self.texts.search(text, limit=limit, cursor=cursor, filters=filters)
 
     def row(self, trajectory_id: str) -> TrajectoryRow:
         """Return what the index knows of one trajectory.
@@ -337,4 +375,7 @@ class Store:
             NotFoundError: there never was a trajectory of this id.
             LeaseLostError: another process compacts; all but the bytes is deleted, delete again.
         """
-        return self.admin.delete(trajectory_id, dry_run=dry_run, purge=purge, progress=progress, **filters)
+        report = self.admin.delete(trajectory_id, dry_run=dry_run, purge=purge, progress=progress, **filters)
+        if not dry_run:
+            self.texts.forget_deleted()
+        return report

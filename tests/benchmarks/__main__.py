@@ -28,6 +28,7 @@ from bench_store_memory import measure_store_memory
 from bench_store_query import SIZES, measure_store_queries
 from bench_store_reindex import measure_store_reindex
 from bench_store_size import measure_store_size
+from bench_store_text import measure_store_text
 from bench_table import Figure, print_figures
 from bench_view import measure_view
 
@@ -65,6 +66,7 @@ def _parts(most: int) -> dict[str, Callable[[Path], list[Figure]]]:
         "store live": measure_store_live,
         "store heartbeats": measure_store_beats,
         "store memory": measure_store_memory,
+        "store text": measure_store_text,
         "view": lambda directory: measure_view(directory, most),
         "store queries": lambda directory: measure_store_queries(directory, [one for one in SIZES if one <= most]),
     }

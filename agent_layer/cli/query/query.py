@@ -5,6 +5,7 @@ from typing import Annotated, Literal, cast
 
 import typer
 
+from agent_layer.cli.query.matches import print_matches
 from agent_layer.cli.ui import describe_trajectory, print_blocks, print_rows, write_lines
 from agent_layer.engines import newest_policy
 from agent_layer.errors import BadInputError
@@ -28,6 +29,10 @@ def query(
     ] = "newest",
     limit: Annotated[int, typer.Option()] = 32,
     cursor: Annotated[str | None, typer.Option(help="Continue after a page: the cursor at its end.")] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(help="Only those in which a text has all these words; print each with its step and snippet."),
+    ] = None,
     count: Annotated[bool, typer.Option("--count", help="Print only how many there are.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Print how the answer is found, not the answer.")] = False,
     format_: Annotated[Literal["table", "jsonl"], typer.Option("--format")] = "table",
@@ -38,6 +43,11 @@ def query(
     """
     store = open_store(context.obj)
     _check_versions(store, filters)
+    if text is not None:
+        if step is not None or count or explain or order != "newest":
+            raise BadInputError("--text: expected no --step, --order, --count or --explain beside it; leave these out")
+        print_matches(store, text, limit, cursor, filters, as_lines=format_ == "jsonl")
+        return
     which = None if step is None else parse_which(step)
     asked: Filters = {**filters, "step": which}
     if count:

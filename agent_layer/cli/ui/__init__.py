@@ -6,6 +6,9 @@ from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from agent_layer.cli.ui.output import (
+        defuse as defuse,
+    )
+    from agent_layer.cli.ui.output import (
         describe_seconds as describe_seconds,
     )
     from agent_layer.cli.ui.output import (
@@ -83,6 +86,7 @@ else:
         {
             "agent_layer.cli.ui.output": (
                 "format_count",
+                "defuse",
                 "describe_seconds",
                 "describe_size",
                 "draw_table",

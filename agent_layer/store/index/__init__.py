@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agent_layer.store.index.filters import Filters as Filters
     from agent_layer.store.index.filters import Which as Which
     from agent_layer.store.index.index import Index as Index
+    from agent_layer.store.index.membership import select_matching as select_matching
     from agent_layer.store.index.planner import Order as Order
     from agent_layer.store.index.rows import GivenLabel as GivenLabel
     from agent_layer.store.index.rows import TrajectoryRow as TrajectoryRow
@@ -56,6 +57,7 @@ else:
                 "Which",
             ),
             "agent_layer.store.index.index": ("Index",),
+            "agent_layer.store.index.membership": ("select_matching",),
             "agent_layer.store.index.planner": ("Order",),
             "agent_layer.store.index.rows": ("GivenLabel", "TrajectoryRow", "read_given_labels"),
             "agent_layer.store.index.scripts": (

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from agent_layer.view.answers.details import ObservationLine as ObservationLine
     from agent_layer.view.answers.details import OutcomeLine as OutcomeLine
     from agent_layer.view.answers.details import RewardLine as RewardLine
+    from agent_layer.view.answers.details import SearchAnswer as SearchAnswer
+    from agent_layer.view.answers.details import SearchLine as SearchLine
     from agent_layer.view.answers.details import Siblings as Siblings
+    from agent_layer.view.answers.details import SnippetPiece as SnippetPiece
     from agent_layer.view.answers.details import StepAnswer as StepAnswer
     from agent_layer.view.answers.details import StepLine as StepLine
     from agent_layer.view.answers.details import TokenPart as TokenPart
@@ -90,7 +93,10 @@ else:
                 "OutcomeLine",
                 "LabelLine",
                 "RewardLine",
+                "SearchAnswer",
+                "SearchLine",
                 "Siblings",
+                "SnippetPiece",
                 "StepAnswer",
                 "StepLine",
                 "TokenPart",

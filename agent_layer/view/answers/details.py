@@ -266,3 +266,32 @@ class GroupAnswer(Answer, frozen=True, kw_only=True):
     reward_std: float | None
     is_zero_std: bool
     members: list[Member]
+
+
+class SnippetPiece(Answer, frozen=True, kw_only=True):
+    """A part of a snippet."""
+
+    text: str
+    is_match: bool
+
+
+class SearchLine(Answer, frozen=True, kw_only=True):
+    """One text in which all words occur."""
+
+    row: TrajectoryRow
+    step: int | None
+    """Step that said it, or whose prompt showed it first; None: the task, or not known."""
+    where: Literal["task", "message", "answer", "observation"]
+    snippet: list[SnippetPiece]
+
+
+class SearchAnswer(Answer, frozen=True, kw_only=True):
+    """Texts inside trajectories, the newest first; at most three of one trajectory."""
+
+    items: list[SearchLine]
+    cursor: str | None
+    num_segments: int
+    num_waiting: int
+    """Segments that this answer does not know yet; ask again."""
+    left_out: list[str]
+    """One sentence for each thing that was not searched."""

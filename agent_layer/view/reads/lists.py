@@ -1,4 +1,4 @@
-"""Answers about many trajectories: pages, counts, facets, the histogram of rewards, summaries."""
+"""Answers about many trajectories: pages, texts inside them, counts, facets, the histogram of rewards, summaries."""
 
 import math
 import re
@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final, cast, get_args
 
+from agent_layer.errors import BadInputError
 from agent_layer.store import Filters
 from agent_layer.store.index import By, Order
 from agent_layer.view.answers import (
@@ -15,6 +16,9 @@ from agent_layer.view.answers import (
     FacetLine,
     HistogramAnswer,
     QueryAnswer,
+    SearchAnswer,
+    SearchLine,
+    SnippetPiece,
     SummaryAnswer,
     SummaryLine,
 )
@@ -25,6 +29,8 @@ ABOVE_ZERO: Final = sys.float_info.min
 """Least reward of a success, as in ``agent-layer summary``."""
 FAILED: Final = ("failed", "dead", "lost", "truncated")
 """Statuses of attempts that did not end as they should."""
+_SEARCH_SECONDS: Final = 2.0
+"""For bringing the text index up to date; a page asks again until nothing waits."""
 _DIGITS: Final = re.compile("[0-9]+")
 _MOST_DIGITS: Final = 20
 _BUCKETS_PER_UNIT: Final = 20
@@ -40,6 +46,37 @@ def query(source: Source, asked: Asked) -> QueryAnswer:
     return QueryAnswer(
         items=page.items, cursor=page.cursor, command=asked.command(order, limit), python=asked.python(order, limit)
     )
+
+
+def search(source: Source, asked: Asked) -> SearchAnswer:
+    """Return the newest texts in which all words occur, and how much of the store was searched."""
+    text = asked.text("text")
+    if text is None:
+        raise BadInputError("search: expected words in the parameter text, found none; add text=WORDS")
+    limit = asked.number("limit", 50, 1, 200)
+    page = source.store.search_text(
+        text, limit=limit, cursor=asked.text("cursor"), seconds=_SEARCH_SECONDS, **asked.filters()
+    )
+    return SearchAnswer(
+        items=[
+            SearchLine(row=one.row, step=one.step, where=one.where, snippet=_pieces(one.snippet, one.marks))
+            for one in page.items
+        ],
+        cursor=page.cursor,
+        num_segments=page.coverage.num_segments,
+        num_waiting=page.coverage.num_waiting,
+        left_out=page.coverage.describe(),
+    )
+
+
+def _pieces(snippet: str, marks: list[tuple[int, int]]) -> list[SnippetPiece]:
+    pieces: list[SnippetPiece] = []
+    at = 0
+    for begin, end in [*marks, (len(snippet), len(snippet))]:
+        pieces += [SnippetPiece(text=snippet[at:begin], is_match=False)] if at < begin else []
+        pieces += [SnippetPiece(text=snippet[begin:end], is_match=True)] if begin < end else []
+        at = end
+    return pieces
 
 
 def count(source: Source, asked: Asked) -> CountAnswer:

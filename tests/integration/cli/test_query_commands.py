@@ -229,3 +229,23 @@ def test_labels_are_given_found_superseded_and_withdrawn(stored, agent_layer):
         assert said in err
         assert "Traceback" not in err
     assert stored.get("x.0-0") == before
+
+
+@pytest.mark.usefixtures("stored")
+def test_words_inside_trajectories_are_found(settings, agent_layer):
+    said = Content(trajectory_id="x.1-0", hash="h", body=b'{"role": "user", "content": "look \\u001b[31m here"}')
+    open_recorder(settings).append(said)
+    assert open_recorder(settings).flush().pending == 0
+
+    [row] = rows(agent_layer("query", "--text", "look here", "--format", "jsonl"))
+    assert (row["trajectory_id"], row["reward"]) == ("x.1-0", 1.0)
+    assert row["match"] == {"step": None, "where": "message", "snippet": "look \x1b[31m here"}
+    status, out, err = agent_layer("query", "--text", "look", "--reward", "0.5..")
+    assert (status, err) == (0, "")
+    assert "x.1-0" in out
+    assert "\x1b[31m" not in out
+    assert rows(agent_layer("query", "--text", "look", "--reward", "..0.5", "--format", "jsonl")) == []
+    for more in (["--count"], ["--explain"], ["--order", "reward"], ["--step", "last"]):
+        status, out, err = agent_layer("query", "--text", "look", *more)
+        assert (status != 0, out) == (True, "")
+        assert "leave these out" in err

@@ -18,7 +18,12 @@ from .test_view import viewed  # noqa: F401 - the store of the API's tests
 _PROMISED = Path(__file__).with_name("openapi.json")
 """What outsiders rely on. After an addition: ``curl -s http://127.0.0.1:8792/api/v1/openapi.json > openapi.json``."""
 _PLACES = {"run": "r0", "step": "1", "trajectory": "g0.0-0", "group": "g0"}
-_ASKED = {"/diff": "?a=g0.0-0&b=g0.1-0", "/summary": "?by=run,status", "/runs/{run}/learning": "?by=task_type"}
+_ASKED = {
+    "/diff": "?a=g0.0-0&b=g0.1-0",
+    "/summary": "?by=run,status",
+    "/search": "?text=what",
+    "/runs/{run}/learning": "?by=task_type",
+}
 _UNSTORED = "/runs/{run}/updates/{step}"
 """Nothing was trained in the generated store; test_view.py reads an update."""
 

@@ -295,3 +295,19 @@ def test_what_is_wrong_is_said_in_one_sentence(viewed, path):
 )
 def test_nothing_but_the_page_is_served(viewed, path):
     viewed.get(path, 404)
+
+
+def test_words_inside_trajectories_are_found_with_step_and_snippet(viewed):
+    asked = [row["trajectory_id"] for row in viewed.get("/api/v1/query?run=r0")["items"]]
+    found = viewed.get("/api/v1/search?text=what&run=r0&limit=100")
+    assert {one["row"]["trajectory_id"] for one in found["items"]} == set(asked)
+    assert {(one["step"], one["where"]) for one in found["items"]} == {(None, "task")}
+    assert found["items"][0]["snippet"] == [{"text": "what", "is_match": True}, {"text": "?", "is_match": False}]
+    assert (found["num_waiting"], found["left_out"], found["cursor"]) == (0, [], None)
+    page = viewed.get("/api/v1/search?text=what&limit=3")
+    assert len({one["row"]["trajectory_id"] for one in page["items"]}) == 3
+    assert page["cursor"]
+    for headers in ({}, {"Authorization": f"Bearer {_KEY}"}):
+        assert viewed.get("/api/v1/search?text=hidden", **headers)["items"] == []
+    for path in ("search", "search?text=", "search?text=--", "search?text=a&order=newest", "search?text=a&cursor=b"):
+        assert viewed.get(f"/api/v1/{path}", 400)["error"]["code"] == "bad_input"

@@ -6,6 +6,8 @@ export interface Row {
   ended_at: string | null; labels: Record<string, string>; worker: string | null; findings: string[];
 }
 export interface Change { kind: "run" | "trajectory" | "step" | "group" | "update" | "fleet"; runs: string[]; ids: string[]; num: number }
+export interface Match { row: Row; step: number | null; where: string; snippet: { text: string; is_match: boolean }[] }
+export interface Found { items: Match[]; cursor: string | null; num_segments: number; num_waiting: number; left_out: string[] }
 export interface Page<T> { items: T[]; cursor: string | null; command: string; python: string }
 export interface RunSummary {
   run: string; num_trajectories: number; num_accepted: number; num_rewarded: number; mean_reward: number | null;

@@ -2,13 +2,15 @@
 import { html, useEffect, useState } from "../core/ui.js";
 import { changed, go, hrefOf } from "../core/router.js";
 import { get, pathOf, useResource } from "../core/api.js";
+import { useKeys } from "../core/keys.js";
 import { Await, Card, CopyLine, Empty, PageHead } from "../parts/basic.js";
+import { Matches } from "../parts/matches.js";
 import { COLUMNS, TrajectoryTable, USUAL } from "../parts/trajectory_table.js";
 import { number } from "../pure/format.js";
 
 /** @typedef {import("../core/types.js").Row} Row */
 const FACETS = ["run", "split", "task_type", "status", "cause", "agent", "tool", "finding", "policy"];
-const OWN = ["columns"];
+const OWN = ["columns", "text"];
 const LIMIT = 200;
 
 /** The part of an address that the API understands. @param {URLSearchParams} query */
@@ -33,7 +35,7 @@ export function TrajectoriesView({ route }) {
       <details class="facets-box" open=${innerWidth > 900}><summary class="small">Filters</summary><${Await} resource=${facets}>${(/** @type {any} */ data) => html`<${Facets} facets=${data.facets} query=${query} />`}<//></details>
       <div class="step-list">
         <${Card} title="Reward" more="click a bar to filter"><${Await} resource=${histogram}>${(/** @type {any} */ data) => html`<${Histogram} data=${data} query=${query} />`}<//><//>
-        <${Found} filters=${filters.toString()} columns=${columns} query=${query} />
+        ${query.get("text") ? html`<${Matches} filters=${filters} text=${query.get("text") ?? ""} />` : html`<${Found} filters=${filters.toString()} columns=${columns} query=${query} />`}
       </div></div>`;
 }
 
@@ -43,10 +45,12 @@ function SearchBar({ query }) {
   useEffect(() => setTask(query.get("task") ?? ""), [query]);
   /** @param {string} name @param {string | null} value */
   const put = (name, value) => go(hrefOf(["trajectories"], changed(query, { [name]: value })));
-  const active = [...query].filter(([name]) => !OWN.includes(name) && name !== "order");
+  useKeys({ w: () => /** @type {HTMLElement | null} */ (document.querySelector("[data-words]"))?.focus() });
+  const active = [...query].filter(([name]) => !["columns", "order"].includes(name));
   return html`<div class="step-list" style=${{ gap: "8px" }}><div class="searchbar" role="search">
       <input class="field wide" data-search placeholder="Task id ( / )" aria-label="Task id" value=${task} onInput=${(/** @type {any} */ event) => setTask(event.target.value)} onKeyDown=${(/** @type {any} */ event) => event.key === "Enter" && put("task", task)} />
       ${[["reward", "Reward 0.5.."], ["policy", "Policy 3..8"], ["since", "Since 2h"]].map(([name, hint]) => html`<input key=${name} class="field" size="11" placeholder=${hint} aria-label=${hint} value=${query.get(name ?? "") ?? ""} onChange=${(/** @type {any} */ event) => put(name ?? "", event.target.value)} />`)}
+      <input class="field wide" type="search" placeholder="Words inside ( w )" aria-label="Words inside" data-words value=${query.get("text") ?? ""} onChange=${(/** @type {any} */ event) => put("text", event.target.value.trim() || null)} />
       <select class="field" aria-label="Order" value=${query.get("order") ?? "newest"} onChange=${(/** @type {any} */ event) => put("order", event.target.value)}>${["newest", "oldest", "reward", "policy"].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select>
       <button class="chip" aria-pressed=${query.get("accepted") === "1"} onClick=${() => put("accepted", query.get("accepted") ? null : "1")}>accepted</button>
     </div>

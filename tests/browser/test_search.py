@@ -1,0 +1,53 @@
+"""Words inside trajectories, searched on the page: the state is in the address, and what models wrote stays text."""
+
+import json
+
+from agent_layer.schema.step import Action, StepState
+
+from ..builders import attempt, call, content
+from ..integration.view.test_view import viewed  # noqa: F401 - the store that the API's own tests read
+from ..stored import write_segment
+from .test_access import find_faults
+from .test_views import chromium, tab  # noqa: F401 - the browser and the server of the other tests
+
+_SAID = "<img src=x onerror=document.title='owned'> swordfish"
+
+
+def test_words_are_searched_by_key_and_a_result_opens_its_step(tab, viewed):  # noqa: F811
+    tid, asked = "s.0-0", {"role": "user", "content": "first"}
+    prompt, again = (content(tid, json.dumps(one).encode()) for one in (asked, {"role": "user", "content": _SAID}))
+    write_segment(
+        viewed.store,
+        *attempt(
+            tid,
+            prompt,
+            again,
+            *call(tid, "a", Action(message={"content": "ok"}), state=StepState(messages=[prompt.hash]), run="r0"),
+            *call(tid, "b", at=3.0, state=StepState(messages=[prompt.hash, again.hash]), run="r0"),
+            run="r0",
+            score=0.5,
+        ),
+    )
+    tab.open("#/trajectories?run=r0")
+    tab.page.keyboard.press("w")
+    tab.page.keyboard.type("swordfish")
+    tab.page.keyboard.press("Enter")
+    row = tab.page.locator("[data-matches] tbody tr")
+    row.wait_for()
+
+    assert [cell.strip() for cell in row.all_inner_texts()[0].split("\t")] == [
+        *(tid, "1", "message", "completed", "0.50", _SAID)
+    ]
+    assert tab.page.locator("mark").all_inner_texts() == ["swordfish"]
+    assert "text=swordfish" in tab.page.url
+    assert find_faults(tab.page) == []
+    tab.open(tab.page.url.partition("/#")[2].join(["#", ""]))
+    tab.page.locator("[data-matches]").wait_for()
+    tab.page.set_viewport_size({"width": 390, "height": 844})
+    assert tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    tab.page.click("[data-matches] a")
+    tab.page.wait_for_selector("#step-1")
+    assert "step=1" in tab.page.url
+    assert "No text has all of these words" in tab.open("#/trajectories?run=r1&text=swordfish")
+    assert "words of letters or digits" in tab.open("#/trajectories?text=--")
+    assert tab.page.title() != "owned"
