@@ -123,9 +123,9 @@ async def attack_all(kind_name: str, directory: Path, secret: str, names: list[s
                         result = await box.exec(
                             ["python3", "-c", program], env={"FACTS": json.dumps(host.facts)}, seconds=ATTACK_SECONDS
                         )
-                        answers = (await box.exec(["echo", "fine"], seconds=30)).stdout == b"fine\n"
+                        answers = (await box.exec(["echo", "fine"], seconds=90)).stdout == b"fine\n"
                         await box.close()
-                        fine = await neighbour.exec(["ls", "/work"], seconds=30)
+                        fine = await neighbour.exec(["ls", "/work"], seconds=90)
                         said = (result.stdout + result.stderr).decode(errors="replace")
                         found = {
                             "name": name,
