@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,10 +20,12 @@ from agent_layer.schema import PolicyVersion, TrainedBatch
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from agent_layer.store.consumers import list_batches
+from agent_layer.view import link_to
 from envs.tasksets.gate import check_trainable
 from trainer_adapter.config import TrainConfig, load_config
 from trainer_adapter.data import Replay, rebuild_batch
 from trainer_adapter.dry_run import plan_run, write_plan
+from trainer_adapter.launch import open_page
 from trainer_adapter.loop import CheckpointDirectory
 
 if TYPE_CHECKING:
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
 Run = Annotated[str | None, typer.Option(help="Else AGENT_LAYER_RUN.")]
 
 
-def train(
+def train(  # noqa: PLR0913  # options of a command are its arguments
     context: typer.Context,
     config: Annotated[
         Path, typer.Argument(help="YAML, TOML or JSON file; every knob is in trainer_adapter/config.py.")
@@ -52,6 +56,7 @@ def train(
             min=1, help="Share the model among processes of this machine, a GPU each; on Ray 'cluster' says it."
         ),
     ] = 1,
+    no_view: Annotated[bool, typer.Option("--no-view", help="Open no page ('agent-layer view').")] = False,
 ) -> None:
     """Train a policy on the rollouts of running workers; continue from the newest checkpoint.
 
@@ -98,7 +103,8 @@ def train(
         warned.clear()
         warned.update(finding.name for finding in progress.health)
 
-    with stop_on_signals() as stop:
+    page = nullcontext() if no_view else open_page(settings, loaded.run or settings.run, partial(typer.echo, err=True))
+    with page, stop_on_signals() as stop:
         done = (train_on_ray if on else train_on_ranks)(loaded, settings, stop, show, sources=sources)
     console.print(f"{len(done)} steps done; 'agent-layer train {config}' goes on where this ended")
 
@@ -139,6 +145,9 @@ def replay(
         typer.echo(_replay_line(replayed, get_policy(store.redis, store.keys, record.run, record.policy_version)))
         if out is not None and not record.num_deleted:
             _write(out, replayed)
+    shown = run or settings.run
+    if link := link_to(settings, "run", shown) if step is None else link_to(settings, "update", shown, step):
+        typer.echo(f"view: {link}", err=True)
     if differences:
         raise CorruptRecordError(
             f"replay: expected what was trained, found {len(differences)} differences; the first: {differences[0]};"

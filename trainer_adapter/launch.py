@@ -19,8 +19,9 @@ from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.infra import make_private
 from agent_layer.infra.processes import SupervisedProcess, start_supervised, try_lock
 from agent_layer.infra.redis import Keys, open_redis
-from agent_layer.local import VllmServer, run_stack
+from agent_layer.local import VllmServer, run_page, run_stack
 from agent_layer.settings import Settings
+from agent_layer.view import make_link
 from trainer_adapter.config import TrainConfig, write_config
 
 _LOOK_SECONDS = 0.25
@@ -103,7 +104,7 @@ def run_job(
         if not settings.gateway_url:
             remove_ended_engines(settings, redis)  # before the trainer looks for engines
         options = ["--unchecked"] * job.unchecked + ["--on", "ray"] * job.on_ray
-        trainer = _start(["train", str(config), *options], settings, logs / "trainer.log")
+        trainer = _start(["train", str(config), "--no-view", *options], settings, logs / "trainer.log")
         cleanup.callback(trainer.stop)
         processes = {"trainer": trainer}
         if not settings.gateway_url:
@@ -115,6 +116,15 @@ def run_job(
         cleanup.callback(processes["worker"].stop)
         cleanup.callback(trainer.stop)
         yield RunningJob(settings=settings, trainer=trainer, processes=processes)
+
+
+@contextmanager
+def open_page(settings: Settings, run: str, say: Callable[[str], None]) -> Generator[None]:
+    """Have a page during the block, and report its link to the run."""
+    with run_page(settings.model_copy(update={"run": run}), say) as address:
+        if address is not None:
+            say(f"view: {make_link(address, 'run', run)}")
+        yield
 
 
 @contextmanager

@@ -60,6 +60,8 @@ class Settings(BaseSettings):
     run: str = "default"
     gateway_url: str | None = None
     """Address of the gateway, or comma-separated addresses of gateways on several machines."""
+    view_url: str | None = None
+    """Address of the page, to which commands print links; None: a ``view`` that runs announces its own in Redis."""
     public_host: str | None = None
     """Host name in the addresses of rollouts; None: the one by which their opener reached the gateway."""
     api_key: str | None = None
@@ -271,7 +273,7 @@ class Settings(BaseSettings):
             return value
         return _check_url(value, ("redis", "rediss", "unix"), "redis://HOST:PORT, rediss://HOST:PORT or unix:///SOCKET")
 
-    @field_validator("ingest_url", "s3_endpoint_url", "otlp_endpoint", "provider_url", "policy_url")
+    @field_validator("ingest_url", "s3_endpoint_url", "otlp_endpoint", "provider_url", "policy_url", "view_url")
     @classmethod
     def _http(cls, value: str | None) -> str | None:
         return value and _check_url(value, _HTTP, "http://HOST:PORT or https://HOST:PORT")

@@ -11,6 +11,7 @@ from typer.core import TyperCommand
 
 from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.settings import Settings
+from agent_layer.view import link_to
 from envs.evaluation.evaluator import EvalRequest, RoundResult, compare_with, evaluate, list_rounds, show_round
 from envs.evaluation.figures import Comparison
 from envs.evaluation.prices import Price
@@ -139,7 +140,7 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         result = evaluate(settings, request)
     comparison = None if against is None else compare_with(settings, result, against)
-    _print_result(result, comparison, against or "", format_)
+    _print_result(settings, result, comparison, against or "", format_)
     return _end(result, comparison, against, fail_below=fail_below, max_drop=max_drop)
 
 
@@ -172,12 +173,16 @@ def _list(settings: Settings, format_: Format) -> None:
     return print_rounds(rounds)
 
 
-def _print_result(result: RoundResult, comparison: Comparison | None, earlier: str, format_: Format) -> None:
+def _print_result(
+    settings: Settings, result: RoundResult, comparison: Comparison | None, earlier: str, format_: Format
+) -> None:
     if format_ == "jsonl":
         return write_round(result.round, result.figures, result.results, comparison)
     print_round(result.round, result.figures)
     if comparison is not None:
         print_comparison(comparison, name=result.round.name, earlier=earlier)
+    if link := link_to(settings, "run", result.round.run):
+        typer.echo(f"view: {link}", err=True)
     return None
 
 

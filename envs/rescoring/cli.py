@@ -16,6 +16,7 @@ from agent_layer.schema import check_name
 from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store, takes_filters
 from agent_layer.store.index import Filters
+from agent_layer.view import link_to
 from envs.registry import hash_scorer
 from envs.rescoring.rescore import RescoreOptions, Tally, Verdict, rescore
 from envs.sandbox import PoolOptions, Sandbox, SandboxSpec, open_pool
@@ -46,6 +47,8 @@ def rescore_stored(
     _await_stored(settings)
     for line in tally.lines(options, is_stopped=is_stopped):
         typer.echo(line)
+    if link := link_to(settings, "trajectories", filters=filters):
+        typer.echo(f"view: {link}", err=True)
     if is_stopped:
         raise typer.Exit(_STOPPED_BY_KEYBOARD)
     tally.raise_failures()

@@ -1,6 +1,7 @@
 """The main job on its real parts: vLLM, veRL, Redis, LangGraph; a few steps, several weight switches."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("demo")
     done = command(home, "demo", "--steps", str(STEPS))
     assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(rf"^view: http://127\.0\.0\.1:\d+/#/run/{RUN}$", done.stderr, re.MULTILINE)
     return home
 
 

@@ -4,8 +4,11 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
+
+import typer
 
 from agent_layer.errors import AgentLayerError
 from agent_layer.health import progress_path, read_progress
@@ -14,10 +17,10 @@ from trainer_adapter.demo.display import Display
 from trainer_adapter.demo.evaluation import evaluate_repair
 from trainer_adapter.demo.job import RECIPE, make_config, write_tasks
 from trainer_adapter.demo.report import print_report
-from trainer_adapter.launch import Job, run_job
+from trainer_adapter.launch import Job, open_page, run_job
 
 
-def run_demo(settings: Settings, steps: int, seed: int, *, fresh: bool) -> None:
+def run_demo(settings: Settings, steps: int, seed: int, *, fresh: bool, shows_page: bool) -> None:
     """Train until the run has ``steps`` steps, report, and evaluate scripted agents that repair code.
 
     Args:
@@ -25,23 +28,26 @@ def run_demo(settings: Settings, steps: int, seed: int, *, fresh: bool) -> None:
         steps: updates of the whole run, earlier starts included.
         seed: of the untrained weights; each seed is a run of its own.
         fresh: begin a new run instead of continuing the newest of this seed.
+        shows_page: open the page of the run, and print its address.
 
     Raises: AgentLayerError: a process ended early; the message names its log.
     """
     settings = _name_run(settings, seed, fresh=fresh)
     home = settings.dir.absolute() / "runs" / settings.run
     began = time.monotonic()
-    with Display(settings.run, steps) as display:
-        display.set_phase("writing the untrained model")
-        _ensure_model(home / "model", seed)
-        config = make_config(home, settings.run, seed, steps)
-        write_tasks(home / "tasks.jsonl")
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        with suppress(KeyboardInterrupt):
-            _run(settings, Job(config=config, target=RECIPE.target, slots=RECIPE.slots, max_model_len=64), display)
-    print_report(settings, display, home, time.monotonic() - began)
-    if display.steps and display.steps[-1].step >= steps:
-        evaluate_repair(settings, display.console)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    say = partial(typer.echo, err=True)
+    with open_page(settings, settings.run, say) if shows_page else nullcontext():
+        with Display(settings.run, steps) as display:
+            display.set_phase("writing the untrained model")
+            _ensure_model(home / "model", seed)
+            config = make_config(home, settings.run, seed, steps)
+            write_tasks(home / "tasks.jsonl")
+            with suppress(KeyboardInterrupt):
+                _run(settings, Job(config=config, target=RECIPE.target, slots=RECIPE.slots, max_model_len=64), display)
+        print_report(settings, display, home, time.monotonic() - began)
+        if display.steps and display.steps[-1].step >= steps:
+            evaluate_repair(settings, display.console)
 
 
 def _run(settings: Settings, job: Job, display: Display) -> None:

@@ -50,6 +50,7 @@ def _commands(settings: Settings, store: Store, newest: int) -> list[str]:
         f"{prefix} query --run {run} --task guess-3 --step 1 --policy {max(0, newest - 5)}.. --limit 5",
         f"{prefix} query --run {run} --reward 0.8.. --order reward --limit 5",
         f"{prefix} show {last}",
+        f"{prefix} view",
         f"{prefix} store check",
     ]
 

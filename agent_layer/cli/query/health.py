@@ -6,7 +6,7 @@ import msgspec
 import typer
 from rich.table import Table
 
-from agent_layer.cli.ui import Format, Run, draw_table, write_lines
+from agent_layer.cli.ui import Format, Run, draw_table, print_link, write_lines
 from agent_layer.errors import NotFoundError
 from agent_layer.health import CATALOGUE, HealthEntry, progress_path, read_progress
 from agent_layer.settings import Settings
@@ -44,6 +44,7 @@ def health(
     typer.echo(f"run {name}, step {last.step}: {'' if last.health else 'healthy'}".rstrip())
     for finding in last.health:
         typer.echo(f"{finding.level}: {finding}")
+    print_link(settings, "run", name)
 
 
 def _list_catalogue(format_: str) -> None:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from agent_layer.cli.ui import print_link
 from agent_layer.errors import BadInputError
 from agent_layer.store import open_store
 from agent_layer.store.reading import make_label, read_known_labels
@@ -34,6 +35,7 @@ def label(
     now = store.row(trajectory).labels
     for name in given:
         typer.echo(f"{trajectory}: {name} {_shown(now.get(name))}{_told(row.labels.get(name))}")
+    print_link(context.obj, "trajectory", trajectory)
 
 
 def _read_label(text: str) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, cast
 import typer
 
 from agent_layer.cli.query.matches import print_matches
-from agent_layer.cli.ui import describe_trajectory, print_blocks, print_rows, write_lines
+from agent_layer.cli.ui import describe_trajectory, print_blocks, print_link, print_rows, print_step_link, write_lines
 from agent_layer.engines import newest_policy
 from agent_layer.errors import BadInputError
 from agent_layer.schema import JsonObject
@@ -62,6 +62,7 @@ def query(
         write_lines(lines)
     else:
         print_rows(lines)
+        print_link(context.obj, "trajectories", filters=asked, order="" if order == "newest" else order)
     if page.cursor:
         typer.echo(f"more: add --cursor '{page.cursor}'", err=True)
 
@@ -91,6 +92,7 @@ def show(
         write_lines([shown])
     else:
         print_blocks(describe_trajectory(shown), fold=fold, pager=not no_pager)
+        print_step_link(context.obj, trajectory, step)
 
 
 def _lines(store: Store, row: TrajectoryRow, which: Which | None) -> Iterator[JsonObject]:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from agent_layer.cli.ui import print_step_link
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Reward
 from agent_layer.store import Store, open_store
@@ -34,6 +35,7 @@ def reward(
     store.writer.await_shipped(f"reward of trajectory {trajectory!r}")
     for line in _report(store, given):
         typer.echo(line)
+    print_step_link(context.obj, trajectory, step)
 
 
 def _read_score(text: str) -> float | None:

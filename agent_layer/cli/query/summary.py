@@ -6,7 +6,7 @@ from typing import Annotated, Literal, cast
 import typer
 from rich.table import Table
 
-from agent_layer.cli.ui import draw_table, write_lines
+from agent_layer.cli.ui import draw_table, print_link, write_lines
 from agent_layer.store import open_store, takes_filters_of
 from agent_layer.store.index import By, Filters, Summary
 
@@ -41,6 +41,7 @@ def summary(
         write_lines(lines)
     else:
         _print(fields, lines)
+        print_link(context.obj, "trajectories", filters=filters)
 
 
 def _print(fields: list[str], lines: list[Summary]) -> None:

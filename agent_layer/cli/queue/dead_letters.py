@@ -21,11 +21,13 @@ from agent_layer.cli.ui import (
     format_count,
     limit_rows,
     present,
+    print_link,
     row_of,
     write_lines,
 )
 from agent_layer.dispatcher import Dispatcher, RolloutState, connect
 from agent_layer.errors import NotFoundError
+from agent_layer.store import Filters
 
 _COLUMNS = (
     Column("rollout", 0),
@@ -52,7 +54,8 @@ def dead(
     """
     if context.invoked_subcommand is None:
         with connect(context.obj) as dispatcher:
-            present(partial(_see, dispatcher, run, limit), format_, watch=watch)
+            link = partial(print_link, context.obj, "failures", filters=Filters(run=run))
+            present(partial(_see, dispatcher, run, limit), format_, watch=watch, link=link)
 
 
 def show(
@@ -65,9 +68,10 @@ def show(
     format_: Format = "table",
 ) -> None:
     """List dead letters, newest first. As jsonl, with every error."""
+    link = partial(print_link, context.obj, "failures", filters=Filters(run=run))
     with connect(context.obj) as dispatcher:
         if not errors:
-            return present(partial(_see, dispatcher, run, limit), format_, watch=watch)
+            return present(partial(_see, dispatcher, run, limit), format_, watch=watch, link=link)
         found, has_more = _find(dispatcher, run, limit)
         if format_ == "jsonl":
             return write_lines(row_of(state) for state in found)
@@ -75,7 +79,7 @@ def show(
             typer.echo(line)
         if has_more:
             typer.echo(f"only the newest {limit:,} are shown; --limit shows more")
-        return None
+        return link()
 
 
 def retry(context: typer.Context, names: Names = None, *, every: Every = False, run: OfRun = None) -> None:

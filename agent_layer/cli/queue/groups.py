@@ -22,11 +22,15 @@ from agent_layer.cli.ui import (
     format_count,
     limit_rows,
     present,
+    print_link,
+    print_run_link,
     row_of,
 )
 from agent_layer.dispatcher import Dispatcher, GroupState, connect
 from agent_layer.errors import NotFoundError
+from agent_layer.settings import Settings
 
+_MOST_LINKS = 8
 _COLUMNS = (
     Column("group", 0),
     Column("state", 0, is_state=True),
@@ -63,7 +67,8 @@ def groups(
     if context.invoked_subcommand is None:
         with connect(context.obj) as dispatcher:
             look = partial(_see_closed if closed else _see_open, dispatcher, run, limit)
-            present(look, format_, watch=watch)
+            link = partial(print_run_link, context.obj, run, "fleet")
+            present(look, format_, watch=watch, link=link)
 
 
 def show(
@@ -75,7 +80,8 @@ def show(
 ) -> None:
     """Show these groups, closed ones too."""
     with connect(context.obj) as dispatcher:
-        present(partial(_see_named, dispatcher, group_ids), format_, watch=watch)
+        link = partial(_print_links, context.obj, dispatcher, group_ids)
+        present(partial(_see_named, dispatcher, group_ids), format_, watch=watch, link=link)
 
 
 def cancel(
@@ -95,6 +101,15 @@ def cancel(
         ids = list(dispatcher.inspector.open_ids(run)) if run else _known(dispatcher, group_ids or [])
         cancelled = format_count(dispatcher.cancel(ids), "rollout")
         typer.echo(f"cancelled {cancelled} of {format_count(len(ids), 'group')}")
+
+
+def _print_links(settings: Settings, dispatcher: Dispatcher, group_ids: list[str]) -> None:
+    """Print a link to each group, or to the queue for those that nothing is stored of yet."""
+    closed = [group.group_id for group in dispatcher.groups(group_ids[:_MOST_LINKS]) if group.is_closed]
+    for group_id in closed:
+        print_link(settings, "group", group_id)
+    if not closed:
+        print_link(settings, "fleet")
 
 
 def _known(dispatcher: Dispatcher, group_ids: list[str]) -> list[str]:

@@ -19,6 +19,8 @@ from agent_layer.cli.ui import (
     format_count,
     limit_rows,
     present,
+    print_link,
+    print_run_link,
     row_of,
 )
 from agent_layer.dispatcher import Dispatcher, RunState, connect
@@ -56,7 +58,8 @@ def runs(
     """
     if context.invoked_subcommand is None:
         with connect(context.obj) as dispatcher:
-            present(partial(_see, dispatcher, context.obj, run, limit), format_, watch=watch)
+            link = partial(print_run_link, context.obj, run, "runs")
+            present(partial(_see, dispatcher, context.obj, run, limit), format_, watch=watch, link=link)
 
 
 def pause(
@@ -77,6 +80,7 @@ def pause(
         dispatcher.pause(run, running=running, why=why)
         going = "pause at their next step, where their agents can" if running else "go on"
         typer.echo(f"run {run} is paused; {state.num_leased:,} rollouts that workers have {going}")
+    print_link(context.obj, "run", run)
 
 
 def resume(context: typer.Context, run: Annotated[str, typer.Argument()]) -> None:
@@ -85,6 +89,7 @@ def resume(context: typer.Context, run: Annotated[str, typer.Argument()]) -> Non
         state = find_run(dispatcher, run)
         dispatcher.resume(run)
         typer.echo(f"run {run} goes on" if state.paused is not None else f"run {run} was not paused; it goes on")
+    print_link(context.obj, "run", run)
 
 
 def share(
@@ -106,6 +111,7 @@ def share(
         state = find_run(dispatcher, run)
         limit = "no quota" if state.quota is None else f"quota {state.quota:,}"
         typer.echo(f"run {run} has weight {state.weight:g} and {limit}")
+    print_link(context.obj, "run", run)
 
 
 def _see(dispatcher: Dispatcher, settings: Settings, run: str | None, limit: int) -> TableView:

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from agent_layer.cli.ui import describe_lack, format_count
+from agent_layer.cli.ui import describe_lack, format_count, print_link
 from agent_layer.dispatcher import (
     Dispatcher,
     GroupState,
@@ -175,6 +175,7 @@ def submit(
         num_known = len(found) - len(new)
         left_out = f"; {format_count(num_known, 'known task')} left out" if num_known else ""
         typer.echo(f"submitted {format_count(len(groups), 'task')}, {_count(new)}, to run {new_run}{left_out}")
+        print_link(context.obj, "run", new_run)
         if wait:
             ensure_shipper(context.obj)  # for logs of workers that were killed
             wait_for(dispatcher, groups, new_run)

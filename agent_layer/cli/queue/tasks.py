@@ -24,6 +24,7 @@ from agent_layer.cli.ui import (
     describe_tries,
     limit_rows,
     present,
+    print_run_link,
     row_of,
 )
 from agent_layer.dispatcher import (
@@ -96,7 +97,8 @@ def tasks(
 ) -> None:
     """List tasks of open groups, oldest first, with their rollouts."""
     with connect(context.obj) as dispatcher:
-        present(partial(_see_tasks, dispatcher, run, limit), format_, watch=watch)
+        link = partial(print_run_link, context.obj, run, "fleet")
+        present(partial(_see_tasks, dispatcher, run, limit), format_, watch=watch, link=link)
 
 
 def rollouts(
@@ -118,7 +120,8 @@ def rollouts(
     """
     _check_statuses(status or [])
     with connect(context.obj) as dispatcher:
-        present(partial(_see_rollouts, dispatcher, run, status or [], limit), format_, watch=watch)
+        link = partial(print_run_link, context.obj, run, "fleet")
+        present(partial(_see_rollouts, dispatcher, run, status or [], limit), format_, watch=watch, link=link)
 
 
 def _check_statuses(asked: list[str]) -> None:

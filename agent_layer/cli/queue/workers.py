@@ -16,6 +16,7 @@ from agent_layer.cli.ui import (
     format_count,
     limit_rows,
     present,
+    print_link,
     row_of,
 )
 from agent_layer.dispatcher import Dispatcher, WorkerState, connect
@@ -45,7 +46,8 @@ def workers(context: typer.Context, *, limit: Limit = 32, watch: Watch = False, 
     """
     if context.invoked_subcommand is None:
         with connect(context.obj) as dispatcher:
-            present(partial(_see, dispatcher, context.obj, limit), format_, watch=watch)
+            link = partial(print_link, context.obj, "fleet")
+            present(partial(_see, dispatcher, context.obj, limit), format_, watch=watch, link=link)
 
 
 def drain(

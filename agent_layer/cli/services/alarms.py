@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from agent_layer.alarms import AlarmReader, RunAlarms, open_notifier, open_senders, prometheus_rules, watch_runs
-from agent_layer.cli.ui import Format, Run, draw_table, write_lines
+from agent_layer.cli.ui import Format, Run, draw_table, print_run_link, write_lines
 from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.health import ALARMS, HealthFinding, LiveEntry
 from agent_layer.infra.redis import open_redis
@@ -48,6 +48,7 @@ def now(context: typer.Context, *, run: Run = None, format_: Format = "table") -
             typer.echo(f"run {one.run}: {finding.level}: {finding}")
     if not any(one.findings for one in found):
         typer.echo(f"nothing fires in {len(found)} runs")
+    print_run_link(settings, run, "runs")
 
 
 def list_alarms(*, format_: Format = "table") -> None:

@@ -6,6 +6,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from agent_layer.cli.ui import print_link
 from agent_layer.engines import (
     Engine,
     PushedVersion,
@@ -44,6 +45,7 @@ def list_engines(context: typer.Context) -> None:
         about = (engine.url, engine.run, str(engine.version), _state_of(engine), str(engine.num_switches), stall)
         table.add_row(*about, engine.model)
     Console(soft_wrap=True, width=_WIDTH).print(table)  # addresses are copied from here, so none is cut
+    print_link(settings, "fleet")
 
 
 def join(

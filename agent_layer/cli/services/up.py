@@ -3,6 +3,7 @@
 import signal
 import time
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from agent_layer.engines import read_engine_address
 from agent_layer.errors import BadInputError, EngineError
-from agent_layer.local import Stack, VllmServer, run_stack, shell_exports
+from agent_layer.local import Stack, VllmServer, run_page, run_stack, shell_exports
 from agent_layer.recorder import ensure_shipper
 from agent_layer.settings import Settings
 
@@ -27,18 +28,23 @@ def up(
         int | None,
         typer.Option(min=1, help="Let vLLM take LoRA adapters up to this rank ('lora: {publish: adapter}')."),
     ] = None,
+    no_view: Annotated[bool, typer.Option("--no-view", help="Open no page ('agent-layer view').")] = False,
 ) -> None:
     """Run Redis, objects, an engine and the gateway on this machine.
 
-    Prints the settings with which workers and trainers find them. Ctrl-C stops everything.
+    Prints the settings with which workers and trainers find them, and the address of the page that shows what they do.
+    Ctrl-C stops everything.
     """
-    source = _engine_of(context.obj, model, engine, lora_rank)
+    source, say = _engine_of(context.obj, model, engine, lora_rank), partial(typer.echo, err=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt), ExitStack() as running:
         stack = _start(running, context.obj, source, port)
         ensure_shipper(stack.settings)  # for logs of processes that were killed
+        page = None if no_view else running.enter_context(run_page(stack.settings, say))
         for line in shell_exports(stack.settings):
             typer.echo(line)
+        if page is not None:
+            say(f"view: {page}")
         while True:
             stack.check()
             time.sleep(_CHECK_SECONDS)

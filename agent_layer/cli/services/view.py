@@ -19,7 +19,7 @@ from agent_layer.gateway.http import check_exposure, load_tls, serve_until_stopp
 from agent_layer.infra.processes import reachable_host
 from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
-from agent_layer.view import build_view_app
+from agent_layer.view import announce_page, build_view_app
 from agent_layer.view.demo import open_recording
 
 
@@ -67,6 +67,8 @@ def view(
     Writing needs the operator: on this machine, who opens the printed address; beyond it, who has the key.
     """
     settings: Settings = context.obj
+    if context.invoked_subcommand is not None:
+        return
     if sum((allow_writes, demo, bucket is not None)) > 1:
         raise BadInputError(
             "view: expected one of --demo, --bucket or --allow-writes, found several; both others only read"
@@ -86,11 +88,14 @@ def view(
         scheme = "https" if settings.tls_cert else "http"
         token = reader_token or operator_token
         asked = f"?token={token}" if token else ""
+        url = f"{scheme}://{reachable_host(address)}:{taken}/"
         shown, store = opened.enter_context(_open_shown(settings, demo, bucket))
         place = f"#/run/{shown.run}" if demo else ""
 
         async def announce(_: web.Application) -> None:
-            typer.echo(f"view: {scheme}://{reachable_host(address)}:{taken}/{asked}{place}")
+            typer.echo(f"view: {url}{asked}{place}")
+            if not demo and bucket is None:  # commands ask another store than those show
+                opened.enter_context(announce_page(settings, url))
 
         app = build_view_app(
             shown,

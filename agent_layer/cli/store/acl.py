@@ -93,6 +93,8 @@ _DRIVE_ENGINES = _Duty(
     writes="engine:* engines engine-events gateways",
     commands="hset hsetnx hincrby hget hexists del sadd srem xadd zadd zrem multi exec watch unwatch discard",
 )
+_LINK = _Duty(reads="pages", commands="zrange time")
+_SHOW_PAGE = _Duty(writes="pages", commands="zadd zrem zremrangebyscore zrange time")
 _MAINTAIN = _Duty(
     writes="exported:* reindexing judged:* dead replaced:* merging compacting",
     commands="set del unlink srem pttl pexpire scan info hlen hstrlen strlen object|encoding memory|usage",
@@ -101,11 +103,14 @@ _MAINTAIN = _Duty(
 
 _DUTIES: dict[Role, tuple[_Duty, ...]] = {
     "gateway": (_CONNECT, _QUERY, _SHIP, _WATCH_ENGINES, _DRIVE_ENGINES),
-    "worker": (_CONNECT, _QUERY, _SHIP, _LEASE),
-    "trainer": (_CONNECT, _QUERY, _SHIP, _FOLLOW, _SUBMIT, _WATCH_ENGINES, _DRIVE_ENGINES),
+    "worker": (_CONNECT, _QUERY, _SHIP, _LEASE, _LINK),
+    "trainer": (_CONNECT, _QUERY, _SHIP, _FOLLOW, _SUBMIT, _WATCH_ENGINES, _DRIVE_ENGINES, _SHOW_PAGE),
     "shipper": (_CONNECT, _SHIP),
-    "reader": (_CONNECT, _QUERY, _WATCH_QUEUE, _WATCH_ENGINES),
-    "operator": (_CONNECT, _QUERY, _SHIP, _FOLLOW, _SUBMIT, _WATCH_QUEUE, _WATCH_ENGINES, _DRIVE_ENGINES, _MAINTAIN),
+    "reader": (_CONNECT, _QUERY, _WATCH_QUEUE, _WATCH_ENGINES, _LINK),
+    "operator": (
+        *(_CONNECT, _QUERY, _SHIP, _FOLLOW, _SUBMIT, _WATCH_QUEUE, _WATCH_ENGINES, _DRIVE_ENGINES),
+        *(_MAINTAIN, _SHOW_PAGE),
+    ),
 }
 
 ROLES: tuple[Role, ...] = tuple(_DUTIES)

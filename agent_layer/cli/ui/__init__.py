@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from agent_layer.cli.ui.links import print_link as print_link
+    from agent_layer.cli.ui.links import print_run_link as print_run_link
+    from agent_layer.cli.ui.links import print_step_link as print_step_link
     from agent_layer.cli.ui.output import (
         defuse as defuse,
     )
@@ -84,6 +87,7 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         {
+            "agent_layer.cli.ui.links": ("print_link", "print_run_link", "print_step_link"),
             "agent_layer.cli.ui.output": (
                 "format_count",
                 "defuse",

@@ -29,10 +29,26 @@ _AGES = {"lease_seconds", "delay_seconds", "silent_seconds", "seen_at", "lately_
 """Fields that change by themselves."""
 
 
-def present(look: Callable[[], TableView], format_: Literal["table", "jsonl"], *, watch: bool) -> None:
-    """Show what a look finds; end without an error on Ctrl-C, and when the reader closes the pipe."""
+def present(
+    look: Callable[[], TableView],
+    format_: Literal["table", "jsonl"],
+    *,
+    watch: bool,
+    link: Callable[[], None] = lambda: None,
+) -> None:
+    """Show what a look finds; end without an error on Ctrl-C, and when the reader closes the pipe.
+
+    Args:
+        look: finds it.
+        format_: of the output.
+        watch: whether to look again and again.
+        link: prints where the page shows the same; called beside tables, once.
+    """
     if not watch:
-        return _show(look(), format_)
+        _show(look(), format_)
+        return link() if format_ == "table" else None
+    if format_ == "table":
+        link()  # above the table, which is redrawn
     try:
         if format_ == "jsonl":
             _stream(look)

@@ -1,8 +1,8 @@
 """Child processes that end when their starter ends, even if the starter is killed.
 
-``python -m agent_layer.infra.processes.supervised [--grace=SECONDS] COMMAND …`` runs the command in a process group of
-its own. It ends the group when its own standard input closes (the kernel closes it for a parent that is killed), on
-SIGTERM, or when the command ends.
+``python -m agent_layer.infra.processes.supervised [--grace=SECONDS] [--keep=DESCRIPTOR] COMMAND …`` runs the command in
+a process group of its own. It ends the group when its own standard input closes (the kernel closes it for a parent that
+is killed), on SIGTERM, or when the command ends.
 """
 
 import os
@@ -66,43 +66,52 @@ class SupervisedProcess:
             self.process.wait()
 
 
-def start_supervised(command: Sequence[str], variables: Mapping[str, str], log: Path) -> SupervisedProcess:
+def start_supervised(
+    command: Sequence[str], variables: Mapping[str, str], log: Path, *, kept: int | None = None
+) -> SupervisedProcess:
     """Start a command that ends with this process.
 
     Args:
         command: program and arguments.
         variables: added to this process's environment.
         log: file to which its output is appended.
+        kept: descriptor that the command inherits under its number.
     """
     make_private(log.parent)
     with open(log, "ab", opener=open_private) as output:
         process = subprocess.Popen(
-            supervised_command(command),
+            supervised_command(command, kept=kept),
             env={**os.environ, **variables},
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
             start_new_session=True,
+            pass_fds=() if kept is None else (kept,),
         )
     return SupervisedProcess(process, log)
 
 
-def supervised_command(command: Sequence[str], grace_seconds: float = GRACE_SECONDS) -> list[str]:
+def supervised_command(
+    command: Sequence[str], grace_seconds: float = GRACE_SECONDS, kept: int | None = None
+) -> list[str]:
     """Return the command line of a supervisor for a command; its standard input is to be a pipe that stays open."""
-    return [sys.executable, "-m", "agent_layer.infra.processes.supervised", f"--grace={grace_seconds:g}", *command]
+    options = [f"--grace={grace_seconds:g}", *([] if kept is None else [f"--keep={kept}"])]
+    return [sys.executable, "-m", "agent_layer.infra.processes.supervised", *options, *command]
 
 
-def supervise(command: Sequence[str], grace_seconds: float = GRACE_SECONDS) -> int:
+def supervise(command: Sequence[str], grace_seconds: float = GRACE_SECONDS, kept: int | None = None) -> int:
     """Run the command until it ends or standard input closes; return its exit status.
 
     Args:
         command: program and arguments.
         grace_seconds: between SIGTERM and SIGKILL, once standard input is closed.
+        kept: descriptor that the command inherits.
     """
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         process_group=0,
+        pass_fds=() if kept is None else (kept,),
         preexec_fn=partial(die_with_parent, os.getpid(), signal.SIGTERM),  # noqa: PLW1509  # there is one thread yet
     )
 
@@ -134,9 +143,12 @@ def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> N
 
 
 def _main(arguments: Sequence[str]) -> int:
-    if arguments[0].startswith("--grace="):
-        return supervise(arguments[1:], float(arguments[0].partition("=")[2]))
-    return supervise(arguments)
+    options, command = dict[str, str](), list(arguments)
+    while command[0].startswith(("--grace=", "--keep=")):
+        name, _, value = command.pop(0).partition("=")
+        options[name] = value
+    kept = options.get("--keep")
+    return supervise(command, float(options.get("--grace", GRACE_SECONDS)), None if kept is None else int(kept))
 
 
 if __name__ == "__main__":

@@ -203,3 +203,8 @@ class Keys:
     def gateways(self) -> str:
         """Sorted set: gateway id → time of its last heartbeat."""
         return self.name("gateways")
+
+    @property
+    def pages(self) -> str:
+        """Sorted set: 'host address' of each page that serves the namespace → time of its last renewal."""
+        return self.name("pages")

@@ -6,6 +6,7 @@ from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from agent_layer.view.reads.asked import Asked as Asked
+    from agent_layer.view.reads.asked import query_parameters as query_parameters
     from agent_layer.view.reads.fleet import show_fleet_state as show_fleet_state
     from agent_layer.view.reads.lists import ABOVE_ZERO as ABOVE_ZERO
     from agent_layer.view.reads.lists import FAILED as FAILED
@@ -20,7 +21,7 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         {
-            "agent_layer.view.reads.asked": ("Asked",),
+            "agent_layer.view.reads.asked": ("Asked", "query_parameters"),
             "agent_layer.view.reads.fleet": ("show_fleet_state",),
             "agent_layer.view.reads.lists": ("ABOVE_ZERO", "FAILED", "facet", "natural_key"),
             "agent_layer.view.reads.routes": ("PREFIX", "ROUTES", "Route"),

@@ -1,7 +1,7 @@
 """What a request asks for: parts of its path, parameters, filters with the names of the command line."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
 from agent_layer.errors import BadInputError
@@ -71,6 +71,22 @@ class Asked(NamedTuple):
         given = {**self.filters(), "order": order, "limit": limit}
         arguments = ", ".join(f"{name}={value!r}" for name, value in given.items())
         return f"from agent_layer.store import open_store\n\npage = open_store().query({arguments})\n"
+
+
+def query_parameters(filters: Filters) -> Iterator[tuple[str, str]]:
+    """Yield filters as parameters; there is none for attempts that were not accepted."""
+    for name in (*_BY_VALUE, "since", "until"):
+        if (value := filters.get(name)) is not None:
+            yield name, str(value)
+    for name, found in (("policy", filters.get("policy")), ("reward", filters.get("reward"))):
+        if found is not None and found != (None, None):
+            yield name, "..".join("" if end is None else repr(end).removesuffix(".0") for end in found)
+    for label, value in (filters.get("labels") or {}).items():
+        yield "label", f"{label}={value}"
+    if filters.get("accepted"):
+        yield "accepted", "1"
+    if (step := filters.get("step")) is not None:
+        yield "step", ":".join(step) if isinstance(step, tuple) else str(step)
 
 
 def _option(name: str, value: str) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Final
 
 from agent_layer import __version__
 from agent_layer.alarms import RunAlarms
+from agent_layer.dispatcher import Dispatcher
 from agent_layer.engines import EngineRegistry, newest_policy
 from agent_layer.errors import NotFoundError
 from agent_layer.health import ALARMS, StepProgress
@@ -66,14 +67,14 @@ def list_runs(source: Source, _: Asked) -> RunList:
 
 
 def show_run(source: Source, asked: Asked) -> RunAnswer:
-    """Return whether a run is all right.
+    """Return whether a run is all right; one that just began has nothing stored yet.
 
-    Raises: NotFoundError: nothing is stored of it.
+    Raises: NotFoundError: it is unknown.
     """
     run = asked.path["run"]
     counts, reports = _counts(source, run), source.progress(run)
     policy = newest_policy(source.store.redis, source.store.keys, run)
-    if not (counts.trajectories or reports or policy):
+    if not (counts.trajectories or reports or policy or _has_begun(source, run)):
         raise NotFoundError(f"run {run!r}: expected it in the store, found nothing of it; '/api/v1/runs' lists all")
     failures = [
         row for status in FAILED for row in source.store.query(run=run, status=status, limit=_MOST_FAILURES).items
@@ -165,6 +166,13 @@ def _run_line(source: Source, alarms: RunAlarms) -> RunLine:
     )
 
 
+def _has_begun(source: Source, run: str) -> bool:
+    """Whether the page was opened for a run, or tasks were submitted to it."""
+    if source.is_archive:
+        return False
+    return run == source.settings.run or bool(Dispatcher(source.store.redis, source.settings).runs([run]))
+
+
 def _counts(source: Source, run: str) -> Counts:
     lines = source.store.summarise(success=ABOVE_ZERO, run=run, accepted=True)
     by = {field: facet(source, {"run": run}, field) for field in ("status", "cause", "finding")}
@@ -192,8 +200,10 @@ def _health(counts: Counts, found: RunAlarms) -> Health:
     elif last is not None:
         success = "not known" if last.success is None else f"{last.success:.2f}"
         sentence = f"Nothing is wrong with step {last.step}: success {success}."
-    else:
+    elif counts.trajectories:
         sentence = f"{counts.trajectories} trajectories are stored; no report of a training step is here."
+    else:
+        sentence = "Nothing is stored yet: its first trajectory appears here."
     alarms = [
         AlarmLine(
             kind=kind,

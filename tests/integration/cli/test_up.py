@@ -23,6 +23,7 @@ from agent_layer.local.stack import start_gateway
 from agent_layer.recorder import Recorder
 from agent_layer.schema.step import Content
 from agent_layer.store.store import open_store
+from agent_layer.view import find_page
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -96,9 +97,10 @@ def test_an_agent_without_a_worker(settings, redis, keys, command):
 def test_logs_of_a_killed_process_are_shipped(settings, command, wait_until):
     left = leave_log(settings)
     with serve_in_thread(ScriptedEngine()) as engine:
-        how = ("up", "--engine", engine.url) if command == "up" else ("serve",)
+        how = ("up", "--no-view", "--engine", engine.url) if command == "up" else ("serve",)
         with running(settings, *how, "--port", "0", AGENT_LAYER_VLLM_URLS=engine.url):
             wait_until(lambda: not left.exists())
+            assert find_page(settings) is None
 
 
 @pytest.mark.parametrize(
