@@ -7,6 +7,8 @@ import torch
 import torch.distributed
 from omegaconf import DictConfig
 from torch.distributed.fsdp import CPUOffloadPolicy
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from verl.single_controller.base.decorator import Dispatch, register
 from verl.utils.device import get_device_name
 from verl.workers import engine_workers
@@ -28,6 +30,13 @@ def _join_group(timeout_second: int | None = None, backend: str | None = None) -
         torch.distributed.init_process_group((backend or "gloo").removeprefix("cpu:"), timeout=limit)
 
 
+def hold_rate(optimizer: Optimizer, scheduler: LRScheduler, rate: float) -> None:
+    """Set the rate of an optimizer, also as that to which veRL's constant scheduler returns after each of its steps."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    scheduler.base_lrs = [rate] * len(optimizer.param_groups)
+
+
 class ClusterWorker(ActorRolloutRefWorker):
     """One process of the trained model."""
 
@@ -41,9 +50,9 @@ class ClusterWorker(ActorRolloutRefWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def set_learning_rate(self, rate: float) -> None:
-        """Change the rate of the optimizer; veRL's scheduler holds it constant otherwise."""
-        for group in self.actor.engine.optimizer.param_groups:  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
-            group["lr"] = rate
+        """Change the rate of the optimizer until the next call."""
+        engine = self.actor.engine  # pyright: ignore[reportOptionalMemberAccess]
+        hold_rate(engine.optimizer, engine.lr_scheduler, rate)
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def hash_weights(self) -> str:
