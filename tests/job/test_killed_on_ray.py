@@ -1,6 +1,7 @@
 """Parts of a run on Ray are killed: it goes on by itself, trains as much as it should, and nothing twice."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,18 +11,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from agent_layer.dispatcher import HELD, connect
 from agent_layer.engines import open_engine_registry
 from agent_layer.health.progress import progress_path, read_progress
 from agent_layer.health.restarts import read_restarts, restarts_path
+from agent_layer.infra.processes import SupervisedProcess, start_supervised
 from agent_layer.infra.processes.marked import list_marked
 from agent_layer.infra.redis import open_redis
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from agent_layer.store.consumers import list_batches
 from trainer_adapter.cluster.overrides import MARK
-from trainer_adapter.config import ClusterConfig, RetentionConfig, RolloutConfig
+from trainer_adapter.config import ClusterConfig, RetentionConfig, RolloutConfig, TrainConfig
 from trainer_adapter.demo.job import RECIPE, make_config, write_tasks
 from trainer_adapter.launch import Job, run_job
+
+from ..processes import pid_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
@@ -53,15 +58,19 @@ def is_part(pid: int, part: str) -> bool:
     return any(word in command_of(pid) for word in PARTS[part])
 
 
-def train_and_kill(tmp_path: Path, part: str, is_time: Callable[[Settings], bool], **changes: object) -> Settings:
-    """Train four steps; kill a part once it is time."""
-    settings = Settings(dir=tmp_path / "data", run=RUN)
+def configure(tmp_path: Path, **changes: object) -> TrainConfig:
+    """Four steps of the game, with a checkpoint after each; writes its model and tasks."""
     subprocess.run([sys.executable, "-m", "trainer_adapter.demo.model", tmp_path / "model", "0"], check=True)
     write_tasks(tmp_path / "tasks.jsonl")
-    config = msgspec.structs.replace(
+    return msgspec.structs.replace(
         make_config(tmp_path, RUN, 0, STEPS),
         **{"cluster": ClusterConfig(max_model_len=64), "keep": RetentionConfig(checkpoint_steps=1), **changes},
     )
+
+
+def train_and_kill(tmp_path: Path, part: str, is_time: Callable[[Settings], bool], **changes: object) -> Settings:
+    """Train four steps; kill a part once it is time."""
+    settings, config = Settings(dir=tmp_path / "data", run=RUN), configure(tmp_path, **changes)
     directory = settings.dir.absolute() / "runs" / RUN / "ray"
     killed: list[int] = []
 
@@ -135,3 +144,39 @@ def test_the_trainer_starts_again_when_its_engine_is_killed_during_an_update(tmp
     (restart,) = read_restarts(restarts_path(settings, RUN))
     assert restart.what == "run"
     assert "has ended while weights were sent; the whole trainer starts again" in restart.why
+
+
+def test_a_run_goes_on_when_a_worker_is_killed_with_rollouts_in_its_hands(tmp_path: Path):
+    settings, config = Settings(dir=tmp_path / "data", run=RUN), configure(tmp_path)
+    lost: list[str] = []
+
+    with run_job(settings, Job(config=config, target=RECIPE.target, slots=2, on_ray=True)) as job:
+        work = [sys.executable, "-m", "agent_layer.cli", "work", RECIPE.target, "--slots", "8"]
+        worker = start_supervised(work, job.settings.environment() | {"PYTHONWARNINGS": "ignore"}, tmp_path / "worker")
+        try:
+            job.wait(lambda: lost.extend([] if lost else kill_while_it_holds(worker, settings)))
+        finally:
+            worker.stop()
+
+    check_trained(settings)
+    store = open_store(settings)
+    trained = {one.trajectory_id for batch in list_batches(store.redis, store.keys, RUN) for one in batch.rollouts}
+    assert lost
+    assert not {f"{rollout_id}-0" for rollout_id in lost} & trained, "the killed attempts count"
+    assert {f"{rollout_id}-1" for rollout_id in lost} <= trained, "the next ones do not"
+    assert [one for one in read_restarts(restarts_path(settings, RUN)) if one.from_step] == [], "the trainer noticed it"
+
+
+def kill_while_it_holds(worker: SupervisedProcess, settings: Settings) -> list[str]:
+    """Kill the worker with kill -9 if it holds rollouts now, after the first step; return their ids.
+
+    It is frozen meanwhile: a rollout takes less than a second.
+    """
+    if not has_steps(settings, 1) or not (named := re.search(r"worker (\S+) runs", worker.log.read_text())):
+        return []
+    pid = pid_of(worker)
+    os.kill(pid, signal.SIGSTOP)
+    with connect(settings) as dispatcher:
+        held = [one.rollout_id for one in dispatcher.rollouts() if one.worker == named[1] and one.status in HELD]
+    os.kill(pid, signal.SIGKILL if held else signal.SIGCONT)
+    return held

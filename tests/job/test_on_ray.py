@@ -13,6 +13,7 @@ from agent_layer.health.progress import progress_path, read_progress
 from agent_layer.infra.redis import open_redis
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
+from trainer_adapter.config import ClusterConfig
 from trainer_adapter.demo.job import RECIPE
 
 from .ray_runs import (
@@ -32,14 +33,21 @@ pytestmark = [
 STEPS = 2
 
 
+@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.long)], ids="{} ranks".format)
+def num_ranks(request: pytest.FixtureRequest) -> int:
+    """Processes of the trained model; each has a vLLM server of its own, which takes 3 GB."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def reached() -> dict[str, set[str]]:
+def reached(num_ranks: int) -> dict[str, set[str]]:
     """Addresses of this machine that reach a server, by the address in the registry."""
+    del num_ranks  # each number has its own
     return {}
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory, reached: dict[str, set[str]]) -> Settings:
+def settings(tmp_path_factory: pytest.TempPathFactory, num_ranks: int, reached: dict[str, set[str]]) -> Settings:
     """Where two steps of the game were trained."""
     home = tmp_path_factory.mktemp("ray")
 
@@ -50,7 +58,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory, reached: dict[str, set[st
             if engine.url not in reached:
                 reached[engine.url] = addresses_that_reach(urlsplit(engine.url).port or 0)
 
-    return train_on_ray(home, configure(home, STEPS), look)
+    return train_on_ray(home, configure(home, STEPS, cluster=ClusterConfig(gpus_per_node=num_ranks)), look)
 
 
 def test_each_step_on_ray_trains_whole_groups_of_the_store_and_makes_a_version(settings: Settings):
@@ -94,18 +102,17 @@ def test_what_was_trained_on_ray_is_rebuilt_byte_for_byte(settings: Settings):
     assert done.stdout.count(" weights ") == STEPS - 1, "the first weights have no hash, those that it sent have one"
 
 
-def test_its_checkpoint_has_the_cursor_and_what_it_learned_from(settings: Settings):
+def test_its_checkpoint_has_the_cursor_and_what_it_learned_from(settings: Settings, num_ranks: int):
     (directory,) = (settings.dir / "checkpoints" / RUN).glob("step-*")
     cursor = msgspec.json.decode((Path(directory) / "cursor.json").read_bytes())
 
     assert (cursor["step"], cursor["policy_version"]) == (STEPS, STEPS)
     assert len(cursor["taken"]) == 6 * STEPS
-    assert list(Path(directory).glob("model*rank_0.pt"))
+    assert len(list(Path(directory).glob("model*rank_*.pt"))) == num_ranks
 
 
 @pytest.mark.usefixtures("settings")
-def test_verls_server_is_reached_by_this_machine_alone(reached: dict[str, set[str]]):
-    ((url, addresses),) = reached.items()
-
-    assert urlsplit(url).hostname == "127.0.0.1"
-    assert addresses == {"127.0.0.1"}
+def test_verls_servers_are_reached_by_this_machine_alone(num_ranks: int, reached: dict[str, set[str]]):
+    assert len(reached) == num_ranks
+    assert {urlsplit(url).hostname for url in reached} == {"127.0.0.1"}
+    assert all(addresses == {"127.0.0.1"} for addresses in reached.values())
