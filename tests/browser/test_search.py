@@ -36,7 +36,7 @@ def test_words_are_searched_by_key_and_a_result_opens_its_step(tab, viewed):  # 
     row.wait_for()
 
     assert [cell.strip() for cell in row.all_inner_texts()[0].split("\t")] == [
-        *(tid, "1", "message", "completed", "0.50", _SAID)
+        *(tid, "1", _SAID, "message", "completed", "0.50")
     ]
     assert tab.page.locator("mark").all_inner_texts() == ["swordfish"]
     assert "text=swordfish" in tab.page.url
@@ -45,6 +45,7 @@ def test_words_are_searched_by_key_and_a_result_opens_its_step(tab, viewed):  # 
     tab.page.locator("[data-matches]").wait_for()
     tab.page.set_viewport_size({"width": 390, "height": 844})
     assert tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert tab.page.locator("mark").bounding_box()["x"] < 390
     tab.page.click("[data-matches] a")
     tab.page.wait_for_selector("#step-1")
     assert "step=1" in tab.page.url

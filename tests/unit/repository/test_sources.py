@@ -14,6 +14,7 @@ MAX_FILES = 12
 """Beside ``__init__.py``; tests and examples are exempt."""
 MAY_REACH_ENVIRONMENT = {
     "agent_layer/settings/environment.py": "reads it for everybody, beside settings",
+    "agent_layer/cli/ui/pager.py": "tells less how to behave, unless the user has",
     "agent_layer/infra/processes/supervised.py": "hands it to a child, with more",
     "agent_layer/recorder/shipping.py": "hands it to the shipper, with its settings",
     "agent_layer/infra/redis/embedded.py": "hands it to Redis",
