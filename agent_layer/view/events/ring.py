@@ -33,6 +33,7 @@ class Ring:
         """
         self._name = name
         self._newest = 0
+        self._is_filled = False
         self._messages: deque[Message] = deque(maxlen=size)
         self._news = asyncio.Event()
 
@@ -40,6 +41,16 @@ class Ring:
     def newest(self) -> int:
         """Number of the newest message."""
         return self._newest
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether a watcher follows the store, so that whoever reads it now is told of each later change."""
+        return self._is_filled
+
+    def fill(self) -> None:
+        """Record that a watcher follows the store, and wake readers."""
+        self._is_filled = True
+        self.wake()
 
     def publish(self, changes: Iterable[Change]) -> None:
         """Append messages, and wake readers."""

@@ -73,11 +73,18 @@ class EventStreams:
             pass
         return response
 
+    async def _begin(self, response: web.StreamResponse) -> int:
+        """Say ``ready`` once each later change will be told; return the place that was said."""
+        while not self._ring.is_filled and not self._is_ending:
+            await self._ring.wait(self._ring.newest, _HEARTBEAT_SECONDS)
+            await _write(response, b": waiting\n\n")  # it keeps the connection open, and tells no place
+        begun = self._ring.newest
+        await _write(response, self._ring.ready(begun))
+        return begun
+
     async def _send_all(self, response: web.StreamResponse, run: str | None, place: str) -> None:
-        reached = self._ring.newest if not place else self._ring.number(place)
         await _write(response, b"retry: %d\n\n" % _RETRY_MS)
-        if not place:
-            await _write(response, self._ring.ready(self._ring.newest))
+        reached = self._ring.number(place) if place else await self._begin(response)
         while not self._is_ending:
             missed = None if reached is None else self._ring.after(reached)
             if missed is None:

@@ -45,6 +45,7 @@ async def watch(source: Source, ring: Ring, is_watched: Callable[[], bool]) -> N
                 if not is_first:
                     ring.lose()
                 is_first = False
+                ring.fill()
                 while True:
                     await watcher.go_round(is_looking=is_watched())
         except (AgentLayerError, RedisError, OSError) as error:

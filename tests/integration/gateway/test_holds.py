@@ -73,11 +73,19 @@ def push(gateway, engines, version, missed=()):
     return hold.release(version, f"owner:{version}", missed=missed)
 
 
+async def serve_both(gateway):
+    """Whether the gateway has read that both engines serve."""
+    headers = {"Authorization": f"Bearer {OPERATOR}"}
+    async with gateway.session.get(f"{gateway.url}/engines", headers=headers) as reply:
+        return [one["state"] for one in await reply.json()] == ["serving", "serving"]
+
+
 async def test_fifty_pushes_under_load(gateway, pushed, until):
     """Each answer's tokens are those that a frozen copy of the version which it claims gives."""
     engines, is_over = [gateway.engine, pushed], asyncio.Event()
     pushed.calls = gateway.engine.calls  # so that each can continue the other's answers
-    await asyncio.to_thread(push, gateway, [pushed], 0)  # new rollouts take turns
+    await asyncio.to_thread(push, gateway, [pushed], 0)
+    await until(lambda: serve_both(gateway))  # so that new rollouts take turns
     rollouts = [await gateway.open() for _ in range(6)]
     asked = {}
 

@@ -78,9 +78,8 @@ async def _streamed(client, place="", **parameters):
 
 async def test_each_kind_of_change_is_told_with_its_run(client, store, settings):
     async with client() as asking, _streamed(asking) as reader:
-        assert (await reader.next())[0] == "ready"
+        await _until_ready(reader)
         write = lambda *records: asyncio.to_thread(write_segment, store, *records)  # noqa: E731 - short, used six times
-        await _until_watched(store)
 
         await write(*attempt("a.0-0", run="r1", status="running"))
         assert (await reader.until_told("trajectory", "a.0-0"))["runs"] == ["r1"]
@@ -101,7 +100,7 @@ async def test_each_kind_of_change_is_told_with_its_run(client, store, settings)
 async def test_a_report_of_a_step_is_told(client, store, settings):
     report = settings.dir / "runs" / "r9" / "progress.jsonl"
     async with client() as asking, _streamed(asking) as reader:
-        await _until_watched(store)
+        await _until_ready(reader)
         report.parent.mkdir(parents=True)
 
         async def grows():
@@ -119,7 +118,7 @@ async def test_a_report_of_a_step_is_told(client, store, settings):
 async def test_who_was_away_gets_what_was_missed_and_no_more(client, store):
     async with client() as asking:
         async with _streamed(asking) as reader:
-            await _until_watched(store)
+            await _until_ready(reader)
             write_segment(store, *attempt("a.0-0", status="running"))
             await reader.until_told("trajectory", "a.0-0")
             place = reader.place
@@ -138,7 +137,7 @@ async def test_who_was_away_gets_what_was_missed_and_no_more(client, store):
 
 async def test_a_run_is_told_of_its_own(client, store):
     async with client() as asking, _streamed(asking, run="r2") as reader:
-        await _until_watched(store)
+        await _until_ready(reader)
         write_segment(store, *attempt("a.0-0", run="r1"))
         async with _streamed(asking) as other:
             write_segment(store, *attempt("c.0-0", run="r3"))
@@ -217,9 +216,12 @@ async def test_streams_end_with_the_server(settings, store):
 
 
 async def test_a_lost_connection_to_redis_makes_pages_reload(client, store, redis):
+    cut_off = set()
+
     def cut():
         """Cut it while it waits: one that is cut between two waits is opened again, and nothing is lost."""
         for victim in _watching(store):
+            cut_off.add(victim["id"])
             redis.client_kill_filter(_id=victim["id"])
         return reloading.done()
 
@@ -227,7 +229,7 @@ async def test_a_lost_connection_to_redis_makes_pages_reload(client, store, redi
         reloading = asyncio.create_task(_until_reload(reader))
         await until(cut)
         await reloading
-        await _until_watched(store)
+        await until(lambda: {one["id"] for one in _watching(store)} - cut_off)
         write_segment(store, *attempt("a.0-0"))
         await reader.until_told("trajectory", "a.0-0")
 
@@ -267,6 +269,6 @@ def _watching(store):
     return [one for one in store.redis.client_list() if one["cmd"] == "xread"]
 
 
-async def _until_watched(store):
-    """Wait until the watcher waits for the store's events; return its connections."""
-    return await until(lambda: _watching(store))
+async def _until_ready(reader):
+    """Wait until each later change is told."""
+    assert (await reader.next())[0] == "ready"

@@ -59,7 +59,7 @@ function open() {
   };
   for (const kind of KINDS) source.addEventListener(kind, (event) => hear(event, JSON.parse(event.data)));
   source.addEventListener("reload", (event) => hear(event, null));
-  source.addEventListener("ready", (event) => void (place = event.lastEventId));
+  source.addEventListener("ready", (event) => hear(event, null)); // what was read before it may have changed since
 }
 
 function close() {
