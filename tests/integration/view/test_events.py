@@ -97,7 +97,7 @@ async def test_each_kind_of_change_is_told_with_its_run(client, store, settings)
         assert (await reader.until_told("trajectory", "a.0-0"))["runs"] == ["r1"]
 
 
-async def test_a_report_of_a_step_is_told(client, store, settings):
+async def test_a_report_of_a_step_is_told(client, settings):
     report = settings.dir / "runs" / "r9" / "progress.jsonl"
     async with client() as asking, _streamed(asking) as reader:
         await _until_ready(reader)
