@@ -44,7 +44,7 @@ class Ring:
 
     @property
     def is_filled(self) -> bool:
-        """Whether a watcher follows the store, so that whoever reads it now is told of each later change."""
+        """Whether a watcher follows the store: readers of the store hear of each change after their reading."""
         return self._is_filled
 
     def fill(self) -> None:

@@ -74,7 +74,7 @@ class EventStreams:
         return response
 
     async def _begin(self, response: web.StreamResponse) -> int:
-        """Say ``ready`` once each later change will be told; return the place that was said."""
+        """Send ``ready`` once a watcher follows the store, so that each later change is sent; return its place."""
         while not self._ring.is_filled and not self._is_ending:
             await self._ring.wait(self._ring.newest, _HEARTBEAT_SECONDS)
             await _write(response, b": waiting\n\n")  # it keeps the connection open, and tells no place

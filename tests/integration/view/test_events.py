@@ -270,5 +270,5 @@ def _watching(store):
 
 
 async def _until_ready(reader):
-    """Wait until each later change is told."""
+    """Wait until the stream sends each later change."""
     assert (await reader.next())[0] == "ready"
