@@ -13,6 +13,21 @@ from .test_views import chromium, tab  # noqa: F401 - the browser and the server
 _SAID = "<img src=x onerror=document.title='owned'> swordfish"
 
 
+def test_what_is_typed_stays_when_a_run_moves_the_page(tab, viewed):  # noqa: F811
+    tab.open("#/trajectories?run=r0")
+    shown = tab.page.locator("[data-count]")
+    before = shown.inner_text()
+    for field in ("[data-words]", "[data-search]", "[placeholder='Since 2h']"):
+        tab.page.focus(field)
+        tab.page.keyboard.type("sword")
+        write_segment(viewed.store, *attempt(f"{len(field)}.0-0", run="r0"))
+        tab.page.wait_for_function("now => document.querySelector('[data-count]').textContent !== now", arg=before)
+        before = shown.inner_text()
+        tab.page.keyboard.type("fish")
+        assert tab.page.input_value(field) == "swordfish"
+        tab.page.fill(field, "")
+
+
 def test_words_are_searched_by_key_and_a_result_opens_its_step(tab, viewed):  # noqa: F811
     tid, asked = "s.0-0", {"role": "user", "content": "first"}
     prompt, again = (content(tid, json.dumps(one).encode()) for one in (asked, {"role": "user", "content": _SAID}))

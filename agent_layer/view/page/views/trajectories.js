@@ -41,20 +41,26 @@ export function TrajectoriesView({ route }) {
 
 /** @param {{query: URLSearchParams}} props */
 function SearchBar({ query }) {
-  const [task, setTask] = useState(query.get("task") ?? "");
-  useEffect(() => setTask(query.get("task") ?? ""), [query]);
   /** @param {string} name @param {string | null} value */
   const put = (name, value) => go(hrefOf(["trajectories"], changed(query, { [name]: value })));
   useKeys({ w: () => /** @type {HTMLElement | null} */ (document.querySelector("[data-words]"))?.focus() });
   const active = [...query].filter(([name]) => !["columns", "order"].includes(name));
   return html`<div class="step-list" style=${{ gap: "8px" }}><div class="searchbar" role="search">
-      <input class="field wide" data-search placeholder="Task id ( / )" aria-label="Task id" value=${task} onInput=${(/** @type {any} */ event) => setTask(event.target.value)} onKeyDown=${(/** @type {any} */ event) => event.key === "Enter" && put("task", task)} />
-      ${[["reward", "Reward 0.5.."], ["policy", "Policy 3..8"], ["since", "Since 2h"]].map(([name, hint]) => html`<input key=${name} class="field" size="11" placeholder=${hint} aria-label=${hint} value=${query.get(name ?? "") ?? ""} onChange=${(/** @type {any} */ event) => put(name ?? "", event.target.value)} />`)}
-      <input class="field wide" type="search" placeholder="Words inside ( w )" aria-label="Words inside" data-words value=${query.get("text") ?? ""} onChange=${(/** @type {any} */ event) => put("text", event.target.value.trim() || null)} />
+      <${Typed} class="field wide" data-search placeholder="Task id ( / )" aria-label="Task id" value=${query.get("task")} put=${(/** @type {string} */ task) => put("task", task)} />
+      ${[["reward", "Reward 0.5.."], ["policy", "Policy 3..8"], ["since", "Since 2h"]].map(([name = "", hint]) => html`<${Typed} key=${name} class="field" size="11" placeholder=${hint} aria-label=${hint} value=${query.get(name)} put=${(/** @type {string} */ value) => put(name, value)} />`)}
+      <${Typed} class="field wide" type="search" placeholder="Words inside ( w )" aria-label="Words inside" data-words value=${query.get("text")} put=${(/** @type {string} */ text) => put("text", text.trim() || null)} />
       <select class="field" aria-label="Order" value=${query.get("order") ?? "newest"} onChange=${(/** @type {any} */ event) => put("order", event.target.value)}>${["newest", "oldest", "reward", "policy"].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select>
       <button class="chip" aria-pressed=${query.get("accepted") === "1"} onClick=${() => put("accepted", query.get("accepted") ? null : "1")}>accepted</button>
     </div>
     ${active.length > 0 && html`<div class="chips">${active.map(([name, value]) => html`<a class="chip on" key=${name} href=${hrefOf(["trajectories"], changed(query, { [name]: null }))} aria-label=${`Remove the filter ${name}`}>${name} = ${value} ×</a>`)}</div>`}</div>`;
+}
+
+/** A field that keeps what is typed while the page is drawn again, and puts it when the reader is done.
+ * @param {{value: string | null, put: (value: string) => void, [attribute: string]: any}} props */
+function Typed({ value, put, ...attributes }) {
+  const [typed, setTyped] = useState(value ?? "");
+  useEffect(() => setTyped(value ?? ""), [value]);
+  return html`<input ...${attributes} value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} onChange=${(/** @type {any} */ event) => put(event.target.value)} />`;
 }
 
 /** @param {{facets: Record<string, {value: any, count: number}[]>, query: URLSearchParams}} props */
