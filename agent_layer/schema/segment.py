@@ -48,6 +48,8 @@ class TrajectorySummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """Names of the blobs with its contents."""
     findings: list[str] = []
     """Kinds of findings in its steps and its outcome."""
+    engines: list[str] = []
+    """Addresses of the engines that its calls went to."""
     given_labels: dict[str, tuple[str, str | None]] = {}
     """Label given later → (rank, value or None for withdrawn). Of several the one with the highest rank counts."""
 

@@ -94,7 +94,7 @@ class Store:
         self, *, order: Order = "newest", limit: int = 32, cursor: str | None = None, **filters: Unpack[Filters]
     ) -> Page:
         """Return a page of the trajectories that pass the filters: run, split, task, task_type, input_hash, env,
-        env_version, status, cause, agent, tool, labels, accepted, step, policy, reward, since, until.
+        env_version, status, cause, agent, tool, finding, engine, labels, accepted, step, policy, reward, since, until.
 
         Raises: BadInputError: a filter, the order, the limit or the cursor is not valid.
         """
@@ -112,7 +112,7 @@ class Store:
         """Count trajectories and average their rewards, grouped by fields such as task type and policy.
 
         Args:
-            by: among run, split, task_type, env, env_version, status, cause, agent, tool, policy.
+            by: among run, split, task_type, env, env_version, status, cause, agent, tool, finding, engine, policy.
             success: least reward of a success.
             filters: what ``query`` takes.
 

@@ -157,6 +157,27 @@ def test_numbers_are_those_of_the_api(tab):
     assert len(rows) == counts["accepted"]
 
 
+def test_a_cut_facet_unfolds_and_an_engine_is_filter_and_column(tab):
+    counts = {one["value"]: one["count"] for one in tab.ask("facets?run=r0")["facets"]["engine"]}
+    tab.open("#/trajectories?run=r0&columns=trajectory,engines")
+    box = tab.page.locator("[data-facet=engine]")
+    told = dict(box.locator("a").evaluate_all("all => all.map(one => one.innerText.split('\\n'))"))
+    hidden = len(counts) - len(told)
+    assert hidden > 0
+    box.get_by_role("button", name=f"{hidden} more values of engine").click()
+    told = dict(box.locator("a").evaluate_all("all => all.map(one => one.innerText.split('\\n'))"))
+    assert told == {engine.removeprefix("http://"): str(num) for engine, num in counts.items()}
+
+    last = [*counts][-1]
+    box.locator("a").last.click()
+    wait_until(lambda: tab.page.inner_text("[data-count]") == str(counts[last]))
+    assert last.removeprefix("http://") in tab.page.inner_text("tbody tr[aria-rowindex] >> nth=0")
+    row = tab.ask(f"query?engine={last}&limit=1")["items"][0]["trajectory_id"]
+    assert f"engine {last.removeprefix('http://')}" in tab.open(f"#/trajectory/{row}")
+    tab.open(f"#/trajectory/{row}?tab=tokens&step=1")
+    assert tab.page.inner_text("[data-fact=Engine]") == last.removeprefix("http://")
+
+
 def test_hover_tells_id_and_log_probability_of_a_token(tab):
     tokens = tab.ask("trajectories/g0.0-0/tokens")
     at = tokens["sampled"].index(1)

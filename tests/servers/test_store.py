@@ -63,6 +63,7 @@ def test_a_row_says_what_the_records_say(store, write, attempt_of):
         "env": None,
         "env_version": None,
         "findings": [],
+        "engines": [],
     }
     assert store.row("x.0-0") == row
 

@@ -12,7 +12,7 @@ from agent_layer.store.index import By, Filters, Summary
 
 _BY_HELP = (
     "One line per value of these fields, separated by commas: run, split, task_type, env, env_version, status, cause,"
-    " agent, tool, finding, policy (the newest version in it)."
+    " agent, tool, finding, engine, policy (the newest version in it)."
 )
 
 

@@ -23,6 +23,7 @@ _COLUMNS = (
     Column("findings", 7),
     Column("agents", 8),
     Column("started_at", 9),
+    Column("engines", 10),
 )
 _STEP = Column("step", 0, is_text=True)
 
@@ -153,6 +154,8 @@ def _title(step: JsonObject, action: JsonObject) -> str:
         parts.append(f"{len(prompt)} + {len(response)} tokens")
     if versions := cast("list[tuple[int, int]] | None", action["policy_versions"]):
         parts.append(f"policy {', '.join(str(version) for version, _ in versions)}")
+    if step["engine"] is not None:
+        parts.append(f"by {step['engine']}")
     if step["reward"] is not None:
         parts.append(f"reward {step['reward']:g}")
     if step["duration_ms"] is not None:
@@ -199,7 +202,7 @@ def _cell(row: JsonObject, column: str) -> str:
         case "policy":
             low, high = row["policy_min"], row["policy_max"]
             return _text(low) if low == high else f"{_text(low)}..{_text(high)}"
-        case "agents" | "findings":
+        case "agents" | "findings" | "engines":
             return ", ".join(cast("list[str]", row[column]))
         case "step":
             step = cast("JsonObject", row["step"])

@@ -54,6 +54,7 @@ _COLUMNS: Final[tuple[Column[TrajectoryRow], ...]] = (
     _plain("env", pa.string(), "environment"),
     _plain("env_version", pa.string(), "its version"),
     _plain("findings", pa.list_(pa.string()), "kinds of what was noticed, such as prefix_break, sorted"),
+    _plain("engines", pa.list_(pa.string()), "addresses of the engines that its calls went to, sorted"),
 )
 
 TRAJECTORY_SCHEMA: Final = build_schema(_COLUMNS)

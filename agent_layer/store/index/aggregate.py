@@ -14,11 +14,13 @@ from agent_layer.store.index.planner import Ordering, choose_buckets, plan_block
 from agent_layer.store.segments import FIELDS
 
 By: TypeAlias = Literal[
-    "run", "split", "task_type", "env", "env_version", "status", "cause", "agent", "tool", "finding", "policy"
+    "run", "split", "task_type", "env", "env_version", "status", "cause", "agent", "tool", "finding", "engine", "policy"
 ]
 """``policy`` is the newest version that a trajectory's tokens came from."""
 
 _BITMAPS = {field.filter: field.bitmap for field in FIELDS if field.is_listed}
+_SEVERAL = frozenset(field.filter for field in FIELDS if field.is_listed and field.kind == "json")
+"""Fields with several values in one trajectory."""
 _ORDERING = Ordering("started_at", descending=False)
 """Any ordering works: all blocks are scanned."""
 _MOST_LINES = 10_000
@@ -113,7 +115,7 @@ def _narrowed(conditions: Conditions, shared: Mapping[str, str]) -> Conditions:
 def _values_of(index: Index, field: str, filters: Filters) -> list[str]:
     """Values that a field can have; one where a filter names it, unless trajectories have several."""
     asked = cast("dict[str, object]", filters).get(field)
-    if asked is not None and field not in ("agent", "tool"):
+    if asked is not None and field not in _SEVERAL:
         return [str(asked)]
     stored = cast("set[bytes]", index.redis.smembers(index.keys.values(str(_BITMAPS[field]))))
     return sorted(value.decode() for value in stored)

@@ -44,6 +44,8 @@ class Filters(TypedDict, total=False):
     """Name of a tool that was asked for, or that answered, at least once."""
     finding: str | None
     """Kind of a finding, such as ``prefix_break``: the part before a colon."""
+    engine: str | None
+    """Address of an engine that at least one of its calls went to; ``http://`` and ``/v1`` may be left out."""
     labels: Mapping[str, str] | None
     """All of these."""
     accepted: bool | None
@@ -79,6 +81,8 @@ class Conditions(NamedTuple):
 _LABEL_ENDS = re.compile("[\0=]")
 """In the name of a label a null comes before these, so that it ends at the first plain '='; as in lua/prelude.lua."""
 
+_HOST_AND_PORT = re.compile(r"[^/]+:[0-9]+")
+
 
 def bucket_of(reward: float) -> int:
     """Return the bucket of a reward, each 0.05 wide; rewards beyond 10 share the last ones. As in lua/prelude.lua."""
@@ -104,7 +108,7 @@ def parse_filters(filters: Filters) -> Conditions:
 def _exact(filters: Filters) -> Iterator[str]:
     for name, field in _BY_VALUE.items():
         if (value := filters.get(name)) is not None:
-            yield _named(str(field.bitmap), str(value))
+            yield _named(str(field.bitmap), _engine_address(str(value)) if name == "engine" else str(value))
     for label, value in (filters.get("labels") or {}).items():
         yield _named("label", f"{_LABEL_ENDS.sub(_escaped, label)}={value}")
     match filters.get("step"):
@@ -112,6 +116,12 @@ def _exact(filters: Filters) -> Iterator[str]:
             yield _named("tool", name)
         case _:
             pass
+
+
+def _engine_address(text: str) -> str:
+    """Return an engine's address as calls record it."""
+    address = text.rstrip("/").removesuffix("/v1")
+    return f"http://{address}" if _HOST_AND_PORT.fullmatch(address) else address
 
 
 def _escaped(found: re.Match[str]) -> str:

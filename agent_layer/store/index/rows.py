@@ -48,6 +48,8 @@ class TrajectoryRow(msgspec.Struct, frozen=True, kw_only=True):
     env_version: str | None = None
     findings: list[str] = []
     """Kinds of what was noticed of its steps and its end, sorted; ``show`` has the details."""
+    engines: list[str] = []
+    """Addresses of the engines that its calls went to, sorted; ``litellm`` for models of other parties."""
 
 
 class GivenLabel(msgspec.Struct, frozen=True, array_like=True):

@@ -40,7 +40,7 @@ _BASIS = ("declared", "ended", "status", "cause", "reward")
 _Stored: TypeAlias = "list[bytes | None]"
 _FIELDS = (
     *("opened", "ended", "status", "accepted", "agents", "tools", "findings", "policy_min", "policy_max"),
-    "given_labels",
+    *("given_labels", "engines"),
 )
 _PARTS = 16
 """Parts of a block, each examined by separate scripts."""
@@ -134,7 +134,9 @@ def _probes_of(keys: Keys, segment: str, said: TrajectorySummary, chunk: Chunk) 
 
 def _row_holds(said: TrajectorySummary, row: object) -> bool:
     """Whether a row holds at least the content of one segment; other segments may add to it."""
-    opened, ended, status, accepted, agents, tools, findings, policy_min, policy_max, labels = cast("_Stored", row)
+    opened, ended, status, accepted, agents, tools, findings, policy_min, policy_max, labels, engines = cast(
+        "_Stored", row
+    )
     return (
         (said.opening is None or _stands(opened, said.opening.rank))
         and (said.ending is None or _stands(ended, said.ending.rank))
@@ -143,6 +145,7 @@ def _row_holds(said: TrajectorySummary, row: object) -> bool:
         and set(said.agents) <= _names(agents)
         and set(said.tools) <= _names(tools)
         and set(said.findings) <= _names(findings)
+        and set(said.engines) <= _names(engines)
         and (said.policy_min is None or (policy_min is not None and int(policy_min) <= said.policy_min))
         and (said.policy_max is None or (policy_max is not None and int(policy_max) >= said.policy_max))
         and _labels_hold(said, labels)

@@ -122,6 +122,15 @@ FIELDS = (
         help="Kind of a finding: prefix_break, no_policy_call, refused, ….",
     ),
     Field("given_labels", "merged", "json"),
+    Field(
+        "engines",
+        "merged",
+        "json",
+        bitmap="engine",
+        is_listed=True,
+        filter="engine",
+        help="Address of an engine that a call went to, http://HOST:PORT or HOST:PORT.",
+    ),
 )
 """Segments store fields, and blocks store the ends of columns, in this order: it never changes, new ones come last."""
 

@@ -119,6 +119,7 @@ def _summarise_trajectory(trajectory_id: str, records: Sequence[LogRecord]) -> T
         calls=_calls_of(parts),
         agents=sorted({agent for agent in named if agent is not None}),
         tools=sorted({tool for record in records for tool in tool_names(record)}),
+        engines=sorted({part.engine for part in parts if part.engine is not None}),
         policy_min=min(versions, default=None),
         policy_max=max(versions, default=None),
         rewards={record.reward_id: encode(record) for record in records if isinstance(record, Reward)},

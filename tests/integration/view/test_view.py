@@ -31,6 +31,7 @@ from ...stored import write_segment
 _SECRET = "the hidden answer"
 _KEY = "operator-key"
 _NUM_GROUPS, _GROUP_SIZE = 6, 4
+_NUM_ENGINES = 11
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ def viewed(settings: Settings, redis: Redis) -> _Viewed:
 def _calls(dice, name):
     """Return the records of two calls; the second continues the first."""
     first, second = ([dice.randrange(10) for _ in range(dice.randrange(1, 5))] for _ in range(2))
-    run = {"run": "r"} | {"tokenizer_hash": "v", "capture_level": "tokens"}
+    engine = f"http://10.0.0.{(_GROUP_SIZE * int(name[1]) + int(name[3])) % _NUM_ENGINES}:8000"
+    run = {"run": "r", "tokenizer_hash": "v", "capture_level": "tokens", "engine": engine}
     continued = PromptDelta(
         delta=TokenIds([5, 6]), parent_call=f"{name}/a", prefix_length=2 + len(first), prefix_hash="not read"
     )
@@ -121,6 +123,13 @@ def test_counts_facets_and_histogram_are_what_python_counts(viewed):
     facets = viewed.get("/api/v1/facets")["facets"]
     for field in ("run", "status", "task_type"):
         assert {line["value"]: line["count"] for line in facets[field]} == Counter(getattr(row, field) for row in rows)
+    engines = Counter(engine for row in rows for engine in row.engines)
+    assert {line["value"]: line["count"] for line in facets["engine"]} == engines
+    assert len(engines) == _NUM_ENGINES
+    for engine, num in engines.items():
+        found = viewed.get(f"/api/v1/query?engine={engine.removeprefix('http://')}&limit=100")
+        assert len(found["items"]) == num
+        assert all(engine in row["engines"] for row in found["items"])
     bins = viewed.get("/api/v1/histogram?bins=7")
     rewards = [row.reward for row in rows if row.reward is not None]
     assert bins["num_rewarded"] == len(rewards)

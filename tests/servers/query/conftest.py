@@ -30,9 +30,11 @@ class Model:
     versions: list[int]
     agents: list[str]
     tools: list[str]
+    """[num_calls]; '' where a call asked for none."""
+    engines: list[str | None]
+    """[num_calls]."""
     findings: list[str]
     """Of the outcome; none while it runs."""
-    """[num_calls]; '' where a call asked for none."""
     labels: dict[str, str]
     started_at: float
 
@@ -48,10 +50,10 @@ class Model:
             labels=self.labels,
             started_at=self.started_at,
         )
-        for number, (version, agent, tool) in enumerate(zip(self.versions, self.agents, self.tools, strict=True)):
+        for number, (version, agent, tool, engine) in enumerate(self._calls()):
             message = {"role": "assistant", "tool_calls": [{"function": {"name": tool}}]} if tool else None
             action = Action(message=message, response_token_ids=TokenIds([1]), policy_versions=[(version, 1)])
-            part = {**own, "call_id": f"{self.id}/{number}", "source": "gateway", "agent": agent}
+            part = {**own, "call_id": f"{self.id}/{number}", "source": "gateway", "agent": agent, "engine": engine}
             yield StepPart(**part, phase="start", at=self.started_at + 1)
             yield StepPart(**part, phase="end", at=self.started_at + 2, actions=[action], status="ok")
         if self.reward is not None:
@@ -61,6 +63,9 @@ class Model:
             yield Outcome(**own, **end, ended_at=self.started_at + 9)
         if self.accepted:
             yield Accepted(**own, rollout_id=self.id[:-2], accepted_at=self.started_at + 10)
+
+    def _calls(self):
+        return zip(self.versions, self.agents, self.tools, self.engines, strict=True)
 
     def passes(self, asked):
         return all(TESTS[name](self, value) for name, value in asked.items() if value not in (None, (None, None)))
@@ -93,6 +98,7 @@ TESTS = {
     "step": has_step,
     "cause": lambda one, value: one.cause == value,
     "tool": lambda one, value: value in one.tools,
+    "engine": lambda one, value: value.removesuffix("/v1") in one.engines,
     "finding": lambda one, value: one.status != "running" and value in [said.split(":")[0] for said in one.findings],
     "labels": lambda one, value: one.labels.items() >= value.items(),
     "policy": meets,
@@ -109,6 +115,7 @@ ORDERS = {
 }
 
 
+_ENGINES = [None, "http://a:8000", "http://b:8000"]
 CAUSES = {"running": [None], "failed": ["infra"], "completed": [None], "truncated": [None, "policy"]}
 
 
@@ -130,6 +137,7 @@ def make_models(seed, num_models=NUM_TRAJECTORIES, spread=1):
             versions=[chance.randrange(9) for _ in range(num_calls)],
             agents=[chance.choice(["solver", "solver", "judge"]) for _ in range(num_calls)],
             tools=[chance.choice(["", "search", "x" * 100]) for _ in range(num_calls)],
+            engines=[chance.choice(_ENGINES) for _ in range(num_calls)],
             findings=chance.choice([[], [], ["refused: a", "refused: b"], ["no_policy_call", "refused: a"]]),
             labels={"team": chance.choice("ab"), **({"long": "v" * 90} if chance.random() < 0.1 else {})},
             started_at=float(chance.randrange(1_000, 1_000 + 100 * spread)),
@@ -163,6 +171,7 @@ ASKED = st.fixed_dictionaries(
         "step": st.integers(0, 3) | st.sampled_from(["last", ("tool", "search"), ("tool", "none")]),
         "cause": st.sampled_from(["infra", "policy", "user"]),
         "tool": st.sampled_from(["search", "x" * 100, "none"]),
+        "engine": st.sampled_from(["http://a:8000", "http://b:8000/v1", "http://c:8000", "litellm"]),
         "finding": st.sampled_from(["refused", "no_policy_call", "none"]),
         "labels": st.sampled_from([{}, {"team": "a"}, {"team": "b", "long": "v" * 90}, {"nobody": "x"}]),
         "policy": ranges(st.integers(-1, 9)),

@@ -42,6 +42,7 @@ def trajectory(*extra):
         agent="solver",
         node="model",
         capture_level="tokens",
+        engine="http://a:8000",
         status="ok",
         state=StepState(messages=[SYSTEM.hash, USER.hash], tools="not-stored"),
         prompt=PromptDelta(delta=TokenIds([1, 2])),
@@ -216,4 +217,4 @@ def test_as_text_a_reward_says_what_it_is_of():
 
     assert "reward reward of step 0 = 0.5" in text
     assert "reward reward of agent solver = 0.25" in text
-    assert "step 0  solver  model  ok  2 + 1 tokens  policy 4  reward 0.5" in text
+    assert "step 0  solver  model  ok  2 + 1 tokens  policy 4  by http://a:8000  reward 0.5" in text

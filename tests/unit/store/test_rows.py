@@ -20,6 +20,7 @@ def test_a_page_of_trajectories_shows_whole_cells_and_names_what_it_has_no_room_
         "policy_max": 2,
         "agents": ["one", "other"],
         "findings": [],
+        "engines": ["http://127.0.0.1:8000"],
         "started_at": "2026-11-22T11:37:21.496Z",
     }
     print_rows([row])

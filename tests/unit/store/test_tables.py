@@ -55,6 +55,7 @@ ROWS = st.builds(
     input_hash=texts,
     env=texts,
     env_version=texts,
+    engines=st.lists(st.text(max_size=9), max_size=3),
 )
 
 

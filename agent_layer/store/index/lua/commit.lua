@@ -88,6 +88,7 @@ local function merge_row(id, row, said, before)
   if said.agents then merge_names(row, 'agents', said.agents) end
   if said.tools then merge_names(row, 'tools', said.tools) end
   if said.findings then merge_names(row, 'findings', said.findings) end
+  if said.engines then merge_names(row, 'engines', said.engines) end
   if said.given_labels then merge_labels(row, said.given_labels) end
   if said.policy_min then merge_policy(row, 'policy_min', said.policy_min, math.min) end
   if said.policy_max then merge_policy(row, 'policy_max', said.policy_max, math.max) end

@@ -3,7 +3,7 @@ export interface Row {
   trajectory_id: string; rollout_id: string; attempt: number; task_id: string; task_type: string; run: string; split: string;
   group_id: string | null; status: string; cause: string | null; accepted: boolean; reward: number | null; num_steps: number;
   policy_min: number | null; policy_max: number | null; agents: string[]; tools: string[]; started_at: string | null;
-  ended_at: string | null; labels: Record<string, string>; worker: string | null; findings: string[];
+  ended_at: string | null; labels: Record<string, string>; worker: string | null; findings: string[]; engines: string[];
 }
 export interface Change { kind: "run" | "trajectory" | "step" | "group" | "update" | "fleet"; runs: string[]; ids: string[]; num: number }
 export interface Match { row: Row; step: number | null; where: string; snippet: { text: string; is_match: boolean }[] }

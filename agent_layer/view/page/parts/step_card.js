@@ -1,6 +1,6 @@
 // One step: state (what is new in the prompt), action (message and tool calls), observations, reward.
 import { html } from "../core/ui.js";
-import { contentText, number, readable, seconds } from "../pure/format.js";
+import { contentText, number, readable, seconds, withoutScheme } from "../pure/format.js";
 import { Badge } from "./basic.js";
 
 const LONG = 1500;
@@ -24,7 +24,7 @@ export function StepCard({ step, isOn, hidden, href }) {
     <div class="head"><h2>Step ${step.index}</h2><${Badge} status=${step.status ?? "running"} />${step.break_cause && html`<${Badge} status=${`forked: ${step.break_cause.replaceAll("_", " ")}`} tone="warn" />`}${step.findings.map((one) => html`<${Badge} key=${one} status=${one.replaceAll("_", " ")} tone="warn" />`)}
       ${step.reward !== null && html`<span class="badge accent">reward ${number(step.reward)}</span>`}<a class="more small" href=${href}>tokens</a></div>
     <div class="body"><p class="facts"><span>${step.agent ?? step.role}</span><span>took <b>${seconds(step.ended_at && step.ended_at - step.started_at)}</b></span><span>sampled <b>${number(step.num_response_tokens)}</b> of <b>${number((step.num_prompt_tokens ?? 0) + (step.num_response_tokens ?? 0))}</b> tokens</span>
-        <span>policy <b>${(step.policy_versions ?? []).map(([version]) => `v${version}`).join(", ") || "–"}</b></span><span>log-probability <b>${number(step.logprob_mean)}</b></span><span>ends by <b>${step.finish_reason ?? "–"}</b></span></p>
+        <span>policy <b>${(step.policy_versions ?? []).map(([version]) => `v${version}`).join(", ") || "–"}</b></span><span>log-probability <b>${number(step.logprob_mean)}</b></span>${step.engine && html`<span title=${step.engine}>engine <b>${withoutScheme(step.engine)}</b></span>`}<span>ends by <b>${step.finish_reason ?? "–"}</b></span></p>
       ${step.error && html`<p class="note-box bad small">${step.error}</p>`}
       ${shown.map((one, key) => html`<${Said} key=${key} role=${one.role} name=${one.name} text=${contentText(one.content)} isCode=${one.role === "tool"} />`)}
       ${reasoning && !hidden.has("reasoning") && html`<details class="fold"><summary>Reasoning</summary><pre class="small quiet">${reasoning}</pre></details>`}

@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "../core/ui.js";
 import { go, hrefOf } from "../core/router.js";
 import { useKeys } from "../core/keys.js";
 import { windowOf } from "../pure/layout.js";
-import { moment, number, seconds, epoch, shortId, versions } from "../pure/format.js";
+import { moment, number, seconds, epoch, shortId, versions, withoutScheme } from "../pure/format.js";
 import { Badge } from "./basic.js";
 
 /** @typedef {import("../core/types.js").Row} Row */
@@ -25,6 +25,7 @@ export const COLUMNS = {
   worker: { title: "Worker", cell: (row) => row.worker ?? "", wide: true },
   agents: { title: "Agents", cell: (row) => row.agents.join(", "), wide: true },
   findings: { title: "Findings", cell: (row) => row.findings.join(", "), wide: true },
+  engines: { title: "Engines", cell: (row) => html`<span title=${row.engines.join(", ")}>${row.engines.map(withoutScheme).join(", ")}</span>`, wide: true },
 };
 export const USUAL = ["trajectory", "task", "type", "reward", "status", "policy", "steps", "duration", "started"];
 

@@ -54,6 +54,9 @@ export function shortId(id, most = 18) {
   return id.length <= most ? id : `${id.slice(0, Math.ceil(most / 2) - 1)}…${id.slice(-Math.floor(most / 2))}`;
 }
 
+/** An engine's address as people name it: host and port. @param {string} address */
+export const withoutScheme = (address) => address.replace(/^https?:\/\//, "");
+
 /** Versions of a policy as text: one, or from–to. @param {number | null} low @param {number | null} high */
 export function versions(low, high) {
   if (low === null || high === null) return NONE;

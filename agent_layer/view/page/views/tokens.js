@@ -5,7 +5,7 @@ import { get, pathOf } from "../core/api.js";
 import { Card, Empty, Failure } from "../parts/basic.js";
 import { Chart } from "../parts/chart.js";
 import { backgroundOf, hueOfVersion, tintAroundZero, tintOfLogprob, tintOfMask, tintOfVersion } from "../pure/colour.js";
-import { number, signed } from "../pure/format.js";
+import { number, signed, withoutScheme } from "../pure/format.js";
 import { windowOf } from "../pure/layout.js";
 import { appended, bucketMeans, noColumns, ratioAt, rowStarts, visible } from "../pure/tokens.js";
 
@@ -62,7 +62,7 @@ export function TokensTab({ data, route, to }) {
       <${Scale} name=${name} columns=${state.columns} told=${mode?.told} /></div>
     <${Curve} columns=${state.columns} mode=${mode} title=${mode?.title ?? ""} onPick=${setAt} />
     <${Card} title="Tokens" flush more=${`${number(data.num_sampled)} sampled, ${number(state.total)} in all${state.isWhole ? "" : ", loading …"}`}><${Grid} columns=${state.columns} mode=${mode} at=${at} onPick=${setAt} /><//>
-    <${Facts} columns=${state.columns} at=${at} />`;
+    <${Facts} columns=${state.columns} at=${at} steps=${data.steps} />`;
 }
 
 /** @param {{columns: Columns, mode: any, title: string, onPick: (at: number) => void}} props */
@@ -139,12 +139,14 @@ function rowOf(starts, at) {
   return low;
 }
 
-/** @param {{columns: Columns, at: number}} props */
-function Facts({ columns, at }) {
+/** @param {{columns: Columns, at: number, steps: import("../core/types.js").Step[]}} props */
+function Facts({ columns, at, steps }) {
   const isChosen = at >= 0 && at < columns.ids.length;
+  const engine = steps[columns.steps[at] ?? -1]?.engine ?? null;
   /** @type {[string, any][]} */
   const facts = isChosen ? [["Position", number(at)], ["Id", columns.ids[at]], ["Text", JSON.stringify(columns.texts[at])], ["Step", `${columns.steps[at]}, ${columns.sampled[at] ? "sampled" : "given"}`], ["Log-probability", number(columns.logprobs[at], 4)], ["Trainer's", number(columns.trained_logprobs[at], 4)],
-    ["Trainer − engine", signed(ratioAt(columns, at), 4)], ["Advantage", signed(columns.advantages[at], 3)], ["In the loss", columns.mask[at] === null ? "–" : columns.mask[at] ? "yes" : "no"], ["Policy", columns.versions[at] === null ? "–" : `v${columns.versions[at]}`]] : [];
+    ["Trainer − engine", signed(ratioAt(columns, at), 4)], ["Advantage", signed(columns.advantages[at], 3)], ["In the loss", columns.mask[at] === null ? "–" : columns.mask[at] ? "yes" : "no"], ["Policy", columns.versions[at] === null ? "–" : `v${columns.versions[at]}`],
+    ["Engine", engine ? withoutScheme(engine) : "–"]] : [];
   return html`<${Card} title="Token"><div aria-live="polite">${isChosen ? html`<dl class="token-facts">${facts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd data-fact=${name} title=${value}>${value}</dd></div>`)}</dl>` : html`<p class="small quiet">Point at a token, or walk with the arrow keys.</p>`}</div><//>`;
 }
 

@@ -6,12 +6,14 @@ import { useKeys } from "../core/keys.js";
 import { Await, Card, CopyLine, Empty, PageHead } from "../parts/basic.js";
 import { Matches } from "../parts/matches.js";
 import { COLUMNS, TrajectoryTable, USUAL } from "../parts/trajectory_table.js";
-import { number } from "../pure/format.js";
+import { number, withoutScheme } from "../pure/format.js";
 
 /** @typedef {import("../core/types.js").Row} Row */
-const FACETS = ["run", "split", "task_type", "status", "cause", "agent", "tool", "finding", "policy"];
+/** @typedef {{value: any, count: number}} FacetLine */
+const FACETS = ["run", "split", "task_type", "status", "cause", "agent", "tool", "finding", "engine", "policy"];
 const OWN = ["columns", "text"];
 const LIMIT = 200;
+const FACET_LINES = 8;
 
 /** The part of an address that the API understands. @param {URLSearchParams} query */
 export function filtersOf(query) {
@@ -63,14 +65,20 @@ function Typed({ value, put, ...attributes }) {
   return html`<input ...${attributes} value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} onChange=${(/** @type {any} */ event) => put(event.target.value)} />`;
 }
 
-/** @param {{facets: Record<string, {value: any, count: number}[]>, query: URLSearchParams}} props */
-function Facets({ facets, query }) {
-  const shown = FACETS.filter((name) => facets[name]?.length);
-  return html`<div class="facets">${shown.map((name) => html`<div class="facet" key=${name}><h2>${name.replace("_", " ")}</h2>
-    ${(facets[name] ?? []).filter((one) => one.value !== null).slice(0, 8).map(({ value, count }) => {
-      const isOn = query.get(name) === String(value);
-      return html`<a key=${value} class=${isOn ? "on" : ""} href=${hrefOf(["trajectories"], changed(query, { [name]: isOn ? null : value }))}><span class="cut" title=${value}>${name === "policy" ? "v" : ""}${value}</span><span class="count num">${number(count)}</span></a>`;
-    })}</div>`)}</div>`;
+/** @param {{facets: Record<string, FacetLine[]>, query: URLSearchParams}} props */
+const Facets = ({ facets, query }) => html`<div class="facets">${FACETS.filter((name) => facets[name]?.length).map((name) => html`<${Facet} key=${name} name=${name} lines=${facets[name]?.filter((one) => one.value !== null)} query=${query} />`)}</div>`;
+
+/** The most frequent values of a field, the one that is filtered by, and on demand all others.
+ * @param {{name: string, lines: FacetLine[], query: URLSearchParams}} props */
+function Facet({ name, lines, query }) {
+  const [isWhole, setWhole] = useState(false);
+  const asked = query.get(name);
+  const shown = lines.filter((one, at) => isWhole || at < FACET_LINES || String(one.value) === asked);
+  const title = name.replace("_", " ");
+  return html`<div class="facet" data-facet=${name}><h2>${title}</h2>${shown.map(({ value, count }) => {
+    const isOn = asked === String(value);
+    return html`<a key=${value} class=${isOn ? "on" : ""} href=${hrefOf(["trajectories"], changed(query, { [name]: isOn ? null : value }))}><span class="cut" title=${value}>${name === "policy" ? "v" : ""}${name === "engine" ? withoutScheme(value) : value}</span><span class="count num">${number(count)}</span></a>`;
+  })}${lines.length > FACET_LINES && (isWhole || shown.length < lines.length) && html`<button class="unfold" aria-expanded=${isWhole} aria-label=${isWhole ? `Fewer values of ${title}` : `${lines.length - shown.length} more values of ${title}`} onClick=${() => setWhole(!isWhole)}>${isWhole ? "fewer" : `${number(lines.length - shown.length)} more`}</button>`}</div>`;
 }
 
 /** @param {{data: {bins: {low: number | null, high: number | null, count: number, filters: Record<string, string>}[], num_without: number}, query: URLSearchParams}} props */
