@@ -14,7 +14,7 @@ from agent_layer.schema import new_id
 from envs.sandbox import ADDRESS_SPACE, PATH, ImageForm, Isolation, Sandbox, SandboxSpec, box_variables, check_spec
 from envs.sandbox.served import BoxConnection, CgroupUsage, Program, ServedKind, check_ready, launch_program
 
-_START_SECONDS: Final = 10.0
+_START_SECONDS: Final = 60.0
 
 
 class ProcessKind(ServedKind):

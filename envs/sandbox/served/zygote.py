@@ -16,7 +16,8 @@ from envs.sandbox.inside import receive_packet, send_packet
 from envs.sandbox.served.cgroups import Cgroup, CgroupTree, CgroupUsage, make_cgroup_tree, remove_cgroup
 from envs.sandbox.served.launch import Program, launch_program
 
-START_SECONDS: Final = 10.0
+START_SECONDS: Final = 60.0
+"""Longest wait for a zygote or a box: both take milliseconds, but on a crowded machine many seconds."""
 FIRST_USER: Final = 0x70000000
 """First of the users that boxes have when the worker is root: beyond what machines give to people."""
 NUM_USERS: Final = 65536
@@ -59,8 +60,19 @@ class Zygote:
         return f"{describe_limits(self._tree)}, {describe_means(self.missing)}"
 
     def add_cgroup(self, box_id: str, spec: SandboxSpec) -> Cgroup | None:
-        """Create the cgroup of a box; None: this machine has no writable ones."""
-        return self._tree.add_cgroup(box_id, spec.resources) if isinstance(self._tree, CgroupTree) else None
+        """Create the cgroup of a box; None: this machine has no writable ones.
+
+        Raises:
+            ZygoteLostError: the keeper of a zygote that was killed has removed the tree.
+            OSError: the kernel refuses it.
+        """
+        if not isinstance(self._tree, CgroupTree):
+            return None
+        try:
+            return self._tree.add_cgroup(box_id, spec.resources)
+        except FileNotFoundError as error:
+            self._is_broken = True  # asyncio may learn of its end later
+            raise ZygoteLostError("sandbox: its zygote has ended; try again") from error
 
     async def spawn(self, config: dict[str, object], box_end: socket.socket) -> tuple[int, int]:
         """Have the first process of a box forked; return its id and descriptor."""

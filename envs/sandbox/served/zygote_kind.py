@@ -100,7 +100,7 @@ class ZygoteKind(ServedKind):
                 if cgroup is not None:
                     cgroup.add_process(pid)
                 reply = await connection.ask("ready", {"go": True})
-            except (SandboxError, ProcessLookupError) as error:
+            except (SandboxError, ProcessLookupError, FileNotFoundError) as error:  # the last: its cgroup is gone
                 raise ZygoteLostError("sandbox: the box ended before it was up; try again") from error
             zygote.missing = check_ready(reply, advise=advise)
             undo.pop_all()

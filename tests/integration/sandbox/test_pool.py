@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -233,7 +234,7 @@ async def test_a_killed_zygote_costs_its_boxes_and_is_started_again():
     if not (support := await kind.probe()).works:
         await kind.close()
         pytest.skip(support.reason)
-    async with open_pool(kinds=[kind]) as pool:
+    async with open_pool(PoolOptions(ready_per_spec=0), kinds=[kind]) as pool:  # no box is being made at the kill
         box = await pool.take(SandboxSpec(), owner="me")
         zygotes = find_by_argument(list_descendants(), "zygote")
         family = {*zygotes, *(one for pid in zygotes for one in list_descendants(pid))}
@@ -259,6 +260,25 @@ async def test_a_zygote_killed_while_a_box_starts_costs_no_start():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             await (await starting).close()
+    finally:
+        await kind.close()
+
+
+async def test_a_start_survives_a_zygote_whose_end_the_worker_has_not_yet_seen():
+    before = list_cgroups(os.getpid())
+    kind = make_kind("namespace")
+    try:
+        if not (support := await kind.probe()).works:
+            pytest.skip(support.reason)
+        await (await kind.start(SandboxSpec(), owner="me")).close()
+        for keeper in find_by_argument(list_descendants(), "zygote"):
+            for pid in find_by_argument(list_descendants(keeper), "zygote"):  # its keeper removes the cgroups
+                os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while list_cgroups(os.getpid()) - before and time.monotonic() < deadline:
+            time.sleep(0.01)  # noqa: ASYNC251  # the loop must not run: it would learn that the zygote has ended
+
+        await (await kind.start(SandboxSpec(), owner="me")).close()
     finally:
         await kind.close()
 
