@@ -110,7 +110,8 @@ def register_engine(redis: Redis, keys: Keys) -> Callable[..., EngineRegistry]:
                 logprobs_mode="processed",
                 state="serving",
                 epoch=0,
-            )
+            ),
+            engine.access_key,
         )
         return registry
 

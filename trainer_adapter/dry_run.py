@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from agent_layer.dispatcher import Dispatcher
-from agent_layer.engines import EngineControl, EngineRegistry
+from agent_layer.engines import EngineRegistry
 from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.health import CATALOGUE, HealthEntry, set_limits
 from agent_layer.infra import install_command
@@ -229,11 +229,12 @@ def _look_at_services(settings: Settings, *, needs_engine: bool = True) -> list[
         return [*missing, *[engine.format(settings.run, "none")] * needs_engine, worker]
     try:
         with open_redis(settings) as redis:
-            engines = EngineRegistry(redis, Keys(settings.namespace)).engines()
+            registry = EngineRegistry(redis, Keys(settings.namespace))
+            engines = registry.engines()
+            own = [one.url for one in engines if one.run == settings.run and registry.control(one.url).is_healthy()]
             workers = Dispatcher(redis, settings).workers()
     except AgentLayerError as error:
         return [*missing, str(error)]
-    own = [one.url for one in engines if one.run == settings.run and EngineControl(one.url).is_healthy()]
     if not own and needs_engine:
         others = ", ".join(f"{one.url} of run {one.run!r}" for one in engines) or "none"
         missing.append(engine.format(settings.run, others))

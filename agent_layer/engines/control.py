@@ -5,7 +5,7 @@ them; the gateway never forwards them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 from urllib.error import HTTPError
@@ -57,6 +57,8 @@ class EngineControl:
 
     url: str
     timeout_seconds: float = 120.0
+    access_key: str | None = field(default=None, repr=False)
+    """That each request carries (bearer); None: the engine asks for none."""
 
     def load(self, directory: Path) -> str:
         """Load the weights in ``directory`` (safetensors and config), or the adapter of the model that it serves.
@@ -134,7 +136,10 @@ class EngineControl:
         return self._send("POST", path, msgspec.json.encode(body or {}))
 
     def _send(self, method: str, path: str, body: bytes | None = None, hint: str = _HINT) -> JsonObject:
-        request = Request(self.url + path, body, {"Content-Type": "application/json"}, method=method)
+        headers = {"Content-Type": "application/json"}
+        if self.access_key is not None:
+            headers |= {"Authorization": f"Bearer {self.access_key}"}
+        request = Request(self.url + path, body, headers, method=method)
         try:
             with OPENER.open(request, timeout=self.timeout_seconds) as response:
                 answer = response.read()

@@ -39,12 +39,14 @@ def register_engine(
 
     Raises: EngineError: it returns no token ids. UnreachableError: it does not answer.
     """
-    registry, engine = open_engine_registry(settings, redis), _probe(settings, redis, url, location)
+    registry = open_engine_registry(settings, redis)
+    control = registry.control(url)
+    engine = _probe(settings, redis, control, location)
     if logprobs_mode:
         engine = msgspec.structs.replace(engine, logprobs_mode=logprobs_mode)
     if location is None:
         return registry.register_unknown(engine)
-    registry.register(engine)
+    registry.register(engine, control.access_key)
     return engine
 
 
@@ -72,9 +74,10 @@ def join_engine(
     url, registry = check_allowed(url, settings), open_engine_registry(settings, redis)
     known = registry.read(url)
     if known is None or location is not None or known.is_pushed != is_pushed:
-        engine = _probe(settings, redis, url, location)
-        engine = _as_pushed(engine) if is_pushed else _load_newest(engine, settings, redis)
-        registry.register(msgspec.structs.replace(engine, is_joined=True))
+        control = registry.control(url)
+        engine = _probe(settings, redis, control, location)
+        engine = _as_pushed(engine) if is_pushed else _load_newest(engine, settings, redis, control)
+        registry.register(msgspec.structs.replace(engine, is_joined=True), control.access_key)
     elif known.state != "serving" and not is_pushed:
         _switch_to_newest(known, settings, redis)
     registry.change(url, is_drained=False, is_joined=True)
@@ -115,7 +118,7 @@ def remove_ended_engines(settings: Settings, redis: Redis) -> None:
     """Remove engines of the run that no longer answer, because no trainer could load weights into them."""
     registry = open_engine_registry(settings, redis)
     for engine in registry.engines():
-        if engine.run == settings.run and not EngineControl(engine.url, timeout_seconds=_HEALTH_SECONDS).is_healthy():
+        if engine.run == settings.run and not registry.control(engine.url, _HEALTH_SECONDS).is_healthy():
             registry.forget(engine.url)
 
 
@@ -173,13 +176,13 @@ def _version_of(redis: Redis, keys: Keys, run: str, location: str) -> int:
     return max(same, default=policies[-1].number + 1 if policies else 0)
 
 
-def _probe(settings: Settings, redis: Redis, url: str, location: str | None) -> Engine:
+def _probe(settings: Settings, redis: Redis, control: EngineControl, location: str | None) -> Engine:
     """Ask an engine what it serves."""
-    report = EngineControl(url).probe()
+    report = control.probe()
     place = location or report.location
     found = read_fingerprints(place)
     return Engine(
-        url=url,
+        url=control.url,
         run=settings.run,
         version=_version_of(redis, Keys(settings.namespace), settings.run, place),
         location=place,
@@ -199,14 +202,14 @@ def _as_pushed(engine: Engine) -> Engine:
     return msgspec.structs.replace(engine, is_pushed=True, state="loading", started_from=None)
 
 
-def _load_newest(engine: Engine, settings: Settings, redis: Redis) -> Engine:
+def _load_newest(engine: Engine, settings: Settings, redis: Redis, control: EngineControl) -> Engine:
     """Load the newest version of the run into an engine that gets no calls yet."""
     policy = newest_policy(redis, Keys(settings.namespace), settings.run)
     if policy is None or not Path(policy.location).is_dir():
         return engine
     if policy.location == engine.location and not engine.is_assumed:
         return engine
-    model = EngineControl(engine.url).load(Path(policy.location))
+    model = control.load(Path(policy.location))
     found = msgspec.structs.asdict(read_fingerprints(policy.location))
     return msgspec.structs.replace(
         engine, version=policy.number, location=policy.location, model=model, is_assumed=False, **found
@@ -221,6 +224,6 @@ def _switch_to_newest(engine: Engine, settings: Settings, redis: Redis) -> None:
             f"engine {engine.url}: it is {engine.state}, and no weights of run {engine.run} are here to load into it;"
             " start its trainer, or leave and join it with --location after a restart"
         )
-    control, registry = EngineControl(engine.url), open_engine_registry(settings, redis)
-    location = Path(policy.location)
+    registry, location = open_engine_registry(settings, redis), Path(policy.location)
+    control = registry.control(engine.url)
     registry.switch(engine.url, policy.number, policy.location, lambda: control.load(location), settings.drain_seconds)

@@ -20,6 +20,7 @@ import msgspec
 from redis import Redis
 from redis.client import Pipeline
 
+from agent_layer.engines.control import EngineControl
 from agent_layer.engines.fingerprints import read_fingerprints
 from agent_layer.errors import EngineError, NotFoundError
 from agent_layer.infra.redis import Keys
@@ -85,13 +86,22 @@ class EngineRegistry:
     gateway_seconds: float = 5.0
     """Trainers do not wait for a gateway that was silent for longer; by then it has stopped sending by itself."""
 
-    def register(self, engine: Engine) -> None:
-        """Register an engine that has just started; replaces its earlier entry."""
+    def register(self, engine: Engine, access_key: str | None = None) -> None:
+        """Register an engine that has just started; replaces its earlier entry.
+
+        Args:
+            engine: its entry.
+            access_key: that each request to it must carry (bearer); None: it asks for none.
+        """
         key, changes = self.keys.engine(engine.url), _changes(self.redis)
         changes.hset(key, items=_items_of(engine))
         for number in _NUMBERS:  # higher than those of an earlier registration, whose reports gateways remember
             changes.hsetnx(key, number, int(self._now() * 1000))
             changes.hincrby(key, number, 1)
+        if access_key is None:
+            changes.hdel(self.keys.engine_keys, engine.url)
+        else:
+            changes.hset(self.keys.engine_keys, engine.url, access_key)
         self._announce(changes, engine.url)
 
     def register_unknown(self, engine: Engine) -> Engine:
@@ -110,6 +120,16 @@ class EngineRegistry:
         urls = cast("set[bytes]", self.redis.smembers(self.keys.engines))
         found = [self.read(url.decode()) for url in sorted(urls)]
         return [engine for engine in found if engine is not None]
+
+    def access_keys(self) -> dict[str, str]:
+        """Return the keys that engines ask for, by address."""
+        found = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.engine_keys))
+        return {url.decode(): key.decode() for url, key in found.items()}
+
+    def control(self, url: str, timeout_seconds: float = EngineControl.timeout_seconds) -> EngineControl:
+        """Return the control of an engine, with the key that it asks for. It need not be registered."""
+        key = cast("bytes | None", self.redis.hget(self.keys.engine_keys, url))
+        return EngineControl(url, timeout_seconds, key.decode() if key else None)
 
     def change(self, url: str, *, is_drained: bool | None = None, is_joined: bool | None = None) -> int:
         """Change what operators decide about an engine. None: unchanged.
@@ -156,6 +176,7 @@ class EngineRegistry:
         """Remove an engine. Calls that it still answers continue."""
         changes = _changes(self.redis)
         changes.delete(self.keys.engine(url))
+        changes.hdel(self.keys.engine_keys, url)
         self._announce(changes, url, is_gone=True)
 
     def switch(

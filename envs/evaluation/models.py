@@ -122,8 +122,9 @@ def _find_configured(
     with open_redis(settings) as redis:
         registry = open_engine_registry(settings, redis)
         for engine in registry.engines():
-            if EngineControl(engine.url, timeout_seconds=_PROBE_SECONDS).is_healthy():
-                return _find_at(settings, engine.url, model_name)
+            control = registry.control(engine.url, _PROBE_SECONDS)
+            if control.is_healthy():
+                return _find_at(settings, engine.url, model_name, control.access_key)
     if needs_model:
         raise BadInputError(
             "eval: expected a model, found none; give --model URL (any OpenAI-compatible endpoint) or --model PATH"
@@ -134,12 +135,12 @@ def _find_configured(
 
 
 def _find_at(
-    settings: Settings, url: str, model_name: str | None
+    settings: Settings, url: str, model_name: str | None, access_key: str | None = None
 ) -> tuple[Settings, VllmServer | str | None, EvaluatedModel]:
     """Use what answers at an address: as an engine if it returns token ids, else as an endpoint."""
     address = read_engine_address(url)
     try:
-        report = EngineControl(address, timeout_seconds=_PROBE_SECONDS).probe()
+        report = EngineControl(address, _PROBE_SECONDS, access_key).probe()
     except EngineError:
         return _use_endpoint(settings, url, model_name)
     if model_name not in (None, report.model):

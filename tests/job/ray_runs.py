@@ -3,13 +3,17 @@
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 import psutil
 import pytest
+import requests
 
 from agent_layer.schema import codec
 from agent_layer.settings import Settings
@@ -41,6 +45,61 @@ def processes_of_ray(directory: Path) -> set[int]:
         ):
             found.add(process.info["pid"])
     return found
+
+
+class SeenServer(NamedTuple):
+    """What a client of this machine finds out about one of veRL's servers."""
+
+    access_key: str
+    addresses: set[str]
+    """IPv4 addresses of this machine that reach it."""
+    routes: set[tuple[str, str]]
+    """Methods and paths that were tried without its key and with another one."""
+    answered: set[tuple[str, str]]
+    """Those that were not refused."""
+    status_with_key: int
+    """Of its health."""
+    exposed: set[str]
+    """Processes and files, other than Redis' own, in which the key can be read."""
+
+
+def look_at_server(url: str, access_key: str, settings: Settings) -> SeenServer:
+    """Try all routes of a server, and look for its key where others can read."""
+    with requests.Session() as session:
+
+        def ask(method: str, path: str, key: str | None) -> requests.Response:
+            headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+            return session.request(method, url + path, headers=headers, timeout=60)
+
+        listed = ask("GET", "/openapi.json", access_key).json()["paths"]
+        routes = {(method.upper(), path) for path, methods in listed.items() for method in methods}
+        routes |= set(product(("GET", "POST", "OPTIONS"), (*_UNLISTED_ROUTES, *listed)))
+        answered = {one for one in routes for key in (None, access_key[::-1]) if ask(*one, key).status_code != 401}
+        status = ask("GET", "/health", access_key).status_code
+    addresses = addresses_that_reach(urlsplit(url).port or 0)
+    return SeenServer(access_key, addresses, routes, answered, status, set(_places_with(access_key, settings)))
+
+
+_UNLISTED_ROUTES = (
+    *("/docs", "/openapi.json", "/metrics", "/ping", "/load", "/server_info", "/collective_rpc", "/no-such-route"),
+    *("/pause", "/resume", "/abort_requests", "/sleep", "/wake_up", "/reset_prefix_cache", "/update_weights"),
+    *("/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/start_profile"),
+)
+
+
+def _places_with(word: str, settings: Settings) -> Iterator[str]:
+    """Yield processes with this word in an argument or variable, and files of the run with it, except Redis' own."""
+    for process in psutil.process_iter(["pid", "cmdline", "environ"]):
+        if word in repr((process.info["cmdline"], process.info["environ"])):
+            yield f"process {process.info['pid']}"
+    overrides = msgspec.json.decode((settings.dir / "runs" / RUN / "ray" / "verl.json").read_bytes())
+    for place in (settings.dir, Path(overrides["ray_kwargs.ray_init._temp_dir"])):
+        for path in place.rglob("*"):
+            if settings.dir / "redis" in path.parents or not path.is_file():
+                continue
+            with suppress(FileNotFoundError):  # a log that was shipped is deleted
+                if word.encode() in path.read_bytes():
+                    yield str(path)
 
 
 def addresses_that_reach(port: int) -> set[str]:

@@ -18,8 +18,9 @@ from trainer_adapter.demo.job import RECIPE
 
 from .ray_runs import (
     RUN,
-    addresses_that_reach,
+    SeenServer,
     configure,
+    look_at_server,
     train_on_ray,
     trained_batches,
     update_of_embedded_driver,
@@ -40,23 +41,23 @@ def num_ranks(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture(scope="module")
-def reached(num_ranks: int) -> dict[str, set[str]]:
-    """Addresses of this machine that reach a server, by the address in the registry."""
+def servers(num_ranks: int) -> dict[str, SeenServer]:
+    """What was seen of each server while it served, by its address in the registry."""
     del num_ranks  # each number has its own
     return {}
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory, num_ranks: int, reached: dict[str, set[str]]) -> Settings:
+def settings(tmp_path_factory: pytest.TempPathFactory, num_ranks: int, servers: dict[str, SeenServer]) -> Settings:
     """Where two steps of the game were trained."""
     home = tmp_path_factory.mktemp("ray")
 
     def look(settings: Settings) -> None:
         with open_redis(settings) as redis:
-            engines = open_engine_registry(settings, redis).engines()
-        for engine in engines:
-            if engine.url not in reached:
-                reached[engine.url] = addresses_that_reach(urlsplit(engine.url).port or 0)
+            access_keys = open_engine_registry(settings, redis).access_keys()
+        for url, access_key in access_keys.items():
+            if url not in servers:
+                servers[url] = look_at_server(url, access_key, settings)
 
     return train_on_ray(home, configure(home, STEPS, cluster=ClusterConfig(gpus_per_node=num_ranks)), look)
 
@@ -112,7 +113,21 @@ def test_its_checkpoint_has_the_cursor_and_what_it_learned_from(settings: Settin
 
 
 @pytest.mark.usefixtures("settings")
-def test_verls_servers_are_reached_by_this_machine_alone(num_ranks: int, reached: dict[str, set[str]]):
-    assert len(reached) == num_ranks
-    assert {urlsplit(url).hostname for url in reached} == {"127.0.0.1"}
-    assert all(addresses == {"127.0.0.1"} for addresses in reached.values())
+def test_verls_servers_are_reached_by_this_machine_alone(num_ranks: int, servers: dict[str, SeenServer]):
+    assert len(servers) == num_ranks
+    assert {urlsplit(url).hostname for url in servers} == {"127.0.0.1"}
+    assert all(one.addresses == {"127.0.0.1"} for one in servers.values())
+
+
+@pytest.mark.usefixtures("settings")
+def test_verls_servers_refuse_every_route_without_their_own_key(num_ranks: int, servers: dict[str, SeenServer]):
+    for one in servers.values():
+        assert {("GET", "/health"), ("GET", "/metrics"), ("POST", "/v1/chat/completions")} <= one.routes
+        assert one.answered == set()
+        assert one.status_with_key == 200
+    assert len({one.access_key for one in servers.values()}) == num_ranks
+
+
+@pytest.mark.usefixtures("settings")
+def test_the_key_of_a_server_is_in_no_argument_variable_or_file_but_that_of_redis(servers: dict[str, SeenServer]):
+    assert [one.exposed for one in servers.values()] == [set()] * len(servers)

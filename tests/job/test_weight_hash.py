@@ -55,7 +55,7 @@ def test_a_version_whose_weights_verl_sends_is_registered_with_their_hash_if_it_
 
     verl = threading.Thread(target=answer, name="veRL's")
     verl.start()
-    fleet = EngineFleet(settings, "r", redis, tmp_path, [], lambda _: [])
+    fleet = EngineFleet(settings, "r", redis, tmp_path, {}, lambda _: [])
     publisher = ClusterPublisher(settings, "r", redis, open_recorder(settings), bridge, fleet, hash_of_trained_weights)
     publisher.register_base(tmp_path)
 

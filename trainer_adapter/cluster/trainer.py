@@ -8,7 +8,7 @@ serve on during the update.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from threading import Event, Thread
 from typing import cast
@@ -35,7 +35,7 @@ from agent_layer.settings import Settings, load_settings
 from trainer_adapter.cluster.bridge import Bridge, RunEnded, UpdateRequest
 from trainer_adapter.cluster.publisher import ClusterPublisher, RemoteUpdate
 from trainer_adapter.cluster.rows import SlotManager, clear_rows, write_rows
-from trainer_adapter.cluster.server import ClusterReplica, HeldWeights
+from trainer_adapter.cluster.servers import ClusterReplica, HeldWeights
 from trainer_adapter.cluster.update import ClusterUpdate
 from trainer_adapter.cluster.weights import EngineFleet
 from trainer_adapter.cluster.worker import ClusterWorker
@@ -121,8 +121,8 @@ class ClusterTrainer(PPOTrainer):
         assert isinstance(agent_loop_manager, SlotManager)  # the configuration names it
         self._slots = agent_loop_manager
         remove_ended_engines(self._settings.model_copy(update={"run": self._run}), self._redis)  # of a killed trainer
-        urls = [f"http://{address}" for address in self._servers.get_addresses()]
-        self._fleet = EngineFleet(self._settings, self._run, self._redis, self._run_config.model, urls, self._push)
+        keys = _keys_of(cast("list[ClusterReplica]", self._servers.get_replicas()))
+        self._fleet = EngineFleet(self._settings, self._run, self._redis, self._run_config.model, keys, self._push)
         loop = Thread(target=self._run_loop, name="training-loop", daemon=True)
         loop.start()
         is_over = Event()
@@ -281,7 +281,7 @@ class ClusterTrainer(PPOTrainer):
         append_restart(restarts_path(self._settings, self._run), restart)
         gone = [one.server_address for one in dead]
 
-        def relaunch() -> list[str]:
+        def relaunch() -> dict[str, str]:
             asyncio.run(_relaunch(list(dead)))
             manager.server_handles = [one.server_handle for one in replicas]
             manager.server_addresses = [one.server_address for one in replicas]
@@ -289,7 +289,7 @@ class ClusterTrainer(PPOTrainer):
             ray.get(balancer.remove_servers.remote(gone))
             ray.get(balancer.add_servers.remote({one.server_address: one.server_handle for one in dead}))
             self.actor_rollout_wg.forget_server()
-            return [f"http://{one.server_address}" for one in dead]
+            return _keys_of(dead)
 
         self._fleet.replace([f"http://{address}" for address in gone], relaunch)
 
@@ -329,6 +329,11 @@ class ClusterTrainer(PPOTrainer):
         super()._init_resource_pool_mgr()
         worker = ray.remote(ClusterWorker)
         self.role_worker_mapping = dict.fromkeys(self.role_worker_mapping, worker)
+
+
+def _keys_of(replicas: "Iterable[ClusterReplica]") -> dict[str, str]:
+    """Return the key of each server by its address."""
+    return {f"http://{one.server_address}": one.access_key for one in replicas}
 
 
 def _explain(dead: "dict[ClusterReplica, str]") -> str:

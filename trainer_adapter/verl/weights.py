@@ -18,7 +18,7 @@ from redis import Redis
 from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]  # partly untyped
 from torch import Tensor
 
-from agent_layer.engines import Engine, EngineControl, EngineRegistry, get_policy, newest_policy, register_policy
+from agent_layer.engines import Engine, EngineRegistry, get_policy, newest_policy, register_policy
 from agent_layer.errors import AgentLayerError, EngineError, NotFoundError, UnreachableError
 from agent_layer.infra import make_private
 from agent_layer.infra.redis import Keys
@@ -159,7 +159,7 @@ class WeightPublisher:
                 f"engine {engine.url}: expected weights of version {number} of run {self._run} to give it, found none;"
                 " start the trainer again, it publishes its newest checkpoint"
             )
-        location, control = Path(policy.location), EngineControl(engine.url)
+        location, control = Path(policy.location), self._board.control(engine.url)
         seconds = self._settings.drain_seconds
         self._board.switch(engine.url, number, policy.location, lambda: control.load(location), seconds)
 

@@ -90,8 +90,8 @@ _WATCH_ENGINES = _Duty(
     reads="engine:* engines engine-events gateways", commands="hgetall smembers zrange xread xrevrange time"
 )
 _DRIVE_ENGINES = _Duty(
-    writes="engine:* engines engine-events gateways",
-    commands="hset hsetnx hincrby hget hexists del sadd srem xadd zadd zrem multi exec watch unwatch discard",
+    writes="engine:* engines engine-keys engine-events gateways",
+    commands="hset hsetnx hincrby hget hexists hdel del sadd srem xadd zadd zrem multi exec watch unwatch discard",
 )
 _LINK = _Duty(reads="pages", commands="zrange time")
 _SHOW_PAGE = _Duty(writes="pages", commands="zadd zrem zremrangebyscore zrange time")

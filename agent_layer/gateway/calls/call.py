@@ -103,6 +103,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     role: Role | None
     """None: what the agent's name implies."""
     headers: Mapping[str, str]
+    """That an external model's server asks for; those of engines are the pool's."""
     express: Callable[[], bytes]
     """Builds the body, which is not kept for as long as its answer takes."""
     sampling: JsonObject

@@ -96,7 +96,10 @@ class ContinuedReply:
         url, body = self._request()
         self._preemption = self._leg.enter_context(self._pool.preemptions.watch(self._call.route.url))
         try:
-            self._reply = await self._preemption.run(self._leg.enter_async_context(self._upstream.post(url, body)))
+            headers = self._pool.headers_of(self._call.route.url)
+            self._reply = await self._preemption.run(
+                self._leg.enter_async_context(self._upstream.post(url, body, headers))
+            )
         except PreemptedError:
             return False
         self._received = self._reply.pieces()

@@ -164,7 +164,8 @@ class Calls:
         rollout.check_fits(call.num_prompt)
 
     async def _count_at(self, engine: Engine, request: ChatRequest) -> int:
-        async with self.upstream.post(f"{engine.url}/tokenize", tokenize_body(request, engine.model)) as reply:
+        body, headers = tokenize_body(request, engine.model), self.pool.headers_of(engine.url)
+        async with self.upstream.post(f"{engine.url}/tokenize", body, headers) as reply:
             return read_count(engine.url, reply.status, await reply.read())
 
     async def _exchange(self, call: ModelCall, http: web.Request, upstream: AsyncExitStack) -> Delivery:
@@ -191,7 +192,8 @@ class Calls:
         if self.settings.switch_mode == "abort" and can_continue(call):
             return post_continued(call, self.upstream, self.pool)
         route = call.route
-        return self.upstream.post(f"{route.url}/v1/chat/completions", route.express(), route.headers)
+        headers = route.headers if route.engine is None else self.pool.headers_of(route.url)
+        return self.upstream.post(f"{route.url}/v1/chat/completions", route.express(), headers)
 
     async def _find_target(self, call: ModelCall) -> Engine | ExternalModel:
         return self.pool.find_external(call.parsed.request) or await self.pool.acquire(call.rollout)

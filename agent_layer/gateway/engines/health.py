@@ -1,7 +1,7 @@
 """Health checks: polls every engine for its health and its load."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTimeout
@@ -39,10 +39,11 @@ async def check_engines(
 
 async def _check(session: ClientSession, url: str, rotation: Rotation, report_end: Report) -> None:
     try:
-        async with session.get(f"{url}/health", allow_redirects=False) as reply:
+        headers = rotation.headers_of(url)
+        async with session.get(f"{url}/health", headers=headers, allow_redirects=False) as reply:
             is_well = reply.status == 200
         if is_well:
-            rotation.record_success(url, await _gauges_of(session, url))
+            rotation.record_success(url, await _gauges_of(session, url, headers))
         else:
             rotation.record_failure(url)
     except ClientConnectorError as error:
@@ -53,6 +54,6 @@ async def _check(session: ClientSession, url: str, rotation: Rotation, report_en
         rotation.record_miss(url)
 
 
-async def _gauges_of(session: ClientSession, url: str) -> Gauges | None:
-    async with session.get(f"{url}/metrics", allow_redirects=False) as reply:
+async def _gauges_of(session: ClientSession, url: str, headers: Mapping[str, str]) -> Gauges | None:
+    async with session.get(f"{url}/metrics", headers=headers, allow_redirects=False) as reply:
         return read_gauges(await reply.text(errors="replace")) if reply.status == 200 else None

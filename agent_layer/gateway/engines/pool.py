@@ -9,7 +9,7 @@ a trainer stopped waiting for can reach an engine.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from redis import Redis
@@ -87,6 +87,10 @@ class EnginePool:
         """Free a place."""
         self._engines.release(engine)
 
+    def headers_of(self, url: str) -> Mapping[str, str]:
+        """Return what a request to an engine must carry: its key, where it asks for one."""
+        return self._engines.rotation.headers_of(url)
+
     def report_failure(self, engine: Engine, run: str) -> bool:
         """Record that an engine failed a call of this run; whether a healthy one could answer it."""
         self._engines.rotation.record_failure(engine.url)
@@ -152,8 +156,8 @@ class EngineWatcher:
         """Announce this gateway, then read the registry: in this order no trainer misses it."""
         async with self._reading:
             began = self._clock()
-            engines, newest = await asyncio.to_thread(self._show_and_read)
-            self.rotation.update(engines, newest)
+            engines, newest, access_keys = await asyncio.to_thread(self._show_and_read)
+            self.rotation.update(engines, newest, access_keys)
             self.preemptions.apply(engines)
             self._seen_at = began
             self.admission.admit()
@@ -177,10 +181,11 @@ class EngineWatcher:
     def _is_current(self) -> bool:
         return self._clock() - self._seen_at <= _MARGIN * self._registry.gateway_seconds
 
-    def _show_and_read(self) -> tuple[list[Engine], dict[str, int]]:
+    def _show_and_read(self) -> tuple[list[Engine], dict[str, int], dict[str, str]]:
         self._registry.renew_gateway(self._gateway_id)
         engines = self._registry.engines()
-        return engines, self._newest_versions({engine.run for engine in engines} if self.rotation.has_limit else set())
+        newest = self._newest_versions({engine.run for engine in engines} if self.rotation.has_limit else set())
+        return engines, newest, self._registry.access_keys()  # last: an engine's key comes with its entry
 
     def _newest_versions(self, runs: set[str]) -> dict[str, int]:
         found = {run: newest_number(self._registry.redis, self._registry.keys, run) for run in runs}

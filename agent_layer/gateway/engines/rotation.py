@@ -11,6 +11,7 @@ from agent_layer.engines import Engine
 from agent_layer.gateway.engines.metrics import Gauges
 from agent_layer.gateway.engines.routing import Load, choose_engine
 
+_NO_HEADERS: Mapping[str, str] = {}
 _NUM_MISSES = 2
 """Consecutive missed health checks after which an engine is unhealthy; one failed call is enough."""
 
@@ -38,6 +39,8 @@ class Rotation:
         self._urls = urls
         self._max_staleness = max_staleness
         self._engines: dict[str, Engine] = {}
+        self._headers: dict[str, dict[str, str]] = {}
+        """By address, of engines that ask for a key."""
         self._loads: dict[str, Load] = {}
         self._misses: dict[str, int] = {}
         self._open: dict[str, list[Load]] = {}
@@ -59,13 +62,17 @@ class Rotation:
         """Whether it matters how old an engine's weights are."""
         return self._max_staleness is not None
 
-    def update(self, engines: Iterable[Engine], newest: Mapping[str, int]) -> None:
+    def update(
+        self, engines: Iterable[Engine], newest: Mapping[str, int], access_keys: Mapping[str, str] | None = None
+    ) -> None:
         """Replace what is known of all engines.
 
         Args:
             engines: all in the registry.
             newest: by run the highest policy version that is registered; runs may be missing.
+            access_keys: by address, of engines that ask for one.
         """
+        self._headers = {url: {"Authorization": f"Bearer {key}"} for url, key in (access_keys or {}).items()}
         self._engines = {engine.url: engine for engine in engines}
         busy = {url: load for url, load in self._loads.items() if url in self._engines or load.in_flight}
         self._loads = busy | {url: Load(url=url) for url in self._engines if url not in busy}
@@ -97,6 +104,10 @@ class Rotation:
         """Whether another healthy engine could answer instead."""
         loads = self._open.get(run, self._open.get(self._own_run, []))
         return any(load.is_well and load.url != engine.url for load in loads)
+
+    def headers_of(self, url: str) -> Mapping[str, str]:
+        """Return what a request to an engine must carry."""
+        return self._headers.get(url, _NO_HEADERS)
 
     def load_of(self, url: str) -> Load:
         """How busy an engine is."""

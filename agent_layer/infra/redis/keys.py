@@ -195,6 +195,11 @@ class Keys:
         return self.name("engines")
 
     @property
+    def engine_keys(self) -> str:
+        """Hash: address of each engine that asks for a key → that key. Who only watches engines may not read it."""
+        return self.name("engine-keys")
+
+    @property
     def engine_events(self) -> str:
         """Stream that wakes gateways when an engine changes its state."""
         return self.name("engine-events")

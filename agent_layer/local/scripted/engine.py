@@ -15,6 +15,7 @@ from itertools import islice
 from typing import cast
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects import GrowingMessage
@@ -53,6 +54,8 @@ class ScriptedEngine:
     root: str | None = None
     """Where it says that its weights come from: the start's, as with vLLM, not ``weights``. None: it does not say."""
     num_loads: int = 0
+    access_key: str | None = None
+    """That each request must carry; None: it asks for none."""
     refuses_weights: bool = False
     """It has no endpoint that loads weights, as vLLM without VLLM_SERVER_DEV_MODE=1."""
     adapter: str | None = None
@@ -75,7 +78,7 @@ class ScriptedEngine:
 
     def app(self) -> web.Application:
         """Return the web application that serves this engine."""
-        app = web.Application(client_max_size=1 << 28)
+        app = web.Application(client_max_size=1 << 28, middlewares=[self._check_key])
         app.add_routes(
             [
                 web.get("/health", _health),
@@ -92,6 +95,12 @@ class ScriptedEngine:
             ]
         )
         return app
+
+    @web.middleware
+    async def _check_key(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if self.access_key in (None, request.headers.get("Authorization", "").removeprefix("Bearer ")):
+            return await handler(request)
+        return _refuse(401, "expected this engine's key")
 
     async def _metrics(self, _: web.Request) -> web.Response:
         found = {"num_requests_running": self.num_running, "num_requests_waiting": self.num_waiting}
@@ -313,7 +322,7 @@ async def _health(_: web.Request) -> web.Response:
     return web.Response()
 
 
-_ERRORS = {400: "BadRequestError", 404: "NotFoundError"}
+_ERRORS = {400: "BadRequestError", 401: "AuthenticationError", 404: "NotFoundError"}
 
 
 def _refuse(status: int, message: str) -> web.Response:

@@ -13,7 +13,6 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from agent_layer.engines.control import EngineControl
 from agent_layer.engines.registry import EngineRegistry
 from agent_layer.gateway.app import build_app
 from agent_layer.gateway.http import GuardedRunner
@@ -122,7 +121,7 @@ async def switch(gateway, version, before=lambda: None):
 
     def load():
         before()
-        EngineControl(url).load(directory)
+        gateway.registry.control(url).load(directory)
 
     await asyncio.to_thread(gateway.registry.switch, url, version, str(directory), load, 30.0)
     return time.monotonic() - began

@@ -1,5 +1,7 @@
 """veRL's servers as engines of the gateway: those that hold a version serve it, others get no calls."""
 
+import secrets
+
 import pytest
 
 from agent_layer.engines import open_engine_registry
@@ -11,12 +13,18 @@ from trainer_adapter.cluster.weights import EngineFleet
 
 @pytest.fixture
 def fleet_of(settings, redis, tmp_path):
-    """``fleet_of(urls, missed)``: servers; those in the list never confirm a version."""
+    """``fleet_of(engines, missed)``: servers; those in the list never confirm a version."""
 
-    def fleet_of(urls, missed):
-        return EngineFleet(settings, settings.run, redis, tmp_path, urls, lambda _: list(missed))
+    def fleet_of(engines, missed):
+        access_keys = {one.url: one.access_key for one in engines}
+        return EngineFleet(settings, settings.run, redis, tmp_path, access_keys, lambda _: list(missed))
 
     return fleet_of
+
+
+def guarded():
+    """A server that asks for a key of its own."""
+    return ScriptedEngine(access_key=secrets.token_hex(8))
 
 
 @pytest.fixture
@@ -26,9 +34,9 @@ def shown(settings, redis):
 
 
 def test_a_server_that_does_not_confirm_a_version_gets_no_calls_until_it_does(fleet_of, shown):
-    with serve_in_thread(ScriptedEngine()) as one, serve_in_thread(ScriptedEngine()) as other:
+    with serve_in_thread(guarded()) as one, serve_in_thread(guarded()) as other:
         missed = []
-        fleet = fleet_of([one.url, other.url], missed)
+        fleet = fleet_of([one, other], missed)
         fleet.serve(0)
         assert shown() == {one.url: ("serving", 0), other.url: ("serving", 0)}
 
@@ -42,9 +50,9 @@ def test_a_server_that_does_not_confirm_a_version_gets_no_calls_until_it_does(fl
 
 
 def test_a_version_that_no_server_confirms_is_an_error(fleet_of, shown):
-    with serve_in_thread(ScriptedEngine()) as one:
+    with serve_in_thread(guarded()) as one:
         missed = []
-        fleet = fleet_of([one.url], missed)
+        fleet = fleet_of([one], missed)
         fleet.serve(0)
         missed.append(one.url)
 
@@ -53,20 +61,25 @@ def test_a_version_that_no_server_confirms_is_an_error(fleet_of, shown):
         assert shown() == {one.url: ("loading", 0)}
 
 
-def test_a_dead_server_is_replaced_by_one_with_the_present_version(fleet_of, shown):
-    with serve_in_thread(ScriptedEngine()) as one, serve_in_thread(ScriptedEngine()) as new:
-        with serve_in_thread(ScriptedEngine()) as dead:
-            fleet = fleet_of([one.url, dead.url], [])
+def test_a_dead_server_is_replaced_by_one_with_the_present_version_and_its_own_key(fleet_of, shown, settings, redis):
+    registry = open_engine_registry(settings, redis)
+    with serve_in_thread(guarded()) as one, serve_in_thread(guarded()) as new:
+        with serve_in_thread(guarded()) as dead:
+            fleet = fleet_of([one, dead], [])
             fleet.serve(4)
+        assert registry.access_keys() == {one.url: one.access_key, dead.url: dead.access_key}
         seen = []
 
         def relaunch():
             seen.append(shown())
-            return [new.url]
+            return {new.url: new.access_key}
 
         fleet.replace([dead.url], relaunch)
 
         assert seen == [{one.url: ("loading", 4), dead.url: ("loading", 4)}]
         assert shown() == {one.url: ("serving", 4), new.url: ("serving", 4)}
+        assert registry.access_keys() == {one.url: one.access_key, new.url: new.access_key}
         fleet.serve(5)
         assert shown() == {one.url: ("serving", 5), new.url: ("serving", 5)}
+        fleet.remove()
+        assert registry.access_keys() == {}

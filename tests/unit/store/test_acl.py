@@ -73,6 +73,14 @@ def test_an_operator_reaches_every_key():
     assert families <= reached
 
 
+def test_the_keys_of_engines_are_for_roles_that_call_engines():
+    names = {
+        role: [rule for rule in acl_rules(role, Keys("n"), 7.2) if rule.endswith(":engine-keys")] for role in ROLES
+    }
+
+    assert {role for role, rules in names.items() if rules} == {"gateway", "trainer", "operator"}
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_only_one_namespace_is_named_and_nothing_is_granted_whole(role):
     rules = acl_rules(role, Keys("n"), 7.2)

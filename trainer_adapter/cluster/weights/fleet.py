@@ -5,7 +5,7 @@ sends weights (loading), gateways send again (serving). Between the first and th
 token has the version that the registry names. Calls over HTTP would pass veRL's own gate.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from redis import Redis
@@ -35,7 +35,7 @@ class EngineFleet:
         run: that they serve.
         redis: with the registry.
         model: directory of the first weights, with tokenizer and template.
-        urls: addresses of the servers.
+        access_keys: what each server asks for, by its address.
         push: sends the trained weights to all servers, as a version; returns the addresses of those that do not confirm
             that they hold it.
     """
@@ -46,11 +46,11 @@ class EngineFleet:
         run: str,
         redis: Redis,
         model: Path,
-        urls: Sequence[str],
+        access_keys: Mapping[str, str],
         push: Callable[[int], Collection[str]],
     ) -> None:
         self._settings, self._run, self._model, self._push = settings, run, model, push
-        self._urls = list(urls)
+        self._access_keys = dict(access_keys)
         self._registry: EngineRegistry = open_engine_registry(settings, redis)
         self._hold: EngineHold | None = None
         """Of the calls to all servers, while they are out of service."""
@@ -68,7 +68,7 @@ class EngineFleet:
         Raises: EngineError: some call did not end within ``drain_seconds``.
         """
         if self.is_serving:
-            self._hold = self._registry.hold(self._urls, self._settings.drain_seconds)
+            self._hold = self._registry.hold(self._access_keys, self._settings.drain_seconds)
 
     def serve(self, number: int | None = None) -> None:
         """Send the trained weights to all servers as this version, unless they serve it; then let gateways send.
@@ -84,14 +84,14 @@ class EngineFleet:
         self.version = number
         location = location_of(self._run, number, self._model)
         if self._hold is None:
-            for url in self._urls:
+            for url in self._access_keys:
                 if url not in missed:
                     self._register(url, number, location)
         else:
             self._hold.release(number, location, missed=missed, files=str(self._model))
             self._hold = None
 
-    def replace(self, dead: Sequence[str], relaunch: Callable[[], Sequence[str]]) -> None:
+    def replace(self, dead: Sequence[str], relaunch: Callable[[], Mapping[str, str]]) -> None:
         """Start servers in place of dead ones, and send them the weights that the others serve.
 
         Calls to all of them wait meanwhile. A dead server stays registered until another serves, so that its run is
@@ -99,12 +99,13 @@ class EngineFleet:
 
         Args:
             dead: addresses of servers whose processes have ended.
-            relaunch: starts as many others; returns their addresses.
+            relaunch: starts as many others; returns the key of each by its address.
         """
         assert self.version is not None  # the fleet serves
         self.take_out()
         new = relaunch()
-        self._urls = [*(url for url in self._urls if url not in dead), *new]
+        kept = {url: key for url, key in self._access_keys.items() if url not in dead}
+        self._access_keys = {**kept, **new}
         missed = self._send(self.version)
         location = location_of(self._run, self.version, self._model)
         for url in new:
@@ -118,7 +119,7 @@ class EngineFleet:
 
     def remove(self) -> None:
         """Remove the servers from the registry: they end with the trainer."""
-        for url in self._urls:
+        for url in self._access_keys:
             self._registry.forget(url)
 
     def _send(self, number: int) -> Collection[str]:
@@ -127,15 +128,16 @@ class EngineFleet:
         Raises: EngineError: none holds them.
         """
         missed = self._push(number)
-        if all(url in missed for url in self._urls):
+        if all(url in missed for url in self._access_keys):
             raise EngineError(
-                f"engine {', '.join(self._urls)}: expected version {number} to arrive, but no server confirms that it"
-                " holds it; see the trainer's log"
+                f"engine {', '.join(self._access_keys)}: expected version {number} to arrive, but no server confirms"
+                " that it holds it; see the trainer's log"
             )
         return missed
 
     def _register(self, url: str, number: int, location: str) -> None:
-        found, report = read_fingerprints(str(self._model)), EngineControl(url).probe()
+        found, access_key = read_fingerprints(str(self._model)), self._access_keys[url]
+        report = EngineControl(url, access_key=access_key).probe()
         self._registry.register(
             Engine(
                 url=url,
@@ -150,5 +152,6 @@ class EngineFleet:
                 is_pushed=True,
                 tokenizer_hash=found.tokenizer_hash,
                 template_hash=found.template_hash,
-            )
+            ),
+            access_key,
         )

@@ -1,14 +1,17 @@
-"""veRL's own vLLM servers: which address they have, how weights arrive on a CPU, and how dead ones are replaced."""
+"""veRL's own vLLM servers: which address and key they have, how weights arrive, and how dead ones are replaced."""
 
 import asyncio
 import os
 import time
+from argparse import Namespace
 from typing import NamedTuple
 
 import psutil
 import ray
 import torch
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
+
+from trainer_adapter.cluster.servers.access import RequireKey, access_key
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
@@ -33,11 +36,20 @@ class HeldWeights(NamedTuple):
 
 
 class ClusterServer(vLLMHttpServer):
-    """One server. It listens on loopback, so that only this machine reaches it: it asks for no key."""
+    """One server. It listens on loopback, so that only this machine reaches it, and asks for a key on every route."""
 
     def _post_init(self, cuda_visible_devices: str) -> None:
         super()._post_init(cuda_visible_devices)
         self._server_address = _HOST
+
+    async def run_server(self, args: Namespace) -> None:
+        """Serve, behind the key."""
+        args.middleware = [*args.middleware, f"{RequireKey.__module__}.{RequireKey.__name__}"]
+        await super().run_server(args)
+
+    def access_key(self) -> str:
+        """Return the key that each request must carry."""
+        return access_key()
 
     async def held_weights(self) -> HeldWeights:
         """Return what this server holds."""
@@ -61,10 +73,13 @@ class ClusterReplica(vLLMReplica):
         self.server_class = ray.remote(ClusterServer)
         self._processes: dict[psutil.Process, str] = {}
         """With their names."""
+        self.access_key = ""
+        """Of the server that answers calls; empty before the launch."""
 
     async def launch_servers(self) -> None:
-        """Launch all servers, and remember their processes."""
+        """Launch all servers, and remember their processes and the key."""
         await super().launch_servers()
+        self.access_key = await self.servers[0].access_key.remote()  # pyright: ignore[reportGeneralTypeIssues]  # see below
         self._processes = {}
         for server in self.servers:
             process = psutil.Process(await server.process_id.remote())  # pyright: ignore[reportGeneralTypeIssues]  # Ray's handles have the methods of their class
