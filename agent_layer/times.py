@@ -9,10 +9,28 @@ from agent_layer.errors import BadInputError
 _AGO = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
+_READABLE = ((120.0, 1.0, "s"), (7_200.0, 60.0, "min"), (172_800.0, 3_600.0, "h"), (math.inf, 86_400.0, "d"))
+"""Spans below the first number are written in the unit beside it."""
+_ROUNDED = 10.0
+
 
 def format_time(seconds: float) -> str:
     """Write seconds since the epoch as RFC 3339 in UTC, cut to milliseconds."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def format_minute(seconds: float) -> str:
+    """Write seconds since the epoch as people read them, to the minute: ``2026-11-20 18:00 UTC``."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def format_span(seconds: float) -> str:
+    """Write a span as people read it: ``0.4 s``, ``90 s``, ``12 min``, ``3.5 h``, ``2.1 d``."""
+    for below, unit, name in _READABLE:
+        if seconds < below:
+            number = seconds / unit
+            return f"{number:.0f} {name}" if number >= _ROUNDED or name == "min" else f"{number:.2g} {name}"
+    return f"{seconds:.3g} s"
 
 
 def parse_time(text: str, subject: str, now: float) -> float:

@@ -45,6 +45,8 @@ RUN: Final = "training"
 _OTHER: Final = "evaluation"
 NUM_STEPS, NUM_TASKS, GROUP_SIZE, FAULT_FROM = 10, 4, 5, 5
 _STEP_SECONDS: Final = 90.0
+_STARVED_SECONDS: Final = 420.0
+"""For how long the starving run has waited: longer than its alarm allows, and shorter than a stall."""
 _ENGINES: Final = ("http://10.0.0.11:8000", "http://10.0.0.12:8000")
 FAULTS: Final[dict[str, str | None]] = {
     "fork-storm": "forks",
@@ -86,7 +88,8 @@ class _Rollout:
 def make_run(fault: str, settings: Settings, seed: int = 0, now: float | None = None) -> Store:
     """Write the run into the store of these settings; return the store."""
     assert fault in FAULTS
-    ended_at = (time.time() if now is None else now) - _STEP_SECONDS
+    idle_seconds = _STARVED_SECONDS if fault == "starving" else _STEP_SECONDS
+    ended_at = (time.time() if now is None else now) - idle_seconds
     store = Store(settings, open_redis(settings), open_objects(settings))
     vocabulary = Vocabulary(tokenizer_hash="v", sizes=TokenIds([1] * 128), content=bytes(range(128)))
     store_vocabulary(store.keys, store.objects, vocabulary)
@@ -285,7 +288,7 @@ def _garbage(dice: random.Random, size: int) -> str:
 
 
 def _starve(store: Store, settings: Settings) -> None:
-    """Let work of the run wait for ten minutes while the only worker holds that of another."""
+    """Let work of the run wait while the only worker holds that of another."""
     queue = Queue(store.redis, store.keys, settings)
     queue.heartbeat("worker-1", _ABOUT, [])
     queue.add(Task(id=f"item-{number}", run=_OTHER, task_type="sums", input="?") for number in range(4))
@@ -297,7 +300,7 @@ def _starve(store: Store, settings: Settings) -> None:
     for group_id in waiting:
         key = store.keys.name(f"q:g:{group_id}")
         assert store.redis.hexists(key, "queued_at")
-        store.redis.hset(key, "queued_at", str(int(1000 * (time.time() - 600.0))))
+        store.redis.hset(key, "queued_at", str(int(1000 * (time.time() - _STARVED_SECONDS))))
 
 
 _ABOUT: Final = b'{"slots": 4, "held": 4, "agent": "agents:adder", "offers": ""}'

@@ -9,7 +9,7 @@ import msgspec
 from redis import Redis
 
 from agent_layer.dispatcher import Dispatcher, RunState
-from agent_layer.engines import Engine, get_policy, newest_policy, open_engine_registry
+from agent_layer.engines import Engine, missed_policy, open_engine_registry
 from agent_layer.health import (
     ALARMS,
     AlarmFile,
@@ -90,11 +90,16 @@ class AlarmReader:
         self, run: str, state: RunState | None, engines: Sequence[Engine], offers: Sequence[set[str]]
     ) -> RunAlarms:
         reports = self._read_reports(run)[-_REMEMBERED_STEPS:]
+        now = self._now()
+        behind = max(((self._behind(one), one.url) for one in engines), default=(None, None))
+        held = max(((now - (one.held_since or now), one.url) for one in engines), default=(None, None))
         facts = RunFacts(
-            now=self._now(),
+            now=now,
             step_times=[one.ended_at for one in reports[-20:]],
-            engine_behind_seconds=max((self._behind(one) for one in engines), default=None),
-            engine_held_seconds=max((self._now() - (one.held_since or self._now()) for one in engines), default=None),
+            engine_behind_seconds=behind[0],
+            engine_behind=behind[1],
+            engine_held_seconds=held[0],
+            engine_held=held[1],
         )
         if state is not None:
             facts = self._with_work(facts, state, offers)
@@ -112,6 +117,7 @@ class AlarmReader:
     def _with_work(self, facts: RunFacts, state: RunState, offers: Sequence[set[str]]) -> RunFacts:
         num_waiting, inspector = state.num_queued + state.num_delayed, self._dispatcher.inspector
         needs: Mapping[frozenset[str], int] = inspector.needs(state.run) if state.num_queued else {}
+        unserved = {need: num for need, num in needs.items() if not any(need <= offered for offered in offers)}
         oldest = next(inspector.groups_of(islice(inspector.open_ids(state.run), 1)), None) if num_waiting else None
         return msgspec.structs.replace(
             facts,
@@ -122,18 +128,16 @@ class AlarmReader:
             num_dead=state.num_dead,
             is_paused=state.paused is not None,
             oldest_wait_seconds=max(0.0, facts.now - oldest.queued_at) if oldest else None,
-            num_unserved=sum(num for need, num in needs.items() if not any(need <= offered for offered in offers)),
+            num_unserved=sum(unserved.values()),
+            unserved_needs=" ".join(sorted(max(unserved, key=lambda need: unserved[need], default=()))) or None,
             num_judged=state.num_judged,
             failure_rate=state.failure_rate,
         )
 
     def _behind(self, engine: Engine) -> float:
         """Return for how long the version after that of an engine is known."""
-        newest = newest_policy(self._redis, self._keys, engine.run)
-        if newest is None or newest.number <= engine.version:
-            return 0.0
-        missed = get_policy(self._redis, self._keys, engine.run, engine.version + 1) or newest
-        return max(0.0, self._now() - missed.created_at)
+        missed = missed_policy(self._redis, self._keys, engine.run, engine.version)
+        return 0.0 if missed is None else max(0.0, self._now() - missed.created_at)
 
     def _offers(self) -> list[set[str]]:
         """Return what the workers offer that are up and take work, one set for each."""

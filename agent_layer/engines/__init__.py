@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from agent_layer.engines.policies import (
         get_policy as get_policy,
     )
+    from agent_layer.engines.policies import missed_policy as missed_policy
     from agent_layer.engines.policies import (
         newest_number as newest_number,
     )
@@ -90,6 +91,7 @@ else:
             ),
             "agent_layer.engines.policies": (
                 "get_policy",
+                "missed_policy",
                 "newest_number",
                 "newest_policy",
                 "register_policy",

@@ -49,6 +49,14 @@ def newest_policy(redis: Redis, keys: Keys, run: str) -> PolicyVersion | None:
     return None if number is None else get_policy(redis, keys, run, number)
 
 
+def missed_policy(redis: Redis, keys: Keys, run: str, version: int) -> PolicyVersion | None:
+    """Read the first version after that of an engine, or if it is not known, the newest; None: it has the newest."""
+    newest = newest_policy(redis, keys, run)
+    if newest is None or newest.number <= version:
+        return None
+    return get_policy(redis, keys, run, version + 1) or newest
+
+
 def _policy_of(stored: bytes) -> PolicyVersion:
     if isinstance(policy := decode(stored), PolicyVersion):
         return policy

@@ -12,25 +12,14 @@ if TYPE_CHECKING:
     from agent_layer.health.catalogue import CATALOGUE as CATALOGUE
     from agent_layer.health.catalogue import LIVE as LIVE
     from agent_layer.health.catalogue import Alarm as Alarm
-    from agent_layer.health.catalogue import (
-        HealthEntry as HealthEntry,
-    )
-    from agent_layer.health.catalogue import (
-        HealthLimits as HealthLimits,
-    )
-    from agent_layer.health.catalogue import (
-        LiveEntry as LiveEntry,
-    )
-    from agent_layer.health.catalogue import (
-        find_unhealthy as find_unhealthy,
-    )
-    from agent_layer.health.catalogue import (
-        find_unhealthy_now as find_unhealthy_now,
-    )
-    from agent_layer.health.catalogue import (
-        set_limits as set_limits,
-    )
+    from agent_layer.health.catalogue import HealthEntry as HealthEntry
+    from agent_layer.health.catalogue import LiveEntry as LiveEntry
     from agent_layer.health.facts import RunFacts as RunFacts
+    from agent_layer.health.judge import find_unhealthy as find_unhealthy
+    from agent_layer.health.judge import find_unhealthy_now as find_unhealthy_now
+    from agent_layer.health.limits import HealthLimits as HealthLimits
+    from agent_layer.health.limits import set_limits as set_limits
+    from agent_layer.health.progress import FindingView as FindingView
     from agent_layer.health.progress import (
         HealthFinding as HealthFinding,
     )
@@ -71,15 +60,14 @@ else:
                 "Alarm",
                 "CATALOGUE",
                 "HealthEntry",
-                "HealthLimits",
                 "LIVE",
                 "LiveEntry",
-                "find_unhealthy",
-                "find_unhealthy_now",
-                "set_limits",
             ),
             "agent_layer.health.facts": ("RunFacts",),
+            "agent_layer.health.judge": ("find_unhealthy", "find_unhealthy_now"),
+            "agent_layer.health.limits": ("HealthLimits", "set_limits"),
             "agent_layer.health.progress": (
+                "FindingView",
                 "HealthFinding",
                 "RoundProgress",
                 "StepProgress",

@@ -6,14 +6,11 @@ a window begins at the start of the trainer at the earliest, so that a run that 
 what was before. An entry of ``LIVE`` measures one number of this moment, with or without a trainer, and only warns.
 """
 
-from collections.abc import Mapping, Sequence
-from math import isfinite
-from typing import Annotated, Final, Literal
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
 
-from agent_layer.errors import BadInputError
 from agent_layer.health.facts import (
     MeasureNow,
     RunFacts,
@@ -30,6 +27,7 @@ from agent_layer.health.measures import (
     Reports,
     drift_of_length,
     entropy_before_success,
+    forgotten_task,
     jump_to_success,
     lasting,
     lasting_below,
@@ -41,9 +39,9 @@ from agent_layer.health.measures import (
     share_of_rollouts,
     swap_of_success,
 )
-from agent_layer.health.progress import HealthFinding, StepProgress
+from agent_layer.health.progress import FindingView
 
-_LONGEST_WINDOW: Final = 100
+LONGEST_WINDOW: Final = 100
 """Steps; a trainer remembers as many reports, and those before them with which some entries compare."""
 
 
@@ -64,31 +62,36 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
     """What it means, and what to do."""
     is_low_bad: bool = False
     """Whether a number below the threshold is beyond it."""
+    view: FindingView
+    """Of the page, where it can be seen."""
+    filters: Mapping[str, str] = {}
+    """Of trajectories that show it, as the command line names them."""
+    subject_filter: str | None = None
+    """Filter that selects the trajectories of its subject."""
 
 
 class HealthEntry(Alarm, frozen=True, kw_only=True):
     """One thing that can be wrong with steps."""
 
     measure: Measure
+    subject: Callable[[Reports, int], str | None] = lambda _reports, _steps: None
+    """What it is about, from what ``measure`` gets; None: the run as a whole."""
 
 
 class LiveEntry(Alarm, frozen=True, kw_only=True):
     """One thing that can be wrong now."""
 
     measure: MeasureNow
-
-
-class HealthLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Thresholds of one entry in a configuration; what is left out stays as in the catalogue."""
-
-    warn: float | UnsetType | None = UNSET
-    stop: float | UnsetType | None = UNSET
-    steps: Annotated[int, Meta(ge=1, le=_LONGEST_WINDOW)] | UnsetType = UNSET
+    subject: Callable[[RunFacts], str | None] = lambda _: None
+    """What it is about; None: the run as a whole."""
+    since: Callable[[RunFacts], float | None] = lambda _: None
+    """When it began, in seconds since the epoch; None: not known, or ``now`` less what is measured in seconds."""
 
 
 CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     HealthEntry(
         name="null_rewards",
+        view="failures",
         measures="rollouts without a reward: they failed for a cause other than the policy",
         unit="share of rollouts",
         warn=0.25,
@@ -100,6 +103,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="untrainable",
+        view="update",
         measures="rollouts that cannot be trained exactly, and are left out",
         unit="share of rollouts",
         warn=0.05,
@@ -111,6 +115,8 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="fake_zeros",
+        view="trajectories",
+        filters={"reward": "0..0", "accepted": "1"},
         measures="rollouts with reward 0 whose policy made no call, or whose last call failed",
         unit="share of rollouts",
         warn=0.05,
@@ -122,6 +128,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="capture_gaps",
+        view="update",
         measures="rollouts with a call that never ended, or with fewer recorded calls than the gateway counted",
         unit="share of rollouts",
         warn=0.01,
@@ -132,6 +139,8 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="dropped_steps",
+        view="trajectories",
+        filters={"accepted": "1"},
         measures="calls whose tokens are not trained because they were aborted or failed",
         unit="share of calls",
         warn=0.1,
@@ -143,6 +152,8 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="forks",
+        view="trajectories",
+        filters={"finding": "prefix_break"},
         measures="calls whose prompt does not continue the tokens of an earlier one although it should",
         unit="share of calls",
         warn=0.3,
@@ -154,6 +165,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="stale_rollouts",
+        view="learning",
         measures="rollouts with a token older than max_staleness allows, those of redone groups included",
         unit="share of rollouts",
         warn=0.4,
@@ -165,6 +177,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="logprob_gap",
+        view="update",
         measures="mean difference between trainer and engine in the log-probability of tokens that the trained weights"
         " sampled",
         unit="nats",
@@ -177,6 +190,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="importance_tail",
+        view="update",
         measures="tokens whose probabilities in sampling and training differ by more than algorithm.correction.upper",
         unit="share of tokens",
         warn=0.1,
@@ -190,6 +204,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="rejected",
+        view="update",
         measures="tokens that the rules of algorithm.correction.reject keep out of the update",
         unit="share of tokens",
         warn=0.3,
@@ -201,6 +216,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="clip_fraction",
+        view="update",
         measures="tokens whose gradient the loss clipped",
         unit="share of tokens",
         warn=0.4,
@@ -212,6 +228,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="gradient",
+        view="update",
         measures="norm of the gradient before clipping; beyond every threshold if it is not finite",
         unit="norm",
         warn=1e3,
@@ -223,6 +240,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="entropy_low",
+        view="learning",
         measures=f"entropy of the policy while its success is below {SUCCESS_REACHED:g}",
         unit="nats for each token",
         warn=0.02,
@@ -235,6 +253,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="entropy_rise",
+        view="learning",
         measures="entropy of the policy above its median over the 20 steps before",
         unit="nats for each token",
         warn=1.0,
@@ -246,6 +265,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="dead_groups",
+        view="update",
         measures=f"groups whose rewards are all equal, while success is below {SUCCESS_REACHED:g}",
         unit="share of groups",
         warn=0.9,
@@ -257,6 +277,8 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="always_succeeds",
+        view="trajectories",
+        filters={"reward": "1..", "accepted": "1"},
         measures="success that was gained at once when every rollout began to succeed, from 0 where the run began so",
         unit="success",
         warn=0.3,
@@ -268,6 +290,8 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="length_drift",
+        view="trajectories",
+        filters={"accepted": "1"},
         measures="trained tokens of a rollout against their median over the 20 steps before, up or down",
         unit="doublings",
         warn=1.5,
@@ -279,6 +303,9 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="success_gone",
+        view="trajectories",
+        subject=forgotten_task,
+        subject_filter="task",
         measures="earlier success of a task that had none in its last results, one for each step of the window",
         unit="success",
         warn=0.5,
@@ -290,6 +317,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="success_swaps",
+        view="learning",
         measures=f"correlation of the success of two tasks over the window, while the entropy stays below"
         f" {LOW_ENTROPY:g}",
         unit="correlation",
@@ -303,6 +331,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="restarts",
+        view="fleet",
         measures="engines, or whole trainers, that died and were started again since the step before",
         unit="restarts",
         warn=0.0,
@@ -317,6 +346,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
 LIVE: Final[tuple[LiveEntry, ...]] = (
     LiveEntry(
         name="starved",
+        view="fleet",
         measures="time for which rollouts wait while workers neither hold nor end any of the run",
         unit="seconds",
         warn=300.0,
@@ -326,6 +356,8 @@ LIVE: Final[tuple[LiveEntry, ...]] = (
     ),
     LiveEntry(
         name="unserved",
+        view="fleet",
+        subject=lambda facts: facts.unserved_needs,
         measures="time for which rollouts wait although no worker that is up offers what they need",
         unit="seconds",
         warn=120.0,
@@ -335,15 +367,18 @@ LIVE: Final[tuple[LiveEntry, ...]] = (
     ),
     LiveEntry(
         name="stall",
+        view="fleet",
         measures="time since the last step, while work of the run is left",
         unit="usual intervals between steps",
         warn=6.0,
         advice="The trainer died, or waits: for rollouts that hang, for engines, for workers. Look at its output, at"
         " 'agent-layer rollouts' and at 'agent-layer engines'.",
         measure=stalled_intervals,
+        since=lambda facts: facts.step_times[-1],
     ),
     LiveEntry(
         name="failing",
+        view="failures",
         measures="newest attempts that failed",
         unit="share of attempts",
         warn=0.3,
@@ -353,6 +388,7 @@ LIVE: Final[tuple[LiveEntry, ...]] = (
     ),
     LiveEntry(
         name="lost_tasks",
+        view="failures",
         measures="rollouts that were given up after their last retry",
         unit="share of ended rollouts",
         warn=0.05,
@@ -362,6 +398,9 @@ LIVE: Final[tuple[LiveEntry, ...]] = (
     ),
     LiveEntry(
         name="engine_behind",
+        view="fleet",
+        subject=lambda facts: facts.engine_behind,
+        subject_filter="engine",
         measures="time for which an engine serves an older version although a newer one is there",
         unit="seconds",
         warn=600.0,
@@ -371,6 +410,9 @@ LIVE: Final[tuple[LiveEntry, ...]] = (
     ),
     LiveEntry(
         name="engine_held",
+        view="fleet",
+        subject=lambda facts: facts.engine_held,
+        subject_filter="engine",
         measures="time for which a switch of weights holds the calls of an engine",
         unit="seconds",
         warn=600.0,
@@ -381,96 +423,3 @@ LIVE: Final[tuple[LiveEntry, ...]] = (
 )
 
 ALARMS: Final[tuple[HealthEntry | LiveEntry, ...]] = (*CATALOGUE, *LIVE)
-
-
-def set_limits(config: Mapping[str, HealthLimits | str | bool]) -> tuple[HealthEntry, ...]:
-    """Return the catalogue with the limits of a configuration, without what it turns off.
-
-    Args:
-        config: by name of the entry; ``off``, which YAML reads as false, turns one off.
-
-    Raises: BadInputError: there is no such entry, something else than limits or 'off', or a stop before the warning.
-    """
-    names = {entry.name: entry for entry in CATALOGUE}
-    for name, limits in config.items():
-        if name not in names:
-            raise BadInputError(
-                f"health: expected names among {', '.join(sorted(names))}, found {name!r}; correct the configuration"
-            )
-        if not isinstance(limits, HealthLimits) and limits not in ("off", False):
-            raise BadInputError(
-                f"health.{name}: expected 'off' or some of warn, stop and steps, found {limits!r}; correct it"
-            )
-        if isinstance(limits, HealthLimits):
-            _check_order(names[name], limits)
-    return tuple(
-        _with_limits(entry, limits)
-        for entry in CATALOGUE
-        if isinstance(limits := config.get(entry.name, HealthLimits()), HealthLimits)
-    )
-
-
-def _check_order(entry: HealthEntry, limits: HealthLimits) -> None:
-    """Raise BadInputError for a warning that never comes, because the run stops before; only both can contradict."""
-    warn, stop = limits.warn, limits.stop
-    if not isinstance(warn, int | float) or not isinstance(stop, int | float):
-        return
-    if stop > warn if entry.is_low_bad else stop < warn:
-        before = "at most" if entry.is_low_bad else "at least"
-        raise BadInputError(
-            f"health.{entry.name}: expected a stop of {before} the warning {warn:g}, found {stop:g}; correct one"
-        )
-
-
-def _with_limits(entry: HealthEntry, limits: HealthLimits) -> HealthEntry:
-    given = {name: value for name, value in msgspec.structs.asdict(limits).items() if value is not UNSET}
-    return msgspec.structs.replace(entry, **given)
-
-
-def find_unhealthy(
-    reports: Reports, entries: Sequence[HealthEntry] = CATALOGUE, started_at: int = 0
-) -> list[HealthFinding]:
-    """Return what is wrong with the last of these reports, the worst first.
-
-    Args:
-        reports: of one run, oldest first.
-        entries: with their limits.
-        started_at: steps that were done when the trainer started; earlier ones are only compared with.
-    """
-    num_own = sum(report.step > started_at for report in reports)
-    found = [one for entry in entries if num_own >= entry.steps and (one := _judge(reports, entry))]
-    return sorted(found, key=lambda finding: finding.level != "stop")
-
-
-def find_unhealthy_now(facts: RunFacts) -> list[HealthFinding]:
-    """Return what is wrong with a run at this moment."""
-    return [one for entry in LIVE if (one := _compare(entry, entry.measure(facts))) is not None]
-
-
-def _judge(reports: Reports, entry: HealthEntry) -> HealthFinding | None:
-    found = _compare(entry, entry.measure(reports, entry.steps))
-    return found and msgspec.structs.replace(found, since_step=_begin_of(reports, entry))
-
-
-def _compare(entry: Alarm, value: float | None) -> HealthFinding | None:
-    if value is None:
-        return None
-    thresholds: tuple[tuple[Literal["stop", "warn"], float | None], ...] = (("stop", entry.stop), ("warn", entry.warn))
-    for level, limit in thresholds:
-        if limit is not None and (value < limit if entry.is_low_bad else value > limit):
-            return HealthFinding(
-                name=entry.name,
-                level=level,
-                value=value if isfinite(value) else None,
-                limit=limit,
-                sentence=f"{entry.measures}: {value:.3g} ({entry.unit}), limit {limit:g}",
-                advice=entry.advice,
-            )
-    return None
-
-
-def _begin_of(reports: Reports, entry: HealthEntry) -> int:
-    """Return the step since which it is found: that of the report before if that has it, else that of the window."""
-    before: StepProgress | None = reports[-2] if len(reports) > 1 else None
-    known = [one.since_step for one in before.health if one.name == entry.name] if before else []
-    return known[0] if known and known[0] is not None else reports[-entry.steps].step

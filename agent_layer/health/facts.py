@@ -39,10 +39,16 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     failure_rate: float | None = None
     step_times: Sequence[float] = ()
     """When its last steps ended, oldest first, in seconds since the epoch."""
+    unserved_needs: str | None = None
+    """What most of ``num_unserved`` need, with spaces between."""
     engine_behind_seconds: float | None = None
     """For how long a newer version than that of its most backward engine is known; None: no engine serves it."""
+    engine_behind: str | None = None
+    """Address of that engine."""
     engine_held_seconds: float | None = None
     """For how long a switch of weights holds calls; None: no engine serves it."""
+    engine_held: str | None = None
+    """Address of the engine that is held for the longest time."""
 
 
 MeasureNow: TypeAlias = Callable[[RunFacts], float | None]
@@ -52,14 +58,21 @@ def starved_seconds(facts: RunFacts) -> float | None:
     """Return for how long work waits while no worker holds or ended any; 0 where it runs."""
     if facts.is_paused or not facts.num_waiting:
         return None
-    return 0.0 if facts.num_held or facts.num_accepted_lately else facts.oldest_wait_seconds
+    return 0.0 if facts.num_held or facts.num_accepted_lately else _waited_seconds(facts)
 
 
 def unserved_seconds(facts: RunFacts) -> float | None:
     """Return for how long work waits that no worker can do; 0 where each has a worker."""
     if facts.is_paused or not facts.num_waiting:
         return None
-    return facts.oldest_wait_seconds if facts.num_unserved else 0.0
+    return _waited_seconds(facts) if facts.num_unserved else 0.0
+
+
+def _waited_seconds(facts: RunFacts) -> float | None:
+    """Return for how long the oldest group waits, since the last step at most: until then the run was served."""
+    if facts.oldest_wait_seconds is None or not facts.step_times:
+        return facts.oldest_wait_seconds
+    return min(facts.oldest_wait_seconds, max(0.0, facts.now - facts.step_times[-1]))
 
 
 def stalled_intervals(facts: RunFacts) -> float | None:

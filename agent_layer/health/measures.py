@@ -4,7 +4,7 @@ A measure gets the reports of a run, oldest first, the judged one last, and the 
 returns None where the window is not known: too few steps, or steps without what it needs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from math import inf, log2
 from statistics import correlation, fmean, median, pstdev
@@ -108,10 +108,22 @@ def lost_success(reports: Reports, steps: int) -> float | None:
     The earlier success is the best mean over as many results one after another.
     """
     window, earlier = reports[-steps:], reports[:-steps]
-    now = {task: [report.success_by_task.get(task, 1.0) for report in window] for task in window[-1].success_by_task}
-    gone = [_results(earlier, task) for task, series in now.items() if max(series) <= _SUCCESS_GONE]
-    means = (fmean(series[start : start + steps]) for series in gone for start in range(len(series) - steps + 1))
-    return max(means, default=0.0)
+    return max((success for _, success in _gone_tasks(window, earlier, steps)), default=0.0)
+
+
+def _gone_tasks(window: Reports, earlier: Reports, steps: int) -> Iterator[tuple[str, float]]:
+    """Yield the tasks without success in the window, each with the best mean over as many earlier results."""
+    for task in window[-1].success_by_task:
+        if max(report.success_by_task.get(task, 1.0) for report in window) <= _SUCCESS_GONE:
+            series = _results(earlier, task)
+            means = (fmean(series[start : start + steps]) for start in range(len(series) - steps + 1))
+            yield task, max(means, default=0.0)
+
+
+def forgotten_task(reports: Reports, steps: int) -> str | None:
+    """Return the task whose earlier success ``lost_success`` returns."""
+    window, earlier = reports[-steps:], reports[:-steps]
+    return max(_gone_tasks(window, earlier, steps), key=lambda one: one[1], default=(None, 0.0))[0]
 
 
 def jump_to_success(reports: Reports, steps: int) -> float | None:

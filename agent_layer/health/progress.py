@@ -4,12 +4,16 @@ The trainer appends to it; displays, plots, the page and people read it.
 """
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from agent_layer.health.restarts import Restart
 from agent_layer.infra import append_line, read_lines
 from agent_layer.schema import Record
 from agent_layer.settings import Settings
+from agent_layer.times import format_minute
+
+FindingView: TypeAlias = Literal["trajectories", "failures", "learning", "update", "fleet"]
+"""Views of the page where a finding can be seen."""
 
 
 class HealthFinding(Record, frozen=True, kw_only=True):
@@ -30,6 +34,14 @@ class HealthFinding(Record, frozen=True, kw_only=True):
     """What was measured, with its numbers."""
     advice: str
     """What it means, and what to do."""
+    subject: str | None = None
+    """What it is about: the address of an engine, a task, what tasks need of a worker; None: the run as a whole."""
+    since: float | None = None
+    """When it began, in seconds since the epoch: the end of step ``since_step``, or of this moment; None: not known."""
+    view: FindingView | None = None
+    """Of the page, where it can be seen; None: the report is older than this field."""
+    filters: dict[str, str] = {}
+    """Of trajectories that show it, as the command line names them; the run is understood."""
 
     def __str__(self) -> str:
         """Return the finding as one line."""
@@ -38,8 +50,14 @@ class HealthFinding(Record, frozen=True, kw_only=True):
     @property
     def headline(self) -> str:
         """The finding without its advice."""
-        since = "" if self.since_step is None else f" since step {self.since_step}"
-        return f"{self.name}{since}: {self.sentence}"
+        of_what = "" if self.subject is None else f" of {self.subject}"
+        return f"{self.name}{of_what}{self._began}: {self.sentence}"
+
+    @property
+    def _began(self) -> str:
+        if self.since_step is not None:
+            return f" since step {self.since_step}"
+        return "" if self.since is None else f" since {format_minute(self.since)}"
 
 
 class RoundProgress(Record, frozen=True, kw_only=True):

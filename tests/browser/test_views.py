@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from functools import partial
 import pytest
 from aiohttp import web
 
+from agent_layer.engines import Engine, EngineRegistry, register_policy
+from agent_layer.schema import PolicyVersion
 from agent_layer.schema.record import Advantages, Logprobs
 from agent_layer.schema.training import ExcludedRollout, TrainedBatch, TrainedRollout, TrainedTokens
 from agent_layer.view import build_view_app
@@ -188,6 +191,24 @@ def test_hover_tells_id_and_log_probability_of_a_token(tab):
     assert float(tab.page.inner_text("[data-fact='Log-probability']")) == pytest.approx(
         tokens["logprobs"][at], abs=1e-4
     )
+
+
+def test_the_health_sentence_names_its_object_and_leads_to_it(tab, redis, keys):
+    for number in range(2):
+        version = PolicyVersion(run="r0", number=number, location="w", created_at=time.time() - 725.0)
+        register_policy(redis, keys, version, lambda _: None)
+    own = {"run": "r0", "model": "m", "location": "w", "logprobs_mode": "processed", "state": "serving", "epoch": 0}
+    for number in range(2):
+        EngineRegistry(redis, keys).register(Engine(url=f"http://10.0.0.{number}:8000", version=number, **own))
+    assert "look: engine behind" in tab.open("#/runs")
+    text = tab.open("#/run/r0")
+    assert re.search(r"engine_behind of http://10.0.0.0:8000 since .* UTC: .*: 12 min, limit 10 min", text)
+
+    tab.page.click("[data-seen=engine_behind]")
+    tab.page.wait_for_selector("[data-fleet]")
+    wait_until(lambda: "10.0.0.0:8000" in tab.page.locator("tr[aria-selected=true]").all_inner_texts()[0])
+    assert tab.page.inner_text("[data-fleet]") == "Engine 10.0.0.0:8000 serves v0 and is behind v1 for 12 min."
+    assert "behind v1 for 12 min" in tab.page.inner_text("tr[aria-selected=true]")
 
 
 def test_hostile_names_in_an_address_stay_text(tab):

@@ -24,6 +24,8 @@ class _Fires(msgspec.Struct, frozen=True, kw_only=True):
     value: float | None
     limit: float
     since_step: int | None
+    since: float | None
+    subject: str | None
     sentence: str
     advice: str
 

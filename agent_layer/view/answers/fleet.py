@@ -90,6 +90,8 @@ class LeaseLine(Answer, frozen=True, kw_only=True):
     since: float
     lease_seconds: float | None
     """Until the lease lapses unless it is renewed."""
+    is_lapsing: bool
+    """Whether its worker has missed a heartbeat, so that the lease lapses soon."""
     num_attempts: int
 
 

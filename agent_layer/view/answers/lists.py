@@ -52,6 +52,8 @@ class RunLine(Answer, frozen=True, kw_only=True):
     newest_started_at: str | None
     """Of its newest trajectory, RFC 3339."""
     health: HealthLevel
+    finding: str | None
+    """Name of the worst that is wrong with it, in the catalogue; None: nothing is."""
 
 
 class RunList(Answer, frozen=True, kw_only=True):
@@ -326,6 +328,12 @@ class EngineLine(Answer, frozen=True, kw_only=True):
     """For how long its last switch of weights held calls."""
     stalled_seconds: float
     """The same, of all switches."""
+    newest_version: int | None
+    """Newest version of its run; None: the run has none."""
+    behind_seconds: float
+    """For how long a newer version than its own is there; 0: it has the newest."""
+    is_stale: bool
+    """Whether that is longer than the alarm ``engine_behind`` allows."""
     held_seconds: float | None
     """For how long the switch in progress has held calls; None: none is in progress."""
 

@@ -11,6 +11,7 @@ import msgspec
 from agent_layer.dispatcher import Dispatcher, RolloutState, RunState, WorkerState
 from agent_layer.errors import NotFoundError
 from agent_layer.schema import make_trajectory_id
+from agent_layer.settings import Settings
 from agent_layer.view.answers import (
     Backlog,
     BoxLine,
@@ -57,7 +58,7 @@ def show_queue(source: Source, _: Asked) -> QueueAnswer:
             Backlog(needs=sorted(needs), num=num, num_workers=sum(needs <= offered for offered in offers))
             for needs, num in sorted(inspector.needs().items(), key=lambda one: (-one[1], sorted(one[0])))
         ],
-        leases=[_lease(one) for one in held if one.lease_seconds is not None],
+        leases=[_lease(one, _spare_seconds(source.settings)) for one in held if one.lease_seconds is not None],
     )
 
 
@@ -127,7 +128,12 @@ def _run(one: RunState) -> RunQueue:
     return msgspec.convert(msgspec.structs.asdict(one) | {"causes": dict(one.causes)}, RunQueue)
 
 
-def _lease(one: RolloutState) -> LeaseLine:
+def _spare_seconds(settings: Settings) -> float:
+    """Return what is left of a lease when a heartbeat is late by half of its interval."""
+    return max(0.0, settings.lease_seconds - 1.5 * settings.heartbeat_seconds)
+
+
+def _lease(one: RolloutState, spare_seconds: float) -> LeaseLine:
     return LeaseLine(
         rollout_id=one.rollout_id,
         trajectory_id=make_trajectory_id(one.rollout_id, max(0, one.num_attempts - 1)),
@@ -136,6 +142,7 @@ def _lease(one: RolloutState) -> LeaseLine:
         worker=one.worker,
         since=one.since,
         lease_seconds=one.lease_seconds,
+        is_lapsing=one.lease_seconds is not None and one.lease_seconds < spare_seconds,
         num_attempts=one.num_attempts,
     )
 

@@ -9,9 +9,9 @@ from typing import Final
 from agent_layer import __version__
 from agent_layer.alarms import RunAlarms
 from agent_layer.dispatcher import Dispatcher
-from agent_layer.engines import EngineRegistry, newest_policy
+from agent_layer.engines import Engine, EngineRegistry, missed_policy, newest_number, newest_policy
 from agent_layer.errors import NotFoundError
-from agent_layer.health import ALARMS, StepProgress
+from agent_layer.health import ALARMS, LIVE, StepProgress
 from agent_layer.schema import TrainedBatch
 from agent_layer.store.consumers import list_batches
 from agent_layer.view.answers import (
@@ -106,27 +106,34 @@ def list_updates(source: Source, asked: Asked) -> UpdateList:
 def list_engines(source: Source, _: Asked) -> EngineList:
     """List engines."""
     registry = EngineRegistry(source.store.redis, source.store.keys, source.settings.gateway_seconds)
-    now = time.time()
     return EngineList(
-        items=[
-            EngineLine(
-                url=one.url,
-                run=one.run,
-                version=one.version,
-                model=one.model,
-                state=one.state,
-                is_drained=one.is_drained,
-                is_joined=one.is_joined,
-                epoch=one.epoch,
-                is_pushed=one.is_pushed,
-                num_switches=one.num_switches,
-                stall_seconds=one.stall_seconds,
-                stalled_seconds=one.stalled_seconds,
-                held_seconds=None if one.held_since is None else max(0.0, now - one.held_since),
-            )
-            for one in registry.engines()
-        ],
+        items=[_engine_line(source, one, time.time()) for one in registry.engines()],
         gateways=registry.live_gateways(),
+    )
+
+
+def _engine_line(source: Source, engine: Engine, now: float) -> EngineLine:
+    redis, keys = source.store.redis, source.store.keys
+    missed = missed_policy(redis, keys, engine.run, engine.version)
+    behind_seconds = 0.0 if missed is None else max(0.0, now - missed.created_at)
+    limit = next((one.warn for one in LIVE if one.name == "engine_behind"), None)
+    return EngineLine(
+        url=engine.url,
+        run=engine.run,
+        version=engine.version,
+        model=engine.model,
+        state=engine.state,
+        is_drained=engine.is_drained,
+        is_joined=engine.is_joined,
+        epoch=engine.epoch,
+        is_pushed=engine.is_pushed,
+        num_switches=engine.num_switches,
+        stall_seconds=engine.stall_seconds,
+        stalled_seconds=engine.stalled_seconds,
+        newest_version=newest_number(redis, keys, engine.run),
+        behind_seconds=behind_seconds,
+        is_stale=limit is not None and behind_seconds > limit,
+        held_seconds=None if engine.held_since is None else max(0.0, now - engine.held_since),
     )
 
 
@@ -163,6 +170,7 @@ def _run_line(source: Source, alarms: RunAlarms) -> RunLine:
         num_updates=(policy.training_step or 0) if policy else 0,
         newest_started_at=newest[0].started_at if newest else None,
         health=_level(alarms),
+        finding=alarms.findings[0].name if alarms.findings else None,
     )
 
 

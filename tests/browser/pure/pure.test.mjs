@@ -5,6 +5,7 @@ import { backgroundOf, hueOfVersion, tintAroundZero, tintOfLogprob, tintOfMask }
 import { clock, contentText, epoch, number, percent, seconds, shortId, signed, versions } from "../../../agent_layer/view/page/pure/format.js";
 import { errorLine, toggledAll } from "../../../agent_layer/view/page/pure/dead.js";
 import { fleetSentence } from "../../../agent_layer/view/page/pure/fleet.js";
+import { placeOf } from "../../../agent_layer/view/page/pure/health.js";
 import { placedForks } from "../../../agent_layer/view/page/pure/forks.js";
 import { curvesOf, sharesOf } from "../../../agent_layer/view/page/pure/learning.js";
 import { draftSentence, isEmpty, labelOf, nextOf, NOTHING, ordersOf, withRecent } from "../../../agent_layer/view/page/pure/review.js";
@@ -25,7 +26,7 @@ test("what is not known is a dash, and never zero", () => {
 
 test("numbers, shares and durations read well", () => {
   assert.deepEqual([number(1234567), number(0.5), percent(0.976), percent(0.034)], ["1,234,567", "0.50", "98 %", "3.4 %"]);
-  assert.deepEqual([seconds(0.05), seconds(2.345), seconds(75), seconds(605), seconds(7200)], ["50 ms", "2.3 s", "75 s", "10 min 5 s", "2.0 h"]);
+  assert.deepEqual([seconds(0.05), seconds(2.345), seconds(75), seconds(125), seconds(300), seconds(725), seconds(7200)], ["50 ms", "2.3 s", "75 s", "2 min 5 s", "5 min", "12 min", "2.0 h"]);
   assert.deepEqual([signed(-0.5), signed(0.5), signed(0), versions(3, 3), versions(3, 5)], ["−0.50", "+0.50", "0.00", "v3", "v3–5"]);
 });
 
@@ -122,14 +123,27 @@ test("forks: thousands of steps in a row need no recursion", () => {
 });
 
 test("fleet: what needs a hand comes first", () => {
-  const queue = (/** @type {any} */ own = {}) => ({ totals: { num_queued: 0, num_leased: 0, num_dead: 0 }, backlog: [], runs: [], ...own });
+  const queue = (/** @type {any} */ own = {}) => ({ totals: { num_queued: 0, num_leased: 0, num_dead: 0 }, backlog: [], runs: [], leases: [], ...own });
   const waits = queue({ totals: { num_queued: 3, num_leased: 0, num_dead: 0 }, backlog: [{ needs: ["gpu"], num: 3, num_workers: 0 }] });
-  const [up, engine] = [{ state: "up" }, { url: "e", state: "serving", is_drained: false }];
+  const [up, engine] = [{ state: "up" }, { url: "http://e:1", state: "serving", is_drained: false, version: 3, newest_version: 7, behind_seconds: 0, is_stale: false }];
   assert.equal(fleetSentence([], waits, [engine]).sentence, "3 rollouts wait, and no worker is up.");
   assert.equal(fleetSentence([up], waits, [engine]).sentence, "3 rollouts wait for gpu, which no worker offers.");
   assert.equal(fleetSentence([up], queue(), [{ ...engine, is_drained: true }]).level, "warn");
   assert.equal(fleetSentence([], queue(), []).level, "unknown");
+  const stale = { ...engine, behind_seconds: 725, is_stale: true };
+  assert.deepEqual(fleetSentence([up], queue(), [engine, stale]), { level: "warn", sentence: "Engine e:1 serves v3 and is behind v7 for 12 min." });
+  assert.equal(fleetSentence([up], queue(), [engine, { ...stale, is_drained: true }]).level, "ok");
+  const leases = [{ worker: "w", lease_seconds: 4, is_lapsing: true }, { worker: "w", lease_seconds: 15, is_lapsing: false }];
+  assert.equal(fleetSentence([up], queue({ leases }), [engine]).sentence, "1 lease of worker w lapses in 4.0 s: it missed a heartbeat.");
   assert.deepEqual(fleetSentence([up], queue(), [engine]), { level: "ok", sentence: "1 worker and 1 engine are up; 0 rollouts run, 0 wait." });
+});
+
+test("a finding leads to the view that shows it", () => {
+  const finding = (/** @type {any} */ own) => ({ name: "x", level: /** @type {"warn"} */ ("warn"), value: 1, limit: 0, since_step: null, sentence: "", advice: "", ...own });
+  assert.deepEqual(placeOf("r", 3, finding({ view: "trajectories", filters: { finding: "prefix_break" } })), { title: "its trajectories", parts: ["trajectories"], query: { run: "r", finding: "prefix_break" } });
+  assert.deepEqual(placeOf("r", 3, finding({ view: "fleet", filters: { engine: "http://e" } }))?.query, { engine: "http://e" });
+  assert.deepEqual(placeOf("r", 3, finding({ view: "update" }))?.parts, ["update", "r", "3"]);
+  assert.deepEqual([placeOf("r", null, finding({ view: "update" })), placeOf("r", 3, finding({}))], [null, null]);
 });
 
 test("learning: the most frequent kinds become curves with gaps, and steps become shares", () => {

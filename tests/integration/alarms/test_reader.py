@@ -55,12 +55,14 @@ def test_work_of_one_run_waits_while_workers_do_another(queue, read):
     assert (read("fed", 301), read("hungry", 301), read("hungry", 290)) == (set(), {"starved"}, set())
 
 
-def test_work_that_no_worker_can_do(queue, read):
+def test_work_that_no_worker_can_do(queue, redis, settings, read):
     queue.add([Task(id="t", run="r", needs=["gpu"]), Task(id="u", run="r")])
     queue.heartbeat("w", b"{}", [])
     queue.claim("w", 1)
 
     assert read("r", 200) == {"unserved"}
+    (found,) = AlarmReader(settings, redis, now=lambda: redis.time()[0] + 200).read(["r"])[0].findings
+    assert found.subject == "gpu"
     queue.heartbeat("other", json.dumps({"offers": "gpu net"}).encode(), [])
     assert read("r", 1) == set()
 
@@ -73,7 +75,7 @@ def test_rollouts_that_are_given_up(queue, read):
     assert read("r") >= {"lost_tasks", "failing"}
 
 
-def test_an_engine_that_missed_a_version(redis, keys, read):
+def test_an_engine_that_missed_a_version(redis, keys, settings, read):
     now = redis.time()[0]
     for number in range(3):
         version = PolicyVersion(run="r", number=number, location=f"w{number}", created_at=float(now - 900 + number))
@@ -83,6 +85,8 @@ def test_an_engine_that_missed_a_version(redis, keys, read):
     assert read("r") == set()
     registry.register(Engine(url="http://old", run="r", version=1, **ENGINE))
     assert read("r") == {"engine_behind"}
+    (found,) = AlarmReader(settings, redis).read(["r"])[0].findings
+    assert (found.subject, found.since) == ("http://old", pytest.approx(now - 898, abs=1))
     registry.change("http://old", is_drained=True)
     assert read("r") == set()
 

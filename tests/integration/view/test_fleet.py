@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 
 from agent_layer.dispatcher import Dispatcher, Report
-from agent_layer.engines import Engine, EngineRegistry
+from agent_layer.engines import Engine, EngineRegistry, register_policy
+from agent_layer.schema import PolicyVersion
 from agent_layer.schema.task import Task
 
 from ...queues import Queue
@@ -75,6 +76,32 @@ def test_engines_tell_their_version_and_how_long_switches_held_calls(viewed, red
     assert (engine["version"], engine["num_switches"], engine["held_seconds"]) == (4, 1, None)
     assert engine["stall_seconds"] == known.stall_seconds
     assert answer["gateways"] == ["g"]
+
+
+def test_a_stale_engine_and_a_lease_that_lapses_are_marked(viewed, redis, keys, settings):  # noqa: F811
+    now = redis.time()[0]
+    for number, age in enumerate((3000.0, 725.0, 5.0)):
+        version = PolicyVersion(run="r0", number=number, location=f"w{number}", created_at=now - age)
+        register_policy(redis, keys, version, lambda _: None)
+    own = {"run": "r0", "model": "m", "logprobs_mode": "processed", "state": "serving", "epoch": 0}
+    for number in range(3):
+        EngineRegistry(redis, keys).register(Engine(url=f"http://e{number}", version=number, location="w", **own))
+
+    engines = viewed.get("/api/v1/engines")["items"]
+
+    assert [(one["version"], one["newest_version"], one["is_stale"]) for one in engines] == [
+        (0, 2, True),
+        (1, 2, False),
+        (2, 2, False),
+    ]
+    assert [one["behind_seconds"] for one in engines] == [pytest.approx(age, abs=3) for age in (725, 5, 0)]
+
+    queue = Queue(redis, keys, settings)
+    queue.add([Task(id="t", run="r0")])
+    queue.claim("w", 1)
+    late = type(viewed)(viewed.store, settings.model_copy(update={"heartbeat_seconds": 0.0}))
+    assert [one["is_lapsing"] for one in viewed.get("/api/v1/queue")["leases"]] == [False]
+    assert [one["is_lapsing"] for one in late.get("/api/v1/queue")["leases"]] == [True]
 
 
 def test_a_quiet_machine_has_lists_that_are_empty(viewed):  # noqa: F811

@@ -105,6 +105,38 @@ def test_alarms_of_this_moment_never_stop_a_run():
     assert {one.name for one in ALARMS if not isinstance(one, HealthEntry) and one.stop is not None} == set()
 
 
+@pytest.mark.parametrize("name", ["starved", "unserved"])
+def test_a_wait_counts_from_the_last_step_for_until_then_the_run_was_served(name):
+    """The oldest group may have been queued long before, and have waited behind others."""
+    facts = {"oldest_wait_seconds": 9e4, "num_unserved": int(name == "unserved"), "now": 1000.0}
+
+    def find(last_step):
+        found = find_unhealthy_now(RunFacts(**{**BUSY, **facts, "step_times": [last_step]}))
+        return {one.name: one.value for one in found}.get(name)
+
+    assert (find(900.0), find(600.0)) == (None, 400.0)
+
+
+def test_a_finding_names_its_object_and_since_when():
+    engine = {"engine_behind_seconds": 725.0, "engine_behind": "http://e:1", "now": 100_725.0}
+    (behind,) = find_unhealthy_now(RunFacts(**engine))
+    assert behind.headline == (
+        "engine_behind of http://e:1 since 1970-01-02 03:46 UTC: time for which an engine serves an older version"
+        " although a newer one is there: 12 min, limit 10 min"
+    )
+    assert (behind.since, behind.view, behind.filters) == (100_000.0, "fleet", {"engine": "http://e:1"})
+
+    waits = {**BUSY, "num_held": 1, "num_unserved": 1, "unserved_needs": "gpu net", "oldest_wait_seconds": 121.0}
+    assert [one.subject for one in find_unhealthy_now(RunFacts(**waits))] == ["gpu net"]
+
+    (stall,) = find_unhealthy_now(RunFacts(**{**BUSY, **STEPPING, "now": 1001.0}))
+    assert stall.since == STEPPING["step_times"][-1]
+
+    gone = [report(step, by_task={"a": 0.7, "b": 0.6 * (step <= 20)}) for step in range(1, 31)]
+    found = {one.name: one for one in find_unhealthy(gone)}["success_gone"]
+    assert (found.subject, found.filters) == ("b", {"task": "b"})
+
+
 @pytest.mark.parametrize(
     "facts",
     [

@@ -122,6 +122,11 @@ def test_a_finding_says_what_since_when_and_what_to_do():
         " learns to avoid what it did not do. Let the scorer return None for them; 'agent-layer query --reward 0..0'"
         " lists them."
     )
+    assert (found.since, found.view, found.filters) == (
+        reports[-3].ended_at,
+        "trajectories",
+        {"reward": "0..0", "accepted": "1"},
+    )
     reports[-1] = msgspec.structs.replace(reports[-1], health=[found])
     (later,) = find_unhealthy([*reports, report(28, num_fake_zeros=20)])
     assert later.since_step == 25

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_layer.errors import BadInputError
-from agent_layer.times import format_time, parse_range, parse_time
+from agent_layer.times import format_span, format_time, parse_range, parse_time
 
 NOW = 1_763_665_980.25
 
@@ -24,6 +24,22 @@ NOW = 1_763_665_980.25
 )
 def test_a_time_is_rfc_3339_in_utc_or_a_span_before_now(text, seconds):
     assert parse_time(text, "since", NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.42, "0.42 s"),
+        (90, "90 s"),
+        (120, "2 min"),
+        (725, "12 min"),
+        (9_000, "2.5 h"),
+        (90_000, "25 h"),
+        (260_000, "3 d"),
+    ],
+)
+def test_a_span_is_written_as_people_read_it(seconds, text):
+    assert format_span(seconds) == text
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2 h", "-2h", "2026-13-01"])

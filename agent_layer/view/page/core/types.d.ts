@@ -11,10 +11,10 @@ export interface Found { items: Match[]; cursor: string | null; num_segments: nu
 export interface Page<T> { items: T[]; cursor: string | null; command: string; python: string }
 export interface RunSummary {
   run: string; num_trajectories: number; num_accepted: number; num_rewarded: number; mean_reward: number | null;
-  success_rate: number | null; newest_version: number | null; num_updates: number; newest_started_at: string | null; health: Level;
+  success_rate: number | null; newest_version: number | null; num_updates: number; newest_started_at: string | null; health: Level; finding: string | null;
 }
 export type Level = "ok" | "warn" | "stop" | "unknown";
-export interface Finding { name: string; level: "warn" | "stop"; value: number | null; limit: number; since_step: number | null; sentence: string; advice: string }
+export interface Finding { name: string; level: "warn" | "stop"; value: number | null; limit: number; since_step: number | null; sentence: string; advice: string; subject?: string | null; since?: number | null; view?: "trajectories" | "failures" | "learning" | "update" | "fleet" | null; filters?: Record<string, string> }
 export interface Alarm { kind: string; num: number; sentence: string; filters: Record<string, string> }
 export interface Health { level: Level; sentence: string; step: number | null; findings: Finding[]; alarms: Alarm[] }
 export interface Counts {
@@ -61,11 +61,11 @@ export interface RunQueue {
 export interface Queue {
   now: number; totals: { num_queued: number; num_delayed: number; num_paused: number; num_leased: number; num_dead: number; num_open_groups: number };
   runs: RunQueue[]; backlog: { needs: string[]; num: number; num_workers: number }[];
-  leases: { rollout_id: string; trajectory_id: string; run: string; status: string; worker: string | null; since: number; lease_seconds: number | null; num_attempts: number }[];
+  leases: { rollout_id: string; trajectory_id: string; run: string; status: string; worker: string | null; since: number; lease_seconds: number | null; is_lapsing: boolean; num_attempts: number }[];
 }
 export interface Engine {
   url: string; run: string; version: number; model: string; state: string; is_drained: boolean; is_pushed: boolean; num_switches: number;
-  stall_seconds: number | null; stalled_seconds: number; held_seconds: number | null;
+  stall_seconds: number | null; stalled_seconds: number; newest_version: number | null; behind_seconds: number; is_stale: boolean; held_seconds: number | null;
 }
 export interface DeadLetters { total: number; items: { rollout_id: string; run: string; died_at: number; num_attempts: number; worker: string | null; errors: string[] }[]; by_error: { error: string; num: number }[] }
 export interface Box { box: string; kind: string; role: string; task: string; owner: string; taken_at: number }

@@ -1,8 +1,9 @@
 // One sentence about what runs: what needs a hand first.
+import { seconds, withoutScheme } from "./format.js";
 
 /** @typedef {{state: string}} Worker */
-/** @typedef {{totals: {num_queued: number, num_leased: number, num_dead: number}, backlog: {needs: string[], num: number, num_workers: number}[], runs: {run: string, paused: string | null}[]}} Queue */
-/** @typedef {{url: string, state: string, is_drained: boolean}} Engine */
+/** @typedef {{totals: {num_queued: number, num_leased: number, num_dead: number}, backlog: {needs: string[], num: number, num_workers: number}[], runs: {run: string, paused: string | null}[], leases: {worker: string | null, lease_seconds: number | null, is_lapsing: boolean}[]}} Queue */
+/** @typedef {{url: string, state: string, is_drained: boolean, version: number, newest_version: number | null, behind_seconds: number, is_stale: boolean}} Engine */
 
 /** @param {Worker[]} workers @param {Queue} queue @param {Engine[]} engines @returns {{level: "ok" | "warn" | "stop" | "unknown", sentence: string}} */
 export function fleetSentence(workers, queue, engines) {
@@ -15,6 +16,10 @@ export function fleetSentence(workers, queue, engines) {
   if (waiting && !up) return { level: "stop", sentence: `${count(waiting, "rollout")} ${waiting === 1 ? "waits" : "wait"}, and no worker is up.` };
   if (starved) return { level: "stop", sentence: `${count(starved.num, "rollout")} ${starved.num === 1 ? "waits" : "wait"} for ${starved.needs.join(", ")}, which no worker offers.` };
   if (engines.length && !serving) return { level: "warn", sentence: "No engine serves now; calls wait." };
+  const stale = engines.filter((one) => one.is_stale && !one.is_drained).sort((a, b) => b.behind_seconds - a.behind_seconds)[0];
+  if (stale) return { level: "warn", sentence: `Engine ${withoutScheme(stale.url)} serves v${stale.version} and is behind v${stale.newest_version} for ${seconds(stale.behind_seconds)}.` };
+  const lapsing = queue.leases.filter((one) => one.is_lapsing);
+  if (lapsing.length) return { level: "warn", sentence: `${count(lapsing.length, "lease")} of worker ${lapsing[0]?.worker ?? "unknown"} ${lapsing.length === 1 ? "lapses" : "lapse"} in ${seconds(lapsing[0]?.lease_seconds)}: it missed a heartbeat.` };
   const silent = workers.filter((one) => one.state === "silent").length;
   if (silent && totals.num_leased + waiting > 0) return { level: "warn", sentence: `${count(silent, "worker")} ${silent === 1 ? "has" : "have"} been silent for longer than a lease.` };
   if (paused.length) return { level: "warn", sentence: `Run ${paused[0]?.run} is paused.` };

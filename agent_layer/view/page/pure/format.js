@@ -27,7 +27,8 @@ export function seconds(value) {
   if (value < 0.0995) return `${Math.round(value * 1000)} ms`;
   if (value < 10) return `${value.toFixed(1)} s`;
   if (value < 100) return `${Math.round(value)} s`;
-  if (value < 5400) return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
+  if (value < 600) return `${Math.floor(value / 60)} min${Math.floor(value % 60) ? ` ${Math.floor(value % 60)} s` : ""}`;
+  if (value < 5400) return `${Math.round(value / 60)} min`;
   return `${(value / 3600).toFixed(1)} h`;
 }
 

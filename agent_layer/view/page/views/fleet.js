@@ -6,7 +6,7 @@ import { Await, Badge, Bar, Card, Empty, PageHead, Tile } from "../parts/basic.j
 import { Changes } from "../parts/changes.js";
 import { DeadLetters } from "../parts/dead_letters.js";
 import { OrderButton } from "../parts/order.js";
-import { number, percent, seconds, shortId } from "../pure/format.js";
+import { number, percent, seconds, shortId, withoutScheme } from "../pure/format.js";
 import { fleetSentence } from "../pure/fleet.js";
 
 /** @typedef {import("../core/types.js").Queue} Queue */
@@ -14,13 +14,14 @@ import { fleetSentence } from "../pure/fleet.js";
 
 const TONES = /** @type {Record<string, string>} */ ({ up: "good", draining: "warn", silent: "bad", serving: "good" });
 
-export function FleetView() {
+/** @param {{route: import("../core/router.js").Route}} props */
+export function FleetView({ route }) {
   const [workers, queue, engines, dead, boxes] = [useResource("workers"), useResource("queue"), useResource("engines"), useResource("dead?limit=500"), useResource("sandboxes")];
   const all = workers.data && queue.data && engines.data;
   return html`<${PageHead} title="Fleet"><span class="quiet">what runs now</span><//>
     <div class="answer">${all && html`<${Overview} workers=${workers.data.items} queue=${queue.data} engines=${engines.data.items} />`}</div>
     <${Card} title="Workers" flush><${Await} resource=${workers}>${(/** @type {any} */ data) => html`<${Workers} items=${data.items} />`}<//><//>
-    <${Card} title="Engines" flush><${Await} resource=${engines}>${(/** @type {any} */ data) => html`<${Engines} items=${data.items} />`}<//><//>
+    <${Card} title="Engines" flush><${Await} resource=${engines}>${(/** @type {any} */ data) => html`<${Engines} items=${data.items} named=${route.query.get("engine")} />`}<//><//>
     <${Await} resource=${queue}>${(/** @type {Queue} */ data) => html`<${Waiting} queue=${data} /><${Leases} queue=${data} />`}<//>
     <${Card} title="Dead letters" flush more="given up after the last retry"><${Await} resource=${dead}>${(/** @type {any} */ data) => html`<${DeadLetters} dead=${data} now=${queue.data?.now ?? null} />`}<//><//>
     <${Card} title="Sandboxes" flush more="of this machine"><${Await} resource=${boxes}>${(/** @type {any} */ data) => html`<${Boxes} items=${data.items} now=${queue.data?.now ?? null} />`}<//><//>
@@ -55,14 +56,13 @@ function Workers({ items }) {
     <td class="wide-only"><span class="chips">${one.offers.map((offer) => html`<span class="badge" key=${offer}>${offer}</span>`)}</span></td><td class="right">${one.state !== "draining" && html`<${OrderButton} label="Drain" title=${`Drain worker ${one.worker}?`} verb="Drain" path=${["workers", one.worker, "drain"]} told=${`It claims nothing more, finishes the ${number(one.held)} that it holds, and exits. Nothing starts it again.`} />`}</td></tr>`)}<//>`;
 }
 
-/** @param {{items: import("../core/types.js").Engine[]}} props */
-function Engines({ items }) {
+/** Engines; the one that an address names is marked. @param {{items: import("../core/types.js").Engine[], named: string | null}} props */
+function Engines({ items, named }) {
   if (!items.length) return html`<${Empty}>No engine is registered: <code>agent-layer engines join URL</code> adds one.<//>`;
-  const newest = new Map(items.map((one) => [one.run, Math.max(...items.filter((other) => other.run === one.run).map((other) => other.version))]));
-  return html`<${Table} head=${[["Engine"], ["State"], ["Policy"], ["Run", "wide-only"], ["Model", "wide-only"], ["Switches", "right wide-only"], ["Last stall", "right"]]}>${items.map((one) => html`<tr key=${one.url}>
-    <td class="mono">${one.url.replace(/^https?:\/\//, "")}</td><td><span class="chips"><${Badge} status=${one.state} tone=${TONES[one.state] ?? "warn"} />${one.is_drained && html`<${Badge} status="drained" tone="warn" />`}${one.is_pushed && html`<span class="badge">pushed by its owner</span>`}</span></td>
-    <td>v${one.version}${one.version < (newest.get(one.run) ?? 0) && html` <${Badge} status=${`behind v${newest.get(one.run)}`} tone="warn" />`}</td><td class="wide-only"><a href=${hrefOf(["run", one.run])}>${one.run}</a></td><td class="wide-only cut" title=${one.model}>${shortId(one.model, 24)}</td>
-    <td class="right wide-only">${number(one.num_switches)}</td><td class="right">${one.held_seconds === null ? seconds(one.stall_seconds) : html`<${Badge} status=${`holds calls for ${seconds(one.held_seconds)}`} tone="warn" />`}</td></tr>`)}<//>`;
+  return html`<${Table} head=${[["Engine"], ["State"], ["Policy"], ["Run", "wide-only"], ["Model", "wide-only"], ["Switches", "right wide-only"], ["Last stall", "right wide-only"]]}>${items.map((one) => html`<tr key=${one.url} aria-selected=${one.url === named ? "true" : undefined}>
+    <td class="mono"><a href=${hrefOf(["trajectories"], { engine: one.url })} title="its trajectories">${withoutScheme(one.url)}</a></td><td><span class="chips"><${Badge} status=${one.state} tone=${TONES[one.state] ?? "warn"} />${one.is_drained && html`<${Badge} status="drained" tone="warn" />`}${one.held_seconds !== null && html`<${Badge} status=${`holds calls for ${seconds(one.held_seconds)}`} tone="warn" />`}${one.is_pushed && html`<span class="badge">pushed by its owner</span>`}</span></td>
+    <td>v${one.version}${one.behind_seconds > 0 && html` <${Badge} status=${`behind v${one.newest_version} for ${seconds(one.behind_seconds)}`} tone=${one.is_stale ? "bad" : "warn"} />`}</td><td class="wide-only"><a href=${hrefOf(["run", one.run])}>${one.run}</a></td><td class="wide-only cut" title=${one.model}>${shortId(one.model, 24)}</td>
+    <td class="right wide-only">${number(one.num_switches)}</td><td class="right wide-only">${seconds(one.stall_seconds)}</td></tr>`)}<//>`;
 }
 
 /** @param {{queue: Queue}} props */
@@ -89,8 +89,8 @@ function RunOrders({ run }) {
 /** @param {{queue: Queue}} props */
 function Leases({ queue }) {
   const { leases, totals } = queue;
-  return html`<${Card} title="Leases" flush more=${leases.length < totals.num_leased ? `${leases.length} of ${totals.num_leased}` : ""}>${leases.length ? html`<${Table} head=${[["Rollout"], ["Status"], ["Worker"], ["Held", "right"], ["Lapses in", "right wide-only"], ["Attempt", "right wide-only"]]}>${leases.map((one) => html`<tr key=${one.rollout_id}>
-    <td><a class="mono" href=${hrefOf(["trajectory", one.trajectory_id])} title=${one.rollout_id}>${shortId(one.rollout_id, 24)}</a></td><td><${Badge} status=${one.status} /></td><td class="mono cut">${shortId(one.worker ?? "–", 20)}</td><td class="right">${seconds(Math.max(0, queue.now - one.since))}</td><td class="right wide-only">${seconds(one.lease_seconds)}</td><td class="right wide-only">${one.num_attempts}</td></tr>`)}<//>` : html`<${Empty}>No worker holds a rollout.<//>`}<//>`;
+  return html`<${Card} title="Leases" flush more=${leases.length < totals.num_leased ? `${leases.length} of ${totals.num_leased}` : ""}>${leases.length ? html`<${Table} head=${[["Rollout"], ["Status"], ["Worker"], ["Held", "right"], ["Lapses in", "right"], ["Attempt", "right wide-only"]]}>${leases.map((one) => html`<tr key=${one.rollout_id}>
+    <td><a class="mono" href=${hrefOf(["trajectory", one.trajectory_id])} title=${one.rollout_id}>${shortId(one.rollout_id, 24)}</a></td><td><${Badge} status=${one.status} /></td><td class="mono cut">${shortId(one.worker ?? "–", 20)}</td><td class="right">${seconds(Math.max(0, queue.now - one.since))}</td><td class="right">${one.is_lapsing ? html`<${Badge} status=${`lapses in ${seconds(one.lease_seconds)}`} tone="bad" />` : seconds(one.lease_seconds)}</td><td class="right wide-only">${one.num_attempts}</td></tr>`)}<//>` : html`<${Empty}>No worker holds a rollout.<//>`}<//>`;
 }
 
 /** @param {{items: import("../core/types.js").Box[] | null, now: number | null}} props */

@@ -6,6 +6,7 @@ import { Await, Card, Empty, Failure, PageHead, Tile } from "../parts/basic.js";
 import { BesideChoice, Compared } from "../parts/beside.js";
 import { Chart, Legend } from "../parts/chart.js";
 import { TrajectoryTable } from "../parts/trajectory_table.js";
+import { placeOf } from "../pure/health.js";
 import { sharesOf } from "../pure/learning.js";
 import { overlaid } from "../pure/overlay.js";
 import { moment, number, percent, seconds } from "../pure/format.js";
@@ -52,11 +53,17 @@ function Whole({ run, updates, other }) {
 /** @param {{run: string, health: import("../core/types.js").Health}} props */
 function HealthBox({ run, health }) {
   return html`<section class=${`health ${health.level}`} aria-label="Health"><span class="sign" aria-hidden="true">${SIGNS[health.level]}</span>
-    <p class="sentence" data-health>${health.sentence}</p>
+    <p class="sentence"><span data-health>${health.sentence}</span> ${health.findings[0] && html`<${Seen} run=${run} step=${health.step} finding=${health.findings[0]} />`}</p>
     ${(health.findings.length > 0 || health.alarms.length > 0) && html`<div class="rest">
-      <ul>${health.findings.map((one) => html`<li key=${one.name}><b>${one.sentence}</b> ${one.advice}</li>`)}</ul>
+      <ul>${health.findings.map((one, at) => html`<li key=${one.name}>${at > 0 && html`<b>${one.name.replaceAll("_", " ")}${one.subject && ` of ${one.subject}`}</b>: ${one.sentence}. `}${one.advice} ${at > 0 && html`<${Seen} run=${run} step=${health.step} finding=${one} />`}</li>`)}</ul>
       <div class="chips">${health.alarms.map((one) => html`<a class="chip" key=${one.kind} href=${hrefOf(["trajectories"], { run, ...one.filters })} title=${one.sentence}><b class="num">${one.num}</b>${one.kind.replaceAll("_", " ")}</a>`)}</div></div>`}
   </section>`;
+}
+
+/** Where a finding can be seen. @param {{run: string, step: number | null, finding: import("../core/types.js").Finding}} props */
+function Seen({ run, step, finding }) {
+  const place = placeOf(run, step, finding);
+  return place && html`<a class="nowrap" data-seen=${finding.name} href=${hrefOf(place.parts, place.query)}>${place.title} →</a>`;
 }
 
 /** @param {{run: string, steps: import("../core/types.js").Progress}} props */

@@ -1,0 +1,62 @@
+"""Thresholds of a configuration in place of those of the catalogue."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from agent_layer.errors import BadInputError
+from agent_layer.health.catalogue import CATALOGUE, LONGEST_WINDOW, HealthEntry
+
+
+class HealthLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Thresholds of one entry in a configuration; what is left out stays as in the catalogue."""
+
+    warn: float | UnsetType | None = UNSET
+    stop: float | UnsetType | None = UNSET
+    steps: Annotated[int, Meta(ge=1, le=LONGEST_WINDOW)] | UnsetType = UNSET
+
+
+def set_limits(config: Mapping[str, HealthLimits | str | bool]) -> tuple[HealthEntry, ...]:
+    """Return the catalogue with the limits of a configuration, without what it turns off.
+
+    Args:
+        config: by name of the entry; ``off``, which YAML reads as false, turns one off.
+
+    Raises: BadInputError: there is no such entry, something else than limits or 'off', or a stop before the warning.
+    """
+    names = {entry.name: entry for entry in CATALOGUE}
+    for name, limits in config.items():
+        if name not in names:
+            raise BadInputError(
+                f"health: expected names among {', '.join(sorted(names))}, found {name!r}; correct the configuration"
+            )
+        if not isinstance(limits, HealthLimits) and limits not in ("off", False):
+            raise BadInputError(
+                f"health.{name}: expected 'off' or some of warn, stop and steps, found {limits!r}; correct it"
+            )
+        if isinstance(limits, HealthLimits):
+            _check_order(names[name], limits)
+    return tuple(
+        _with_limits(entry, limits)
+        for entry in CATALOGUE
+        if isinstance(limits := config.get(entry.name, HealthLimits()), HealthLimits)
+    )
+
+
+def _check_order(entry: HealthEntry, limits: HealthLimits) -> None:
+    """Raise BadInputError for a warning that never comes, because the run stops before; only both can contradict."""
+    warn, stop = limits.warn, limits.stop
+    if not isinstance(warn, int | float) or not isinstance(stop, int | float):
+        return
+    if stop > warn if entry.is_low_bad else stop < warn:
+        before = "at most" if entry.is_low_bad else "at least"
+        raise BadInputError(
+            f"health.{entry.name}: expected a stop of {before} the warning {warn:g}, found {stop:g}; correct one"
+        )
+
+
+def _with_limits(entry: HealthEntry, limits: HealthLimits) -> HealthEntry:
+    given = {name: value for name, value in msgspec.structs.asdict(limits).items() if value is not UNSET}
+    return msgspec.structs.replace(entry, **given)

@@ -1,0 +1,22 @@
+// Where the page shows what is wrong with a run.
+
+/** @typedef {import("../core/types.js").Finding} Finding */
+
+/** The view that shows a finding, as parts and query of an address; null: the report does not name one.
+ * @param {string} run @param {number | null} step of the report @param {Finding} finding @returns {{title: string, parts: string[], query: Record<string, string>} | null} */
+export function placeOf(run, step, { view, filters = {} }) {
+  switch (view) {
+    case "trajectories":
+      return { title: "its trajectories", parts: ["trajectories"], query: { run, ...filters } };
+    case "failures":
+      return { title: "its failures", parts: ["failures"], query: { run, ...filters } };
+    case "learning":
+      return { title: "how it learned", parts: ["learning", run], query: {} };
+    case "update":
+      return step === null ? null : { title: `update ${step}`, parts: ["update", run, String(step)], query: {} };
+    case "fleet":
+      return { title: "Fleet", parts: ["fleet"], query: filters.engine ? { engine: filters.engine } : {} };
+    default:
+      return null;
+  }
+}
