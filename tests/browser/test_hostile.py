@@ -63,7 +63,7 @@ def test_sixty_hostile_strings_stay_text(tab, viewed):  # noqa: F811 - the fixtu
         assert elements[1] - elements[0] == elements[0] - elements[1] == Counter(), view
         assert "alert(1)" in shown
         _expect_clean(tab)
-    for view in ("#/runs", f"#/run/{_NAMES[0]}", f"#/trajectories?run={_NAMES[0]}&columns=agents,task,worker"):
+    for view in ("#/runs", f"#/run/{_NAMES[0]}", f"#/trajectories?run={_NAMES[0]}&columns=agents,task,worker,engines"):
         tab.open(view)
         _expect_clean(tab)
     assert dialogs == []

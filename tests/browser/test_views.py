@@ -211,6 +211,37 @@ def test_the_health_sentence_names_its_object_and_leads_to_it(tab, redis, keys):
     assert "behind v1 for 12 min" in tab.page.inner_text("tr[aria-selected=true]")
 
 
+def test_a_step_without_an_update_leads_to_those_beside_it(tab, viewed):  # noqa: F811
+    _train(viewed)
+    text = tab.open("#/update/r0/3")
+    assert "it is not made yet; the newest is 1" in text
+    tab.page.click("[data-missing] a:text('Update 1')")
+    tab.page.get_by_text("From the queue into the update").wait_for()
+    assert tab.errors == []
+
+
+def test_a_legend_has_the_colours_of_its_marks(tab):
+    tab.open("#/trajectory/g0.0-0?tab=tokens&colour=version")
+    colours = "all => [...new Set(all.map(one => getComputedStyle(one).backgroundColor))].sort()"
+    sampled = tab.page.locator(".t:not(.given)").evaluate_all(colours)
+
+    assert tab.page.locator(".legend .swatch").evaluate_all(colours) == sampled
+    assert len(sampled) == len({one for one in tab.ask("trajectories/g0.0-0/tokens")["versions"] if one is not None})
+
+
+@pytest.mark.parametrize("width", [390, 420, 700, 1280])
+def test_tiles_and_the_table_of_updates_fill_their_width(tab, viewed, width):  # noqa: F811
+    _train(viewed)
+    tab.page.set_viewport_size({"width": width, "height": 844})
+    tab.open("#/run/r0")
+
+    ends = "all => all.map(one => one.getBoundingClientRect().right)"
+    last = tab.page.locator(".tiles:first-of-type .tile").evaluate_all(ends)
+    assert max(last) - last[-1] < 1
+    box = tab.page.locator("section[aria-label=Updates] .scroll-x")
+    assert box.evaluate("one => one.scrollWidth <= one.clientWidth")
+
+
 def test_hostile_names_in_an_address_stay_text(tab):
     for text in _HOSTILE:
         tab.page.goto("about:blank")

@@ -52,6 +52,8 @@ class RunLine(Answer, frozen=True, kw_only=True):
     newest_started_at: str | None
     """Of its newest trajectory, RFC 3339."""
     health: HealthLevel
+    is_evaluation: bool
+    """Whether all of its trajectories are of split eval, from which no update learns."""
     finding: str | None
     """Name of the worst that is wrong with it, in the catalogue; None: nothing is."""
 
@@ -149,6 +151,8 @@ class RunAnswer(Answer, frozen=True, kw_only=True):
     """Whether a run is all right."""
 
     run: str
+    is_evaluation: bool
+    """Whether all of its trajectories are of split eval, from which no update learns."""
     health: Health
     counts: Counts
     newest_version: Version | None

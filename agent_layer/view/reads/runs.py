@@ -80,9 +80,11 @@ def show_run(source: Source, asked: Asked) -> RunAnswer:
         row for status in FAILED for row in source.store.query(run=run, status=status, limit=_MOST_FAILURES).items
     ]
     failures.sort(key=lambda row: row.started_at or "", reverse=True)
+    is_evaluation = _is_evaluation(source, run, counts.trajectories)
     return RunAnswer(
         run=run,
-        health=_health(counts, source.alarms.read([run])[0]),
+        is_evaluation=is_evaluation,
+        health=_health(counts, source.alarms.read([run])[0], is_evaluation=is_evaluation),
         counts=counts,
         newest_version=policy
         and Version(
@@ -159,9 +161,11 @@ def _run_line(source: Source, alarms: RunAlarms) -> RunLine:
     store, run = source.store, alarms.run
     (accepted,) = store.summarise(success=ABOVE_ZERO, run=run, accepted=True)
     newest, policy = store.query(run=run, limit=1).items, newest_policy(store.redis, store.keys, run)
+    num_trajectories = store.count(run=run)
     return RunLine(
         run=run,
-        num_trajectories=store.count(run=run),
+        num_trajectories=num_trajectories,
+        is_evaluation=_is_evaluation(source, run, num_trajectories),
         num_accepted=accepted.count,
         num_rewarded=accepted.num_rewarded,
         mean_reward=accepted.mean_reward,
@@ -172,6 +176,11 @@ def _run_line(source: Source, alarms: RunAlarms) -> RunLine:
         health=_level(alarms),
         finding=alarms.findings[0].name if alarms.findings else None,
     )
+
+
+def _is_evaluation(source: Source, run: str, num_trajectories: int) -> bool:
+    """Whether all trajectories of a run, at least one, are of split eval."""
+    return num_trajectories > 0 and source.store.count(run=run, split="eval") == num_trajectories
 
 
 def _has_begun(source: Source, run: str) -> bool:
@@ -200,7 +209,7 @@ def _level(alarms: RunAlarms) -> HealthLevel:
     return alarms.findings[0].level if alarms.findings else "ok" if alarms.reports else "unknown"
 
 
-def _health(counts: Counts, found: RunAlarms) -> Health:
+def _health(counts: Counts, found: RunAlarms, *, is_evaluation: bool) -> Health:
     run, last = found.run, found.reports[-1] if found.reports else None
     findings = list(found.findings)
     if findings:
@@ -208,6 +217,11 @@ def _health(counts: Counts, found: RunAlarms) -> Health:
     elif last is not None:
         success = "not known" if last.success is None else f"{last.success:.2f}"
         sentence = f"Nothing is wrong with step {last.step}: success {success}."
+    elif is_evaluation:
+        success = "not known" if counts.success_rate is None else f"{counts.success_rate:.2f}"
+        sentence = (
+            f"An evaluation of {counts.trajectories} trajectories, from which no update learns: success {success}."
+        )
     elif counts.trajectories:
         sentence = f"{counts.trajectories} trajectories are stored; no report of a training step is here."
     else:

@@ -1,10 +1,12 @@
 """What one update learned from: rollouts from the queue to the update, their groups, and what was left out."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import accumulate
 from statistics import fmean
 
 from agent_layer.errors import NotFoundError
+from agent_layer.health import StepProgress
 from agent_layer.schema import ExcludedRollout, Group, TrainedBatch, TrainedRollout, TrainedTokens, Trajectory, decode
 from agent_layer.store import TrajectoryRow
 from agent_layer.store.consumers import list_batches
@@ -22,7 +24,7 @@ def show_update(source: Source, asked: Asked) -> UpdateAnswer:
     batches = list_batches(source.store.redis, source.store.keys, run)
     batch = next((one for one in batches if one.step == step), None)
     if batch is None:
-        raise NotFoundError(f"update {step} of run {run!r}: expected its batch in the store, found none; list /updates")
+        raise NotFoundError(_explain_missing(source, run, step, batches))
     named = {rollout.trajectory_id: None for rollout in batch.rollouts}
     groups = {rollout.group_id: None for rollout in batch.rollouts}
     beside = [name for group in groups for name in _members(source, group) if name not in named]
@@ -47,6 +49,36 @@ def show_update(source: Source, asked: Asked) -> UpdateAnswer:
             if (one.run, one.step) == (run, step)
         ],
     )
+
+
+def _explain_missing(source: Source, run: str, step: int, batches: Sequence[TrainedBatch]) -> str:
+    """Return why a step has no update."""
+    reports = {one.step: one for one in source.progress(run)}
+    newest = max((*reports, *(one.step for one in batches)), default=None)
+    subject = f"update {step} of run {run!r}"
+    if (report := reports.get(step)) is not None and not report.num_samples:
+        return f"{subject}: there is none, because nothing of this step could be trained: {_untrained(report)}"
+    if report is not None:
+        return (
+            f"{subject}: expected its batch of {report.num_samples} samples in the store, found none; it was deleted,"
+            " or its log is not shipped yet"
+        )
+    if newest is not None and step > newest:
+        return f"{subject}: it is not made yet; the newest is {newest}"
+    if step == 0:
+        return f"{subject}: updates count from 1; version 0 of the policy is the one that the run began with"
+    return f"{subject}: expected its batch in the store, found none; list /updates"
+
+
+def _untrained(report: StepProgress) -> str:
+    kinds = ", ".join(f"{num} {kind}" for kind, num in sorted(report.untrainable.items()))
+    told = (
+        (report.num_dead_groups, f"{report.num_dead_groups} groups have equal rewards and teach nothing"),
+        (report.num_null_rewards, f"{report.num_null_rewards} rollouts have no reward"),
+        (report.num_untrainable, f"{report.num_untrainable} rollouts cannot be trained exactly ({kinds})"),
+        (report.num_stale_rollouts, f"{report.num_stale_rollouts} rollouts were too old"),
+    )
+    return ", ".join(sentence for num, sentence in told if num) or f"it had {report.num_rollouts} rollouts"
 
 
 def exclusion_line(one: ExcludedRollout) -> ExclusionLine:

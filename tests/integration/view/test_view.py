@@ -14,6 +14,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
 
+from agent_layer.health import append_progress, progress_path
 from agent_layer.infra.objects import open_objects
 from agent_layer.schema.record import Advantages, Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
@@ -27,6 +28,7 @@ from agent_layer.view import build_view_app
 
 from ...builders import attempt, call, closed_group, sampled
 from ...stored import write_segment
+from ...unit.health.reports import report
 
 _SECRET = "the hidden answer"
 _KEY = "operator-key"
@@ -219,6 +221,35 @@ def test_an_update_shows_what_it_learned_from_and_what_it_left_out(viewed):
     assert {one for one in tokens["trained_logprobs"] if one is not None} == {-0.25}
     assert [part["update"] for part in tokens["parts"]] == [1, 1]
     viewed.get("/api/v1/runs/r0/updates/2", 404)
+
+
+def test_a_step_without_an_update_says_why(viewed):
+    path = progress_path(viewed.settings, "r0")
+    append_progress(path, report(1, num_samples=0, num_dead_groups=5, num_null_rewards=2, untrainable={"greedy": 3}))
+    append_progress(path, report(2, num_samples=7))
+
+    told = [viewed.get(f"/api/v1/runs/r0/updates/{step}", 404)["error"]["message"] for step in range(4)]
+
+    assert "updates count from 1" in told[0]
+    assert told[1].endswith(
+        "nothing of this step could be trained: 5 groups have equal rewards and teach nothing, 2 rollouts have no"
+        " reward, 3 rollouts cannot be trained exactly (3 greedy)"
+    )
+    assert "expected its batch of 7 samples in the store" in told[2]
+    assert told[3].endswith("it is not made yet; the newest is 2")
+
+
+def test_an_evaluation_says_that_it_is_one(viewed):
+    for name, split in (("e.0-0", "eval"), ("e.1-0", "eval"), ("m.0-0", "eval"), ("m.1-0", "train")):
+        write_segment(viewed.store, *attempt(name, run=name[0], score=float(name[2] == "0"), split=split))
+
+    kinds = {line["run"]: line["is_evaluation"] for line in viewed.get("/api/v1/runs")["items"]}
+    assert kinds == {"r0": False, "r1": False, "e": True, "m": False}
+    answer = viewed.get("/api/v1/runs/e")
+    assert answer["is_evaluation"]
+    assert answer["health"]["sentence"] == (
+        "An evaluation of 2 trajectories, from which no update learns: success 0.50."
+    )
 
 
 def test_a_group_shows_its_members_and_a_later_reward(viewed):

@@ -54,6 +54,7 @@ function styleOf(one) {
   return { label: one.label, stroke: colour, width: isLine ? 2 : 0, points, spanGaps: one.fill === true || one.isSpanned === true, ...(one.dash && { dash: [7, 4] }), ...(one.fill && { fill: `${colour}1f` }) };
 }
 
-/** @param {{series: {label: string, hue: string}[]}} props */
+/** Names of series, each beside a mark that looks like its own: an area, a dashed line, hollow points.
+ * @param {{series: {label: string, hue: string, dash?: boolean, points?: boolean}[]}} props */
 export const Legend = ({ series }) =>
-  html`<div class="legend">${series.map((one) => html`<span key=${one.label}><i class="swatch" style=${{ background: `var(${one.hue})` }}></i>${one.label}</span>`)}</div>`;
+  html`<div class="legend">${series.map((one) => html`<span key=${one.label}><i class=${`swatch ${one.dash ? "dashed" : one.points ? "hollow" : ""}`} style=${{ color: `var(${one.hue})` }}></i>${one.label}</span>`)}</div>`;

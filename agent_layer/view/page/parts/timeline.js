@@ -28,5 +28,5 @@ export function Timeline({ steps, at, onPick }) {
         ${answered.length > 0 && step.ended_at && html`<rect x=${x(step.ended_at)} y=${y + 6} width=${Math.max(2, x(Math.max(...answered)) - x(step.ended_at))} height="6" rx="2" fill="var(--hue-2)" />`}
         <rect x=${x(step.started_at)} y=${y} width=${width} height="18" rx="3" fill=${fill} class=${step.index === at ? "on" : ""} /></g>`;
     })}</svg></div>
-    <div class="legend"><span><i class="swatch" style=${{ background: "var(--hue-0)" }}></i>policy answers</span><span><i class="swatch" style=${{ background: "var(--hue-2)" }}></i>tools answer</span><span><i class="swatch" style=${{ background: "var(--hue-4)" }}></i>aborted or failed</span></div>`;
+    <div class="legend"><span><i class="swatch" style=${{ background: "var(--hue-0)" }}></i>policy answers</span><span><i class="swatch" style=${{ background: "var(--hue-2)" }}></i>tools answer</span><span><i class="swatch" style=${{ background: "var(--hue-4)" }}></i>aborted or failed</span>${timed.some((step) => step.status === null) && html`<span><i class="swatch" style=${{ background: "var(--hue-5)" }}></i>still runs</span>`}</div>`;
 }

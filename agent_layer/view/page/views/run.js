@@ -42,12 +42,12 @@ function Whole({ run, updates, other }) {
     </dl>
     <div class="answer">${other && html`<${Compared} run=${run} other=${other} />`}</div>
     <div class="two">
-      ${other ? html`<${Both} run=${run} other=${other} />` : html`<${Learning} run=${run.run} steps=${steps} />`}
+      ${other ? html`<${Both} run=${run} other=${other} />` : html`<${Learning} run=${run.run} steps=${steps} isEvaluation=${run.is_evaluation} />`}
       <${Card} title="What waits for what"><${Spent} steps=${steps} /><${Waits} run=${run.run} /><//>
     </div>
     <${Card} title="Newest failures" flush more=${html`<a href=${hrefOf(["failures"], { run: run.run })}>all failures</a>`}>
       ${failures.length ? html`<${TrajectoryTable} rows=${failures} columns=${["trajectory", "task", "status", "cause", "reward", "policy", "findings", "started"]} isBound=${false} hrefOfRow=${(/** @type {any} */ row) => hrefOf(["trajectory", row.trajectory_id])} />` : html`<${Empty}>No trajectory failed.<//>`}<//>
-    <${Card} title="Updates" flush more="what each step of training learned from"><${Await} resource=${updates}>${(/** @type {any} */ data) => html`<${Updates} run=${run.run} items=${data.items} />`}<//><//>`;
+    <${Card} title="Updates" flush more="what each step of training learned from"><${Await} resource=${updates}>${(/** @type {any} */ data) => html`<${Updates} run=${run.run} items=${data.items} isEvaluation=${run.is_evaluation} />`}<//><//>`;
 }
 
 /** @param {{run: string, health: import("../core/types.js").Health}} props */
@@ -66,8 +66,8 @@ function Seen({ run, step, finding }) {
   return place && html`<a class="nowrap" data-seen=${finding.name} href=${hrefOf(place.parts, place.query)}>${place.title} →</a>`;
 }
 
-/** @param {{run: string, steps: import("../core/types.js").Progress}} props */
-function Learning({ run, steps }) {
+/** @param {{run: string, steps: import("../core/types.js").Progress, isEvaluation: boolean}} props */
+function Learning({ run, steps, isEvaluation }) {
   const series = useMemo(() => {
     const rates = new Map(steps.evaluations.map((one) => [one.step, one.pass_rate]));
     const measured = [{ ...learned(steps), hue: "--hue-0", fill: true }];
@@ -76,7 +76,7 @@ function Learning({ run, steps }) {
   }, [steps]);
   const { label, values } = learned(steps);
   const last = values.findLast((value) => value !== null);
-  if (!steps.step.length) return html`<${Card} title="Success"><${Empty}>No update yet.<//><//>`;
+  if (!steps.step.length) return html`<${Card} title="Success"><${Empty}>${isEvaluation ? "An evaluation makes no updates: its success is above, by task in the trajectories." : "No update yet."}<//><//>`;
   return html`<${Card} title=${`${label} by training step`} more="click a point: the update">
     <${Chart} x=${steps.step} series=${series} range=${label === "Success" ? [0, 1] : undefined} height=${236} format=${label === "Success" ? percent : number} label=${`${label} by training step, ${steps.step.length} steps, last ${number(last)}`}
       onPick=${(/** @type {number} */ at) => go(hrefOf(["update", run, String(steps.step[at])]))} /><${Legend} series=${series} /><//>`;
@@ -129,10 +129,10 @@ function Waits({ run }) {
     ${own.paused !== null && html`<p class="note-box small">The run is paused${own.paused && `: ${own.paused}`}.</p>`}`;
 }
 
-/** @param {{run: string, items: import("../core/types.js").UpdateSummary[]}} props */
-function Updates({ run, items }) {
-  if (!items.length) return html`<${Empty}>No update yet.<//>`;
-  return html`<table class="table"><thead><tr><th scope="col">Step</th><th scope="col">Trained</th><th scope="col" class="right">Policy</th><th scope="col" class="right">Rollouts</th><th scope="col" class="right wide-only">Samples</th><th scope="col" class="right">Mean reward</th></tr></thead>
-    <tbody>${[...items].sort((a, b) => b.step - a.step).slice(0, 12).map((one) => html`<tr key=${one.step}><td><a href=${hrefOf(["update", run, String(one.step)])}>Update ${one.step}</a></td><td>${moment(one.trained_at)}</td><td class="right">v${one.policy_version}</td>
-      <td class="right">${one.num_rollouts}</td><td class="right wide-only">${one.num_samples}</td><td class="right">${number(one.reward_mean)}</td></tr>`)}</tbody></table>`;
+/** @param {{run: string, items: import("../core/types.js").UpdateSummary[], isEvaluation: boolean}} props */
+function Updates({ run, items, isEvaluation }) {
+  if (!items.length) return html`<${Empty}>${isEvaluation ? "An evaluation makes no updates." : "No update yet."}<//>`;
+  return html`<table class="table"><thead><tr><th scope="col">Step</th><th scope="col">Trained</th><th scope="col" class="right">Policy</th><th scope="col" class="right wide-only">Rollouts</th><th scope="col" class="right wide-only">Samples</th><th scope="col" class="right">Mean reward</th></tr></thead>
+    <tbody>${[...items].sort((a, b) => b.step - a.step).slice(0, 12).map((one) => html`<tr key=${one.step}><td><a href=${hrefOf(["update", run, String(one.step)])}>Update ${one.step}</a></td><td title=${moment(one.trained_at)}><span class="wide-only">${moment(one.trained_at)}</span><span class="narrow-only">${moment(one.trained_at).slice(5, 16)}</span></td><td class="right">v${one.policy_version}</td>
+      <td class="right wide-only">${one.num_rollouts}</td><td class="right wide-only">${one.num_samples}</td><td class="right">${number(one.reward_mean)}</td></tr>`)}</tbody></table>`;
 }

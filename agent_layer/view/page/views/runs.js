@@ -17,7 +17,7 @@ export function RunsView() {
 
 /** @param {{run: import("../core/types.js").RunSummary}} props */
 function RunCard({ run }) {
-  const [word, tone] = WORDS[run.health];
+  const [word, tone] = run.is_evaluation && run.health === "unknown" ? ["evaluation", "accent"] : WORDS[run.health];
   const facts = [["Success", percent(run.success_rate)], ["Trajectories", number(run.num_trajectories)], ["Updates", number(run.num_updates)], ["Newest", moment(run.newest_started_at)]];
   return html`<a class="run-card" href=${hrefOf(["run", run.run])}>
     <span class="name"><span class="cut">${run.run}</span><${Badge} status=${run.finding ? `${word}: ${run.finding.replaceAll("_", " ")}` : word} tone=${tone} /></span>

@@ -4,7 +4,7 @@ import { go } from "../core/router.js";
 import { get, pathOf } from "../core/api.js";
 import { Card, Empty, Failure } from "../parts/basic.js";
 import { Chart } from "../parts/chart.js";
-import { backgroundOf, hueOfVersion, tintAroundZero, tintOfLogprob, tintOfMask, tintOfVersion } from "../pure/colour.js";
+import { backgroundOf, tintAroundZero, tintOfLogprob, tintOfMask, tintOfVersion } from "../pure/colour.js";
 import { number, signed, withoutScheme } from "../pure/format.js";
 import { windowOf } from "../pure/layout.js";
 import { appended, bucketMeans, noColumns, ratioAt, rowStarts, visible } from "../pure/tokens.js";
@@ -153,6 +153,6 @@ function Facts({ columns, at, steps }) {
 /** @param {{name: string, columns: Columns, told: string | undefined}} props */
 function Scale({ name, columns, told }) {
   const versions = useMemo(() => [...new Set(columns.versions.filter((one) => one !== null))].slice(0, 12), [columns]);
-  if (name === "version") return html`<div class="legend">${versions.map((one) => html`<span key=${one}><i class="swatch" style=${{ background: `var(${hueOfVersion(one)})` }}></i>v${one}</span>`)}</div>`;
+  if (name === "version") return html`<div class="legend">${versions.map((one) => html`<span key=${one}><i class="swatch" style=${{ background: backgroundOf(tintOfVersion(one)) }}></i>v${one}</span>`)}</div>`;
   return html`<span class="tiny quiet">${told}</span>`;
 }

@@ -1,7 +1,7 @@
 // What one update learned from: each rollout's way from the queue into the update, and what was left out, and why.
 import { html } from "../core/ui.js";
 import { go, hrefOf } from "../core/router.js";
-import { pathOf, useResource } from "../core/api.js";
+import { ApiError, pathOf, useResource } from "../core/api.js";
 import { useKeys } from "../core/keys.js";
 import { Await, Badge, Card, Empty, PageHead, Tile } from "../parts/basic.js";
 import { hueOfVersion } from "../pure/colour.js";
@@ -25,7 +25,16 @@ export function UpdateView({ route }) {
   useKeys({ ArrowLeft: () => turn(at - 1), ArrowRight: () => turn(at + 1) });
   const more = html`${at > 0 && html`<a class="button" href=${hrefOf(["update", run, String(at - 1)])} aria-label="Previous update">←</a>`}<a class="button" href=${hrefOf(["update", run, String(at + 1)])} aria-label="Next update">→</a>`;
   return html`<${PageHead} crumbs=${html`<a href=${hrefOf(["runs"])}>Runs</a> / <a href=${hrefOf(["run", run])}>${run}</a>`} title=${`Update ${step}`} more=${more} />
-    <${Await} resource=${update}>${(/** @type {import("../core/types.js").UpdateDetail} */ data) => html`<${Whole} update=${data} />`}<//>`;
+    ${!update.data && update.error instanceof ApiError && update.error.status === 404 ? html`<${Missing} run=${run} step=${at} why=${update.error.message} />` : html`<${Await} resource=${update}>${(/** @type {import("../core/types.js").UpdateDetail} */ data) => html`<${Whole} update=${data} />`}<//>`}`;
+}
+
+/** A step without an update: why there is none, and the updates beside it. @param {{run: string, step: number, why: string}} props */
+function Missing({ run, step, why }) {
+  const updates = useResource(pathOf(["runs", run, "updates"]));
+  const steps = (updates.data?.items ?? []).map((/** @type {{step: number}} */ one) => one.step).sort((/** @type {number} */ a, /** @type {number} */ b) => a - b);
+  const beside = [steps.findLast((/** @type {number} */ one) => one < step), steps.find((/** @type {number} */ one) => one > step)].filter((one) => one !== undefined);
+  return html`<div class="note-box" data-missing><p>${why}.</p>
+    <p class="chips" style=${{ marginTop: "12px" }}>${beside.map((one) => html`<a class="chip" key=${one} href=${hrefOf(["update", run, String(one)])}>Update ${one}</a>`)}<a class="chip" href=${hrefOf(["learning", run])}>Learning</a><a class="chip" href=${hrefOf(["trajectories"], { run })}>Trajectories</a></p></div>`;
 }
 
 /** @param {{update: import("../core/types.js").UpdateDetail}} props */
