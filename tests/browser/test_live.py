@@ -45,3 +45,17 @@ def test_what_a_change_does_not_touch_is_not_asked_again(tab, viewed):  # noqa: 
 
     assert len(tab.page.evaluate(_ASKED, "runs/r1")) <= len(before) + 2
     assert tab.errors == []
+
+
+def test_while_a_run_goes_on_the_page_asks_less_often(tab, viewed):  # noqa: F811 - the fixtures imported above
+    tab.open("#/run/r0")
+    tab.page.wait_for_selector("[data-live=true]", state="attached")
+    asked = []
+    while len(asked) < 5:  # the first two: before the stream, and at its beginning
+        write_segment(viewed.store, *attempt(f"more{len(asked)}.0-0", at=7000.0, run="r0"))
+        tab.page.wait_for_timeout(200)
+        asked = tab.page.evaluate(_ASKED, "runs/r0")
+    pauses = [late - early for early, late in pairwise(asked[1:])]
+
+    assert [pause for pause in pairwise(pauses) if max(pause) < 2 * _ARE_SPARSE] == []
+    assert tab.errors == []

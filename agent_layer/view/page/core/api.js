@@ -1,7 +1,8 @@
 // Client of /api/v1: JSON by GET, errors as one sentence, and a hook that keeps an answer fresh.
 import { useEffect, useRef, useState } from "./ui.js";
 import { isTouched } from "../pure/touched.js";
-import { onChange, ROUND_MS } from "./live.js";
+import { restAfter, ROUND_MS } from "../pure/rhythm.js";
+import { onChange } from "./live.js";
 
 const BASE = new URL("api/v1/", document.baseURI);
 
@@ -59,35 +60,45 @@ export const eventsAddress = (after) => new URL(after ? pathOf(["events"], { aft
 
 /** Fetch a path, and again after a change that touches it; the last answer stays while the next one is on its way.
  * A change that comes in the meantime waits for it: a slow answer is never given up for the next question.
+ * While changes go on, questions become rarer; "everything may have changed" is asked about at once.
  * @template T @param {string | null} path null: nothing to fetch @returns {{data: T | null, error: Error | null, isLoading: boolean}} */
 export function useResource(path) {
   const [state, setState] = useState(/** @type {{path: string | null, data: any, error: any}} */ ({ path: null, data: null, error: null }));
   const [round, setRound] = useState(0);
-  const asked = useRef({ at: 0, isAsking: false, isStale: false, timer: 0 });
-  const askAgain = () => {
-    if (asked.current.isAsking) asked.current.isStale = true;
-    else asked.current.timer ||= window.setTimeout(() => setRound((value) => value + 1), Math.max(0, asked.current.at + ROUND_MS - Date.now()));
+  const asked = useRef({ path, at: 0, restMs: ROUND_MS, isAsking: false, isStale: false, isUrgent: false, timer: 0 });
+  const askAgain = (/** @type {boolean} */ isUrgent) => {
+    const now = asked.current;
+    if (now.isAsking) {
+      now.isStale = true;
+      now.isUrgent ||= isUrgent;
+      return;
+    }
+    if (isUrgent) clearTimeout(now.timer);
+    if (isUrgent || !now.timer) now.timer = window.setTimeout(() => setRound((value) => value + 1), Math.max(0, now.at + (isUrgent ? ROUND_MS : now.restMs) - Date.now()));
   };
   useEffect(() => onChange((changes) => {
-    if (path !== null && changes.some((change) => isTouched(path, change))) askAgain();
+    if (path !== null && changes.some((change) => isTouched(path, change))) askAgain(changes.includes(null));
   }), [path]);
   useEffect(() => {
     if (path === null) return undefined;
     const abort = new AbortController();
-    clearTimeout(asked.current.timer);
-    asked.current = { at: Date.now(), isAsking: true, isStale: false, timer: 0 };
+    const before = asked.current;
+    const now = { path, at: Date.now(), restMs: ROUND_MS, isAsking: true, isStale: false, isUrgent: false, timer: 0 };
+    clearTimeout(before.timer);
+    asked.current = now;
     const take = (/** @type {(old: any) => any} */ next) => {
       if (abort.signal.aborted) return;
-      asked.current.isAsking = false;
+      now.isAsking = false;
+      now.restMs = restAfter(before.restMs, before.path === path ? now.at - before.at : Infinity, Date.now() - now.at);
       setState(next);
-      if (asked.current.isStale) askAgain();
+      if (now.isStale) askAgain(now.isUrgent);
     };
     get(path, abort.signal).then(
       (data) => take(() => ({ path, data, error: null })),
       (error) => take((old) => ({ path, data: old.path === path ? old.data : null, error })),
     );
     return () => {
-      clearTimeout(asked.current.timer);
+      clearTimeout(now.timer);
       abort.abort();
     };
   }, [path, round]);

@@ -1,11 +1,10 @@
 // Live by server-sent events: one stream per visible page, and listeners that are called once a second at most.
 import { eventsAddress } from "./api.js";
+import { ROUND_MS } from "../pure/rhythm.js";
 
 /** @typedef {import("./types.js").Change} Change */
 
 const KINDS = ["run", "trajectory", "step", "group", "update", "fleet"];
-/** Milliseconds between two rounds of questions. */
-export const ROUND_MS = 1000;
 /** How often to ask, and how often to try again, where the server has no stream of events. */
 const POLL_MS = 4000;
 const RETRY_MS = 20000;
