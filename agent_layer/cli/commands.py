@@ -164,6 +164,13 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
             "view",
             "Serve the page, and an HTTP API over the store under /api/v1, for reading only without --allow-writes.",
             f"{_SERVICES}.view:view",
+            (
+                Command(
+                    "export",
+                    "Write the page over matching trajectories into a directory that a browser opens without a server.",
+                    f"{_SERVICES}.site:export",
+                ),
+            ),
         ),
         Command(
             "summary",

@@ -30,7 +30,7 @@ def archive_settings(settings: Settings, bucket: str, directory: Path) -> Settin
 
 
 @contextmanager
-def _open_shown(settings: Settings, demo: bool, bucket: str | None) -> Generator[tuple[Settings, Store]]:
+def open_shown(settings: Settings, demo: bool, bucket: str | None) -> Generator[tuple[Settings, Store]]:
     """Open what the page shows: the recording, what a bucket holds, or the configured store."""
     if demo:
         with open_recording(settings) as opened:
@@ -89,7 +89,7 @@ def view(
         token = reader_token or operator_token
         asked = f"?token={token}" if token else ""
         url = f"{scheme}://{reachable_host(address)}:{taken}/"
-        shown, store = opened.enter_context(_open_shown(settings, demo, bucket))
+        shown, store = opened.enter_context(open_shown(settings, demo, bucket))
         place = f"#/run/{shown.run}" if demo else ""
 
         async def announce(_: web.Application) -> None:

@@ -29,12 +29,14 @@ def command_lines() -> set[tuple[str, str]]:
 
 def unknown_words(root: Any, line: str) -> Iterator[str]:
     """Commands and options of a line that do not exist; what follows '--' or '|' is not ours."""
-    words = list(takewhile(lambda word: word not in {"--", "|", "…", "<"}, shlex.split(line)))
+    words = iter(list(takewhile(lambda word: word not in {"--", "|", "…", "<"}, shlex.split(line))))
     command, options = root, option_names(root)
     for word in words:
         if word.startswith("-"):
             if word.split("=")[0] not in options:
                 yield word
+            if any(word in option.opts and not option.is_flag for option in command.params):
+                next(words, None)  # its value is no command
         elif hasattr(command, "get_command"):  # typer's own class of groups is private
             found = command.get_command(typer.Context(command), word)
             if found is None:

@@ -3,8 +3,7 @@ import { useEffect, useRef, useState } from "./ui.js";
 import { isTouched } from "../pure/touched.js";
 import { restAfter, ROUND_MS } from "../pure/rhythm.js";
 import { onChange } from "./live.js";
-
-const BASE = new URL("api/v1/", document.baseURI);
+import { send } from "./transport.js";
 
 /** An answer of the API that is not a success. */
 export class ApiError extends Error {
@@ -38,7 +37,7 @@ async function answerOf(path, options) {
 async function responseOf(path, options) {
   let response;
   try {
-    response = await fetch(new URL(path, BASE), options);
+    response = await send(path, options);
   } catch (error) {
     if (options.signal?.aborted) throw error;
     throw new ApiError(0, "unreachable", "The server does not answer. Is 'agent-layer view' still running?");
@@ -54,9 +53,6 @@ export function pathOf(parts, query) {
   const text = query ? new URLSearchParams(query).toString() : "";
   return parts.map(encodeURIComponent).join("/") + (text ? `?${text}` : "");
 }
-
-/** Address of the stream of events behind a place in it. @param {string} after @returns {string} */
-export const eventsAddress = (after) => new URL(after ? pathOf(["events"], { after }) : "events", BASE).href;
 
 /** Fetch a path, and again after a change that touches it; the last answer stays while the next one is on its way.
  * A change that comes in the meantime waits for it: a slow answer is never given up for the next question.

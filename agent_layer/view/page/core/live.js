@@ -1,6 +1,6 @@
 // Live by server-sent events: one stream per visible page, and listeners that are called once a second at most.
-import { eventsAddress } from "./api.js";
 import { ROUND_MS } from "../pure/rhythm.js";
+import { addressOf } from "./transport.js";
 
 /** @typedef {import("./types.js").Change} Change */
 
@@ -47,7 +47,7 @@ export const refresh = () => gather(null);
 
 function open() {
   close();
-  source = new EventSource(eventsAddress(place));
+  source = new EventSource(addressOf(place ? `events?after=${encodeURIComponent(place)}` : "events"));
   source.onopen = () => {
     stopPolling();
     watchers.forEach((watcher) => watcher(true));

@@ -16,6 +16,15 @@ export function appended(columns, page) {
   return joined;
 }
 
+/** A page of tokens from one position up to another, as far as it has them.
+ * @template {Columns & {begin: number, end: number}} T @param {T} page @param {number} from @param {number} to @returns {T} */
+export function slicedTokens(page, from, to) {
+  if (from <= page.begin && to >= page.end) return page;
+  const columns = Object.fromEntries(NAMES.map((name) => [name, page[name].slice(from - page.begin, to - page.begin)]));
+  const begin = Math.min(from, page.end);
+  return { ...page, ...columns, begin, end: begin + (columns.ids?.length ?? 0) };
+}
+
 /** A token as visible text: spaces at line ends and control characters get a sign, an unknown text its id.
  * @param {string | null} text @param {number} id @returns {string} */
 export function visible(text, id) {
