@@ -21,7 +21,7 @@ IGNORED := $(addprefix --ignore ,$(REST) $(SANDBOXES))
 unexport PYTHONDONTWRITEBYTECODE
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo recording test test-rest test-all soak check screenshots format bench clean
+.PHONY: help setup demo recording test test-sandboxes test-rest test-all soak check check-style check-types check-rest screenshots format bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -67,10 +67,12 @@ recording: setup ## train again and record the run that 'agent-layer view --demo
 test: setup $(SERVERS) $(NODE) ## unit and integration tests, a smoke test of each make of server, a short main job
 	$(BIN)/pytest -m 'not serial and not long' --servers smoke --ignore tests/soak $(IGNORED) $(PARALLEL) --durations 20
 
-# What measures durations runs first and alone; all else shares the machine, a file to a process.
-test-rest: setup $(SERVERS) ## what 'make test' leaves to CI: killed and moved processes, sandboxes, the store over real servers
-	$(BIN)/pytest -m serial tests/servers $(REST)
+test-sandboxes: setup $(SERVERS) ## the tests of sandboxes (about 3 minutes)
 	$(BIN)/pytest $(SANDBOXES)
+
+# What measures durations runs first and alone; all else shares the machine, a file to a process.
+test-rest: setup $(SERVERS) ## what else CI runs: killed and moved processes, the store over real servers
+	$(BIN)/pytest -m serial tests/servers $(REST)
 	$(BIN)/pytest -m 'not serial and not smoke' $(PARALLEL) tests/servers $(REST)
 
 test-all: setup $(SERVERS) $(NODE) ## all tests: also all makes of servers, the soaks, long training runs, more examples of each property
@@ -81,14 +83,20 @@ soak: setup $(SERVERS) ## only the soaks: processes killed, frozen and crowded f
 	$(BIN)/pytest -m serial tests/soak
 	$(BIN)/pytest -m 'not serial' --hypothesis-profile long $(PARALLEL) tests/soak
 
-check: setup ## format, lint, types, import directions, words and links of documents
+check: check-style check-types check-rest ## format, lint, types, import directions, words and links of documents
+
+check-style: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+check-types: setup
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/pyright --pythonpath $(BIN)/python -p pyright-programs.json
+
+check-rest: setup $(NODE)
 	PYTHONPATH=.ci $(BIN)/lint-imports
 	$(BIN)/python .ci/check_words.py
 	$(BIN)/python .ci/check_docs.py
+	$(BIN)/pyright --pythonpath $(BIN)/python -p pyright-programs.json
 	if [ -e .venv/node/node_modules/.bin/tsc ]; then .venv/node/node_modules/.bin/tsc -p agent_layer/view/page/jsconfig.json; fi
 
 screenshots: setup ## remake the pictures of the page in docs/images/view, of the page at ADDRESS (http://127.0.0.1:8792/)
