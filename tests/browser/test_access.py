@@ -22,6 +22,9 @@ _VIEWS = [
     "#/group/g0",
     "#/update/r0/1",
     "#/fleet",
+    "#/review?run=r0",
+    "#/failures",
+    "#/learning/r0",
 ]
 _FOUND = """async tags => (await axe.run(document, {runOnly: tags, resultTypes: ['violations']})).violations
   .flatMap(({id, nodes}) => nodes.map(node => `${id}: ${node.target} ${node.any[0]?.message ?? ''}`))"""

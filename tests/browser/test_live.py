@@ -2,6 +2,8 @@
 
 from itertools import pairwise
 
+import pytest
+
 from ..builders import attempt, call
 from ..integration.view.test_view import viewed  # noqa: F401 - the store that the API's own tests read
 from ..stored import write_segment
@@ -59,3 +61,20 @@ def test_while_a_run_goes_on_the_page_asks_less_often(tab, viewed):  # noqa: F81
 
     assert [pause for pause in pairwise(pauses) if max(pause) < 2 * _ARE_SPARSE] == []
     assert tab.errors == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_without_a_stream_the_page_says_what_that_means(tab, width):  # noqa: F811
+    tab.page.set_viewport_size({"width": width, "height": 844})
+    badge = tab.page.locator("[data-live]")
+    for answer, word, told in (
+        (lambda route: route.fulfill(status=503), "asks every 4 s", "what you see may be that old"),
+        (lambda route: route.abort(), "cut off", "the server does not answer"),
+    ):
+        tab.page.route("**/api/v1/events*", answer)
+        tab.open("#/run/r0")
+        tab.page.get_by_text(word).first.wait_for()
+        assert badge.is_visible()
+        assert told in badge.inner_text()
+        assert told in badge.get_attribute("title")
+        tab.page.unroute("**/api/v1/events*")

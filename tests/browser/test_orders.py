@@ -10,8 +10,11 @@ from agent_layer.dispatcher.models import Report
 from agent_layer.schema.task import Task
 from agent_layer.view import build_view_app
 
+from ..builders import attempt
 from ..integration.view.test_view import _KEY, _SECRET, viewed  # noqa: F401 - the store that the API's own tests read
 from ..queues import Queue
+from ..stored import write_segment
+from ..waiting import wait_until
 from .test_access import find_faults
 from .test_views import chromium, open_tab, tab  # noqa: F401 - the browser and the server of the other tests
 
@@ -89,6 +92,25 @@ def test_a_reward_on_the_page_supersedes(writing, viewed):  # noqa: F811
     writing.page.keyboard.press("Escape")
     writing.page.locator("dialog[open]").wait_for(state="detached")
     assert len(writing.ask("writes")["items"]) == 1
+
+
+def test_a_reward_is_withdrawn_and_a_step_is_judged_on_the_page(writing, viewed):  # noqa: F811
+    before = viewed.store.row("g0.0-0").reward
+    writing.open("?token=secret#/trajectory/g0.0-0")
+    _order(writing, "judge step 1", f"of the rollout stays {before:g}", score="0.25", comment="a good step")
+    writing.page.wait_for_selector("text=a good step")
+    whole = viewed.store.get("g0.0-0")
+    assert [(one.scope, one.step, one.score) for one in whole.rewards if one.source == "human"] == [("step", 1, 0.25)]
+    assert viewed.store.row("g0.0-0").reward == before
+    assert "reward 0.25" in writing.page.inner_text("#step-1")
+
+    _order(writing, "withdraw reward of step 1", "0.25 by human counts no more")
+    writing.page.locator("[data-order='withdraw reward of step 1']").wait_for(state="detached")
+    _order(writing, "withdraw reward", "nothing takes its place", comment="by mistake")
+    writing.page.wait_for_selector("text=by mistake")
+    assert viewed.store.row("g0.0-0").reward is None
+    assert "reward 0.25" not in writing.page.inner_text("#step-1")
+    assert [one["after"]["score"] for one in writing.ask("writes")["items"]] == [None, None, 0.25]
 
 
 def test_runs_and_workers_are_steered_from_fleet(writing, queued):
@@ -207,6 +229,20 @@ def test_a_queue_is_labelled_by_keys_and_a_label_is_withdrawn(writing, viewed): 
     assert [one["after"]["value"] for one in writing.ask("writes")["items"] if one["action"] == "labels"] == [
         *("<b>fine</b>", None, "wrong", "wrong")
     ]
+
+
+def test_a_queue_goes_on_beyond_its_first_page(tab, viewed):  # noqa: F811
+    records = [one for at in range(203) for one in attempt(f"q{at:03}.0-0", at=float(at), run="long", status="running")]
+    write_segment(viewed.store, *records)
+    names = [row.trajectory_id for row in viewed.store.query(run="long", order="oldest", limit=300).items]
+    assert "200 of this query, and more" in tab.open("#/review?run=long&order=oldest")
+
+    tab.open("#/review?run=long&order=oldest&at=199")
+    wait_until(lambda: tab.page.inner_text("[data-queued]") == "203 of this query")
+    tab.page.keyboard.press("j")
+    tab.page.get_by_text(f"open {names[200]}").wait_for()
+    shown = tab.page.locator("nav[aria-label=Queue] a").evaluate_all("all => all.map(one => one.title)")
+    assert shown == names
 
 
 def test_a_selection_is_downloaded_as_tasks_and_as_a_dataset(writing, viewed):  # noqa: F811

@@ -19,6 +19,7 @@ _VIEWS = [
     "#/diff/g0.0-0/g0.1-0",
     "#/failures",
     "#/fleet",
+    "#/review?run=r0",
 ]
 _MOST_STOPS = 14
 _IS_SIDEWAYS = "document.documentElement.scrollWidth > innerWidth"

@@ -242,6 +242,13 @@ def test_tiles_and_the_table_of_updates_fill_their_width(tab, viewed, width):  #
     assert box.evaluate("one => one.scrollWidth <= one.clientWidth")
 
 
+def test_fleet_of_a_bucket_alone_says_that_nothing_of_it_is_there(viewed, chromium):  # noqa: F811
+    with open_tab(chromium, build_view_app(viewed.settings, viewed.store, is_archive=True)) as tab:
+        assert "This page shows a bucket alone" in tab.open("#/fleet")
+        assert tab.page.locator("main section").count() == 0
+        assert tab.errors == []
+
+
 def test_hostile_names_in_an_address_stay_text(tab):
     for text in _HOSTILE:
         tab.page.goto("about:blank")

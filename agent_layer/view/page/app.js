@@ -1,7 +1,7 @@
 // The frame of the page: three words of navigation, the view of the address, help, theme, the stream of events.
 import { html, render, useEffect, useErrorBoundary, useRef, useState } from "./core/ui.js";
 import { go, useRoute, hrefOf } from "./core/router.js";
-import { follow, onLive } from "./core/live.js";
+import { follow, onLive, POLL_MS } from "./core/live.js";
 import { useKeys } from "./core/keys.js";
 import { Unlock } from "./parts/order.js";
 import { applyTheme, switchTheme, useTheme } from "./core/theme.js";
@@ -34,9 +34,18 @@ const VIEWS = {
 const PLACES = /** @type {const} */ ([["runs", "Runs"], ["trajectories", "Trajectories"], ["fleet", "Fleet"]]);
 const HELP = /** @type {const} */ ([["j k", "next, previous row or step"], ["← →", "previous, next trajectory, update, token or sibling"], ["x", "swap two rollouts that are compared"], ["Enter", "open the chosen row"], ["/", "search"], ["t f", "tokens, forks of a trajectory, or its steps"], ["1 5 0", "review: judge with 1, a half or 0; Enter gives it, Escape drops it"], ["c s", "review: comment, choose"], ["?", "this help"]]);
 
+/** Word, tone and meaning of how the page learns of changes. */
+const LIVENESS = /** @type {const} */ ({
+  opening: ["connecting", "", "the stream of changes is being opened"],
+  live: ["live", "good", "this page is told of each change, and shows it, within a second at first and more rarely while changes go on"],
+  asking: [`asks every ${POLL_MS / 1000} s`, "warn", "the server has no stream of changes for this page, so it asks by itself; what you see may be that old"],
+  copy: ["copy", "", "an export of one query, as it was when it was made"],
+  cut: ["cut off", "bad", "the server does not answer: what you see is from before, until it is back"],
+});
+
 function App() {
   const route = useRoute();
-  const [isLive, setLive] = useState(false);
+  const [liveness, setLive] = useState(/** @type {import("./core/live.js").Liveness | null} */ (null));
   const help = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const isDark = useTheme() === "dark";
   const shown = VIEWS[route.name] ?? VIEWS.runs;
@@ -62,7 +71,7 @@ function App() {
       <a class="brand" href=${hrefOf(["runs"])} aria-label="agent-layer, all runs">
         <svg viewBox="0 0 20 20" fill="none" stroke="currentColor" stroke-width="2.4" stroke-linecap="round" aria-hidden="true"><path d="M3 5h14M3 10h10M3 15h6" /></svg><span>agent-layer</span></a>
       <nav class="main" aria-label="Main">${PLACES.map(([name, title]) => html`<a key=${name} href=${hrefOf([name])} aria-current=${shown?.place === name ? "page" : undefined}>${title}</a>`)}</nav>
-      <span class=${`badge wide-only ${isLive ? "good" : ""}`} data-live=${isLive}><i class="dot"></i>${isLive ? "live" : "not live"}</span>
+      <${Live} how=${liveness} />
       <${Unlock} />
       <button class="icon-button" onClick=${() => help.current?.showModal()} aria-label="Keyboard help">?</button>
       <button class="icon-button" onClick=${switchTheme} aria-label=${isDark ? "Use light colours" : "Use dark colours"}>${isDark ? "☀" : "☾"}</button>
@@ -73,6 +82,12 @@ function App() {
       <button class="button" autofocus onClick=${() => help.current?.close()}>Close</button></dialog>`;
 }
 
+/** How the page learns of changes; where it is not told of them, what that means, on a telephone, too.
+ * @param {{how: import("./core/live.js").Liveness | null}} props */
+function Live({ how }) {
+  const [word, tone, told] = LIVENESS[how ?? "opening"];
+  return html`<span class=${`badge ${tone} ${how === "asking" || how === "cut" ? "" : "wide-only"}`} role="status" data-live=${String(how === "live")} title=${told}><i class="dot"></i>${word}<span class="visually-hidden">: ${told}</span></span>`;
+}
 
 /** Focus the search field; false where the view has none. */
 function focusSearch() {

@@ -9,7 +9,6 @@ from typing import Final, Literal, cast
 import msgspec
 
 from agent_layer.dispatcher import Dispatcher, RolloutState, RunState, WorkerState
-from agent_layer.errors import NotFoundError
 from agent_layer.schema import make_trajectory_id
 from agent_layer.settings import Settings
 from agent_layer.view.answers import (
@@ -27,7 +26,7 @@ from agent_layer.view.answers import (
     WorkerList,
 )
 from agent_layer.view.reads.asked import Asked
-from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.source import Source, refuse_archive
 
 _MOST_LEASES: Final = 200
 _LONGEST_ERROR: Final = 160
@@ -85,8 +84,9 @@ def list_dead(source: Source, asked: Asked) -> DeadList:
     )
 
 
-def list_sandboxes(_source: Source, _: Asked) -> BoxList:
-    """List the sandboxes that workers of this machine have taken."""
+def list_sandboxes(source: Source, _: Asked) -> BoxList:
+    """List the sandboxes that workers of this machine have taken. Raises: NotFoundError: there is only a bucket."""
+    refuse_archive(source, "sandboxes")
     try:  # environments stand on this package, so their list is found by its name
         read_lists = cast("Callable[[], list[object]]", import_module("envs.sandbox.supervisor").read_lists)
     except (ImportError, AttributeError):  # not installed, or a folder of the user has the name
@@ -95,11 +95,7 @@ def list_sandboxes(_source: Source, _: Asked) -> BoxList:
 
 
 def _dispatcher(source: Source) -> Dispatcher:
-    if source.is_archive:
-        raise NotFoundError(
-            "queue: expected Redis, found a bucket alone, which knows no workers, leases, engines or dead letters;"
-            " start 'view' without --bucket beside a run that is live"
-        )
+    refuse_archive(source, "queue")
     return Dispatcher(source.store.redis, source.settings)
 
 

@@ -36,7 +36,7 @@ from agent_layer.view.answers import (
 )
 from agent_layer.view.reads.asked import Asked
 from agent_layer.view.reads.lists import ABOVE_ZERO, FAILED, facet
-from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.source import Source, refuse_archive
 
 _MOST_FAILURES = 10
 _NUMBERS: Final = tuple(
@@ -106,7 +106,8 @@ def list_updates(source: Source, asked: Asked) -> UpdateList:
 
 
 def list_engines(source: Source, _: Asked) -> EngineList:
-    """List engines."""
+    """List engines. Raises: NotFoundError: there is only a bucket."""
+    refuse_archive(source, "engines")
     registry = EngineRegistry(source.store.redis, source.store.keys, source.settings.gateway_seconds)
     return EngineList(
         items=[_engine_line(source, one, time.time()) for one in registry.engines()],

@@ -4,6 +4,7 @@ from collections import OrderedDict
 from threading import Lock
 
 from agent_layer.alarms import AlarmReader
+from agent_layer.errors import NotFoundError
 from agent_layer.health import StepProgress, progress_path, read_progress
 from agent_layer.schema import Trajectory, check_name
 from agent_layer.settings import Settings
@@ -86,3 +87,12 @@ class Source:
             while len(self._reports) > _MOST_REPORTS:
                 self._reports.popitem(last=False)
         return list(reports)
+
+
+def refuse_archive(source: Source, subject: str) -> None:
+    """Raise NotFoundError: the source is a bucket alone, which has nothing of what runs now."""
+    if source.is_archive:
+        raise NotFoundError(
+            f"{subject}: expected Redis, found a bucket alone, which knows no workers, leases, engines, sandboxes or"
+            " dead letters; start 'view' without --bucket beside a run that is live"
+        )

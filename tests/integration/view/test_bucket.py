@@ -13,8 +13,8 @@ from ...stored import write_segment
 
 _PLACES = {"run": "r", "step": "0", "trajectory": "a.0-0", "group": "g"}
 _ASKED = {"a": ["a.0-0"], "b": ["a.1-0"], "by": ["run"], "text": ["answer"]}
-_OF_THE_QUEUE = {"/workers", "/queue", "/dead"}
-_OF_NOW = {"/info", "/sandboxes", "/engines", "/runs/{run}/updates/{step}"}
+_OF_THE_QUEUE = {"/workers", "/queue", "/dead", "/sandboxes", "/engines"}
+_OF_NOW = {"/info", "/runs/{run}/updates/{step}"}
 
 
 @pytest.fixture

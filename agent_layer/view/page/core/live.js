@@ -6,11 +6,13 @@ import { addressOf } from "./transport.js";
 
 const KINDS = ["run", "trajectory", "step", "group", "update", "fleet"];
 /** How often to ask, and how often to try again, where the server has no stream of events. */
-const POLL_MS = 4000;
+export const POLL_MS = 4000;
 const RETRY_MS = 20000;
 /** @type {Set<(changes: (Change | null)[]) => void>} */
 const listeners = new Set();
-/** @type {Set<(isLive: boolean) => void>} */
+/** How the page learns of changes: told as they happen; by asking, without a stream; not at all, until the stream is back,
+ * or because it is a copy. @typedef {"live" | "asking" | "cut" | "copy"} Liveness */
+/** @type {Set<(how: Liveness) => void>} */
 const watchers = new Set();
 /** @type {EventSource | null} */
 let source = null;
@@ -29,7 +31,7 @@ export function onChange(listener) {
   return () => void listeners.delete(listener);
 }
 
-/** Call `watcher` when the stream opens or breaks. @param {(isLive: boolean) => void} watcher @returns {() => void} */
+/** Call `watcher` when the stream opens or breaks. @param {(how: Liveness) => void} watcher @returns {() => void} */
 export function onLive(watcher) {
   watchers.add(watcher);
   return () => void watchers.delete(watcher);
@@ -50,11 +52,12 @@ function open() {
   source = new EventSource(addressOf(place ? `events?after=${encodeURIComponent(place)}` : "events"));
   source.onopen = () => {
     stopPolling();
-    watchers.forEach((watcher) => watcher(true));
+    watchers.forEach((watcher) => watcher("live"));
   };
   source.onerror = () => {
-    watchers.forEach((watcher) => watcher(false));
-    if (source?.readyState === EventSource.CLOSED) startPolling();
+    const isOver = source?.readyState === EventSource.CLOSED;
+    if (isOver) startPolling();
+    watchers.forEach((watcher) => watcher(isOver ? "asking" : "cut"));
   };
   for (const kind of KINDS) source.addEventListener(kind, (event) => hear(event, JSON.parse(event.data)));
   source.addEventListener("reload", (event) => hear(event, null));

@@ -5,8 +5,13 @@
 /** @param {(changes: (Change | null)[]) => void} _listener @returns {() => void} */
 export const onChange = (_listener) => () => {};
 
-/** @param {(isLive: boolean) => void} _watcher @returns {() => void} */
-export const onLive = (_watcher) => () => {};
+export const POLL_MS = Infinity;
+
+/** @param {(how: "copy") => void} watcher @returns {() => void} */
+export function onLive(watcher) {
+  watcher("copy");
+  return () => {};
+}
 
 export const follow = () => {};
 

@@ -12,8 +12,8 @@ export function Said({ role, name, text, isCode = false, badge }) {
     ${text.length > LONG && role !== "assistant" ? html`<details class="fold"><summary>${number(text.length)} characters</summary>${body}</details>` : body}</div>`;
 }
 
-/** @param {{step: import("../core/types.js").Step, isOn: boolean, hidden: Set<string>, href: string}} props */
-export function StepCard({ step, isOn, hidden, href }) {
+/** @param {{step: import("../core/types.js").Step, isOn: boolean, hidden: Set<string>, href: string, order?: any}} props */
+export function StepCard({ step, isOn, hidden, href, order }) {
   const shown = step.new_messages.filter((one) => !(hidden.has("system") && one.role === "system") && !(hidden.has("tools") && one.role === "tool"));
   const { message } = step;
   const reasoning = message?.reasoning ?? message?.reasoning_content;
@@ -22,7 +22,7 @@ export function StepCard({ step, isOn, hidden, href }) {
   const text = contentText(message?.content);
   return html`<section class=${`card step-card ${isOn ? "on" : ""}`} id=${`step-${step.index}`} aria-label=${`Step ${step.index}`}>
     <div class="head"><h2>Step ${step.index}</h2><${Badge} status=${step.status ?? "running"} />${step.break_cause && html`<${Badge} status=${`forked: ${step.break_cause.replaceAll("_", " ")}`} tone="warn" />`}${step.findings.map((one) => html`<${Badge} key=${one} status=${one.replaceAll("_", " ")} tone="warn" />`)}
-      ${step.reward !== null && html`<span class="badge accent">reward ${number(step.reward)}</span>`}<a class="more small" href=${href}>tokens</a></div>
+      ${step.reward !== null && html`<span class="badge accent">reward ${number(step.reward)}</span>`}<span class="more small chips">${order}<a href=${href}>tokens</a></span></div>
     <div class="body"><p class="facts"><span>${step.agent ?? step.role}</span><span>took <b>${seconds(step.ended_at && step.ended_at - step.started_at)}</b></span><span>sampled <b>${number(step.num_response_tokens)}</b> of <b>${number((step.num_prompt_tokens ?? 0) + (step.num_response_tokens ?? 0))}</b> tokens</span>
         <span>policy <b>${(step.policy_versions ?? []).map(([version]) => `v${version}`).join(", ") || "–"}</b></span><span>log-probability <b>${number(step.logprob_mean)}</b></span>${step.engine && html`<span title=${step.engine}>engine <b>${withoutScheme(step.engine)}</b></span>`}<span>ends by <b>${step.finish_reason ?? "–"}</b></span></p>
       ${step.error && html`<p class="note-box bad small">${step.error}</p>`}

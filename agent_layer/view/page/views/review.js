@@ -14,6 +14,8 @@ import { draftSentence, labelOf, nextOf, NOTHING, ordersOf, withRecent } from ".
 /** @typedef {import("../core/types.js").Row} Row */
 /** @typedef {import("../core/types.js").Trajectory} Trajectory */
 const LIMIT = 200;
+/** The next page of the queue is fetched so many answers before its end. */
+const AHEAD = 20;
 const SCORES = /** @type {const} */ ([["1", 1], ["5", 0.5], ["0", 0]]);
 const LABEL_KEYS = ["7", "8", "9"];
 const RECENT = "agent-layer.labels";
@@ -24,31 +26,40 @@ export function ReviewView({ route }) {
   const { query } = route;
   const filters = new URLSearchParams(query);
   filters.delete("at");
-  const { rows, error } = useQueue(filters.toString());
-  return html`<${PageHead} title="Review" crumbs=${html`<a href=${hrefOf(["trajectories"], filters)}>Trajectories</a>`}><span class="quiet num">${rows ? `${number(rows.length)} of this query` : ""}</span><//>
+  const { rows, cursor, error } = useQueue(filters.toString(), placeIn(query));
+  return html`<${PageHead} title="Review" crumbs=${html`<a href=${hrefOf(["trajectories"], filters)}>Trajectories</a>`}><span class="quiet num" data-queued>${rows ? `${number(rows.length)} of this query${cursor ? ", and more behind them" : ""}` : ""}</span><//>
     ${error ? html`<${Failure} error=${error} />` : !rows ? html`<div class="loading" role="status" aria-label="Loading"></div>` : rows.length ? html`<${Queue} rows=${rows} query=${query} />` : html`<${Empty}>No trajectory matches.<//>`}`;
 }
 
-/** The answers of a query as they were first: what is judged meanwhile keeps its place. @param {string} filters @returns {{rows: Row[] | null, error: Error | null}} */
-function useQueue(filters) {
-  const [state, setState] = useState(/** @type {{filters: string, rows: Row[] | null, error: Error | null}} */ ({ filters, rows: null, error: null }));
+/** Place in the queue that an address names. @param {URLSearchParams} query */
+const placeIn = (query) => Math.max(0, Number(query.get("at") ?? 0) || 0);
+
+/** The answers of a query as they were first, page by page up to a place: what is judged meanwhile keeps its own.
+ * @param {string} filters @param {number} at @returns {{rows: Row[] | null, cursor: string | null, error: Error | null}} */
+function useQueue(filters, at) {
+  const none = { filters, rows: null, cursor: null, error: null };
+  const [state, setState] = useState(/** @type {{filters: string, rows: Row[] | null, cursor: string | null, error: Error | null}} */ (none));
+  const mine = state.filters === filters ? state : none;
+  const isWanted = mine.error === null && (mine.rows === null || (mine.cursor !== null && at + AHEAD >= mine.rows.length));
   useEffect(() => {
+    if (!isWanted) return undefined;
     const abort = new AbortController();
-    setState({ filters, rows: null, error: null });
-    get(pathOf(["query"], new URLSearchParams(`${filters}&limit=${LIMIT}`)), abort.signal).then(
-      (page) => setState({ filters, rows: page.items, error: null }),
-      (error) => abort.signal.aborted || setState({ filters, rows: null, error }),
+    const asked = new URLSearchParams(`${filters}&limit=${LIMIT}`);
+    if (mine.cursor) asked.set("cursor", mine.cursor);
+    get(pathOf(["query"], asked), abort.signal).then(
+      (page) => setState({ filters, rows: [...(mine.rows ?? []), ...page.items], cursor: page.cursor, error: null }),
+      (error) => abort.signal.aborted || setState({ ...mine, filters, error }),
     );
     return () => abort.abort();
-  }, [filters]);
-  return state.filters === filters ? state : { rows: null, error: null };
+  }, [filters, mine.cursor, isWanted]);
+  return mine;
 }
 
 /** @param {{rows: Row[], query: URLSearchParams}} props */
 function Queue({ rows, query }) {
   const { may_write: mayWrite } = useRights();
   const ids = rows.map((one) => one.trajectory_id);
-  const at = Math.min(rows.length - 1, Math.max(0, Number(query.get("at") ?? 0) || 0));
+  const at = Math.min(rows.length - 1, placeIn(query));
   const id = ids[at] ?? "";
   const [done, setDone] = useState(/** @type {Map<string, number | null>} */ (new Map()));
   const [chosen, setChosen] = useState(/** @type {string[]} */ ([]));

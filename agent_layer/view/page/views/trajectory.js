@@ -81,7 +81,7 @@ function StepsTab({ data, at, to, query }) {
     <div class="steps"><nav class="outline" aria-label="Steps"><a href=${to({ step: null })}>Task</a>${data.steps.map((step) => html`<a key=${step.index} href=${to({ step: step.index })} aria-current=${step.index === at ? "true" : undefined}><span class="num">${step.index}</span><span class="cut">${step.agent ?? step.role}</span>${step.status !== "ok" && html`<span class="badge bad">${step.status ?? "running"}</span>`}</a>`)}</nav>
       <div class="step-list"><div class="chips" role="group" aria-label="Show">${["system", "tools", "reasoning"].map((name) => html`<a key=${name} class=${`chip ${hidden.has(name) ? "" : "on"}`} href=${toggled(name)}>${name}</a>`)}</div>
         ${data.task && html`<${Card} title="Task"><${Said} role="task" text=${readable(data.task.input)} /><//>`}
-        ${data.steps.map((step) => html`<${StepCard} key=${step.index} step=${step} isOn=${step.index === at} hidden=${hidden} href=${to({ tab: "tokens", step: step.index })} />`)}
+        ${data.steps.map((step) => html`<${StepCard} key=${step.index} step=${step} isOn=${step.index === at} hidden=${hidden} href=${to({ tab: "tokens", step: step.index })} order=${html`<${StepOrder} data=${data} step=${step.index} />`} />`)}
         <${Judged} data=${data} /></div></div>`;
 }
 
@@ -93,14 +93,31 @@ function Judged({ data }) {
   const path = ["trajectories", data.row.trajectory_id, "labels"];
   return html`<${Card} title="How it was judged" more=${html`<span class="chips"><${OrderButton} label="Label" title=${`Label ${shortId(data.row.trajectory_id, 30)}`} verb="Give it" path=${path} fields=${LABEL_FIELDS} told="Your label supersedes the current one of its name, also that of its task. Earlier ones stay readable." />
     <${OrderButton} label="Reward" title=${`Judge ${shortId(data.row.trajectory_id, 30)}`} verb="Give it" path=${["trajectories", data.row.trajectory_id, "rewards"]} fields=${fields} told=${judging(data)} /></span>`}>
-    ${data.rewards.length ? html`<table class="table"><thead><tr><th scope="col">Reward</th><th scope="col" class="right">Score</th><th scope="col">By</th><th scope="col">Scope</th><th scope="col">Status</th></tr></thead><tbody>${data.rewards.map((one, key) => html`<tr key=${key} class=${one.is_current ? "" : "quiet"}><td>${one.name}${one.comment && html`<br /><span class="quiet">${one.comment}</span>`}</td><td class="right">${number(one.score)}</td><td>${one.source}</td><td>${one.scope}${one.step !== null ? ` ${one.step}` : ""}</td><td><${Badge} status=${one.void ? "void" : one.is_current ? one.status : "superseded"} /></td></tr>`)}</tbody></table>` : html`<p class="small quiet">No reward was given.</p>`}
+    ${data.rewards.length ? html`<table class="table"><thead><tr><th scope="col">Reward</th><th scope="col" class="right">Score</th><th scope="col">By</th><th scope="col">Status</th></tr></thead><tbody>${data.rewards.map((one, key) => html`<tr key=${key} class=${one.is_current ? "" : "quiet"}><td class="wrap">${one.name}${one.scope !== "rollout" && html` <span class="quiet">of ${one.scope} ${one.step ?? one.agent}</span>`}${one.comment && html`<br /><span class="quiet">${one.comment}</span>`}</td><td class="right">${number(one.score)}</td><td class="wrap">${one.source}</td><td><span class="chips"><${Badge} status=${one.void ? "void" : one.is_current ? one.status : "superseded"} />${one.is_current && !one.void && one.score !== null && html`<${Withdrawal} data=${data} reward=${one} />`}</span></td></tr>`)}</tbody></table>` : html`<p class="small quiet">No reward was given.</p>`}
     ${data.given_labels.length > 0 && html`<table class="table" data-labels style=${{ marginTop: "12px" }}><thead><tr><th scope="col">Label</th><th scope="col">Value</th><th scope="col">By</th><th scope="col">Status</th></tr></thead><tbody>${data.given_labels.map((one) => html`<tr key=${one.label_id} class=${one.is_current ? "" : "quiet"}><td>${one.name}${one.comment && html`<br /><span class="quiet">${one.comment}</span>`}</td><td>${one.value ?? "withdrawn"}</td><td>${one.source}</td><td><span class="chips"><${Badge} status=${one.is_current ? "current" : "superseded"} />
       ${one.is_current && one.value !== null && html`<${OrderButton} label="Withdraw" name=${`withdraw ${one.name}`} title=${`Withdraw the label ${one.name}?`} verb="Withdraw" path=${path} body=${{ name: one.name, value: null }} told=${`No query finds it by ${one.name}=${one.value} any more. What was given stays readable.`} />`}</span></td></tr>`)}</tbody></table>`}
     ${times.length > 0 && html`<p class="facts" style=${{ marginTop: "12px" }}>${times.map(([name, value]) => html`<span key=${name}>${name.replace("_seconds", "")} <b>${seconds(value)}</b></span>`)}</p>`}<//>`;
 }
 
+/** Takes back a judgement, so that none of its name counts. @param {{data: Trajectory, reward: import("../core/types.js").Reward}} props */
+function Withdrawal({ data, reward }) {
+  const { name, score, step, agent } = reward;
+  const of_what = step !== null ? ` of step ${step}` : agent !== null ? ` of agent ${agent}` : "";
+  return html`<${OrderButton} label="Withdraw" name=${`withdraw ${name}${of_what}`} title=${`Withdraw the reward ${name}${of_what}?`} verb="Withdraw" path=${["trajectories", data.row.trajectory_id, "rewards"]} body=${{ name, score: null, ...(step !== null && { step }), ...(agent !== null && { agent }) }}
+    fields=${[{ name: "comment", label: "Why", isOptional: true }]} told=${`${number(score)} by ${reward.source} counts no more, and nothing takes its place. It stays readable.${learned(data)}`} />`;
+}
+
 /** @param {Trajectory} data */
-function judging({ reward, updates }) {
-  const learned = updates[0] ? ` Update ${updates[0].step} has learned from it already, and does not change.` : "";
-  return `Your judgement supersedes the current one of its name, which stays readable. The reward is ${number(reward)} now; what trains later learns from yours.${learned}`;
+const learned = ({ updates }) => (updates[0] ? ` Update ${updates[0].step} has learned from it already, and does not change.` : "");
+
+/** @param {Trajectory} data */
+function judging(data) {
+  return `Your judgement supersedes the current one of its name, which stays readable. The reward is ${number(data.reward)} now; what trains later learns from yours.${learned(data)}`;
+}
+
+/** Judges one step. @param {{data: Trajectory, step: number}} props */
+function StepOrder({ data, step }) {
+  const current = data.rewards.find((one) => one.is_current && one.scope === "step" && one.step === step);
+  const fields = [{ name: "score", label: "Score", kind: "number", value: current?.score }, { name: "name", label: "Name of the reward", value: current?.name ?? "reward" }, { name: "comment", label: "Comment", isOptional: true }];
+  return html`<${OrderButton} label="Judge" name=${`judge step ${step}`} title=${`Judge step ${step}`} verb="Give it" path=${["trajectories", data.row.trajectory_id, "rewards"]} body=${{ step }} fields=${fields} told=${`Your judgement is of this step alone${current ? `, and supersedes ${number(current.score)} by ${current.source}, which stays readable` : ""}. The reward of the rollout stays ${number(data.reward)}.${learned(data)}`} />`;
 }
