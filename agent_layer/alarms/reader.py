@@ -12,14 +12,17 @@ from agent_layer.dispatcher import Dispatcher, RunState
 from agent_layer.engines import Engine, missed_policy, open_engine_registry
 from agent_layer.health import (
     ALARMS,
+    CATALOGUE,
     AlarmFile,
     HealthEntry,
     HealthFinding,
+    LiveEntry,
     RunFacts,
     StepProgress,
     find_unhealthy_now,
     progress_path,
     read_progress,
+    set_live_limits,
 )
 from agent_layer.infra.redis import Keys
 from agent_layer.schema import check_name
@@ -67,12 +70,18 @@ class AlarmReader:
         read_reports: Callable[[str], list[StepProgress]] | None = None,
     ) -> None:
         self._settings = settings
+        self._live = set_live_limits(settings.alarm_limits)
         self._redis = redis
         self._keys = Keys(settings.namespace)
         self._now = now
         self._dispatcher = Dispatcher(redis, settings)
         self._engines = open_engine_registry(settings, redis)
         self._read_reports = read_reports or self._read_progress
+
+    @property
+    def alarms(self) -> Sequence[HealthEntry | LiveEntry]:
+        """The catalogue with the limits of the settings; alarms of steps have those of their trainer."""
+        return (*CATALOGUE, *self._live)
 
     def list_runs(self) -> list[str]:
         """Return the runs with work, and those that a trainer of this directory makes or made."""
@@ -103,7 +112,7 @@ class AlarmReader:
         )
         if state is not None:
             facts = self._with_work(facts, state, offers)
-        found = [*self._find_in_steps(run, reports), *find_unhealthy_now(facts)]
+        found = [*self._find_in_steps(run, reports), *find_unhealthy_now(facts, self._live)]
         found.sort(key=lambda one: one.level != "stop")
         return RunAlarms(run=run, reports=reports, facts=facts, findings=found)
 

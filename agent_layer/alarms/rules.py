@@ -1,7 +1,7 @@
 """The catalogue of alarms as rules of Prometheus, over the gauges that ``agent-layer view`` serves at /metrics."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from agent_layer.alarms.metrics import RUNS_METRIC, metric_name
 from agent_layer.health import ALARMS, Alarm, LiveEntry
@@ -10,13 +10,13 @@ _FOR = "2m"
 """How long an alarm of this moment must hold; those of steps have a window of steps."""
 
 
-def prometheus_rules() -> str:
-    """Return a file of rules, as YAML."""
-    return "".join(f"{line}\n" for line in _lines())
+def prometheus_rules(alarms: Sequence[Alarm] = ALARMS) -> str:
+    """Return a file of rules over some alarms with their limits, as YAML."""
+    return "".join(f"{line}\n" for line in _lines(alarms))
 
 
-def _lines() -> Iterator[str]:
-    yield "# Made by 'agent-layer alerts prometheus'; the limits are those of the catalogue."
+def _lines(alarms: Sequence[Alarm]) -> Iterator[str]:
+    yield "# Made by 'agent-layer alerts prometheus'; limits of the catalogue and AGENT_LAYER_ALARM_LIMITS."
     yield "groups:"
     yield "  - name: agent-layer"
     yield "    rules:"
@@ -28,7 +28,7 @@ def _lines() -> Iterator[str]:
         "Prometheus gets no /metrics of 'agent-layer view': is it running, and is it a target?",
         "5m",
     )
-    for alarm in ALARMS:
+    for alarm in alarms:
         for severity, limit in (("warning", alarm.warn), ("critical", alarm.stop)):
             if limit is not None:
                 yield from _rule(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from agent_layer.health.judge import find_unhealthy_now as find_unhealthy_now
     from agent_layer.health.limits import HealthLimits as HealthLimits
     from agent_layer.health.limits import set_limits as set_limits
+    from agent_layer.health.limits import set_live_limits as set_live_limits
     from agent_layer.health.progress import FindingView as FindingView
     from agent_layer.health.progress import (
         HealthFinding as HealthFinding,
@@ -65,7 +66,7 @@ else:
             ),
             "agent_layer.health.facts": ("RunFacts",),
             "agent_layer.health.judge": ("find_unhealthy", "find_unhealthy_now"),
-            "agent_layer.health.limits": ("HealthLimits", "set_limits"),
+            "agent_layer.health.limits": ("HealthLimits", "set_limits", "set_live_limits"),
             "agent_layer.health.progress": (
                 "FindingView",
                 "HealthFinding",

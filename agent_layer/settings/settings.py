@@ -73,6 +73,9 @@ class Settings(BaseSettings):
     alarm_urls: str | None = None
     """Addresses that get alarms of runs, as Apprise writes them (``slack://…``, ``mailto://…``), with spaces between
     them; None: none."""
+    alarm_limits: str | None = None
+    """Limits of alarms of this moment in place of those of the catalogue, with spaces between them: ``starved=10m``,
+    ``failing=0.5``, ``stall=off``."""
     tls_cert: Path | None = None
     """Certificate (PEM, with its chain) under which a gateway serves https; None: http."""
     tls_key: Path | None = None

@@ -48,6 +48,8 @@ def test_a_recorded_run_is_shown_and_nothing_is_left(demo, chromium):  # noqa: F
     address, view = demo
     with urllib.request.urlopen(f"{address}api/v1/runs/{view.rpartition('/')[2]}", timeout=60) as answer:
         run = json.load(answer)
+    with urllib.request.urlopen(f"{address}api/v1/facets?fields=engine", timeout=60) as answer:
+        engines = [one["value"] for one in json.load(answer)["facets"]["engine"]]
     page = chromium.new_page()
     errors = []
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -57,6 +59,7 @@ def test_a_recorded_run_is_shown_and_nothing_is_left(demo, chromium):  # noqa: F
     text = page.inner_text("main")
     page.close()
 
+    assert engines == [f"http://127.0.0.1:{engines[0].rpartition(':')[2]}"]
     assert re.search(rf"Trajectories\s+{run['counts']['trajectories']:,}\s", text)
     assert f"Update {run['steps']['step'][-1]}" in text
     assert run["steps"]["numbers"]["success"][-1] > run["steps"]["numbers"]["success"][0]

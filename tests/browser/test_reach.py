@@ -48,6 +48,17 @@ def test_a_small_screen_shows_every_control_and_does_not_scroll_sideways(tab, vi
         assert tab.page.evaluate(_LOST) == [], view
 
 
+def test_bars_of_the_histogram_are_wide_and_tall_enough_for_a_finger(tab):  # noqa: F811
+    for width in (390, 700, 1280):
+        tab.page.set_viewport_size({"width": width, "height": 844})
+        tab.open("#/trajectories?run=r0")
+        sizes = tab.page.locator(".histogram a").evaluate_all(
+            "all => all.map(one => [one.offsetWidth, one.offsetHeight])"
+        )
+        assert len(sizes) > 1
+        assert min(min(size) for size in sizes) >= 24, width
+
+
 def test_focus_follows_the_text_and_is_seen(tab, viewed):  # noqa: F811
     _train(viewed)
     for view in _VIEWS:

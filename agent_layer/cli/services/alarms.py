@@ -10,7 +10,7 @@ from rich.table import Table
 from agent_layer.alarms import AlarmReader, RunAlarms, open_notifier, open_senders, prometheus_rules, watch_runs
 from agent_layer.cli.ui import Format, Run, draw_table, print_run_link, write_lines
 from agent_layer.errors import AgentLayerError, BadInputError
-from agent_layer.health import ALARMS, HealthFinding, LiveEntry
+from agent_layer.health import CATALOGUE, HealthEntry, HealthFinding, LiveEntry, set_live_limits
 from agent_layer.infra.redis import open_redis
 from agent_layer.settings import Settings
 
@@ -53,22 +53,29 @@ def now(context: typer.Context, *, run: Run = None, format_: Format = "table") -
     print_run_link(settings, run, "runs")
 
 
-def list_alarms(*, format_: Format = "table") -> None:
+def list_alarms(context: typer.Context, *, format_: Format = "table") -> None:
     """List all alarms with their limits; 'now' is measured at any moment, without a trainer."""
+    found = _alarms(context)
     if format_ == "jsonl":
-        write_lines({name: getattr(one, name) for name in one.__struct_fields__ if name != "measure"} for one in ALARMS)
+        write_lines({name: getattr(one, name) for name in one.__struct_fields__ if name != "measure"} for one in found)
         return
     table = Table("name", "measures", "unit", "warn", "stop", "steps", box=None, pad_edge=False)
-    for one in ALARMS:
+    for one in found:
         steps = "now" if isinstance(one, LiveEntry) else str(one.steps)
         limits = ("" if limit is None else f"{limit:g}" for limit in (one.warn, one.stop))
         table.add_row(one.name, one.measures, one.unit, *limits, steps)
     draw_table(table)
 
 
-def prometheus() -> None:
+def prometheus(context: typer.Context) -> None:
     """Print the alarms as a file of rules for Prometheus, over the gauges at /metrics of 'agent-layer view'."""
-    typer.echo(prometheus_rules(), nl=False)
+    typer.echo(prometheus_rules(_alarms(context)), nl=False)
+
+
+def _alarms(context: typer.Context) -> list[HealthEntry | LiveEntry]:
+    """Return the catalogue with the limits of the settings."""
+    settings: Settings = context.obj
+    return [*CATALOGUE, *set_live_limits(settings.alarm_limits)]
 
 
 def watch(

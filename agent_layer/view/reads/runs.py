@@ -11,7 +11,7 @@ from agent_layer.alarms import RunAlarms
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.engines import Engine, EngineRegistry, missed_policy, newest_number, newest_policy
 from agent_layer.errors import NotFoundError
-from agent_layer.health import ALARMS, LIVE, StepProgress
+from agent_layer.health import StepProgress
 from agent_layer.schema import TrainedBatch
 from agent_layer.store.consumers import list_batches
 from agent_layer.view.answers import (
@@ -119,7 +119,7 @@ def _engine_line(source: Source, engine: Engine, now: float) -> EngineLine:
     redis, keys = source.store.redis, source.store.keys
     missed = missed_policy(redis, keys, engine.run, engine.version)
     behind_seconds = 0.0 if missed is None else max(0.0, now - missed.created_at)
-    limit = next((one.warn for one in LIVE if one.name == "engine_behind"), None)
+    limit = next((one.warn for one in source.alarms.alarms if one.name == "engine_behind"), None)
     return EngineLine(
         url=engine.url,
         run=engine.run,
@@ -140,7 +140,7 @@ def _engine_line(source: Source, engine: Engine, now: float) -> EngineLine:
     )
 
 
-def list_catalogue(_source: Source, _: Asked) -> CatalogueList:
+def list_catalogue(source: Source, _: Asked) -> CatalogueList:
     """List what can be wrong with a run."""
     return CatalogueList(
         items=[
@@ -153,7 +153,7 @@ def list_catalogue(_source: Source, _: Asked) -> CatalogueList:
                 steps=one.steps,
                 advice=one.advice,
             )
-            for one in ALARMS
+            for one in source.alarms.alarms
         ]
     )
 

@@ -4,9 +4,9 @@ import { test } from "node:test";
 import { facetsOf, histogramOf, selected } from "../../../agent_layer/view/page/pure/selection.js";
 import { slicedTokens } from "../../../agent_layer/view/page/pure/tokens.js";
 
-const row = (id, fields = {}) => ({ trajectory_id: id, task_id: "t", run: "r", status: "completed", cause: null, accepted: true, reward: 0, policy_min: 1, policy_max: 3, agents: ["a"], tools: [], findings: [], labels: {}, started_at: null, ...fields });
+const row = (id, fields = {}) => ({ trajectory_id: id, task_id: "t", run: "r", status: "completed", cause: null, accepted: true, reward: 0, policy_min: 1, policy_max: 3, agents: ["a"], tools: [], findings: [], engines: [], labels: {}, started_at: null, ...fields });
 const ROWS = [
-  row("a", { reward: 1, started_at: "2026-01-01T00:00:03Z", agents: ["a", "b"] }),
+  row("a", { reward: 1, started_at: "2026-01-01T00:00:03Z", agents: ["a", "b"], engines: ["http://e:1"] }),
   row("b", { reward: -0.5, status: "failed", cause: "infra", started_at: "2026-01-01T00:00:05Z", task_id: "u" }),
   row("c", { reward: null, policy_min: null, policy_max: null, accepted: false, labels: { team: "x=y" } }),
   row("d", { reward: 0.5, policy_min: 7, policy_max: 9 }),
@@ -15,7 +15,9 @@ const ids = (query) => selected(ROWS, new URLSearchParams(query)).map((one) => o
 
 test("filters have the names of the command line", () => {
   assert.equal(ids("task=u"), "b");
-  assert.equal(ids("agent=b&limit=5"), "a");
+  assert.equal(ids("agent=b&limit=5&bins=12"), "a");
+  assert.equal(ids("engine=http%3A%2F%2Fe%3A1"), "a");
+  assert.deepEqual(facetsOf(ROWS).engine, [{ value: "http://e:1", count: 1 }]);
   assert.equal(ids("status=completed&accepted=1"), "ad");
   assert.equal(ids("label=team%3Dx%3Dy"), "c");
   assert.equal(ids("cause=infra&run="), "b");
@@ -45,6 +47,7 @@ test("each bin finds by its filter the rows that it counts", () => {
   assert.deepEqual([rewarded, without, bins.reduce((all, one) => all + one.count, 0)], [3, 1, 3]);
   for (const bin of bins.filter((one) => one.count)) assert.equal(ids(new URLSearchParams(bin.filters)).length, bin.count);
   assert.equal(histogramOf([]).bins.length, 0);
+  assert.equal(histogramOf(ROWS, 12).bins.length, 12);
   assert.deepEqual(histogramOf([row("x", { reward: 2 })]).bins.map((one) => one.count), [1]);
 });
 

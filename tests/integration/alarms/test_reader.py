@@ -67,6 +67,21 @@ def test_work_that_no_worker_can_do(queue, redis, settings, read):
     assert read("r", 1) == set()
 
 
+def test_limits_of_the_settings_are_those_of_page_and_rules(viewed, queue, redis):  # noqa: F811
+    queue.add([Task(id="t", run="r0")])
+    limited = viewed.settings.model_copy(update={"alarm_limits": "starved=1h stall=off"})
+    found = [AlarmReader(one, redis, now=lambda: redis.time()[0] + 301) for one in (viewed.settings, limited)]
+    names = [[finding.name for finding in reader.read(["r0"])[0].findings] for reader in found]
+    assert names == [["starved", "unserved"], ["unserved"]]
+
+    listed = type(viewed)(viewed.store, limited).get("/api/v1/health/catalogue")["items"]
+    assert {one["name"]: one["warn"] for one in listed}["starved"] == 3600
+    assert "stall" not in {one["name"] for one in listed}
+    rules = prometheus_rules(found[1].alarms)
+    assert "agent_layer_alarm_starved > 3600" in rules
+    assert "agent_layer_alarm_stall" not in rules
+
+
 def test_rollouts_that_are_given_up(queue, read):
     queue.add(Task(id=f"t{at}", run="r") for at in range(20))
     for lease in queue.claim("w", 20):

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from agent_layer.health import ALARMS, HealthEntry, RunFacts, find_unhealthy, find_unhealthy_now
+from agent_layer.errors import BadInputError
+from agent_layer.health import ALARMS, HealthEntry, RunFacts, find_unhealthy, find_unhealthy_now, set_live_limits
 
 from .reports import METRICS, report, restart
 
@@ -103,6 +104,29 @@ def test_no_case_is_of_an_alarm_that_is_gone():
 
 def test_alarms_of_this_moment_never_stop_a_run():
     assert {one.name for one in ALARMS if not isinstance(one, HealthEntry) and one.stop is not None} == set()
+
+
+def test_limits_of_this_moment_come_from_a_setting():
+    entries = {one.name: one for one in set_live_limits("starved=10m failing=0.5 stall=off unserved=90")}
+
+    assert {name: entries[name].warn for name in ("starved", "failing", "unserved")} == {
+        "starved": 600.0,
+        "failing": 0.5,
+        "unserved": 90.0,
+    }
+    assert "stall" not in entries
+    assert {one.name for one in set_live_limits(None)} == NOW.keys()
+    waits = RunFacts(**{**BUSY, "oldest_wait_seconds": 599.0})
+    assert [one.name for one in find_unhealthy_now(waits)] == ["starved"]
+    assert find_unhealthy_now(waits, list(entries.values())) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["forks=1", "starved", "starved=", "starved=x", "starved=-1", "failing=nan", "failing=5m"]
+)
+def test_a_limit_that_is_none_is_refused_by_name(text):
+    with pytest.raises(BadInputError, match=f"alarm limit '{text}'"):
+        set_live_limits(text)
 
 
 @pytest.mark.parametrize("name", ["starved", "unserved"])

@@ -34,7 +34,7 @@ async function answerOf(whole, path, query) {
     const rows = selected(whole.rows, query);
     if (typeof rows === "string") return refusal(400, rows);
     if (path === "facets") return answer({ count: rows.length, facets: facetsOf(rows) });
-    return answer(path === "query" ? { items: rows, cursor: null, command: whole.command, python: whole.python } : histogramOf(rows));
+    return answer(path === "query" ? { items: rows, cursor: null, command: whole.command, python: whole.python } : histogramOf(rows, Number(query.get("bins")) || undefined));
   }
   if (path.endsWith("/tokens")) {
     const from = Number(query.get("from"));

@@ -4,8 +4,8 @@
 /** @typedef {{low: number, high: number, count: number, filters: Record<string, string>}} Bin */
 
 /** Fields whose filter has another name. @type {Record<string, string>} */
-const FIELDS = { task: "task_id", agent: "agents", tool: "tools", finding: "findings" };
-const FACETS = ["run", "split", "task_type", "status", "cause", "agent", "tool", "finding"];
+const FIELDS = { task: "task_id", agent: "agents", tool: "tools", finding: "findings", engine: "engines" };
+const FACETS = ["run", "split", "task_type", "status", "cause", "agent", "tool", "finding", "engine"];
 const ORDERS = /** @type {Record<string, (row: Row) => number>} */ ({
   newest: (row) => -startOf(row), oldest: startOf, reward: (row) => -(row.reward ?? -Infinity), policy: (row) => -(row.policy_max ?? -Infinity),
 });
@@ -16,7 +16,7 @@ const MOST_BINS = 20;
 export function selected(rows, query) {
   let found = rows;
   for (const [name, value] of query) {
-    if (value === "" || ["order", "limit"].includes(name)) continue;
+    if (value === "" || ["order", "limit", "bins"].includes(name)) continue;
     const test = testOf(name, value, rows);
     if (test === null) return `The filter ${name}=${value} needs the store: an export cannot answer it. Remove it above.`;
     found = found.filter(test);
@@ -73,13 +73,13 @@ export function facetsOf(rows) {
 }
 
 /** Bins between the lowest and the highest reward; each filter names rewards that are there, so that both ends count.
- * @param {Row[]} rows @returns {{bins: Bin[], num_rewarded: number, num_without: number}} */
-export function histogramOf(rows) {
+ * @param {Row[]} rows @param {number} [most] @returns {{bins: Bin[], num_rewarded: number, num_without: number}} */
+export function histogramOf(rows, most = MOST_BINS) {
   const rewards = rows.flatMap((row) => (row.reward === null ? [] : [row.reward])).sort((a, b) => a - b);
   const [lowest = 0, highest = 0] = [rewards[0], rewards.at(-1)];
-  const width = (highest - lowest) / MOST_BINS || 1;
-  const bins = Array.from({ length: highest > lowest ? MOST_BINS : Math.min(1, rewards.length) }, (_, at) => {
-    const inside = rewards.filter((one) => Math.min(MOST_BINS - 1, Math.floor((one - lowest) / width)) === at);
+  const width = (highest - lowest) / most || 1;
+  const bins = Array.from({ length: highest > lowest ? most : Math.min(1, rewards.length) }, (_, at) => {
+    const inside = rewards.filter((one) => Math.min(most - 1, Math.floor((one - lowest) / width)) === at);
     const [low, high] = [lowest + at * width, lowest + (at + 1) * width];
     return { low, high, count: inside.length, filters: { reward: `${inside[0] ?? low}..${inside.at(-1) ?? high}` } };
   });

@@ -77,7 +77,7 @@ function Queue({ rows, query }) {
     setDone(now);
     go(to(nextOf(ids, at, now)), { replace: true });
   };
-  return html`<p class="chips"><span class="badge" role="status">${number(done.size)} judged, ${number(chosen.length)} chosen</span>${mayWrite && html`<${Exports} chosen=${chosen} />`}</p>
+  return html`<p class="chips"><span class="badge" role="status">${number(done.size)} judged, ${number(chosen.length)} chosen</span><button class="button" onClick=${() => walk(-1)} disabled=${at <= 0} aria-label="Previous answer">←</button><span class="small quiet num place">${number(at + 1)}/${number(rows.length)}</span><button class="button" onClick=${() => walk(1)} disabled=${at + 1 >= rows.length} aria-label="Next answer">→</button>${mayWrite && html`<${Exports} chosen=${chosen} />`}</p>
     <div class="steps"><nav class="outline" aria-label="Queue">${rows.map((row, place) => html`<a key=${row.trajectory_id} href=${to(place)} aria-current=${place === at ? "true" : undefined} title=${row.trajectory_id}><span class="cut">${chosen.includes(row.trajectory_id) ? "◆ " : ""}${shortId(row.trajectory_id, 18)}</span><span class="num quiet">${number(done.has(row.trajectory_id) ? done.get(row.trajectory_id) ?? null : row.reward)}${done.has(row.trajectory_id) ? " ✓" : ""}</span></a>`)}</nav>
       <div class="step-list"><${Await} resource=${found}>${(/** @type {Trajectory} */ data) => html`
         ${mayWrite ? html`<${Judge} key=${id} data=${data} labels=${labels} onDone=${onDone} />` : html`<p class="note-box small">Rewards, comments and labels are given here where the server runs with <code>--allow-writes</code>, by its operator.</p>`}

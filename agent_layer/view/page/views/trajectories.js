@@ -29,7 +29,7 @@ export function TrajectoriesView({ route }) {
   const plain = new URLSearchParams(filters);
   plain.delete("order");
   const facets = useResource(pathOf(["facets"], plain));
-  const histogram = useResource(pathOf(["histogram"], plain));
+  const histogram = useResource(pathOf(["histogram"], new URLSearchParams([...plain, ["bins", innerWidth > 640 ? "20" : "12"]]))); // each bar is wide enough for a finger
   const columns = query.get("columns")?.split(",") ?? USUAL;
   return html`<${PageHead} title="Trajectories"><a class="chip" href=${hrefOf(["failures"], plain)}>failures</a><a class="chip" href=${hrefOf(["review"], filters)}>review</a><span class="quiet num" data-count>${facets.data ? number(facets.data.count) : ""}</span><//>
     <${SearchBar} query=${query} />
@@ -89,7 +89,7 @@ function Histogram({ data, query }) {
     const reward = bin.filters.reward ?? null;
     const isOn = query.get("reward") === reward;
     const told = `${bin.count} with a reward of ${bin.low === null ? "less" : number(bin.low)} to ${bin.high === null ? "more" : number(bin.high)}`;
-    return html`<a key=${bin.low} class=${isOn ? "on" : bin.count ? "" : "none"} style=${{ height: `${(100 * bin.count) / most}%` }} href=${hrefOf(["trajectories"], changed(query, { reward: isOn ? null : reward }))} title=${told} aria-label=${told}></a>`;
+    return html`<a key=${bin.low} class=${isOn ? "on" : bin.count ? "" : "none"} href=${hrefOf(["trajectories"], changed(query, { reward: isOn ? null : reward }))} title=${told} aria-label=${told}><i style=${{ height: `${(100 * bin.count) / most}%` }}></i></a>`;
   })}</div><div class="axis num"><span>${number(data.bins[0]?.low)}</span>${data.num_without > 0 && html`<span>${number(data.num_without)} without a reward</span>`}<span>${number(data.bins.at(-1)?.high)}</span></div>`;
 }
 
