@@ -1,6 +1,7 @@
 """Made-up training runs, six with a fault and two without, each in a store of its own that ``agent-layer view`` opens.
 
     python tests/show_fault.py NAME DIR [--seed N] [--port P]      without a port it writes the store, and ends
+    python tests/show_fault.py fleet DIR --port P                  two runs, workers, engines and failures, for pictures
 
 The run has the same name in each, so that neither address nor page tells which it is. With ``--port`` it serves the
 page, and keeps the worker alive that holds work of another run. Reports of steps are computed from the stored
@@ -15,11 +16,11 @@ from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from agent_layer.dispatcher import Dispatcher
+from agent_layer.dispatcher import Dispatcher, Lease
 from agent_layer.engines import Engine, EngineRegistry, register_policy
 from agent_layer.health import StepProgress, append_progress, find_unhealthy, progress_path
 from agent_layer.infra.objects import open_objects
@@ -63,8 +64,9 @@ FAULTS: Final[dict[str, str | None]] = {
 
 @dataclass(frozen=True)
 class _Scene:
-    """One step: what is wrong with it, and when it began."""
+    """One step of a run: what is wrong with it, and when it began."""
 
+    run: str
     fault: str
     step: int
     at: float
@@ -85,7 +87,9 @@ class _Rollout:
     """Id and number of sampled tokens of each call."""
 
 
-def make_run(fault: str, settings: Settings, seed: int = 0, now: float | None = None) -> Store:
+def make_run(
+    fault: str, settings: Settings, seed: int = 0, now: float | None = None, run: str = RUN, *, has_engines: bool = True
+) -> Store:
     """Write the run into the store of these settings; return the store."""
     assert fault in FAULTS
     idle_seconds = _STARVED_SECONDS if fault == "starving" else _STEP_SECONDS
@@ -97,26 +101,26 @@ def make_run(fault: str, settings: Settings, seed: int = 0, now: float | None = 
     tasks = [(dice.randrange(10, 90), dice.randrange(10, 90)) for _ in range(NUM_TASKS)]
     began_at = ended_at - NUM_STEPS * _STEP_SECONDS
     for number in range(NUM_STEPS + 1):
-        _register(store, number, began_at + number * _STEP_SECONDS)
+        _register(store, run, number, began_at + number * _STEP_SECONDS)
     reports: list[StepProgress] = []
     for step in range(1, NUM_STEPS + 1):
         at = began_at + (step - 1) * _STEP_SECONDS
-        scene = _Scene(fault if step >= FAULT_FROM else "healthy", step, at, dice)
+        scene = _Scene(run, fault if step >= FAULT_FROM else "healthy", step, at, dice)
         reports.append(_make_step(scene, store, tasks, reports))
-        append_progress(progress_path(settings, RUN), reports[-1])
+        append_progress(progress_path(settings, run), reports[-1])
     is_stale = fault == "stale-engine"
     registry = EngineRegistry(store.redis, store.keys)
-    for at, url in enumerate(_ENGINES):
+    for at, url in enumerate(_ENGINES if has_engines else ()):
         version = FAULT_FROM - 2 if is_stale and at else NUM_STEPS
         own = {"model": "policy", "location": f"w{version}", "logprobs_mode": "processed", "epoch": 0}
-        registry.register(Engine(url=url, run=RUN, version=version, state="serving", **own))
+        registry.register(Engine(url=url, run=run, version=version, state="serving", **own))
     if fault == "starving":
         _starve(store, settings)
     return store
 
 
-def _register(store: Store, number: int, at: float) -> None:
-    version = PolicyVersion(run=RUN, number=number, location=f"w{number}", created_at=at, training_step=number)
+def _register(store: Store, run: str, number: int, at: float) -> None:
+    version = PolicyVersion(run=run, number=number, location=f"w{number}", created_at=at, training_step=number)
     register_policy(store.redis, store.keys, version, lambda record: write_segment(store, record))
 
 
@@ -128,10 +132,11 @@ def _make_step(
     deliveries: list[GroupDelivery] = []
     rollouts: dict[str, _Rollout] = {}
     for number, task in enumerate(tasks):
-        group_id = f"sum-{number}.{step:04d}"
+        task_id = f"{'' if scene.run == RUN else f'{scene.run}-'}sum-{number}"
+        group_id = f"{task_id}.{step:04d}"
         made = [_make_rollout(scene, f"{group_id}.{member}-0", task) for member in range(GROUP_SIZE)]
         rollouts |= {one.name: one for one in made}
-        own = {"run": RUN, "task_id": f"sum-{number}", "group_size": GROUP_SIZE, "num_launched": GROUP_SIZE}
+        own = {"run": scene.run, "task_id": task_id, "group_size": GROUP_SIZE, "num_launched": GROUP_SIZE}
         group: Group = closed_group(group_id, *(one.name for one in made), closed_at=at + 60.0, **own)
         write_segment(store, *(record for one in made for record in one.records), group)
         read = [store.get(one.name) for one in made]
@@ -142,12 +147,12 @@ def _make_step(
     by_task, counts = success_by_task(groups, 0.0), count_step(groups)
     gap = 1.2 if scene.fault == "wrong-weights" else 1e-4
     if batch.samples:
-        record = record_batch(batch, RUN, step, version)
+        record = record_batch(batch, scene.run, step, version)
         record = msgspec.structs.replace(record, trained_at=at + 80.0)
         told = [_trained(rollouts[one.trajectory_id], record.batch_id, scene, one.reward) for one in record.rollouts]
         write_segment(store, record, *told)
     report = StepProgress(
-        run=RUN,
+        run=scene.run,
         step=step,
         policy_version=step,
         ended_at=at + 80.0,
@@ -208,13 +213,13 @@ def _make_rollout(scene: _Scene, name: str, task: tuple[int, int]) -> _Rollout:
         name,
         *parts,
         at=made.started_at,
-        run=RUN,
+        run=scene.run,
         score=score,
         group_id=name.rpartition(".")[0],
         task_id=name.split(".", maxsplit=1)[0],
         task_type="sums",
         agent="adder",
-        task=Task(id=name.split(".", maxsplit=1)[0], run=RUN, task_type="sums", input=question),
+        task=Task(id=name.split(".", maxsplit=1)[0], run=scene.run, task_type="sums", input=question),
     )
     return made
 
@@ -240,7 +245,7 @@ def _call(
     made.calls.append((call_id, len(ids)))
     common = {
         "trajectory_id": made.name,
-        "run": RUN,
+        "run": scene.run,
         "call_id": call_id,
         "source": "gateway",
         "agent": "adder",
@@ -270,7 +275,7 @@ def _trained(made: _Rollout, batch_id: str, scene: _Scene, reward: float) -> Tra
     gap = 2.4 if scene.fault == "wrong-weights" and made.engine == _ENGINES[1] else 0.0
     num = sum(size for _, size in made.calls)
     return TrainedTokens(
-        run=RUN,
+        run=scene.run,
         batch_id=batch_id,
         step=step,
         policy_version=step - 1,
@@ -306,19 +311,27 @@ def _starve(store: Store, settings: Settings) -> None:
 _ABOUT: Final = b'{"slots": 4, "held": 4, "agent": "agents:adder", "offers": ""}'
 
 
-def _serve(store: Store, settings: Settings, port: int) -> None:
-    """Serve the page until Ctrl-C; the worker goes on to be seen."""
+class Worker(NamedTuple):
+    """A worker that is seen while the page is served."""
+
+    name: str
+    about: bytes
+    leases: Sequence[Lease] = ()
+    """That it renews."""
+
+
+def _serve(store: Store, settings: Settings, workers: Sequence[Worker], port: int) -> None:
+    """Serve the page until Ctrl-C; workers go on to be seen."""
     from aiohttp import web  # noqa: PLC0415  # only a person who looks needs a server
 
     from agent_layer.view import build_view_app  # noqa: PLC0415
 
     queue = Queue(store.redis, store.keys, settings)
-    held = [one for one in Dispatcher(store.redis, settings).rollouts() if one.status == "leased"]
 
     def beat() -> None:
         while True:
-            if held:
-                queue.heartbeat("worker-1", _ABOUT, [])
+            for one in workers:
+                queue.heartbeat(one.name, one.about, [(lease, "running") for lease in one.leases])
             time.sleep(settings.heartbeat_seconds)
 
     threading.Thread(target=beat, daemon=True).start()
@@ -329,15 +342,22 @@ def _serve(store: Store, settings: Settings, port: int) -> None:
 
 def main() -> None:
     parser = ArgumentParser(prog="tests/show_fault.py", description="write a made-up run into a store")
-    parser.add_argument("name", choices=sorted(FAULTS))
+    parser.add_argument("name", choices=[*sorted(FAULTS), "fleet"])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--port", type=int, help="serve the page there until Ctrl-C")
     asked = parser.parse_args()
     settings = Settings(dir=asked.directory, run=RUN)
-    store = make_run(asked.name, settings, asked.seed)
+    if asked.name == "fleet":
+        from .fleet import make_fleet  # noqa: PLC0415  # it stands on this file
+
+        store, workers = make_fleet(settings)
+    else:
+        store = make_run(asked.name, settings, asked.seed)
+        has_work = any(one.status == "leased" for one in Dispatcher(store.redis, settings).rollouts())
+        workers = [Worker("worker-1", _ABOUT)] if has_work else []
     if asked.port is not None:
-        _serve(store, settings, asked.port)
+        _serve(store, settings, workers, asked.port)
 
 
 if __name__ == "__main__":

@@ -1,39 +1,69 @@
 """Pictures of the views that a finished run fills, at 1280 and 390 pixels, for the documents: ``make screenshots``.
 
 It opens a page that is served at the address given, picks what the pictures show by asking its API, and packs each
-picture to a palette, so that all of them stay small.
+picture to a palette, so that all of them stay small. A finished run has no fleet, and none beside it: those pictures
+are of a made-up store (``tests/fleet.py``), which it serves meanwhile.
 """
 
 import json
 import os
 import shutil
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import quote, urlencode
 from urllib.request import urlopen
 
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
+from agent_layer.infra.processes.addresses import free_port
+
 FOLDER = Path(__file__).parents[2] / "docs" / "images" / "view"
 SIZES = {"": (1280, 860), "-390": (390, 844)}
 _NUM_COLOURS = 256
+_FLEET_VIEWS = {
+    "fleet": "#/fleet",
+    "failures": "#/failures?run=training",
+    "overlay": "#/learning/training?with=larger-groups",
+}
+"""Of the made-up fleet."""
 
 
 def take_screenshots(address: str, folder: Path = FOLDER) -> list[Path]:
     """Write a picture of each view at each size; return the files."""
     program = os.environ.get("AGENT_LAYER_TEST_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     folder.mkdir(parents=True, exist_ok=True)
-    with sync_playwright() as play:
+    with sync_playwright() as play, _serve_fleet() as fleet:
         browser = play.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        places = {name: address + path for name, path in _views(address).items()}
+        places |= {name: fleet + path for name, path in _FLEET_VIEWS.items()}
         taken = [
-            _take(browser, address + path, folder / f"{name}{suffix}.png", size)
+            _take(browser, place, folder / f"{name}{suffix}.png", size)
             for suffix, size in SIZES.items()
-            for name, path in _views(address).items()
+            for name, place in places.items()
         ]
         browser.close()
     return taken
+
+
+@contextmanager
+def _serve_fleet() -> Iterator[str]:
+    """Serve the made-up fleet during the block; yields the address."""
+    program = Path(__file__).parents[1] / "show_fault.py"
+    with TemporaryDirectory(prefix="al-fleet-") as name:
+        command = [sys.executable, str(program), "fleet", name, "--port", str(free_port())]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().partition("#")[0]
+        finally:
+            process.terminate()
+            process.communicate()
 
 
 def _views(address: str) -> dict[str, str]:

@@ -2,8 +2,6 @@
 
 from itertools import pairwise
 
-import pytest
-
 from ..builders import attempt, call
 from ..integration.view.test_view import viewed  # noqa: F401 - the store that the API's own tests read
 from ..stored import write_segment
@@ -63,9 +61,8 @@ def test_while_a_run_goes_on_the_page_asks_less_often(tab, viewed):  # noqa: F81
     assert tab.errors == []
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_without_a_stream_the_page_says_what_that_means(tab, width):  # noqa: F811
-    tab.page.set_viewport_size({"width": width, "height": 844})
+def test_without_a_stream_the_page_says_what_that_means_on_a_telephone_too(tab):  # noqa: F811
+    tab.page.set_viewport_size({"width": 390, "height": 844})
     badge = tab.page.locator("[data-live]")
     for answer, word, told in (
         (lambda route: route.fulfill(status=503), "asks every 4 s", "what you see may be that old"),

@@ -52,7 +52,7 @@ const Table = ({ head, children }) => html`<table class="table"><thead><tr>${hea
 function Workers({ items }) {
   if (!items.length) return html`<${Empty}>No worker was seen in the last day: <code>agent-layer work TARGET</code> starts one.<//>`;
   return html`<${Table} head=${[["Worker"], ["State"], ["Seen"], ["Slots in use"], ["Agent", "wide-only"], ["Offers", "wide-only"], ["", "right"]]}>${items.map((one) => html`<tr key=${one.worker}>
-    <td class="mono"><span title=${one.worker}>${shortId(one.worker, 26)}</span></td><td><${Badge} status=${one.state} tone=${TONES[one.state]} /></td><td class="nowrap">${seconds(one.silent_seconds)} ago</td>
+    <td class="mono nowrap"><span title=${one.worker}>${shortId(one.worker, 26)}</span></td><td><${Badge} status=${one.state} tone=${TONES[one.state]} /></td><td class="nowrap">${seconds(one.silent_seconds)} ago</td>
     <td><span class="slots"><${Bar} share=${one.slots ? (one.held ?? 0) / one.slots : null} /><b class="num">${number(one.held)}/${number(one.slots)}</b></span></td><td class="wide-only">${one.agent ?? "–"}</td>
     <td class="wide-only"><span class="chips">${one.offers.map((offer) => html`<span class="badge" key=${offer}>${offer}</span>`)}</span></td><td class="right">${one.state !== "draining" && html`<${OrderButton} label="Drain" title=${`Drain worker ${one.worker}?`} verb="Drain" path=${["workers", one.worker, "drain"]} told=${`It claims nothing more, finishes the ${number(one.held)} that it holds, and exits. Nothing starts it again.`} />`}</td></tr>`)}<//>`;
 }
