@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
@@ -24,12 +23,12 @@ from agent_layer.settings import Settings
 from agent_layer.store import Store
 from agent_layer.view.access import METRICS, SESSION, Access, writer_name
 from agent_layer.view.events import EventStreams
+from agent_layer.view.files import find_file
 from agent_layer.view.openapi import make_document
 from agent_layer.view.reads import PREFIX, ROUTES, Asked, Route, Source
 from agent_layer.view.writes import EXPORTS, JOURNAL_ROUTES, WRITES, Desk, Journal, Writer, Writes
 
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
-_PAGE: Final = Path(__file__).parent / "page"
 _LARGEST_BODY: Final = 256 * 1024
 _STATUS: Final[Mapping[type[AgentLayerError], tuple[int, str]]] = {
     BadInputError: (400, "bad_input"),
@@ -46,18 +45,7 @@ _HEADERS: Final = {
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
 }
-_TYPES: Final = {
-    ".html": "text/html",
-    ".js": "text/javascript",
-    ".mjs": "text/javascript",
-    ".css": "text/css",
-    ".svg": "image/svg+xml",
-    ".png": "image/png",
-    ".json": "application/json",
-}
-
 log = logging.getLogger(__name__)
 
 
@@ -148,13 +136,22 @@ class _View:
         return alarm_metrics(alarms.read(alarms.list_runs()))
 
     async def serve_page(self, request: web.Request) -> web.StreamResponse:
-        """Serve a file of the page."""
+        """Serve a file of the page, or tell a browser that it has it already."""
         name = request.match_info["path"] or "index.html"
-        path = (_PAGE / name).resolve()
-        content_type = _TYPES.get(path.suffix)
-        if name.startswith("api/") or content_type is None or not path.is_relative_to(_PAGE) or not path.is_file():
+        file = None if name.startswith("api/") else await asyncio.to_thread(find_file, name)
+        if file is None:
             raise NotFoundError(f"address {request.path!r}: expected the page or a route of {PREFIX}; see its document")
-        return web.Response(body=path.read_bytes(), content_type=content_type, charset="utf-8")
+        headers = {
+            hdrs.CACHE_CONTROL: "private, no-cache",
+            hdrs.ETAG: f'W/"{file.tag}"',
+            hdrs.VARY: hdrs.ACCEPT_ENCODING,
+        }
+        if any(one.value == file.tag for one in request.if_none_match or ()):
+            return web.Response(status=304, headers=headers)
+        body = file.body
+        if file.packed is not None and "gzip" in request.headers.get(hdrs.ACCEPT_ENCODING, ""):
+            headers[hdrs.CONTENT_ENCODING], body = "gzip", file.packed
+        return web.Response(body=body, headers=headers, content_type=file.content_type, charset="utf-8")
 
     @web.middleware
     async def guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
@@ -222,3 +219,4 @@ def _refuse(status: int, code: str, message: str) -> web.Response:
 
 async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
     response.headers.update(_HEADERS)
+    response.headers.setdefault(hdrs.CACHE_CONTROL, "no-store")

@@ -105,6 +105,16 @@ def open_tab(chromium: "sync_api.Browser", app: web.Application) -> Iterator[_Ta
     loop.close()
 
 
+def test_a_fresh_tab_fetches_the_page_in_three_answers(tab):
+    tab.open("#/trajectories")
+    fetched = tab.page.evaluate("performance.getEntriesByType('resource').map(one => new URL(one.name).pathname)")
+
+    assert sorted(one for one in fetched if not one.startswith("/api/")) in (
+        ["/app.js", "/css/page.css"],
+        ["/app.js", "/css/page.css", "/icon.svg"],
+    )
+
+
 def test_each_view_renders_and_asks_no_other_host(tab, viewed):  # noqa: F811
     _train(viewed)
     shown = {

@@ -299,6 +299,20 @@ def test_it_only_reads_and_says_so_in_headers(viewed):
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
+def test_a_browser_does_not_fetch_a_file_again_that_it_has(viewed):
+    first = viewed.ask("/app.js")[1]
+    tag, length = first.headers["ETag"], int(first.headers["Content-Length"])
+    _, again = viewed.ask("/app.js", 304, headers={"If-None-Match": tag})
+    _, plain = viewed.ask("/app.js", headers={"Accept-Encoding": "identity", "If-None-Match": 'W/"other"'})
+
+    assert first.headers["Content-Encoding"] == "gzip"
+    assert 2 * length < int(plain.headers["Content-Length"])
+    assert "Content-Encoding" not in plain.headers
+    assert again.headers["ETag"] == plain.headers["ETag"] == tag
+    assert first.headers["Cache-Control"] == "private, no-cache"
+    assert viewed.ask("/api/v1/info")[1].headers["Cache-Control"] == "no-store"
+
+
 def test_beyond_this_machine_it_needs_the_token(viewed):
     viewed.get("/api/v1/runs", 401, token="right")
     viewed.get("/api/v1/runs?token=wrong", 401, token="right")
