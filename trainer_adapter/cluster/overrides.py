@@ -104,6 +104,7 @@ def verl_overrides(config: TrainConfig, directory: Path, *, num_groups: int, on_
         f"{_MODEL}.enable_gradient_checkpointing": optimizer.gradient_checkpointing,
         f"{_MODEL}.override_config.attn_implementation": "sdpa",
         f"{_ACTOR}.strategy": "fsdp2",
+        f"{_ACTOR}.data_loader_seed": config.seed,
         f"{_ACTOR}.ppo_mini_batch_size": num_groups,
         f"{_ACTOR}.use_dynamic_bsz": True,
         f"{_ACTOR}.ppo_max_token_len_per_gpu": tokens,
@@ -143,6 +144,13 @@ def verl_overrides(config: TrainConfig, directory: Path, *, num_groups: int, on_
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
         "ray_kwargs.ray_init.include_dashboard": False,
     }
+    if lora := config.lora:
+        found |= {
+            f"{_MODEL}.lora_rank": lora.rank,
+            f"{_MODEL}.lora_alpha": lora.alpha,
+            f"{_MODEL}.target_modules": lora.target_modules,
+            f"{_MODEL}.lora.merge": True,
+        }
     if mode_of(config) == "separate_async":
         found |= {
             "actor_rollout_ref.hybrid_engine": False,
@@ -229,8 +237,8 @@ def _unsupported(config: TrainConfig) -> Iterator[tuple[str, str]]:
             f"cluster.engine_gpus {cluster.engine_gpus}",
             "has whole engines: it must be a multiple of tensor_parallel",
         )
-    if config.lora is not None:
-        yield "lora", "trains whole weights only"
+    if config.lora and config.lora.publish == "adapter":
+        yield "lora.publish adapter", "sends whole weights, to which the adapter is added"
     if algorithm.correction.bypass and cluster.nodes * cluster.gpus_per_node > 1:
         yield "algorithm.correction.bypass", "has it with one process only"
     if algorithm.has_sequence_ratio and config.optimizer.epochs > 1:

@@ -41,7 +41,7 @@ from trainer_adapter.cluster.weights import EngineFleet
 from trainer_adapter.cluster.worker import ClusterWorker
 from trainer_adapter.config import ClusterConfig, TrainConfig, load_config
 from trainer_adapter.loop import CheckpointDirectory, train_run
-from trainer_adapter.verl import PolicyTrainer, UpdateReport, WeightPublisher
+from trainer_adapter.verl import PolicyTrainer, UpdateReport, WeightPublisher, check_targets
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportUnusedCoroutine=false, reportUntypedBaseClass=false
@@ -94,6 +94,8 @@ class ClusterTrainer(PPOTrainer):
         own = config.agent_layer
         self._settings: Settings = load_settings()
         self._run_config: TrainConfig = load_config(Path(own.config))
+        if lora := self._run_config.lora:
+            check_targets(self._run_config.model, lora)
         self._run = self._run_config.run or self._settings.run
         self._stop_path = Path(own.stop)
         self._bridge = Bridge(self._mend_servers)

@@ -4,12 +4,13 @@ Rows are in TransferQueue; workers read and write their columns. One call of ``u
 all rows of a minibatch, so forks do not make further steps, as veRL's own padding to a multiple of its minibatch would.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import torch
+from peft import LoraConfig as PeftConfig
 from tensordict import TensorDict
 from torch import Tensor
 from transfer_queue import KVBatchMeta
@@ -21,7 +22,14 @@ from verl.workers.utils.padding import response_from_nested
 from trainer_adapter.cluster.bridge import UpdateRequest
 from trainer_adapter.cluster.rows import clear_rows, read_columns_of, rows_of, write_columns
 from trainer_adapter.config import TrainConfig
-from trainer_adapter.verl import PolicyUpdate, PublishedWeights, UpdateReport, check_num_processes, make_loss
+from trainer_adapter.verl import (
+    PolicyUpdate,
+    PublishedWeights,
+    UpdateReport,
+    check_num_processes,
+    check_same,
+    make_loss,
+)
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportAttributeAccessIssue=false
@@ -72,8 +80,11 @@ class ClusterUpdate(PolicyUpdate):
 
     def save(self, directory: Path) -> None:  # noqa: D102  # see the base
         self._models.actor.save_checkpoint(str(directory))
+        if adapter := self._find_adapter():
+            adapter.save_pretrained(str(directory))
 
     def load(self, directory: Path) -> None:  # noqa: D102
+        check_same(directory, self._find_adapter())
         check_num_processes(directory, self._models.num_ranks)
         self._models.actor.load_checkpoint(str(directory))
 
@@ -82,11 +93,12 @@ class ClusterUpdate(PolicyUpdate):
         return PublishedWeights([], None)
 
     def _infer(self, data: TensorDict, *, reference: bool = False) -> dict[str, Tensor]:
-        rows = self._select(data, calculate_entropy=True, compute_loss=False)
-        group = self._models.reference if reference else self._models.actor
-        compute: Callable[[KVBatchMeta], KVBatchMeta]
-        compute = group.compute_ref_log_prob if reference else group.compute_log_prob  # pyright: ignore[reportOptionalMemberAccess]
-        compute(rows)
+        without_adapter = reference and self._config.lora is not None  # the reference is the model that it adapts
+        rows = self._select(data, calculate_entropy=True, compute_loss=False, no_lora_adapter=without_adapter)
+        if reference and not without_adapter:
+            self._models.reference.compute_ref_log_prob(rows)  # pyright: ignore[reportOptionalMemberAccess]
+        else:
+            self._models.actor.compute_log_prob(rows)
         keys, padding = rows.keys[: len(data)], rows.keys[len(data) :]
         found = read_columns_of(keys, ["log_probs", "entropy", "response_mask"])
         mask, width = _jagged(found["response_mask"]), data["response_mask"].shape[1]
@@ -119,6 +131,9 @@ class ClusterUpdate(PolicyUpdate):
         output = self._models.actor.update_actor(rows)
         clear_rows(rows.keys[len(minibatch) :])
         return {name: float(np.mean(np.asarray(value, dtype=np.float64))) for name, value in output["metrics"].items()}
+
+    def _find_adapter(self) -> PeftConfig | None:
+        return self._models.actor.find_adapter()[0] if self._config.lora else None
 
     def _set_loss(self, actor: FSDPActorConfig) -> None:
         self._models.actor.set_loss_fn(make_loss(actor))

@@ -1,22 +1,27 @@
 """veRL's worker of actor, rollout and reference, with what an update changes from step to step."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 import torch
 import torch.distributed
 from omegaconf import DictConfig
+from peft import LoraConfig as PeftConfig
+from torch import Tensor
 from torch.distributed.fsdp import CPUOffloadPolicy
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from verl.single_controller.base.decorator import Dispatch, register
 from verl.utils.device import get_device_name
 from verl.workers import engine_workers
+from verl.workers.engine import BaseEngine
 from verl.workers.engine.fsdp import transformer_impl
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from trainer_adapter.cluster.weights import hash_weights
-from trainer_adapter.verl import load_engines
+from trainer_adapter.verl import adapter_of, load_engines, merged_weights
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportAttributeAccessIssue=false, reportUntypedFunctionDecorator=false
@@ -49,6 +54,20 @@ class ClusterWorker(ActorRolloutRefWorker):
         super().__init__(config, role, distillation_config, **options)  # pyright: ignore[reportArgumentType]
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def init_model(self) -> None:
+        """Make the models; an adapter begins as in the embedded driver with the same seed."""
+        torch.manual_seed(self.config.actor.data_loader_seed)
+        super().init_model()
+        adapter = self.find_adapter()
+        if self.actor is not None and adapter is not None:  # veRL would send bfloat16, and merge in place
+            self.actor.engine._merged_lora_per_tensor_param = partial(_merge, self.actor.engine, adapter)  # noqa: SLF001
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def find_adapter(self) -> PeftConfig | None:
+        """Return the configuration of the trained adapter; None: whole weights are trained, or no model is here."""
+        return None if self.actor is None else adapter_of(self.actor.engine.module, Path(self.config.model.path))
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def set_learning_rate(self, rate: float) -> None:
         """Change the rate of the optimizer until the next call."""
         engine = self.actor.engine  # pyright: ignore[reportOptionalMemberAccess]
@@ -63,6 +82,13 @@ class ClusterWorker(ActorRolloutRefWorker):
     def forget_server(self) -> None:
         """Look for the server of this process again, which was replaced, before weights are sent to it."""
         self.rollout.server_handle = None
+
+
+def _merge(engine: BaseEngine, adapter: PeftConfig) -> Iterator[tuple[str, Tensor]]:
+    """Yield the weights that the adapter makes, as veRL's own method does."""
+    yield from merged_weights(engine.module, adapter)
+    if engine._is_offload_param:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # of FSDP's engines
+        transformer_impl.offload_fsdp_model_to_cpu(engine.module)  # pyright: ignore[reportPrivateImportUsage]
 
 
 def _unpinned_policy(*, pin_memory: bool = True) -> CPUOffloadPolicy:

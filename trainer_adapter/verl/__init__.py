@@ -5,6 +5,10 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from trainer_adapter.verl.adapters import adapter_of as adapter_of
+    from trainer_adapter.verl.adapters import check_same as check_same
+    from trainer_adapter.verl.adapters import check_targets as check_targets
+    from trainer_adapter.verl.adapters import merged_weights as merged_weights
     from trainer_adapter.verl.export import check_num_processes as check_num_processes
     from trainer_adapter.verl.export import export_checkpoint as export_checkpoint
     from trainer_adapter.verl.losses import make_loss as make_loss
@@ -23,6 +27,12 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         {
+            "trainer_adapter.verl.adapters": (
+                "adapter_of",
+                "check_same",
+                "check_targets",
+                "merged_weights",
+            ),
             "trainer_adapter.verl.export": (
                 "check_num_processes",
                 "export_checkpoint",

@@ -5,7 +5,7 @@ that they make has ``weight = base + alpha / rank · B A``. It is computed here,
 merge and its reversal leave rounding errors in the frozen weights, and veRL's merged weights are bfloat16.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ import torch
 from peft import LoraConfig as PeftConfig
 from peft import PeftModel
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from transformers import AutoConfig
 from verl.utils.model import get_hf_auto_model_class
 
@@ -65,6 +66,21 @@ def file_name(name: str) -> str:
 def add_adapter(base: Tensor, a: Tensor, b: Tensor, config: PeftConfig) -> Tensor:
     """Return the weight of an adapted layer, in the type of ``base``."""
     return base + config.lora_alpha / config.r * (b @ a).to(base.dtype)
+
+
+def merged_weights(module: nn.Module, adapter: PeftConfig) -> Iterator[tuple[str, Tensor]]:
+    """Yield (Hugging Face name, whole tensor) of each parameter, adapters added; must be consumed completely."""
+    stored = module.state_dict()
+    for name, (base, a, b) in find_parts(stored).items():
+        weight = whole_tensor(stored[base])
+        if a and b:
+            weight = add_adapter(weight, whole_tensor(stored[a]), whole_tensor(stored[b]), adapter)
+        yield name, weight
+
+
+def whole_tensor(tensor: Tensor) -> Tensor:
+    """Return the whole of a tensor that processes share; all must ask for it."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def adapter_of(module: nn.Module, model: Path) -> PeftConfig | None:

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from tensordict import TensorDict
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from verl.trainer.config import CheckpointConfig
 from verl.utils import tensordict_utils as tu
 from verl.utils.metric import Metric
@@ -36,12 +35,12 @@ from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import TokenColumns, TrainingBatch
 from trainer_adapter.verl.adapters import (
     adapter_of,
-    add_adapter,
     check_same,
     check_targets,
     file_name,
-    find_parts,
     is_factor,
+    merged_weights,
+    whole_tensor,
 )
 from trainer_adapter.verl.correction import correct_rollouts
 from trainer_adapter.verl.export import check_num_processes
@@ -290,11 +289,8 @@ class EmbeddedTrainer(PolicyUpdate):
         if self._adapter is None:
             tensors, _ = self._worker.engine.get_per_tensor_param()
             yield from tensors
-            return
-        stored = self._module.state_dict()
-        for name, (base, a, b) in find_parts(stored).items():
-            weight = _whole(stored[base])
-            yield name, add_adapter(weight, _whole(stored[a]), _whole(stored[b]), self._adapter) if a and b else weight
+        else:
+            yield from merged_weights(self._module, self._adapter)
 
     def published_weights(self) -> PublishedWeights:
         """Return what engines get; see ``PolicyTrainer``."""
@@ -302,7 +298,7 @@ class EmbeddedTrainer(PolicyUpdate):
         if self._adapter is None or lora is None or lora.publish == "merged":
             return PublishedWeights(self.weights(), None)
         stored = self._module.state_dict()
-        factors = ((file_name(name), _whole(tensor)) for name, tensor in stored.items() if is_factor(name))
+        factors = ((file_name(name), whole_tensor(tensor)) for name, tensor in stored.items() if is_factor(name))
         return PublishedWeights(factors, self._adapter)
 
     def save(self, directory: Path) -> None:
@@ -386,10 +382,6 @@ def _start_worker(config: TrainConfig) -> TrainingWorker:
     )
     worker.reset()
     return worker
-
-
-def _whole(tensor: Tensor) -> Tensor:
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def _engine_config(config: TrainConfig) -> FSDPEngineConfig:

@@ -8,7 +8,7 @@ import pytest
 from agent_layer.errors import BadInputError
 from trainer_adapter.algorithms import AlgorithmConfig
 from trainer_adapter.cluster.overrides import num_gpus_of, refuse_on_ray, verl_overrides
-from trainer_adapter.config import ClusterConfig, OptimizerConfig, RolloutConfig, SourceConfig, TrainConfig
+from trainer_adapter.config import ClusterConfig, LoraConfig, OptimizerConfig, RolloutConfig, SourceConfig, TrainConfig
 
 ROLLOUT = "actor_rollout_ref.rollout"
 
@@ -76,6 +76,18 @@ def test_the_reference_has_the_precision_of_the_trained_model():
         "reduce_dtype": "fp32",
         "buffer_dtype": "fp32",
     }
+
+
+def test_servers_get_the_model_that_an_adapter_makes_and_no_adapter():
+    config = msgspec.structs.replace(configure(), lora=LoraConfig(rank=4, alpha=8, target_modules=["q_proj"]))
+
+    found = override(config, on_cpu=True)
+
+    names = ("lora_rank", "lora_alpha", "target_modules", "lora.merge")
+    assert [found[f"actor_rollout_ref.model.{name}"] for name in names] == [4, 8, ["q_proj"], True]
+    refuse_on_ray(config)
+    with pytest.raises(BadInputError, match=r"lora\.publish adapter: .*sends whole weights"):
+        refuse_on_ray(msgspec.structs.replace(config, lora=LoraConfig(rank=4, publish="adapter")))
 
 
 def test_verls_own_distillation_is_refused_in_favour_of_ours():
