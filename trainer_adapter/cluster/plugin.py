@@ -22,7 +22,7 @@ def use_own_servers() -> None:
     from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry  # noqa: PLC0415  # heavy
 
     def load() -> type[RolloutReplica]:
-        from trainer_adapter.cluster.servers import ClusterReplica  # noqa: PLC0415  # imports vLLM
+        from trainer_adapter.cluster.server import ClusterReplica  # noqa: PLC0415  # imports vLLM
 
         return ClusterReplica
 

@@ -35,7 +35,7 @@ from agent_layer.settings import Settings, load_settings
 from trainer_adapter.cluster.bridge import Bridge, RunEnded, UpdateRequest
 from trainer_adapter.cluster.publisher import ClusterPublisher, RemoteUpdate
 from trainer_adapter.cluster.rows import SlotManager, clear_rows, write_rows
-from trainer_adapter.cluster.servers import ClusterReplica, HeldWeights
+from trainer_adapter.cluster.server import ClusterReplica, HeldWeights
 from trainer_adapter.cluster.update import ClusterUpdate
 from trainer_adapter.cluster.weights import EngineFleet
 from trainer_adapter.cluster.worker import ClusterWorker

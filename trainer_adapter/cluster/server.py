@@ -11,7 +11,7 @@ import ray
 import torch
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 
-from trainer_adapter.cluster.servers.access import RequireKey, access_key
+from trainer_adapter.cluster.access import RequireKey, access_key
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
