@@ -60,10 +60,10 @@ def export(
     asked: Filters = {**filters, "step": None if step is None else parse_which(step)}
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     configured = settings.model_copy(update={"reader_redis_url": None})
-    with open_shown(configured, demo, bucket) as (shown, store):
-        _check_role(store)
-        selection = _select(store, asked, cast("Order", order), limit)
-        source = Source(shown, store, is_archive=bucket is not None)
+    with open_shown(configured, demo, bucket) as shown:
+        _check_role(shown.store)
+        selection = _select(shown.store, asked, cast("Order", order), limit)
+        source = Source(shown.settings, shown.store, is_archive=shown.is_archive)
         left_out: list[CorruptRecordError | NotFoundError] = []
         with show_progress("trajectories") as progress:
             report = write_site(source, directory, selection, on_progress=progress, on_left_out=left_out.append)

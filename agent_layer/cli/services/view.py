@@ -8,17 +8,19 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 from aiohttp import web
 
-from agent_layer.errors import BadInputError
+from agent_layer.dispatcher import Dispatcher
+from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.gateway import listen
 from agent_layer.gateway.http import check_exposure, load_tls, serve_until_stopped
 from agent_layer.infra.processes import reachable_host
 from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
+from agent_layer.store.segments import list_segments
 from agent_layer.view import announce_page, build_view_app
 from agent_layer.view.demo import open_recording
 
@@ -29,22 +31,55 @@ def archive_settings(settings: Settings, bucket: str, directory: Path) -> Settin
     return settings.model_copy(update=own)
 
 
+class Shown(NamedTuple):
+    """What the page shows."""
+
+    settings: Settings
+    store: Store
+    is_archive: bool = False
+    """Its index was made from objects alone: there is no queue, and what is stored from now on is not seen."""
+
+
 @contextmanager
-def open_shown(settings: Settings, demo: bool, bucket: str | None) -> Generator[tuple[Settings, Store]]:
-    """Open what the page shows: the recording, what a bucket holds, or the configured store."""
+def open_shown(settings: Settings, demo: bool, bucket: str | None) -> Generator[Shown]:
+    """Open what the page shows: the recording, what a bucket holds, or the configured store.
+
+    Where Redis holds nothing of a configured store, what its objects hold is shown as a bucket alone, and said so.
+    """
     if demo:
         with open_recording(settings) as opened:
-            yield opened
-    elif bucket is not None:
-        with TemporaryDirectory(prefix="al-view-") as folder:
-            settings = archive_settings(settings, bucket, Path(folder))
-            store = open_store(settings)
-            found = store.admin.reindex()
-            typer.echo(f"view: {found.num_segments} segments of {bucket}, {len(found.corrupt)} of them damaged")
-            yield settings, store
-    else:
+            yield Shown(*opened)
+        return
+    if bucket is None:
         reading = settings.model_copy(update={"redis_url": settings.reader_redis_url or settings.redis_url})
-        yield reading, open_store(reading)
+        store = open_store(reading)
+        if not _is_cooled(store, reading):
+            yield Shown(reading, store)
+            return
+        typer.echo(
+            f"view: Redis holds no run of namespace {settings.namespace!r}, which was cooled or lost; this shows what"
+            f" {settings.objects_location} holds, and nothing that begins now ('agent-layer store reindex' restores it)"
+        )
+    with TemporaryDirectory(prefix="al-view-") as folder:
+        location = bucket or settings.objects_location
+        archived = archive_settings(settings, location, Path(folder))
+        store = open_store(archived)
+        found = store.admin.reindex()
+        typer.echo(f"view: {found.num_segments} segments of {location}, {len(found.corrupt)} of them damaged")
+        yield Shown(archived if bucket else settings, store, is_archive=True)
+
+
+def _is_cooled(store: Store, settings: Settings) -> bool:
+    """Return whether Redis knows no run and has no work, although segments are stored."""
+    if store.redis.scard(store.keys.runs):
+        return False
+    stats = Dispatcher(store.redis, settings).stats()
+    if stats.num_open_groups or stats.num_queued or stats.num_leased:
+        return False
+    try:
+        return bool(list_segments(store.keys, store.objects))
+    except UnreachableError:  # the page says so where it reads them
+        return False
 
 
 def view(
@@ -89,21 +124,26 @@ def view(
         token = reader_token or operator_token
         asked = f"?token={token}" if token else ""
         url = f"{scheme}://{reachable_host(address)}:{taken}/"
-        shown, store = opened.enter_context(open_shown(settings, demo, bucket))
-        place = f"#/run/{shown.run}" if demo else ""
+        shown = opened.enter_context(open_shown(settings, demo, bucket))
+        if shown.is_archive and allow_writes:
+            raise BadInputError(
+                "view: expected an index to write to, found none in Redis; run 'agent-layer store reindex', or leave out"
+                " --allow-writes"
+            )
+        place = f"#/run/{shown.settings.run}" if demo else ""
 
         async def announce(_: web.Application) -> None:
             typer.echo(f"view: {url}{asked}{place}")
-            if not demo and bucket is None:  # commands ask another store than those show
+            if not demo and not shown.is_archive:  # commands ask another store than those show
                 opened.enter_context(announce_page(settings, url))
 
         app = build_view_app(
-            shown,
-            store,
+            shown.settings,
+            shown.store,
             reader_token,
             writable=open_store(settings) if allow_writes else None,
             operator_token=operator_token,
-            is_archive=bucket is not None,
+            is_archive=shown.is_archive,
         )
         app.on_startup.append(announce)
         asyncio.run(serve_until_stopped(app, [listener], load_tls(settings), settings.header_seconds))

@@ -2,9 +2,11 @@
 
 import pytest
 
-from agent_layer.cli.services.view import archive_settings
+from agent_layer.cli.services.view import archive_settings, open_shown
+from agent_layer.dispatcher import Dispatcher
 from agent_layer.errors import NotFoundError
 from agent_layer.infra.objects import open_objects
+from agent_layer.schema.task import Task
 from agent_layer.store import Store, open_store
 from agent_layer.view.reads import ROUTES, Asked, Source, show_fleet_state
 
@@ -51,3 +53,36 @@ def test_what_only_a_queue_knows_is_refused_with_a_sentence(both):
 
 def test_the_stream_of_events_looks_at_no_queue(both):
     assert show_fleet_state(both[1]) is None
+
+
+def test_a_cooled_namespace_is_shown_from_its_bucket_and_says_so(both, capsys):
+    live, alone = both
+    read = [route for route in ROUTES if route.path in {"/runs", "/trajectories/{trajectory}", "/groups/{group}"}]
+    before = [route.read(alone, Asked(_PLACES, {})) for route in read]
+    with open_shown(live.settings, demo=False, bucket=None) as shown:
+        assert not shown.is_archive
+    assert live.store.admin.offload() == 2
+    capsys.readouterr()
+
+    with open_shown(live.settings, demo=False, bucket=None) as shown:
+        source = Source(shown.settings, shown.store, is_archive=shown.is_archive)
+        assert [route.read(source, Asked(_PLACES, {})) for route in read] == before
+        assert shown.is_archive
+    told = capsys.readouterr().out
+    assert "Redis holds no run" in told
+    assert f"segments of {live.settings.objects_url}" in told
+    assert live.store.redis.scard(live.store.keys.runs) == 0
+
+
+def test_work_that_waits_keeps_the_page_live(both):
+    live, _ = both
+    live.store.admin.offload()
+    Dispatcher(live.store.redis, live.settings).submit([Task(id="t", run="next", input="what?")])
+
+    with open_shown(live.settings, demo=False, bucket=None) as shown:
+        assert not shown.is_archive
+
+
+def test_an_empty_store_is_live(settings, redis):
+    with open_shown(settings, demo=False, bucket=None) as shown:
+        assert not shown.is_archive
