@@ -25,7 +25,7 @@ from agent_layer.view.access import METRICS, SESSION, Access, writer_name
 from agent_layer.view.events import EventStreams
 from agent_layer.view.files import find_file
 from agent_layer.view.openapi import make_document
-from agent_layer.view.reads import PREFIX, ROUTES, Asked, Route, Source
+from agent_layer.view.reads import IMAGES, PREFIX, ROUTES, Asked, Route, Source, read_image
 from agent_layer.view.writes import EXPORTS, JOURNAL_ROUTES, WRITES, Desk, Journal, Writer, Writes
 
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -39,7 +39,7 @@ _STATUS: Final[Mapping[type[AgentLayerError], tuple[int, str]]] = {
     BackPressureError: (503, "busy"),
 }
 _HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -80,6 +80,7 @@ def build_view_app(
     app = web.Application(middlewares=[view.answer_errors, view.guard], client_max_size=_LARGEST_BODY)
     app.on_response_prepare.append(_add_headers)
     app.add_routes([web.get(f"{PREFIX}{route.path}", view.handler(route)) for route in (*ROUTES, *JOURNAL_ROUTES)])
+    app.add_routes([web.get(f"{PREFIX}{IMAGES}", view.serve_image)])
     app.add_routes([web.get(METRICS, view.serve_metrics)])
     app.add_routes([web.get(f"{PREFIX}/openapi.json", view.serve_document)])
     app.add_routes([web.get(f"{PREFIX}/events", streams.serve, allow_head=False)])
@@ -121,6 +122,15 @@ class _View:
     async def open_session(self, request: web.Request) -> web.StreamResponse:
         """Return a cookie to a browser that showed the operator's key, to stand for it."""
         return self._access.open_session(request)
+
+    async def serve_image(self, request: web.Request) -> web.Response:
+        """Serve a raster image that a message holds, under the type that its bytes say."""
+        asked = Asked(request.match_info, {})
+        image = await asyncio.to_thread(read_image, self._source, asked)
+        name = f'inline; filename="{asked.path["image"]}.{image.kind}"'
+        return web.Response(
+            body=image.content, content_type=f"image/{image.kind}", headers={hdrs.CONTENT_DISPOSITION: name}
+        )
 
     async def serve_document(self, _: web.Request) -> web.Response:
         """Serve the OpenAPI document."""

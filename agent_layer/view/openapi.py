@@ -8,7 +8,7 @@ import msgspec
 
 from agent_layer import __version__
 from agent_layer.view.answers import Change
-from agent_layer.view.reads import PREFIX, ROUTES, Route
+from agent_layer.view.reads import IMAGES, PREFIX, ROUTES, Route
 from agent_layer.view.writes import EXPORTS, JOURNAL_ROUTES, WRITES, ExportOrder, WriteLine
 
 _Json: TypeAlias = dict[str, object]
@@ -50,6 +50,7 @@ def make_document() -> _Json:
         paths.setdefault(f"{PREFIX}{path}", {})["post"] = _write(path, body, _json_of(WriteLine))
     lines: _Json = {"application/x-ndjson": {"schema": {"type": "string"}}}
     paths |= {f"{PREFIX}{path}": {"post": _write(path, ExportOrder, lines)} for path in EXPORTS}
+    paths[f"{PREFIX}{IMAGES}"] = {"get": _image()}
     paths[f"{PREFIX}/events"] = {"get": _events()}
     return {
         "openapi": "3.1.0",
@@ -82,6 +83,12 @@ def _write(path: str, body: type, answer: _Json) -> _Json:
         "requestBody": {"required": True, "content": _json_of(body)},
         "responses": _responses(answer),
     }
+
+
+def _image() -> _Json:
+    told = "Show a raster image of a message by the hash that stands in its place: PNG, JPEG, GIF or WebP."
+    content: _Json = {f"image/{kind}": {} for kind in ("png", "jpeg", "gif", "webp")}
+    return {"summary": told, "parameters": _in_path(IMAGES), "responses": _responses(content)}
 
 
 def _events() -> _Json:

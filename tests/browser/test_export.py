@@ -7,10 +7,12 @@ import pytest
 from agent_layer.view.reads import Asked, Source, show_tokens
 from agent_layer.view.site import Selection, write_site
 
+from ..integration.view.test_images import REMOTE, SVG, data_url, make_png, shown, store_message
 from ..integration.view.test_view import viewed  # noqa: F401 - the store that the API's own tests read
+from ..waiting import wait_until
 from .hostile import HOSTILE
 from .test_hostile import _ATTRIBUTES, _ELEMENTS, _WATCH, _store
-from .test_views import _LIMIT_SECONDS, _Tab, _train, chromium  # noqa: F401 - the browser of the other tests
+from .test_views import _LIMIT_SECONDS, _Tab, _train, chromium, tab  # noqa: F401 - the browser of the other tests
 
 _LITERALS = "[...document.querySelectorAll('main .token-row span.t')].map(one => one.textContent)"
 
@@ -26,17 +28,17 @@ def _export(viewed, directory, **filters):  # noqa: F811
 @pytest.fixture
 def opened(chromium, tmp_path):  # noqa: F811
     """A tab for files of a directory, and all that it asks for."""
-    tab = _Tab(chromium.new_page(viewport={"width": 1280, "height": 900}), f"{(tmp_path / 'site').as_uri()}/index.html")
-    tab.page.set_default_timeout(_LIMIT_SECONDS * 1000)
-    tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
-    tab.page.on("request", lambda asked: tab.hosts.add(asked.url.rpartition("/site/")[0]))
-    tab.page.on("dialog", lambda dialog: (tab.errors.append(dialog.message), dialog.dismiss()))
-    tab.page.add_init_script(_WATCH)
-    yield tab
-    assert tab.errors == []
-    assert tab.hosts == {tmp_path.as_uri()}
-    assert tab.page.evaluate("window.broken") == []
-    tab.page.close()
+    own = _Tab(chromium.new_page(viewport={"width": 1280, "height": 900}), f"{(tmp_path / 'site').as_uri()}/index.html")
+    own.page.set_default_timeout(_LIMIT_SECONDS * 1000)
+    own.page.on("pageerror", lambda error: own.errors.append(str(error)))
+    own.page.on("request", lambda asked: own.hosts.add(asked.url.rpartition("/site/")[0]))
+    own.page.on("dialog", lambda dialog: (own.errors.append(dialog.message), dialog.dismiss()))
+    own.page.add_init_script(_WATCH)
+    yield own
+    assert own.errors == []
+    assert own.hosts == {tmp_path.as_uri()}
+    assert own.page.evaluate("window.broken") == []
+    own.page.close()
 
 
 def test_an_export_opens_from_a_file_and_shows_what_python_computes(opened, viewed, tmp_path):  # noqa: F811
@@ -109,3 +111,26 @@ def test_sixty_hostile_strings_stay_text_in_an_export(opened, viewed, tmp_path):
 
 def _visible(text, token_id):
     return f"⟨{token_id}⟩" if text is None else text
+
+
+def test_raster_images_are_seen_and_nothing_else_is_loaded(opened, tab, viewed, tmp_path):  # noqa: F811
+    parts = [
+        shown(data_url(make_png(64))),
+        shown(data_url(SVG, "image/svg+xml")),
+        shown(REMOTE),
+        {"$image": "../../info"},
+    ]
+    store_message(viewed.store, "i.0-0", parts)
+    _export(viewed, tmp_path / "site")
+
+    for one in (tab, opened):
+        text = one.open("#/trajectory/i.0-0")
+        one.page.wait_for_selector("img.seen", state="attached")
+        for number in (2, 3):
+            one.page.get_by_text(f"Image {number} of 3 is not shown").wait_for()
+        images = one.page.locator("img.seen")
+        wait_until(lambda images=images: images.evaluate_all("all => all.map(one => one.naturalWidth)") == [64])
+        assert REMOTE in text
+        assert one.page.evaluate("'owned' in window") is False
+    assert tab.hosts == {tab.address.split("/")[2]}
+    assert len(list((tmp_path / "site" / "images").iterdir())) == 1

@@ -127,8 +127,8 @@ def view(
         shown = opened.enter_context(open_shown(settings, demo, bucket))
         if shown.is_archive and allow_writes:
             raise BadInputError(
-                "view: expected an index to write to, found none in Redis; run 'agent-layer store reindex', or leave out"
-                " --allow-writes"
+                "view: expected an index to write to, found none in Redis; run 'agent-layer store reindex', or leave"
+                " out --allow-writes"
             )
         place = f"#/run/{shown.settings.run}" if demo else ""
 

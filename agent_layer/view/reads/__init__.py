@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from agent_layer.view.reads.fleet import show_fleet_state as show_fleet_state
     from agent_layer.view.reads.forks import show_forks as show_forks
     from agent_layer.view.reads.groups import show_group as show_group
+    from agent_layer.view.reads.images import IMAGES as IMAGES
+    from agent_layer.view.reads.images import Image as Image
+    from agent_layer.view.reads.images import image_names as image_names
+    from agent_layer.view.reads.images import read_image as read_image
     from agent_layer.view.reads.lists import ABOVE_ZERO as ABOVE_ZERO
     from agent_layer.view.reads.lists import FAILED as FAILED
     from agent_layer.view.reads.lists import facet as facet
@@ -34,6 +38,7 @@ else:
             "agent_layer.view.reads.fleet": ("show_fleet_state",),
             "agent_layer.view.reads.forks": ("show_forks",),
             "agent_layer.view.reads.groups": ("show_group",),
+            "agent_layer.view.reads.images": ("IMAGES", "Image", "image_names", "read_image"),
             "agent_layer.view.reads.lists": ("ABOVE_ZERO", "FAILED", "facet", "natural_key"),
             "agent_layer.view.reads.routes": ("PREFIX", "ROUTES", "Route"),
             "agent_layer.view.reads.runs": ("info", "list_runs", "list_updates", "make_progress", "show_run"),

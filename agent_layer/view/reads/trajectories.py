@@ -30,6 +30,7 @@ from agent_layer.view.answers import (
     TrajectoryUpdate,
 )
 from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.images import mark_images
 from agent_layer.view.reads.source import Source
 from agent_layer.view.reads.tokens import break_cause, parent_of
 from agent_layer.view.reads.updates import exclusion_line, mean_advantage, read_group
@@ -137,7 +138,7 @@ def _step_line(whole: Trajectory, step: Step, contents: Mapping[str, bytes]) -> 
         finish_reason=action.finish_reason,
         sampling=step.sampling_asked if step.sampling_applied is None else step.sampling_applied,
         temperature=step.temperature,
-        message=action.message,
+        message=cast("JsonObject | None", mark_images(action.message)),
         new_messages=_new_messages(None if before is None else whole.steps[before], step, contents),
         num_messages=None if messages is None else len(messages),
         num_prompt_tokens=None if step.prompt_token_ids is None else len(step.prompt_token_ids),
@@ -160,7 +161,7 @@ def _new_messages(before: Step | None, step: Step, contents: Mapping[str, bytes]
         (at for at, (one, other) in enumerate(zip(messages, known, strict=False)) if one != other),
         min(len(messages), len(known)),
     )
-    new = [_expand(contents, name) for name in messages[num_shared:]]
+    new = [mark_images(_expand(contents, name)) for name in messages[num_shared:]]
     answered = bool(known) and num_shared == len(known)
     if answered and new and isinstance(new[0], dict) and cast("JsonObject", new[0]).get("role") == "assistant":
         return new[1:]

@@ -15,15 +15,18 @@ import msgspec
 
 from agent_layer import __version__
 from agent_layer.errors import CorruptRecordError, NotFoundError
+from agent_layer.schema import content_hash
 from agent_layer.store.index import TrajectoryRow
 from agent_layer.times import format_time
-from agent_layer.view.answers import Answer, TokensAnswer
+from agent_layer.view.answers import Answer, TokensAnswer, TrajectoryAnswer
 from agent_layer.view.reads import (
     Asked,
     Source,
+    image_names,
     info,
     list_runs,
     list_updates,
+    read_image,
     show_forks,
     show_group,
     show_run,
@@ -47,10 +50,11 @@ _REPLACED: Final = {
 }
 _SCRIPT: Final = "page.js"
 _DATA: Final = "data"
-_NAMES: Final = ("index.html", _SCRIPT, MARK, _DATA, "css", "vendor", "icon.svg")
+_IMAGES: Final = "images"
+_NAMES: Final = ("index.html", _SCRIPT, MARK, _DATA, _IMAGES, "css", "vendor", "icon.svg")
 _COPIED: Final = ("icon.svg", "css/*.css", "vendor/*.css", "vendor/LICENSE.*.txt")
 _POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'"
 )
 _MODULE: Final = re.compile(r"<script type=\"module\" src=\"[^\"]+\"></script>")
 _PRELOAD: Final = re.compile(r"<link rel=\"modulepreload\"[^>]*>\n?")
@@ -126,9 +130,11 @@ def _write_page(place: Path, selection: Selection) -> None:
 
 def _describe(selection: Selection) -> str:
     num, of = len(selection.rows), selection.num_matching
-    which = f"{num:,} of {of:,} matching trajectories" if num < of else f"{num:,} trajectories"
+    all_of_them = "1 trajectory" if num == 1 else f"{num:,} trajectories"
+    which = f"{num:,} of {of:,} matching trajectories" if num < of else all_of_them
+    at = format_time(int(selection.at)).replace(".000Z", "Z")
     return (
-        f"Export of {which}, {format_time(int(selection.at))}: {selection.command} · {', '.join(_ABSENT).capitalize()},"
+        f"Export of {which}, {at}: {selection.command} · {', '.join(_ABSENT).capitalize()},"
         " search and all that changes something need the store, and are not in it."
     )
 
@@ -154,6 +160,7 @@ def _write_data(
             on_left_out(error)
             continue
         path = _path("trajectories", row.trajectory_id)
+        files |= _write_images(source, place.parent, answer)
         _write(place, files, f"t{at}", [(path, answer), (f"{path}/forks", forks)])
         for page, one in enumerate(tokens):
             _write(place, files, f"t{at}-{page}", [(f"{path}/tokens/{page}", one)])
@@ -173,6 +180,23 @@ def _write_data(
     }
     _write_script(place / "site.js", "site", [("site", msgspec.json.encode(site))])
     return len(rows)
+
+
+def _write_images(source: Source, place: Path, answer: TrajectoryAnswer) -> dict[str, str]:
+    """Write the images of a trajectory's messages; return their files by path. What is no raster image is left out."""
+    files: dict[str, str] = {}
+    trajectory = answer.row.trajectory_id
+    messages = [[*step.new_messages, step.message] for step in answer.steps]
+    for name in dict.fromkeys(image_names(messages)):
+        try:
+            image = read_image(source, _ask(trajectory=trajectory, image=name))
+        except NotFoundError:
+            continue
+        file = f"{_IMAGES}/{content_hash(image.content)}.{image.kind}"
+        (place / _IMAGES).mkdir(exist_ok=True)
+        (place / file).write_bytes(image.content)
+        files[_path("trajectories", trajectory, "images", name)] = file
+    return files
 
 
 def _around(

@@ -83,6 +83,7 @@ def test_work_that_waits_keeps_the_page_live(both):
         assert not shown.is_archive
 
 
-def test_an_empty_store_is_live(settings, redis):
+@pytest.mark.usefixtures("redis")
+def test_an_empty_store_is_live(settings):
     with open_shown(settings, demo=False, bucket=None) as shown:
         assert not shown.is_archive

@@ -36,7 +36,7 @@ def test_what_matches_is_written_and_a_limit_is_named(export, tmp_path):
     assert json.loads((tmp_path / "site" / "export.json").read_bytes())["num_trajectories"] == 2
     shell = (tmp_path / "site" / "index.html").read_text()
     assert "agent-layer query --run r0 --reward ..5 --order newest --limit 2" in shell
-    assert "content=\"default-src 'none'; script-src 'self'; style-src 'self';" in shell
+    assert "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'self';" in shell
     assert "not all" not in export("--run", "r0", "--limit", "12").output
 
 

@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from agent_layer.view.openapi import make_document
-from agent_layer.view.reads import PREFIX, ROUTES
+from agent_layer.view.reads import IMAGES, PREFIX, ROUTES
 from agent_layer.view.writes import EXPORTS, JOURNAL_ROUTES, WRITES
 
 from ...builders import attempt
@@ -30,7 +30,10 @@ _UNSTORED = "/runs/{run}/updates/{step}"
 
 def test_every_route_is_in_it():
     paths = make_document()["paths"]
-    reads = {f"{PREFIX}{route.path}" for route in (*ROUTES, *JOURNAL_ROUTES)} | {f"{PREFIX}/events"}
+    reads = {f"{PREFIX}{route.path}" for route in (*ROUTES, *JOURNAL_ROUTES)} | {
+        f"{PREFIX}/events",
+        f"{PREFIX}{IMAGES}",
+    }
 
     assert {path for path, how in paths.items() if "get" in how} == reads
     assert {path for path, how in paths.items() if "post" in how} == {f"{PREFIX}{path}" for path in (*WRITES, *EXPORTS)}

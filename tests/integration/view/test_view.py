@@ -50,7 +50,7 @@ class _Viewed:
             app = build_view_app(self.settings, self.store, token)
             async with TestClient(TestServer(app)) as client:
                 answer = await client.request(method, path, headers=headers, allow_redirects=False)
-                text = await answer.text()
+                text = await answer.text(errors="replace")
                 assert answer.status == status, text
                 return (json.loads(text) if answer.content_type == "application/json" else {}), answer
 

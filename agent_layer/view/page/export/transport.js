@@ -10,6 +10,8 @@ const awaited = new Map();
 const loading = new Map();
 /** @type {Promise<Site> | null} */
 let site = null;
+/** @type {Record<string, string>} */
+let files = {};
 
 /** @type {any} */ (globalThis).agentLayerHold = (/** @type {string} */ name, /** @type {string[]} */ pairs) => {
   /** @type {Map<string, string>} */ const texts = new Map();
@@ -21,12 +23,13 @@ let site = null;
 export async function send(path, options) {
   if (options.method) return refusal(405, "This is an export: it changes nothing. Use 'agent-layer view --allow-writes'.");
   site ??= load("site").then((texts) => JSON.parse(texts.get("site") ?? "null"));
+  files = (await site).files;
   const [name = "", query = ""] = path.split(/\?(.*)/s);
   return answerOf(await site, name, new URLSearchParams(query));
 }
 
-/** @param {string} path @returns {string} */
-export const addressOf = (path) => path;
+/** File of an image; none where it was not exported. @param {string} path @returns {string} */
+export const addressOf = (path) => (Object.hasOwn(files, path) ? files[path] ?? "" : "");
 
 /** @param {Site} whole @param {string} path @param {URLSearchParams} query @returns {Promise<Response>} */
 async function answerOf(whole, path, query) {

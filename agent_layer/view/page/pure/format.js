@@ -72,12 +72,22 @@ export function readable(value) {
 
 /** The text of a message's content: text, or the text parts of a list. @param {unknown} content @returns {string} */
 export function contentText(content) {
-  if (Array.isArray(content)) return content.map(partText).join("\n");
+  if (Array.isArray(content)) return content.map(partText).filter(Boolean).join("\n");
   return readable(content);
+}
+
+/** Hashes of the images that stand in a message's content, as the API marks them. @param {unknown} content @returns {string[]} */
+export function imagesOf(content) {
+  if (!Array.isArray(content)) return [];
+  return content.flatMap((part) => {
+    const mark = part?.image_url?.url ?? part?.image_url ?? part?.source ?? part;
+    return typeof mark?.$image === "string" ? [mark.$image] : [];
+  });
 }
 
 /** @param {any} part */
 function partText(part) {
+  if (imagesOf([part]).length) return "";
   if (typeof part === "string") return part;
   return typeof part?.text === "string" ? part.text : readable(part);
 }

@@ -35,7 +35,7 @@ function Tree({ forks, data, at, to }) {
       <${Tile} label="Agents" value=${agents.length} note=${`${new Set(nodes.filter((one) => one.is_subagent).map((one) => one.agent)).size} of them sub-agents`} /></dl>
     <${Card} title="Prefixes" more="left to right: tokens of the context"><${Picture} nodes=${nodes} agents=${agents} at=${at} onPick=${(/** @type {number} */ step) => go(to({ step }), { replace: true })} /><//>
     <${Special} nodes=${nodes} to=${to} />
-    ${chosen && html`<${StepCard} step=${chosen} isOn hidden=${new Set()} href=${to({ tab: "tokens", step: at })} />`}`;
+    ${chosen && html`<${StepCard} id=${data.row.trajectory_id} step=${chosen} isOn hidden=${new Set()} href=${to({ tab: "tokens", step: at })} />`}`;
 }
 
 /** @param {{nodes: ForkNode[], agents: string[], at: number, onPick: (step: number) => void}} props */

@@ -83,7 +83,7 @@ function Queue({ rows, query }) {
         ${mayWrite ? html`<${Judge} key=${id} data=${data} labels=${labels} onDone=${onDone} />` : html`<p class="note-box small">Rewards, comments and labels are given here where the server runs with <code>--allow-writes</code>, by its operator.</p>`}
         <p class="chips"><a class="chip" href=${hrefOf(["trajectory", id])}>open ${shortId(id, 24)}</a><button class=${`chip ${chosen.includes(id) ? "on" : ""}`} aria-pressed=${chosen.includes(id) ? "true" : "false"} onClick=${choose} data-choose>chosen</button><${Badge} status=${data.row.status} />${data.rewards.filter((one) => one.is_current).map((one) => html`<span class="badge accent" key=${one.name}>${one.name} ${number(one.score)} by ${one.source}${one.comment ? `: ${one.comment}` : ""}</span>`)}${Object.entries(data.row.labels).map(([name, value]) => html`<${LabelChip} key=${name} name=${name} value=${value} given=${data.given_labels} />`)}</p>
         ${data.task && html`<${Card} title="Task"><${Said} role="task" text=${readable(data.task.input)} /><//>`}
-        ${data.steps.map((step) => html`<${StepCard} key=${step.index} step=${step} isOn=${false} hidden=${HIDDEN} href=${hrefOf(["trajectory", id], { tab: "tokens", step: step.index })} />`)}`}<//></div></div>`;
+        ${data.steps.map((step) => html`<${StepCard} key=${step.index} id=${id} step=${step} isOn=${false} hidden=${HIDDEN} href=${hrefOf(["trajectory", id], { tab: "tokens", step: step.index })} />`)}`}<//></div></div>`;
 }
 
 /** The labels that this browser gave last. @returns {string[]} */

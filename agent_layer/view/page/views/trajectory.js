@@ -81,7 +81,7 @@ function StepsTab({ data, at, to, query }) {
     <div class="steps"><nav class="outline" aria-label="Steps"><a href=${to({ step: null })}>Task</a>${data.steps.map((step) => html`<a key=${step.index} href=${to({ step: step.index })} aria-current=${step.index === at ? "true" : undefined}><span class="num">${step.index}</span><span class="cut">${step.agent ?? step.role}</span>${step.status !== "ok" && html`<span class="badge bad">${step.status ?? "running"}</span>`}</a>`)}</nav>
       <div class="step-list"><div class="chips" role="group" aria-label="Show">${["system", "tools", "reasoning"].map((name) => html`<a key=${name} class=${`chip ${hidden.has(name) ? "" : "on"}`} href=${toggled(name)}>${name}</a>`)}</div>
         ${data.task && html`<${Card} title="Task"><${Said} role="task" text=${readable(data.task.input)} /><//>`}
-        ${data.steps.map((step) => html`<${StepCard} key=${step.index} step=${step} isOn=${step.index === at} hidden=${hidden} href=${to({ tab: "tokens", step: step.index })} order=${html`<${StepOrder} data=${data} step=${step.index} />`} />`)}
+        ${data.steps.map((step) => html`<${StepCard} key=${step.index} id=${data.row.trajectory_id} step=${step} isOn=${step.index === at} hidden=${hidden} href=${to({ tab: "tokens", step: step.index })} order=${html`<${StepOrder} data=${data} step=${step.index} />`} />`)}
         <${Judged} data=${data} /></div></div>`;
 }
 
