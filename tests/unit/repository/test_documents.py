@@ -13,6 +13,7 @@ import typer
 from agent_layer.cli.main import build
 from agent_layer.health import CATALOGUE, LIVE
 from agent_layer.settings import Settings
+from agent_layer.times import format_span
 from trainer_adapter.config import load_config
 
 from ...documents import DOCUMENTS, ROOT, blocks
@@ -105,7 +106,11 @@ def test_the_table_of_health_is_the_catalogue():
 
 
 def test_the_table_of_alarms_of_this_moment_is_the_catalogue():
-    rows = {f"| `{one.name}` | {one.measures} | {one.unit} | {_limit(one.warn)} |" for one in LIVE}
+    limits = {
+        one.name: ("duration", format_span(one.warn or 0)) if one.unit == "seconds" else (one.unit, _limit(one.warn))
+        for one in LIVE
+    }
+    rows = {f"| `{one.name}` | {one.measures} | {' | '.join(limits[one.name])} |" for one in LIVE}
 
     assert rows <= set((ROOT / "docs/how-to/operate.md").read_text().splitlines())
 
