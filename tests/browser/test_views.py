@@ -254,6 +254,7 @@ def test_fleet_of_a_bucket_alone_says_that_nothing_of_it_is_there(viewed, chromi
     with open_tab(chromium, build_view_app(viewed.settings, viewed.store, is_archive=True)) as tab:
         assert "This page shows a bucket alone" in tab.open("#/fleet")
         assert tab.page.locator("main section").count() == 0
+        tab.page.get_by_text("from a bucket").wait_for()
         assert tab.errors == []
 
 

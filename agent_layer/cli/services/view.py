@@ -73,12 +73,11 @@ def _is_cooled(store: Store, settings: Settings) -> bool:
     """Return whether Redis knows no run and has no work, although segments are stored."""
     if store.redis.scard(store.keys.runs):
         return False
-    stats = Dispatcher(store.redis, settings).stats()
-    if stats.num_open_groups or stats.num_queued or stats.num_leased:
-        return False
     try:
-        return bool(list_segments(store.keys, store.objects))
-    except UnreachableError:  # the page says so where it reads them
+        stats = Dispatcher(store.redis, settings).stats()
+        has_work = bool(stats.num_open_groups or stats.num_queued or stats.num_leased)
+        return not has_work and bool(list_segments(store.keys, store.objects))
+    except UnreachableError:  # a role that may not ask, or no objects: the page says so where it reads
         return False
 
 

@@ -32,6 +32,8 @@ class Info(Answer, frozen=True, kw_only=True):
     """Whether the server was started with ``--allow-writes``."""
     may_write: bool
     """Whether the caller may write."""
+    is_archive: bool
+    """Whether this is what a bucket held when the server began: there is no queue, and nothing changes."""
     now: float
 
 

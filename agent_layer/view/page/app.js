@@ -3,6 +3,7 @@ import { html, render, useEffect, useErrorBoundary, useRef, useState } from "./c
 import { go, useRoute, hrefOf } from "./core/router.js";
 import { follow, onLive, POLL_MS } from "./core/live.js";
 import { useKeys } from "./core/keys.js";
+import { useRights } from "./core/writes.js";
 import { Unlock } from "./parts/order.js";
 import { applyTheme, switchTheme, useTheme } from "./core/theme.js";
 import { ReviewView } from "./views/review.js";
@@ -40,6 +41,7 @@ const LIVENESS = /** @type {const} */ ({
   live: ["live", "good", "this page is told of each change, and shows it, within a second at first and more rarely while changes go on"],
   asking: [`asks every ${POLL_MS / 1000} s`, "warn", "the server has no stream of changes for this page, so it asks by itself; what you see may be that old"],
   copy: ["copy", "", "an export of one query, as it was when it was made"],
+  bucket: ["from a bucket", "warn", "what a bucket held when this server began, without its Redis; nothing that began later is here"],
   cut: ["cut off", "bad", "the server does not answer: what you see is from before, until it is back"],
 });
 
@@ -85,8 +87,10 @@ function App() {
 /** How the page learns of changes; where it is not told of them, what that means, on a telephone, too.
  * @param {{how: import("./core/live.js").Liveness | null}} props */
 function Live({ how }) {
-  const [word, tone, told] = LIVENESS[how ?? "opening"];
-  return html`<span class=${`badge ${tone} ${how === "asking" || how === "cut" ? "" : "wide-only"}`} role="status" data-live=${String(how === "live")} title=${told}><i class="dot"></i>${word}<span class="visually-hidden">: ${told}</span></span>`;
+  const { is_archive: isArchive } = useRights();
+  const what = isArchive && how === "live" ? "bucket" : how ?? "opening";
+  const [word, tone, told] = LIVENESS[what];
+  return html`<span class=${`badge ${tone} ${["asking", "cut", "bucket"].includes(what) ? "" : "wide-only"}`} role="status" data-live=${String(how === "live")} title=${told}><i class="dot"></i>${word}<span class="visually-hidden">: ${told}</span></span>`;
 }
 
 /** Focus the search field; false where the view has none. */

@@ -55,6 +55,7 @@ def info(source: Source, asked: Asked) -> Info:
         is_operator=asked.is_operator,
         takes_writes=asked.takes_writes,
         may_write=asked.takes_writes and asked.is_operator,
+        is_archive=source.is_archive,
         now=time.time(),
     )
 

@@ -94,5 +94,5 @@ def refuse_archive(source: Source, subject: str) -> None:
     if source.is_archive:
         raise NotFoundError(
             f"{subject}: expected Redis, found a bucket alone, which knows no workers, leases, engines, sandboxes or"
-            " dead letters; start 'view' without --bucket beside a run that is live"
+            " dead letters; 'view' of a store whose Redis has a run shows them"
         )

@@ -3,9 +3,11 @@
 import pytest
 
 from agent_layer.cli.services.view import archive_settings, open_shown
+from agent_layer.cli.store.acl import acl_rules
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.errors import NotFoundError
 from agent_layer.infra.objects import open_objects
+from agent_layer.infra.redis import Keys
 from agent_layer.schema.task import Task
 from agent_layer.store import Store, open_store
 from agent_layer.view.reads import ROUTES, Asked, Source, show_fleet_state
@@ -83,7 +85,10 @@ def test_work_that_waits_keeps_the_page_live(both):
         assert not shown.is_archive
 
 
-@pytest.mark.usefixtures("redis")
-def test_an_empty_store_is_live(settings):
+@pytest.mark.parametrize("role", ["reader", "trainer"])
+def test_an_empty_store_is_live_whatever_its_reader_may_ask(settings, redis, role):
+    redis.execute_command("ACL", "SETUSER", role, *acl_rules(role, Keys(settings.namespace), 6.2), ">word")
+    url = settings.redis_url.replace("://", f"://{role}:word@")
+    settings = settings.model_copy(update={"redis_url": url})
     with open_shown(settings, demo=False, bucket=None) as shown:
         assert not shown.is_archive

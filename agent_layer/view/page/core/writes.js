@@ -3,11 +3,11 @@ import { useEffect, useState } from "./ui.js";
 import { ask, askFile, get, pathOf } from "./api.js";
 import { refresh } from "./live.js";
 
-/** @typedef {{takes_writes: boolean, may_write: boolean}} Rights */
+/** @typedef {{takes_writes: boolean, may_write: boolean, is_archive: boolean}} Rights */
 
 const NAME = "agent-layer.name";
 /** @type {Rights} */
-let rights = { takes_writes: false, may_write: false };
+let rights = { takes_writes: false, may_write: false, is_archive: false };
 /** @type {Set<(now: Rights) => void>} */
 const watchers = new Set();
 let isAsked = false;

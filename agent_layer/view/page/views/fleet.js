@@ -17,7 +17,7 @@ const TONES = /** @type {Record<string, string>} */ ({ up: "good", draining: "wa
 /** @param {{route: import("../core/router.js").Route}} props */
 export function FleetView({ route }) {
   const [workers, queue, engines, dead, boxes] = [useResource("workers"), useResource("queue"), useResource("engines"), useResource("dead?limit=500"), useResource("sandboxes")];
-  if (workers.error instanceof ApiError && workers.error.status === 404) return html`<${PageHead} title="Fleet" /><p class="note-box" data-fleet>This page shows a bucket alone: stored trajectories, without the Redis that knew them. Workers, the queue, engines, sandboxes and dead letters are not in it. Start <code>agent-layer view</code> without <code>--bucket</code> beside a run that is live.</p>`;
+  if (workers.error instanceof ApiError && workers.error.status === 404) return html`<${PageHead} title="Fleet" /><p class="note-box" data-fleet>This page shows a bucket alone: stored trajectories, without the Redis that knew them. Workers, the queue, engines, sandboxes and dead letters are not in it. <code>agent-layer view</code> of a store whose Redis has a run shows them.</p>`;
   const all = workers.data && queue.data && engines.data;
   return html`<${PageHead} title="Fleet"><span class="quiet">what runs now</span><//>
     <div class="answer">${all && html`<${Overview} workers=${workers.data.items} queue=${queue.data} engines=${engines.data.items} />`}</div>
