@@ -64,6 +64,16 @@ def test_text_stands_out_from_every_ground_it_is_on(theme: str, ink: str):
     } == {}
 
 
+def test_each_tint_of_a_token_has_its_class():
+    sheet = (PAGE / "css" / "views.css").read_text()
+    hues = set(re.findall(r'"--((?:hue|ink|line)[\w-]*)"', (PAGE / "pure" / "colour.js").read_text()))
+    wanted = (
+        {f".of-{hue}" for hue in hues} | {f".of-hue-{at}" for at in range(6)} | {f".tint-{at}" for at in range(1, 17)}
+    )
+
+    assert {one for one in wanted if f"{one} {{" not in sheet} == set()
+
+
 def test_pure_modules():
     if not (node := shutil.which("node")):
         pytest.skip("node is not installed")

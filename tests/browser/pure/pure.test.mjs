@@ -1,7 +1,7 @@
 // Pure modules of the page, without a browser: `node --test tests/browser/pure/`.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { backgroundOf, hueOfVersion, tintAroundZero, tintOfLogprob, tintOfMask } from "../../../agent_layer/view/page/pure/colour.js";
+import { classOfTint, hueOfVersion, tintAroundZero, tintOfLogprob, tintOfMask } from "../../../agent_layer/view/page/pure/colour.js";
 import { clock, contentText, epoch, number, percent, seconds, shortId, signed, versions } from "../../../agent_layer/view/page/pure/format.js";
 import { errorLine, toggledAll } from "../../../agent_layer/view/page/pure/dead.js";
 import { fleetSentence } from "../../../agent_layer/view/page/pure/fleet.js";
@@ -48,9 +48,11 @@ test("content of messages is text, whatever its form", () => {
 });
 
 test("colours: unknown has none, zero has none, stronger is farther", () => {
-  assert.equal(backgroundOf(tintOfLogprob(null)), "");
-  assert.equal(backgroundOf(tintAroundZero(0, 1)), "");
+  assert.equal(classOfTint(tintOfLogprob(null)), "");
+  assert.equal(classOfTint(tintAroundZero(0, 1)), "");
   assert.equal(tintOfLogprob(-99)?.strength, 1);
+  assert.equal(classOfTint(tintOfLogprob(-99)), " of-hue-4 tint-16");
+  assert.equal(classOfTint(tintOfLogprob(-2.5)), " of-hue-4 tint-8");
   assert.notEqual(tintAroundZero(-1, 1)?.hue, tintAroundZero(1, 1)?.hue);
   assert.notEqual(tintOfMask(0)?.hue, tintOfMask(1)?.hue);
 });

@@ -1,4 +1,4 @@
-// Colours of values. A scale maps a value to [custom property, strength 0..1]; CSS mixes it into the background.
+// Colours of values. A scale maps a value to a custom property and a strength, 0 to 1; CSS mixes it into the background.
 
 /** @typedef {{hue: string, strength: number} | null} Tint  null: not known, no colour */
 
@@ -31,10 +31,11 @@ export function tintOfVersion(version) {
   return version === null || version === undefined ? null : { hue: hueOfVersion(version), strength: 0.6 };
 }
 
-/** CSS of a tint, for a background. @param {Tint} tint @returns {string} */
-export function backgroundOf(tint) {
-  if (!tint || tint.strength <= 0.01) return "";
-  return `color-mix(in srgb, var(${tint.hue}) ${Math.round(tint.strength * 62)}%, transparent)`;
+/** Classes of a tint: its hue, and its strength in sixteenths. A style of its own would cost each token more than its text.
+ * @param {Tint} tint @returns {string} */
+export function classOfTint(tint) {
+  const level = tint ? Math.round(tint.strength * 16) : 0;
+  return tint && level ? ` of${tint.hue.slice(1)} tint-${level}` : "";
 }
 
 /** The kind of badge for a status of a trajectory or step. @param {string | null | undefined} status */

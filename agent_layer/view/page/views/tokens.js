@@ -4,7 +4,7 @@ import { go } from "../core/router.js";
 import { get, pathOf } from "../core/api.js";
 import { Card, Empty, Failure } from "../parts/basic.js";
 import { Chart } from "../parts/chart.js";
-import { backgroundOf, tintAroundZero, tintOfLogprob, tintOfMask, tintOfVersion } from "../pure/colour.js";
+import { classOfTint, tintAroundZero, tintOfLogprob, tintOfMask, tintOfVersion } from "../pure/colour.js";
 import { number, signed, withoutScheme } from "../pure/format.js";
 import { windowOf } from "../pure/layout.js";
 import { appended, bucketMeans, noColumns, ratioAt, rowStarts, visible } from "../pure/tokens.js";
@@ -97,21 +97,26 @@ function Grid({ columns, mode, at, onPick }) {
   }, [at, starts]);
   const { first, end } = windowOf(view.top, view.height, ROW_PX, rows, 4);
   const shown = [];
-  for (let row = first; row < end; row++) shown.push(html`<${TokenRow} key=${row} columns=${columns} mode=${mode} row=${row} from=${starts[row]} to=${starts[row + 1]} at=${at} />`);
+  for (let row = first; row < end; row++) {
+    const [from = 0, to = 0] = starts.subarray(row, row + 2);
+    shown.push(html`<${TokenRow} key=${row} columns=${columns} mode=${mode} row=${row} from=${from} to=${to} at=${at >= from && at < to ? at : -1} />`);
+  }
   return html`<div class="token-grid" ref=${box} tabindex="0" data-own-keys role="listbox" aria-label="Tokens; arrow keys walk them" aria-activedescendant=${at >= 0 ? `t${at}` : undefined}
       onScroll=${(/** @type {any} */ event) => setView((old) => ({ ...old, top: event.target.scrollTop }))} onMouseOver=${(/** @type {any} */ event) => pointed(event, onPick)} onKeyDown=${(/** @type {any} */ event) => stepped(event, at, columns.ids.length, onPick)}>
       <div style=${{ height: `${rows * ROW_PX}px` }}></div>${shown}</div>`;
 }
 
-/** @param {{columns: Columns, mode: any, row: number, from: number, to: number, at: number}} props */
+/** A row stays as it is while others come and go. @param {{columns: Columns, mode: any, row: number, from: number, to: number, at: number}} props at: -1: no token of the row */
 function TokenRow({ columns, mode, row, from, to, at }) {
-  const tokens = [];
-  for (let one = from; one < to; one++) {
-    const isSampled = columns.sampled[one] === 1;
-    const background = isSampled || columns.mask[one] !== null ? backgroundOf(mode.tint(columns, one)) : "";
-    tokens.push(html`<span key=${one} id=${`t${one}`} role="option" aria-selected=${one === at ? "true" : "false"} data-at=${one} class=${`t${isSampled ? "" : " given"}${one === at ? " on" : ""}`} style=${{ background }}>${visible(columns.texts[one] ?? null, columns.ids[one] ?? 0)}</span>`);
-  }
-  return html`<div class="token-row" role="presentation" style=${{ top: `${row * ROW_PX}px` }}><span class="gut num" aria-hidden="true">${from}</span>${tokens}</div>`;
+  return useMemo(() => {
+    const tokens = [];
+    for (let one = from; one < to; one++) {
+      const isSampled = columns.sampled[one] === 1;
+      const tint = isSampled || columns.mask[one] !== null ? classOfTint(mode.tint(columns, one)) : "";
+      tokens.push(html`<span key=${one} id=${`t${one}`} role="option" aria-selected=${one === at ? "true" : "false"} data-at=${one} class=${`t${isSampled ? "" : " given"}${one === at ? " on" : ""}${tint}`}>${visible(columns.texts[one] ?? null, columns.ids[one] ?? 0)}</span>`);
+    }
+    return html`<div class="token-row" role="presentation" style=${{ top: `${row * ROW_PX}px` }}><span class="gut num" aria-hidden="true">${from}</span>${tokens}</div>`;
+  }, [columns, mode, row, from, to, at]);
 }
 
 /** @param {any} event @param {(at: number) => void} onPick */
@@ -153,6 +158,6 @@ function Facts({ columns, at, steps }) {
 /** @param {{name: string, columns: Columns, told: string | undefined}} props */
 function Scale({ name, columns, told }) {
   const versions = useMemo(() => [...new Set(columns.versions.filter((one) => one !== null))].slice(0, 12), [columns]);
-  if (name === "version") return html`<div class="legend">${versions.map((one) => html`<span key=${one}><i class="swatch" style=${{ background: backgroundOf(tintOfVersion(one)) }}></i>v${one}</span>`)}</div>`;
+  if (name === "version") return html`<div class="legend">${versions.map((one) => html`<span key=${one}><i class=${`swatch${classOfTint(tintOfVersion(one))}`}></i>v${one}</span>`)}</div>`;
   return html`<span class="tiny quiet">${told}</span>`;
 }
