@@ -106,8 +106,7 @@ class _View:
 
         async def answer(request: web.Request) -> web.Response:
             asked = self._asked(request, route)
-            found = await asyncio.to_thread(route.read, self._source, asked)
-            body = await asyncio.to_thread(msgspec.json.encode, found)
+            body = await asyncio.to_thread(lambda: msgspec.json.encode(route.read(self._source, asked)))
             return web.Response(body=body, content_type="application/json")
 
         return answer

@@ -12,7 +12,7 @@ import { number, withoutScheme } from "../pure/format.js";
 /** @typedef {{value: any, count: number}} FacetLine */
 const FACETS = ["run", "split", "task_type", "status", "cause", "agent", "tool", "finding", "engine", "policy"];
 const OWN = ["columns", "text"];
-const LIMIT = 200;
+const LIMIT = 64;
 const FACET_LINES = 8;
 
 /** The part of an address that the API understands. @param {URLSearchParams} query */
