@@ -8,8 +8,9 @@ from typing import Literal, TypeAlias, cast, get_args
 import msgspec
 
 from agent_layer.errors import BadInputError
+from agent_layer.infra import batched
 from agent_layer.store.index.filters import Conditions, Filters, parse_filters
-from agent_layer.store.index.index import Aggregate, Index, ScanRequest, scan_requests
+from agent_layer.store.index.index import Aggregate, BlockMap, Index, ScanRequest, scan_requests
 from agent_layer.store.index.planner import Ordering, choose_buckets, plan_blocks
 from agent_layer.store.segments import FIELDS
 
@@ -24,6 +25,8 @@ _SEVERAL = frozenset(field.filter for field in FIELDS if field.is_listed and fie
 _ORDERING = Ordering("started_at", descending=False)
 """Any ordering works: all blocks are scanned."""
 _MOST_LINES = 10_000
+_LINES_AT_ONCE = 64
+"""Lines whose blocks are looked up in one read."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +45,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 def count_trajectories(index: Index, filters: Filters) -> int:
     """Count the trajectories that pass all filters."""
-    return sum(index.count_in_blocks(sought) for sought in _scans(index, parse_filters(filters)))
+    conditions = parse_filters(filters)
+    scans = _scans(index, conditions, index.read_map(conditions.names))
+    return sum(index.count_in_blocks(sought) for sought in scans)
 
 
 def summarise_trajectories(index: Index, by: Sequence[By], filters: Filters, success: float = 1.0) -> list[Summary]:
@@ -62,21 +67,24 @@ def summarise_trajectories(index: Index, by: Sequence[By], filters: Filters, suc
     conditions, fields = parse_filters(filters), [field for field in by if field != "policy"]
     wanted = [_values_of(index, field, filters) for field in fields]
     found: list[Summary] = []
-    for values in product(*wanted):
-        shared = dict(zip(fields, values, strict=True))
-        found += _summarise(index, _narrowed(conditions, shared), shared, by, success)
-        if len(found) > _MOST_LINES:
-            raise BadInputError(
-                f"summary by {', '.join(by)}: expected at most {_MOST_LINES} lines, found more; add filters"
-            )
+    for page in batched(product(*wanted), _LINES_AT_ONCE):
+        several = [dict(zip(fields, values, strict=True)) for values in page]
+        narrowed = [_narrowed(conditions, shared) for shared in several]
+        scopes = index.read_maps(one.names for one in narrowed)
+        for shared, within, scope in zip(several, narrowed, scopes, strict=True):
+            found += _summarise(index, within, scope, shared, by, success)
+            if len(found) > _MOST_LINES:
+                raise BadInputError(
+                    f"summary by {', '.join(by)}: expected at most {_MOST_LINES} lines, found more; add filters"
+                )
     return found
 
 
 def _summarise(
-    index: Index, conditions: Conditions, shared: Mapping[str, str], by: Sequence[By], success: float
+    index: Index, conditions: Conditions, scope: BlockMap, shared: Mapping[str, str], by: Sequence[By], success: float
 ) -> Iterator[Summary]:
     lines: dict[float | None, list[Aggregate]] = {}
-    for sought in _scans(index, conditions):
+    for sought in _scans(index, conditions, scope):
         asked = msgspec.structs.replace(sought, by="policy_max" if "policy" in by else None, success=success)
         for tally in index.aggregate_blocks(asked):
             lines.setdefault(tally.value, []).append(tally)
@@ -97,9 +105,8 @@ def _summary_of(tallies: Sequence[Aggregate], by: dict[str, str | int | None]) -
     )
 
 
-def _scans(index: Index, conditions: Conditions) -> Iterator[ScanRequest]:
-    """Scans that together cover all trajectories that meet the conditions."""
-    scope = index.read_map(conditions.names)
+def _scans(index: Index, conditions: Conditions, scope: BlockMap) -> Iterator[ScanRequest]:
+    """Scans that together cover all trajectories that meet the conditions, in the blocks that have their names."""
     for buckets in choose_buckets(scope.buckets, conditions.ranges, _ORDERING):
         any_of = None if buckets is None else [f"bucket={bucket}" for bucket in buckets]
         zones = index.zones_with_any(scope, any_of)

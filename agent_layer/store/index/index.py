@@ -6,6 +6,7 @@ Scans run inside Redis, over a bounded number of blocks at a time, so that no se
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
+from itertools import chain
 from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -133,17 +134,31 @@ class Index:
 
     def read_map(self, names: Iterable[str] = ()) -> BlockMap:
         """Blocks in which all of the names occur; all blocks where there are no names."""
+        return self.read_maps([names])[0]
+
+    def read_maps(self, several: Iterable[Iterable[str]]) -> list[BlockMap]:
+        """Blocks in which all of the names of each list occur, from one read."""
+        lists = [list(names) for names in several]
+        all_names = list(dict.fromkeys(chain.from_iterable(lists)))
         pipeline = self.pipeline()
         pipeline.hgetall(self.keys.zones)
         pipeline.smembers(self.keys.values("bucket"))
-        for name in names:
+        for name in all_names:
             pipeline.get(self.keys.blocks_with(name))
-        zones, buckets, *bitmaps = cast("_Map", pipeline.execute())
-        everywhere = [frozenset(_set_bits(bitmap or b"")) for bitmap in bitmaps]
-        first, *others = everywhere or [frozenset(map(int, zones))]
-        blocks = first.intersection(*others)
-        found = [(block, zones.get(str(block).encode())) for block in blocks]
-        return BlockMap([_zone_of(block, ends) for block, ends in found if ends], len(zones), sorted(map(int, buckets)))
+        packed, buckets, *bitmaps = cast("_Map", pipeline.execute())
+        zones = {int(block): _zone_of(int(block), ends) for block, ends in packed.items() if ends}
+        blocks_with = {
+            name: frozenset(_set_bits(bitmap or b"")) for name, bitmap in zip(all_names, bitmaps, strict=True)
+        }
+        everywhere, lowest_first = frozenset(zones), sorted(map(int, buckets))
+        return [
+            BlockMap(
+                [zones[block] for block in everywhere.intersection(*(blocks_with[name] for name in names))],
+                len(packed),
+                lowest_first,
+            )
+            for names in lists
+        ]
 
     def zones_with_any(self, scope: BlockMap, names: Sequence[str] | None) -> list[Zone]:
         """Blocks in which at least one of the names occurs; None: all blocks."""
