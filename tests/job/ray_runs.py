@@ -137,12 +137,12 @@ def train_on_ray(home: Path, config: TrainConfig, look: Callable[[Settings], Non
     return settings
 
 
-def update_of_embedded_driver(settings: Settings) -> "UpdateReport":
-    """What one process without Ray makes of the batch of the first step."""
+def update_of_embedded_driver(settings: Settings, batch: TrainingBatch | None = None) -> "UpdateReport":
+    """What one process without Ray makes of the batch of the first step, or of this one in its place."""
     from trainer_adapter.verl import EmbeddedTrainer  # noqa: PLC0415  # torch and veRL take seconds
 
     config = load_config(settings.dir / "runs" / RUN / "ray" / "train.json")
-    return EmbeddedTrainer(config).update(trained_batches(settings)[0][1], step=0, version=0)
+    return EmbeddedTrainer(config).update(batch or trained_batches(settings)[0][1], step=0, version=0)
 
 
 def trained_batches(settings: Settings) -> list[tuple[int, TrainingBatch]]:

@@ -26,6 +26,7 @@ MAX_STALENESS = 1
 
 MODES = {
     "colocate_async": ClusterConfig(mode="colocate_async"),
+    "colocate_async of two ranks": ClusterConfig(mode="colocate_async", gpus_per_node=2),
     "separate_async of two ranks": ClusterConfig(mode="separate_async", gpus_per_node=2),
 }
 

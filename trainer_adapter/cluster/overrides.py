@@ -247,7 +247,10 @@ def _unsupported(config: TrainConfig) -> Iterator[tuple[str, str]]:
             "has it with one epoch only: veRL's store keeps a rollout's ratio, which a later epoch would find",
         )
     if cluster.nodes > 1:
-        yield "cluster.nodes", "has one machine only: veRL's servers of others would be open to anyone who reaches them"
+        yield (
+            "cluster.nodes",
+            "has one machine only: it starts Ray there, and sees by process ids which servers have died",
+        )
     yield from _unheeded(cluster)
     strategy = {**config.verl, **cluster.verl}.get(f"{_ACTOR}.strategy", "fsdp2")
     if strategy == "fsdp":

@@ -25,14 +25,22 @@ async def list_engines(gateway):
         return await reply.text()
 
 
-async def test_calls_of_each_kind_and_counts_of_tokens_carry_it(gateway):
-    opened = await gateway.open(limits={"context_tokens": 100})
+async def test_calls_of_each_kind_carry_it(gateway):
+    opened = await gateway.open()
 
     plain, _ = await gateway.chat(opened, "hello")
     streamed, _ = await gateway.chat(opened, "hello", stream=True)
 
     assert (plain, streamed) == (200, 200)
     assert gateway.step(opened).status == "ok"
+
+
+async def test_counts_of_tokens_carry_it(gateway):
+    opened = await gateway.open(limits={"context_tokens": 4})
+
+    status, _ = await gateway.chat(opened, "hello")
+
+    assert (status, gateway.engine.calls) == (400, [])
 
 
 async def test_health_checks_carry_it(settings, run_gateway):
