@@ -33,8 +33,13 @@ pytestmark = [
 ]
 
 RUN = "ray"
-CASES = [("sync", "wait", 25), ("sync", "abort", 25), ("separate_async", "abort", 50)]
-"""Mode of veRL, what a switch does to calls in flight, and switches while others call: 50 of each mode."""
+CASES = [
+    ("sync", "wait", 25),
+    ("sync", "abort", 25),
+    ("separate_async", "wait", 25),
+    ("separate_async", "abort", 50),
+]
+"""Mode of veRL, what a switch does to calls in flight, and switches while others call."""
 NUM_CALLERS = 4
 NUM_TOKENS = 24
 
