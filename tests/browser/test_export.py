@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from agent_layer.view.reads import Asked, Source, show_tokens
+from agent_layer.view.reads import Asked, Source
+from agent_layer.view.reads.tokens import show_tokens
 from agent_layer.view.site import Selection, write_site
 
 from ..integration.view.test_images import REMOTE, SVG, data_url, make_png, shown, store_message

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from agent_layer.view.reads.asked import Asked as Asked
     from agent_layer.view.reads.asked import query_parameters as query_parameters
     from agent_layer.view.reads.fleet import show_fleet_state as show_fleet_state
-    from agent_layer.view.reads.forks import show_forks as show_forks
     from agent_layer.view.reads.groups import show_group as show_group
     from agent_layer.view.reads.images import IMAGES as IMAGES
     from agent_layer.view.reads.images import Image as Image
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from agent_layer.view.reads.runs import make_progress as make_progress
     from agent_layer.view.reads.runs import show_run as show_run
     from agent_layer.view.reads.source import Source as Source
-    from agent_layer.view.reads.tokens import show_tokens as show_tokens
     from agent_layer.view.reads.trajectories import show_trajectory as show_trajectory
     from agent_layer.view.reads.updates import show_update as show_update
 else:
@@ -36,14 +34,12 @@ else:
         {
             "agent_layer.view.reads.asked": ("Asked", "query_parameters"),
             "agent_layer.view.reads.fleet": ("show_fleet_state",),
-            "agent_layer.view.reads.forks": ("show_forks",),
             "agent_layer.view.reads.groups": ("show_group",),
             "agent_layer.view.reads.images": ("IMAGES", "Image", "image_names", "read_image"),
             "agent_layer.view.reads.lists": ("ABOVE_ZERO", "FAILED", "facet", "natural_key"),
             "agent_layer.view.reads.routes": ("PREFIX", "ROUTES", "Route"),
             "agent_layer.view.reads.runs": ("info", "list_runs", "list_updates", "make_progress", "show_run"),
             "agent_layer.view.reads.source": ("Source",),
-            "agent_layer.view.reads.tokens": ("show_tokens",),
             "agent_layer.view.reads.trajectories": ("show_trajectory",),
             "agent_layer.view.reads.updates": ("show_update",),
         },

@@ -32,10 +32,11 @@ from agent_layer.view.answers import (
     UpdateList,
     WorkerList,
 )
-from agent_layer.view.reads import diff, fleet, forks, groups, lists, runs, tokens, trajectories, updates
+from agent_layer.view.reads import fleet, groups, lists, runs, trajectories, updates
 from agent_layer.view.reads.asked import FILTERS, Asked
 from agent_layer.view.reads.overviews import show_failures, show_learning
 from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.tokens import show_diff, show_forks, show_step_tokens, show_tokens
 
 PREFIX: Final = "/api/v1"
 
@@ -65,13 +66,13 @@ ROUTES: Final = (
     Route("/summary", lists.summary, SummaryAnswer, (*FILTERS, "by")),
     Route("/trajectories/{trajectory}", trajectories.show_trajectory, TrajectoryAnswer),
     Route("/trajectories/{trajectory}/steps/{step}", trajectories.show_step, StepAnswer),
-    Route("/trajectories/{trajectory}/steps/{step}/tokens", tokens.show_step_tokens, TokensAnswer, ("from", "to")),
-    Route("/trajectories/{trajectory}/tokens", tokens.show_tokens, TokensAnswer, ("from", "to")),
-    Route("/trajectories/{trajectory}/forks", forks.show_forks, ForksAnswer),
+    Route("/trajectories/{trajectory}/steps/{step}/tokens", show_step_tokens, TokensAnswer, ("from", "to")),
+    Route("/trajectories/{trajectory}/tokens", show_tokens, TokensAnswer, ("from", "to")),
+    Route("/trajectories/{trajectory}/forks", show_forks, ForksAnswer),
     Route("/groups/{group}", groups.show_group, GroupAnswer),
     Route("/runs/{run}/learning", show_learning, LearningAnswer, ("by", "split")),
     Route("/failures", show_failures, FailuresAnswer, FILTERS),
-    Route("/diff", diff.show_diff, DiffAnswer, ("a", "b")),
+    Route("/diff", show_diff, DiffAnswer, ("a", "b")),
     Route("/workers", fleet.list_workers, WorkerList),
     Route("/queue", fleet.show_queue, QueueAnswer),
     Route("/dead", fleet.list_dead, DeadList, ("limit",)),

@@ -27,13 +27,12 @@ from agent_layer.view.reads import (
     list_runs,
     list_updates,
     read_image,
-    show_forks,
     show_group,
     show_run,
-    show_tokens,
     show_trajectory,
     show_update,
 )
+from agent_layer.view.reads.tokens import show_forks, show_tokens
 from agent_layer.view.site.bundle import bundle_modules
 from agent_layer.view.site.directory import MARK, replace_directory
 

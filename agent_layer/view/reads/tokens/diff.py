@@ -7,9 +7,8 @@ from typing import Literal
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Step
 from agent_layer.view.answers import DiffAnswer, DiffStep
-from agent_layer.view.reads.asked import Asked
-from agent_layer.view.reads.source import Source
-from agent_layer.view.reads.tokens import token_ids
+from agent_layer.view.reads import Asked, Source
+from agent_layer.view.reads.tokens.tokens import token_ids
 
 
 def show_diff(source: Source, asked: Asked) -> DiffAnswer:

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from agent_layer.schema import ABANDONED, Step, Trajectory
 from agent_layer.view.answers import ForkNode, ForksAnswer
-from agent_layer.view.reads.asked import Asked
-from agent_layer.view.reads.source import Source
-from agent_layer.view.reads.tokens import break_cause, parent_of
+from agent_layer.view.reads import Asked, Source
+from agent_layer.view.reads.tokens.tokens import break_cause, parent_of
 
 
 def show_forks(source: Source, asked: Asked) -> ForksAnswer:
