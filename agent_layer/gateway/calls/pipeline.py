@@ -43,6 +43,7 @@ from agent_layer.gateway.upstream import Upstream
 from agent_layer.schema import new_id
 from agent_layer.settings import Settings
 
+_KEY_REFUSED: Final = (401, 403)
 _BODIES_AT_ONCE: Final = 2
 """Largest bodies that one rollout holds at once."""
 
@@ -176,6 +177,8 @@ class Calls:
         while True:
             try:
                 reply = await upstream.enter_async_context(self._post(call))
+                if reply.status in _KEY_REFUSED and call.route.engine is not None:
+                    raise EngineError(f"engine {call.route.url}: expected its key, which it no longer takes; ask again")
                 if reply.status < 500 or not self._report_failure(call):
                     return await read_reply(call, http, reply)
             except EngineError as error:

@@ -69,6 +69,16 @@ async def test_what_a_switch_cut_off_goes_on_with_it(preempting_gateway, switch)
     assert (status, gateway.step(opened).findings) == (200, ["continued"])
 
 
+async def test_an_engine_that_no_longer_takes_its_key_has_failed_and_the_agent_has_not(gateway):
+    opened = await gateway.open()
+    gateway.engine.access_key = "of its next start"
+
+    status, answer = await gateway.chat(opened, "hello")
+
+    assert (status, gateway.step(opened).status) == (502, "error")
+    assert "no longer takes" in json.dumps(answer)
+
+
 async def test_no_record_and_no_answer_has_it(gateway):
     opened = await gateway.open()
     await gateway.chat(opened, "hello")
