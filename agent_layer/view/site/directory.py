@@ -4,13 +4,23 @@ import shutil
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
+
+import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import new_id
 
 MARK: Final = "export.json"
-"""File that only an export has."""
+"""File that says of a directory that it is an export."""
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file says."""
+
+    kind: Literal["agent-layer view export"] = "agent-layer view export"
+    version: str
+    num_trajectories: int
 
 
 @contextmanager
@@ -53,9 +63,17 @@ def _check(directory: Path, names: Collection[str]) -> None:
     if directory.exists() and not directory.is_dir():
         raise BadInputError(f"export to {directory}: expected a directory, found what is none; choose another name")
     found = {path.name for path in directory.iterdir()} if directory.is_dir() else set[str]()
-    strange = sorted(found.difference(names)) if MARK in found else sorted(found)
+    strange = sorted(found.difference(names)) if _is_export(directory) else sorted(found)
     if strange:
         raise BadInputError(
             f"export to {directory}: expected a new directory, an empty one or an earlier export, found {strange[0]!r}"
             " in it; choose another, or empty it"
         )
+
+
+def _is_export(directory: Path) -> bool:
+    try:
+        msgspec.json.decode((directory / MARK).read_bytes(), type=Mark)
+    except (OSError, msgspec.DecodeError):  # missing, or a file of others has its name
+        return False
+    return True

@@ -34,7 +34,7 @@ from agent_layer.view.reads import (
 )
 from agent_layer.view.reads.tokens import show_forks, show_tokens
 from agent_layer.view.site.bundle import bundle_modules
-from agent_layer.view.site.directory import MARK, replace_directory
+from agent_layer.view.site.directory import MARK, Mark, replace_directory
 
 _Answers: TypeAlias = Iterator[tuple[str, Answer]]
 
@@ -106,7 +106,7 @@ def write_site(
     with replace_directory(directory, _NAMES) as place:
         _write_page(place, selection)
         written = _write_data(source, place / _DATA, selection, on_progress, on_left_out)
-        mark = {"kind": "agent-layer view export", "version": __version__, "num_trajectories": written}
+        mark = Mark(version=__version__, num_trajectories=written)
         (place / MARK).write_bytes(msgspec.json.encode(mark))
         num_bytes = sum(path.stat().st_size for path in place.rglob("*"))
     return SiteReport(written, num_bytes)

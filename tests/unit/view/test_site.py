@@ -4,11 +4,12 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from agent_layer.errors import BadInputError
 from agent_layer.view.site import bundle_modules, replace_directory
-from agent_layer.view.site.directory import MARK
+from agent_layer.view.site.directory import MARK, Mark
 
 _NAMES = ("index.html", MARK)
 
@@ -54,8 +55,10 @@ def test_what_is_not_understood_is_refused_by_name(text):
 
 
 def _write(place: Path, text: str) -> None:
+    place.mkdir(exist_ok=True)
     for name in _NAMES:
         (place / name).write_text(text)
+    (place / MARK).write_bytes(msgspec.json.encode(Mark(version=text, num_trajectories=1)))
 
 
 def _replace(directory: Path, put: Callable[[Path], None]) -> None:
@@ -78,7 +81,9 @@ def test_an_export_takes_the_place_of_an_earlier_one(tmp_path):
         with replace_directory(tmp_path / "a" / "site", _NAMES) as place:
             _write(place, text)
 
-    assert _texts(tmp_path) == {f"a/site/{name}": "new" for name in _NAMES}
+    _write(tmp_path / "expected", "new")
+    assert _texts(tmp_path / "a" / "site") == _texts(tmp_path / "expected")
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "expected"}
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left")])
@@ -88,7 +93,9 @@ def test_what_breaks_off_leaves_what_was_there(tmp_path, error):
     with pytest.raises((KeyboardInterrupt, BadInputError)):
         _break_off(tmp_path / "site", error)
 
-    assert _texts(tmp_path) == {f"site/{name}": "old" for name in _NAMES}
+    _write(tmp_path / "expected", "old")
+    assert _texts(tmp_path / "site") == _texts(tmp_path / "expected")
+    assert {path.name for path in tmp_path.iterdir()} == {"site", "expected"}
 
 
 @pytest.mark.parametrize("marked", [False, True])
@@ -105,6 +112,19 @@ def test_files_of_others_are_never_replaced(tmp_path, marked):
         replace_directory(site, _NAMES) as place,
     ):
         _write(place, "new")
+    assert _texts(tmp_path) == before
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"kind": "mine", "version": "1", "num_trajectories": 1}'])
+def test_a_directory_with_the_same_names_is_no_export(tmp_path, text):
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "index.html").write_text("mine")
+    (site / MARK).write_text(text)
+    before = _texts(tmp_path)
+
+    with pytest.raises(BadInputError, match="or an earlier export"), replace_directory(site, _NAMES):
+        pass
     assert _texts(tmp_path) == before
 
 
