@@ -26,7 +26,8 @@ def show_group(source: Source, asked: Asked) -> GroupAnswer:
     if group is None and not rows:
         raise NotFoundError(f"group {group_id!r}: expected it in the store, found nothing of it; '/api/v1/query' lists")
     kept = set(group.trajectory_ids) if group else set[str]()
-    found = {row.trajectory_id: whole for row, whole in source.store.read((row for _, row in rows), contents=False)}
+    whole_ones = source.store.read((row for _, row in rows), contents=False, on_corrupt=lambda _: None)
+    found = {row.trajectory_id: whole for row, whole in whole_ones}  # of a damaged one, the index still has the row
     first = next((found[row.trajectory_id] for _, row in rows if row.trajectory_id in found), None)
     members = [_member(number, row, found.get(row.trajectory_id), first, kept) for number, row in rows]
     rewards = [one.reward for one in members if one.kind == "kept" and one.reward is not None]

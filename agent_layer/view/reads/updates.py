@@ -107,7 +107,8 @@ def _members(source: Source, group_id: str) -> list[str]:
 
 
 def _read(source: Source, trajectory_ids: list[str]) -> list[tuple[TrajectoryRow, Trajectory]]:
-    return list(source.store.read(source.index.rows(trajectory_ids), contents=False))
+    """Read trajectories; a damaged one is left out, so that its lane has what the batch says."""
+    return list(source.store.read(source.index.rows(trajectory_ids), contents=False, on_corrupt=lambda _: None))
 
 
 def _lane(batch: TrainedBatch, rollout: TrainedRollout, found: tuple[TrajectoryRow, Trajectory] | None) -> Lane:

@@ -9,6 +9,7 @@ from agent_layer.cli.main import build
 from agent_layer.cli.store.acl import acl_rules
 from agent_layer.errors import BadInputError
 from agent_layer.view import site
+from agent_layer.view.reads import Source
 
 from .test_view import _SECRET, viewed  # noqa: F401 - the store that the API's own tests read
 
@@ -86,6 +87,21 @@ def test_what_cannot_be_exported_leaves_nothing(export, tmp_path, arguments, why
     with pytest.raises(BadInputError, match=why):
         export(*arguments)
     assert not (tmp_path / "site").exists()
+
+
+def test_a_damaged_trajectory_is_left_out_and_its_siblings_are_exported(viewed, tmp_path, monkeypatch):  # noqa: F811
+    for name, value in viewed.settings.environment().items():
+        monkeypatch.setenv(name, value)
+    ((segment, chunk),) = Source(viewed.settings, viewed.store).index.chunks("g0.1-0")
+    key = next(name for name in viewed.store.objects.list("") if segment in name)
+    body = bytearray(viewed.store.objects.get(key))
+    body[chunk.offset + chunk.size_bytes // 2] ^= 0xFF
+    viewed.store.objects.put(key, bytes(body))
+
+    ended = CliRunner().invoke(build(), ["view", "export", str(tmp_path / "site"), "--run", "r0"])
+
+    assert (ended.exit_code, "left out: part of g0.1-0" in ended.output) == (1, True)
+    assert json.loads((tmp_path / "site" / "export.json").read_bytes())["num_trajectories"] == 11
 
 
 def _as_user(url, name):
