@@ -237,8 +237,14 @@ def test_a_queue_goes_on_beyond_its_first_page(tab, viewed):  # noqa: F811
     names = [row.trajectory_id for row in viewed.store.query(run="long", order="oldest", limit=300).items]
     assert "200 of this query, and more" in tab.open("#/review?run=long&order=oldest")
 
+    tab.page.route("**/query?*cursor=*", lambda route: route.abort())
     tab.open("#/review?run=long&order=oldest&at=199")
+    tab.page.locator("[role=alert]").wait_for()
+    tab.page.get_by_text(f"open {names[199]}").wait_for()
+    tab.page.unroute("**/query?*cursor=*")
+    tab.page.keyboard.press("k")
     wait_until(lambda: tab.page.inner_text("[data-queued]") == "203 of this query")
+    tab.page.keyboard.press("j")
     tab.page.keyboard.press("j")
     tab.page.get_by_text(f"open {names[200]}").wait_for()
     shown = tab.page.locator("nav[aria-label=Queue] a").evaluate_all("all => all.map(one => one.title)")

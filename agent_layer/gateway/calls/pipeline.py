@@ -176,9 +176,7 @@ class Calls:
         """
         while True:
             try:
-                reply = await upstream.enter_async_context(self._post(call))
-                if reply.status in _KEY_REFUSED and call.route.engine is not None:
-                    raise EngineError(f"engine {call.route.url}: expected its key, which it no longer takes; ask again")
+                reply = await self._ask(call, upstream)
                 if reply.status < 500 or not self._report_failure(call):
                     return await read_reply(call, http, reply)
             except EngineError as error:
@@ -189,6 +187,13 @@ class Calls:
             other = await self._find_target(call)
             self._release(call)
             call.move(other)
+
+    async def _ask(self, call: ModelCall, upstream: AsyncExitStack) -> Reply:
+        """Raises: EngineError: it no longer takes the key that the registry has, which is not the agent's fault."""
+        reply = await upstream.enter_async_context(self._post(call))
+        if reply.status in _KEY_REFUSED and call.route.engine is not None:
+            raise EngineError(f"engine {call.route.url}: it refuses the gateway's key ({reply.status}); ask again")
+        return reply
 
     def _post(self, call: ModelCall) -> AbstractAsyncContextManager[Reply]:
         """Send the request, in a way that survives a switch of weights where the settings ask for it."""

@@ -76,7 +76,7 @@ async def test_an_engine_that_no_longer_takes_its_key_has_failed_and_the_agent_h
     status, answer = await gateway.chat(opened, "hello")
 
     assert (status, gateway.step(opened).status) == (502, "error")
-    assert "no longer takes" in json.dumps(answer)
+    assert "refuses the gateway's key (401)" in json.dumps(answer)
 
 
 async def test_no_record_and_no_answer_has_it(gateway):

@@ -83,3 +83,15 @@ def test_a_dead_server_is_replaced_by_one_with_the_present_version_and_its_own_k
         assert shown() == {one.url: ("serving", 5), new.url: ("serving", 5)}
         fleet.remove()
         assert registry.access_keys() == {}
+
+
+def test_a_new_server_at_the_address_of_a_dead_one_stays(fleet_of, shown, settings, redis):
+    registry = open_engine_registry(settings, redis)
+    with serve_in_thread(guarded()) as one, serve_in_thread(guarded()) as again:
+        fleet = fleet_of([one, again], [])
+        fleet.serve(4)
+
+        fleet.replace([again.url], lambda: {again.url: again.access_key})
+
+        assert shown() == {one.url: ("serving", 4), again.url: ("serving", 4)}
+        assert registry.access_keys() == {one.url: one.access_key, again.url: again.access_key}

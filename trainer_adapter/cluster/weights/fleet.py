@@ -112,7 +112,8 @@ class EngineFleet:
             if url not in missed:
                 self._register(url, self.version, location)
         for url in dead:
-            self._registry.forget(url)
+            if url not in new:  # a new server may have the address of a dead one
+                self._registry.forget(url)
         if self._hold is not None:
             self._hold.release(self.version, location, missed=[*dead, *missed], files=str(self._model))
         self._hold = None

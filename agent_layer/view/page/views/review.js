@@ -14,8 +14,10 @@ import { draftSentence, labelOf, nextOf, NOTHING, ordersOf, withRecent } from ".
 /** @typedef {import("../core/types.js").Row} Row */
 /** @typedef {import("../core/types.js").Trajectory} Trajectory */
 const LIMIT = 200;
-/** The next page of the queue is fetched so many answers before its end. */
+/** The next page of the queue is fetched this many answers before its end. */
 const AHEAD = 20;
+/** Of the places that an address may name: all pages before it are fetched. */
+const LAST_PLACE = 10_000;
 const SCORES = /** @type {const} */ ([["1", 1], ["5", 0.5], ["0", 0]]);
 const LABEL_KEYS = ["7", "8", "9"];
 const RECENT = "agent-layer.labels";
@@ -27,31 +29,33 @@ export function ReviewView({ route }) {
   const filters = new URLSearchParams(query);
   filters.delete("at");
   const { rows, cursor, error } = useQueue(filters.toString(), placeIn(query));
+  const failure = error && html`<${Failure} error=${error} />`;
   return html`<${PageHead} title="Review" crumbs=${html`<a href=${hrefOf(["trajectories"], filters)}>Trajectories</a>`}><span class="quiet num" data-queued>${rows ? `${number(rows.length)} of this query${cursor ? ", and more behind them" : ""}` : ""}</span><//>
-    ${error ? html`<${Failure} error=${error} />` : !rows ? html`<div class="loading" role="status" aria-label="Loading"></div>` : rows.length ? html`<${Queue} rows=${rows} query=${query} />` : html`<${Empty}>No trajectory matches.<//>`}`;
+    ${!rows ? failure ?? html`<div class="loading" role="status" aria-label="Loading"></div>` : rows.length ? html`${failure}<${Queue} rows=${rows} query=${query} />` : html`<${Empty}>No trajectory matches.<//>`}`;
 }
 
 /** Place in the queue that an address names. @param {URLSearchParams} query */
-const placeIn = (query) => Math.max(0, Number(query.get("at") ?? 0) || 0);
+const placeIn = (query) => Math.min(LAST_PLACE, Math.max(0, Math.floor(Number(query.get("at") ?? 0)) || 0));
 
 /** The answers of a query as they were first, page by page up to a place: what is judged meanwhile keeps its own.
+ * A page that failed is asked for again at the next place; what is there stays.
  * @param {string} filters @param {number} at @returns {{rows: Row[] | null, cursor: string | null, error: Error | null}} */
 function useQueue(filters, at) {
-  const none = { filters, rows: null, cursor: null, error: null };
-  const [state, setState] = useState(/** @type {{filters: string, rows: Row[] | null, cursor: string | null, error: Error | null}} */ (none));
+  const none = { filters, rows: null, cursor: null, error: null, failedAt: -1 };
+  const [state, setState] = useState(/** @type {{filters: string, rows: Row[] | null, cursor: string | null, error: Error | null, failedAt: number}} */ (none));
   const mine = state.filters === filters ? state : none;
-  const isWanted = mine.error === null && (mine.rows === null || (mine.cursor !== null && at + AHEAD >= mine.rows.length));
+  const isWanted = at !== mine.failedAt && (mine.rows === null || (mine.cursor !== null && at + AHEAD >= mine.rows.length));
   useEffect(() => {
     if (!isWanted) return undefined;
     const abort = new AbortController();
     const asked = new URLSearchParams(`${filters}&limit=${LIMIT}`);
     if (mine.cursor) asked.set("cursor", mine.cursor);
     get(pathOf(["query"], asked), abort.signal).then(
-      (page) => setState({ filters, rows: [...(mine.rows ?? []), ...page.items], cursor: page.cursor, error: null }),
-      (error) => abort.signal.aborted || setState({ ...mine, filters, error }),
+      (page) => setState({ filters, rows: [...(mine.rows ?? []), ...page.items], cursor: page.cursor, error: null, failedAt: -1 }),
+      (error) => abort.signal.aborted || setState({ ...mine, filters, error, failedAt: at }),
     );
     return () => abort.abort();
-  }, [filters, mine.cursor, isWanted]);
+  }, [filters, mine.cursor, mine.error, isWanted]);
   return mine;
 }
 
