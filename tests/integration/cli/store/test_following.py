@@ -114,7 +114,7 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_there_twice(
     exporter = follow()
     wait_until(lambda: agrees(tmp_path / "d", store), 120)
     exporter.send_signal(signal.SIGTERM)
-    assert exporter.wait(60) == 0
+    assert exporter.wait(60) == 0, exporter.stderr.read().decode()
     assert not list((tmp_path / "d").rglob(".unfinished-*"))
 
 
