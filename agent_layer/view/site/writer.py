@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from agent_layer import __version__
-from agent_layer.errors import CorruptRecordError, NotFoundError
+from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
 from agent_layer.schema import content_hash
 from agent_layer.store.index import TrajectoryRow
 from agent_layer.times import format_time
@@ -56,7 +56,6 @@ _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'"
 )
 _MODULE: Final = re.compile(r"<script type=\"module\" src=\"[^\"]+\"></script>")
-_PRELOAD: Final = re.compile(r"<link rel=\"modulepreload\"[^>]*>\n?")
 _TOKENS: Final = 16_384
 """Tokens in one file, and in one answer of the API."""
 _SAFE: Final = "!'()*"
@@ -101,11 +100,16 @@ def write_site(
         on_progress: called with the number of trajectories that are written, and of all.
         on_left_out: called with why a trajectory cannot be read.
 
-    Raises: BadInputError: the directory holds something else, or cannot be written.
+    Raises: BadInputError: the directory holds something else or cannot be written, or no trajectory can be read.
     """
     with replace_directory(directory, _NAMES) as place:
         _write_page(place, selection)
         written = _write_data(source, place / _DATA, selection, on_progress, on_left_out)
+        if not written:
+            raise BadInputError(
+                f"export to {directory}: expected a trajectory that can be read, found {len(selection.rows)} that"
+                " cannot; 'agent-layer store check' says what is damaged"
+            )
         mark = Mark(version=__version__, num_trajectories=written)
         (place / MARK).write_bytes(msgspec.json.encode(mark))
         num_bytes = sum(path.stat().st_size for path in place.rglob("*"))
@@ -122,7 +126,7 @@ def _write_page(place: Path, selection: Selection) -> None:
     (place / _SCRIPT).write_text(script, encoding="utf-8")
     policy = f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
     shell = (_PAGE / "index.html").read_text(encoding="utf-8").replace('<meta charset="utf-8">', policy, 1)
-    shell = _MODULE.sub(f'<script defer src="{_SCRIPT}"></script>', _PRELOAD.sub("", shell))
+    shell = _MODULE.sub(f'<script defer src="{_SCRIPT}"></script>', shell)
     note = f'<footer class="export-note small quiet">{html.escape(_describe(selection))}</footer>\n</body>'
     (place / "index.html").write_text(shell.replace("</body>", note, 1), encoding="utf-8")
 

@@ -102,6 +102,16 @@ def test_a_damaged_trajectory_is_left_out_and_its_siblings_are_exported(viewed, 
 
     assert (ended.exit_code, "left out: part of g0.1-0" in ended.output) == (1, True)
     assert json.loads((tmp_path / "site" / "export.json").read_bytes())["num_trajectories"] == 11
+    alone = site.Selection(rows=[viewed.store.row("g0.1-0")], num_matching=1, command="", python="", at=0.0)
+    with pytest.raises(BadInputError, match="expected a trajectory that can be read, found 1 that cannot"):
+        site.write_site(
+            Source(viewed.settings, viewed.store),
+            tmp_path / "site",
+            alone,
+            on_progress=lambda *_: None,
+            on_left_out=lambda _: None,
+        )
+    assert json.loads((tmp_path / "site" / "export.json").read_bytes())["num_trajectories"] == 11
 
 
 def _as_user(url, name):
