@@ -50,14 +50,14 @@ class DatasetWriter:
 
         Args:
             progress: receives the number written so far.
-            is_stopped: checked after each part; if True, the dataset is sound but incomplete, and None is returned.
+            is_stopped: checked before each part; if True, the dataset is sound but incomplete, and None is returned.
         """
         answered: set[str] = set()
         for batch in _batches(self._entries(_collect_ids(self._feed.scan_stored(), answered))):
-            self._dataset.put(batch)
-            progress(len(answered))
             if is_stopped():
                 return None
+            self._dataset.put(batch)
+            progress(len(answered))
         self._dataset.drop(set(self._dataset.trajectory_ids) - answered)
         self._feed.mark_done()
         return len(answered)

@@ -112,6 +112,7 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_there_twice(
         exporter.wait(60)
 
     exporter = follow()
+    record(make_attempt(f"x.{num_made}-0", at=100.0 + num_made))  # so that it is this exporter that makes them agree
     wait_until(lambda: agrees(tmp_path / "d", store), 120)
     exporter.send_signal(signal.SIGTERM)
     assert exporter.wait(60) == 0, exporter.stderr.read().decode()
@@ -136,13 +137,16 @@ class Killed(BaseException):
 
 @pytest.fixture
 def keep(settings, tmp_path, monkeypatch):
-    """``keep()`` fills the dataset and enters changes; ``die_at=n`` dies before the n-th file takes its place."""
+    """``keep()`` fills the dataset and enters changes, and tells whether it was not stopped before.
+
+    ``die_at=n`` dies before the n-th file takes its place.
+    """
 
     place = dataset.PartFiles._write
     monkeypatch.setattr("agent_layer.export.dataset._FULL_BYTES", 40_000)  # several parts
     monkeypatch.setattr("agent_layer.export.feed._LINGER_SECONDS", 0.0)
 
-    def keep(die_at=None):
+    def keep(die_at=None, *, is_stopped=lambda: False):
         left = [die_at]
 
         def write(parts, number, table):
@@ -158,12 +162,26 @@ def keep(settings, tmp_path, monkeypatch):
         with Dataset(tmp_path / "d", plan, 0.0) as kept:
             feed = Feed(store, kept)
             keeper = DatasetWriter(store, feed, kept, contents=False, step=None, on_corrupt=lambda _: None)
-            if not feed.resume():
-                keeper.write_all()
+            if not feed.resume() and keeper.write_all(is_stopped=is_stopped) is None:
+                return False
             while keeper.write_changes(0.01):
                 pass
+            return True
 
     return keep
+
+
+def test_who_stops_it_behind_its_last_part_is_told_that_all_is_written(
+    record, make_attempt, keep, settings, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("agent_layer.export.dataset_writer._BATCH", 4)
+    store = open_store(settings)
+    record(*(make_attempt(f"x.{n}-0", at=100.0 + n) for n in range(8)))
+
+    assert not keep(is_stopped=lambda: (tmp_path / "d" / "steps").exists() and len(rewards_in(tmp_path / "d")) >= 4)
+    assert len(rewards_in(tmp_path / "d")) == 4
+    assert keep(is_stopped=lambda: len(rewards_in(tmp_path / "d")) == 8)
+    assert agrees(tmp_path / "d", store)
 
 
 @pytest.mark.parametrize("die_at", range(9))
