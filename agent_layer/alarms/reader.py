@@ -9,7 +9,7 @@ import msgspec
 from redis import Redis
 
 from agent_layer.dispatcher import Dispatcher, RunState
-from agent_layer.engines import Engine, missed_policy, open_engine_registry
+from agent_layer.engines import Engine, behind_seconds, open_engine_registry
 from agent_layer.health import (
     ALARMS,
     CATALOGUE,
@@ -100,7 +100,8 @@ class AlarmReader:
     ) -> RunAlarms:
         reports = self._read_reports(run)[-_REMEMBERED_STEPS:]
         now = self._now()
-        behind = max(((self._behind(one), one.url) for one in engines), default=(None, None))
+        ages = [(behind_seconds(self._redis, self._keys, one.run, one.version, now), one.url) for one in engines]
+        behind = max(ages, default=(None, None))
         held = max(((now - (one.held_since or now), one.url) for one in engines), default=(None, None))
         facts = RunFacts(
             now=now,
@@ -142,11 +143,6 @@ class AlarmReader:
             num_judged=state.num_judged,
             failure_rate=state.failure_rate,
         )
-
-    def _behind(self, engine: Engine) -> float:
-        """Return for how long the version after that of an engine is known."""
-        missed = missed_policy(self._redis, self._keys, engine.run, engine.version)
-        return 0.0 if missed is None else max(0.0, self._now() - missed.created_at)
 
     def _offers(self) -> list[set[str]]:
         """Return what the workers offer that are up and take work, one set for each."""

@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     from agent_layer.engines.owners import hold_engines as hold_engines
     from agent_layer.engines.owners import release_engines as release_engines
     from agent_layer.engines.policies import (
+        behind_seconds as behind_seconds,
+    )
+    from agent_layer.engines.policies import (
         get_policy as get_policy,
     )
-    from agent_layer.engines.policies import missed_policy as missed_policy
     from agent_layer.engines.policies import (
         newest_number as newest_number,
     )
@@ -90,8 +92,8 @@ else:
                 "release_engines",
             ),
             "agent_layer.engines.policies": (
+                "behind_seconds",
                 "get_policy",
-                "missed_policy",
                 "newest_number",
                 "newest_policy",
                 "register_policy",

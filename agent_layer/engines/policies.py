@@ -49,12 +49,23 @@ def newest_policy(redis: Redis, keys: Keys, run: str) -> PolicyVersion | None:
     return None if number is None else get_policy(redis, keys, run, number)
 
 
-def missed_policy(redis: Redis, keys: Keys, run: str, version: int) -> PolicyVersion | None:
-    """Read the first version after that of an engine, or if it is not known, the newest; None: it has the newest."""
+def behind_seconds(redis: Redis, keys: Keys, run: str, version: int, now: float) -> float:
+    """Return for how long an engine has been without the version after its own; if that is not known, the newest.
+
+    Args:
+        redis: with the registry of versions.
+        keys: of the namespace.
+        run: that the engine serves.
+        version: that it has.
+        now: seconds since the epoch.
+
+    Returns: seconds; 0: it has the newest version.
+    """
     newest = newest_policy(redis, keys, run)
     if newest is None or newest.number <= version:
-        return None
-    return get_policy(redis, keys, run, version + 1) or newest
+        return 0.0
+    missed = get_policy(redis, keys, run, version + 1) or newest
+    return max(0.0, now - missed.created_at)
 
 
 def _policy_of(stored: bytes) -> PolicyVersion:

@@ -9,7 +9,7 @@ from typing import Final
 from agent_layer import __version__
 from agent_layer.alarms import RunAlarms
 from agent_layer.dispatcher import Dispatcher
-from agent_layer.engines import Engine, EngineRegistry, missed_policy, newest_number, newest_policy
+from agent_layer.engines import Engine, EngineRegistry, behind_seconds, newest_number, newest_policy
 from agent_layer.errors import NotFoundError
 from agent_layer.health import StepProgress
 from agent_layer.schema import TrainedBatch
@@ -118,8 +118,7 @@ def list_engines(source: Source, _: Asked) -> EngineList:
 
 def _engine_line(source: Source, engine: Engine, now: float) -> EngineLine:
     redis, keys = source.store.redis, source.store.keys
-    missed = missed_policy(redis, keys, engine.run, engine.version)
-    behind_seconds = 0.0 if missed is None else max(0.0, now - missed.created_at)
+    behind = behind_seconds(redis, keys, engine.run, engine.version, now)
     limit = next((one.warn for one in source.alarms.alarms if one.name == "engine_behind"), None)
     return EngineLine(
         url=engine.url,
@@ -135,8 +134,8 @@ def _engine_line(source: Source, engine: Engine, now: float) -> EngineLine:
         stall_seconds=engine.stall_seconds,
         stalled_seconds=engine.stalled_seconds,
         newest_version=newest_number(redis, keys, engine.run),
-        behind_seconds=behind_seconds,
-        is_stale=limit is not None and behind_seconds > limit,
+        behind_seconds=behind,
+        is_stale=limit is not None and behind > limit,
         held_seconds=None if engine.held_since is None else max(0.0, now - engine.held_since),
     )
 
