@@ -93,10 +93,16 @@ def test_killed_under_load(settings, redis, wait_until):
     assert all(answered.count(name) == NUM_CALLS for name in kept)
 
 
+def open_several(gateway, key, number):
+    """Open rollouts whose names belong to both processes: of random names all could belong to one."""
+    about = [{"task_id": "t", "rollout_id": f"{n}.shared", "attempt": 0} for n in range(number)]
+    return [post(f"{gateway.url}/rollouts", one, key) for one in about]
+
+
 def test_the_shared_address_reaches_every_rollout(settings, redis):
     ensure_shipper(settings)
     with two_processes(settings, redis) as (gateway, key):
-        opened = [post(f"{gateway.url}/rollouts", {"task_id": "t"}, key) for _ in range(16)]
+        opened = open_several(gateway, key, 16)
         assert len({one["base_url"].split("/")[2] for one in opened}) == 2
         for one in opened:
             shared = {**one, "base_url": f"{gateway.url}/r/{one['trajectory_id']}/v1"}
@@ -132,7 +138,7 @@ def test_an_attempt_changes_hands_through_the_shared_address(settings, redis):
 
 def test_what_nobody_waits_for_ends_in_the_engine_through_the_shared_address_too(settings, redis, wait_until):
     with two_processes(settings, redis, engine := ScriptedEngine()) as (gateway, key):
-        opened = [post(f"{gateway.url}/rollouts", {"task_id": "t"}, key) for _ in range(8)]
+        opened = open_several(gateway, key, 8)
         assert len({one["base_url"].split("/")[2] for one in opened}) == 2
         engine.token_seconds = 600.0
         for one in opened:
@@ -149,7 +155,7 @@ def test_what_nobody_waits_for_ends_in_the_engine_through_the_shared_address_too
 
 def test_a_compressed_body_arrives_through_the_shared_address_too(settings, redis):
     with two_processes(settings, redis) as (gateway, key):
-        opened = [post(f"{gateway.url}/rollouts", {"task_id": "t"}, key) for _ in range(8)]
+        opened = open_several(gateway, key, 8)
         for one in opened:
             url = f"{gateway.url}/r/{one['trajectory_id']}/v1/chat/completions"
             headers = {"x-api-key": one["api_key"], "Content-Encoding": "gzip"}
