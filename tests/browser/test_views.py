@@ -1,10 +1,8 @@
 """The page in Chromium over a generated store: views render, numbers are the API's, hostile text stays text."""
 
-import asyncio
 import os
 import re
 import shutil
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from agent_layer.engines import Engine, EngineRegistry, register_policy
+from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.schema import PolicyVersion
 from agent_layer.schema.record import Advantages, Logprobs
 from agent_layer.schema.training import ExcludedRollout, TrainedBatch, TrainedRollout, TrainedTokens
@@ -60,6 +59,18 @@ class _Tab:
         return self.page.request.get(f"{self.address}api/v1/{path}").json()
 
 
+class _Page:
+    """What ``serve_in_thread`` serves."""
+
+    url = ""
+
+    def __init__(self, app: web.Application) -> None:
+        self._app = app
+
+    def app(self) -> web.Application:
+        return self._app
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator["sync_api.Browser"]:
     program = os.environ.get("AGENT_LAYER_TEST_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
@@ -82,27 +93,13 @@ def tab(viewed, chromium) -> Iterator[_Tab]:  # noqa: F811 - the fixture importe
 @contextmanager
 def open_tab(chromium: "sync_api.Browser", app: web.Application) -> Iterator[_Tab]:
     """Serve a page, and show it in a tab."""
-    loop = asyncio.new_event_loop()
-    runner = web.AppRunner(app)
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-
-    async def start() -> int:
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        return runner.addresses[0][1]
-
-    address = f"http://127.0.0.1:{asyncio.run_coroutine_threadsafe(start(), loop).result(_LIMIT_SECONDS)}/"
-    tab = _Tab(chromium.new_page(viewport={"width": 1280, "height": 900}), address)
-    tab.page.set_default_timeout(_LIMIT_SECONDS * 1000)
-    tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
-    tab.page.on("request", lambda asked: tab.hosts.add(asked.url.split("/")[2]))
-    yield tab
-    tab.page.close()
-    asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(_LIMIT_SECONDS)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(_LIMIT_SECONDS)
-    loop.close()
+    with serve_in_thread(_Page(app)) as served:
+        tab = _Tab(chromium.new_page(viewport={"width": 1280, "height": 900}), f"{served.url}/")
+        tab.page.set_default_timeout(_LIMIT_SECONDS * 1000)
+        tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
+        tab.page.on("request", lambda asked: tab.hosts.add(asked.url.split("/")[2]))
+        yield tab
+        tab.page.close()
 
 
 def test_a_fresh_tab_fetches_the_page_in_three_answers(tab):

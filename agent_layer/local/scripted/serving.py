@@ -1,16 +1,18 @@
 """Serving of an in-process engine: on the running loop, or from its own thread."""
 
 import asyncio
+import socket
 import threading
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeVar
 
 from aiohttp import web
 
 from agent_layer.errors import UnreachableError
 
 _START_SECONDS = 60.0
+_TURNS = 10
 
 
 class _Served(Protocol):
@@ -26,14 +28,24 @@ S = TypeVar("S", bound=_Served)
 async def serve(engine: S, host: str = "127.0.0.1", port: int = 0) -> AsyncGenerator[S]:
     """Serve the engine on the running loop; port 0 means a free port. ``engine.url`` is its address."""
     runner = web.AppRunner(engine.app(), access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, host, port).start()
-        address = cast("tuple[str, int]", runner.addresses[0])
-        engine.url = f"http://{host}:{address[1]}"
-        yield engine
-    finally:
-        await runner.cleanup()
+    with socket.create_server((host, port)) as listener:
+        await runner.setup()
+        try:
+            await web.SockSite(runner, listener).start()
+            engine.url = f"http://{host}:{listener.getsockname()[1]}"
+            yield engine
+        finally:
+            # asyncio would leave a connection open that it accepts in the moment in which it closes the listener.
+            asyncio.get_running_loop().remove_reader(listener)
+            await _settle()
+            await runner.cleanup()
+            await _settle()
+
+
+async def _settle() -> None:
+    """Let the loop open or close the connections that it has begun to, which takes it a few turns."""
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
 
 
 @contextmanager

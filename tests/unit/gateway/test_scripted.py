@@ -1,6 +1,11 @@
 """The scripted engine keeps the promises that the gateway relies on."""
 
+import gc
 import json
+import socket
+from contextlib import suppress
+from threading import Thread
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -10,6 +15,8 @@ from agent_layer.errors import BadInputError, EngineError
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.script import load_script, render_prompt, word_token_id
 from agent_layer.local.scripted.serving import serve, serve_in_thread
+
+from ...waiting import wait_until
 
 TOKENS = {"return_token_ids": True, "logprobs": True}
 TOOL_CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a":1, "b":2}'}}
@@ -120,3 +127,21 @@ def test_a_script_file_that_cannot_be_loaded_is_named_with_its_line(tmp_path, te
 
     with pytest.raises(BadInputError, match=r"Error: .* in line 2 of .*script\.py; correct the file"):
         load_script(f"{place}:answer")
+
+
+def test_a_connection_that_comes_while_the_engine_stops_is_closed():
+    def knock(port, connections):
+        with suppress(OSError):
+            while True:
+                connections.append(socket.create_connection(("127.0.0.1", port), timeout=60))
+
+    for _ in range(5):
+        connections = []
+        with serve_in_thread(ScriptedEngine()) as engine:
+            knocking = Thread(target=knock, args=[urlsplit(engine.url).port, connections])
+            knocking.start()
+            wait_until(connections.copy)
+        knocking.join()
+        for connection in connections:
+            connection.close()
+    gc.collect()  # an open one would warn, which is an error
