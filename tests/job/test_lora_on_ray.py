@@ -9,7 +9,7 @@ import pytest
 
 from agent_layer.health.progress import progress_path, read_progress
 from agent_layer.settings import Settings
-from trainer_adapter.config import LoraConfig, Schedule
+from trainer_adapter.config import ClusterConfig, LoraConfig, Schedule
 
 from .ray_runs import RUN, configure, train_on_ray, trained_batches, update_of_embedded_driver
 
@@ -22,11 +22,11 @@ pytestmark = [
 STEPS = 2
 
 
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+@pytest.fixture(scope="module", params=[1, 2], ids=["one rank", "two ranks"])
+def settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Where an adapter was trained, with forks and a reference."""
     home = tmp_path_factory.mktemp("ray")
-    config = configure(home, STEPS, checkpoint_steps=1)
+    config = configure(home, STEPS, checkpoint_steps=1, cluster=ClusterConfig(gpus_per_node=request.param))
     algorithm = msgspec.structs.replace(config.algorithm, kl=0.1)
     optimizer = msgspec.structs.replace(config.optimizer, learning_rate=Schedule(start=1e-2))
     lora = LoraConfig(rank=4, alpha=8)
