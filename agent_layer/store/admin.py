@@ -1,6 +1,6 @@
 """Maintenance of a store: delete, expire, check, compact, collect garbage, rebuild and offload the index."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Unpack, cast
 
@@ -104,9 +104,15 @@ class StoreAdmin:
         purge_bytes = partial(self.compact, only_dead=True, progress=progress) if purge else None
         return expire_trajectories(self._index, self._objects, rules, dry_run=dry_run, purge=purge_bytes)
 
-    def reindex(self, *, drop: bool = False, progress: Progress | None = None) -> ReindexReport:
+    def reindex(
+        self, *, drop: bool = False, only: Sequence[str] | None = None, progress: Progress | None = None
+    ) -> ReindexReport:
         """Rebuild the index from the objects alone; see ``rebuild.reindex``."""
-        return reindex(self._redis, self._keys, self._objects, drop=drop, progress=progress)
+        return reindex(self._redis, self._keys, self._objects, drop=drop, only=only, progress=progress)
+
+    def find_cooled(self) -> set[str]:
+        """Return the runs whose index ``offload`` removed, in whole or in part, and no rebuild restored."""
+        return {name.decode() for name in cast("set[bytes]", self._redis.smembers(self._keys.cooled))}
 
     def offload(self) -> int:
         """Remove the index from Redis and keep the objects; ``reindex`` restores it. See ``offload_index``."""

@@ -19,13 +19,12 @@ from agent_layer.errors import (
     NotWholeError,
     UnreachableError,
 )
-from agent_layer.settings import Settings
 from agent_layer.store import Store
 from agent_layer.view.access import METRICS, SESSION, Access, writer_name
 from agent_layer.view.events import EventStreams
 from agent_layer.view.files import find_file
 from agent_layer.view.openapi import make_document
-from agent_layer.view.reads import IMAGES, PREFIX, ROUTES, Asked, Route, Source, read_image
+from agent_layer.view.reads import IMAGES, PREFIX, ROUTES, Asked, Route, Source, read_image, source_for
 from agent_layer.view.writes import EXPORTS, JOURNAL_ROUTES, WRITES, Desk, Journal, Writer, Writes
 
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -50,32 +49,27 @@ log = logging.getLogger(__name__)
 
 
 def build_view_app(
-    settings: Settings,
-    store: Store,
+    source: Source,
     token: str | None = None,
     *,
     writable: Store | None = None,
     operator_token: str | None = None,
-    is_archive: bool = False,
 ) -> web.Application:
     """Return page and API as a web application.
 
     Args:
-        settings: of the store; with the operator's key, tasks are shown with their grading.
-        store: what is shown.
+        source: what is shown; with the operator's key of its settings, tasks are shown with their grading.
         token: without it, or the operator's key, nothing is answered; None: only this machine can connect.
         writable: the store under the rights of an operator; None: nothing is written.
-        is_archive: the index was made from objects alone: there is no queue.
         operator_token: stands for the operator's key in an address; None: only the key makes an operator.
     """
     access = Access(
         reader_token=token,
-        operator_key=settings.api_key,
+        operator_key=source.settings.api_key,
         operator_token=operator_token,
         takes_writes=writable is not None,
-        metrics_key=settings.metrics_key,
+        metrics_key=source.settings.metrics_key,
     )
-    source = Source(settings, store, is_archive=is_archive)
     view, streams = _View(source, access), EventStreams(source)
     app = web.Application(middlewares=[view.answer_errors, view.guard], client_max_size=_LARGEST_BODY)
     app.on_response_prepare.append(_add_headers)
@@ -87,7 +81,7 @@ def build_view_app(
     app.on_shutdown.append(streams.end)
     app.add_routes([web.post(SESSION, view.open_session)])
     if writable is not None:
-        desk = Desk(writable, Dispatcher(writable.redis, settings))
+        desk = Desk(writable, Dispatcher(writable.redis, source.settings))
         writes = Writes(desk, Journal(writable.keys, writable.objects))
         turn = asyncio.Lock()
         app.add_routes([web.post(f"{PREFIX}{route}", _taker(writes, route, turn)) for route in WRITES])
@@ -106,10 +100,13 @@ class _View:
 
         async def answer(request: web.Request) -> web.Response:
             asked = self._asked(request, route)
-            body = await asyncio.to_thread(lambda: msgspec.json.encode(route.read(self._source, asked)))
+            body = await asyncio.to_thread(self._read, route, asked)
             return web.Response(body=body, content_type="application/json")
 
         return answer
+
+    def _read(self, route: Route, asked: Asked) -> bytes:
+        return msgspec.json.encode(route.read(source_for(self._source, asked), asked))
 
     def _asked(self, request: web.Request, route: Route) -> Asked:
         query = {name: request.query.getall(name) for name in request.query}
@@ -125,7 +122,7 @@ class _View:
     async def serve_image(self, request: web.Request) -> web.Response:
         """Serve a raster image that a message holds, under the type that its bytes say."""
         asked = Asked(request.match_info, {})
-        image = await asyncio.to_thread(read_image, self._source, asked)
+        image = await asyncio.to_thread(lambda: read_image(source_for(self._source, asked), asked))
         name = f'inline; filename="{asked.path["image"]}.{image.kind}"'
         return web.Response(
             body=image.content, content_type=f"image/{image.kind}", headers={hdrs.CONTENT_DISPOSITION: name}

@@ -9,6 +9,7 @@ from agent_layer.dispatcher import Dispatcher
 from agent_layer.dispatcher.models import Report
 from agent_layer.schema.task import Task
 from agent_layer.view import build_view_app
+from agent_layer.view.reads import Source
 
 from ..builders import attempt
 from ..integration.view.test_view import _KEY, _SECRET, viewed  # noqa: F401 - the store that the API's own tests read
@@ -24,7 +25,7 @@ _ORDERS = "[data-order]"
 @pytest.fixture
 def writing(viewed, chromium):  # noqa: F811 - the fixtures imported above
     """A tab whose server takes writes, not yet opened by the operator."""
-    app = build_view_app(viewed.settings, viewed.store, writable=viewed.store, operator_token="secret")
+    app = build_view_app(Source(viewed.settings, viewed.store), writable=viewed.store, operator_token="secret")
     with open_tab(chromium, app) as tab:  # noqa: F811
         yield tab
         assert tab.errors == []

@@ -12,15 +12,20 @@ from functools import partial
 import pytest
 from aiohttp import web
 
+from agent_layer.cli.services.view import archive_settings
 from agent_layer.engines import Engine, EngineRegistry, register_policy
 from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.schema import PolicyVersion
 from agent_layer.schema.record import Advantages, Logprobs
 from agent_layer.schema.training import ExcludedRollout, TrainedBatch, TrainedRollout, TrainedTokens
+from agent_layer.store import open_store
+from agent_layer.store.maintenance import find_unindexed
 from agent_layer.view import build_view_app
+from agent_layer.view.reads import Source, find_cooled
 
+from ..builders import attempt, call, sampled
 from ..integration.view.test_view import viewed  # noqa: F401 - the store that the API's own tests read
-from ..stored import write_segment
+from ..stored import put_segment, write_segment
 from ..waiting import wait_until
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed; 'make setup' installs it")
@@ -86,7 +91,7 @@ def chromium() -> Iterator["sync_api.Browser"]:
 
 @pytest.fixture
 def tab(viewed, chromium) -> Iterator[_Tab]:  # noqa: F811 - the fixture imported above
-    with open_tab(chromium, build_view_app(viewed.settings, viewed.store, None)) as tab:
+    with open_tab(chromium, build_view_app(Source(viewed.settings, viewed.store))) as tab:
         yield tab
 
 
@@ -248,10 +253,29 @@ def test_tiles_and_the_table_of_updates_fill_their_width(tab, viewed):  # noqa: 
 
 
 def test_fleet_of_a_bucket_alone_says_that_nothing_of_it_is_there(viewed, chromium):  # noqa: F811
-    with open_tab(chromium, build_view_app(viewed.settings, viewed.store, is_archive=True)) as tab:
+    with open_tab(chromium, build_view_app(Source(viewed.settings, viewed.store, is_archive=True))) as tab:
         assert "This page shows a bucket alone" in tab.open("#/fleet")
         assert tab.page.locator("main section").count() == 0
         tab.page.get_by_text("from a bucket").wait_for()
+        assert tab.errors == []
+
+
+def test_runs_that_only_the_bucket_has_are_marked_where_they_are_named(viewed, chromium, tmp_path):  # noqa: F811
+    alone = archive_settings(viewed.settings, viewed.settings.objects_location, tmp_path / "alone")
+    put_segment(viewed.store, *attempt("old.0-0", *call("old.0-0", "a", sampled(1, 2)), run="old", score=1.0))
+    beside = open_store(alone)
+    beside.admin.reindex(only=find_unindexed(viewed.store.redis, viewed.store.keys, viewed.store.objects))
+    live, bucket = Source(viewed.settings, viewed.store), Source(alone, beside, is_archive=True, is_cooled=True)
+    live.cooled = find_cooled(live, bucket)
+    with open_tab(chromium, build_view_app(live)) as tab:
+        assert tab.open("#/runs").count("bucket alone") == 1
+        assert "has no queue" in tab.open("#/run/old")
+        assert "bucket alone" in tab.open("#/trajectory/old.0-0")
+        assert "bucket" not in tab.open("#/run/r0")
+        tab.open("#/trajectories")
+        tab.page.locator("[data-cooled] a").click()
+        tab.page.locator("[data-count]").get_by_text("1", exact=True).wait_for()
+        assert tab.page.locator("[data-cooled]").count() == 0
         assert tab.errors == []
 
 

@@ -5,10 +5,11 @@ from typing import Annotated, Literal, cast
 
 import typer
 
+from agent_layer.cli.query.left_out import describe_left_out, print_left_out
 from agent_layer.cli.query.matches import print_matches
 from agent_layer.cli.ui import describe_trajectory, print_blocks, print_link, print_rows, print_step_link, write_lines
 from agent_layer.engines import newest_policy
-from agent_layer.errors import BadInputError
+from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.schema import JsonObject
 from agent_layer.store import Store, open_store, parse_which, takes_filters
 from agent_layer.store.index import Filters, Order, TrajectoryRow, Which
@@ -47,11 +48,14 @@ def query(
         if step is not None or count or explain or order != "newest":
             raise BadInputError("--text: expected no --step, --order, --count or --explain beside it; leave these out")
         print_matches(store, text, limit, cursor, filters, as_lines=format_ == "jsonl")
+        print_left_out(context.obj, store, filters.get("run"), is_empty=False)
         return
     which = None if step is None else parse_which(step)
     asked: Filters = {**filters, "step": which}
     if count:
-        typer.echo(store.count(**asked))
+        num = store.count(**asked)
+        typer.echo(num)
+        print_left_out(context.obj, store, filters.get("run"), is_empty=not num)
         return
     if explain:
         write_lines([store.explain(order=cast("Order", order), limit=limit, **asked)])
@@ -65,6 +69,7 @@ def query(
         print_link(context.obj, "trajectories", filters=asked, order="" if order == "newest" else order)
     if page.cursor:
         typer.echo(f"more: add --cursor '{page.cursor}'", err=True)
+    print_left_out(context.obj, store, filters.get("run"), is_empty=not page.items)
 
 
 def show(
@@ -83,7 +88,13 @@ def show(
     On a terminal it has colours, folds long parts, and goes through PAGER, or less. Elsewhere it is plain and whole.
     """
     store = open_store(context.obj)
-    row, whole = store.row(trajectory), store.get(trajectory, blobs=step is None)
+    try:
+        row = store.row(trajectory)
+    except NotFoundError as error:
+        if (left_out := describe_left_out(context.obj, store, None, is_empty=True)) is None:
+            raise
+        raise NotFoundError(f"{error}; it may be in {left_out}") from error
+    whole = store.get(trajectory, blobs=step is None)
     if step is None:
         shown = show_trajectory(row, whole)
     else:

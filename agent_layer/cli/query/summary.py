@@ -6,6 +6,7 @@ from typing import Annotated, Literal, cast
 import typer
 from rich.table import Table
 
+from agent_layer.cli.query.left_out import print_left_out
 from agent_layer.cli.ui import draw_table, print_link, write_lines
 from agent_layer.store import open_store, takes_filters_of
 from agent_layer.store.index import By, Filters, Summary
@@ -36,12 +37,14 @@ def summary(
     """
     fields = [field.strip() for field in by.split(",") if field.strip()]
     least = sys.float_info.min if success is None else success
-    lines = open_store(context.obj).summarise(cast("list[By]", fields), success=least, **filters)
+    store = open_store(context.obj)
+    lines = store.summarise(cast("list[By]", fields), success=least, **filters)
     if format_ == "jsonl":
         write_lines(lines)
     else:
         _print(fields, lines)
         print_link(context.obj, "trajectories", filters=filters)
+    print_left_out(context.obj, store, filters.get("run"), is_empty=not any(line.count for line in lines))
 
 
 def _print(fields: list[str], lines: list[Summary]) -> None:

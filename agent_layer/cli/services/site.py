@@ -14,7 +14,7 @@ from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError,
 from agent_layer.settings import Settings
 from agent_layer.store import Store, parse_which, takes_filters
 from agent_layer.store.index import Filters, Order, TrajectoryRow
-from agent_layer.view.reads import Asked, Source, query_parameters
+from agent_layer.view.reads import Asked, query_parameters
 from agent_layer.view.site import Selection, write_site
 
 _MOST = 10_000
@@ -57,18 +57,22 @@ def export(
     if demo and bucket is not None:
         raise BadInputError("view export: expected one of --demo or --bucket, found both; leave one out")
     settings: Settings = context.obj
+    run = filters.get("run")
     asked: Filters = {**filters, "step": None if step is None else parse_which(step)}
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     configured = settings.model_copy(update={"reader_redis_url": None})
     with open_shown(configured, demo, bucket) as shown:
         _check_role(shown.store)
-        selection = _select(shown.store, asked, cast("Order", order), limit)
-        source = Source(shown.settings, shown.store, is_archive=shown.is_archive)
+        source = shown if run is None else shown.of_run(run)
+        selection = _select(source.store, asked, cast("Order", order), limit)
         left_out: list[CorruptRecordError | NotFoundError] = []
         with show_progress("trajectories") as progress:
             report = write_site(source, directory, selection, on_progress=progress, on_left_out=left_out.append)
+        cooled = sorted(shown.cooled_runs())
     told = f"{format_count(report.num_trajectories, 'trajectory')}, {describe_size(report.num_bytes)}"
     typer.echo(f"{(directory / 'index.html').resolve().as_uri()}  {told}")
+    if run is None and cooled:
+        typer.echo(f"left out: runs that only the bucket has; --run exports one of them: {', '.join(cooled)}", err=True)
     if selection.num_matching > limit:
         typer.echo(
             f"not all: {selection.num_matching:,} match, the first {limit:,} of order {order} are in it; narrow the"

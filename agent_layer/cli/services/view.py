@@ -8,21 +8,25 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 from aiohttp import web
 
+from agent_layer.cli.ui import format_count
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.gateway import listen
 from agent_layer.gateway.http import check_exposure, load_tls, serve_until_stopped
+from agent_layer.infra.objects import open_objects
 from agent_layer.infra.processes import reachable_host
 from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
+from agent_layer.store.maintenance import find_unindexed
 from agent_layer.store.segments import list_segments
 from agent_layer.view import announce_page, build_view_app
 from agent_layer.view.demo import open_recording
+from agent_layer.view.reads import Cooled, Source, find_cooled
 
 
 def archive_settings(settings: Settings, bucket: str, directory: Path) -> Settings:
@@ -31,30 +35,29 @@ def archive_settings(settings: Settings, bucket: str, directory: Path) -> Settin
     return settings.model_copy(update=own)
 
 
-class Shown(NamedTuple):
-    """What the page shows."""
-
-    settings: Settings
-    store: Store
-    is_archive: bool = False
-    """Its index was made from objects alone: there is no queue, and what is stored from now on is not seen."""
+_MOST_NAMED = 8
+_LISTING_SECONDS = 2.0
+"""Longest retry of the listing that tells whether Redis lacks runs: the page opens without its bucket, too."""
 
 
 @contextmanager
-def open_shown(settings: Settings, demo: bool, bucket: str | None) -> Generator[Shown]:
+def open_shown(settings: Settings, demo: bool, bucket: str | None) -> Generator[Source]:
     """Open what the page shows: the recording, what a bucket holds, or the configured store.
 
     Where Redis holds nothing of a configured store, what its objects hold is shown as a bucket alone, and said so.
+    Where it lacks some runs, these are read from the objects beside it.
     """
     if demo:
         with open_recording(settings) as opened:
-            yield Shown(*opened)
+            yield Source(*opened)
         return
     if bucket is None:
         reading = settings.model_copy(update={"redis_url": settings.reader_redis_url or settings.redis_url})
         store = open_store(reading)
         if not _is_cooled(store, reading):
-            yield Shown(reading, store)
+            live = Source(reading, store)
+            with _open_cooled(live) as live.cooled:
+                yield live
             return
         typer.echo(
             f"view: Redis holds no run of namespace {settings.namespace!r}, which was cooled or lost; this shows what"
@@ -66,7 +69,34 @@ def open_shown(settings: Settings, demo: bool, bucket: str | None) -> Generator[
         store = open_store(archived)
         found = store.admin.reindex()
         typer.echo(f"view: {found.num_segments} segments of {location}, {len(found.corrupt)} of them damaged")
-        yield Shown(archived if bucket else settings, store, is_archive=True)
+        yield Source(archived if bucket else settings, store, is_archive=True)
+
+
+@contextmanager
+def _open_cooled(live: Source) -> Generator[Cooled | None]:
+    """Open what the objects hold beyond Redis; where they hold nothing, this costs one listing of them."""
+    settings, store = live.settings, live.store
+    try:
+        quick = settings.model_copy(update={"retry_seconds": min(settings.retry_seconds, _LISTING_SECONDS)})
+        unindexed = find_unindexed(store.redis, store.keys, open_objects(quick))
+    except UnreachableError:  # the page says so where it reads them
+        unindexed = []
+    if not unindexed:
+        yield None
+        return
+    with TemporaryDirectory(prefix="al-view-") as folder:
+        beside = open_store(archive_settings(settings, settings.objects_location, Path(folder)))
+        beside.admin.reindex(only=unindexed)
+        bucket = Source(settings, beside, is_archive=True, is_cooled=True)
+        cooled = find_cooled(live, bucket)
+        if cooled is not None:
+            named = ", ".join(sorted(cooled.runs)[:_MOST_NAMED])
+            typer.echo(
+                f"view: Redis lacks {format_count(sum(cooled.runs.values()), 'trajectory')} of"
+                f" {format_count(len(cooled.runs), 'run')}, cooled or lost, read from {settings.objects_location}:"
+                f" {named}{', …' * (len(cooled.runs) > _MOST_NAMED)} ('agent-layer store reindex' restores them)"
+            )
+        yield cooled
 
 
 def _is_cooled(store: Store, settings: Settings) -> bool:
@@ -137,12 +167,10 @@ def view(
                 opened.enter_context(announce_page(settings, url))
 
         app = build_view_app(
-            shown.settings,
-            shown.store,
+            shown,
             reader_token,
             writable=open_store(settings) if allow_writes else None,
             operator_token=operator_token,
-            is_archive=shown.is_archive,
         )
         app.on_startup.append(announce)
         asyncio.run(serve_until_stopped(app, [listener], load_tls(settings), settings.header_seconds))

@@ -67,7 +67,7 @@ _INDEX = (
 
 _CONNECT = _Duty(commands="ping hello")
 _QUERY = _Duty(
-    reads=f"{_INDEX} dead ordinals reindexing",
+    reads=f"{_INDEX} dead ordinals reindexing cooled",
     commands="get mget hget hgetall hmget hkeys hvals hscan hexists exists smembers scard zcard xrange xrevrange xread",
     scripts=(SEARCH, AGGREGATE, COUNT, AUDIT_ROWS),
 )
@@ -96,7 +96,7 @@ _DRIVE_ENGINES = _Duty(
 _LINK = _Duty(reads="pages", commands="zrange time")
 _SHOW_PAGE = _Duty(writes="pages", commands="zadd zrem zremrangebyscore zrange time")
 _MAINTAIN = _Duty(
-    writes="exported:* reindexing judged:* dead replaced:* merging compacting",
+    writes="exported:* reindexing cooled judged:* dead replaced:* merging compacting",
     commands="set del unlink srem pttl pexpire scan info hlen hstrlen strlen object|encoding memory|usage",
     scripts=(FORGET, RETIRE, RELEASE_UNNEEDED, COUNT_ORPHAN_BITS),
 )

@@ -128,6 +128,11 @@ class Keys:
         return self.name("reindexing")
 
     @property
+    def cooled(self) -> str:
+        """Set: runs whose index ``store cool`` removed, until it is rebuilt."""
+        return self.name("cooled")
+
+    @property
     def blobs(self) -> str:
         """Hash: content hash → 'name 1' of the blob that holds it; 0 while it may not be stored yet."""
         return self.name("blobs")

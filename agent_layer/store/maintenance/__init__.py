@@ -42,6 +42,9 @@ if TYPE_CHECKING:
         ReindexReport as ReindexReport,
     )
     from agent_layer.store.maintenance.rebuild import (
+        find_unindexed as find_unindexed,
+    )
+    from agent_layer.store.maintenance.rebuild import (
         offload_index as offload_index,
     )
     from agent_layer.store.maintenance.rebuild import (
@@ -87,6 +90,7 @@ else:
             "agent_layer.store.maintenance.rebuild": (
                 "Progress",
                 "ReindexReport",
+                "find_unindexed",
                 "offload_index",
                 "reindex",
             ),

@@ -248,3 +248,4 @@ def _repair(index: Index, objects: ObjectStore, findings: list[Finding]) -> None
         if finding.kind == "unindexed":
             with suppress(NotFoundError):  # merged into another one since it was read
                 index_segment(index.redis, index.keys, objects, finding.subject)
+    index.redis.delete(index.keys.cooled)

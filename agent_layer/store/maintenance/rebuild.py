@@ -23,6 +23,7 @@ from agent_layer.store.maintenance.lock import check_permission
 from agent_layer.store.segments import (
     SealedSegment,
     Segment,
+    decode_names,
     list_segments,
     list_tombstones,
     load_tombstones,
@@ -54,18 +55,32 @@ class ReindexReport(msgspec.Struct, frozen=True, kw_only=True):
     """Reason for each segment in quarantine: unreadable, or only in part readable."""
 
 
+def find_unindexed(redis: Redis, keys: Keys, objects: ObjectStore) -> list[str]:
+    """Return the keys of segments that the index does not know: it was cooled or lost, or they are on their way."""
+    listed = list_segments(keys, objects)  # first: a segment is stored before it is indexed
+    known = decode_names(redis.hkeys(keys.segments))
+    return [key for key in listed if segment_name(key) not in known]
+
+
 def reindex(
-    redis: Redis, keys: Keys, objects: ObjectStore, *, drop: bool = False, progress: Progress | None = None
+    redis: Redis,
+    keys: Keys,
+    objects: ObjectStore,
+    *,
+    drop: bool = False,
+    only: Sequence[str] | None = None,
+    progress: Progress | None = None,
 ) -> ReindexReport:
     """Commit every segment again: existing entries stay unchanged, lost ones return.
 
     With ``drop`` the index is emptied first, so that no entry without a segment stays. Queue, acknowledgements and
     engines are not in segments and stay unchanged. A stopped rebuild continues where it was when called again.
+    ``only`` names the keys of the segments that are committed, in order, for an index over a part.
     """
     check_permission(redis, keys)
     done_to = _begin(redis, keys, drop=drop)
     load_tombstones(redis, keys, list_tombstones(keys, objects))
-    segments = list_segments(keys, objects)
+    segments = list_segments(keys, objects) if only is None else only
     left = [key for key in segments if key > done_to]
     num_resumed, corrupt = len(segments) - len(left), list[str]()
     with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
@@ -78,7 +93,7 @@ def reindex(
                 progress(num_done, len(segments))
     if not drop:
         count_orphan_bits(redis, keys, clear=True)
-    redis.delete(keys.reindexing)
+    redis.delete(keys.reindexing, keys.cooled)
     return ReindexReport(num_segments=len(segments), num_resumed=num_resumed, corrupt=corrupt)
 
 
@@ -176,5 +191,7 @@ def offload_index(index: Index) -> int:
             f" and {redis.xlen(keys.outbox)} decisions to ship; wait for them, or choose another namespace"
         )
     num_known = count_trajectories(index, {})
+    if runs := cast("set[bytes]", redis.smembers(keys.runs)):
+        redis.sadd(keys.cooled, *runs)
     drop_index(redis, keys)
     return num_known

@@ -160,6 +160,8 @@ class TrajectoryAnswer(Answer, frozen=True, kw_only=True):
     """One attempt, without its tokens."""
 
     row: TrajectoryRow
+    is_cooled: bool
+    """Whether only the bucket has its run; it can be judged once ``store reindex`` restored that."""
     task: JsonObject | None
     """What was asked; ``grading`` is there for operators only."""
     reward: float | None

@@ -34,6 +34,9 @@ class Info(Answer, frozen=True, kw_only=True):
     """Whether the caller may write."""
     is_archive: bool
     """Whether this is what a bucket held when the server began: there is no queue, and nothing changes."""
+    cooled_runs: list[str]
+    """Runs that only the bucket has. They are answered where they are named; no answer about all runs but ``/runs`` has
+    them."""
     now: float
 
 
@@ -58,6 +61,10 @@ class RunLine(Answer, frozen=True, kw_only=True):
     """Whether all of its trajectories are of split eval, from which no update learns."""
     finding: str | None
     """Name of the worst that is wrong with it, in the catalogue; None: nothing is."""
+    is_cooled: bool
+    """Whether only the bucket has it, as Redis lost or cooled it: no queue, no dead letters, no engines."""
+    num_cooled: int
+    """Its trajectories that only the bucket has; where Redis has others, these are in no other number."""
 
 
 class RunList(Answer, frozen=True, kw_only=True):
@@ -155,6 +162,10 @@ class RunAnswer(Answer, frozen=True, kw_only=True):
     run: str
     is_evaluation: bool
     """Whether all of its trajectories are of split eval, from which no update learns."""
+    is_cooled: bool
+    """Whether only the bucket has it, as Redis lost or cooled it: no queue, no dead letters, no engines."""
+    num_cooled: int
+    """Its trajectories that only the bucket has; where Redis has others, these are in no other number."""
     health: Health
     counts: Counts
     newest_version: Version | None

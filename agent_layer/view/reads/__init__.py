@@ -7,6 +7,8 @@ from agent_layer.lazy import lazy_exports
 if TYPE_CHECKING:
     from agent_layer.view.reads.asked import Asked as Asked
     from agent_layer.view.reads.asked import query_parameters as query_parameters
+    from agent_layer.view.reads.bucket import find_cooled as find_cooled
+    from agent_layer.view.reads.bucket import source_for as source_for
     from agent_layer.view.reads.fleet import show_fleet_state as show_fleet_state
     from agent_layer.view.reads.groups import show_group as show_group
     from agent_layer.view.reads.images import IMAGES as IMAGES
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from agent_layer.view.reads.runs import list_updates as list_updates
     from agent_layer.view.reads.runs import make_progress as make_progress
     from agent_layer.view.reads.runs import show_run as show_run
+    from agent_layer.view.reads.source import Cooled as Cooled
     from agent_layer.view.reads.source import Source as Source
     from agent_layer.view.reads.trajectories import show_trajectory as show_trajectory
     from agent_layer.view.reads.updates import show_update as show_update
@@ -33,13 +36,14 @@ else:
         __name__,
         {
             "agent_layer.view.reads.asked": ("Asked", "query_parameters"),
+            "agent_layer.view.reads.bucket": ("find_cooled", "source_for"),
             "agent_layer.view.reads.fleet": ("show_fleet_state",),
             "agent_layer.view.reads.groups": ("show_group",),
             "agent_layer.view.reads.images": ("IMAGES", "Image", "image_names", "read_image"),
             "agent_layer.view.reads.lists": ("ABOVE_ZERO", "FAILED", "facet", "natural_key"),
             "agent_layer.view.reads.routes": ("PREFIX", "ROUTES", "Route"),
             "agent_layer.view.reads.runs": ("info", "list_runs", "list_updates", "make_progress", "show_run"),
-            "agent_layer.view.reads.source": ("Source",),
+            "agent_layer.view.reads.source": ("Cooled", "Source"),
             "agent_layer.view.reads.trajectories": ("show_trajectory",),
             "agent_layer.view.reads.updates": ("show_update",),
         },

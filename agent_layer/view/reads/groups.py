@@ -54,6 +54,12 @@ def show_group(source: Source, asked: Asked) -> GroupAnswer:
     )
 
 
+def has_group(source: Source, group_id: str) -> bool:
+    """Return whether something of a group is stored."""
+    group = read_group(source, group_id)
+    return group is not None or any(_rows(source, group_id, None))
+
+
 def _rows(source: Source, group_id: str, group: Group | None) -> Iterator[tuple[int, TrajectoryRow]]:
     """Yield (member, row) of each attempt; ids of attempts follow from the id of the group."""
     launched = (group.num_launched or group.group_size) if group else _MOST_MEMBERS

@@ -56,6 +56,7 @@ def info(source: Source, asked: Asked) -> Info:
         takes_writes=asked.takes_writes,
         may_write=asked.takes_writes and asked.is_operator,
         is_archive=source.is_archive,
+        cooled_runs=sorted(source.cooled_runs()),
         now=time.time(),
     )
 
@@ -64,6 +65,9 @@ def list_runs(source: Source, _: Asked) -> RunList:
     """List runs, the one with the newest trajectory first."""
     names = sorted(str(line.value) for line in facet(source, {}, "run"))
     lines = [_run_line(source, one) for one in source.alarms.read(names)]
+    if source.cooled is not None:
+        bucket = source.cooled.source
+        lines += [_run_line(bucket, one) for one in bucket.alarms.read(sorted(source.cooled_runs()))]
     return RunList(items=sorted(lines, key=lambda line: line.newest_started_at or "", reverse=True))
 
 
@@ -85,6 +89,8 @@ def show_run(source: Source, asked: Asked) -> RunAnswer:
     return RunAnswer(
         run=run,
         is_evaluation=is_evaluation,
+        is_cooled=source.is_cooled,
+        num_cooled=source.num_cooled(run),
         health=_health(counts, source.alarms.read([run])[0], is_evaluation=is_evaluation),
         counts=counts,
         newest_version=policy
@@ -176,6 +182,8 @@ def _run_line(source: Source, alarms: RunAlarms) -> RunLine:
         newest_started_at=newest[0].started_at if newest else None,
         health=_level(alarms),
         finding=alarms.findings[0].name if alarms.findings else None,
+        is_cooled=source.is_cooled,
+        num_cooled=source.num_cooled(run),
     )
 
 

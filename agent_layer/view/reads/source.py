@@ -1,7 +1,9 @@
 """What the API reads: a store, the reports of training steps, vocabularies, the trajectories read last."""
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from threading import Lock
+from typing import NamedTuple, cast
 
 from agent_layer.alarms import AlarmReader
 from agent_layer.errors import NotFoundError
@@ -19,18 +21,31 @@ _MOST_REPORTS = 16
 """Runs whose reports stay parsed: each page asks for them at every change."""
 
 
+class Cooled(NamedTuple):
+    """What only the bucket has of a store."""
+
+    source: "Source"
+    runs: Mapping[str, int]
+    """Run → number of its trajectories that Redis does not know."""
+
+
 class Source:
     """One store, opened for reading. Threads may share it."""
 
-    def __init__(self, settings: Settings, store: Store, *, is_archive: bool = False) -> None:
+    cooled: Cooled | None = None
+    """What Redis lost or cooled of it; its runs are answered from there."""
+
+    def __init__(self, settings: Settings, store: Store, *, is_archive: bool = False, is_cooled: bool = False) -> None:
         """Read a store.
 
         Args:
             settings: of the store.
             store: what is read.
             is_archive: its index was made from objects alone, so there is no queue.
+            is_cooled: it is what another source lacks.
         """
         self.settings = settings
+        self.is_cooled = is_cooled
         self.is_archive = is_archive
         self.store = store
         self.index = Index(store.redis, store.keys)
@@ -40,6 +55,29 @@ class Source:
         self._vocabularies: OrderedDict[str, TokenBytes | None] = OrderedDict()
         self._reports: OrderedDict[str, tuple[tuple[int, int], list[StepProgress]]] = OrderedDict()
         """By run: size and time of change of its file, and what it said then."""
+
+    def cooled_runs(self) -> set[str]:
+        """Return the runs that only the bucket has; Redis knows again those that went on."""
+        if self.cooled is None:
+            return set()
+        known = cast("set[bytes]", self.store.redis.smembers(self.store.keys.runs))
+        return {run for run in self.cooled.runs if run.encode() not in known}
+
+    def num_cooled(self, run: str) -> int:
+        """Count the trajectories of a run that only the bucket has."""
+        if self.is_cooled:
+            return self.store.count(run=run)
+        return self.cooled.runs.get(run, 0) if self.cooled else 0
+
+    def of_run(self, run: str) -> "Source":
+        """Return what a run is read from."""
+        return self.cooled.source if self.cooled and run in self.cooled_runs() else self
+
+    def of_trajectory(self, trajectory_id: str) -> "Source":
+        """Return what a trajectory is read from."""
+        if self.cooled is None or self.index.rows([trajectory_id]):
+            return self
+        return self.cooled.source if self.cooled.source.index.rows([trajectory_id]) else self
 
     def trajectory(self, trajectory_id: str) -> Trajectory:
         """Return a trajectory without its blobs, as it is now. Raises: NotFoundError, CorruptRecordError."""

@@ -48,6 +48,7 @@ def show_trajectory(source: Source, asked: Asked) -> TrajectoryAnswer:
     newest = newest_labels(whole.given_labels).values()
     return TrajectoryAnswer(
         row=row,
+        is_cooled=source.is_cooled,
         task=_task(whole, is_operator=asked.is_operator),
         reward=whole.reward,
         steps=[_step_line(whole, step, contents) for step in whole.steps],

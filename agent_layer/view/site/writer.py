@@ -207,7 +207,7 @@ def _around(
 ) -> _Answers:
     """Yield answers about runs, groups and updates that the trajectories belong to."""
     runs = sorted({row.run for row in rows if row.run})
-    yield "info", info(source, _ask())
+    yield "info", msgspec.structs.replace(info(source, _ask()), cooled_runs=[])
     listed = list_runs(source, _ask())
     yield "runs", msgspec.structs.replace(listed, items=[one for one in listed.items if one.run in runs])
     for run in runs:

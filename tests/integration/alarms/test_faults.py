@@ -6,13 +6,14 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from agent_layer.view import build_view_app
+from agent_layer.view.reads import Source
 
 from ...faults import FAULTS, NUM_STEPS, RUN, make_run
 
 
 def ask(settings, store, path):
     async def ask():
-        async with TestClient(TestServer(build_view_app(settings, store))) as client:
+        async with TestClient(TestServer(build_view_app(Source(settings, store)))) as client:
             answer = await client.get(f"/api/v1/{path}")
             assert answer.status == 200, await answer.text()
             return await answer.json()

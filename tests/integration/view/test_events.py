@@ -65,7 +65,7 @@ def store(settings, redis):
 
 @pytest.fixture
 def client(settings, store):
-    return lambda: TestClient(TestServer(build_view_app(settings, store)))
+    return lambda: TestClient(TestServer(build_view_app(Source(settings, store))))
 
 
 @asynccontextmanager
@@ -202,7 +202,7 @@ async def test_unknown_parameters_are_refused(client):
 
 
 async def test_streams_end_with_the_server(settings, store):
-    runner = web.AppRunner(build_view_app(settings, store))
+    runner = web.AppRunner(build_view_app(Source(settings, store)))
     await runner.setup()
     server = web.TCPSite(runner, "127.0.0.1", 0)
     await server.start()

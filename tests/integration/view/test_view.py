@@ -25,6 +25,7 @@ from agent_layer.settings import Settings
 from agent_layer.state.vocabularies import store_vocabulary
 from agent_layer.store import Store
 from agent_layer.view import build_view_app
+from agent_layer.view.reads import Source
 
 from ...builders import attempt, call, closed_group, sampled
 from ...stored import write_segment
@@ -47,7 +48,7 @@ class _Viewed:
 
     def ask(self, path, status=200, token=None, method="GET", headers=None):
         async def ask():
-            app = build_view_app(self.settings, self.store, token)
+            app = build_view_app(Source(self.settings, self.store), token)
             async with TestClient(TestServer(app)) as client:
                 answer = await client.request(method, path, headers=headers, allow_redirects=False)
                 text = await answer.text(errors="replace")

@@ -10,6 +10,7 @@ from agent_layer.dispatcher import Dispatcher, parse_tasks
 from agent_layer.dispatcher.models import Report
 from agent_layer.schema.task import Task
 from agent_layer.view import build_view_app
+from agent_layer.view.reads import Source
 from agent_layer.view.writes import EXPORTS, WRITES, Journal, WriteLine
 
 from ...queues import Queue
@@ -29,7 +30,9 @@ def serve(viewed):  # noqa: F811 - the fixture imported above
     @asynccontextmanager
     async def serve(token=None, **options):
         options = {"writable": viewed.store, "operator_token": "secret"} | options
-        async with TestClient(TestServer(build_view_app(viewed.settings, viewed.store, token, **options))) as client:
+        async with TestClient(
+            TestServer(build_view_app(Source(viewed.settings, viewed.store), token, **options))
+        ) as client:
             yield client
 
     return serve

@@ -33,6 +33,7 @@ from agent_layer.store.consumers.trained_batches import list_batches
 from agent_layer.store.maintenance.gc import Grace
 from agent_layer.store.maintenance.merge_plan import Limits
 from agent_layer.view import build_view_app
+from agent_layer.view.reads import Source
 
 from ...processes import stop_shippers
 from ...waiting import until, wait_until
@@ -260,7 +261,7 @@ def test_what_is_another_roles_work_is_refused(guarded, settings_of, role):
 
 async def test_a_page_is_live_under_the_rights_of_a_reader(guarded, settings_of, task):
     reader = settings_of("reader")
-    app = build_view_app(reader, open_store(reader))
+    app = build_view_app(Source(reader, open_store(reader)))
     async with TestClient(TestServer(app)) as page, page.get("/api/v1/events") as stream, asyncio.timeout(60):
         await until(lambda: any((one["user"], one["cmd"]) == ("reader", "xread") for one in guarded.client_list()))
         with connect(settings_of("trainer")) as dispatcher:

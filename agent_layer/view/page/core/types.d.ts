@@ -11,7 +11,7 @@ export interface Found { items: Match[]; cursor: string | null; num_segments: nu
 export interface Page<T> { items: T[]; cursor: string | null; command: string; python: string }
 export interface RunSummary {
   run: string; num_trajectories: number; num_accepted: number; num_rewarded: number; mean_reward: number | null;
-  success_rate: number | null; newest_version: number | null; num_updates: number; newest_started_at: string | null; health: Level; finding: string | null; is_evaluation: boolean;
+  success_rate: number | null; newest_version: number | null; num_updates: number; newest_started_at: string | null; health: Level; finding: string | null; is_evaluation: boolean; is_cooled: boolean; num_cooled: number;
 }
 export type Level = "ok" | "warn" | "stop" | "unknown";
 export interface Finding { name: string; level: "warn" | "stop"; value: number | null; limit: number; since_step: number | null; sentence: string; advice: string; subject?: string | null; since?: number | null; view?: "trajectories" | "failures" | "learning" | "update" | "fleet" | null; filters?: Record<string, string> }
@@ -27,7 +27,7 @@ export interface Progress {
   evaluations: { step: number; name: string; pass_rate: number | null; reward_mean: number | null }[];
 }
 export interface Run {
-  run: string; is_evaluation: boolean; health: Health; counts: Counts;
+  run: string; is_evaluation: boolean; is_cooled: boolean; num_cooled: number; health: Health; counts: Counts;
   newest_version: { number: number; training_step: number | null } | null; failures: Row[]; steps: Progress;
 }
 export interface Observation { name: string; arguments: unknown; output: unknown; status: string | null; duration_seconds: number | null; truncated: boolean; agent: string | null; at: number | null }
@@ -43,7 +43,7 @@ export interface Reward { name: string; score: number | null; scope: string; ste
 export interface GivenLabel { label_id: string; name: string; value: string | null; source: string; comment: string | null; is_current: boolean; at: number }
 export interface Update { run: string; step: number; policy_version: number; num_tokens: number | null; num_trained: number | null; advantage_mean: number | null }
 export interface Trajectory {
-  row: Row; task: { id: string; input: unknown; [name: string]: unknown } | null; reward: number | null; steps: Step[]; observations: Observation[]; rewards: Reward[]; given_labels: GivenLabel[];
+  row: Row; is_cooled: boolean; task: { id: string; input: unknown; [name: string]: unknown } | null; reward: number | null; steps: Step[]; observations: Observation[]; rewards: Reward[]; given_labels: GivenLabel[];
   outcome: { status: string; cause: string | null; error: string | null; times: Record<string, number | null> } | null;
   alarms: { kind: string; detail: string }[]; exclusions: { kind: string; reason: string; step: number | null }[]; updates: Update[];
   siblings: { group_id: string | null; position: number | null; trajectory_ids: string[] }; num_given: number; num_sampled: number;

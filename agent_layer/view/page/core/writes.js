@@ -3,11 +3,11 @@ import { useEffect, useState } from "./ui.js";
 import { ask, askFile, get, pathOf } from "./api.js";
 import { refresh } from "./live.js";
 
-/** @typedef {{takes_writes: boolean, may_write: boolean, is_archive: boolean}} Rights */
+/** @typedef {{takes_writes: boolean, may_write: boolean, is_archive: boolean, cooled_runs: string[]}} Rights */
 
 const NAME = "agent-layer.name";
 /** @type {Rights} */
-let rights = { takes_writes: false, may_write: false, is_archive: false };
+let rights = { takes_writes: false, may_write: false, is_archive: false, cooled_runs: [] };
 /** @type {Set<(now: Rights) => void>} */
 const watchers = new Set();
 let isAsked = false;

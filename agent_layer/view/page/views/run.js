@@ -33,6 +33,7 @@ function Whole({ run, updates, other }) {
   const last = steps.step.length - 1;
   return html`
     <${HealthBox} run=${run.run} health=${run.health} />
+    ${run.num_cooled > 0 && html`<p class="note-box" data-cooled>${cooledOf(run)} 'agent-layer store reindex' brings ${run.is_cooled ? "it" : "them"} back to Redis.</p>`}
     <dl class="tiles">
       <${Tile} label="Success" value=${percent(counts.success_rate)} note="of accepted trajectories" />
       <${Tile} label="Mean reward" value=${number(counts.mean_reward)} />
@@ -48,6 +49,12 @@ function Whole({ run, updates, other }) {
     <${Card} title="Newest failures" flush more=${html`<a href=${hrefOf(["failures"], { run: run.run })}>all failures</a>`}>
       ${failures.length ? html`<${TrajectoryTable} rows=${failures} columns=${["trajectory", "task", "status", "cause", "reward", "policy", "findings", "started"]} isBound=${false} hrefOfRow=${(/** @type {any} */ row) => hrefOf(["trajectory", row.trajectory_id])} />` : html`<${Empty}>No trajectory failed.<//>`}<//>
     <${Card} title="Updates" flush more="what each step of training learned from"><${Await} resource=${updates}>${(/** @type {any} */ data) => html`<${Updates} run=${run.run} items=${data.items} isEvaluation=${run.is_evaluation} />`}<//><//>`;
+}
+
+/** What of a run only the bucket has. @param {import("../core/types.js").Run} run */
+function cooledOf({ is_cooled: isCooled, num_cooled: num }) {
+  if (isCooled) return "Only the bucket has this run: Redis lost it, or it was cooled. It has no queue, no dead letters, no engines, and cannot be judged.";
+  return `${number(num)} ${num === 1 ? "trajectory" : "trajectories"} of this run ${num === 1 ? "is" : "are"} in the bucket alone, and not in these numbers.`;
 }
 
 /** @param {{run: string, health: import("../core/types.js").Health}} props */

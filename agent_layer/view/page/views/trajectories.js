@@ -3,6 +3,7 @@ import { html, useEffect, useState } from "../core/ui.js";
 import { changed, go, hrefOf } from "../core/router.js";
 import { get, pathOf, useResource } from "../core/api.js";
 import { useKeys } from "../core/keys.js";
+import { useRights } from "../core/writes.js";
 import { Await, Card, CopyLine, Empty, PageHead } from "../parts/basic.js";
 import { Matches } from "../parts/matches.js";
 import { COLUMNS, TrajectoryTable, USUAL } from "../parts/trajectory_table.js";
@@ -31,8 +32,10 @@ export function TrajectoriesView({ route }) {
   const facets = useResource(pathOf(["facets"], plain));
   const histogram = useResource(pathOf(["histogram"], new URLSearchParams([...plain, ["bins", innerWidth > 640 ? "20" : "12"]]))); // each bar is wide enough for a finger
   const columns = query.get("columns")?.split(",") ?? USUAL;
+  const { cooled_runs: cooled } = useRights();
   return html`<${PageHead} title="Trajectories"><a class="chip" href=${hrefOf(["failures"], plain)}>failures</a><a class="chip" href=${hrefOf(["review"], filters)}>review</a><span class="quiet num" data-count>${facets.data ? number(facets.data.count) : ""}</span><//>
     <${SearchBar} query=${query} />
+    ${!query.get("run") && cooled.length > 0 && html`<p class="note-box" data-cooled>Not here, because only the bucket has them: ${cooled.map((run) => html`<a class="chip" key=${run} href=${hrefOf(["trajectories"], changed(query, { run }))}>${run}</a> `)}</p>`}
     <div class="browse">
       <details class="facets-box" open=${innerWidth > 900}><summary class="small">Filters</summary><${Await} resource=${facets}>${(/** @type {any} */ data) => html`<${Facets} facets=${data.facets} query=${query} />`}<//></details>
       <div class="step-list">

@@ -19,8 +19,9 @@ def show_diff(source: Source, asked: Asked) -> DiffAnswer:
     names = [asked.text(name) for name in ("a", "b")]
     if None in names:
         raise BadInputError("parameters a and b: expected two trajectories, found one or none; name both")
-    rows = [source.store.row(str(name)) for name in names]
-    a, b = (source.trajectory(row.trajectory_id).steps for row in rows)
+    sources = [source.of_trajectory(str(name)) for name in names]
+    rows = [one.store.row(str(name)) for one, name in zip(sources, names, strict=True)]
+    a, b = (one.trajectory(row.trajectory_id).steps for one, row in zip(sources, rows, strict=True))
     steps = [_compare(one, other) for one, other in zip_longest(a, b)]
     ids_a, ids_b = token_ids(a), token_ids(b)
     return DiffAnswer(
