@@ -14,7 +14,7 @@ from agent_layer.dispatcher import INSPECT, LEASE_SCRIPTS, SUBMIT_SCRIPTS
 from agent_layer.errors import BadInputError
 from agent_layer.infra.redis import Keys, LuaScript, commands_of
 from agent_layer.store.consumers import CLAIM_SCRIPTS
-from agent_layer.store.index import AGGREGATE, COMMIT, COUNT, ENTER_REWARDS, FORGET, MARK_COMMITTED, RETIRE, SEARCH
+from agent_layer.store.index import COMMIT, ENTER_REWARDS, FORGET, MARK_COMMITTED, RETIRE, SEARCH
 from agent_layer.store.maintenance import AUDIT_ROWS, COUNT_ORPHAN_BITS
 from agent_layer.store.segments import HOLD_BLOBS, RELEASE_UNNEEDED
 
@@ -69,7 +69,7 @@ _CONNECT = _Duty(commands="ping hello")
 _QUERY = _Duty(
     reads=f"{_INDEX} dead ordinals reindexing cooled",
     commands="get mget hget hgetall hmget hkeys hvals hscan hexists exists smembers scard zcard xrange xrevrange xread",
-    scripts=(SEARCH, AGGREGATE, COUNT, AUDIT_ROWS),
+    scripts=(SEARCH, AUDIT_ROWS),
 )
 _SHIP = _Duty(
     reads="feeds:* acked:* dead replaced:*",

@@ -7,6 +7,8 @@ from agent_layer.lazy import lazy_exports
 if TYPE_CHECKING:
     from agent_layer.store.index.aggregate import By as By
     from agent_layer.store.index.aggregate import Summary as Summary
+    from agent_layer.store.index.aggregate import count_by_bucket as count_by_bucket
+    from agent_layer.store.index.aggregate import count_by_fields as count_by_fields
     from agent_layer.store.index.aggregate import count_trajectories as count_trajectories
     from agent_layer.store.index.aggregate import summarise_trajectories as summarise_trajectories
     from agent_layer.store.index.commit import commit_segments as commit_segments
@@ -15,15 +17,14 @@ if TYPE_CHECKING:
     from agent_layer.store.index.deletion import apply_tombstones as apply_tombstones
     from agent_layer.store.index.filters import Filters as Filters
     from agent_layer.store.index.filters import Which as Which
+    from agent_layer.store.index.filters import bucket_ends as bucket_ends
     from agent_layer.store.index.index import Index as Index
     from agent_layer.store.index.membership import select_matching as select_matching
     from agent_layer.store.index.planner import Order as Order
     from agent_layer.store.index.rows import GivenLabel as GivenLabel
     from agent_layer.store.index.rows import TrajectoryRow as TrajectoryRow
     from agent_layer.store.index.rows import read_given_labels as read_given_labels
-    from agent_layer.store.index.scripts import AGGREGATE as AGGREGATE
     from agent_layer.store.index.scripts import COMMIT as COMMIT
-    from agent_layer.store.index.scripts import COUNT as COUNT
     from agent_layer.store.index.scripts import ENTER_REWARDS as ENTER_REWARDS
     from agent_layer.store.index.scripts import FORGET as FORGET
     from agent_layer.store.index.scripts import INDEX_CONSTANTS as INDEX_CONSTANTS
@@ -43,6 +44,8 @@ else:
             "agent_layer.store.index.aggregate": (
                 "By",
                 "Summary",
+                "count_by_bucket",
+                "count_by_fields",
                 "count_trajectories",
                 "summarise_trajectories",
             ),
@@ -55,15 +58,14 @@ else:
             "agent_layer.store.index.filters": (
                 "Filters",
                 "Which",
+                "bucket_ends",
             ),
             "agent_layer.store.index.index": ("Index",),
             "agent_layer.store.index.membership": ("select_matching",),
             "agent_layer.store.index.planner": ("Order",),
             "agent_layer.store.index.rows": ("GivenLabel", "TrajectoryRow", "read_given_labels"),
             "agent_layer.store.index.scripts": (
-                "AGGREGATE",
                 "COMMIT",
-                "COUNT",
                 "ENTER_REWARDS",
                 "FORGET",
                 "INDEX_CONSTANTS",

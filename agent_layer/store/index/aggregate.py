@@ -1,17 +1,19 @@
 """Counts and summaries of trajectories, grouped by task type, policy version and other fields."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import product
+from itertools import chain, filterfalse
+from math import fsum, isnan
+from operator import neg
 from typing import Literal, TypeAlias, cast, get_args
 
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra import batched
-from agent_layer.store.index.filters import Conditions, Filters, parse_filters
-from agent_layer.store.index.index import Aggregate, BlockMap, Index, ScanRequest, scan_requests
-from agent_layer.store.index.planner import Ordering, choose_buckets, plan_blocks
+from agent_layer.store.index.blocks import Matches, bucket_name, find_matches
+from agent_layer.store.index.filters import Filters, parse_filters
+from agent_layer.store.index.index import Index
 from agent_layer.store.segments import FIELDS
 
 By: TypeAlias = Literal[
@@ -22,11 +24,11 @@ By: TypeAlias = Literal[
 _BITMAPS = {field.filter: field.bitmap for field in FIELDS if field.is_listed}
 _SEVERAL = frozenset(field.filter for field in FIELDS if field.is_listed and field.kind == "json")
 """Fields with several values in one trajectory."""
-_ORDERING = Ordering("started_at", descending=False)
-"""Any ordering works: all blocks are scanned."""
+_REWARDED = "rewarded"
 _MOST_LINES = 10_000
-_LINES_AT_ONCE = 64
-"""Lines whose blocks are looked up in one read."""
+
+_Line: TypeAlias = tuple[tuple[str, ...], int | None]
+"""Values of fields, and a policy version."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,9 +47,49 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 def count_trajectories(index: Index, filters: Filters) -> int:
     """Count the trajectories that pass all filters."""
-    conditions = parse_filters(filters)
-    scans = _scans(index, conditions, index.read_map(conditions.names))
-    return sum(index.count_in_blocks(sought) for sought in scans)
+    return sum(found.members.bit_count() for found in find_matches(index, parse_filters(filters)))
+
+
+def count_by_fields(
+    index: Index, fields: Sequence[By], filters: Filters
+) -> tuple[int, dict[By, dict[str | int | None, int]]]:
+    """Count the trajectories that pass all filters, and those with each value of each field.
+
+    Returns: the count of all; field → value → count, without values that do not occur; a policy of None is not known.
+
+    Raises: BadInputError: no such field or filter.
+    """
+    _check_fields(fields)
+    values = _values_of(index, [field for field in fields if field != "policy"], filters)
+    names: dict[str, tuple[By, str]] = {
+        _name_of(field, value): (field, value) for field in values for value in values[field]
+    }
+    counts: dict[By, Counter[str | int | None]] = {field: Counter() for field in fields}
+    columns, num_all = (["policy_max"] if "policy" in fields else []), 0
+    for found in find_matches(index, parse_filters(filters), names, columns):
+        num_all += found.members.bit_count()
+        for name in names.keys() & found.bitmaps.keys():
+            field, value = names[name]
+            counts[field][value] += (found.members & found.bitmaps[name]).bit_count()
+        for column in columns:
+            known = Counter(filterfalse(isnan, found.numbers(column, found.members)))
+            counts["policy"].update({int(number): num for number, num in known.items()})
+            counts["policy"][None] += found.members.bit_count() - known.total()
+    return num_all, {field: dict(+counted) for field, counted in counts.items()}
+
+
+def count_by_bucket(index: Index, filters: Filters) -> tuple[int, dict[int, int]]:
+    """Count the trajectories that pass all filters, and those with a reward in each bucket that occurs in the index.
+
+    Returns: the count of all; bucket → count, lowest first. ``bucket_ends`` says which rewards a bucket holds.
+    """
+    counts = dict.fromkeys(index.read_map().buckets, 0)
+    names, num_all = {bucket_name(bucket): bucket for bucket in counts}, 0
+    for found in find_matches(index, parse_filters(filters), names):
+        num_all += found.members.bit_count()
+        for name in names.keys() & found.bitmaps.keys():
+            counts[names[name]] += (found.members & found.bitmaps[name]).bit_count()
+    return num_all, counts
 
 
 def summarise_trajectories(index: Index, by: Sequence[By], filters: Filters, success: float = 1.0) -> list[Summary]:
@@ -64,68 +106,109 @@ def summarise_trajectories(index: Index, by: Sequence[By], filters: Filters, suc
     Raises: BadInputError: no such field or filter, a value out of range, or too many lines.
     """
     _check_fields(by)
-    conditions, fields = parse_filters(filters), [field for field in by if field != "policy"]
-    wanted = [_values_of(index, field, filters) for field in fields]
-    found: list[Summary] = []
-    for page in batched(product(*wanted), _LINES_AT_ONCE):
-        several = [dict(zip(fields, values, strict=True)) for values in page]
-        narrowed = [_narrowed(conditions, shared) for shared in several]
-        scopes = index.read_maps(one.names for one in narrowed)
-        for shared, within, scope in zip(several, narrowed, scopes, strict=True):
-            found += _summarise(index, within, scope, shared, by, success)
-            if len(found) > _MOST_LINES:
-                raise BadInputError(
-                    f"summary by {', '.join(by)}: expected at most {_MOST_LINES} lines, found more; add filters"
-                )
-    return found
+    fields: list[By] = [field for field in by if field != "policy"]
+    values = _values_of(index, fields, filters)
+    names = {field: {value: _name_of(field, value) for value in values[field]} for field in fields}
+    wanted = [_REWARDED, *(name for named in names.values() for name in named.values())]
+    columns = ["reward", "policy_max"] if "policy" in by else ["reward"]
+    tallies: defaultdict[_Line, _Tally] = defaultdict(_Tally)
+    for found in find_matches(index, parse_filters(filters), wanted, columns):
+        for shared, members in _split(found, found.members, [names[field] for field in fields]):
+            if "policy" in by:
+                for version, rewards in _by_version(found, members).items():
+                    tallies[shared, version].add(len(rewards), [*filterfalse(isnan, rewards)], success)
+            else:
+                rewarded = members & found.bitmaps.get(_REWARDED, 0)
+                tallies[shared, None].add(members.bit_count(), [*found.numbers("reward", rewarded)], success)
+        if len(tallies) > _MOST_LINES:
+            raise BadInputError(
+                f"summary by {', '.join(by)}: expected at most {_MOST_LINES} lines, found more; add filters"
+            )
+    lines = sorted(tallies, key=lambda line: (line[0], line[1] is None, line[1] or 0))
+    return [_summary_of(tallies[line], _named(by, fields, line)) for line in lines]
 
 
-def _summarise(
-    index: Index, conditions: Conditions, scope: BlockMap, shared: Mapping[str, str], by: Sequence[By], success: float
-) -> Iterator[Summary]:
-    lines: dict[float | None, list[Aggregate]] = {}
-    for sought in _scans(index, conditions, scope):
-        asked = msgspec.structs.replace(sought, by="policy_max" if "policy" in by else None, success=success)
-        for tally in index.aggregate_blocks(asked):
-            lines.setdefault(tally.value, []).append(tally)
-    for value in sorted(lines, key=lambda value: (value is None, value or 0)):
-        version = None if value is None else int(value)
-        yield _summary_of(lines[value], {field: shared.get(field, version) for field in by})
+class _Tally:
+    """Count and rewards of some trajectories; the sum is exact, whatever the order in which they come."""
+
+    def __init__(self) -> None:
+        self.count = self.num_rewarded = self.num_successes = 0
+        self.reward_sum = Fraction()
+
+    def add(self, count: int, rewards: Sequence[float], success: float) -> None:
+        """Add trajectories, and the rewards of those that have one."""
+        self.count += count
+        self.num_rewarded += len(rewards)
+        self.num_successes += sum(reward >= success for reward in rewards)
+        self.reward_sum += _exact_sum(rewards)
 
 
-def _summary_of(tallies: Sequence[Aggregate], by: dict[str, str | int | None]) -> Summary:
-    num_rewarded = sum(one.num_rewarded for one in tallies)
-    reward_sum = sum((one.reward_sum for one in tallies), Fraction())
+def _exact_sum(numbers: Sequence[float]) -> Fraction:
+    """Return the exact sum: what the rounded sum leaves is summed up again, until nothing is left."""
+    parts = list[float]()
+    try:
+        while part := fsum(chain(numbers, map(neg, parts))):
+            parts.append(part)
+    except OverflowError:  # beyond 1e308
+        return sum(map(Fraction, numbers), Fraction())
+    return sum(map(Fraction, parts), Fraction())
+
+
+def _split(
+    found: Matches, members: int, fields: Sequence[Mapping[str, str]], shared: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield each combination of values that occurs, one of each field, with the members that have all of them."""
+    if not members:
+        return
+    if not fields:
+        yield shared, members
+        return
+    for value, name in fields[0].items():
+        yield from _split(found, members & found.bitmaps.get(name, 0), fields[1:], (*shared, value))
+
+
+def _by_version(found: Matches, members: int) -> dict[int | None, list[float]]:
+    """Return the rewards of some members by policy version; NaN: there is none."""
+    rewards: defaultdict[int | None, list[float]] = defaultdict(list)
+    for version, reward in zip(found.numbers("policy_max", members), found.numbers("reward", members), strict=True):
+        rewards[None if isnan(version) else int(version)].append(reward)
+    return rewards
+
+
+def _named(by: Sequence[By], fields: Sequence[By], line: _Line) -> dict[str, str | int | None]:
+    values, version = dict(zip(fields, line[0], strict=True)), line[1]
+    return {field: values.get(field, version) for field in by}
+
+
+def _summary_of(tally: _Tally, by: dict[str, str | int | None]) -> Summary:
+    num = tally.num_rewarded
     return Summary(
         by=by,
-        count=sum(one.num_trajectories for one in tallies),
-        num_rewarded=num_rewarded,
-        mean_reward=float(reward_sum / num_rewarded) if num_rewarded else None,
-        success_rate=sum(one.num_successes for one in tallies) / num_rewarded if num_rewarded else None,
+        count=tally.count,
+        num_rewarded=num,
+        mean_reward=float(tally.reward_sum / num) if num else None,
+        success_rate=tally.num_successes / num if num else None,
     )
 
 
-def _scans(index: Index, conditions: Conditions, scope: BlockMap) -> Iterator[ScanRequest]:
-    """Scans that together cover all trajectories that meet the conditions, in the blocks that have their names."""
-    for buckets in choose_buckets(scope.buckets, conditions.ranges, _ORDERING):
-        any_of = None if buckets is None else [f"bucket={bucket}" for bucket in buckets]
-        zones = index.zones_with_any(scope, any_of)
-        planned = [zone.block for zone in plan_blocks(zones, conditions.ranges, _ORDERING)]
-        yield from scan_requests(conditions, planned, any_of)
+def _name_of(field: str, value: str) -> str:
+    """Return the name of the bitmap of a value."""
+    (name,) = parse_filters(cast("Filters", {field: value})).names
+    return name
 
 
-def _narrowed(conditions: Conditions, shared: Mapping[str, str]) -> Conditions:
-    named = parse_filters(cast("Filters", dict(shared))).names if shared else ()
-    return conditions._replace(names=tuple(dict.fromkeys((*conditions.names, *named))))
-
-
-def _values_of(index: Index, field: str, filters: Filters) -> list[str]:
-    """Values that a field can have; one where a filter names it, unless trajectories have several."""
-    asked = cast("dict[str, object]", filters).get(field)
-    if asked is not None and field not in _SEVERAL:
-        return [str(asked)]
-    stored = cast("set[bytes]", index.redis.smembers(index.keys.values(str(_BITMAPS[field]))))
-    return sorted(value.decode() for value in stored)
+def _values_of(index: Index, fields: Sequence[By], filters: Filters) -> dict[By, list[str]]:
+    """Return the values that fields can have; one where a filter names it, unless trajectories have several."""
+    pipeline = index.pipeline()
+    for field in fields:
+        pipeline.smembers(index.keys.values(str(_BITMAPS[field])))
+    asked = cast("Mapping[str, object]", filters)
+    return {
+        field: sorted(value.decode() for value in stored)
+        if asked.get(field) is None or field in _SEVERAL
+        else [str(asked[field])]
+        for field, stored in zip(fields, cast("list[set[bytes]]", pipeline.execute()), strict=True)
+    }
 
 
 def _check_fields(by: Sequence[str]) -> None:

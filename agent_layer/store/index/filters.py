@@ -20,7 +20,7 @@ _BY_VALUE = {field.filter: field for field in FIELDS if field.filter is not None
 _ACCEPTED = "accepted=1"
 _REWARDED = "rewarded"
 """Bitmap of all trajectories with a reward."""
-_LAST_BUCKET = 200
+_BUCKETS_PER_UNIT, _LAST_BUCKET = 20, 200
 _LONGEST_VALUE = 64
 """The bitmap of a longer value is named by its hash; lua/prelude.lua has the same number."""
 
@@ -86,7 +86,22 @@ _HOST_AND_PORT = re.compile(r"[^/]+:[0-9]+")
 
 def bucket_of(reward: float) -> int:
     """Return the bucket of a reward, each 0.05 wide; rewards beyond 10 share the last ones. As in lua/prelude.lua."""
-    return math.floor(max(-_LAST_BUCKET, min(_LAST_BUCKET, reward * 20)))
+    return math.floor(max(-_LAST_BUCKET, min(_LAST_BUCKET, reward * _BUCKETS_PER_UNIT)))
+
+
+def bucket_ends(bucket: int) -> tuple[float, float]:
+    """Return the least and the greatest reward of a bucket; the first and the last one have an open end."""
+    return (
+        -math.inf if bucket <= -_LAST_BUCKET else _begin_of(bucket),
+        math.inf if bucket >= _LAST_BUCKET else math.nextafter(_begin_of(bucket + 1), -math.inf),
+    )
+
+
+def _begin_of(bucket: int) -> float:
+    first = bucket / _BUCKETS_PER_UNIT
+    while bucket_of(before := math.nextafter(first, -math.inf)) >= bucket:  # 0.44999999999999996 * 20 is 9
+        first = before
+    return first
 
 
 def parse_filters(filters: Filters) -> Conditions:

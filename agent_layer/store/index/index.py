@@ -4,28 +4,24 @@ Scans run inside Redis, over a bounded number of blocks at a time, so that no se
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
-from fractions import Fraction
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
 from redis import Redis
 from redis.client import Pipeline
-from redis.commands.core import Script
 
 from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys
 from agent_layer.schema import Chunk
 from agent_layer.store.index.filters import Conditions
 from agent_layer.store.index.rows import TrajectoryRow, read_row
-from agent_layer.store.index.scripts import AGGREGATE, COUNT, SEARCH
+from agent_layer.store.index.scripts import SEARCH
 from agent_layer.store.segments import COLUMNS, owner_hash
 
-_BLOCKS_AT_ONCE = 4
-"""Blocks per script call; each takes up to 2 ms, which blocks Redis."""
-_SCALE = 1 << 64
-"""lua/aggregate.lua divides large rewards by this, so that no sum overflows."""
+_MOST_KEYS = 512
+"""Per command, so that none takes long."""
 _ENDS = struct.Struct(f"<{2 * len(COLUMNS)}d")
 
 
@@ -63,23 +59,11 @@ class Found(NamedTuple):
     """The first matches, and all that tie with the last of them or with the start of the scan, by all but the id."""
 
 
-class Aggregate(NamedTuple):
-    """Count and rewards of some trajectories."""
-
-    value: float | None
-    """Of the column that groups them; None where it is unknown, or without grouping."""
-    num_trajectories: int
-    num_rewarded: int
-    num_successes: int
-    reward_sum: Fraction
-    """Exact."""
-
-
 _Map: TypeAlias = tuple[dict[bytes, bytes], set[bytes], *tuple[bytes | None, ...]]
 
 
 class ScanRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Arguments of a scan script; see lua/scan.lua, search.lua and aggregate.lua."""
+    """Arguments of a scan; see lua/scan.lua and search.lua."""
 
     blocks: Sequence[int]
     names: Sequence[str]
@@ -91,8 +75,6 @@ class ScanRequest(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 1
     after: tuple[float, float] | None = None
     bound: tuple[float, float] | None = None
-    by: str | None = None
-    success: float = 1.0
 
 
 class Index:
@@ -101,7 +83,7 @@ class Index:
     def __init__(self, redis: Redis, keys: Keys) -> None:
         self.redis = redis
         self.keys = keys
-        self._search, self._aggregate, self._count = (script.load(redis) for script in (SEARCH, AGGREGATE, COUNT))
+        self._search = SEARCH.load(redis)
 
     def rows(self, trajectory_ids: Iterable[str]) -> list[TrajectoryRow]:
         """Rows in the order asked for; ids that the index does not know are left out."""
@@ -164,33 +146,23 @@ class Index:
         """Blocks in which at least one of the names occurs; None: all blocks."""
         if names is None:
             return scope.zones
-        bitmaps = cast("list[bytes | None]", self.redis.mget([self.keys.blocks_with(name) for name in names]))
-        blocks = frozenset(block for bitmap in bitmaps for block in _set_bits(bitmap or b""))
+        blocks = frozenset(chain.from_iterable(self.blocks_with(names).values()))
         return [zone for zone in scope.zones if zone.block in blocks]
 
     def search_blocks(self, sought: ScanRequest) -> Found:
         """The first members of some blocks; see lua/search.lua."""
-        num_tested, *found = cast("list[bytes]", self._run(self._search, sought))
+        told = self._search(keys=[self.keys.name()], args=[msgspec.msgpack.encode(sought)])
+        num_tested, *found = cast("list[bytes]", told)
         triples = zip(found[::3], found[1::3], found[2::3], strict=True)
         return Found(int(num_tested), [Position(float(value), float(at), id_.decode()) for id_, value, at in triples])
 
-    def aggregate_blocks(self, sought: ScanRequest) -> list[Aggregate]:
-        """Count, and sum up rewards; see lua/aggregate.lua."""
-        found = cast("list[tuple[bytes, int, int, int, bytes, bytes]]", self._run(self._aggregate, sought))
-        return [
-            Aggregate(
-                value=float(value) if value else None,
-                num_trajectories=num_trajectories,
-                num_rewarded=num_rewarded,
-                num_successes=num_successes,
-                reward_sum=_sum_of(parts) + _sum_of(scaled_parts) * _SCALE,
-            )
-            for value, num_trajectories, num_rewarded, num_successes, parts, scaled_parts in found
-        ]
-
-    def count_in_blocks(self, sought: ScanRequest) -> int:
-        """Count members of some blocks."""
-        return cast("int", self._run(self._count, sought))
+    def blocks_with(self, names: Sequence[str]) -> dict[str, frozenset[int]]:
+        """Return by name the blocks in which it occurs."""
+        return {
+            name: frozenset(_set_bits(bitmap or b""))
+            for page in batched(names, _MOST_KEYS)
+            for name, bitmap in zip(page, self._blocks_with(page), strict=True)
+        }
 
     def pipeline(self) -> Pipeline:
         """Many commands at once, in no transaction."""
@@ -202,8 +174,8 @@ class Index:
             pipeline.hgetall(self.keys.trajectory(trajectory_id))
         return cast("list[dict[bytes, bytes]]", pipeline.execute())
 
-    def _run(self, script: Script, sought: ScanRequest) -> object:
-        return script(keys=[self.keys.name()], args=[msgspec.msgpack.encode(sought)])
+    def _blocks_with(self, names: Sequence[str]) -> list[bytes | None]:
+        return cast("list[bytes | None]", self.redis.mget([self.keys.blocks_with(name) for name in names]))
 
 
 def scan_request(conditions: Conditions, blocks: Sequence[int], any_of: Sequence[str] | None = None) -> ScanRequest:
@@ -215,17 +187,6 @@ def scan_request(conditions: Conditions, blocks: Sequence[int], any_of: Sequence
         any=any_of,
         ranges=conditions.ranges,
     )
-
-
-def scan_requests(
-    conditions: Conditions, blocks: Sequence[int], any_of: Sequence[str] | None = None
-) -> Iterator[ScanRequest]:
-    """Arguments of several scans that together cover these blocks; each takes a few, so as not to block Redis."""
-    return (scan_request(conditions, page, any_of) for page in batched(blocks, _BLOCKS_AT_ONCE))
-
-
-def _sum_of(numbers: bytes) -> Fraction:
-    return sum(map(Fraction, map(float, numbers.split())), Fraction())
 
 
 def _zone_of(block: int, packed: bytes) -> Zone:

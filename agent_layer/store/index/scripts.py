@@ -45,8 +45,6 @@ _COMMIT_CONSTANTS = "".join(
 _ROWS = "t:* b:* v:* values:* zones events"
 
 SEARCH = LuaScript(file=_LUA / "search.lua", preludes=(_SCAN,), commands="get hget", reads="b:* t:*")
-AGGREGATE = LuaScript(file=_LUA / "aggregate.lua", preludes=(_SCAN,), commands="get", reads="b:*")
-COUNT = LuaScript(file=_LUA / "count.lua", preludes=(_SCAN,), commands="get", reads="b:*")
 
 COMMIT = LuaScript(
     file=_LUA / "commit.lua",

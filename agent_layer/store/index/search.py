@@ -9,8 +9,9 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.infra import batched
+from agent_layer.store.index.blocks import find_matches
 from agent_layer.store.index.filters import Conditions, Filters, NumberRange, parse_filters
-from agent_layer.store.index.index import Index, Position, ScanRequest, Zone, scan_request, scan_requests
+from agent_layer.store.index.index import Index, Position, ScanRequest, Zone, scan_request
 from agent_layer.store.index.planner import Order, Ordering, choose_buckets, find_ordering, plan_blocks, still_needed
 from agent_layer.store.index.rows import TrajectoryRow
 
@@ -278,5 +279,4 @@ def _range_text(asked: NumberRange) -> str:
 
 
 def _count_alone(index: Index, conditions: Conditions) -> int:
-    blocks = [zone.block for zone in index.read_map().zones]
-    return sum(index.count_in_blocks(sought) for sought in scan_requests(conditions, blocks))
+    return sum(found.members.bit_count() for found in find_matches(index, conditions))

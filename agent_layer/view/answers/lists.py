@@ -194,9 +194,6 @@ class FacetLine(Answer, frozen=True, kw_only=True):
 
     value: str | int | None
     count: int
-    num_rewarded: int
-    mean_reward: float | None
-    success_rate: float | None
 
 
 class FacetAnswer(Answer, frozen=True, kw_only=True):

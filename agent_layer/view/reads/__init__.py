@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agent_layer.view.reads.images import read_image as read_image
     from agent_layer.view.reads.lists import ABOVE_ZERO as ABOVE_ZERO
     from agent_layer.view.reads.lists import FAILED as FAILED
-    from agent_layer.view.reads.lists import facet as facet
+    from agent_layer.view.reads.lists import facet_lines as facet_lines
     from agent_layer.view.reads.lists import natural_key as natural_key
     from agent_layer.view.reads.routes import PREFIX as PREFIX
     from agent_layer.view.reads.routes import ROUTES as ROUTES
@@ -40,7 +40,7 @@ else:
             "agent_layer.view.reads.fleet": ("show_fleet_state",),
             "agent_layer.view.reads.groups": ("show_group",),
             "agent_layer.view.reads.images": ("IMAGES", "Image", "image_names", "read_image"),
-            "agent_layer.view.reads.lists": ("ABOVE_ZERO", "FAILED", "facet", "natural_key"),
+            "agent_layer.view.reads.lists": ("ABOVE_ZERO", "FAILED", "facet_lines", "natural_key"),
             "agent_layer.view.reads.routes": ("PREFIX", "ROUTES", "Route"),
             "agent_layer.view.reads.runs": ("info", "list_runs", "list_updates", "make_progress", "show_run"),
             "agent_layer.view.reads.source": ("Cooled", "Source"),

@@ -3,12 +3,11 @@
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Final, cast, get_args
 
 from agent_layer.errors import BadInputError
-from agent_layer.store import Filters
-from agent_layer.store.index import By, Order
+from agent_layer.store.index import By, Order, bucket_ends, count_by_bucket, count_by_fields
 from agent_layer.view.answers import (
     Bin,
     CountAnswer,
@@ -33,10 +32,6 @@ _SEARCH_SECONDS: Final = 2.0
 """For bringing the text index up to date; a page asks again until nothing waits."""
 _DIGITS: Final = re.compile("[0-9]+")
 _MOST_DIGITS: Final = 20
-_BUCKETS_PER_UNIT: Final = 20
-"""The index keeps rewards in buckets that are 0.05 wide."""
-_LAST_BUCKET: Final = 200
-"""Buckets at both ends hold all that is beyond."""
 
 
 def query(source: Source, asked: Asked) -> QueryAnswer:
@@ -86,25 +81,14 @@ def count(source: Source, asked: Asked) -> CountAnswer:
 
 def facets(source: Source, asked: Asked) -> FacetAnswer:
     """Count the matching trajectories by the values of fields."""
-    filters, fields = asked.filters(), (asked.text("fields") or ",".join(get_args(By))).split(",")
-    return FacetAnswer(
-        count=source.store.count(**filters), facets={field: facet(source, filters, field) for field in fields}
-    )
+    fields = (asked.text("fields") or ",".join(get_args(By))).split(",")
+    num, counts = count_by_fields(source.index, cast("list[By]", fields), asked.filters())
+    return FacetAnswer(count=num, facets={field: facet_lines(counted) for field, counted in counts.items()})
 
 
-def facet(source: Source, filters: Filters, field: str) -> list[FacetLine]:
-    """Count by the values of one field, the most frequent first."""
-    lines = [
-        FacetLine(
-            value=one.by[field],
-            count=one.count,
-            num_rewarded=one.num_rewarded,
-            mean_reward=one.mean_reward,
-            success_rate=one.success_rate,
-        )
-        for one in source.store.summarise([cast("By", field)], success=ABOVE_ZERO, **filters)
-        if one.count
-    ]
+def facet_lines(counts: Mapping[str | int | None, int]) -> list[FacetLine]:
+    """Return lines of one field, the most frequent value first."""
+    lines = [FacetLine(value=value, count=num) for value, num in counts.items()]
     return sorted(lines, key=lambda line: (-line.count, natural_key(line.value)))
 
 
@@ -133,30 +117,25 @@ def summary(source: Source, asked: Asked) -> SummaryAnswer:
 
 def histogram(source: Source, asked: Asked) -> HistogramAnswer:
     """Count the matching trajectories by their reward."""
-    filters = asked.filters()
+    filters, most = asked.filters(), asked.number("bins", 20, 1, 100)
     low, high = filters.get("reward") or (None, None)
     ends = -math.inf if low is None else low, math.inf if high is None else high
+    num_all, counts = count_by_bucket(source.index, filters)
+    begin, stop = min(counts, default=0), max(counts, default=-1) + 1
+    width = max(1, math.ceil((stop - begin) / most))
+    spans = [range(first, min(first + width, stop)) for first in range(begin, stop, width)]
     bins = [
-        Bin(low=_finite(start), high=_finite(stop), count=num, filters={"reward": _range_text(first, last)})
-        for start, stop in _edges(source, asked.number("bins", 20, 1, 100))
-        if (first := max(start, ends[0])) <= (last := min(math.nextafter(stop, -math.inf), ends[1]))
-        and (num := source.store.count(**{**filters, "reward": (_finite(first), _finite(last))})) >= 0
+        Bin(
+            low=_finite(bucket_ends(span[0])[0]),
+            high=_finite(math.nextafter(bucket_ends(span[-1])[1], math.inf)),
+            count=sum(counts.get(bucket, 0) for bucket in span),
+            filters={"reward": _range_text(first, last)},
+        )
+        for span in spans
+        if (first := max(bucket_ends(span[0])[0], ends[0])) <= (last := min(bucket_ends(span[-1])[1], ends[1]))
     ]
-    num_rewarded, num_all = sum(one.count for one in bins), source.store.count(**filters)
+    num_rewarded = sum(one.count for one in bins)
     return HistogramAnswer(bins=bins, num_rewarded=num_rewarded, num_without=num_all - num_rewarded)
-
-
-def _edges(source: Source, num_bins: int) -> Iterator[tuple[float, float]]:
-    """Yield bins side by side, each as wide as some buckets, from the lowest to the highest reward of the store."""
-    if not (buckets := source.index.read_map().buckets):
-        return
-    lowest, num = buckets[0], buckets[-1] - buckets[0] + 1
-    width = math.ceil(num / num_bins)
-    for start in range(lowest, lowest + num, width):
-        stop = min(start + width, lowest + num)
-        first = -math.inf if start <= -_LAST_BUCKET else start / _BUCKETS_PER_UNIT
-        last = math.inf if stop > _LAST_BUCKET else stop / _BUCKETS_PER_UNIT
-        yield first, last
 
 
 def _finite(number: float) -> float | None:

@@ -14,6 +14,7 @@ from agent_layer.errors import NotFoundError
 from agent_layer.health import StepProgress
 from agent_layer.schema import TrainedBatch
 from agent_layer.store.consumers import list_batches
+from agent_layer.store.index import count_by_fields
 from agent_layer.view.answers import (
     AlarmLine,
     CatalogueLine,
@@ -35,7 +36,7 @@ from agent_layer.view.answers import (
     Version,
 )
 from agent_layer.view.reads.asked import Asked
-from agent_layer.view.reads.lists import ABOVE_ZERO, FAILED, facet
+from agent_layer.view.reads.lists import ABOVE_ZERO, FAILED, facet_lines
 from agent_layer.view.reads.source import Source, refuse_archive
 
 _MOST_FAILURES = 10
@@ -63,7 +64,7 @@ def info(source: Source, asked: Asked) -> Info:
 
 def list_runs(source: Source, _: Asked) -> RunList:
     """List runs, the one with the newest trajectory first."""
-    names = sorted(str(line.value) for line in facet(source, {}, "run"))
+    names = sorted(map(str, count_by_fields(source.index, ["run"], {})[1]["run"]))
     lines = [_run_line(source, one) for one in source.alarms.read(names)]
     if source.cooled is not None:
         bucket = source.cooled.source
@@ -201,16 +202,16 @@ def _has_begun(source: Source, run: str) -> bool:
 
 def _counts(source: Source, run: str) -> Counts:
     lines = source.store.summarise(success=ABOVE_ZERO, run=run, accepted=True)
-    by = {field: facet(source, {"run": run}, field) for field in ("status", "cause", "finding")}
+    num, by = count_by_fields(source.index, ["status", "cause", "finding"], {"run": run})
     return Counts(
-        trajectories=source.store.count(run=run),
+        trajectories=num,
         accepted=sum(line.count for line in lines),
         rewarded=sum(line.num_rewarded for line in lines),
         mean_reward=lines[0].mean_reward if lines else None,
         success_rate=lines[0].success_rate if lines else None,
-        by_status={str(line.value): line.count for line in by["status"]},
-        by_cause={str(line.value): line.count for line in by["cause"]},
-        by_finding={str(line.value): line.count for line in by["finding"]},
+        by_status={str(line.value): line.count for line in facet_lines(by["status"])},
+        by_cause={str(line.value): line.count for line in facet_lines(by["cause"])},
+        by_finding={str(line.value): line.count for line in facet_lines(by["finding"])},
     )
 
 

@@ -6,7 +6,8 @@ end is in bench_store_beats.py.
 """
 
 import struct
-from collections import defaultdict
+from collections import Counter, defaultdict
+from typing import get_args
 
 import msgspec
 import pytest
@@ -17,7 +18,13 @@ from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Group, Outcome
 from agent_layer.schema.step import Action, StepPart
 from agent_layer.store.consumers.claims import Consumer, acknowledge
-from agent_layer.store.index.aggregate import count_trajectories, summarise_trajectories
+from agent_layer.store.index.aggregate import (
+    By,
+    count_by_bucket,
+    count_by_fields,
+    count_trajectories,
+    summarise_trajectories,
+)
 from agent_layer.store.index.commit import commit_segments
 from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.index.index import Index
@@ -28,7 +35,7 @@ from agent_layer.store.segments.format import StoredRecord, build_segment
 pytestmark = pytest.mark.serial
 
 NUM_TRAJECTORIES, NUM_CALLS = 256, 8
-NUM_BLOCKS, BLOCK = 48, 2_048
+NUM_BLOCKS, BLOCK = 72, 2_048
 MOST_ENTRIES = 256
 
 
@@ -155,7 +162,23 @@ def test_no_search_or_count_keeps_redis_for_long(watched, keys):
             "find by label": lambda: find_trajectories(index, label, "oldest", 512),
             "count": lambda: count_trajectories(index, {"accepted": True}),
             "count by numbers": lambda: count_trajectories(index, {**sampled, "since": 0.0}),
+            "count by fields": lambda: count_by_fields(index, get_args(By), {}),
+            "count by bucket": lambda: count_by_bucket(index, rewarded),
             "tally": lambda: summarise_trajectories(index, ["policy"], {}),
             "tally by numbers": lambda: summarise_trajectories(index, ["policy"], {**rewarded, **sampled}),
         },
     )
+
+
+def test_pages_of_blocks_add_up(watched, keys):
+    index = Index(watched, keys)
+    fill_block(watched, keys)
+    copy_block(watched, keys)
+
+    num, counts = count_by_fields(index, ["run", "agent", "policy"], {})
+    assert num == NUM_BLOCKS * BLOCK
+    assert counts["run"] == Counter(f"run-{number % 3}" for number in range(BLOCK) for _ in range(NUM_BLOCKS))
+    assert counts["policy"] == Counter(number % 50 for number in range(BLOCK) for _ in range(NUM_BLOCKS))
+    (line,) = summarise_trajectories(index, [], {"since": float(BLOCK)}, success=0.5)
+    assert line.count == (NUM_BLOCKS - 1) * BLOCK
+    assert line.num_rewarded == line.count

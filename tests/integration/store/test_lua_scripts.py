@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from math import inf, nextafter
 from pathlib import Path
 from typing import get_args
 
@@ -13,7 +14,7 @@ import agent_layer.store
 from agent_layer.cli.store.acl import granted_scripts
 from agent_layer.store.cli_filters import takes_filters
 from agent_layer.store.index.aggregate import By
-from agent_layer.store.index.filters import Filters, bucket_of, parse_filters
+from agent_layer.store.index.filters import Filters, bucket_ends, bucket_of, parse_filters
 from agent_layer.store.index.rows import TrajectoryRow
 from agent_layer.store.index.scripts import INDEX_CONSTANTS
 from agent_layer.store.segments.fields import COLUMNS, FIELDS
@@ -70,7 +71,12 @@ def test_a_reward_lies_in_the_bucket_that_a_search_looks_in(redis, keys):
 
     @given(st.floats(-20, 20) | st.sampled_from([0.05 * n for n in range(-201, 202)]))
     def check(reward):
-        assert int(ask(keys=[keys.name()], args=[repr(reward)])) == bucket_of(reward)
+        bucket = bucket_of(reward)
+        least, most = bucket_ends(bucket)
+        assert int(ask(keys=[keys.name()], args=[repr(reward)])) == bucket
+        assert least <= reward <= most
+        assert bucket_of(nextafter(least, -inf)) == max(-200, bucket - 1)
+        assert bucket_of(nextafter(most, inf)) == min(200, bucket + 1)
 
     check()
 

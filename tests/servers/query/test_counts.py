@@ -1,6 +1,6 @@
 """Counts, summaries and explanations equal those of plain Python over all trajectories."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from fractions import Fraction
 from itertools import product
 
@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema.ids import new_id
+from agent_layer.store.index.aggregate import count_by_bucket, count_by_fields
+from agent_layer.store.index.filters import bucket_of
+from agent_layer.store.index.index import Index
 
 from ...profiles import num_examples
 
@@ -24,6 +27,27 @@ def test_counts_and_scans_see_what_a_plain_filter_would(full_store, models):
         wanted = models.answer(asked, "oldest")
         assert full_store.count(**asked) == len(wanted)
         assert [row.trajectory_id for row in full_store.scan(**asked)] == wanted
+
+    check()
+
+
+def test_counts_by_value_and_bucket_are_those_of_plain_python(full_store, models):
+    index = Index(full_store.redis, full_store.keys)
+
+    @hypothesis_settings(max_examples=num_examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(models.asked)
+    def check(asked):
+        wanted = [one for one in models.all if one.passes(asked)]
+        num, counts = count_by_fields(index, list(FIELDS), asked)
+        assert num == len(wanted)
+        for field, values_of in FIELDS.items():
+            of_all = Counter(value for one in wanted for value in values_of(one))
+            only = asked.get(field) if field in ("run", "task_type", "status") else None
+            assert counts[field] == {value: of_all[value] for value in of_all if only in (None, value)}, field
+        num, buckets = count_by_bucket(index, asked)
+        rewards = [one.reward for one in wanted if one.reward is not None]
+        assert num == len(wanted)
+        assert +Counter(buckets) == Counter(map(bucket_of, rewards))
 
     check()
 

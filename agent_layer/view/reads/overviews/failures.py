@@ -1,15 +1,17 @@
 """What failed: by status, by whose fault, by the kind of error, with the newest examples."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from heapq import nlargest
 from typing import Final, cast
 
 from agent_layer.store import Filters, TrajectoryRow
-from agent_layer.view.answers import ErrorKind, FacetLine, FailuresAnswer
-from agent_layer.view.reads import FAILED, Asked, Source, facet, natural_key
+from agent_layer.store.index import By, count_by_fields
+from agent_layer.view.answers import ErrorKind, FailuresAnswer
+from agent_layer.view.reads import FAILED, Asked, Source, facet_lines
 
+_FIELDS: Final[Sequence[By]] = ("status", "cause", "task_type")
 _MOST_READ: Final = 200
 _MOST_SHOWN: Final = 20
 _MOST_EXAMPLES: Final = 3
@@ -26,12 +28,17 @@ def show_failures(source: Source, asked: Asked) -> FailuresAnswer:
     each = [cast("Filters", {**filters, "status": status}) for status in FAILED if only in (None, status)]
     found = [row for one in each for row in source.store.query(limit=_MOST_READ, **one).items]
     newest = nlargest(_MOST_READ, found, key=lambda row: row.started_at or "")
+    counted = [count_by_fields(source.index, _FIELDS, one) for one in each]
+    sums: dict[By, Counter[str | int | None]] = {field: Counter() for field in _FIELDS}
+    for _, counts in counted:
+        for field in _FIELDS:
+            sums[field].update(counts[field])
     return FailuresAnswer(
-        num=sum(source.store.count(**one) for one in each),
+        num=sum(num for num, _ in counted),
         num_all=source.store.count(**filters),
-        by_status=_facets(source, each, "status"),
-        by_cause=_facets(source, each, "cause"),
-        by_task_type=_facets(source, each, "task_type"),
+        by_status=facet_lines(sums["status"]),
+        by_cause=facet_lines(sums["cause"]),
+        by_task_type=facet_lines(sums["task_type"]),
         num_read=len(newest),
         errors=_kinds(newest, _errors(source, newest)),
         newest=newest[:_MOST_SHOWN],
@@ -62,16 +69,4 @@ def _kinds(rows: Sequence[TrajectoryRow], errors: Mapping[str, str]) -> list[Err
             examples=[row.trajectory_id for row in found[:_MOST_EXAMPLES]],
         )
         for kind, found in sorted(grouped.items(), key=lambda one: (-len(one[1]), one[0]))
-    ]
-
-
-def _facets(source: Source, each: Sequence[Filters], field: str) -> list[FacetLine]:
-    """Count by a field over all failed statuses; rewards are left out, as they are of no use here."""
-    counts: defaultdict[str | int | None, int] = defaultdict(int)
-    for filters in each:
-        for line in facet(source, filters, field):
-            counts[line.value] += line.count
-    return [
-        FacetLine(value=value, count=num, num_rewarded=0, mean_reward=None, success_rate=None)
-        for value, num in sorted(counts.items(), key=lambda one: (-one[1], natural_key(one[0])))
     ]

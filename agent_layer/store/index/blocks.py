@@ -1,0 +1,162 @@
+"""Members of blocks that meet conditions, found in Python: bitmaps become integers, columns numbers.
+
+Redis only hands out strings, a few hundred at a time: a script that counts keeps all others waiting, and takes far
+longer than operations on integers.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress, islice
+from typing import Final, NamedTuple, cast
+
+from agent_layer.infra import batched
+from agent_layer.store.index.filters import Conditions, NumberRange, bucket_ends
+from agent_layer.store.index.index import Index, Zone
+from agent_layer.store.index.planner import Ordering, plan_blocks
+
+BLOCK: Final = 2048
+"""Members of a block; lua/prelude.lua has the same number."""
+_BITMAP_BYTES: Final = BLOCK // 8
+_MOST_KEYS: Final = 512
+"""Bitmaps per command: Redis copies these in about 0.2 ms."""
+_MOST_COLUMNS: Final = 32
+"""Columns per command, each of 16 KB."""
+_MOST_BLOCKS: Final = 64
+"""Blocks whose members are looked at together."""
+_ORDERING: Final = Ordering("started_at", descending=False)
+_UNKNOWN: Final = struct.pack("<d", float("nan")) * BLOCK
+_AS_FLAGS: Final = bytes.maketrans(b"0", b"\0")
+_AS_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
+
+
+class Matches(NamedTuple):
+    """Some blocks side by side. In an integer, the highest bit stands for the first member of the first block."""
+
+    members: int
+    """Those that meet the conditions."""
+    num_places: int
+    """[num_blocks * BLOCK]"""
+    bitmaps: Mapping[str, int]
+    """By name; one that none of these blocks has is left out."""
+    columns: Mapping[str, Sequence[float]]
+    """[num_places]; NaN is not known."""
+
+    def numbers(self, column: str, members: int) -> Iterator[float]:
+        """Yield the numbers of some members, in their order."""
+        return compress(self.columns[column], f"{members:0{self.num_places}b}".encode().translate(_AS_FLAGS))
+
+
+def find_matches(
+    index: Index, conditions: Conditions, names: Iterable[str] = (), columns: Iterable[str] = ()
+) -> Iterator[Matches]:
+    """Yield all members that meet the conditions, some blocks at a time.
+
+    Args:
+        index: of the namespace.
+        conditions: on members.
+        names: bitmaps that the caller needs besides.
+        columns: that the caller needs besides.
+    """
+    scope = index.read_map(conditions.names)
+    test = _RewardTest.of(conditions.ranges, scope.buckets)
+    ranges = [one for one in conditions.ranges if one.column != "reward"]
+    wanted = [*dict.fromkeys((*conditions.names, *conditions.without, *test.inside, *test.partly, *names))]
+    places = index.blocks_with([name for name in wanted if name not in conditions.names])
+    zones = plan_blocks(scope.zones, conditions.ranges, _ORDERING)
+    for page in batched(zones, _MOST_BLOCKS):
+        blocks = [zone.block for zone in page]
+        here = [name for name in wanted if name in conditions.names or not places[name].isdisjoint(blocks)]
+        tested = [one for one in ranges if not all(_is_sure(zone, one) for zone in page)]
+        needed = {*columns, *(one.column for one in tested), *(["reward"] if {*test.partly} & {*here} else [])}
+        found = _read(index, blocks, here, sorted(needed))
+        yield found._replace(members=_members(found, conditions, test, tested))
+
+
+class _RewardTest(NamedTuple):
+    """A range of rewards as buckets: those inside, and those that it cuts."""
+
+    asked: NumberRange | None
+    inside: Sequence[str]
+    partly: Sequence[str]
+
+    @classmethod
+    def of(cls, ranges: Iterable[NumberRange], buckets: Iterable[int]) -> "_RewardTest":
+        """Sort the buckets that occur."""
+        asked = next((one for one in ranges if one.column == "reward"), None)
+        if asked is None:
+            return cls(None, (), ())
+        inside, partly = list[str](), list[str]()
+        for bucket in buckets:
+            first, last = bucket_ends(bucket)
+            if asked.low <= first and last <= asked.high:
+                inside.append(bucket_name(bucket))
+            elif first <= asked.high and asked.low <= last:
+                partly.append(bucket_name(bucket))
+        return cls(asked, inside, partly)
+
+
+def bucket_name(bucket: int) -> str:
+    """Return the name of the bitmap of a bucket of rewards."""
+    return f"bucket={bucket}"
+
+
+def _is_sure(zone: Zone, asked: NumberRange) -> bool:
+    """Whether every member of the block is in the range. Each has a start; other numbers may be unknown."""
+    low, high = zone.ends[asked.column]
+    return asked.column == "started_at" and asked.low <= low and high <= asked.high
+
+
+def _members(found: Matches, conditions: Conditions, test: _RewardTest, tested: Sequence[NumberRange]) -> int:
+    bitmaps = found.bitmaps
+    members = (1 << found.num_places) - 1
+    for name in conditions.names:
+        members &= bitmaps[name]
+    for name in conditions.without:
+        members &= ~bitmaps.get(name, 0)
+    if test.asked is not None:
+        inside, partly = (_any_of(bitmaps, names) for names in (test.inside, test.partly))
+        members &= inside | (partly & _in_range(found, test.asked) if partly & members else 0)
+    for one in tested:
+        members &= _in_range(found, one) if members else 0
+    return members
+
+
+def _any_of(bitmaps: Mapping[str, int], names: Iterable[str]) -> int:
+    members = 0
+    for name in names:
+        members |= bitmaps.get(name, 0)
+    return members
+
+
+def _in_range(found: Matches, asked: NumberRange) -> int:
+    low, high, numbers = asked.low, asked.high, found.columns[asked.column]
+    return int(bytes([low <= number <= high for number in numbers]).translate(_AS_DIGITS), 2)
+
+
+def _read(index: Index, blocks: Sequence[int], names: Sequence[str], columns: Sequence[str]) -> Matches:
+    """Read some blocks; what belongs to one block comes from one moment, unless it is more than a command may ask."""
+    at_once = max(1, min(_MOST_KEYS // max(1, len(names)), _MOST_COLUMNS // max(1, len(columns))))
+    parts: dict[str, list[bytes]] = {name: [] for name in (*names, *columns)}
+    for page in batched(blocks, at_once):
+        begins = [index.keys.in_block(block, "") for block in page]
+        stored = _read_strings(index, [f"{begin}{name}" for name in parts for begin in begins])
+        for name in parts:
+            parts[name] += islice(stored, len(page))
+    num_places = BLOCK * len(blocks)
+    return Matches(
+        members=0,
+        num_places=num_places,
+        bitmaps={
+            name: int.from_bytes(b"".join([one.ljust(_BITMAP_BYTES, b"\0") for one in parts[name]])) for name in names
+        },
+        columns={
+            name: struct.unpack(f"<{num_places}d", b"".join([one or _UNKNOWN for one in parts[name]]))
+            for name in columns
+        },
+    )
+
+
+def _read_strings(index: Index, keys: Sequence[str]) -> Iterator[bytes]:
+    for page in batched(keys, _MOST_KEYS):
+        for stored in cast("list[bytes | None]", index.redis.mget(page)):
+            yield stored or b""
