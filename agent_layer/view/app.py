@@ -22,7 +22,7 @@ from agent_layer.errors import (
 from agent_layer.store import Store
 from agent_layer.view.access import METRICS, SESSION, Access, writer_name
 from agent_layer.view.events import EventStreams
-from agent_layer.view.files import find_file
+from agent_layer.view.files import SCRIPTS, find_file
 from agent_layer.view.openapi import make_document
 from agent_layer.view.reads import IMAGES, PREFIX, ROUTES, Asked, Route, Source, read_image, source_for
 from agent_layer.view.writes import EXPORTS, JOURNAL_ROUTES, WRITES, Desk, Journal, Writer, Writes
@@ -78,6 +78,7 @@ def build_view_app(
     app.add_routes([web.get(METRICS, view.serve_metrics)])
     app.add_routes([web.get(f"{PREFIX}/openapi.json", view.serve_document)])
     app.add_routes([web.get(f"{PREFIX}/events", streams.serve, allow_head=False)])
+    app.on_startup.append(_link_scripts)
     app.on_shutdown.append(streams.end)
     app.add_routes([web.post(SESSION, view.open_session)])
     if writable is not None:
@@ -221,6 +222,12 @@ def _exporter(writes: Writes, route: str, turn: asyncio.Lock) -> _Handler:
 
 def _refuse(status: int, code: str, message: str) -> web.Response:
     return web.json_response({"error": {"code": code, "message": message}}, status=status)
+
+
+async def _link_scripts(_: web.Application) -> None:
+    """Link what the first tab asks for before it asks."""
+    for name in SCRIPTS:
+        await asyncio.to_thread(find_file, name)
 
 
 async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:

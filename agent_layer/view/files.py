@@ -8,7 +8,7 @@ import hashlib
 import posixpath
 import re
 from collections.abc import Callable, Hashable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
@@ -18,7 +18,7 @@ _Reader: TypeAlias = Callable[[str], str]
 """Returns the text of a file by its name."""
 
 PAGE: Final = Path(__file__).resolve().parent / "page"
-SCRIPT: Final = "app.js"
+SCRIPTS: Final = ("app.js", "early.js")
 STYLES: Final = "css/page.css"
 _TYPES: Final = {
     ".html": "text/html",
@@ -68,14 +68,13 @@ def _load_file(directory: Path, name: str, _state: Hashable) -> PageFile:
     return PageFile(_TYPES[Path(name).suffix], body, packed, hashlib.sha256(body).hexdigest()[:32])
 
 
-def _link_script(read: _Reader) -> str:
-    return bundle_modules(read, SCRIPT, {})
-
-
 def _link_styles(read: _Reader) -> str:
     folder = posixpath.dirname(STYLES)
     return _IMPORT.sub(lambda found: read(posixpath.normpath(posixpath.join(folder, found[1]))), read(STYLES))
 
 
-_LINKED: Final[Mapping[str, Callable[[_Reader], str]]] = {SCRIPT: _link_script, STYLES: _link_styles}
+_LINKED: Final[Mapping[str, Callable[[_Reader], str]]] = {
+    **{name: partial(bundle_modules, entry=name, replaced={}) for name in SCRIPTS},
+    STYLES: _link_styles,
+}
 """What holds all that it imports, by its name."""

@@ -107,14 +107,44 @@ def open_tab(chromium: "sync_api.Browser", app: web.Application) -> Iterator[_Ta
         tab.page.close()
 
 
-def test_a_fresh_tab_fetches_the_page_in_three_answers(tab):
+def test_a_fresh_tab_fetches_the_page_in_four_answers(tab):
     tab.open("#/trajectories")
     fetched = tab.page.evaluate("performance.getEntriesByType('resource').map(one => new URL(one.name).pathname)")
 
     assert sorted(one for one in fetched if not one.startswith("/api/")) in (
-        ["/app.js", "/css/page.css"],
-        ["/app.js", "/css/page.css", "/icon.svg"],
+        ["/app.js", "/css/page.css", "/early.js"],
+        ["/app.js", "/css/page.css", "/early.js", "/icon.svg"],
     )
+
+
+@pytest.mark.parametrize(
+    ("view", "waited_for"),
+    [
+        ("#/runs", ["runs"]),
+        ("#/run/r0", ["runs/r0"]),
+        ("#/group/g0", ["groups/g0"]),
+        ("#/trajectories?run=r0&columns=task", ["query?run=r0&limit=64"]),
+        ("#/trajectory/g0.0-0", ["trajectories/g0.0-0"]),
+        (
+            "#/trajectory/g0.0-0?tab=tokens",
+            ["trajectories/g0.0-0", "trajectories/g0.0-0/tokens?from=0&to=4096"],
+        ),
+    ],
+)
+def test_what_a_view_waits_for_is_asked_before_its_script_is_here_and_once(tab, view, waited_for):
+    asked, scripts = [], []
+    tab.page.on("request", lambda one: asked.append(one.url.partition("/api/v1/")[2]))
+    tab.page.route("**/app.js", lambda one: scripts.insert(0, one))
+    tab.page.route("**/api/v1/events*", lambda _: None)  # once it is open, everything is asked again
+    tab.page.goto("about:blank")
+    tab.page.goto(tab.address + view, wait_until="commit")
+    wait_until(lambda: tab.page.wait_for_timeout(10) or (scripts and [one for one in asked if one] == waited_for))
+    scripts.pop().continue_()
+    tab.page.wait_for_selector("h1")
+    tab.page.wait_for_selector(".loading", state="detached")
+
+    assert {one: asked.count(one) for one in waited_for} == dict.fromkeys(waited_for, 1)
+    assert tab.errors == []
 
 
 def test_each_view_renders_and_asks_no_other_host(tab, viewed):  # noqa: F811

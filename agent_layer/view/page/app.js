@@ -5,7 +5,8 @@ import { follow, onLive, POLL_MS } from "./core/live.js";
 import { useKeys } from "./core/keys.js";
 import { useRights } from "./core/writes.js";
 import { Unlock } from "./parts/order.js";
-import { applyTheme, switchTheme, useTheme } from "./core/theme.js";
+import { followTheme, switchTheme } from "./core/theme.js";
+import { useTheme } from "./core/use_theme.js";
 import { ReviewView } from "./views/review.js";
 import { RunsView } from "./views/runs.js";
 import { RunView } from "./views/run.js";
@@ -112,5 +113,5 @@ function Guarded({ view, route }) {
   return error ? html`<p class="note-box bad" role="alert">This view failed: ${String(error)}</p>` : html`<${view} route=${route} />`;
 }
 
-applyTheme();
+followTheme();
 render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")));

@@ -55,6 +55,8 @@ _COPIED: Final = ("icon.svg", "css/*.css", "vendor/*.css", "vendor/LICENSE.*.txt
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'"
 )
+_EARLY: Final = re.compile(r"<script type=\"module\" async [^>]*></script>\n")
+"""Asks a server."""
 _MODULE: Final = re.compile(r"<script type=\"module\" src=\"[^\"]+\"></script>")
 _TOKENS: Final = 16_384
 """Tokens in one file, and in one answer of the API."""
@@ -126,6 +128,7 @@ def _write_page(place: Path, selection: Selection) -> None:
     (place / _SCRIPT).write_text(script, encoding="utf-8")
     policy = f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
     shell = (_PAGE / "index.html").read_text(encoding="utf-8").replace('<meta charset="utf-8">', policy, 1)
+    shell = _EARLY.sub("", shell)
     shell = _MODULE.sub(f'<script defer src="{_SCRIPT}"></script>', shell)
     note = f'<footer class="export-note small quiet">{html.escape(_describe(selection))}</footer>\n</body>'
     (place / "index.html").write_text(shell.replace("</body>", note, 1), encoding="utf-8")

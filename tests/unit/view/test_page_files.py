@@ -10,7 +10,7 @@ from agent_layer.view.files import PAGE, find_file
 
 @pytest.mark.parametrize(
     ("name", "imports", "last"),
-    [("app.js", r"^(import|export)\b.*from", "applyTheme();"), ("css/page.css", "@import", ".wide-only")],
+    [("app.js", r"^(import|export)\b.*from", "followTheme();"), ("css/page.css", "@import", ".wide-only")],
 )
 def test_script_and_style_sheet_hold_all_that_they_import(name, imports, last):
     file = find_file(name)

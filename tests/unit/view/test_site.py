@@ -37,6 +37,19 @@ def test_a_module_stands_for_another(tmp_path):
     assert subprocess.check_output(["node", script], text=True, timeout=60) == "b\n"
 
 
+def test_a_module_that_is_needed_later_is_called_then_and_once(tmp_path):
+    modules = {
+        "main.js": 'const told = async () => (await import("./lib/late.js")).late;\n'
+        'console.log("first");\ntold().then(console.log);\ntold().then(console.log);',
+        "lib/late.js": 'import { a } from "../a.js";\nconsole.log("called");\nexport const late = a;',
+        "a.js": "export const a = 'late';",
+    }
+    script = tmp_path / "page.js"
+    script.write_text(bundle_modules(modules.__getitem__, "main.js", {}))
+
+    assert subprocess.check_output(["node", script], text=True, timeout=60) == "first\ncalled\nlate\nlate\n"
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -44,7 +57,8 @@ def test_a_module_stands_for_another(tmp_path):
         'import "./a.js";',
         "export default function f() {}",
         "export let a = 1;",
-        'const later = await import("./a.js");',
+        'const later = import("./a.js");',
+        'import { a } from "./a.js";\nconst later = await import("./a.js");',
         'import { b } from "./a.js";',
         'import { a } from "./main.js";\nexport const b = 1;',
     ],

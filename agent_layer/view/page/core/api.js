@@ -1,9 +1,10 @@
 // Client of /api/v1: JSON by GET, errors as one sentence, and a hook that keeps an answer fresh.
-import { useEffect, useRef, useState } from "./ui.js";
+import { useEffect, useLayoutEffect, useRef, useState } from "./ui.js";
 import { isTouched } from "../pure/touched.js";
 import { restAfter, ROUND_MS } from "../pure/rhythm.js";
 import { onChange } from "./live.js";
 import { send } from "./transport.js";
+export { pathOf } from "../pure/address.js";
 
 /** An answer of the API that is not a success. */
 export class ApiError extends Error {
@@ -48,12 +49,6 @@ async function responseOf(path, options) {
   throw new ApiError(response.status, told.code, told.message);
 }
 
-/** Build a path from encoded parts. @param {string[]} parts @param {URLSearchParams | Record<string, string>} [query] */
-export function pathOf(parts, query) {
-  const text = query ? new URLSearchParams(query).toString() : "";
-  return parts.map(encodeURIComponent).join("/") + (text ? `?${text}` : "");
-}
-
 /** Fetch a path, and again after a change that touches it; the last answer stays while the next one is on its way.
  * A change that comes in the meantime waits for it: a slow answer is never given up for the next question.
  * While changes go on, questions become rarer; "everything may have changed" is asked about at once.
@@ -75,7 +70,7 @@ export function useResource(path) {
   useEffect(() => onChange((changes) => {
     if (path !== null && changes.some((change) => isTouched(path, change))) askAgain(changes.includes(null));
   }), [path]);
-  useEffect(() => {
+  useLayoutEffect(() => { // asked before the frame is painted, not after: an answer that came early is in the first frame
     if (path === null) return undefined;
     const abort = new AbortController();
     const before = asked.current;

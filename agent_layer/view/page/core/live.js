@@ -1,6 +1,6 @@
 // Live by server-sent events: one stream per visible page, and listeners that are called once a second at most.
 import { ROUND_MS } from "../pure/rhythm.js";
-import { addressOf } from "./transport.js";
+import { addressOf, forgetEarly } from "./transport.js";
 
 /** @typedef {import("./types.js").Change} Change */
 
@@ -61,7 +61,10 @@ function open() {
   };
   for (const kind of KINDS) source.addEventListener(kind, (event) => hear(event, JSON.parse(event.data)));
   source.addEventListener("reload", (event) => hear(event, null));
-  source.addEventListener("ready", (event) => hear(event, null)); // what was read before it may have changed since
+  source.addEventListener("ready", (event) => { // what was read before it may have changed since
+    forgetEarly();
+    hear(event, null);
+  });
 }
 
 function close() {

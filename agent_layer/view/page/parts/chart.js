@@ -1,7 +1,7 @@
 // A line chart over steps or positions, by uPlot, in the colours of the theme; described in words for screen readers.
 import { html, useEffect, useRef } from "../core/ui.js";
-import { token, useTheme } from "../core/theme.js";
-import uPlot from "../vendor/uPlot.js";
+import { token } from "../core/theme.js";
+import { useTheme } from "../core/use_theme.js";
 
 /** Distances of marks on the axis of steps or positions: whole numbers. */
 const WHOLE = [1, 2, 5].flatMap((one) => [0, 1, 2, 3, 4, 5, 6].map((power) => one * 10 ** power)).sort((a, b) => a - b);
@@ -17,15 +17,25 @@ export function Chart({ x, series, height = 190, range, label, onPick, format })
   useEffect(() => {
     const element = place.current;
     if (!element) return undefined;
-    const options = optionsOf({ series, height, range, width: element.clientWidth, format });
-    const chart = new uPlot(options, [x, ...series.map((one) => one.values)], element);
-    const chosen = () => typeof chart.cursor.idx === "number" && pick.current?.(chart.cursor.idx);
-    chart.over.addEventListener("click", chosen);
-    const resized = new ResizeObserver(() => chart.setSize({ width: element.clientWidth, height }));
-    resized.observe(element);
+    let remove = () => {};
+    const shown = new AbortController();
+    const draw = async () => {
+      const { default: uPlot } = await import("../vendor/uPlot.js"); // it is large, and takes its time to begin: words are on the screen before
+      if (shown.signal.aborted) return;
+      const options = optionsOf({ series, height, range, width: element.clientWidth, format });
+      const chart = new uPlot(options, [x, ...series.map((one) => one.values)], element);
+      chart.over.addEventListener("click", () => typeof chart.cursor.idx === "number" && pick.current?.(chart.cursor.idx));
+      const resized = new ResizeObserver(() => chart.setSize({ width: element.clientWidth, height }));
+      resized.observe(element);
+      remove = () => {
+        resized.disconnect();
+        chart.destroy();
+      };
+    };
+    void draw();
     return () => {
-      resized.disconnect();
-      chart.destroy();
+      shown.abort();
+      remove();
     };
   }, [x, series, height, theme]);
   return html`<figure class="chart" role="img" aria-label=${label} ref=${place} style=${{ height: `${height}px` }}></figure>`;

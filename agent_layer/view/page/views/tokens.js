@@ -1,16 +1,16 @@
 // Tokens of a trajectory, coloured by what is known of each; only the rows in sight exist, so that 128 k of them stay quick.
-import { html, useEffect, useMemo, useRef, useState } from "../core/ui.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../core/ui.js";
 import { go } from "../core/router.js";
-import { get, pathOf } from "../core/api.js";
+import { get } from "../core/api.js";
 import { Card, Empty, Failure } from "../parts/basic.js";
 import { Chart } from "../parts/chart.js";
 import { classOfTint, tintAroundZero, tintOfLogprob, tintOfMask, tintOfVersion } from "../pure/colour.js";
+import { tokensPath } from "../pure/first.js";
 import { number, signed, withoutScheme } from "../pure/format.js";
 import { windowOf } from "../pure/layout.js";
 import { appended, bucketMeans, noColumns, ratioAt, rowStarts, visible } from "../pure/tokens.js";
 
 /** @typedef {import("../pure/tokens.js").Columns} Columns */
-const PAGE = 16384;
 const ROW_PX = 24;
 const CHARACTER_PX = 7.9;
 
@@ -27,12 +27,12 @@ const MODES = {
 /** Load all tokens, page by page; the first page shows at once. @param {string} id @param {string} changes */
 function useTokens(id, changes) {
   const [state, setState] = useState({ id: "", columns: noColumns(), total: 0, parts: /** @type {import("../core/types.js").Part[]} */ ([]), error: /** @type {any} */ (null), isWhole: false });
-  useEffect(() => {
+  useLayoutEffect(() => {
     const abort = new AbortController();
     const load = async () => {
       let columns = noColumns();
       for (let from = 0, total = 1; from < total; from = columns.ids.length) {
-        const page = await get(pathOf(["trajectories", id, "tokens"], { from: String(from), to: String(from + PAGE) }), abort.signal);
+        const page = await get(tokensPath(id, from), abort.signal);
         columns = appended(columns, page);
         total = page.ids.length ? page.total : 0;
         setState({ id, columns, total: page.total, parts: page.parts, error: null, isWhole: columns.ids.length >= page.total });

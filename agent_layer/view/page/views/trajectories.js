@@ -7,21 +7,13 @@ import { useRights } from "../core/writes.js";
 import { Await, Card, CopyLine, Empty, PageHead } from "../parts/basic.js";
 import { Matches } from "../parts/matches.js";
 import { COLUMNS, TrajectoryTable, USUAL } from "../parts/trajectory_table.js";
+import { filtersOf, rowsPath } from "../pure/first.js";
 import { number, withoutScheme } from "../pure/format.js";
 
 /** @typedef {import("../core/types.js").Row} Row */
 /** @typedef {{value: any, count: number}} FacetLine */
 const FACETS = ["run", "split", "task_type", "status", "cause", "agent", "tool", "finding", "engine", "policy"];
-const OWN = ["columns", "text"];
-const LIMIT = 64;
 const FACET_LINES = 8;
-
-/** The part of an address that the API understands. @param {URLSearchParams} query */
-export function filtersOf(query) {
-  const kept = new URLSearchParams(query);
-  for (const name of OWN) kept.delete(name);
-  return kept;
-}
 
 /** @param {{route: import("../core/router.js").Route}} props */
 export function TrajectoriesView({ route }) {
@@ -98,7 +90,7 @@ function Histogram({ data, query }) {
 
 /** @param {{filters: string, columns: string[], query: URLSearchParams}} props */
 function Found({ filters, columns, query }) {
-  const path = pathOf(["query"], new URLSearchParams(`${filters}&limit=${LIMIT}`));
+  const path = rowsPath(filters);
   const first = useResource(path);
   const [more, setMore] = useState(/** @type {{path: string, rows: Row[], cursor: string | null} | null} */ (null));
   const mine = more?.path === path ? more : null;

@@ -1,7 +1,7 @@
-// Addresses of the page: what is written is read back. The router's hook needs Preact, which needs a document only when it renders.
+// Addresses of the page: what is written is read back.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { changed, hrefOf, parseRoute } from "../../../agent_layer/view/page/core/router.js";
+import { changed, hrefOf, parseRoute } from "../../../agent_layer/view/page/pure/address.js";
 
 test("an address is read back as it was written", () => {
   const route = parseRoute(hrefOf(["run", "a/b c?#%"], { reward: "0..1", label: "a=b&c" }));
