@@ -29,7 +29,8 @@ from agent_layer.schema import PolicyVersion, PromptDelta, Task, TokenIds, Vocab
 from agent_layer.schema.codec import LogRecord
 from agent_layer.schema.ids import content_hash
 from agent_layer.schema.record import Advantages, Logprobs
-from agent_layer.schema.rollout import Group
+from agent_layer.schema.reward import Reward
+from agent_layer.schema.rollout import Accepted, Group, Outcome, PhaseTimes
 from agent_layer.schema.step import Action, Content, StepPart, StepState
 from agent_layer.schema.training import TrainedTokens
 from agent_layer.settings import Settings
@@ -46,6 +47,7 @@ RUN: Final = "training"
 _OTHER: Final = "evaluation"
 NUM_STEPS, NUM_TASKS, GROUP_SIZE, FAULT_FROM = 10, 4, 5, 5
 _STEP_SECONDS: Final = 90.0
+_SCORE_SECONDS: Final = 0.5
 _STARVED_SECONDS: Final = 420.0
 """For how long the starving run has waited: longer than its alarm allows, and shorter than a stall."""
 _ENGINES: Final = ("http://10.0.0.11:8000", "http://10.0.0.12:8000")
@@ -85,6 +87,10 @@ class _Rollout:
     answer: str = ""
     calls: list[tuple[str, int]] = field(default_factory=list)
     """Id and number of sampled tokens of each call."""
+    logprobs: list[float] = field(default_factory=list)
+    """[sampled tokens] of all calls, as the engine computed them."""
+    said_at: float = 0.0
+    """End of the last call."""
 
 
 def make_run(
@@ -192,6 +198,7 @@ def _make_rollout(scene: _Scene, name: str, task: tuple[int, int]) -> _Rollout:
     is_second = dice.random() < 0.5
     version = FAULT_FROM - 2 if fault == "stale-engine" and is_second else scene.step - 1
     made = _Rollout(name, scene.at + dice.uniform(0.0, 8.0), _ENGINES[is_second], version)
+    made.said_at = made.started_at + 1.0
     is_right = dice.random() < 0.2 + 0.055 * scene.step
     total = sum(task) if is_right else sum(task) + dice.choice([-10, -1, 1, 10])
     question = f"What is {task[0]} + {task[1]}? Think aloud, then answer."
@@ -209,7 +216,7 @@ def _make_rollout(scene: _Scene, name: str, task: tuple[int, int]) -> _Rollout:
         calls = [spoken[:1], spoken]
         for number, (messages, answer) in enumerate(zip(calls, (said, made.answer), strict=True)):
             parts += _call(scene, made, number, messages, answer)
-    made.records = attempt(
+    records = attempt(
         name,
         *parts,
         at=made.started_at,
@@ -221,7 +228,24 @@ def _make_rollout(scene: _Scene, name: str, task: tuple[int, int]) -> _Rollout:
         agent="adder",
         task=Task(id=name.split(".", maxsplit=1)[0], run=scene.run, task_type="sums", input=question),
     )
+    made.records = [_at_end(one, made) for one in records]
     return made
+
+
+def _at_end(record: LogRecord, made: _Rollout) -> LogRecord:
+    """Return the record with the time at which it is written: an attempt ends after its last call."""
+    ended_at = made.said_at + _SCORE_SECONDS
+    if isinstance(record, Reward):
+        return msgspec.structs.replace(record, at=made.said_at)
+    if isinstance(record, Outcome):
+        times = PhaseTimes(
+            queued_seconds=1.0,
+            prepare_seconds=0.5,
+            run_seconds=made.said_at - made.started_at - 0.5,
+            score_seconds=_SCORE_SECONDS,
+        )
+        return msgspec.structs.replace(record, ended_at=ended_at, times=times)
+    return msgspec.structs.replace(record, accepted_at=ended_at + 1.0) if isinstance(record, Accepted) else record
 
 
 def _call(
@@ -257,22 +281,26 @@ def _call(
         "temperature": 1.0,
         "findings": ["prefix_break: template"] if is_broken else [],
     }
+    logprobs = Logprobs([-dice.expovariate(4.0) for _ in ids])
+    made.logprobs += logprobs
     action = Action(
         message={"role": "assistant", "content": answer},
         response_token_ids=TokenIds(ids),
-        logprobs=Logprobs([-dice.expovariate(4.0) for _ in ids]),
+        logprobs=logprobs,
         policy_versions=[(made.version, len(ids))],
         finish_reason="stop",
     )
     state = StepState(messages=[content_hash(body) for body in bodies])
     yield StepPart(**common, phase="start", at=at, prompt=prompt, state=state)
-    yield StepPart(**common, phase="end", at=at + dice.uniform(1.0, 4.0), status="ok", actions=[action])
+    made.said_at = at + dice.uniform(1.0, 4.0)
+    yield StepPart(**common, phase="end", at=made.said_at, status="ok", actions=[action])
 
 
 def _trained(made: _Rollout, batch_id: str, scene: _Scene, reward: float) -> TrainedTokens:
     """Return what an update would have computed for each token of a rollout."""
     step, dice = scene.step, scene.dice
     gap = 2.4 if scene.fault == "wrong-weights" and made.engine == _ENGINES[1] else 0.0
+    drift = 2e-4 + 0.05 * (step - 1 - made.version)
     num = sum(size for _, size in made.calls)
     return TrainedTokens(
         run=scene.run,
@@ -282,7 +310,7 @@ def _trained(made: _Rollout, batch_id: str, scene: _Scene, reward: float) -> Tra
         trajectory_id=made.name,
         at=made.started_at + 79.0,
         calls=[(call_id, 0, size) for call_id, size in made.calls],
-        logprobs=Logprobs([-dice.expovariate(4.0) - dice.uniform(0.0, 2.0 * gap) for _ in range(num)]),
+        logprobs=Logprobs([one + dice.uniform(-drift, drift) - dice.uniform(0.0, 2.0 * gap) for one in made.logprobs]),
         advantages=Advantages([reward - 0.5] * num),
         mask=bytes([1] * num),
     )

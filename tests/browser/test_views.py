@@ -262,6 +262,28 @@ def test_a_step_without_an_update_leads_to_those_beside_it(tab, viewed):  # noqa
     assert tab.errors == []
 
 
+def test_an_update_tells_its_versions_apart_marks_old_ones_and_ends_the_arrows(tab, viewed):  # noqa: F811
+    _train(viewed, version=4)
+    lanes = tab.ask("runs/r0/updates/1")["rollouts"]
+    versions = {one["policy_max"] for one in lanes}
+    tab.open("#/update/r0/1")
+    colours = "all => [...new Set(all.map(one => getComputedStyle(one)[{}]))].sort()"
+    drawn = tab.page.locator(".lanes [data-phase=wait]").evaluate_all(colours.format("'fill'"))
+    told = tab.page.locator("[data-versions] .swatch").evaluate_all(colours.format("'backgroundColor'"))
+    assert told == drawn
+    assert len(told) == len(versions)
+    assert f"sampled by v{min(versions)}: " in tab.page.inner_text("[data-versions]")
+    assert f"{4 - min(versions)} versions old" in tab.page.inner_text("[data-versions]")
+    assert [tab.page.get_by_label(f"{way} update").is_disabled() for way in ("Previous", "Next")] == [True, True]
+
+    tab.page.set_viewport_size({"width": 390, "height": 844})
+    box = tab.page.locator(".lanes")
+    wait_until(lambda: box.get_attribute("viewBox").startswith("0 0 3"))
+    ends = box.locator("text").evaluate_all("all => all.map(one => one.getBoundingClientRect().right)")
+    assert max(ends) <= box.evaluate("one => one.getBoundingClientRect().right") + 1
+    assert tab.page.locator(".lanes a").first.bounding_box()["height"] >= 24
+
+
 def test_a_legend_has_the_colours_of_its_marks(tab):
     tab.open("#/trajectory/g0.0-0?tab=tokens&colour=version")
     colours = "all => [...new Set(all.map(one => getComputedStyle(one).backgroundColor))].sort()"
@@ -319,11 +341,11 @@ def test_hostile_names_in_an_address_stay_text(tab):
         assert tab.page.locator("main img, main script, main iframe").count() == 0
 
 
-def _train(viewed) -> None:  # noqa: F811
+def _train(viewed, version=1) -> None:  # noqa: F811
     """Store an update of run r0 that learned from two rollouts and left one out."""
     whole = viewed.store.get("g0.0-0")
     sizes = [len(step.action.response_token_ids) for step in whole.steps]
-    own = {"run": "r0", "batch_id": "b", "step": 1, "policy_version": 1}
+    own = {"run": "r0", "batch_id": "b", "step": 1, "policy_version": version}
     rollouts = [
         TrainedRollout(trajectory_id=f"g0.{at}-0", group_id="g0", reward=1.0 - at / 2, reward_ids=[], samples_hash="")
         for at in range(2)

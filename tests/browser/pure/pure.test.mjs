@@ -1,7 +1,7 @@
 // Pure modules of the page, without a browser: `node --test tests/browser/pure/`.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { classOfTint, hueOfVersion, tintAroundZero, tintOfLogprob, tintOfMask } from "../../../agent_layer/view/page/pure/colour.js";
+import { classOfTint, colourOfShade, shadesOf, tintAroundZero, tintOfLogprob, tintOfMask, tintOfShade } from "../../../agent_layer/view/page/pure/colour.js";
 import { clock, contentText, epoch, number, percent, seconds, shortId, signed, versions } from "../../../agent_layer/view/page/pure/format.js";
 import { errorLine, toggledAll } from "../../../agent_layer/view/page/pure/dead.js";
 import { fleetSentence } from "../../../agent_layer/view/page/pure/fleet.js";
@@ -10,7 +10,7 @@ import { placedForks } from "../../../agent_layer/view/page/pure/forks.js";
 import { curvesOf, sharesOf } from "../../../agent_layer/view/page/pure/learning.js";
 import { draftSentence, isEmpty, labelOf, nextOf, NOTHING, ordersOf, withRecent } from "../../../agent_layer/view/page/pure/review.js";
 import { overlaid } from "../../../agent_layer/view/page/pure/overlay.js";
-import { packedRows, phasesOf, ticks, windowOf } from "../../../agent_layer/view/page/pure/layout.js";
+import { besideOf, packedRows, phasesOf, ticks, windowOf } from "../../../agent_layer/view/page/pure/layout.js";
 import { appended, bucketMeans, noColumns, ratioAt, rowStarts, visible } from "../../../agent_layer/view/page/pure/tokens.js";
 
 /** @param {(string | null)[]} texts @param {number[]} [sampled] */
@@ -57,8 +57,13 @@ test("colours: unknown has none, zero has none, stronger is farther", () => {
   assert.notEqual(tintOfMask(0)?.hue, tintOfMask(1)?.hue);
 });
 
-test("neighbouring policy versions differ in hue", () => {
-  for (let version = 0; version < 20; version++) assert.notEqual(hueOfVersion(version), hueOfVersion(version + 1));
+test("no two of eighteen versions look alike, and the newest is blue", () => {
+  const versions = Array.from({ length: 18 }, (_, at) => 6 * at);
+  const shades = shadesOf([...versions, null, undefined, 0]);
+  assert.deepEqual([...shades.keys()], [...versions].reverse());
+  assert.equal(colourOfShade(shades.get(102)), "var(--hue-0)");
+  for (const look of [colourOfShade, (/** @type {any} */ one) => classOfTint(tintOfShade(one))]) assert.equal(new Set([...shades.values()].map(look)).size, 18);
+  assert.deepEqual([colourOfShade(shades.get(1)), tintOfShade(shades.get(1))], ["var(--line-strong)", null]);
 });
 
 test("a virtual list has the rows in sight, and few more", () => {
@@ -76,6 +81,16 @@ test("phases follow each other, and an unknown moment joins two", () => {
   assert.deepEqual(phasesOf(times), [
     { name: "queue", from: 0, to: 1 }, { name: "run", from: 1, to: 5 }, { name: "seal", from: 5, to: 6 }, { name: "wait", from: 6, to: 9 },
   ]);
+});
+
+test("a run of unknown end is drawn as a run up to the next moment, and a wait stays one", () => {
+  const times = { queued_at: null, started_at: 1, run_ended_at: null, scored_at: null, sealed_at: null, accepted_at: 6, trained_at: 9 };
+  assert.deepEqual(phasesOf(times), [{ name: "run", from: 1, to: 6 }, { name: "wait", from: 6, to: 9 }]);
+  assert.deepEqual(phasesOf({ ...times, accepted_at: null }), [{ name: "wait", from: 1, to: 9 }]);
+});
+
+test("the neighbours of a step are those that exist", () => {
+  assert.deepEqual([besideOf([1, 2, 5], 2), besideOf([1, 2, 5], 5), besideOf([1, 2, 5], 3), besideOf([], 1)], [[1, 5], [2, undefined], [2, 5], [undefined, undefined]]);
 });
 
 test("spans that overlap get rows of their own", () => {

@@ -21,15 +21,25 @@ export function tintOfMask(mask) {
   return mask ? { hue: "--hue-2", strength: 0.7 } : { hue: "--ink-3", strength: 0.3 };
 }
 
-/** The hue of a policy version: neighbours differ, and each sixth version looks alike. @param {number | null | undefined} version */
-export function hueOfVersion(version) {
-  return version === null || version === undefined ? "--line-strong" : `--hue-${((version % 6) + 6) % 6}`;
+/** @typedef {{hue: string, round: number}} Shade  of a policy version; round: how often all hues were used before */
+
+const NUM_HUES = 6;
+
+/** A shade for each version of a chart, by its rank: the newest is blue, and no two of eighteen look alike.
+ * @param {Iterable<number | null | undefined>} versions @returns {Map<number, Shade>} newest first */
+export function shadesOf(versions) {
+  const known = [...new Set(versions)].filter((one) => one !== null && one !== undefined).sort((a, b) => b - a);
+  return new Map(known.map((version, rank) => [version, { hue: `--hue-${rank % NUM_HUES}`, round: Math.floor(rank / NUM_HUES) % 3 }]));
 }
 
-/** @param {number | null | undefined} version @returns {Tint} */
-export function tintOfVersion(version) {
-  return version === null || version === undefined ? null : { hue: hueOfVersion(version), strength: 0.6 };
+/** A shade as a colour of CSS: as it is, darker, or paler. @param {Shade | null | undefined} shade @returns {string} */
+export function colourOfShade(shade) {
+  if (!shade) return "var(--line-strong)";
+  return shade.round === 0 ? `var(${shade.hue})` : `color-mix(in srgb, var(${shade.hue}) 50%, var(${shade.round === 1 ? "--ink" : "--card"}))`;
 }
+
+/** @param {Shade | null | undefined} shade @returns {Tint} */
+export const tintOfShade = (shade) => (shade ? { hue: shade.hue, strength: [0.6, 1, 0.25][shade.round] ?? 1 } : null);
 
 /** Classes of a tint: its hue, and its strength in sixteenths. A style of its own would cost each token more than its text.
  * @param {Tint} tint @returns {string} */

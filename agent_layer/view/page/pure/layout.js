@@ -23,18 +23,21 @@ export function ticks(low, high, wanted = 6) {
  *   accepted_at: number | null, trained_at: number}} Times */
 /** @typedef {{name: "queue" | "run" | "grade" | "seal" | "wait", from: number, to: number}} Phase */
 
-/** Phases of a rollout between the moments that are known: an unknown moment joins its phase to the next one.
- * @param {Times} times @returns {Phase[]} */
+/** Phases of a rollout between the moments that are known. An unknown moment joins its phase to the next one, and the run
+ * gives both its name, for it is the longest; but a wait stays one. @param {Times} times @returns {Phase[]} */
 export function phasesOf(times) {
   /** @type {[Phase["name"], number | null][]} */
   const ends = [["queue", times.started_at], ["run", times.run_ended_at], ["grade", times.scored_at], ["seal", times.sealed_at ?? times.accepted_at], ["wait", times.trained_at]];
   /** @type {Phase[]} */
   const phases = [];
   let from = times.queued_at;
+  let hasRun = false;
   for (const [name, to] of ends) {
+    hasRun ||= name === "run";
     if (to === null) continue;
-    if (from !== null && to >= from) phases.push({ name, from, to });
+    if (from !== null && to >= from) phases.push({ name: hasRun && name !== "wait" ? "run" : name, from, to });
     from = from === null ? to : Math.max(from, to);
+    hasRun = false;
   }
   return phases;
 }
@@ -54,3 +57,6 @@ export function packedRows(spans) {
   }
   return rows;
 }
+
+/** The nearest numbers below and above one. @param {number[]} all ascending @param {number} at @returns {[number | undefined, number | undefined]} */
+export const besideOf = (all, at) => [all.findLast((one) => one < at), all.find((one) => one > at)];

@@ -9,7 +9,7 @@ import { TrajectoryTable } from "../parts/trajectory_table.js";
 import { placeOf } from "../pure/health.js";
 import { sharesOf } from "../pure/learning.js";
 import { overlaid } from "../pure/overlay.js";
-import { moment, number, percent, seconds } from "../pure/format.js";
+import { moment, number, percent, seconds, versions } from "../pure/format.js";
 
 const SIGNS = { ok: "✓", warn: "!", stop: "✕", unknown: "?" };
 /** @type {[string, string, string][]} */
@@ -48,7 +48,7 @@ function Whole({ run, updates, other }) {
     </div>
     <${Card} title="Newest failures" flush more=${html`<a href=${hrefOf(["failures"], { run: run.run })}>all failures</a>`}>
       ${failures.length ? html`<${TrajectoryTable} rows=${failures} columns=${["trajectory", "task", "status", "cause", "reward", "policy", "findings", "started"]} isBound=${false} hrefOfRow=${(/** @type {any} */ row) => hrefOf(["trajectory", row.trajectory_id])} />` : html`<${Empty}>No trajectory failed.<//>`}<//>
-    <${Card} title="Updates" flush more="what each step of training learned from"><${Await} resource=${updates}>${(/** @type {any} */ data) => html`<${Updates} run=${run.run} items=${data.items} isEvaluation=${run.is_evaluation} />`}<//><//>`;
+    <${Card} title="Updates" flush more="what each step of training learned from"><${Await} resource=${updates}>${(/** @type {any} */ data) => html`<${Updates} run=${run.run} items=${data.items} steps=${steps} isEvaluation=${run.is_evaluation} />`}<//><//>`;
 }
 
 /** What of a run only the bucket has. @param {import("../core/types.js").Run} run */
@@ -136,10 +136,12 @@ function Waits({ run }) {
     ${own.paused !== null && html`<p class="note-box small">The run is paused${own.paused && `: ${own.paused}`}.</p>`}`;
 }
 
-/** @param {{run: string, items: import("../core/types.js").UpdateSummary[], isEvaluation: boolean}} props */
-function Updates({ run, items, isEvaluation }) {
+/** Updates, newest first; from the oldest version that sampled their tokens to the one that learned.
+ * @param {{run: string, items: import("../core/types.js").UpdateSummary[], steps: import("../core/types.js").Progress, isEvaluation: boolean}} props */
+function Updates({ run, items, steps, isEvaluation }) {
   if (!items.length) return html`<${Empty}>${isEvaluation ? "An evaluation makes no updates." : "No update yet."}<//>`;
+  const behind = new Map(steps.step.map((step, at) => [step, steps.numbers.staleness_max?.[at] ?? 0]));
   return html`<table class="table"><thead><tr><th scope="col">Step</th><th scope="col">Trained</th><th scope="col" class="right">Policy</th><th scope="col" class="right wide-only">Rollouts</th><th scope="col" class="right wide-only">Samples</th><th scope="col" class="right">Mean reward</th></tr></thead>
-    <tbody>${[...items].sort((a, b) => b.step - a.step).slice(0, 12).map((one) => html`<tr key=${one.step}><td><a href=${hrefOf(["update", run, String(one.step)])}>Update ${one.step}</a></td><td title=${moment(one.trained_at)}><span class="wide-only">${moment(one.trained_at)}</span><span class="narrow-only">${moment(one.trained_at).slice(5, 16)}</span></td><td class="right">v${one.policy_version}</td>
+    <tbody>${[...items].sort((a, b) => b.step - a.step).slice(0, 12).map((one) => html`<tr key=${one.step}><td class="nowrap"><a href=${hrefOf(["update", run, String(one.step)])}>Update ${one.step}</a></td><td class="nowrap" title=${moment(one.trained_at)}><span class="wide-only">${moment(one.trained_at)}</span><span class="narrow-only">${moment(one.trained_at).slice(5, 16)}</span></td><td class="right nowrap">${versions(one.policy_version - (behind.get(one.step) ?? 0), one.policy_version)}</td>
       <td class="right wide-only">${one.num_rollouts}</td><td class="right wide-only">${one.num_samples}</td><td class="right">${number(one.reward_mean)}</td></tr>`)}</tbody></table>`;
 }

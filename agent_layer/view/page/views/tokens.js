@@ -4,7 +4,7 @@ import { go } from "../core/router.js";
 import { get } from "../core/api.js";
 import { Card, Empty, Failure } from "../parts/basic.js";
 import { Chart } from "../parts/chart.js";
-import { classOfTint, tintAroundZero, tintOfLogprob, tintOfMask, tintOfVersion } from "../pure/colour.js";
+import { classOfTint, shadesOf, tintAroundZero, tintOfLogprob, tintOfMask, tintOfShade } from "../pure/colour.js";
 import { tokensPath } from "../pure/first.js";
 import { number, signed, withoutScheme } from "../pure/format.js";
 import { windowOf } from "../pure/layout.js";
@@ -20,9 +20,19 @@ const MODES = {
   logprob: { title: "Log-probability", told: "Stronger: less likely, as the engine sampled it", value: (all, at) => all.logprobs[at] ?? null, tint: (all, at) => tintOfLogprob(all.logprobs[at]) },
   ratio: { title: "Trainer − engine", told: "Blue: likelier for the trainer; orange: for the engine", value: ratioAt, tint: (all, at) => tintAroundZero(ratioAt(all, at), 0.5) },
   mask: { title: "Loss mask", told: "Green: in the loss; grey: left out", value: (all, at) => all.mask[at] ?? null, tint: (all, at) => tintOfMask(all.mask[at]) },
-  version: { title: "Policy version", told: "A colour for each version", value: (all, at) => all.versions[at] ?? null, tint: (all, at) => tintOfVersion(all.versions[at]) },
+  version: { title: "Policy version", told: "A colour for each version", value: (all, at) => all.versions[at] ?? null, tint: (all, at) => tintOfShade(shadesIn(all).get(all.versions[at] ?? -1)) },
   advantage: { title: "Advantage", told: "Blue: made likelier; orange: less likely", value: (all, at) => all.advantages[at] ?? null, tint: (all, at) => tintAroundZero(all.advantages[at], 2) },
 };
+
+/** @type {WeakMap<Columns, ReturnType<typeof shadesOf>>} */
+const shades = new WeakMap();
+
+/** Shades of the versions that sampled these tokens. @param {Columns} columns */
+function shadesIn(columns) {
+  const found = shades.get(columns) ?? shadesOf(columns.versions);
+  shades.set(columns, found);
+  return found;
+}
 
 /** Load all tokens, page by page; the first page shows at once. @param {string} id @param {string} changes */
 function useTokens(id, changes) {
@@ -157,7 +167,6 @@ function Facts({ columns, at, steps }) {
 
 /** @param {{name: string, columns: Columns, told: string | undefined}} props */
 function Scale({ name, columns, told }) {
-  const versions = useMemo(() => [...new Set(columns.versions.filter((one) => one !== null))].slice(0, 12), [columns]);
-  if (name === "version") return html`<div class="legend">${versions.map((one) => html`<span key=${one}><i class=${`swatch${classOfTint(tintOfVersion(one))}`}></i>v${one}</span>`)}</div>`;
+  if (name === "version") return html`<div class="legend">${[...shadesIn(columns)].map(([version, shade]) => html`<span key=${version}><i class=${`swatch${classOfTint(tintOfShade(shade))}`}></i>v${version}</span>`)}</div>`;
   return html`<span class="tiny quiet">${told}</span>`;
 }
