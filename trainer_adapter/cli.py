@@ -65,7 +65,8 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
     'agent-layer health --catalogue' lists what is looked at.
 
     With --on ray, veRL's main_ppo trains on Ray and starts its own vLLM servers, which answer the gateway's calls:
-    start the gateway with 'agent-layer serve --engines-later'. The section 'cluster' of the configuration has options.
+    start the gateway with 'agent-layer serve --engines-later'. The section 'cluster' of the configuration has options;
+    'cluster.address', or RAY_ADDRESS, joins a Ray cluster of several machines.
 
     With --processes 2, or below 'torchrun -m agent_layer.cli', processes share model and rows; the first runs the loop.
     The update is that of one process. A checkpoint fits the number of processes that wrote it.
@@ -105,7 +106,8 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
 
     page = nullcontext() if no_view else open_page(settings, loaded.run or settings.run, partial(typer.echo, err=True))
     with page, stop_on_signals() as stop:
-        done = (train_on_ray if on else train_on_ranks)(loaded, settings, stop, show, sources=sources)
+        train = partial(train_on_ray, say=partial(typer.echo, err=True)) if on else train_on_ranks
+        done = train(loaded, settings, stop, show, sources=sources)
     console.print(f"{len(done)} steps done; 'agent-layer train {config}' goes on where this ended")
 
 

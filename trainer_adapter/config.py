@@ -214,11 +214,17 @@ class ClusterConfig(_Section, frozen=True):
     """``sync``: rollouts and updates take turns. ``colocate_async``: rollouts pause at their next call during an
     update. ``separate_async``: engines have GPUs of their own, so that rollouts pause only while weights are sent.
     None: sync with ``rollouts.max_staleness: 0``, else colocate_async."""
+    address: str | None = None
+    """Ray cluster to join, HOST:PORT, or "auto" on one of its machines; it is left running. None: RAY_ADDRESS, else Ray
+    starts on this machine, for this run."""
+    wait_seconds: Annotated[float, Meta(ge=0)] = 300.0
+    """Longest wait, at each start, for the machines that the run needs in the cluster at ``address``."""
     nodes: Positive = 1
+    """Machines of the trained model."""
     gpus_per_node: Positive = 1
     """Processes of the trained model on each; without GPUs, processes on the CPU."""
     engine_gpus: Positive = 1
-    """GPUs of all engines in mode ``separate_async``, beside those of the trained model."""
+    """GPUs of all engines in mode ``separate_async``, beside those of the trained model, on any machines."""
     tensor_parallel: Positive = 1
     """GPUs of one engine."""
     engine_memory: Annotated[float, Meta(gt=0, lt=1)] = 0.5
@@ -312,7 +318,7 @@ def load_config(path: Path) -> TrainConfig:
         refuse_our_keys(config.verl)
     except BadInputError as error:
         raise BadInputError(f"configuration {path}: {error}") from error
-    return _resolve_paths(config, path.parent)
+    return resolve_paths(config, path.parent)
 
 
 def _refuse_without_effect(config: TrainConfig) -> None:
@@ -363,8 +369,8 @@ def _read_section(section: object) -> dict[str, object]:
     return msgspec.convert(section, dict[str, object])
 
 
-def _resolve_paths(config: TrainConfig, base: Path) -> TrainConfig:
-    """Return the configuration with paths that are relative to its file made so."""
+def resolve_paths(config: TrainConfig, base: Path) -> TrainConfig:
+    """Return the configuration with its relative paths taken from this directory."""
     evaluation = config.evaluation
     return msgspec.structs.replace(
         config,

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
         Inheritance as Inheritance,
     )
     from agent_layer.settings.environment import (
+        adopt_environment as adopt_environment,
+    )
+    from agent_layer.settings.environment import (
         agent_environment as agent_environment,
     )
     from agent_layer.settings.environment import (
@@ -38,6 +41,7 @@ else:
             "agent_layer.settings.environment": (
                 "Inheritance",
                 "SANDBOX_VARIABLE",
+                "adopt_environment",
                 "agent_environment",
                 "program_environment",
                 "read_inheritance",

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 SANDBOX_VARIABLE: Final = "AGENT_LAYER_SANDBOX"
 """Address of the sandbox of the attempt that a command is for."""
+_OPERATOR: Final = ("AGENT_LAYER_", "AWS_")
+"""Beginnings of the names of the operator's variables, secrets among them."""
 
 
 class Inheritance(NamedTuple):
@@ -65,7 +67,7 @@ def read_sandbox_address() -> str | None:
 
 def agent_environment() -> dict[str, str]:
     """Return the variables of this process without the operator's secrets; for agents that it starts."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("AGENT_LAYER_", "AWS_"))}
+    return {name: value for name, value in os.environ.items() if not name.startswith(_OPERATOR)}
 
 
 def read_model_key(settings: "Settings") -> str | None:
@@ -81,3 +83,10 @@ def set_temporary_directory(path: Path) -> None:
 def program_environment() -> dict[str, str]:
     """Return the variables of this process; for programs of the same user that it starts."""
     return dict(os.environ)
+
+
+def adopt_environment(variables: Mapping[str, str]) -> None:
+    """Set the operator's variables, and those that are missing, as another process of the same user has them."""
+    for name, value in variables.items():
+        if name.startswith(_OPERATOR) or name not in os.environ:
+            os.environ[name] = value

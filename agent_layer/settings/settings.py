@@ -219,7 +219,8 @@ class Settings(BaseSettings):
     ray_address: str | None = Field(
         default=None, validation_alias=AliasChoices("ray_address", "AGENT_LAYER_RAY_ADDRESS", "RAY_ADDRESS")
     )
-    """Cluster on which ``work --on ray`` places workers; None: a local Ray, started for it."""
+    """Cluster on which ``work --on ray`` places workers and ``train --on ray`` trains; None: a local Ray, started for
+    it."""
     drain_seconds: float = 120.0
     """Longest wait for calls in flight when weights are switched."""
     switch_mode: Literal["wait", "abort"] = "wait"

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from envs.placement.placer import Where as Where
     from envs.placement.placer import Workforce as Workforce
     from envs.placement.placer import run_workers as run_workers
+    from envs.placement.ray import join_ray as join_ray
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -17,5 +18,6 @@ else:
                 "Workforce",
                 "run_workers",
             ),
+            "envs.placement.ray": ("join_ray",),
         },
     )

@@ -30,6 +30,7 @@ from envs.placement.worker_handle import WorkerSpec
 
 _OBJECT_STORE_BYTES = 100 << 20
 """Size for a Ray started here; only worker specs and exit statuses pass through it."""
+_MOST_CHARACTERS = 300
 _LOST = -9
 """Exit status of a worker whose actor or machine is gone."""
 
@@ -158,13 +159,26 @@ def _connect(settings: Settings, reserved: RayResources, num_workers: int) -> No
             logging_level=logging.WARNING,
         )
         return
+    join_ray(address, settings.connect_seconds)
+
+
+def join_ray(address: str, connect_seconds: float) -> None:
+    """Connect this process to a Ray cluster that runs.
+
+    Args:
+        address: "auto", or HOST:PORT.
+        connect_seconds: longest wait for its port.
+
+    Raises: UnreachableError: no Ray of this version answers there.
+    """
     try:
-        _check_reach(address, settings.connect_seconds)
+        _check_reach(address, connect_seconds)
         ray.init(address, logging_level=logging.WARNING)
     except (OSError, RuntimeError) as error:
-        first = str(error).strip().splitlines()[0]
+        said = " ".join(str(error).split())[:_MOST_CHARACTERS]
         raise UnreachableError(
-            f"ray at {address}: no cluster answers ({first}); start one, or unset RAY_ADDRESS"
+            f"ray at {address}: no cluster answers ({said}); start one, or unset RAY_ADDRESS. One that asks for a token"
+            " needs RAY_AUTH_MODE=token and RAY_AUTH_TOKEN here, too"
         ) from error
 
 

@@ -137,7 +137,8 @@ def test_on_ray_the_configuration_of_verl_and_its_processes_are_told_without_an_
 
 def test_on_ray_gpus_that_this_machine_lacks_are_planned_and_named_with_what_verl_refuses(agent_layer, written):
     cluster = {
-        "gpus_per_node": 4,
+        "nodes": 2,
+        "gpus_per_node": 2,
         "gpu_gigabytes": 80,
         "verl": {"actor_rollout_ref.rollout.enforce_eagr": True},
     }
@@ -149,13 +150,22 @@ def test_on_ray_gpus_that_this_machine_lacks_are_planned_and_named_with_what_ver
     assert "GPUs: 4, 80.0 GB each; this machine has 0" in said
     assert "colocate_async: 4 share the trained model; 4 engines, 1 GPU for each, on the same" in said
     assert "rollouts: at most 32 begun and not trained = 2 groups x 8 x (1 + max_staleness 1)" in said
-    for found in ("worker: ", "enforce_eagr", "expected 4 GPUs on this machine for trainer and engines, found 0"):
+    refused = "cluster.nodes 2: expected the address of a Ray cluster"
+    lacking = "expected 4 GPUs on this machine for trainer and engines, found 0"
+    for found in ("worker: ", "enforce_eagr", refused, lacking):
         assert sum(found in line for line in missing) == 1, (found, missing)
-    assert len(missing) == 3
+    assert len(missing) == 4
 
 
-@pytest.mark.parametrize(("name", "num_gpus"), [("one", 1), ("eight", 8), ("sixty_four", 64)])
-def test_an_example_for_gpus_lacks_nothing_but_what_a_machine_with_them_has(agent_layer, tmp_path, name, num_gpus):
+GPU_EXAMPLES = [
+    ("one", "GPUs: 1, 80.0 GB each; this machine has 0", ["expected 1 GPU on this machine"]),
+    ("eight", "GPUs: 8, 80.0 GB each; this machine has 0", ["expected 8 GPUs on this machine"]),
+    ("sixty_four", "GPUs: 64, 80.0 GB each; in a Ray cluster", []),
+]
+
+
+@pytest.mark.parametrize(("name", "gpus", "lacking"), GPU_EXAMPLES, ids=[one[0] for one in GPU_EXAMPLES])
+def test_an_example_for_gpus_lacks_nothing_but_what_a_machine_with_them_has(agent_layer, tmp_path, name, gpus, lacking):
     path = tmp_path / f"{name}.yaml"
     path.write_text((ROOT / "examples/cluster/gpus" / path.name).read_text())
     config = load_config(path)
@@ -167,10 +177,11 @@ def test_an_example_for_gpus_lacks_nothing_but_what_a_machine_with_them_has(agen
 
     missing = [line for line in said.splitlines() if line.startswith("missing: ")]
     assert status == 2, error
-    assert f"GPUs: {num_gpus}, 80.0 GB each; this machine has 0" in said
-    for found in ("expected weights", "expected a tokenizer", "worker: ", f"expected {num_gpus} GPU"):
+    assert gpus in said
+    wanted = ["expected weights", "expected a tokenizer", "worker: ", *lacking]
+    for found in wanted:
         assert sum(found in line for line in missing) == 1, (found, missing)
-    assert len(missing) == 4
+    assert len(missing) == len(wanted)
 
 
 def test_the_embedded_redis_is_not_started_for_a_look(written, tmp_path):

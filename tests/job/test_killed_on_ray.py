@@ -5,7 +5,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import msgspec
@@ -27,6 +28,7 @@ from trainer_adapter.demo.job import RECIPE, make_config, write_tasks
 from trainer_adapter.launch import Job, run_job
 
 from ..processes import pid_of
+from .ray_machines import TOKEN, RayMachines, ray_machines
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
@@ -45,6 +47,16 @@ PARTS = {
     "all": ("",),
 }
 """What is killed, by parts of their command lines."""
+
+
+@pytest.fixture
+def machines() -> Generator[RayMachines]:
+    """Two machines with a GPU each, in a directory with a short name."""
+    with (
+        tempfile.TemporaryDirectory(prefix="r", ignore_cleanup_errors=True) as home,
+        ray_machines(Path(home), 2) as found,
+    ):
+        yield found
 
 
 def command_of(pid: int) -> str:
@@ -144,6 +156,36 @@ def test_the_trainer_starts_again_when_its_engine_is_killed_during_an_update(tmp
     (restart,) = read_restarts(restarts_path(settings, RUN))
     assert restart.what == "run"
     assert "has ended while weights were sent; the whole trainer starts again" in restart.why
+
+
+def test_a_run_on_a_cluster_waits_for_another_machine_when_one_dies(
+    tmp_path: Path, machines: RayMachines, monkeypatch: pytest.MonkeyPatch
+):
+    for name, value in TOKEN.items():
+        monkeypatch.setenv(name, value)
+    cluster = ClusterConfig(nodes=2, max_model_len=64, address=machines.address, wait_seconds=300)
+    settings, config = Settings(dir=tmp_path / "data", run=RUN), configure(tmp_path, cluster=cluster)
+    waited: list[str] = []
+
+    def kill_then_replace() -> None:
+        if len(machines.machines) > 2:
+            return
+        if machines.machines[1].is_running():
+            if has_steps(settings, 2):
+                machines.machines[1].die()
+        elif found := re.findall("waiting up to 300 s: (.*)", (settings.dir / "logs/trainer.log").read_text()):
+            waited.extend(found)
+            machines.add()
+
+    with run_job(settings, Job(config=config, target=RECIPE.target, slots=8, on_ray=True)) as job:
+        job.wait(kill_then_replace)
+
+    check_trained(settings)
+    assert waited[0].startswith("Ray cluster: expected 2 places of 1 GPU and 3 CPUs on one machine each, found 1 free")
+    restarts = read_restarts(restarts_path(settings, RUN))
+    assert [(one.what, one.from_step) for one in restarts] == [("run", 2)], restarts
+    assert "machine 127.0.0.3 has ended" in restarts[0].why
+    assert machines.machines[0].is_running()
 
 
 def test_a_run_goes_on_when_a_worker_is_killed_with_rollouts_in_its_hands(tmp_path: Path):

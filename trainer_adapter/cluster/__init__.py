@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from trainer_adapter.cluster.launch import check_on_ray as check_on_ray
     from trainer_adapter.cluster.launch import plan_on_ray as plan_on_ray
     from trainer_adapter.cluster.launch import train_on_ray as train_on_ray
+    from trainer_adapter.cluster.overrides import MARK as MARK
+    from trainer_adapter.cluster.overrides import mode_of as mode_of
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -16,6 +18,10 @@ else:
                 "check_on_ray",
                 "plan_on_ray",
                 "train_on_ray",
+            ),
+            "trainer_adapter.cluster.overrides": (
+                "MARK",
+                "mode_of",
             ),
         },
     )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from trainer_adapter.cluster.overrides import mode_of, num_gpus_of
+from trainer_adapter.cluster.overrides import mode_of
 from trainer_adapter.config import ClusterConfig, TrainConfig
 from trainer_adapter.memory import MemoryPart, ModelShape, estimate_memory, sum_bytes
 
@@ -18,7 +18,8 @@ _GIGABYTE = 10**9
 class FoundGpus(NamedTuple):
     """GPUs of a machine."""
 
-    number: int
+    number: int | None
+    """None: those of a cluster count, which are known when it is joined."""
     num_bytes: int | None
     """Memory of one; None: not known."""
 
@@ -52,8 +53,8 @@ class GpuPlan(msgspec.Struct, frozen=True, kw_only=True):
     tensor_parallel: int
     gpu_bytes: int | None
     """Memory of one; None: not known."""
-    num_found: int
-    """GPUs of this machine."""
+    num_found: int | None
+    """GPUs of this machine; None: those of a cluster count."""
     sampling: list[MemoryPart]
     """On a GPU of the trainer, while engines sample."""
     update: list[MemoryPart]
@@ -144,7 +145,7 @@ def plan_gpus(
     return GpuPlan(
         mode=mode_of(config),
         num_trainer=num_trainer,
-        num_engine=num_gpus_of(config) - num_trainer if is_separate else num_trainer,
+        num_engine=cluster.engine_gpus if is_separate else num_trainer,
         tensor_parallel=parallel,
         gpu_bytes=gpu_bytes,
         num_found=found.number,
@@ -167,7 +168,8 @@ def plan_gpus(
 def write_gpus(plan: GpuPlan) -> Iterator[str]:
     """Yield the lines of a plan."""
     known = "memory not known: set cluster.gpu_gigabytes" if plan.gpu_bytes is None else f"{_gb(plan.gpu_bytes)} each"
-    yield f"GPUs: {plan.num_all}, {known}; this machine has {plan.num_found}"
+    place = "in a Ray cluster" if plan.num_found is None else f"this machine has {plan.num_found}"
+    yield f"GPUs: {plan.num_all}, {known}; {place}"
     place = "beside them" if plan.is_separate else "on the same"
     yield f"  {plan.mode}: {_trainer(plan)}; {_engines(plan)} {place}"
     for name, parts in (("sampling", plan.sampling), ("update", plan.update), ("weights", plan.sending)):
@@ -196,7 +198,7 @@ def write_gpus(plan: GpuPlan) -> Iterator[str]:
 def find_gpu_faults(plan: GpuPlan) -> list[str]:
     """Return what does not fit, a sentence each."""
     faults: list[str] = []
-    if plan.num_found < plan.num_all:
+    if plan.num_found is not None and plan.num_found < plan.num_all:
         wanted = f"{plan.num_all} GPU{'s' * (plan.num_all > 1)}"
         faults.append(f"cluster: expected {wanted} on this machine for trainer and engines, found {plan.num_found}")
     if plan.gpu_bytes is None:

@@ -28,6 +28,7 @@ from agent_layer.infra.processes import SupervisedProcess, kill_marked, start_su
 from agent_layer.infra.redis import open_redis
 from agent_layer.settings import Settings
 from trainer_adapter.cluster.gpus import FoundGpus, find_gpu_faults, gpu_bytes_of, plan_gpus, write_gpus
+from trainer_adapter.cluster.nodes import JoinedCluster, find_address, needs_of, write_needs
 from trainer_adapter.cluster.overrides import (
     MARK,
     context_of,
@@ -38,7 +39,7 @@ from trainer_adapter.cluster.overrides import (
     temperature_of,
     verl_overrides,
 )
-from trainer_adapter.config import ClusterConfig, TrainConfig, write_config
+from trainer_adapter.config import ClusterConfig, TrainConfig, resolve_paths, write_config
 from trainer_adapter.loop import CheckpointDirectory, count_groups
 from trainer_adapter.memory import read_shape
 from trainer_adapter.tasks import TaskSource
@@ -61,9 +62,10 @@ class RayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Why it cannot start, a sentence each."""
 
 
-def check_on_ray(config: TrainConfig, sources: list[TaskSource]) -> None:
+def check_on_ray(config: TrainConfig, settings: Settings, sources: list[TaskSource]) -> None:
     """Raise BadInputError for what the driver on Ray cannot honour: an option, or the temperature of a task."""
     refuse_on_ray(config)
+    find_address(config, settings)
     wanted = temperature_of(config)
     for source in sources:
         for task in source.read_first_tasks():
@@ -82,27 +84,35 @@ def train_on_ray(
     report: Callable[[StepProgress | Restart], None],
     *,
     sources: list[TaskSource],
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[StepProgress]:
     """Train until the run has ``config.steps`` steps, on veRL's workers; see ``train_run``.
 
     A trainer that dies is started again from its newest checkpoint, up to ``cluster.restarts`` times without a new
     step in between. One that ends because the run cannot go on (its health, no rollouts, a wrong option) is not.
 
+    ``say`` gets a sentence for what a start waits for, such as machines of the Ray cluster.
+
     Raises:
-        BadInputError: an option that the driver on Ray cannot honour, or another start of the run is under way.
+        BadInputError: an option that the driver on Ray cannot honour, another start of the run is under way, or the
+            Ray cluster cannot run it.
         AgentLayerError: the run ended early; the message has the reason and the end of its log.
     """
-    check_on_ray(config, sources)
+    config = resolve_paths(config, Path.cwd())  # processes on Ray have another working directory
+    check_on_ray(config, settings, sources)
     settings = settings.model_copy(update={"run": config.run or settings.run})
     directory = settings.dir.absolute() / "runs" / settings.run / "ray"
     news, restarts = _News(settings, report), RestartCount(config, settings)
+    address = find_address(config, settings)
+    joined = None if address is None else JoinedCluster(address, config, settings, directory, say)
     with _only_launcher(settings, directory), open_redis(settings):  # Redis outlives the processes on Ray
         while True:
-            end = _run_trainer(config, settings, directory, sources, stop, news)
+            end = _run_trainer(config, settings, directory, sources, stop, news, joined)
             if end is None:
                 return news.steps
             if end.is_final or stop() or not restarts.record(end):
-                raise AgentLayerError(f"{restarts.explain(end)}; see {end.log}, which ends: {end.log_tail}")
+                log = f"; see {end.log}, which ends: {end.log_tail}" if end.log else ""
+                raise AgentLayerError(f"{restarts.explain(end)}{log}")
             news.report()
 
 
@@ -124,28 +134,31 @@ def write_end(directory: Path, error: BaseException) -> None:
     (directory / _END_FILE).write_bytes(msgspec.json.encode(TrainerEnd(why=why, is_final=is_final)))
 
 
-def _run_trainer(
+def _run_trainer(  # noqa: PLR0913, PLR0917  # its parts
     config: TrainConfig,
     settings: Settings,
     directory: Path,
     sources: list[TaskSource],
     stop: Callable[[], bool],
     news: "_News",
+    joined: JoinedCluster | None,
 ) -> TrainerEnd | None:
     """Start the processes on Ray, and wait for their end; None: the run is done."""
-    kill_marked(MARK, str(directory))  # what a killed start left: vLLM's engines outlive Ray
-    ray_directory = Path(mkdtemp(prefix="ray-"))  # a socket's path below it may have 107 characters
-    process = _start(config, settings, directory, ray_directory, sources)
     try:
-        while process.is_running:
-            news.report()
-            if stop():
-                (directory / "stop").touch()
-            time.sleep(_LOOK_SECONDS)
-    finally:
-        process.stop()
-        kill_marked(MARK, str(directory))
-        rmtree(ray_directory, ignore_errors=True)
+        with _placed(joined, directory, stop) as place:
+            if place is None:
+                return None
+            process = _start(config, settings, directory, place, sources)
+            try:
+                while process.is_running:
+                    news.report()
+                    if stop():
+                        (directory / "stop").touch()
+                    time.sleep(_LOOK_SECONDS)
+            finally:
+                process.stop()
+    except UnreachableError as error:
+        return TrainerEnd(why=str(error))
     news.report()
     if not (status := process.process.returncode):
         return None
@@ -154,6 +167,40 @@ def _run_trainer(
     except OSError:  # it was killed, and wrote nothing
         end = TrainerEnd(why=f"its process ended with status {status}")
     return msgspec.structs.replace(end, log=str(process.log), log_tail=process.log_tail)
+
+
+class RayPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where Ray is."""
+
+    address: str | None
+    """Of the cluster to join; None: Ray starts on this machine."""
+    on_cpu: bool
+    directory: Path | None
+    """Of a Ray that starts on this machine."""
+
+
+@contextmanager
+def _placed(joined: JoinedCluster | None, directory: Path, stop: Callable[[], bool]) -> Generator[RayPlace | None]:
+    """Have a place for Ray during the block: nothing that an earlier start left, and nothing left afterwards.
+
+    Yields None when it was stopped while machines were looked at.
+    """
+    kill_marked(MARK, str(directory))  # what a killed start left: vLLM's engines outlive Ray
+    if joined is None:
+        own = Path(mkdtemp(prefix="ray-"))  # a socket's path below it may have 107 characters
+        try:
+            yield RayPlace(address=None, on_cpu=_is_on_cpu(), directory=own)
+        finally:
+            kill_marked(MARK, str(directory))
+            rmtree(own, ignore_errors=True)
+    elif (found := joined.prepare(stop)) is None:
+        yield None
+    else:
+        try:
+            yield RayPlace(address=joined.address, on_cpu=found.is_on_cpu, directory=None)
+        finally:
+            kill_marked(MARK, str(directory))
+            joined.clean()
 
 
 class RestartCount:
@@ -241,7 +288,7 @@ def plan_on_ray(config: TrainConfig, settings: Settings, sources: list[TaskSourc
     directory = settings.dir.absolute() / "runs" / (config.run or settings.run) / "ray"
     missing: list[str] = []
     try:
-        check_on_ray(config, sources)
+        check_on_ray(config, settings, sources)
     except BadInputError as error:
         missing.append(str(error))
     missing += [
@@ -254,19 +301,23 @@ def plan_on_ray(config: TrainConfig, settings: Settings, sources: list[TaskSourc
     if not _version_of("hydra-core"):
         return RayPlan(options={}, gpus=[], missing=missing)
     try:
-        return _plan(config, sources, directory, missing)
+        return _plan(config, settings, sources, directory, missing)
     except BadInputError as error:
         return RayPlan(options={}, gpus=[], missing=[*missing, str(error)])
 
 
-def _plan(config: TrainConfig, sources: list[TaskSource], directory: Path, missing: list[str]) -> RayPlan:
+def _plan(
+    config: TrainConfig, settings: Settings, sources: list[TaskSource], directory: Path, missing: list[str]
+) -> RayPlan:
     from omegaconf import OmegaConf  # noqa: PLC0415  # veRL takes seconds
 
     from trainer_adapter.cluster.main import check_config, compose_config  # noqa: PLC0415
 
+    cluster = config.cluster or ClusterConfig()
+    address = cluster.address or settings.ray_address
     on_cpu = _is_on_cpu() and gpu_bytes_of(config) is None
     num_groups = _num_groups(config, sources)
-    overrides = verl_overrides(config, directory, num_groups=num_groups, on_cpu=on_cpu)
+    overrides = verl_overrides(config, directory, num_groups=num_groups, on_cpu=on_cpu, address=address)
     composed = compose_config(overrides)
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -277,30 +328,32 @@ def _plan(config: TrainConfig, sources: list[TaskSource], directory: Path, missi
         )
     whole = OmegaConf.to_container(composed, resolve=True)
     found = {f"verl.{name}": str(value) or "''" for name, value in _flatten(whole, "")}
+    joins = list(write_needs(needs_of(config), address)) if address else []
     if on_cpu:
         note = f"GPUs: none; on the CPU as many processes take their place: {num_gpus_of(config)}"
-        return RayPlan(options=found, gpus=[note], missing=missing)
+        return RayPlan(options=found, gpus=[note, *joins], missing=missing)
     plan = plan_gpus(
         config,
         read_shape(config.model),
-        FoundGpus(_num_gpus(), gpu_bytes_of(config) or _gpu_bytes()),
+        FoundGpus(None if address else _num_gpus(), gpu_bytes_of(config) or _gpu_bytes()),
         num_groups=num_groups,
         context=context_of(config),
         bucket_megabytes=int(composed.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes),
     )
-    return RayPlan(options=found, gpus=list(write_gpus(plan)), missing=[*missing, *find_gpu_faults(plan)])
+    return RayPlan(options=found, gpus=[*write_gpus(plan), *joins], missing=[*missing, *find_gpu_faults(plan)])
 
 
 def _start(
-    config: TrainConfig, settings: Settings, directory: Path, ray_directory: Path, sources: list[TaskSource]
+    config: TrainConfig, settings: Settings, directory: Path, place: RayPlace, sources: list[TaskSource]
 ) -> SupervisedProcess:
-    on_cpu = _is_on_cpu()
     make_private(directory)
     for name in ("stop", _END_FILE):
         (directory / name).unlink(missing_ok=True)
     write_config(fix_temperature(config), directory / "train.json")
-    overrides = verl_overrides(config, directory, num_groups=_num_groups(config, sources), on_cpu=on_cpu)
-    overrides |= {"ray_kwargs.ray_init._temp_dir": str(ray_directory)}
+    num_groups, on_cpu = _num_groups(config, sources), place.on_cpu
+    overrides = verl_overrides(config, directory, num_groups=num_groups, on_cpu=on_cpu, address=place.address)
+    if place.directory:
+        overrides |= {"ray_kwargs.ray_init._temp_dir": str(place.directory)}
     (directory / "verl.json").write_bytes(msgspec.json.format(msgspec.json.encode(overrides)))
     if on_cpu:
         _write_vllm_metadata(directory / "site")

@@ -8,10 +8,12 @@ import ray
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
 from ray.exceptions import RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from verl.trainer import main_ppo
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
+from agent_layer.settings import adopt_environment, program_environment
 from trainer_adapter.cluster.launch import write_end
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -24,6 +26,10 @@ _STOCK = main_ppo.TaskRunnerV1.__ray_metadata__.modified_class  # pyright: ignor
 class ClusterRunner(_STOCK):
     """veRL's task runner, in whose process our trainers are known."""
 
+    def take_variables(self, variables: dict[str, str]) -> None:
+        """Take the variables of the process that starts the run; Ray's own stay."""
+        adopt_environment(variables)
+
     def run(self, config: DictConfig) -> None:
         """Run the training process."""
         from trainer_adapter.cluster import trainer  # noqa: PLC0415  # registers them; it asks for the platform
@@ -32,6 +38,28 @@ class ClusterRunner(_STOCK):
         use_own_servers()
         trainer.register()
         super().run(config)
+
+
+class OwnMachineRunner:
+    """That task runner on this machine of a joined cluster, as ``run_ppo`` starts it.
+
+    It alone uses Redis and the store, so it alone gets the variables of this process, secrets among them: in a call,
+    because Ray shows the arguments of an actor's constructor and its runtime environment, but not those of calls.
+    """
+
+    def __init__(self, **options: object) -> None:
+        self._options = options
+
+    def options(self, **options: object) -> "OwnMachineRunner":
+        """Return one with further options of Ray."""
+        return OwnMachineRunner(**options)
+
+    def remote(self) -> object:
+        """Start it; it reserves nothing, because a head often offers nothing."""
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        actor = ray.remote(ClusterRunner).options(num_cpus=0, scheduling_strategy=here, **self._options).remote()
+        ray.get(actor.take_variables.remote(program_environment()))  # pyright: ignore[reportFunctionMemberAccess]  # Ray's handles have the methods of their class
+        return actor
 
 
 def compose_config(overrides: dict[str, object]) -> DictConfig:
@@ -55,8 +83,9 @@ def run(directory: Path) -> None:
     overrides = msgspec.json.decode((directory / "verl.json").read_bytes(), type=dict[str, object])
     config = compose_config(overrides)
     check_config(config)
+    is_joined = config.ray_kwargs.ray_init.get("address") is not None
     try:
-        main_ppo.run_ppo(config, task_runner_class=ray.remote(ClusterRunner))
+        main_ppo.run_ppo(config, task_runner_class=OwnMachineRunner() if is_joined else ray.remote(ClusterRunner))
     except Exception as error:  # the launcher reads it
         write_end(directory, _cause_of(error))
         raise

@@ -19,6 +19,8 @@ _ACTOR, _ROLLOUT, _MODEL = "actor_rollout_ref.actor", "actor_rollout_ref.rollout
 _ENGINE, _REFERENCE = f"{_ACTOR}.fsdp_config", "actor_rollout_ref.ref.fsdp_config"
 MARK = "AGENT_LAYER_RAY_DIRECTORY"
 """Variable that all processes of a run on Ray carry, with the run's directory as value."""
+_LISTEN = "AGENT_LAYER_RAY_LISTEN"
+"""Variable of processes on a joined cluster, whose servers listen at the address of their machine ("machine")."""
 _NO_LIMIT = 1_000_000
 _BYTES = 2**30
 _FILES = "agent_layer_files"
@@ -55,7 +57,9 @@ def fix_temperature(config: TrainConfig) -> TrainConfig:
     return msgspec.structs.replace(config, rollouts=rollouts)
 
 
-def verl_overrides(config: TrainConfig, directory: Path, *, num_groups: int, on_cpu: bool) -> dict[str, object]:
+def verl_overrides(
+    config: TrainConfig, directory: Path, *, num_groups: int, on_cpu: bool, address: str | None = None
+) -> dict[str, object]:
     """Return values by veRL's dotted names.
 
     Args:
@@ -63,6 +67,7 @@ def verl_overrides(config: TrainConfig, directory: Path, *, num_groups: int, on_
         directory: of this start: ``train.json``, ``stop``.
         num_groups: of one step.
         on_cpu: whether there is no GPU.
+        address: of the Ray cluster to join; None: Ray starts on this machine.
     """
     cluster = config.cluster or ClusterConfig()
     context = context_of(config)
@@ -142,7 +147,6 @@ def verl_overrides(config: TrainConfig, directory: Path, *, num_groups: int, on_
         f"{_ROLLOUT}.agent.num_workers": 1,
         f"{_ROLLOUT}.agent.agent_loop_manager_class": "trainer_adapter.cluster.rows.SlotManager",
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
-        "ray_kwargs.ray_init.include_dashboard": False,
     }
     if lora := config.lora:
         found |= {
@@ -167,16 +171,30 @@ def verl_overrides(config: TrainConfig, directory: Path, *, num_groups: int, on_
             f"{_ROLLOUT}.enable_sleep_mode": False,
             f"{_ROLLOUT}.free_cache_engine": False,
             f"{_ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes": 16,
-            "ray_kwargs.ray_init._node_ip_address": "127.0.0.1",
-            "ray_kwargs.ray_init.num_cpus": 5 + 3 * num_gpus_of(config),
-            "ray_kwargs.ray_init.num_gpus": num_gpus_of(config),
-            "ray_kwargs.ray_init.object_store_memory": _BYTES // 4,
         }
+    found |= _ray_options(config, directory, on_cpu=on_cpu, address=address)
     return found | config.verl | cluster.verl
 
 
-def environment_of(config: TrainConfig, directory: Path, *, on_cpu: bool) -> dict[str, str]:
-    """Return the variables of all processes of veRL."""
+def _ray_options(config: TrainConfig, directory: Path, *, on_cpu: bool, address: str | None) -> dict[str, object]:
+    """Return how Ray starts, or how its cluster is joined: its processes are no children of ours."""
+    init = "ray_kwargs.ray_init"
+    if address is not None:
+        variables = environment_of(config, directory, on_cpu=on_cpu, is_joined=True)
+        return {f"{init}.address": address, f"{init}.runtime_env.env_vars": variables}
+    found: dict[str, object] = {f"{init}.include_dashboard": False}
+    if on_cpu:
+        found |= {
+            f"{init}._node_ip_address": "127.0.0.1",
+            f"{init}.num_cpus": 5 + 3 * num_gpus_of(config),
+            f"{init}.num_gpus": num_gpus_of(config),
+            f"{init}.object_store_memory": _BYTES // 4,
+        }
+    return found
+
+
+def environment_of(config: TrainConfig, directory: Path, *, on_cpu: bool, is_joined: bool = False) -> dict[str, str]:
+    """Return the variables of all processes of veRL; none is a secret: a joined cluster shows them to its users."""
     cluster = config.cluster or ClusterConfig()
     variables = {
         MARK: str(directory),
@@ -192,6 +210,8 @@ def environment_of(config: TrainConfig, directory: Path, *, on_cpu: bool) -> dic
         "VERL_LOGGING_LEVEL": "WARNING",  # separate_async logs with an argument that Python's logging does not know
         "PYTHONWARNINGS": "ignore",
     }
+    if is_joined:
+        variables |= {_LISTEN: "machine"}
     if on_cpu:
         paths = [str(directory / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
         variables |= {
@@ -201,6 +221,11 @@ def environment_of(config: TrainConfig, directory: Path, *, on_cpu: bool) -> dic
             "PYTHONPATH": os.pathsep.join(paths),
         }
     return variables
+
+
+def is_reached_from_other_machines() -> bool:
+    """Return whether servers of this process listen at the address of their machine; else on loopback."""
+    return os.environ.get(_LISTEN) == "machine"
 
 
 def context_of(config: TrainConfig) -> int:
@@ -246,10 +271,10 @@ def _unsupported(config: TrainConfig) -> Iterator[tuple[str, str]]:
             f"optimizer.epochs {config.optimizer.epochs} with loss {algorithm.loss}",
             "has it with one epoch only: veRL's store keeps a rollout's ratio, which a later epoch would find",
         )
-    if cluster.nodes > 1:
+    if cluster.nodes > 1 and mode != "separate_async" and cluster.gpus_per_node % cluster.tensor_parallel:
         yield (
-            "cluster.nodes",
-            "has one machine only: it starts Ray there, and sees by process ids which servers have died",
+            f"cluster.tensor_parallel {cluster.tensor_parallel}",
+            "has each engine on one machine: gpus_per_node must be a multiple of it",
         )
     yield from _unheeded(cluster)
     strategy = {**config.verl, **cluster.verl}.get(f"{_ACTOR}.strategy", "fsdp2")

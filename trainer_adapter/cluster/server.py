@@ -1,25 +1,23 @@
 """veRL's own vLLM servers: which address and key they have, how weights arrive, and how dead ones are replaced."""
 
 import asyncio
-import os
 import time
 from argparse import Namespace
 from typing import NamedTuple
 
-import psutil
 import ray
 import torch
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 
 from trainer_adapter.cluster.access import RequireKey, access_key
+from trainer_adapter.cluster.nodes import ServerEnd, ServerProcesses, explain_end, kill_server, list_engine_processes
+from trainer_adapter.cluster.overrides import is_reached_from_other_machines
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
 # veRL carries no types.
 
 _HOST = "127.0.0.1"
-_ENGINE_TITLE = "VLLM::"
-"""Beginning of the titles of vLLM's engine and of its workers; a server starts them as processes of its own."""
 _NAME_SECONDS = 60.0
 """Longest wait until Ray has forgotten a killed server."""
 _POLL_SECONDS = 0.1
@@ -36,11 +34,15 @@ class HeldWeights(NamedTuple):
 
 
 class ClusterServer(vLLMHttpServer):
-    """One server. It listens on loopback, so that only this machine reaches it, and asks for a key on every route."""
+    """One server. It asks for a key on every route, and listens on loopback, so that only this machine reaches it.
+
+    On a joined cluster it listens at the address of its machine, as veRL's does, because gateways may be on another.
+    """
 
     def _post_init(self, cuda_visible_devices: str) -> None:
         super()._post_init(cuda_visible_devices)
-        self._server_address = _HOST
+        if not is_reached_from_other_machines():
+            self._server_address = _HOST
 
     async def run_server(self, args: Namespace) -> None:
         """Serve, behind the key."""
@@ -57,46 +59,43 @@ class ClusterServer(vLLMHttpServer):
             return HeldWeights(self.global_steps)
         return HeldWeights(self.global_steps, frozenset(await self.engine.collective_rpc("loaded_hash")))
 
-    def process_id(self) -> int:
-        """Return the id of this process."""
-        return os.getpid()
+    def processes(self) -> ServerProcesses:
+        """Return the processes of this server and its engine, and where they are."""
+        return ServerProcesses(
+            ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address(), list_engine_processes()
+        )
 
     def _get_worker_extension_cls(self) -> str:
         return super()._get_worker_extension_cls() if torch.cuda.is_available() else _RECEIVER
 
 
 class ClusterReplica(vLLMReplica):
-    """veRL's replica, made of these servers. All of its processes run on this machine."""
+    """veRL's replica, made of these servers."""
 
     def __init__(self, *arguments: object, **options: object) -> None:
         super().__init__(*arguments, **options)  # pyright: ignore[reportArgumentType, reportCallIssue]
         self.server_class = ray.remote(ClusterServer)
-        self._processes: dict[psutil.Process, str] = {}
-        """With their names."""
+        self._processes: list[ServerProcesses] = []
+        """Of each server."""
         self.access_key = ""
         """Of the server that answers calls; empty before the launch."""
 
     async def launch_servers(self) -> None:
         """Launch all servers, and remember their processes and the key."""
         await super().launch_servers()
-        self.access_key = await self.servers[0].access_key.remote()  # pyright: ignore[reportGeneralTypeIssues]  # see below
-        self._processes = {}
-        for server in self.servers:
-            process = psutil.Process(await server.process_id.remote())  # pyright: ignore[reportGeneralTypeIssues]  # Ray's handles have the methods of their class
-            self._processes[process] = "server"
-            for below in process.children(recursive=True):
-                title = " ".join(_command_of(below))
-                if title.startswith(_ENGINE_TITLE):
-                    self._processes[below] = title.strip()
+        self.access_key = await self.servers[0].access_key.remote()  # pyright: ignore[reportGeneralTypeIssues]  # Ray's handles have the methods of their class
+        self._processes = await asyncio.gather(*(server.processes.remote() for server in self.servers))
 
     def holds(self, weights: HeldWeights) -> bool:
         """Whether all of its servers say that they hold these weights."""
         return all(held == weights for held in ray.get([one.held_weights.remote() for one in self.servers]))
 
-    def explain_death(self) -> str | None:
-        """Return which processes have ended; None: all run."""
-        ended = [f"{name} (process {process.pid})" for process, name in self._processes.items() if _has_ended(process)]
-        return f"{', '.join(ended)} has ended" if ended else None
+    def find_end(self) -> ServerEnd | None:
+        """Return which processes have ended, and whether with their machine; None: all run."""
+        ends = [end for server in self._processes if (end := explain_end(server))]
+        if not ends:
+            return None
+        return ServerEnd(", ".join(end.why for end in ends), is_machine=any(end.is_machine for end in ends))
 
     async def relaunch(self) -> None:
         """Launch servers in place of the present ones, which are killed with all their processes.
@@ -105,9 +104,8 @@ class ClusterReplica(vLLMReplica):
         """
         for server in self.servers:
             ray.kill(server)
-        for process in self._processes:
-            if not _has_ended(process):
-                process.kill()
+        for processes in self._processes:
+            await asyncio.to_thread(kill_server, processes)
         for name in self._server_names():
             await asyncio.to_thread(_wait_unnamed, name)
         self.servers = []
@@ -127,17 +125,3 @@ def _wait_unnamed(name: str) -> None:
             return
         time.sleep(_POLL_SECONDS)
     raise TimeoutError(f"server {name}: expected Ray to forget it within {_NAME_SECONDS:g} s after it was killed")
-
-
-def _has_ended(process: psutil.Process) -> bool:
-    try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-def _command_of(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []

@@ -33,6 +33,7 @@ from agent_layer.infra.redis import open_redis
 from agent_layer.recorder import Recorder
 from agent_layer.settings import Settings, load_settings
 from trainer_adapter.cluster.bridge import Bridge, RunEnded, UpdateRequest
+from trainer_adapter.cluster.nodes import ServerEnd
 from trainer_adapter.cluster.publisher import ClusterPublisher, RemoteUpdate
 from trainer_adapter.cluster.rows import SlotManager, clear_rows, write_rows
 from trainer_adapter.cluster.server import ClusterReplica, HeldWeights
@@ -246,10 +247,10 @@ class ClusterTrainer(PPOTrainer):
                 ray.kill(worker)  # what veRL's thread waits for raises
             return
 
-    def _dead_servers(self) -> "dict[ClusterReplica, str]":
+    def _dead_servers(self) -> "dict[ClusterReplica, ServerEnd]":
         """Return the servers that have died, and what ended."""
         replicas = cast("list[ClusterReplica]", self._servers.get_replicas())
-        return {one: why for one in replicas if (why := one.explain_death())}
+        return {one: end for one in replicas if (end := one.find_end())}
 
     def _mend_servers(self) -> None:
         """Start servers in place of those that died. Called while veRL's thread waits, so the weights are whole.
@@ -265,9 +266,11 @@ class ClusterTrainer(PPOTrainer):
         dead = self._dead_servers()
         if not dead:
             return
+        died = _explain(dead)
+        if any(end.is_machine for end in dead.values()):
+            raise EngineError(f"{died}, with its part of the trained model; the whole trainer starts again")
         most = (self._run_config.cluster or ClusterConfig()).restarts
         self._num_restarts += 1
-        died = _explain(dead)
         if self._num_restarts > most:
             raise EngineError(f"{died}; it was replaced {most} times without a new step (cluster.restarts)")
         newest = CheckpointDirectory(self._settings, self._run).newest()
@@ -275,7 +278,7 @@ class ClusterTrainer(PPOTrainer):
         restart = Restart(
             at=time.time(),
             what=", ".join(f"engine http://{one.server_address}" for one in dead),
-            why=", ".join(dead.values()),
+            why=", ".join(end.why for end in dead.values()),
             from_step=loaded if self._last_step is None else self._last_step,
             number=self._num_restarts,
             most=most,
@@ -338,8 +341,8 @@ def _keys_of(replicas: "Iterable[ClusterReplica]") -> dict[str, str]:
     return {f"http://{one.server_address}": one.access_key for one in replicas}
 
 
-def _explain(dead: "dict[ClusterReplica, str]") -> str:
-    return ", ".join(f"engine http://{one.server_address}: {why}" for one, why in dead.items())
+def _explain(dead: "dict[ClusterReplica, ServerEnd]") -> str:
+    return ", ".join(f"engine http://{one.server_address}: {end.why}" for one, end in dead.items())
 
 
 async def _relaunch(replicas: Sequence[ClusterReplica]) -> None:

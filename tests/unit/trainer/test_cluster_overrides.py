@@ -7,10 +7,18 @@ import pytest
 
 from agent_layer.errors import BadInputError
 from trainer_adapter.algorithms import AlgorithmConfig
-from trainer_adapter.cluster.overrides import num_gpus_of, refuse_on_ray, verl_overrides
+from trainer_adapter.cluster.overrides import (
+    MARK,
+    environment_of,
+    is_reached_from_other_machines,
+    num_gpus_of,
+    refuse_on_ray,
+    verl_overrides,
+)
 from trainer_adapter.config import ClusterConfig, LoraConfig, OptimizerConfig, RolloutConfig, SourceConfig, TrainConfig
 
 ROLLOUT = "actor_rollout_ref.rollout"
+INIT = "ray_kwargs.ray_init."
 
 
 def configure(max_staleness: int = 1, **cluster: object) -> TrainConfig:
@@ -24,8 +32,8 @@ def configure(max_staleness: int = 1, **cluster: object) -> TrainConfig:
     )
 
 
-def override(config: TrainConfig, *, on_cpu: bool) -> dict[str, object]:
-    return verl_overrides(config, Path("/runs/r"), num_groups=6, on_cpu=on_cpu)
+def override(config: TrainConfig, *, on_cpu: bool, address: str | None = None) -> dict[str, object]:
+    return verl_overrides(config, Path("/runs/r"), num_groups=6, on_cpu=on_cpu, address=address)
 
 
 @pytest.mark.parametrize(("on_cpu", "backend"), [(True, "agent_layer_files"), (False, "nccl")])
@@ -93,3 +101,47 @@ def test_servers_get_the_model_that_an_adapter_makes_and_no_adapter():
 def test_verls_own_distillation_is_refused_in_favour_of_ours():
     with pytest.raises(BadInputError, match=r"cluster\.verl\.distillation\.enabled: .*set algorithm\.distill"):
         refuse_on_ray(configure(verl={"distillation.enabled": True}))
+
+
+def reaches(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether servers of a process with these variables are reached from other machines."""
+    with monkeypatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        return is_reached_from_other_machines()
+
+
+@pytest.mark.parametrize("on_cpu", [True, False])
+def test_a_cluster_is_joined_with_variables_for_processes_that_are_no_children_and_nothing_that_starts_ray(
+    *, on_cpu: bool, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("AGENT_LAYER_API_KEY", "secret-1")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret-2")
+    config = configure(nodes=2, gpus_per_node=4)
+
+    found = override(config, on_cpu=on_cpu, address="10.0.0.5:6379")
+
+    ray = {name.removeprefix(INIT): value for name, value in found.items() if name.startswith(INIT)}
+    assert ray.keys() == {"address", "runtime_env.env_vars"}
+    variables = ray["runtime_env.env_vars"]
+    assert isinstance(variables, dict)
+    assert variables == environment_of(config, Path("/runs/r"), on_cpu=on_cpu, is_joined=True)
+    assert variables[MARK] == "/runs/r"
+    assert "secret" not in str(found)
+    assert reaches(variables, monkeypatch)
+    assert (found["trainer.nnodes"], found["trainer.n_gpus_per_node"]) == (2, 4)
+
+
+def test_ray_of_one_machine_starts_with_servers_on_loopback(monkeypatch: pytest.MonkeyPatch):
+    found = override(configure(), on_cpu=True)
+
+    assert found[f"{INIT}_node_ip_address"] == "127.0.0.1"
+    assert f"{INIT}address" not in found
+    assert not reaches(environment_of(configure(), Path("/runs/r"), on_cpu=True), monkeypatch)
+
+
+def test_an_engine_over_two_machines_is_refused():
+    with pytest.raises(BadInputError, match=r"cluster\.tensor_parallel 4: .*has each engine on one machine"):
+        refuse_on_ray(configure(nodes=2, gpus_per_node=2, tensor_parallel=4))
+    refuse_on_ray(configure(nodes=2, gpus_per_node=4, tensor_parallel=4))
+    refuse_on_ray(configure(nodes=2, gpus_per_node=2, tensor_parallel=4, engine_gpus=4, mode="separate_async"))

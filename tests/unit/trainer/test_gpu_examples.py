@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from agent_layer.settings import Settings
 from trainer_adapter.cluster.gpus import FoundGpus, GpuPlan, find_gpu_faults, gpu_bytes_of, plan_gpus, write_gpus
+from trainer_adapter.cluster.nodes import find_address, needs_of, write_needs
 from trainer_adapter.cluster.overrides import context_of, refuse_on_ray
 from trainer_adapter.config import TrainConfig, load_config
 from trainer_adapter.memory import read_shape
@@ -60,6 +62,13 @@ def test_the_guide_has_the_figures_of_the_dry_run(load, name):
     lines = "\n".join(list(write_gpus(plan(load(name))))[1:])
 
     assert f"\n{lines}\n" in GUIDE, f"put into docs/how-to/gpus.md:\n{lines}"
+
+
+def test_the_guide_has_what_64_gpus_need_of_a_cluster(load):
+    config = load("sixty_four")
+    lines = "\n".join(write_needs(needs_of(config), find_address(config, Settings()) or ""))
+
+    assert f"\n{lines}\n" in GUIDE, lines
 
 
 def test_the_guide_has_the_cost_of_whole_weights_on_a_shared_directory(load):

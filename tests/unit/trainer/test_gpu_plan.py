@@ -20,7 +20,9 @@ LAYER = 2 * 1_000 * 1_000 + 2 * 1_000 * 200 + 3 * 1_000 * 4_000 + 2 * 1_000
 TOTAL = 2 * 1_000_000 * 1_000 + 2 * LAYER + 1_000
 
 
-def plan(*, gigabytes: int | None = 80, num_found: int = 4, microbatch_tokens: int = 100, **cluster: object) -> GpuPlan:
+def plan(
+    *, gigabytes: int | None = 80, num_found: int | None = 4, microbatch_tokens: int = 100, **cluster: object
+) -> GpuPlan:
     config = TrainConfig(
         model=Path("m"),
         tasks=[SourceConfig(path=Path("t"))],
@@ -84,6 +86,14 @@ def test_too_few_gpus_and_an_engine_without_room_for_one_rollout_are_named():
 
     assert few == "cluster: expected 4 GPUs on this machine for trainer and engines, found 1"
     assert small.startswith("memory: expected an engine that keeps 1,000 tokens, found 0; raise cluster.engine_memory")
+
+
+def test_gpus_of_a_cluster_are_not_looked_for_on_this_machine():
+    found = plan(num_found=None, gpus_per_node=8, nodes=2, mode="separate_async", engine_gpus=6, tensor_parallel=2)
+
+    assert (found.num_trainer, found.num_engine, found.num_all, found.num_engines) == (16, 6, 22, 3)
+    assert find_gpu_faults(found) == []
+    assert next(iter(write_gpus(found))) == "GPUs: 22, 80.0 GB each; in a Ray cluster"
 
 
 def test_a_gpu_whose_memory_is_not_known_is_not_judged():

@@ -1,0 +1,106 @@
+"""Ray clusters of tests: each machine is a raylet of this one, with an address, GPUs and files of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from agent_layer.infra.processes import free_port
+
+TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a-token-of-these-tests", "RAY_USAGE_STATS_ENABLED": "0"}
+_START_SECONDS = 120
+
+
+class RayMachine:
+    """One machine, whose Ray was started as users start it: ``ray start``.
+
+    Args:
+        host: its own address.
+        head: address of the cluster; None: this machine is its head, which listens on ``port``.
+    """
+
+    def __init__(self, home: Path, host: str, port: int, head: str | None, *, num_gpus: int = 1, num_cpus: int = 8):
+        self.host = host
+        own = [f"--address={head}"] if head else ["--head", f"--port={port}", "--include-dashboard=false"]
+        directory = [] if head else [f"--temp-dir={home}"]
+        self._log = home / f"{host}.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *own, *directory),
+                    *(f"--node-ip-address={host}", f"--num-gpus={num_gpus}", f"--num-cpus={num_cpus}"),
+                    *("--object-store-memory=100000000", "--disable-usage-stats"),
+                ],
+                env=os.environ | TOKEN,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        deadline = time.monotonic() + _START_SECONDS
+        while "Ray runtime started" not in self._log.read_text():
+            assert self._process.poll() is None, self._log.read_text()
+            assert time.monotonic() < deadline, self._log.read_text()
+            time.sleep(0.05)
+
+    @property
+    def raylet(self) -> psutil.Process:
+        """Its raylet."""
+        (found,) = [one for one in psutil.Process(self._process.pid).children(recursive=True) if one.name() == "raylet"]
+        return found
+
+    def is_running(self) -> bool:
+        """Whether its Ray runs."""
+        return self._process.poll() is None and self.raylet.is_running()
+
+    def die(self) -> None:
+        """Kill its raylet with kill -9; all of Ray on this machine ends with it."""
+        os.kill(self.raylet.pid, signal.SIGKILL)
+        self._process.wait(100)
+
+    def stop(self) -> None:
+        """End its Ray, unless it has died."""
+        if self._process.poll() is None:
+            below = psutil.Process(self._process.pid).children(recursive=True)
+            self._process.terminate()
+            self._process.wait(100)
+            for process in psutil.wait_procs(below, 30)[1]:
+                process.kill()
+
+
+class RayMachines:
+    """A cluster of such machines."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._port = free_port()
+        self.machines: list[RayMachine] = []
+
+    @property
+    def address(self) -> str:
+        """Address of its head."""
+        return f"{self.machines[0].host}:{self._port}"
+
+    def add(self, **options: int) -> RayMachine:
+        """Start another machine; the first is the head."""
+        host = f"127.0.0.{len(self.machines) + 2}"  # Ray takes 127.0.0.1 for any address of this machine
+        head = self.address if self.machines else None
+        self.machines.append(RayMachine(self.home, host, self._port, head, **options))
+        return self.machines[-1]
+
+
+@contextmanager
+def ray_machines(home: Path, number: int, **options: int) -> Generator[RayMachines]:
+    """Have a cluster of this many machines during the block; ``home`` must be a short path, for Ray's sockets."""
+    found = RayMachines(home)
+    try:
+        for _ in range(number):
+            found.add(**options)
+        yield found
+    finally:
+        for machine in reversed(found.machines):
+            machine.stop()
