@@ -35,7 +35,7 @@ export function shadesOf(versions) {
 /** A shade as a colour of CSS: as it is, darker, or paler. @param {Shade | null | undefined} shade @returns {string} */
 export function colourOfShade(shade) {
   if (!shade) return "var(--line-strong)";
-  return shade.round === 0 ? `var(${shade.hue})` : `color-mix(in srgb, var(${shade.hue}) 50%, var(${shade.round === 1 ? "--ink" : "--card"}))`;
+  return shade.round === 0 ? `var(${shade.hue})` : `color-mix(in srgb, var(${shade.hue}) 50%, var(--${shade.round === 1 ? "ink" : "card"}))`;
 }
 
 /** @param {Shade | null | undefined} shade @returns {Tint} */
