@@ -16,6 +16,7 @@ from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Final, NamedTuple
 
 import msgspec
@@ -37,7 +38,7 @@ from agent_layer.settings import Settings
 from agent_layer.state import store_vocabulary
 from agent_layer.store import Store
 from agent_layer.store.consumers import GroupDelivery
-from trainer_adapter.data import count_step, read_group, record_batch, select_batch, success_by_task
+from trainer_adapter.data import count_step, gap_by_engine, read_group, record_batch, select_batch, success_by_task
 
 from .builders import attempt, closed_group
 from .queues import Queue
@@ -151,12 +152,14 @@ def _make_step(
     groups = [read_group(one, version, NUM_STEPS) for one in deliveries]
     batch = select_batch((one.samples for one in groups), keep_equal=False)
     by_task, counts = success_by_task(groups, 0.0), count_step(groups)
-    gap = 1.2 if scene.fault == "wrong-weights" else 1e-4
+    gaps: dict[str, float] = {}
     if batch.samples:
         record = record_batch(batch, scene.run, step, version)
         record = msgspec.structs.replace(record, trained_at=at + 80.0)
         told = [_trained(rollouts[one.trajectory_id], record.batch_id, scene, one.reward) for one in record.rollouts]
         write_segment(store, record, *told)
+        engines = {call_id: engine for one in groups for call_id, engine in one.engines.items()}
+        gaps = gap_by_engine(batch, told, engines, version)
     report = StepProgress(
         run=scene.run,
         step=step,
@@ -171,7 +174,8 @@ def _make_step(
         num_fake_zeros=counts.capture.num_fake_zeros,
         num_gaps=counts.capture.num_gaps,
         num_forks=counts.capture.num_forks,
-        metrics=_metrics(dice, step, gap),
+        metrics=_metrics(dice, step, fmean(gaps.values()) if gaps else 0.0),
+        gap_by_engine=gaps,
         **{
             name: getattr(counts, name)
             for name in counts.__struct_fields__
@@ -188,7 +192,7 @@ def _metrics(dice: random.Random, step: int, gap: float) -> dict[str, float | No
         "actor/pg_clipfrac": dice.uniform(0.0, 0.05),
         "logprob_gap": 4.0 * gap,
         "logprob_gap_mean": gap,
-        "rollout_corr/rollout_is_ratio_fraction_high": 0.45 if gap > 1.0 else 0.01,
+        "rollout_corr/rollout_is_ratio_fraction_high": 0.45 if gap > 0.5 else 0.01,
     }
 
 

@@ -26,6 +26,7 @@ from agent_layer.health.measures import (
     Measure,
     Reports,
     drift_of_length,
+    engine_with_gap,
     entropy_before_success,
     forgotten_task,
     jump_to_success,
@@ -49,6 +50,8 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that can be wrong."""
 
     name: str
+    title: str
+    """What is wrong, in the words of a headline."""
     measures: str
     """What is measured, over each step of the window unless it says otherwise."""
     unit: str
@@ -91,6 +94,7 @@ class LiveEntry(Alarm, frozen=True, kw_only=True):
 CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     HealthEntry(
         name="null_rewards",
+        title="Rollouts fail without a reward",
         view="failures",
         measures="rollouts without a reward: they failed for a cause other than the policy",
         unit="share of rollouts",
@@ -103,6 +107,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="untrainable",
+        title="Rollouts cannot be trained",
         view="update",
         measures="rollouts that cannot be trained exactly, and are left out",
         unit="share of rollouts",
@@ -115,6 +120,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="fake_zeros",
+        title="Failures are scored as 0",
         view="trajectories",
         filters={"reward": "0..0", "accepted": "1"},
         measures="rollouts with reward 0 whose policy made no call, or whose last call failed",
@@ -128,6 +134,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="capture_gaps",
+        title="Recorded calls are missing",
         view="update",
         measures="rollouts with a call that never ended, or with fewer recorded calls than the gateway counted",
         unit="share of rollouts",
@@ -139,6 +146,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="dropped_steps",
+        title="Calls are lost",
         view="trajectories",
         filters={"accepted": "1"},
         measures="calls whose tokens are not trained because they were aborted or failed",
@@ -152,6 +160,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="forks",
+        title="Prompts break their prefix",
         view="trajectories",
         filters={"finding": "prefix_break"},
         measures="calls whose prompt does not continue the tokens of an earlier one although it should",
@@ -165,6 +174,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="stale_rollouts",
+        title="Rollouts are too old",
         view="learning",
         measures="rollouts with a token older than max_staleness allows, those of redone groups included",
         unit="share of rollouts",
@@ -177,6 +187,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="logprob_gap",
+        title="Trainer and engine disagree",
         view="update",
         measures="mean difference between trainer and engine in the log-probability of tokens that the trained weights"
         " sampled",
@@ -185,11 +196,14 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         stop=0.2,
         steps=2,
         advice="Trainer and engine are not the same model: weights that did not arrive, another precision, template or"
-        " sampling. Compare their versions before you train on.",
+        " sampling. If one engine is named, let it leave and join again; go back to the checkpoint before.",
+        subject=engine_with_gap,
+        subject_filter="engine",
         measure=lasting(read_metric("logprob_gap_mean")),
     ),
     HealthEntry(
         name="importance_tail",
+        title="Sampling and training differ",
         view="update",
         measures="tokens whose probabilities in sampling and training differ by more than algorithm.correction.upper",
         unit="share of tokens",
@@ -204,6 +218,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="rejected",
+        title="Most tokens are rejected",
         view="update",
         measures="tokens that the rules of algorithm.correction.reject keep out of the update",
         unit="share of tokens",
@@ -216,6 +231,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="clip_fraction",
+        title="Most of the update is clipped",
         view="update",
         measures="tokens whose gradient the loss clipped",
         unit="share of tokens",
@@ -228,6 +244,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="gradient",
+        title="The gradient is too large",
         view="update",
         measures="norm of the gradient before clipping; beyond every threshold if it is not finite",
         unit="norm",
@@ -240,6 +257,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="entropy_low",
+        title="The policy stopped exploring",
         view="learning",
         measures=f"entropy of the policy while its success is below {SUCCESS_REACHED:g}",
         unit="nats for each token",
@@ -253,6 +271,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="entropy_rise",
+        title="The policy turns into noise",
         view="learning",
         measures="entropy of the policy above its median over the 20 steps before",
         unit="nats for each token",
@@ -265,6 +284,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="dead_groups",
+        title="Groups teach nothing",
         view="update",
         measures=f"groups whose rewards are all equal, while success is below {SUCCESS_REACHED:g}",
         unit="share of groups",
@@ -277,9 +297,10 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="always_succeeds",
+        title="Every rollout succeeds, all at once",
         view="trajectories",
         filters={"reward": "1..", "accepted": "1"},
-        measures="success that was gained at once when every rollout began to succeed, from 0 where the run began so",
+        measures="rise of success at the step since which every rollout succeeds",
         unit="success",
         warn=0.3,
         stop=None,
@@ -290,6 +311,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="length_drift",
+        title="Answers change their length",
         view="trajectories",
         filters={"accepted": "1"},
         measures="trained tokens of a rollout against their median over the 20 steps before, up or down",
@@ -303,6 +325,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="success_gone",
+        title="A task is forgotten",
         view="trajectories",
         subject=forgotten_task,
         subject_filter="task",
@@ -317,6 +340,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="success_swaps",
+        title="Two tasks trade their success",
         view="learning",
         measures=f"correlation of the success of two tasks over the window, while the entropy stays below"
         f" {LOW_ENTROPY:g}",
@@ -331,6 +355,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
     HealthEntry(
         name="restarts",
+        title="A process died and was restarted",
         view="fleet",
         measures="engines, or whole trainers, that died and were started again since the step before",
         unit="restarts",
@@ -346,6 +371,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
 LIVE: Final[tuple[LiveEntry, ...]] = (
     LiveEntry(
         name="starved",
+        title="The run gets no slots",
         view="fleet",
         measures="time for which rollouts wait while workers neither hold nor end any of the run",
         unit="seconds",
@@ -356,6 +382,7 @@ LIVE: Final[tuple[LiveEntry, ...]] = (
     ),
     LiveEntry(
         name="unserved",
+        title="No worker offers what rollouts need",
         view="fleet",
         subject=lambda facts: facts.unserved_needs,
         measures="time for which rollouts wait although no worker that is up offers what they need",
@@ -367,6 +394,7 @@ LIVE: Final[tuple[LiveEntry, ...]] = (
     ),
     LiveEntry(
         name="stall",
+        title="No step for too long",
         view="fleet",
         measures="time since the last step, while work of the run is left",
         unit="usual intervals between steps",
@@ -378,6 +406,7 @@ LIVE: Final[tuple[LiveEntry, ...]] = (
     ),
     LiveEntry(
         name="failing",
+        title="Many attempts fail",
         view="failures",
         measures="newest attempts that failed",
         unit="share of attempts",
@@ -388,6 +417,7 @@ LIVE: Final[tuple[LiveEntry, ...]] = (
     ),
     LiveEntry(
         name="lost_tasks",
+        title="Tasks are given up",
         view="failures",
         measures="rollouts that were given up after their last retry",
         unit="share of ended rollouts",
@@ -398,6 +428,7 @@ LIVE: Final[tuple[LiveEntry, ...]] = (
     ),
     LiveEntry(
         name="engine_behind",
+        title="An engine serves old weights",
         view="fleet",
         subject=lambda facts: facts.engine_behind,
         subject_filter="engine",
@@ -410,6 +441,7 @@ LIVE: Final[tuple[LiveEntry, ...]] = (
     ),
     LiveEntry(
         name="engine_held",
+        title="Calls of an engine are held",
         view="fleet",
         subject=lambda facts: facts.engine_held,
         subject_filter="engine",

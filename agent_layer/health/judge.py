@@ -10,7 +10,7 @@ from agent_layer.health.catalogue import CATALOGUE, LIVE, Alarm, HealthEntry, Li
 from agent_layer.health.facts import RunFacts
 from agent_layer.health.measures import Reports
 from agent_layer.health.progress import HealthFinding, StepProgress
-from agent_layer.times import format_span
+from agent_layer.times import format_span, format_time
 
 _SECONDS = "seconds"
 """Unit of durations."""
@@ -42,7 +42,9 @@ def _judge(reports: Reports, entry: HealthEntry) -> HealthFinding | None:
     first = _begin_of(reports, entry)
     ends = {one.step: one.ended_at for one in reports}
     found = _finding(entry, level, value, entry.subject(reports, entry.steps), ends.get(first))
-    return msgspec.structs.replace(found, since_step=first)
+    began = ends.get(first - 1)  # its rollouts started when the step before had ended
+    since = {} if began is None or not entry.filters else {"since": format_time(began)}
+    return msgspec.structs.replace(found, since_step=first, filters={**found.filters, **since})
 
 
 def _judge_now(facts: RunFacts, entry: LiveEntry) -> HealthFinding | None:
@@ -71,6 +73,7 @@ def _finding(
     of_subject = {entry.subject_filter: subject} if entry.subject_filter and subject is not None else {}
     return HealthFinding(
         name=entry.name,
+        title=entry.title,
         level=level,
         value=value if isfinite(value) else None,
         limit=limit,

@@ -20,6 +20,8 @@ SUCCESS_REACHED = 0.9
 """Above this success, equal rewards and a low entropy are what success looks like, and no finding."""
 LOW_ENTROPY = 0.6
 """Nats for each token, below which a policy hardly tries anything else."""
+_STANDS_OUT = 3.0
+"""Times the gap of the next engine, from which on one engine is named rather than all."""
 _SUCCESS_GONE = 0.05
 _FEWEST_REFERENCE = 5
 """Steps that make a reference to compare with."""
@@ -64,6 +66,15 @@ def read_metric(*names: str) -> StepMeasure:
         return sum(inf if one is None else one for one in found) if found else None
 
     return read
+
+
+def engine_with_gap(reports: Reports, _steps: int) -> str | None:
+    """Return the engine whose log-probabilities differ most from the trainer's; None where all differ alike."""
+    gaps = reports[-1].gap_by_engine
+    if len(gaps) < 2:  # one cannot stand out
+        return None
+    (engine, largest), (_, second) = sorted(gaps.items(), key=lambda one: -one[1])[:2]
+    return engine if largest > _STANDS_OUT * second else None
 
 
 def share_of_dead_groups(report: StepProgress) -> float | None:

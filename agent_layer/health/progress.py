@@ -21,6 +21,8 @@ class HealthFinding(Record, frozen=True, kw_only=True):
 
     name: str
     """Entry of the catalogue."""
+    title: str = ""
+    """What is wrong, in the words of a headline; empty: the report is older than this field."""
     level: Literal["warn", "stop"]
     """``stop``: the run ends for it."""
     value: float | None
@@ -49,9 +51,17 @@ class HealthFinding(Record, frozen=True, kw_only=True):
 
     @property
     def headline(self) -> str:
-        """The finding without its advice."""
+        """The finding without its advice, by its name in the catalogue."""
         of_what = "" if self.subject is None else f" of {self.subject}"
         return f"{self.name}{of_what}{self._began}: {self.sentence}"
+
+    @property
+    def told(self) -> str:
+        """The finding without its advice, by its title."""
+        what = self.title or self.name.replace("_", " ").capitalize()
+        of_what = "" if self.subject is None else f" ({self.subject})"
+        began = f",{self._began}" if self._began else ""
+        return f"{what}{of_what}{began}. {self.sentence[:1].upper()}{self.sentence[1:]}"
 
     @property
     def _began(self) -> str:
@@ -161,6 +171,9 @@ class StepProgress(Record, frozen=True, kw_only=True):
     log-probability between trainer and engine, over tokens that the trained weights sampled; ``ratio_gap``: largest
     |r - 1| of a trained token in the first minibatch, r = its probability there / at sampling. None: not a finite
     number."""
+    gap_by_engine: dict[str, float] = {}
+    """``logprob_gap_mean`` of each engine, by its address; engines that sampled nothing by the trained weights are
+    left out."""
     restarts: list[Restart] = []
     """What died and was started again since the step before."""
     health: list[HealthFinding] = []

@@ -242,14 +242,14 @@ def test_the_health_sentence_names_its_object_and_leads_to_it(tab, redis, keys):
     own = {"run": "r0", "model": "m", "location": "w", "logprobs_mode": "processed", "state": "serving", "epoch": 0}
     for number in range(2):
         EngineRegistry(redis, keys).register(Engine(url=f"http://10.0.0.{number}:8000", version=number, **own))
-    assert "look: engine behind" in tab.open("#/runs")
+    assert "look: An engine serves old weights" in tab.open("#/runs")
     text = tab.open("#/run/r0")
-    assert re.search(r"engine_behind of http://10.0.0.0:8000 since .* UTC: .*: 12 min, limit 10 min", text)
+    assert re.search(r"serves old weights \(http://10.0.0.0:8000\), since .* UTC. .*: 12 min, limit 10 min", text)
 
     tab.page.click("[data-seen=engine_behind]")
     tab.page.wait_for_selector("[data-fleet]")
     wait_until(lambda: "10.0.0.0:8000" in tab.page.locator("tr[aria-selected=true]").all_inner_texts()[0])
-    assert tab.page.inner_text("[data-fleet]") == "Engine 10.0.0.0:8000 serves v0 and is behind v1 for 12 min."
+    assert tab.page.inner_text("[data-fleet]") == "Engine 10.0.0.0:8000 serves v0 and has been behind v1 for 12 min."
     assert "behind v1 for 12 min" in tab.page.inner_text("tr[aria-selected=true]")
 
 

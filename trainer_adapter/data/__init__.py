@@ -50,6 +50,9 @@ if TYPE_CHECKING:
         calls_of as calls_of,
     )
     from trainer_adapter.data.kept_tokens import (
+        gap_by_engine as gap_by_engine,
+    )
+    from trainer_adapter.data.kept_tokens import (
         record_tokens as record_tokens,
     )
     from trainer_adapter.data.microbatches import split_by_length as split_by_length
@@ -95,6 +98,7 @@ else:
             "trainer_adapter.data.kept_tokens": (
                 "TokenColumns",
                 "calls_of",
+                "gap_by_engine",
                 "record_tokens",
             ),
             "trainer_adapter.data.exclusions": ("find_exclusions",),

@@ -65,6 +65,8 @@ class GroupIntake(msgspec.Struct, frozen=True, kw_only=True):
     num_cut_tokens: int
     """Sampled tokens beyond the longest row."""
     capture: CaptureCounts
+    engines: dict[str, str] = {}
+    """Address of the engine of each call, by call id; calls whose engine is not known are left out."""
     excluded: list[ExcludedRollout] = []
     """Rollouts that cannot be trained exactly."""
     rule: CreditRule = BY_ROLLOUT
@@ -174,6 +176,7 @@ def read_group(
         excluded=[found for _, found in read if isinstance(found, ExcludedRollout)],
         rule=rule,
         capture=count_capture(delivery.trajectories),
+        engines={step.call_id: step.engine for one in delivery.trajectories for step in one.steps if step.engine},
     )
 
 

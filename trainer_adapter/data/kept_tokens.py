@@ -6,8 +6,10 @@ finite number. A mask of 0 is right only where rollout correction rejects.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import isclose, isfinite
+from statistics import fmean
 from typing import TypeAlias
 
 import msgspec
@@ -66,6 +68,39 @@ def calls_of(batch: TrainingBatch) -> list[list[Call]]:
     for position, sample in zip(batch.rollout_of, batch.samples, strict=True):
         found[position] += [(step.call_id, step.choice, step.num_tokens) for step in sample.steps]
     return found
+
+
+def gap_by_engine(
+    batch: TrainingBatch, columns: Sequence[TokenColumns | TrainedTokens], engines: Mapping[str, str], version: int
+) -> dict[str, float]:
+    """Return the mean |trainer - engine| log-probability of each engine, over tokens that the trained weights sampled.
+
+    Args:
+        batch: of an update.
+        columns: [num_rollouts], what it computed.
+        engines: address by call id; calls that it lacks do not count.
+        version: of the trained weights, before the update.
+
+    Returns: by address; engines without such a token are left out.
+    """
+    sampled = {
+        (position, step.call_id, step.choice): (sample, step.start)
+        for position, sample in zip(batch.rollout_of, batch.samples, strict=True)
+        for step in sample.steps
+    }
+    gaps: defaultdict[str, list[float]] = defaultdict(list)
+    for position, found in enumerate(columns):
+        at = 0
+        for call_id, choice, size in found.calls:
+            sample, start = sampled[position, call_id, choice]
+            if (engine := engines.get(call_id)) is not None:
+                gaps[engine] += [
+                    abs(found.logprobs[at + token] - sample.logprobs[start + token])
+                    for token in range(size)
+                    if sample.versions[start + token] == version
+                ]
+            at += size
+    return {engine: fmean(own) for engine, own in sorted(gaps.items()) if own}
 
 
 def compare_tokens(

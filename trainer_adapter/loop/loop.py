@@ -24,6 +24,7 @@ from trainer_adapter.data import (
     advantage_rule,
     count_step,
     find_exclusions,
+    gap_by_engine,
     read_group,
     record_batch,
     record_tokens,
@@ -211,6 +212,8 @@ class TrainingLoop:
         self._stop_unless_healthy(report, groups)
         with _timed(times, "update"):
             update = self._update(batch)
+        engines = {call_id: engine for group in groups for call_id, engine in group.engines.items()}
+        gaps = gap_by_engine(batch, update.tokens, engines, self._version) if update else {}
         self._step += 1
         self._feed.update_success_rates(by_task)
         self._take(kept)  # before the switch, which may fail: the checkpoint must not count them as open
@@ -230,6 +233,7 @@ class TrainingLoop:
             ended_at=time.time(),
             num_skipped_optimizer_steps=update.num_skipped_steps if update else 0,
             metrics=(_numbers(update) if update else {}) | self._take_teacher_seconds(),
+            gap_by_engine=gaps,
             evaluations=self._evaluations,
             restarts=self._restarts_since(self._reports[-1].ended_at if self._reports else 0.0),
             **{f"{phase}_seconds": taken for phase, taken in times.items()},

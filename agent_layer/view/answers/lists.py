@@ -65,6 +65,8 @@ class RunLine(Answer, frozen=True, kw_only=True):
     """Whether only the bucket has it, as Redis lost or cooled it: no queue, no dead letters, no engines."""
     num_cooled: int
     """Its trajectories that only the bucket has; where Redis has others, these are in no other number."""
+    finding_title: str | None
+    """The same in the words of a headline."""
 
 
 class RunList(Answer, frozen=True, kw_only=True):
@@ -322,6 +324,12 @@ class UpdateAnswer(Answer, frozen=True, kw_only=True):
     rollouts: list[Lane]
     groups: list[GroupLine]
     excluded: list[ExclusionLine]
+    not_learned: list[str]
+    """What else of this step is not in it, a sentence each, such as groups whose rewards are equal."""
+    findings: list[HealthFinding]
+    """Of the step's report, the worst first; empty also where that is not known."""
+    gap_by_engine: dict[str, float]
+    """Mean |trainer - engine| log-probability, by the engine's address; empty where it is not known."""
 
 
 class EngineLine(Answer, frozen=True, kw_only=True):

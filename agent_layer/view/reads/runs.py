@@ -15,6 +15,7 @@ from agent_layer.health import StepProgress
 from agent_layer.schema import TrainedBatch
 from agent_layer.store.consumers import list_batches
 from agent_layer.store.index import count_by_fields
+from agent_layer.times import format_minute
 from agent_layer.view.answers import (
     AlarmLine,
     CatalogueLine,
@@ -185,6 +186,7 @@ def _run_line(source: Source, alarms: RunAlarms) -> RunLine:
         finding=alarms.findings[0].name if alarms.findings else None,
         is_cooled=source.is_cooled,
         num_cooled=source.num_cooled(run),
+        finding_title=alarms.findings[0].title if alarms.findings else None,
     )
 
 
@@ -223,12 +225,12 @@ def _health(counts: Counts, found: RunAlarms, *, is_evaluation: bool) -> Health:
     run, last = found.run, found.reports[-1] if found.reports else None
     findings = list(found.findings)
     if findings:
-        sentence = f"{findings[0].headline}."
+        sentence = f"{findings[0].told}."
     elif last is not None:
-        success = "not known" if last.success is None else f"{last.success:.2f}"
-        sentence = f"Nothing is wrong with step {last.step}: success {success}."
+        ended = format_minute(last.ended_at)
+        sentence = f"Nothing is wrong with step {last.step}, which ended at {ended}: success {_percent(last.success)}."
     elif is_evaluation:
-        success = "not known" if counts.success_rate is None else f"{counts.success_rate:.2f}"
+        success = _percent(counts.success_rate)
         sentence = (
             f"An evaluation of {counts.trajectories} trajectories, from which no update learns: success {success}."
         )
@@ -248,6 +250,10 @@ def _health(counts: Counts, found: RunAlarms, *, is_evaluation: bool) -> Health:
     return Health(
         level=_level(found), sentence=sentence, step=last.step if last else None, findings=findings, alarms=alarms
     )
+
+
+def _percent(share: float | None) -> str:
+    return "not known" if share is None else f"{100 * share:.0f} %"
 
 
 def _update_line(batch: TrainedBatch) -> UpdateLine:

@@ -29,6 +29,7 @@ def show_update(source: Source, asked: Asked) -> UpdateAnswer:
     groups = {rollout.group_id: None for rollout in batch.rollouts}
     beside = [name for group in groups for name in _members(source, group) if name not in named]
     found = {row.trajectory_id: (row, whole) for row, whole in _read(source, [*named, *beside])}
+    report = next((one for one in source.progress(run) if one.step == step), None)
     return UpdateAnswer(
         run=run,
         step=step,
@@ -48,6 +49,9 @@ def show_update(source: Source, asked: Asked) -> UpdateAnswer:
             for one in whole.exclusions
             if (one.run, one.step) == (run, step)
         ],
+        not_learned=_not_learned(report) if report else [],
+        findings=report.health if report else [],
+        gap_by_engine=report.gap_by_engine if report else {},
     )
 
 
@@ -72,13 +76,23 @@ def _explain_missing(source: Source, run: str, step: int, batches: Sequence[Trai
 
 def _untrained(report: StepProgress) -> str:
     kinds = ", ".join(f"{num} {kind}" for kind, num in sorted(report.untrainable.items()))
+    told = _not_learned(report)
+    told += [f"{report.num_untrainable} rollouts cannot be trained exactly ({kinds})"] if kinds else []
+    return ", ".join(told) or f"it had {report.num_rollouts} rollouts"
+
+
+def _not_learned(report: StepProgress) -> list[str]:
+    """Return what else of a step its update does not learn from, beside rollouts that cannot be trained."""
     told = (
-        (report.num_dead_groups, f"{report.num_dead_groups} groups have equal rewards and teach nothing"),
-        (report.num_null_rewards, f"{report.num_null_rewards} rollouts have no reward"),
-        (report.num_untrainable, f"{report.num_untrainable} rollouts cannot be trained exactly ({kinds})"),
-        (report.num_stale_rollouts, f"{report.num_stale_rollouts} rollouts were too old"),
+        (
+            report.num_dead_groups,
+            "group has equal rewards and teaches nothing",
+            "groups have equal rewards and teach nothing",
+        ),
+        (report.num_null_rewards, "rollout has no reward", "rollouts have no reward"),
+        (report.num_stale_rollouts, "rollout was too old", "rollouts were too old"),
     )
-    return ", ".join(sentence for num, sentence in told if num) or f"it had {report.num_rollouts} rollouts"
+    return [f"{num} {one if num == 1 else many}" for num, one, many in told if num]
 
 
 def exclusion_line(one: ExcludedRollout) -> ExclusionLine:

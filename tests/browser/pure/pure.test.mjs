@@ -148,8 +148,11 @@ test("fleet: what needs a hand comes first", () => {
   assert.equal(fleetSentence([up], queue(), [{ ...engine, is_drained: true }]).level, "warn");
   assert.equal(fleetSentence([], queue(), []).level, "unknown");
   const stale = { ...engine, behind_seconds: 725, is_stale: true };
-  assert.deepEqual(fleetSentence([up], queue(), [engine, stale]), { level: "warn", sentence: "Engine e:1 serves v3 and is behind v7 for 12 min." });
+  assert.deepEqual(fleetSentence([up], queue(), [engine, stale]), { level: "warn", sentence: "Engine e:1 serves v3 and has been behind v7 for 12 min." });
   assert.equal(fleetSentence([up], queue(), [engine, { ...stale, is_drained: true }]).level, "ok");
+  const runs = [{ run: "a", paused: null, num_queued: 20, num_leased: 0 }, { run: "b", paused: null, num_queued: 0, num_leased: 4 }];
+  assert.equal(fleetSentence([up], queue({ runs }), [engine]).sentence, "Run a holds no slot while 20 rollouts of it wait; b holds 4.");
+  assert.equal(fleetSentence([up], queue({ runs: runs.map((one) => ({ ...one, paused: "by hand" })) }), [engine]).sentence, "Run a is paused.");
   const leases = [{ worker: "w", lease_seconds: 4, is_lapsing: true }, { worker: "w", lease_seconds: 15, is_lapsing: false }];
   assert.equal(fleetSentence([up], queue({ leases }), [engine]).sentence, "1 lease of worker w lapses in 4.0 s: it missed a heartbeat.");
   assert.deepEqual(fleetSentence([up], queue(), [engine]), { level: "ok", sentence: "1 worker and 1 engine are up; 0 rollouts run, 0 wait." });
@@ -160,6 +163,7 @@ test("a finding leads to the view that shows it", () => {
   assert.deepEqual(placeOf("r", 3, finding({ view: "trajectories", filters: { finding: "prefix_break" } })), { title: "its trajectories", parts: ["trajectories"], query: { run: "r", finding: "prefix_break" } });
   assert.deepEqual(placeOf("r", 3, finding({ view: "fleet", filters: { engine: "http://e" } }))?.query, { engine: "http://e" });
   assert.deepEqual(placeOf("r", 3, finding({ view: "update" }))?.parts, ["update", "r", "3"]);
+  assert.deepEqual(placeOf("r", 3, finding({ view: "update", since_step: 2 })), { title: "update 2", parts: ["update", "r", "2"], query: {} });
   assert.deepEqual([placeOf("r", null, finding({ view: "update" })), placeOf("r", 3, finding({}))], [null, null]);
 });
 

@@ -5,10 +5,11 @@ import asyncio
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from agent_layer.health import ALARMS, progress_path, read_progress
 from agent_layer.view import build_view_app
 from agent_layer.view.reads import Source
 
-from ...faults import FAULTS, NUM_STEPS, RUN, make_run
+from ...faults import FAULT_FROM, FAULTS, NUM_STEPS, RUN, make_run
 
 
 def ask(settings, store, path):
@@ -34,5 +35,28 @@ def test_the_first_sentence_names_the_fault(settings, fault):
         assert (health["level"], health["findings"]) == ("ok", [])
         assert health["sentence"].startswith("Nothing is wrong")
     else:
-        assert health["sentence"].startswith(alarm)
+        assert health["findings"][0]["name"] == alarm
+        assert health["sentence"].startswith(next(one.title for one in ALARMS if one.name == alarm))
         assert {line["run"]: line["health"] for line in ask(settings, store, "runs")["items"]}[RUN] in ("warn", "stop")
+
+
+def test_wrong_weights_name_the_engine_and_lead_to_the_update_they_began_with(settings):
+    store = make_run("wrong-weights", settings)
+
+    (gap,) = [one for one in ask(settings, store, f"runs/{RUN}")["health"]["findings"] if one["name"] == "logprob_gap"]
+    assert (gap["subject"], gap["since_step"], gap["view"]) == ("http://10.0.0.12:8000", FAULT_FROM, "update")
+    update = ask(settings, store, f"runs/{RUN}/updates/{FAULT_FROM + 1}")
+    assert update["findings"][0]["name"] == "logprob_gap"
+    assert update["gap_by_engine"]["http://10.0.0.12:8000"] > 1.0 > update["gap_by_engine"]["http://10.0.0.11:8000"]
+
+
+def test_an_update_tells_what_it_did_not_learn_from(settings):
+    store = make_run("healthy", settings)
+
+    dead = {one.step: one.num_dead_groups for one in read_progress(progress_path(settings, RUN))}
+    told = {step: ask(settings, store, f"runs/{RUN}/updates/{step}")["not_learned"] for step in dead}
+    assert {step: [int(sentence.split()[0]) for sentence in found] for step, found in told.items()} == {
+        step: [num] if num else [] for step, num in dead.items()
+    }
+    assert any(dead.values())
+    assert all("equal rewards" in sentence for found in told.values() for sentence in found)

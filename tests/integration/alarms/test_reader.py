@@ -121,7 +121,7 @@ def test_the_page_shows_why_a_run_ended_before_its_last_step_was_done(viewed, re
     health = viewed.get("/api/v1/runs/r0")["health"]
 
     assert health["level"] == "stop"
-    assert health["sentence"].startswith("null_rewards since step 2: rollouts without a reward")
+    assert health["sentence"].startswith("Rollouts fail without a reward, since step 2. Rollouts without a reward")
     assert {line["run"]: line["health"] for line in viewed.get("/api/v1/runs")["items"]}["r0"] == "stop"
 
 

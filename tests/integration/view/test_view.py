@@ -249,7 +249,7 @@ def test_an_evaluation_says_that_it_is_one(viewed):
     answer = viewed.get("/api/v1/runs/e")
     assert answer["is_evaluation"]
     assert answer["health"]["sentence"] == (
-        "An evaluation of 2 trajectories, from which no update learns: success 0.50."
+        "An evaluation of 2 trajectories, from which no update learns: success 50 %."
     )
 
 

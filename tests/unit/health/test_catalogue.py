@@ -5,6 +5,7 @@ import pytest
 
 from agent_layer.errors import BadInputError
 from agent_layer.health import CATALOGUE, HealthLimits, find_unhealthy, set_limits
+from agent_layer.times import format_time
 
 from .reports import report, restart
 
@@ -125,7 +126,7 @@ def test_a_finding_says_what_since_when_and_what_to_do():
     assert (found.since, found.view, found.filters) == (
         reports[-3].ended_at,
         "trajectories",
-        {"reward": "0..0", "accepted": "1"},
+        {"reward": "0..0", "accepted": "1", "since": format_time(reports[-4].ended_at)},
     )
     reports[-1] = msgspec.structs.replace(reports[-1], health=[found])
     (later,) = find_unhealthy([*reports, report(28, num_fake_zeros=20)])

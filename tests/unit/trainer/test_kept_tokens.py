@@ -13,7 +13,7 @@ from agent_layer.store.consumers.follower import GroupDelivery
 from trainer_adapter.data.advantages import Credits, select_batch, value_advantages
 from trainer_adapter.data.exclusions import find_exclusions
 from trainer_adapter.data.groups import read_group
-from trainer_adapter.data.kept_tokens import TokenColumns, calls_of, record_tokens
+from trainer_adapter.data.kept_tokens import TokenColumns, calls_of, gap_by_engine, record_tokens
 from trainer_adapter.data.replay import rebuild_batch, record_batch
 
 from ...builders import closed_group
@@ -277,3 +277,24 @@ def test_each_accepted_rollout_is_trained_or_has_a_reason():
     assert trained.isdisjoint(one.trajectory_id for one in found)
     assert len(trained) + len(found) == sum(len(group.group.trajectory_ids) for group in groups)
     assert {(one.run, one.step) for one in found} == {("r", 4)}
+
+
+def test_the_gap_of_an_engine_is_over_tokens_that_it_sampled_by_the_trained_weights():
+    fresh, old = rollout("x", 1.0, version=1), rollout("y", 0.0)
+    batch = select_batch([intake(fresh, old, max_staleness=1, policy_version=1).samples], keep_equal=False)
+    columns = [
+        TokenColumns(calls=calls, logprobs=Logprobs(own), advantages=Advantages([0.5] * 3), mask=b"\x01\x01\x01")
+        for calls, own in zip(calls_of(batch), ([-0.13, -0.04, -0.56], [-9.0, -9.0, -9.0]), strict=True)
+    ]
+
+    # the engine's are -token / 100: of call a -0.03 and -0.04, of call b -0.06
+    both = gap_by_engine(batch, columns, {"a": "http://one:1", "b": "http://two:2"}, 1)
+    assert both == pytest.approx({"http://one:1": 0.05, "http://two:2": 0.5})
+    assert gap_by_engine(batch, columns, {"b": "http://two:2"}, 1) == pytest.approx({"http://two:2": 0.5})
+    assert gap_by_engine(batch, columns, {"a": "http://one:1"}, 2) == {}
+
+
+def test_a_group_knows_the_engine_of_each_call_that_has_one():
+    steps = [msgspec.structs.replace(rollout("x", 1.0).steps[0], engine="http://one:1"), rollout("x", 1.0).steps[1]]
+
+    assert intake(msgspec.structs.replace(rollout("x", 1.0), steps=steps)).engines == {"a": "http://one:1"}

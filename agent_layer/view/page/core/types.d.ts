@@ -11,10 +11,10 @@ export interface Found { items: Match[]; cursor: string | null; num_segments: nu
 export interface Page<T> { items: T[]; cursor: string | null; command: string; python: string }
 export interface RunSummary {
   run: string; num_trajectories: number; num_accepted: number; num_rewarded: number; mean_reward: number | null;
-  success_rate: number | null; newest_version: number | null; num_updates: number; newest_started_at: string | null; health: Level; finding: string | null; is_evaluation: boolean; is_cooled: boolean; num_cooled: number;
+  success_rate: number | null; newest_version: number | null; num_updates: number; newest_started_at: string | null; health: Level; finding: string | null; finding_title: string | null; is_evaluation: boolean; is_cooled: boolean; num_cooled: number;
 }
 export type Level = "ok" | "warn" | "stop" | "unknown";
-export interface Finding { name: string; level: "warn" | "stop"; value: number | null; limit: number; since_step: number | null; sentence: string; advice: string; subject?: string | null; since?: number | null; view?: "trajectories" | "failures" | "learning" | "update" | "fleet" | null; filters?: Record<string, string> }
+export interface Finding { name: string; title?: string; level: "warn" | "stop"; value: number | null; limit: number; since_step: number | null; sentence: string; advice: string; subject?: string | null; since?: number | null; view?: "trajectories" | "failures" | "learning" | "update" | "fleet" | null; filters?: Record<string, string> }
 export interface Alarm { kind: string; num: number; sentence: string; filters: Record<string, string> }
 export interface Health { level: Level; sentence: string; step: number | null; findings: Finding[]; alarms: Alarm[] }
 export interface Counts {
@@ -102,5 +102,7 @@ export interface Lane {
 export interface UpdateSummary { step: number; trained_at: number; policy_version: number; num_rollouts: number; num_samples: number; reward_mean: number | null; num_groups: number }
 export interface UpdateDetail {
   run: string; step: number; policy_version: number; trained_at: number; num_samples: number; num_deleted: number; rollouts: Lane[];
-  excluded: { trajectory_id: string; kind: string; reason: string; at: number | null }[];   groups: { group_id: string; num: number; reward_mean: number | null; is_zero_std: boolean }[];
+  excluded: { trajectory_id: string; kind: string; reason: string; at: number | null }[];
+  not_learned: string[]; findings: Finding[]; gap_by_engine: Record<string, number>;
+  groups: { group_id: string; num: number; reward_mean: number | null; is_zero_std: boolean }[];
 }

@@ -2,7 +2,7 @@
 import { seconds, withoutScheme } from "./format.js";
 
 /** @typedef {{state: string}} Worker */
-/** @typedef {{totals: {num_queued: number, num_leased: number, num_dead: number}, backlog: {needs: string[], num: number, num_workers: number}[], runs: {run: string, paused: string | null}[], leases: {worker: string | null, lease_seconds: number | null, is_lapsing: boolean}[]}} Queue */
+/** @typedef {{totals: {num_queued: number, num_leased: number, num_dead: number}, backlog: {needs: string[], num: number, num_workers: number}[], runs: {run: string, paused: string | null, num_queued: number, num_leased: number}[], leases: {worker: string | null, lease_seconds: number | null, is_lapsing: boolean}[]}} Queue */
 /** @typedef {{url: string, state: string, is_drained: boolean, version: number, newest_version: number | null, behind_seconds: number, is_stale: boolean}} Engine */
 
 /** @param {Worker[]} workers @param {Queue} queue @param {Engine[]} engines @returns {{level: "ok" | "warn" | "stop" | "unknown", sentence: string}} */
@@ -17,7 +17,9 @@ export function fleetSentence(workers, queue, engines) {
   if (starved) return { level: "stop", sentence: `${count(starved.num, "rollout")} ${starved.num === 1 ? "waits" : "wait"} for ${starved.needs.join(", ")}, which no worker offers.` };
   if (engines.length && !serving) return { level: "warn", sentence: "No engine serves now; calls wait." };
   const stale = engines.filter((one) => one.is_stale && !one.is_drained).sort((a, b) => b.behind_seconds - a.behind_seconds)[0];
-  if (stale) return { level: "warn", sentence: `Engine ${withoutScheme(stale.url)} serves v${stale.version} and is behind v${stale.newest_version} for ${seconds(stale.behind_seconds)}.` };
+  if (stale) return { level: "warn", sentence: `Engine ${withoutScheme(stale.url)} serves v${stale.version} and has been behind v${stale.newest_version} for ${seconds(stale.behind_seconds)}.` };
+  const hungry = runs.find((one) => one.num_queued > 0 && one.num_leased === 0 && one.paused === null && runs.some((other) => other.num_leased > 0));
+  if (hungry) return { level: "warn", sentence: `Run ${hungry.run} holds no slot while ${count(hungry.num_queued, "rollout")} of it ${hungry.num_queued === 1 ? "waits" : "wait"}; ${runs.filter((one) => one.num_leased > 0).map((one) => `${one.run} holds ${one.num_leased}`).join(", ")}.` };
   const lapsing = queue.leases.filter((one) => one.is_lapsing);
   if (lapsing.length) return { level: "warn", sentence: `${count(lapsing.length, "lease")} of worker ${lapsing[0]?.worker ?? "unknown"} ${lapsing.length === 1 ? "lapses" : "lapse"} in ${seconds(lapsing[0]?.lease_seconds)}: it missed a heartbeat.` };
   const silent = workers.filter((one) => one.state === "silent").length;

@@ -2,9 +2,10 @@
 
 /** @typedef {import("../core/types.js").Finding} Finding */
 
-/** The view that shows a finding, as parts and query of an address; null: the report does not name one.
- * @param {string} run @param {number | null} step of the report @param {Finding} finding @returns {{title: string, parts: string[], query: Record<string, string>} | null} */
-export function placeOf(run, step, { view, filters = {} }) {
+/** The view that shows a finding from its beginning, as parts and query of an address; null: the report names none.
+ * @param {string} run @param {number | null} last step of the report @param {Finding} finding @returns {{title: string, parts: string[], query: Record<string, string>} | null} */
+export function placeOf(run, last, { view, since_step, filters = {} }) {
+  const step = since_step ?? last;
   switch (view) {
     case "trajectories":
       return { title: "its trajectories", parts: ["trajectories"], query: { run, ...filters } };

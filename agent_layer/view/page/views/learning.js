@@ -40,11 +40,15 @@ function Curves({ data, other }) {
   const choice = html`<span class="chips">${[["success_rate", "success"], ["mean_reward", "mean reward"]].map(([name, title]) => html`<button key=${name} class="chip" aria-pressed=${shown === name} onClick=${() => setShown(name ?? "")}>${title}</button>`)}</span>`;
   /** @param {number} at */
   const pick = (at) => (curves.length === 1 ? open(data.points.find((one) => one.version === x[at])) : setChosen(at));
-  if (!x.length) return html`<${Card} title="By policy version"><${Empty}>No accepted trajectory of this run has a policy version and a reward yet.<//><//>`;
+  const lacking = data.by === "task_type" ? "a policy version" : `${data.by.replace("_", " ")} and policy version`;
+  if (!x.length) return html`<${Card} title="By policy version"><${Empty}>No accepted trajectory with a reward has ${lacking}.<//><//>`;
+  const unknown = data.points.filter((one) => one.version === null);
+  const numUnknown = unknown.reduce((all, one) => all + one.num_rewarded, 0);
   return html`<${Card} title="By the policy version that sampled them" more=${choice}>
       <${Chart} x=${x} series=${series} height=${250} range=${shown === "success_rate" ? [0, 1] : undefined} format=${shown === "success_rate" ? percent : number} onPick=${pick} label=${`${shown.replace("_", " ")} of ${many} kinds over ${x.length} policy versions`} />
       <${Legend} series=${series} />
       <p class="tiny quiet">Click a point: its trajectories.${many > curves.length ? ` The ${curves.length} most frequent of ${many} are drawn; the table has all.` : ""}</p>
+      ${numUnknown > 0 && html`<p class="note-box small" data-unversioned>${number(numUnknown)} more have no policy version, since their policy sampled nothing: ${unknown.map((one, at) => html`${at > 0 && ", "}<a key=${one.key} href=${hrefOf(["trajectories"], one.filters)}>${one.key}</a> ${number(one.num_rewarded)}, success ${percent(one.success_rate)}`)}.</p>`}
       ${version !== undefined && html`<div class="chips" data-picked>${picked.map((one) => html`<a key=${one.key} class="chip" href=${hrefOf(["trajectories"], one.filters)}><b>${one.key}</b> v${one.version}: ${percent(one.success_rate)} of ${one.num_rewarded}</a>`)}</div>`}<//>
     <${Latest} data=${data} other=${other} />`;
 }

@@ -62,7 +62,7 @@ function HealthBox({ run, health }) {
   return html`<section class=${`health ${health.level}`} aria-label="Health"><span class="sign" aria-hidden="true">${SIGNS[health.level]}</span>
     <p class="sentence"><span data-health>${health.sentence}</span> ${health.findings[0] && html`<${Seen} run=${run} step=${health.step} finding=${health.findings[0]} />`}</p>
     ${(health.findings.length > 0 || health.alarms.length > 0) && html`<div class="rest">
-      <ul>${health.findings.map((one, at) => html`<li key=${one.name}>${at > 0 && html`<b>${one.name.replaceAll("_", " ")}${one.subject && ` of ${one.subject}`}</b>: ${one.sentence}. `}${one.advice} ${at > 0 && html`<${Seen} run=${run} step=${health.step} finding=${one} />`}</li>`)}</ul>
+      <ul>${health.findings.map((one, at) => html`<li key=${one.name}>${at > 0 && html`<b>${one.title || one.name.replaceAll("_", " ")}${one.subject && `: ${one.subject}`}</b>: ${one.sentence}. `}${one.advice} <span class="mono quiet">${one.name}</span> ${at > 0 && html`<${Seen} run=${run} step=${health.step} finding=${one} />`}</li>`)}</ul>
       <div class="chips">${health.alarms.map((one) => html`<a class="chip" key=${one.kind} href=${hrefOf(["trajectories"], { run, ...one.filters })} title=${one.sentence}><b class="num">${one.num}</b>${one.kind.replaceAll("_", " ")}</a>`)}</div></div>`}
   </section>`;
 }

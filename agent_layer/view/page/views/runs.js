@@ -20,6 +20,6 @@ function RunCard({ run }) {
   const [word, tone] = run.is_evaluation && run.health === "unknown" ? ["evaluation", "accent"] : WORDS[run.health];
   const facts = [["Success", percent(run.success_rate)], ["Trajectories", number(run.num_trajectories)], ["Updates", number(run.num_updates)], ["Newest", moment(run.newest_started_at)]];
   return html`<a class="run-card" href=${hrefOf(["run", run.run])}>
-    <span class="name"><span class="cut">${run.run}</span><${Badge} status=${run.finding ? `${word}: ${run.finding.replaceAll("_", " ")}` : word} tone=${tone} />${run.is_cooled && html`<${Badge} status="bucket alone" tone="warn" />`}</span>
+    <span class="name"><span class="cut">${run.run}</span><${Badge} status=${run.finding ? `${word}: ${run.finding_title || run.finding.replaceAll("_", " ")}` : word} tone=${tone} />${run.is_cooled && html`<${Badge} status="bucket alone" tone="warn" />`}</span>
     ${facts.map(([name, value]) => html`<span key=${name}><span class="tiny quiet">${name}</span><br /><b class="num small">${value}</b></span>`)}</a>`;
 }
