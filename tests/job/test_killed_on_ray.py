@@ -158,6 +158,7 @@ def test_the_trainer_starts_again_when_its_engine_is_killed_during_an_update(tmp
     assert "has ended while weights were sent; the whole trainer starts again" in restart.why
 
 
+@pytest.mark.timeout(3000)  # two starts of two ranks
 def test_a_run_on_a_cluster_waits_for_another_machine_when_one_dies(
     tmp_path: Path, machines: RayMachines, monkeypatch: pytest.MonkeyPatch
 ):

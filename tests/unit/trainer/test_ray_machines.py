@@ -80,6 +80,13 @@ def test_cpus_beside_those_of_gpus_are_needed():
     assert short.startswith("Ray cluster: expected 4 free CPUs beside those of GPUs, found 3 on 1 machine: a")
 
 
+def test_gpus_without_cpus_on_their_own_machine_do_not_count():
+    short = find_shortage(needs_of(configure(gpus_per_node=4)), [FreeMachine("a", 4, 11), FreeMachine("b", 0, 96)])
+
+    assert short is not None
+    assert short.startswith("Ray cluster: expected 1 place of 4 GPUs and 12 CPUs on one machine each, found 0 free")
+
+
 def test_no_machine_at_all_is_named():
     assert "found 0 free on no machine; " in (find_shortage(needs_of(configure()), []) or "")
 

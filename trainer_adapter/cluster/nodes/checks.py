@@ -77,10 +77,11 @@ class MachineCheck:
     def __init__(self) -> None:
         self._own = ray.get_runtime_context().get_node_id()
         resources = {node["NodeID"]: node["Resources"] for node in ray.nodes()}
+        self._offering_gpus = {node_id for node_id, found in resources.items() if found.get("GPU")}
         self._addresses = {
             node_id: address
             for node_id, address in alive_nodes().items()
-            if node_id == self._own or resources[node_id].get("CPU") or resources[node_id].get("GPU")
+            if node_id in {self._own, *self._offering_gpus} or resources.get(node_id, {}).get("CPU")
         }
         self._actors: dict[str, ActorProxy[Machine]] = {one: start_machine(one) for one in self._addresses}
 
@@ -104,7 +105,7 @@ class MachineCheck:
         faults += [
             fault for one, report in reports.items() for fault in compare_reports(self._addresses[one], report, own)
         ]
-        has_gpus = {one: report.num_gpus > 0 for one, report in reports.items() if self._offers_gpus(one)}
+        has_gpus = {one: report.num_gpus > 0 for one, report in reports.items() if one in self._offering_gpus}
         if len(set(has_gpus.values())) > 1:
             without = ", ".join(self._addresses[one] for one, found in has_gpus.items() if not found)
             faults.append(
@@ -114,9 +115,6 @@ class MachineCheck:
         for one in reports:
             faults += [*self._look_at_files(one, directory, model), *self._look_at_ports(one)]
         return faults, not any(has_gpus.values())
-
-    def _offers_gpus(self, node_id: str) -> bool:
-        return any(node["NodeID"] == node_id and node["Resources"].get("GPU") for node in ray.nodes())
 
     def _look_at_files(self, node_id: str, directory: Path, model: Path) -> Iterator[str]:
         machine, actor = f"machine {self._addresses[node_id]}", self._actors[node_id]
