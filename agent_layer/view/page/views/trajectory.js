@@ -1,5 +1,5 @@
 // One trajectory: what the policy saw and said, what answered, how it was judged, and which update learned from it.
-import { html, useEffect, useState } from "../core/ui.js";
+import { html, useEffect, useMemo, useState } from "../core/ui.js";
 import { changed, go, hrefOf } from "../core/router.js";
 import { get, pathOf, useResource } from "../core/api.js";
 import { useKeys } from "../core/keys.js";
@@ -13,6 +13,8 @@ import { TokensTab } from "./tokens.js";
 import { number, readable, seconds, shortId, versions, epoch } from "../pure/format.js";
 
 /** @typedef {import("../core/types.js").Trajectory} Trajectory */
+/** Steps in the first frame, counted from the one that is asked for; the others follow when it is on the screen. */
+const FIRST_STEPS = 8;
 const LABEL_FIELDS = [{ name: "name", label: "Name" }, { name: "value", label: "Value" }, { name: "comment", label: "Comment", isOptional: true }];
 
 /** @param {{route: import("../core/router.js").Route}} props */
@@ -73,7 +75,11 @@ function Head({ data, position, ids, turn }) {
 
 /** @param {{data: Trajectory, at: number, to: (changes: any) => string, query: URLSearchParams}} props */
 function StepsTab({ data, at, to, query }) {
-  const hidden = new Set(query.get("hide")?.split(",") ?? []);
+  const hide = query.get("hide") ?? "";
+  const hidden = new Set(hide.split(",").filter(Boolean));
+  const [isPainted, setPainted] = useState(false);
+  const shown = isPainted ? data.steps : data.steps.slice(0, Math.max(0, at) + FIRST_STEPS);
+  useEffect(() => setPainted(true), []);
   useEffect(() => void (at >= 0 && document.getElementById(`step-${at}`)?.scrollIntoView({ block: "start" })), [at]);
   /** @param {string} name */
   const toggled = (name) => to({ hide: (hidden.has(name) ? [...hidden].filter((one) => one !== name) : [...hidden, name]).join(",") || null });
@@ -81,8 +87,14 @@ function StepsTab({ data, at, to, query }) {
     <div class="steps"><nav class="outline" aria-label="Steps"><a href=${to({ step: null })}>Task</a>${data.steps.map((step) => html`<a key=${step.index} href=${to({ step: step.index })} aria-current=${step.index === at ? "true" : undefined}><span class="num">${step.index}</span><span class="cut">${step.agent ?? step.role}</span>${step.status !== "ok" && html`<span class="badge bad">${step.status ?? "running"}</span>`}</a>`)}</nav>
       <div class="step-list"><div class="chips" role="group" aria-label="Show">${["system", "tools", "reasoning"].map((name) => html`<a key=${name} class=${`chip ${hidden.has(name) ? "" : "on"}`} href=${toggled(name)}>${name}</a>`)}</div>
         ${data.task && html`<${Card} title="Task"><${Said} role="task" text=${readable(data.task.input)} /><//>`}
-        ${data.steps.map((step) => html`<${StepCard} key=${step.index} id=${data.row.trajectory_id} step=${step} isOn=${step.index === at} hidden=${hidden} href=${to({ tab: "tokens", step: step.index })} order=${html`<${StepOrder} data=${data} step=${step.index} />`} />`)}
+        ${shown.map((step) => html`<${OneStep} key=${step.index} data=${data} step=${step} isOn=${step.index === at} hide=${hide} href=${to({ tab: "tokens", step: step.index })} />`)}
         <${Judged} data=${data} /></div></div>`;
+}
+
+/** A step stays as it is while the reader walks through others.
+ * @param {{data: Trajectory, step: import("../core/types.js").Step, isOn: boolean, hide: string, href: string}} props */
+function OneStep({ data, step, isOn, hide, href }) {
+  return useMemo(() => html`<${StepCard} id=${data.row.trajectory_id} step=${step} isOn=${isOn} hidden=${new Set(hide.split(","))} href=${href} order=${html`<${StepOrder} data=${data} step=${step.index} />`} />`, [data, step, isOn, hide, href]);
 }
 
 /** @param {{data: Trajectory}} props */
