@@ -18,6 +18,15 @@ _FIRST_COUNT = """new MutationObserver(() => {
   if (cards) window.firstCards ??= cards;
 }).observe(document, {childList: true, subtree: true})"""
 
+_SCROLL = """grid => new Promise(done => {
+  const removed = [];
+  const note = changes => changes.forEach(one => one.removedNodes.forEach(row => removed.push(row.children[1].id)));
+  new MutationObserver(note).observe(grid, {childList: true, subtree: true});
+  grid.addEventListener('scroll', () => requestAnimationFrame(() => requestAnimationFrame(() => done(removed))));
+  grid.scrollTop = 240;
+})"""
+"""Scrolls by ten rows; returns the first token of each row that was taken out of its place."""
+
 
 @pytest.fixture
 def long(tab, viewed):  # noqa: F811 - imported above
@@ -30,7 +39,7 @@ def long(tab, viewed):  # noqa: F811 - imported above
             delta=given, parent_call=before, prefix_length=2 * step * _TOKENS, prefix_hash="not read" if step else None
         )
         own = {"at": 2.0 + step, "prompt": prompt, "tokenizer_hash": "v", "capture_level": "tokens"}
-        calls += call("long.0-0", str(step), sampled(*given), **own)
+        calls += call("long.0-0", str(step), sampled(*given, version=step // 10), **own)
     write_segment(viewed.store, *attempt("long.0-0", *calls, run="long"))
     return tab
 
@@ -51,3 +60,43 @@ def test_the_step_of_an_address_is_in_sight_and_its_text_is_found(long):
 
     assert f"Step {_STEPS - 1}" in text
     assert long.page.evaluate("window.find('Step 3', true, true, true)")
+
+
+def test_all_tokens_follow_the_first_answer(long):
+    long.open("#/trajectory/long.0-0?tab=tokens")
+    long.page.get_by_text(f"{_TOTAL:,} in all").wait_for()
+    long.page.wait_for_selector("text=loading …", state="detached")
+    long.page.locator(".token-grid").evaluate("one => one.scrollTop = one.scrollHeight")
+
+    assert long.page.inner_text(f"#t{_TOTAL - 1}") == "⟨9⟩"
+
+
+def test_tokens_have_the_colours_of_the_legend_also_once_newer_versions_have_come(long):
+    colour = "one => getComputedStyle(one).backgroundColor"
+    long.open("#/trajectory/long.0-0?tab=tokens&colour=version")
+    long.page.wait_for_selector("text=loading …", state="detached")
+    legend = long.page.locator(".legend > span", has_text="v0").locator(".swatch")
+
+    assert long.page.locator(f"#t{_TOKENS}").evaluate(colour) == legend.evaluate(colour)
+
+
+def test_a_scroll_leaves_rows_that_stay_in_sight_as_they_are(long):
+    long.open("#/trajectory/long.0-0?tab=tokens")
+    removed = long.page.locator(".token-grid").evaluate(_SCROLL)
+
+    assert "t0" in removed
+    assert f"t{10 * _TOKENS}" not in removed
+
+
+def test_a_token_is_chosen_by_a_move_of_the_pointer_and_by_no_scroll(long):
+    long.open("#/trajectory/long.0-0?tab=tokens")
+    long.page.hover("#t5")
+    assert long.page.inner_text("[data-fact=Position]") == "5"
+    assert long.page.get_attribute(".t.on", "id") == "t5"
+    long.page.dispatch_event("#t7", "mouseover")  # what a scroll makes of a pointer that is still
+    assert long.page.inner_text("[data-fact=Position]") == "5"
+    long.page.hover("#t6")
+
+    assert long.page.inner_text("[data-fact=Position]") == "6"
+    chosen = long.page.locator(".t[aria-selected=true]").evaluate_all("all => all.map(one => one.id)")
+    assert chosen == ["t6"]

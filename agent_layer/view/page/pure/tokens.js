@@ -5,6 +5,7 @@
 
 const NAMES = /** @type {const} */ (["ids", "texts", "sampled", "steps", "logprobs", "trained_logprobs", "advantages", "mask", "versions"]);
 const WIDEST = 40;
+const PLAIN = /^[ -~]{1,40}$/; // nearly all tokens: nothing to replace, nothing to cut
 
 /** @returns {Columns} */
 export const noColumns = () => ({ ids: [], texts: [], sampled: [], steps: [], logprobs: [], trained_logprobs: [], advantages: [], mask: [], versions: [] });
@@ -29,6 +30,7 @@ export function slicedTokens(page, from, to) {
  * @param {string | null} text @param {number} id @returns {string} */
 export function visible(text, id) {
   if (text === null) return `⟨${id}⟩`;
+  if (PLAIN.test(text)) return text;
   const shown = text.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(/\r/g, "␍").replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, "␦");
   return shown === "" ? "∅" : shown.length > WIDEST ? `${shown.slice(0, WIDEST - 1)}…` : shown;
 }

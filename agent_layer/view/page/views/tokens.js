@@ -41,11 +41,15 @@ function useTokens(id, changes) {
     const abort = new AbortController();
     const load = async () => {
       let columns = noColumns();
+      let shown = 0;
       for (let from = 0, total = 1; from < total; from = columns.ids.length) {
         const page = await get(tokensPath(id, from), abort.signal);
         columns = appended(columns, page);
         total = page.ids.length ? page.total : 0;
-        setState({ id, columns, total: page.total, parts: page.parts, error: null, isWhole: columns.ids.length >= page.total });
+        const isWhole = !total || columns.ids.length >= total;
+        if (!isWhole && columns.ids.length < 2 * shown) continue; // each time all rows are laid out again, and the curve is drawn
+        shown = columns.ids.length;
+        setState({ id, columns, total: page.total, parts: page.parts, error: null, isWhole });
       }
     };
     load().catch((error) => abort.signal.aborted || setState((old) => ({ ...old, id, error })));
@@ -105,34 +109,84 @@ function Grid({ columns, mode, at, onPick }) {
     const row = rowOf(starts, at);
     if (row * ROW_PX < element.scrollTop || (row + 1) * ROW_PX > element.scrollTop + element.clientHeight) element.scrollTop = Math.max(0, row * ROW_PX - element.clientHeight / 2);
   }, [at, starts]);
+  const scrolled = (/** @type {number} */ top) => {
+    const row = Math.floor(top / ROW_PX) * ROW_PX;
+    setView((old) => (old.top === row ? old : { ...old, top: row }));
+  };
   const { first, end } = windowOf(view.top, view.height, ROW_PX, rows, 4);
-  const shown = [];
-  for (let row = first; row < end; row++) {
-    const [from = 0, to = 0] = starts.subarray(row, row + 2);
-    shown.push(html`<${TokenRow} key=${row} columns=${columns} mode=${mode} row=${row} from=${from} to=${to} at=${at >= from && at < to ? at : -1} />`);
-  }
+  const lines = useRef(/** @type {HTMLElement | null} */ (null));
+  const placed = useRef(/** @type {Map<number, Line>} */ (new Map()));
+  useLayoutEffect(() => {
+    placed.current = placedLines(/** @type {HTMLElement} */ (lines.current), placed.current, { columns, mode, starts, first, end });
+  }, [columns, mode, starts, first, end]);
+  useLayoutEffect(() => {
+    const chosen = at < 0 ? null : lines.current?.querySelector(`#t${at}`);
+    choose(chosen, true);
+    return () => choose(chosen, false);
+  }, [at, columns, mode, starts, first, end]);
   return html`<div class="token-grid" ref=${box} tabindex="0" data-own-keys role="listbox" aria-label="Tokens; arrow keys walk them" aria-activedescendant=${at >= 0 ? `t${at}` : undefined}
-      onScroll=${(/** @type {any} */ event) => setView((old) => ({ ...old, top: event.target.scrollTop }))} onMouseOver=${(/** @type {any} */ event) => pointed(event, onPick)} onKeyDown=${(/** @type {any} */ event) => stepped(event, at, columns.ids.length, onPick)}>
-      <div style=${{ height: `${rows * ROW_PX}px` }}></div>${shown}</div>`;
+      onScroll=${(/** @type {any} */ event) => scrolled(event.target.scrollTop)} onMouseMove=${(/** @type {any} */ event) => pointed(event, onPick)} onKeyDown=${(/** @type {any} */ event) => stepped(event, at, columns.ids.length, onPick)}>
+      <div role="presentation" ref=${lines} style=${{ height: `${rows * ROW_PX}px` }}></div></div>`;
 }
 
-/** A row stays as it is while others come and go. @param {{columns: Columns, mode: any, row: number, from: number, to: number, at: number}} props at: -1: no token of the row */
-function TokenRow({ columns, mode, row, from, to, at }) {
-  return useMemo(() => {
-    const tokens = [];
-    for (let one = from; one < to; one++) {
-      const isSampled = columns.sampled[one] === 1;
-      const tint = isSampled || columns.mask[one] !== null ? classOfTint(mode.tint(columns, one)) : "";
-      tokens.push(html`<span key=${one} id=${`t${one}`} role="option" aria-selected=${one === at ? "true" : "false"} data-at=${one} class=${`t${isSampled ? "" : " given"}${one === at ? " on" : ""}${tint}`}>${visible(columns.texts[one] ?? null, columns.ids[one] ?? 0)}</span>`);
+/** @typedef {{element: HTMLElement, columns: Columns, mode: any, from: number, to: number}} Line */
+
+/** Put the rows of a window into their box, in order, and return them. A row that stays is not touched: were it moved, the browser would lay it out again.
+ * @param {HTMLElement} box @param {Map<number, Line>} old @param {{columns: Columns, mode: any, starts: Uint32Array, first: number, end: number}} told @returns {Map<number, Line>} */
+function placedLines(box, old, { columns, mode, starts, first, end }) {
+  /** @type {Map<number, Line>} */ const lines = new Map();
+  let next = /** @type {HTMLElement | null} */ (null);
+  for (let row = end - 1; row >= first; row--) {
+    const [from = 0, to = 0] = starts.subarray(row, row + 2);
+    const known = old.get(row);
+    if (known && known.columns === columns && known.mode === mode && known.from === from && known.to === to) lines.set(row, known);
+    else {
+      const element = lineOf(columns, mode, from, to);
+      element.style.top = `${row * ROW_PX}px`;
+      box.insertBefore(element, next);
+      lines.set(row, { element, columns, mode, from, to });
     }
-    return html`<div class="token-row" role="presentation" style=${{ top: `${row * ROW_PX}px` }}><span class="gut num" aria-hidden="true">${from}</span>${tokens}</div>`;
-  }, [columns, mode, row, from, to, at]);
+    next = lines.get(row)?.element ?? null;
+  }
+  for (const [row, line] of old) if (lines.get(row) !== line) line.element.remove();
+  return lines;
 }
 
-/** @param {any} event @param {(at: number) => void} onPick */
+/** A row of tokens, which are copies of one element. @param {Columns} columns @param {any} mode @param {number} from @param {number} to @returns {HTMLElement} */
+function lineOf(columns, mode, from, to) {
+  const line = document.createElement("div");
+  line.className = "token-row";
+  line.role = "presentation";
+  const start = document.createElement("span");
+  start.className = "gut num";
+  start.ariaHidden = "true";
+  start.textContent = String(from);
+  const pattern = document.createElement("span");
+  pattern.role = "option";
+  pattern.ariaSelected = "false";
+  const tokens = [start];
+  for (let at = from; at < to; at++) {
+    const token = /** @type {HTMLElement} */ (pattern.cloneNode());
+    const isSampled = columns.sampled[at] === 1;
+    token.id = `t${at}`;
+    token.className = `t${isSampled ? "" : " given"}${isSampled || columns.mask[at] !== null ? classOfTint(mode.tint(columns, at)) : ""}`;
+    token.append(visible(columns.texts[at] ?? null, columns.ids[at] ?? 0));
+    tokens.push(token);
+  }
+  line.append(...tokens);
+  return line;
+}
+
+/** @param {Element | null | undefined} token @param {boolean} isOn */
+function choose(token, isOn) {
+  if (!token) return;
+  token.classList.toggle("on", isOn);
+  token.ariaSelected = String(isOn);
+}
+
+/** The pointer moved: a token that comes under it by a scroll is not chosen. @param {any} event @param {(at: number) => void} onPick */
 function pointed(event, onPick) {
-  const at = event.target.dataset?.at;
-  if (at !== undefined) onPick(Number(at));
+  if (event.target.role === "option") onPick(Number(event.target.id.slice(1)));
 }
 
 /** @param {KeyboardEvent} event @param {number} at @param {number} total @param {(at: number) => void} onPick */
