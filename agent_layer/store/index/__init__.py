@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from agent_layer.store.index.aggregate import count_by_bucket as count_by_bucket
     from agent_layer.store.index.aggregate import count_by_fields as count_by_fields
     from agent_layer.store.index.aggregate import count_trajectories as count_trajectories
+    from agent_layer.store.index.aggregate import find_newest_starts as find_newest_starts
     from agent_layer.store.index.aggregate import summarise_trajectories as summarise_trajectories
     from agent_layer.store.index.commit import commit_segments as commit_segments
     from agent_layer.store.index.commit import compute_rewards as compute_rewards
@@ -47,6 +48,7 @@ else:
                 "count_by_bucket",
                 "count_by_fields",
                 "count_trajectories",
+                "find_newest_starts",
                 "summarise_trajectories",
             ),
             "agent_layer.store.index.commit": (

@@ -4,14 +4,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain, filterfalse
-from math import fsum, isnan
+from math import fsum, inf, isnan
 from operator import neg
 from typing import Literal, TypeAlias, cast, get_args
 
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.store.index.blocks import Matches, bucket_name, find_matches
+from agent_layer.store.index.blocks import Matches, bucket_name, find_matches, read_blocks
 from agent_layer.store.index.filters import Filters, parse_filters
 from agent_layer.store.index.index import Index
 from agent_layer.store.segments import FIELDS
@@ -90,6 +90,24 @@ def count_by_bucket(index: Index, filters: Filters) -> tuple[int, dict[int, int]
         for name in names.keys() & found.bitmaps.keys():
             counts[names[name]] += (found.members & found.bitmaps[name]).bit_count()
     return num_all, counts
+
+
+def find_newest_starts(index: Index, field: By) -> dict[str, float]:
+    """Return when the newest trajectory with each value of a field started, in seconds since the epoch.
+
+    Args:
+        index: of the namespace.
+        field: any but policy.
+    """
+    values = {_name_of(field, value): value for value in _values_of(index, [field], {})[field]}
+    latest = {zone.block: zone.ends["started_at"][1] for zone in index.read_map().zones}
+    places, newest = index.blocks_with([*values]), dict.fromkeys(values, -inf)
+    for block in sorted(latest, key=lambda block: latest[block], reverse=True):
+        if asked := [name for name in values if block in places[name] and newest[name] < latest[block]]:
+            found = read_blocks(index, [block], asked, ["started_at"])
+            for name in asked:
+                newest[name] = max(newest[name], *found.numbers("started_at", found.bitmaps[name]), -inf)
+    return {values[name]: start for name, start in newest.items() if start > -inf}
 
 
 def summarise_trajectories(index: Index, by: Sequence[By], filters: Filters, success: float = 1.0) -> list[Summary]:

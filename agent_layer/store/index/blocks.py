@@ -68,7 +68,7 @@ def find_matches(
         here = [name for name in wanted if name in conditions.names or not places[name].isdisjoint(blocks)]
         tested = [one for one in ranges if not all(_is_sure(zone, one) for zone in page)]
         needed = {*columns, *(one.column for one in tested), *(["reward"] if {*test.partly} & {*here} else [])}
-        found = _read(index, blocks, here, sorted(needed))
+        found = read_blocks(index, blocks, here, sorted(needed))
         yield found._replace(members=_members(found, conditions, test, tested))
 
 
@@ -133,8 +133,11 @@ def _in_range(found: Matches, asked: NumberRange) -> int:
     return int(bytes([low <= number <= high for number in numbers]).translate(_AS_DIGITS), 2)
 
 
-def _read(index: Index, blocks: Sequence[int], names: Sequence[str], columns: Sequence[str]) -> Matches:
-    """Read some blocks; what belongs to one block comes from one moment, unless it is more than a command may ask."""
+def read_blocks(index: Index, blocks: Sequence[int], names: Sequence[str], columns: Sequence[str]) -> Matches:
+    """Read some blocks; what belongs to one block comes from one moment, unless it is more than a command may ask.
+
+    Returns: without members, and with all names.
+    """
     at_once = max(1, min(_MOST_KEYS // max(1, len(names)), _MOST_COLUMNS // max(1, len(columns))))
     parts: dict[str, list[bytes]] = {name: [] for name in (*names, *columns)}
     for page in batched(blocks, at_once):

@@ -96,7 +96,7 @@ def list_sandboxes(source: Source, _: Asked) -> BoxList:
 
 def _dispatcher(source: Source) -> Dispatcher:
     refuse_archive(source, "queue")
-    return Dispatcher(source.store.redis, source.settings)
+    return source.dispatcher
 
 
 def _worker(one: WorkerState, lease_seconds: float) -> WorkerLine:

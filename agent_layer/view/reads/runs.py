@@ -8,14 +8,13 @@ from typing import Final
 
 from agent_layer import __version__
 from agent_layer.alarms import RunAlarms
-from agent_layer.dispatcher import Dispatcher
 from agent_layer.engines import Engine, EngineRegistry, behind_seconds, newest_number, newest_policy
 from agent_layer.errors import NotFoundError
 from agent_layer.health import StepProgress
 from agent_layer.schema import TrainedBatch
 from agent_layer.store.consumers import list_batches
-from agent_layer.store.index import count_by_fields
-from agent_layer.times import format_minute
+from agent_layer.store.index import Filters, Summary, count_by_fields, find_newest_starts, summarise_trajectories
+from agent_layer.times import format_minute, format_time
 from agent_layer.view.answers import (
     AlarmLine,
     CatalogueLine,
@@ -41,6 +40,8 @@ from agent_layer.view.reads.lists import ABOVE_ZERO, FAILED, facet_lines
 from agent_layer.view.reads.source import Source, refuse_archive
 
 _MOST_FAILURES = 10
+_ALL_AND_EVAL: Final[tuple[Filters, Filters]] = ({}, {"split": "eval"})
+_NONE_ACCEPTED: Final = Summary(by={}, count=0, num_rewarded=0, mean_reward=None, success_rate=None)
 _NUMBERS: Final = tuple(
     name
     for name in StepProgress.__struct_fields__
@@ -65,11 +66,10 @@ def info(source: Source, asked: Asked) -> Info:
 
 def list_runs(source: Source, _: Asked) -> RunList:
     """List runs, the one with the newest trajectory first."""
-    names = sorted(map(str, count_by_fields(source.index, ["run"], {})[1]["run"]))
-    lines = [_run_line(source, one) for one in source.alarms.read(names)]
+    lines = _run_lines(source)
     if source.cooled is not None:
-        bucket = source.cooled.source
-        lines += [_run_line(bucket, one) for one in bucket.alarms.read(sorted(source.cooled_runs()))]
+        cooled = source.cooled_runs()
+        lines += [line for line in _run_lines(source.cooled.source) if line.run in cooled]
     return RunList(items=sorted(lines, key=lambda line: line.newest_started_at or "", reverse=True))
 
 
@@ -79,15 +79,17 @@ def show_run(source: Source, asked: Asked) -> RunAnswer:
     Raises: NotFoundError: it is unknown.
     """
     run = asked.path["run"]
-    counts, reports = _counts(source, run), source.progress(run)
+    (counts, is_evaluation), reports = _counts(source, run), source.progress(run)
     policy = newest_policy(source.store.redis, source.store.keys, run)
     if not (counts.trajectories or reports or policy or _has_begun(source, run)):
         raise NotFoundError(f"run {run!r}: expected it in the store, found nothing of it; '/api/v1/runs' lists all")
     failures = [
-        row for status in FAILED for row in source.store.query(run=run, status=status, limit=_MOST_FAILURES).items
+        row
+        for status in FAILED
+        if status in counts.by_status
+        for row in source.store.query(run=run, status=status, limit=_MOST_FAILURES).items
     ]
     failures.sort(key=lambda row: row.started_at or "", reverse=True)
-    is_evaluation = _is_evaluation(source, run, counts.trajectories)
     return RunAnswer(
         run=run,
         is_evaluation=is_evaluation,
@@ -166,55 +168,61 @@ def list_catalogue(source: Source, _: Asked) -> CatalogueList:
     )
 
 
-def _run_line(source: Source, alarms: RunAlarms) -> RunLine:
-    store, run = source.store, alarms.run
-    (accepted,) = store.summarise(success=ABOVE_ZERO, run=run, accepted=True)
-    newest, policy = store.query(run=run, limit=1).items, newest_policy(store.redis, store.keys, run)
-    num_trajectories = store.count(run=run)
-    return RunLine(
-        run=run,
-        num_trajectories=num_trajectories,
-        is_evaluation=_is_evaluation(source, run, num_trajectories),
-        num_accepted=accepted.count,
-        num_rewarded=accepted.num_rewarded,
-        mean_reward=accepted.mean_reward,
-        success_rate=accepted.success_rate,
-        newest_version=policy.number if policy else None,
-        num_updates=(policy.training_step or 0) if policy else 0,
-        newest_started_at=newest[0].started_at if newest else None,
-        health=_level(alarms),
-        finding=alarms.findings[0].name if alarms.findings else None,
-        is_cooled=source.is_cooled,
-        num_cooled=source.num_cooled(run),
-        finding_title=alarms.findings[0].title if alarms.findings else None,
-    )
-
-
-def _is_evaluation(source: Source, run: str, num_trajectories: int) -> bool:
-    """Whether all trajectories of a run, at least one, are of split eval."""
-    return num_trajectories > 0 and source.store.count(run=run, split="eval") == num_trajectories
+def _run_lines(source: Source) -> list[RunLine]:
+    """Read all runs that have trajectories, each number for all of them at once."""
+    index, redis, keys = source.index, source.store.redis, source.store.keys
+    totals, evaluated = (count_by_fields(index, ["run"], only)[1]["run"] for only in _ALL_AND_EVAL)
+    found = summarise_trajectories(index, ["run"], {"accepted": True}, ABOVE_ZERO)
+    of_run = {line.by["run"]: line for line in found}
+    starts = find_newest_starts(index, "run")
+    lines = list[RunLine]()
+    for alarms in source.alarms.read([run for run in starts if run in totals]):
+        run, accepted = alarms.run, of_run.get(alarms.run, _NONE_ACCEPTED)
+        policy = newest_policy(redis, keys, run)
+        lines.append(
+            RunLine(
+                run=run,
+                num_trajectories=totals[run],
+                is_evaluation=evaluated.get(run) == totals[run],
+                num_accepted=accepted.count,
+                num_rewarded=accepted.num_rewarded,
+                mean_reward=accepted.mean_reward,
+                success_rate=accepted.success_rate,
+                newest_version=policy.number if policy else None,
+                num_updates=(policy.training_step or 0) if policy else 0,
+                newest_started_at=format_time(starts[run]),
+                health=_level(alarms),
+                finding=alarms.findings[0].name if alarms.findings else None,
+                is_cooled=source.is_cooled,
+                num_cooled=source.num_cooled(run),
+                finding_title=alarms.findings[0].title if alarms.findings else None,
+            )
+        )
+    return lines
 
 
 def _has_begun(source: Source, run: str) -> bool:
     """Whether the page was opened for a run, or tasks were submitted to it."""
     if source.is_archive:
         return False
-    return run == source.settings.run or bool(Dispatcher(source.store.redis, source.settings).runs([run]))
+    return run == source.settings.run or bool(source.dispatcher.runs([run]))
 
 
-def _counts(source: Source, run: str) -> Counts:
-    lines = source.store.summarise(success=ABOVE_ZERO, run=run, accepted=True)
-    num, by = count_by_fields(source.index, ["status", "cause", "finding"], {"run": run})
-    return Counts(
+def _counts(source: Source, run: str) -> tuple[Counts, bool]:
+    """Count the trajectories of a run, and return whether all, at least one, are of split eval."""
+    accepted = next(iter(source.store.summarise(success=ABOVE_ZERO, run=run, accepted=True)), _NONE_ACCEPTED)
+    num, by = count_by_fields(source.index, ["status", "cause", "finding", "split"], {"run": run})
+    counts = Counts(
         trajectories=num,
-        accepted=sum(line.count for line in lines),
-        rewarded=sum(line.num_rewarded for line in lines),
-        mean_reward=lines[0].mean_reward if lines else None,
-        success_rate=lines[0].success_rate if lines else None,
+        accepted=accepted.count,
+        rewarded=accepted.num_rewarded,
+        mean_reward=accepted.mean_reward,
+        success_rate=accepted.success_rate,
         by_status={str(line.value): line.count for line in facet_lines(by["status"])},
         by_cause={str(line.value): line.count for line in facet_lines(by["cause"])},
         by_finding={str(line.value): line.count for line in facet_lines(by["finding"])},
     )
+    return counts, by["split"].get("eval") == num > 0
 
 
 def _level(alarms: RunAlarms) -> HealthLevel:

@@ -6,6 +6,7 @@ from threading import Lock
 from typing import NamedTuple, cast
 
 from agent_layer.alarms import AlarmReader
+from agent_layer.dispatcher import Dispatcher
 from agent_layer.errors import NotFoundError
 from agent_layer.health import StepProgress, progress_path, read_progress
 from agent_layer.schema import Trajectory, check_name
@@ -49,6 +50,7 @@ class Source:
         self.is_archive = is_archive
         self.store = store
         self.index = Index(store.redis, store.keys)
+        self.dispatcher = Dispatcher(store.redis, settings)
         self.alarms = AlarmReader(settings, store.redis, read_reports=self.progress)
         self._lock = Lock()
         self._read: OrderedDict[tuple[str, str], Trajectory] = OrderedDict()

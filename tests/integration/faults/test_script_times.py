@@ -23,6 +23,7 @@ from agent_layer.store.index.aggregate import (
     count_by_bucket,
     count_by_fields,
     count_trajectories,
+    find_newest_starts,
     summarise_trajectories,
 )
 from agent_layer.store.index.commit import commit_segments
@@ -178,6 +179,8 @@ def test_pages_of_blocks_add_up(watched, keys):
     num, counts = count_by_fields(index, ["run", "agent", "policy"], {})
     assert num == NUM_BLOCKS * BLOCK
     assert counts["run"] == Counter(f"run-{number % 3}" for number in range(BLOCK) for _ in range(NUM_BLOCKS))
+    last = NUM_BLOCKS * BLOCK - 1
+    assert sorted(find_newest_starts(index, "run").values()) == [last - 2.0, last - 1.0, float(last)]
     assert counts["policy"] == Counter(number % 50 for number in range(BLOCK) for _ in range(NUM_BLOCKS))
     (line,) = summarise_trajectories(index, [], {"since": float(BLOCK)}, success=0.5)
     assert line.count == (NUM_BLOCKS - 1) * BLOCK

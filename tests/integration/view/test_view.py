@@ -157,6 +157,26 @@ def test_a_run_counts_its_own(viewed):
     viewed.get("/api/v1/runs/none", 404)
 
 
+def test_runs_are_listed_by_their_newest_trajectory_with_what_python_counts(viewed):
+    write_segment(viewed.store, *attempt("n.0-0", at=9000.0, run="new", status="running"))
+    write_segment(viewed.store, *attempt("r.0-0", at=1.0, run="old", split="eval", score=0.25))
+    rows = viewed.store.query(limit=500).items
+
+    lines = viewed.get("/api/v1/runs")["items"]
+
+    assert [line["run"] for line in lines] == ["new", "r1", "r0", "old"]
+    for line in lines:
+        own = [row for row in rows if row.run == line["run"]]
+        rewards = [row.reward for row in own if row.accepted and row.reward is not None]
+        assert line["num_trajectories"] == len(own)
+        assert line["num_accepted"] == sum(row.accepted for row in own)
+        assert line["num_rewarded"] == len(rewards)
+        assert line["mean_reward"] == (pytest.approx(fmean(rewards)) if rewards else None)
+        assert line["success_rate"] == (fmean(reward > 0 for reward in rewards) if rewards else None)
+        assert line["newest_started_at"] == max(row.started_at for row in own)
+        assert line["is_evaluation"] == (line["run"] == "old")
+
+
 @pytest.mark.parametrize("size", [1, 3, 50])
 def test_tokens_in_ranges_are_those_of_the_steps(viewed, size):
     """Of a trajectory each step lays down what it adds; of a step, the whole prompt and the answer."""
