@@ -48,15 +48,15 @@ def test_an_export_opens_from_a_file_and_shows_what_python_computes(opened, view
     whole, tokens = viewed.store.get("g0.0-0"), show_tokens(source, Asked({"trajectory": "g0.0-0"}, {}))
 
     text = opened.open("#/trajectory/g0.0-0?step=1")
-    assert re.search(r"Learned by\s+update 1\s+advantage 0\.50", text)
-    assert re.search(rf"Reward\s+{whole.reward:g}", text)
+    assert re.search(r"Learned by\s+update 1\s+advantage \+0\.50", text)
+    assert re.search(rf"Reward\s+{whole.reward:g}".replace("-", "\u2212"), text)
     assert opened.page.locator(".step-card").count() == len(whole.steps) == 2
     opened.open("#/trajectory/g0.0-0?tab=tokens")
     assert opened.page.evaluate(_LITERALS) == [_visible(*one) for one in zip(tokens.texts, tokens.ids, strict=True)]
     at = tokens.sampled.index(1)
     opened.page.hover(f"#t{at}")
     assert opened.page.inner_text("[data-fact='Id']") == str(tokens.ids[at])
-    assert float(opened.page.inner_text("[data-fact='Log-probability']")) == pytest.approx(
+    assert float(opened.page.inner_text("[data-fact='Log-probability']").replace("\u2212", "-")) == pytest.approx(
         tokens.logprobs[at], abs=1e-4
     )
 

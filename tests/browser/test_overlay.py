@@ -100,4 +100,4 @@ def _percent(values):
 
 
 def _number(value):
-    return f"{value:.0f}" if value == int(value) else f"{value:.2f}"
+    return (f"{value:.0f}" if value == int(value) else f"{value:.2f}").replace("-", "\u2212")

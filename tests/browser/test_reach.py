@@ -118,6 +118,7 @@ def test_j_chooses_a_trajectory_and_a_step(tab):  # noqa: F811
 
 def test_arrows_turn_to_the_next_and_back(tab, viewed):  # noqa: F811
     _train(viewed)
+    _train(viewed, step=2)
     for view, after in (
         ("#/trajectory/g0.0-0", "#/trajectory/g0.1-0"),
         ("#/diff/g0.0-0/g0.1-0", "#/diff/g0.0-0/g0.2-0"),

@@ -230,7 +230,7 @@ def test_hover_tells_id_and_log_probability_of_a_token(tab):
     tab.page.hover(f"#t{at}")
 
     assert tab.page.inner_text("[data-fact='Id']") == str(tokens["ids"][at])
-    assert float(tab.page.inner_text("[data-fact='Log-probability']")) == pytest.approx(
+    assert float(tab.page.inner_text("[data-fact='Log-probability']").replace("\u2212", "-")) == pytest.approx(
         tokens["logprobs"][at], abs=1e-4
     )
 
@@ -274,7 +274,8 @@ def test_an_update_tells_its_versions_apart_marks_old_ones_and_ends_the_arrows(t
     assert len(told) == len(versions)
     assert f"sampled by v{min(versions)}: " in tab.page.inner_text("[data-versions]")
     assert f"{4 - min(versions)} versions old" in tab.page.inner_text("[data-versions]")
-    assert [tab.page.get_by_label(f"{way} update").is_disabled() for way in ("Previous", "Next")] == [True, True]
+    for way in ("Previous", "Next"):
+        wait_until(tab.page.get_by_label(f"{way} update").is_disabled)
 
     tab.page.set_viewport_size({"width": 390, "height": 844})
     box = tab.page.locator(".lanes")
@@ -341,11 +342,11 @@ def test_hostile_names_in_an_address_stay_text(tab):
         assert tab.page.locator("main img, main script, main iframe").count() == 0
 
 
-def _train(viewed, version=1) -> None:  # noqa: F811
+def _train(viewed, version=1, step=1) -> None:  # noqa: F811
     """Store an update of run r0 that learned from two rollouts and left one out."""
     whole = viewed.store.get("g0.0-0")
     sizes = [len(step.action.response_token_ids) for step in whole.steps]
-    own = {"run": "r0", "batch_id": "b", "step": 1, "policy_version": version}
+    own = {"run": "r0", "batch_id": f"b{step}", "step": step, "policy_version": version}
     rollouts = [
         TrainedRollout(trajectory_id=f"g0.{at}-0", group_id="g0", reward=1.0 - at / 2, reward_ids=[], samples_hash="")
         for at in range(2)
@@ -359,6 +360,6 @@ def _train(viewed, version=1) -> None:  # noqa: F811
         advantages=Advantages([0.5] * sum(sizes)),
         mask=bytes([1] * sum(sizes)),
     )
-    left = ExcludedRollout(trajectory_id="g0.2-0", kind="greedy", reason="why", run="r0", step=1, at=9.0)
+    left = ExcludedRollout(trajectory_id="g0.2-0", kind="greedy", reason="why", run="r0", step=step, at=9.0)
     batch = TrainedBatch(**own, trained_at=9.0, rollouts=rollouts, num_samples=2, batch_hash="")
     write_segment(viewed.store, batch, trained, left)

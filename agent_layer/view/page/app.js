@@ -4,6 +4,7 @@ import { go, useRoute, hrefOf } from "./core/router.js";
 import { follow, onLive, POLL_MS } from "./core/live.js";
 import { useKeys } from "./core/keys.js";
 import { useRights } from "./core/writes.js";
+import { PageHead } from "./parts/basic.js";
 import { Unlock } from "./parts/order.js";
 import { followTheme, switchTheme } from "./core/theme.js";
 import { useTheme } from "./core/use_theme.js";
@@ -34,7 +35,7 @@ const VIEWS = {
   fleet: { view: FleetView, place: "fleet" },
 };
 const PLACES = /** @type {const} */ ([["runs", "Runs"], ["trajectories", "Trajectories"], ["fleet", "Fleet"]]);
-const HELP = /** @type {const} */ ([["j k", "next, previous row or step"], ["← →", "previous, next trajectory, update, token or sibling"], ["x", "swap two rollouts that are compared"], ["Enter", "open the chosen row"], ["/", "search"], ["t f", "tokens, forks of a trajectory, or its steps"], ["1 5 0", "review: judge with 1, a half or 0; Enter gives it, Escape drops it"], ["c s", "review: comment, choose"], ["?", "this help"]]);
+const HELP = /** @type {const} */ ([["j k", "next, previous row or step"], ["← →", "previous, next trajectory, update, token or sibling"], ["x", "swap two rollouts that are compared"], ["Enter", "open the chosen row"], ["/", "search a task"], ["w", "search words inside trajectories"], ["t f", "tokens, forks of a trajectory, or its steps"], ["1 5 0", "review: judge with 1, a half or 0; Enter gives it, Escape drops it"], ["c s", "review: comment, choose"], ["?", "this help"]]);
 
 /** Word, tone and meaning of how the page learns of changes. */
 const LIVENESS = /** @type {const} */ ({
@@ -51,7 +52,7 @@ function App() {
   const [liveness, setLive] = useState(/** @type {import("./core/live.js").Liveness | null} */ (null));
   const help = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const isDark = useTheme() === "dark";
-  const shown = VIEWS[route.name] ?? VIEWS.runs;
+  const shown = Object.hasOwn(VIEWS, route.name) ? VIEWS[route.name] : { view: UnknownView, place: "" };
   const key = [route.name, ...route.parts].join("/");
   const isSearching = useRef(false);
   useEffect(() => onLive(setLive), []);
@@ -91,8 +92,12 @@ function Live({ how }) {
   const { is_archive: isArchive } = useRights();
   const what = isArchive && how === "live" ? "bucket" : how ?? "opening";
   const [word, tone, told] = LIVENESS[what];
-  return html`<span class=${`badge ${tone} ${["asking", "cut", "bucket"].includes(what) ? "" : "wide-only"}`} role="status" data-live=${String(how === "live")} title=${told}><i class="dot"></i>${word}<span class="visually-hidden">: ${told}</span></span>`;
+  return html`<span class=${`badge ${tone} ${["asking", "cut", "bucket"].includes(what) ? "" : "short"}`} role="status" data-live=${String(how === "live")} title=${told}><i class="dot"></i><span class="word">${word}</span><span class="visually-hidden">: ${told}</span></span>`;
 }
+
+/** @param {{route: import("./core/router.js").Route}} props */
+const UnknownView = ({ route }) => html`<${PageHead} title="No such view" />
+  <p class="note-box" data-unknown>This page has no view <code>${route.name}</code>. Its views begin at <a href=${hrefOf(["runs"])}>Runs</a>, <a href=${hrefOf(["trajectories"])}>Trajectories</a> and <a href=${hrefOf(["fleet"])}>Fleet</a>.</p>`;
 
 /** Focus the search field; false where the view has none. */
 function focusSearch() {

@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { classOfTint, colourOfShade, shadesOf, tintAroundZero, tintOfLogprob, tintOfMask, tintOfShade } from "../../../agent_layer/view/page/pure/colour.js";
-import { clock, contentText, epoch, number, percent, seconds, shortId, signed, versions } from "../../../agent_layer/view/page/pure/format.js";
+import { clock, contentText, epoch, number, percent, percentsOf, seconds, shortId, signed, versions } from "../../../agent_layer/view/page/pure/format.js";
 import { errorLine, toggledAll } from "../../../agent_layer/view/page/pure/dead.js";
 import { fleetSentence } from "../../../agent_layer/view/page/pure/fleet.js";
 import { placeOf } from "../../../agent_layer/view/page/pure/health.js";
-import { placedForks } from "../../../agent_layer/view/page/pure/forks.js";
+import { breakOf, CAUSES, placedForks } from "../../../agent_layer/view/page/pure/forks.js";
 import { curvesOf, sharesOf } from "../../../agent_layer/view/page/pure/learning.js";
 import { draftSentence, isEmpty, labelOf, nextOf, NOTHING, ordersOf, withRecent } from "../../../agent_layer/view/page/pure/review.js";
 import { overlaid } from "../../../agent_layer/view/page/pure/overlay.js";
@@ -28,6 +28,13 @@ test("numbers, shares and durations read well", () => {
   assert.deepEqual([number(1234567), number(0.5), percent(0.976), percent(0.034)], ["1,234,567", "0.50", "98 %", "3.4 %"]);
   assert.deepEqual([seconds(0.05), seconds(2.345), seconds(75), seconds(125), seconds(300), seconds(725), seconds(7200)], ["50 ms", "2.3 s", "75 s", "2 min 5 s", "5 min", "12 min", "2.0 h"]);
   assert.deepEqual([signed(-0.5), signed(0.5), signed(0), versions(3, 3), versions(3, 5)], ["−0.50", "+0.50", "0.00", "v3", "v3–5"]);
+});
+
+test("a minus is a minus sign, and shares sum to 100", () => {
+  assert.deepEqual([number(-0.5), number(-1200)], ["−0.50", "−1,200"]);
+  assert.deepEqual(percentsOf([60, 18, 2]), ["75 %", "23 %", "2 %"]);
+  assert.deepEqual(percentsOf([1, 1, 1]), ["34 %", "33 %", "33 %"]);
+  assert.deepEqual(percentsOf([1, 0]), ["100 %", "0 %"]);
 });
 
 test("times are read as numbers and as text", () => {
@@ -95,6 +102,19 @@ test("the neighbours of a step are those that exist", () => {
 
 test("spans that overlap get rows of their own", () => {
   assert.deepEqual(packedRows([{ from: 0, to: 2 }, { from: 1, to: 3 }, { from: 2, to: 4 }]), [0, 1, 0]);
+});
+
+test("a break is shown against the earlier step whose tokens it follows for longest", () => {
+  const texts = ["a", "b", "c", "a", "x", "a", "b", "d", "e"];
+  const ids = texts.map((text) => text.charCodeAt(0));
+  const part = { prefix_length: 0, parent: null };
+  const parts = [{ ...part, step: 0, start: 0, num_given: 2, num_sampled: 1 }, { ...part, step: 1, start: 3, num_given: 1, num_sampled: 1 }, { ...part, step: 2, start: 5, num_given: 3, num_sampled: 1 }];
+  const found = breakOf({ ...columnsOf(texts), ids, parts }, 2);
+  assert.deepEqual([found?.other, found?.at, found?.shared.map(([text]) => text), found?.expected, found?.got], [0, 2, ["a", "b"], [["c", 99]], [["d", 100]]]);
+  assert.equal(breakOf({ ...columnsOf(texts), ids, parts }, 0), null);
+  const continued = [parts[0], { step: 1, start: 3, num_given: 1, num_sampled: 1, prefix_length: 3, parent: 0 }, parts[2]];
+  assert.deepEqual(breakOf({ ...columnsOf(texts), ids, parts: continued }, 2)?.expected.map(([text]) => text), ["c", "a", "x"]);
+  assert.deepEqual(Object.keys(CAUSES), ["template", "reserialised_tool_call", "edited_history", "compaction"]);
 });
 
 test("control characters, direction marks and unknown texts are shown as signs", () => {

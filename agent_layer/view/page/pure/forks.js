@@ -36,3 +36,43 @@ export function placedForks(nodes) {
   const all = nodes.map((node) => placed.get(node.step)).filter((one) => one !== undefined);
   return { placed: all, numRows, numTokens: Math.max(1, ...all.map((one) => one.end)) };
 }
+
+/** What a cause of a broken prefix means. @type {Record<string, string>} */
+export const CAUSES = {
+  template: "the chat template renders earlier messages otherwise than they were sampled",
+  reserialised_tool_call: "the agent sent a tool call back in another spelling than the model wrote",
+  edited_history: "the agent changed or dropped earlier messages",
+  compaction: "the agent replaced earlier messages by fewer",
+};
+
+/** @typedef {import("./tokens.js").Columns & {parts: {step: number, start: number, num_given: number, num_sampled: number, prefix_length: number, parent: number | null}[]}} Whole */
+/** A token of a context: its text and its id. @typedef {[string | null, number]} Token */
+
+/** Tokens that each step had in its prompt, then those it sampled; a parent stands before its children.
+ * @param {Whole} whole @returns {Map<number, Token[]>} */
+function contextsOf({ ids, texts, parts }) {
+  /** @type {Map<number, Token[]>} */
+  const found = new Map();
+  for (const { step, start, num_given: given, num_sampled: sampled, prefix_length: shared, parent } of parts) {
+    const before = parent === null ? [] : found.get(parent)?.slice(0, shared) ?? [];
+    found.set(step, [...before, ...ids.slice(start, start + given + sampled).map((id, at) => /** @type {Token} */ ([texts[start + at] ?? null, id]))]);
+  }
+  return found;
+}
+
+/** Where the prompt of a step leaves the tokens of the earlier step that it follows for longest, and how both go on.
+ * @param {Whole} whole all tokens of a trajectory @param {number} step @returns {{other: number, at: number, shared: Token[], expected: Token[], got: Token[]} | null} */
+export function breakOf(whole, step) {
+  const part = whole.parts.find((one) => one.step === step);
+  if (!part) return null;
+  const contexts = contextsOf(whole);
+  const context = contexts.get(step) ?? [];
+  const got = context.slice(0, context.length - part.num_sampled);
+  let best = null;
+  for (const [other, expected] of contexts) {
+    if (other >= step) continue;
+    const first = expected.findIndex(([, id], at) => id !== got[at]?.[1]);
+    if (first >= 0 && (!best || first >= best.at)) best = { other, at: first, shared: got.slice(0, first), expected: expected.slice(first), got: got.slice(first) };
+  }
+  return best;
+}

@@ -7,7 +7,7 @@ const THOUSANDS = /\B(?=(?:\d{3})+$)/g;
 /** @param {number | null | undefined} value @param {number} [digits] */
 export function number(value, digits = 2) {
   if (value === null || value === undefined) return NONE;
-  return Number.isInteger(value) ? String(value).replace(THOUSANDS, ",") : value.toFixed(digits);
+  return (Number.isInteger(value) ? String(value).replace(THOUSANDS, ",") : value.toFixed(digits)).replace("-", "−");
 }
 
 /** @param {number | null | undefined} value share of one */
@@ -21,6 +21,16 @@ export function signed(value, digits = 2) {
   if (value === null || value === undefined) return NONE;
   const size = Math.abs(value).toFixed(digits);
   return `${Number(size) === 0 ? "" : value > 0 ? "+" : "−"}${size}`;
+}
+
+/** Shares as percents that sum to 100: the largest remainders are rounded up. @param {number[]} sizes @returns {string[]} */
+export function percentsOf(sizes) {
+  const total = sizes.reduce((all, one) => all + one, 0);
+  const exact = sizes.map((one) => (100 * one) / total);
+  const lost = 100 - exact.reduce((all, one) => all + Math.floor(one), 0);
+  const order = exact.map((_, at) => at).sort((a, b) => ((exact[b] ?? 0) % 1) - ((exact[a] ?? 0) % 1));
+  const up = new Set(order.slice(0, Math.round(lost)));
+  return exact.map((one, at) => `${Math.floor(one) + (up.has(at) ? 1 : 0)} %`);
 }
 
 /** @param {number | null | undefined} value */
@@ -38,6 +48,12 @@ export function seconds(value) {
 export function epoch(at) {
   if (at === null || at === undefined) return null;
   return typeof at === "number" ? at : Date.parse(at) / 1000;
+}
+
+/** Seconds between two times; null where one is not known. @param {number | string | null | undefined} from @param {number | string | null | undefined} to */
+export function secondsBetween(from, to) {
+  const [first, last] = [epoch(from), epoch(to)];
+  return first === null || last === null ? null : last - first;
 }
 
 /** Time of day in UTC. @param {number | string | null | undefined} at */

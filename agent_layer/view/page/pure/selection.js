@@ -16,7 +16,7 @@ const MOST_BINS = 20;
 export function selected(rows, query) {
   let found = rows;
   for (const [name, value] of query) {
-    if (value === "" || ["order", "limit", "bins"].includes(name)) continue;
+    if (value === "" || ["order", "limit", "bins", "fields"].includes(name)) continue;
     const test = testOf(name, value, rows);
     if (test === null) return `The filter ${name}=${value} needs the store: an export cannot answer it. Remove it above.`;
     found = found.filter(test);

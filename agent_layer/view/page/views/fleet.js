@@ -38,7 +38,7 @@ function Overview({ workers, queue, engines }) {
   const { totals } = queue;
   return html`<section class=${`health ${level}`} aria-label="Health"><span class="sign" aria-hidden="true">${level === "ok" ? "✓" : level === "unknown" ? "?" : "!"}</span><p class="sentence" data-fleet>${sentence}</p></section>
     <dl class="tiles"><${Tile} label="Workers" value=${up.length} note=${workers.length > up.length ? `${workers.length - up.length} silent` : "none is silent"} />
-      <${Tile} label="Rollouts that run" value=${number(totals.num_leased)} note=${`${number(held)} held in ${number(slots)} slots`} />
+      <${Tile} label="Running rollouts" value=${number(totals.num_leased)} note=${slots ? `${number(held)} of ${number(slots)} slots in use` : "no worker has a slot"} />
       <${Tile} label="Queued" value=${number(totals.num_queued)} note=${`${number(totals.num_delayed)} in back-off, ${number(totals.num_paused)} paused`} />
       <${Tile} label="Open groups" value=${number(totals.num_open_groups)} />
       <${Tile} label="Engines" value=${`${serving.length} of ${engines.length}`} note="serve" />
@@ -90,8 +90,8 @@ function RunOrders({ run }) {
 /** @param {{queue: Queue}} props */
 function Leases({ queue }) {
   const { leases, totals } = queue;
-  return html`<${Card} title="Leases" flush more=${leases.length < totals.num_leased ? `${leases.length} of ${totals.num_leased}` : ""}>${leases.length ? html`<${Table} head=${[["Rollout"], ["Status"], ["Worker"], ["Held", "right"], ["Lapses in", "right"], ["Attempt", "right wide-only"]]}>${leases.map((one) => html`<tr key=${one.rollout_id}>
-    <td><a class="mono" href=${hrefOf(["trajectory", one.trajectory_id])} title=${one.rollout_id}>${shortId(one.rollout_id, 24)}</a></td><td><${Badge} status=${one.status} /></td><td class="mono cut">${shortId(one.worker ?? "–", 20)}</td><td class="right">${seconds(Math.max(0, queue.now - one.since))}</td><td class="right">${one.is_lapsing ? html`<${Badge} status=${`lapses in ${seconds(one.lease_seconds)}`} tone="bad" />` : seconds(one.lease_seconds)}</td><td class="right wide-only">${one.num_attempts}</td></tr>`)}<//>` : html`<${Empty}>No worker holds a rollout.<//>`}<//>`;
+  return html`<${Card} title="Leases" flush more=${leases.length < totals.num_leased ? `${leases.length} of ${totals.num_leased}` : ""}>${leases.length ? html`<${Table} head=${[["Rollout"], ["Status", "wide-only"], ["Worker"], ["Held", "right wide-only"], ["Lapses in", "right"], ["Attempt", "right wide-only"]]}>${leases.map((one) => html`<tr key=${one.rollout_id}>
+    <td><a class="mono" href=${hrefOf(["trajectory", one.trajectory_id])} title=${one.rollout_id}>${shortId(one.rollout_id, 24)}</a></td><td class="wide-only"><${Badge} status=${one.status} /></td><td class="mono cut">${shortId(one.worker ?? "–", 20)}</td><td class="right wide-only">${seconds(Math.max(0, queue.now - one.since))}</td><td class="right">${one.is_lapsing ? html`<${Badge} status=${seconds(one.lease_seconds)} tone="bad" />` : seconds(one.lease_seconds)}</td><td class="right wide-only">${one.num_attempts}</td></tr>`)}<//>` : html`<${Empty}>No worker holds a rollout.<//>`}<//>`;
 }
 
 /** @param {{items: import("../core/types.js").Box[] | null, now: number | null}} props */

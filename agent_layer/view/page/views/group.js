@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "../core/ui.js";
 import { hrefOf } from "../core/router.js";
 import { get, pathOf, useResource } from "../core/api.js";
 import { Await, Badge, Bar, MiddleBar, PageHead, Tile } from "../parts/basic.js";
-import { contentText, number, percent, readable, seconds, shortId, signed, versions } from "../pure/format.js";
+import { contentText, number, percent, readable, seconds, secondsBetween, shortId, signed, versions, withoutScheme } from "../pure/format.js";
 
 /** @typedef {import("../core/types.js").Trajectory} Trajectory */
 const MOST_SHOWN = 16;
@@ -20,16 +20,25 @@ function Whole({ group }) {
   const { members } = group;
   const shown = members.slice(0, MOST_SHOWN);
   const whole = useWhole(shown.map((one) => one.row.trajectory_id));
-  const most = { reward: largest(members.map((one) => one.reward)), advantage: largest(members.map((one) => one.advantage)), seconds: largest(members.map((one) => one.run_seconds)), tokens: largest(members.map((one) => one.num_sampled)) };
+  const most = { reward: largest(members.map((one) => one.reward)), advantage: largest(members.map((one) => one.advantage)), seconds: largest(members.map(tookOf)), tokens: largest(members.map((one) => one.num_sampled)) };
   const updates = [...new Set(members.map((one) => one.update).filter((one) => one !== null))];
-  const kept = members.filter((one) => one.kind === "kept").length;
-  return html`<${PageHead} title=${`Group of ${shortId(group.task_id ?? group.group_id, 28)}`} crumbs=${html`<a href=${hrefOf(["run", group.run ?? ""])}>${group.run}</a> / <a href=${hrefOf(["trajectories"], { run: group.run, task: group.task_id })}>${group.task_id}</a>`}
+  const kept = members.filter((one) => one.kind === "kept");
+  return html`<${PageHead} title=${`Group ${shortId(group.group_id, 40)}`} crumbs=${html`<a href=${hrefOf(["run", group.run ?? ""])}>${group.run}</a> / <a href=${hrefOf(["trajectories"], { run: group.run, task: group.task_id })}>${group.task_id}</a>`}
       more=${updates.map((step) => html`<a class="button" key=${step} href=${hrefOf(["update", group.run ?? "", String(step)])}>Update ${step}</a>`)}><${Badge} status=${group.is_closed ? "closed" : "open"} tone=${group.is_closed ? "good" : "accent"} /><//>
     ${group.is_zero_std && html`<p class="note-box small"><b>All rewards are equal</b>: this group has no advantage and teaches nothing by itself.</p>`}
     <dl class="tiles"><${Tile} label="Mean reward" value=${number(group.reward_mean)} /><${Tile} label="Spread" value=${number(group.reward_std)} note="standard deviation" />
-      <${Tile} label="Kept" value=${`${kept} of ${members.length}`} note=${`${number(group.num_surplus)} surplus`} /><${Tile} label="Succeeded" value=${percent(kept ? members.filter((one) => one.kind === "kept" && (one.reward ?? 0) > 0).length / kept : null)} />
-      <${Tile} label="Kept ones ran" value=${seconds(group.kept_seconds)} note=${`the surplus ${seconds(group.surplus_seconds)}`} /></dl>
+      <${Tile} label="Kept" value=${`${kept.length} of ${members.length}`} note=${`${number(group.num_surplus)} surplus`} /><${Tile} label="Succeeded" value=${percent(kept.length ? kept.filter((one) => (one.reward ?? 0) > 0).length / kept.length : null)} />
+      <${Tile} label="Kept ones ran" value=${seconds(group.kept_seconds ?? meanOf(kept.map(tookOf)))} note=${group.num_surplus ? `the surplus ${seconds(group.surplus_seconds)}` : "in the mean"} /></dl>
     <div class="siblings" tabindex="0" role="region" aria-label="Siblings side by side">${shown.map((member) => html`<${Sibling} key=${member.row.trajectory_id} member=${member} against=${shown[0] === member ? null : shown[0]?.row.trajectory_id ?? null} most=${most} trajectory=${whole.get(member.row.trajectory_id)} />`)}</div>`;
+}
+
+/** Seconds that a member ran; where no phases are recorded, from its start to its end. @param {import("../core/types.js").Member} member */
+const tookOf = ({ run_seconds: ran, row }) => ran ?? secondsBetween(row.started_at, row.ended_at);
+
+/** Mean of what is known. @param {(number | null)[]} values */
+function meanOf(values) {
+  const known = values.filter((one) => one !== null);
+  return known.length ? known.reduce((all, one) => all + one, 0) / known.length : null;
 }
 
 /** @param {(number | null)[]} values */
@@ -52,11 +61,12 @@ function Sibling({ member, against, most, trajectory }) {
   const split = trajectory ? stepAt(trajectory.steps, member.first_divergence) : null;
   const share = (/** @type {number | null} */ value, /** @type {string} */ name) => (value === null ? null : value / (most[name] ?? 1));
   return html`<section class=${`card sibling ${member.kind}`} aria-label=${`Member ${member.member}`}>
-    <div class="head"><h2><a href=${hrefOf(["trajectory", row.trajectory_id])}>Member ${member.member}</a></h2><${Badge} status=${member.kind} /><span class="more small">${versions(row.policy_min, row.policy_max)}${against && html` <a href=${hrefOf(["diff", against, row.trajectory_id])} aria-label=${`Where member ${member.member} parts from the first`}>diff</a>`}</span></div>
+    <div class="head"><h2><a href=${hrefOf(["trajectory", row.trajectory_id])}>Member ${member.member}</a></h2><${Badge} status=${member.kind} /><span class="more small nowrap">${against && html`<a href=${hrefOf(["diff", against, row.trajectory_id])} aria-label=${`Where member ${member.member} parts from the first`}>diff</a>`}</span></div>
     <div class="body"><div>
+      <p class="facts"><span>policy <b>${versions(row.policy_min, row.policy_max)}</b></span>${row.engines.length > 0 && html`<span class="cut" title=${row.engines.join(", ")}>engine <b>${row.engines.map(withoutScheme).join(", ")}</b></span>`}</p>
       <p class="measure"><span>reward</span><${Bar} share=${share(member.reward, "reward")} hue="--hue-2" /><b>${number(member.reward)}</b></p>
       <p class="measure"><span>advantage</span><${MiddleBar} share=${share(member.advantage, "advantage")} /><b>${signed(member.advantage)}</b></p>
-      <p class="measure"><span>took</span><${Bar} share=${share(member.run_seconds, "seconds")} hue="--hue-5" /><b>${seconds(member.run_seconds)}</b></p>
+      <p class="measure"><span>took</span><${Bar} share=${share(tookOf(member), "seconds")} hue="--hue-5" /><b>${seconds(tookOf(member))}</b></p>
       <p class="measure"><span>sampled</span><${Bar} share=${share(member.num_sampled, "tokens")} hue="--hue-3" /><b>${number(member.num_sampled)}</b></p></div>
       <div class="turns">${trajectory ? trajectory.steps.map((step) => html`
         ${step.new_messages.filter((one) => one.role !== "system" && one.role !== "assistant").map((one, key) => html`<p class="turn seen" key=${key}>${contentText(one.content).slice(0, 400)}</p>`)}

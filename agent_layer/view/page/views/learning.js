@@ -45,7 +45,7 @@ function Curves({ data, other }) {
   const unknown = data.points.filter((one) => one.version === null);
   const numUnknown = unknown.reduce((all, one) => all + one.num_rewarded, 0);
   return html`<${Card} title="By the policy version that sampled them" more=${choice}>
-      <${Chart} x=${x} series=${series} height=${250} range=${shown === "success_rate" ? [0, 1] : undefined} format=${shown === "success_rate" ? percent : number} onPick=${pick} label=${`${shown.replace("_", " ")} of ${many} kinds over ${x.length} policy versions`} />
+      <${Chart} x=${x} series=${series} height=${250} range=${shown === "success_rate" ? [0, 1] : undefined} format=${shown === "success_rate" ? percent : number} place=${(/** @type {number} */ version) => `v${version}`} onPick=${pick} label=${`${shown.replace("_", " ")} of ${many} kinds over ${x.length} policy versions`} />
       <${Legend} series=${series} />
       <p class="tiny quiet">Click a point: its trajectories.${many > curves.length ? ` The ${curves.length} most frequent of ${many} are drawn; the table has all.` : ""}</p>
       ${numUnknown > 0 && html`<p class="note-box small" data-unversioned>${number(numUnknown)} more have no policy version, since their policy sampled nothing: ${unknown.map((one, at) => html`${at > 0 && ", "}<a key=${one.key} href=${hrefOf(["trajectories"], one.filters)}>${one.key}</a> ${number(one.num_rewarded)}, success ${percent(one.success_rate)}`)}.</p>`}
@@ -76,8 +76,8 @@ function Latest({ data, other }) {
     const own = points.filter((one) => one.key === key && one.version !== null);
     return { key, first: own[0], last: own.at(-1), count: own.reduce((all, one) => all + one.count, 0) };
   }).filter((one) => one.first && one.last);
-  return html`<${Card} title="First and newest version" flush><table class="table"><thead><tr><th scope="col">${by.replace("_", " ")}</th><th scope="col" class="right wide-only">Trajectories</th><th scope="col" class="right wide-only">Began at</th><th scope="col" class="right">Is at</th>${other && html`<th scope="col" class="right nowrap">In ${other.run}</th>`}<th scope="col" class="right wide-only">Mean reward</th><th scope="col" class="right">Change</th></tr></thead><tbody>
-    ${rows.map(({ key, first, last, count }) => html`<tr key=${key}><td><a href=${hrefOf(["trajectories"], { ...last?.filters, policy: "" })}>${key}</a></td><td class="right wide-only">${number(count)}</td><td class="right nowrap wide-only">${percent(first?.success_rate)} <span class="quiet">v${first?.version}</span></td><td class="right nowrap"><a href=${hrefOf(["trajectories"], last?.filters)}>${percent(last?.success_rate)}</a> <span class="quiet">v${last?.version}</span></td>
+  return html`<${Card} title="First and newest version" flush><table class="table"><thead><tr><th scope="col">${by.replace("_", " ")}</th><th scope="col" class="right wide-only">Trajectories</th><th scope="col" class="right">Began at</th><th scope="col" class="right">Is at</th>${other && html`<th scope="col" class="right nowrap">In ${other.run}</th>`}<th scope="col" class="right wide-only">Mean reward</th><th scope="col" class="right">Change</th></tr></thead><tbody>
+    ${rows.map(({ key, first, last, count }) => html`<tr key=${key}><td><a href=${hrefOf(["trajectories"], { ...last?.filters, policy: "" })}>${key}</a></td><td class="right wide-only">${number(count)}</td><td class="right nowrap">${percent(first?.success_rate)} <span class="quiet">v${first?.version}</span></td><td class="right nowrap"><a href=${hrefOf(["trajectories"], last?.filters)}>${percent(last?.success_rate)}</a> <span class="quiet">v${last?.version}</span></td>
       ${other && html`<${Newest} point=${other.points.findLast((one) => one.key === key && one.version !== null)} />`}<td class="right wide-only">${number(last?.mean_reward)}</td><td class="right"><${Change} from=${first?.success_rate ?? null} to=${last?.success_rate ?? null} /></td></tr>`)}</tbody></table><//>`;
 }
 
@@ -107,7 +107,7 @@ function Rounds({ data, other }) {
 /** @param {{run: string, steps: import("../core/types.js").Progress}} props */
 function Staleness({ run, steps }) {
   const { staleness_mean: mean = [], staleness_max: most = [] } = steps.numbers;
-  const series = useMemo(() => [{ label: "mean", values: mean, hue: "--hue-0", fill: true }, { label: "oldest", values: most, hue: "--hue-1" }], [steps]);
+  const series = useMemo(() => [{ label: "mean", values: mean, hue: "--hue-0", fill: true }, { label: "oldest", values: most, hue: "--hue-1", dash: true }], [steps]);
   if (!mean.some((one) => one !== null)) return html`<${Card} title="Staleness"><p class="small quiet">How stale rollouts were is in the report of the trainer, which is not on this machine.</p><//>`;
   return html`<${Card} title="Staleness" more="versions between sampling and the update; click: the update"><${Chart} x=${steps.step} series=${series} height=${150} range=${[0, Math.max(1, ...most.map((one) => one ?? 0))]} format=${number} label=${`staleness over ${steps.step.length} steps`} onPick=${(/** @type {number} */ at) => go(hrefOf(["update", run, String(steps.step[at])]))} /><${Legend} series=${series} /><//>`;
 }

@@ -9,7 +9,7 @@ import { TrajectoryTable } from "../parts/trajectory_table.js";
 import { placeOf } from "../pure/health.js";
 import { sharesOf } from "../pure/learning.js";
 import { overlaid } from "../pure/overlay.js";
-import { moment, number, percent, seconds, versions } from "../pure/format.js";
+import { moment, number, percent, percentsOf, seconds, versions } from "../pure/format.js";
 
 const SIGNS = { ok: "✓", warn: "!", stop: "✕", unknown: "?" };
 /** @type {[string, string, string][]} */
@@ -46,10 +46,14 @@ function Whole({ run, updates, other }) {
       ${other ? html`<${Both} run=${run} other=${other} />` : html`<${Learning} run=${run.run} steps=${steps} isEvaluation=${run.is_evaluation} />`}
       <${Card} title="What waits for what"><${Spent} steps=${steps} /><${Waits} run=${run.run} /><//>
     </div>
-    <${Card} title="Newest failures" flush more=${html`<a href=${hrefOf(["failures"], { run: run.run })}>all failures</a>`}>
-      ${failures.length ? html`<${TrajectoryTable} rows=${failures} columns=${["trajectory", "task", "status", "cause", "reward", "policy", "findings", "started"]} isBound=${false} hrefOfRow=${(/** @type {any} */ row) => hrefOf(["trajectory", row.trajectory_id])} />` : html`<${Empty}>No trajectory failed.<//>`}<//>
-    <${Card} title="Updates" flush more="what each step of training learned from"><${Await} resource=${updates}>${(/** @type {any} */ data) => html`<${Updates} run=${run.run} items=${data.items} steps=${steps} isEvaluation=${run.is_evaluation} />`}<//><//>`;
+    ${failures.length > 0 && html`<${Failed} run=${run.run} rows=${failures} />`}
+    <${Card} title="Updates" flush more="what each step of training learned from"><${Await} resource=${updates}>${(/** @type {any} */ data) => html`<${Updates} run=${run.run} items=${data.items} steps=${steps} isEvaluation=${run.is_evaluation} />`}<//><//>
+    ${!failures.length && html`<${Failed} run=${run.run} rows=${failures} />`}`;
 }
+
+/** @param {{run: string, rows: import("../core/types.js").Row[]}} props */
+const Failed = ({ run, rows }) => html`<${Card} title="Newest failures" flush more=${html`<a href=${hrefOf(["failures"], { run })}>all failures</a>`}>
+  ${rows.length ? html`<${TrajectoryTable} rows=${rows} columns=${["trajectory", "task", "status", "cause", "reward", "policy", "findings", "started"]} isBound=${false} hrefOfRow=${(/** @type {any} */ row) => hrefOf(["trajectory", row.trajectory_id])} />` : html`<${Empty}>No trajectory failed.<//>`}<//>`;
 
 /** What of a run only the bucket has. @param {import("../core/types.js").Run} run */
 function cooledOf({ is_cooled: isCooled, num_cooled: num }) {
@@ -120,8 +124,11 @@ function Spent({ steps }) {
   const sums = SPENT.map(([name, label, hue]) => ({ label, hue, sum: (steps.numbers[name] ?? []).slice(-10).reduce((/** @type {number} */ all, one) => all + (one ?? 0), 0) })).filter((one) => one.sum > 0);
   const total = sums.reduce((all, one) => all + one.sum, 0);
   if (!total) return html`<p class="small quiet">How long steps take is in the report of the trainer, which is not on this machine.</p>`;
-  const told = sums.map((one) => ({ hue: one.hue, label: `${one.label} ${percent(one.sum / total)}` }));
-  return html`<h3 class="small">A training step, ${seconds(total / Math.min(10, steps.step.length))} in the mean of the last ${Math.min(10, steps.step.length)}</h3>
+  const shares = percentsOf(sums.map((one) => one.sum));
+  const told = sums.map((one, at) => ({ hue: one.hue, label: `${one.label} ${shares[at]}` }));
+  const [num, ends] = [Math.min(10, steps.step.length), steps.ended_at.slice(-10)];
+  const apart = ends.length > 1 ? ((ends.at(-1) ?? 0) - (ends[0] ?? 0)) / (ends.length - 1) : null;
+  return html`<h3 class="small">A training step, ${seconds(total / num)} in the mean of the last ${num}${apart !== null && apart - total / num > 0.05 * apart && `, ${seconds(apart)} from one to the next`}</h3>
     <div class="spend" aria-hidden="true">${sums.map((one) => html`<i key=${one.label} style=${{ flexGrow: one.sum, background: `var(${one.hue})` }}></i>`)}</div><${Legend} series=${told} />
     ${series.length > 0 && steps.step.length > 1 && html`<h3 class="small">Share of each step</h3><${Chart} x=${steps.step} series=${series} height=${120} range=${[0, 1]} format=${percent} label=${`share of ${series.map((one) => one.label).join(", ")} in ${steps.step.length} steps`} />`}`;
 }

@@ -14,14 +14,17 @@ import { appended, bucketMeans, noColumns, ratioAt, rowStarts, visible } from ".
 const ROW_PX = 24;
 const CHARACTER_PX = 7.9;
 
+/** Nats between trainer and engine from which a token has its full colour: the alarm logprob_gap stops a run there. */
+export const GAP_LIMIT = 0.2;
+
 /** How tokens can be coloured: a tint and a value for the curve of each position.
- * @type {Record<string, {title: string, told: string, value: (columns: Columns, at: number) => number | null, tint: (columns: Columns, at: number) => import("../pure/colour.js").Tint}>} */
+ * @type {Record<string, {title: string, told: string, unit: string, least?: number, value: (columns: Columns, at: number) => number | null, tint: (columns: Columns, at: number) => import("../pure/colour.js").Tint}>} */
 const MODES = {
-  logprob: { title: "Log-probability", told: "Stronger: less likely, as the engine sampled it", value: (all, at) => all.logprobs[at] ?? null, tint: (all, at) => tintOfLogprob(all.logprobs[at]) },
-  ratio: { title: "Trainer − engine", told: "Blue: likelier for the trainer; orange: for the engine", value: ratioAt, tint: (all, at) => tintAroundZero(ratioAt(all, at), 0.5) },
-  mask: { title: "Loss mask", told: "Green: in the loss; grey: left out", value: (all, at) => all.mask[at] ?? null, tint: (all, at) => tintOfMask(all.mask[at]) },
-  version: { title: "Policy version", told: "A colour for each version", value: (all, at) => all.versions[at] ?? null, tint: (all, at) => tintOfShade(shadesIn(all).get(all.versions[at] ?? -1)) },
-  advantage: { title: "Advantage", told: "Blue: made likelier; orange: less likely", value: (all, at) => all.advantages[at] ?? null, tint: (all, at) => tintAroundZero(all.advantages[at], 2) },
+  logprob: { title: "Log-probability", told: "Stronger: less likely, as the engine sampled it; full from −5", unit: "nats", value: (all, at) => all.logprobs[at] ?? null, tint: (all, at) => tintOfLogprob(all.logprobs[at]) },
+  ratio: { title: "Trainer − engine", told: `Blue: likelier for the trainer; orange: for the engine; full from ${GAP_LIMIT} nats, where the alarm logprob_gap stops a run`, unit: "nats", least: GAP_LIMIT, value: ratioAt, tint: (all, at) => tintAroundZero(ratioAt(all, at), GAP_LIMIT) },
+  mask: { title: "Loss mask", told: "Green: in the loss; grey: left out", unit: "1: in the loss", value: (all, at) => all.mask[at] ?? null, tint: (all, at) => tintOfMask(all.mask[at]) },
+  version: { title: "Policy version", told: "A colour for each version", unit: "version", value: (all, at) => all.versions[at] ?? null, tint: (all, at) => tintOfShade(shadesIn(all).get(all.versions[at] ?? -1)) },
+  advantage: { title: "Advantage", told: "Blue: made likelier; orange: less likely; full from 2", unit: "", value: (all, at) => all.advantages[at] ?? null, tint: (all, at) => tintAroundZero(all.advantages[at], 2) },
 };
 
 /** @type {WeakMap<Columns, ReturnType<typeof shadesOf>>} */
@@ -74,9 +77,9 @@ export function TokensTab({ data, route, to }) {
   if (!state.total) return html`<div class="card"><${Empty}>No token ids were captured: the engine was called without them (capture level text).<//></div>`;
   return html`<div class="token-tools"><div class="chips" role="group" aria-label="Colour by">${Object.entries(MODES).map(([key, one]) => html`<button key=${key} class="chip" aria-pressed=${key === name} onClick=${() => go(to({ colour: key }), { replace: true })}>${one.title}</button>`)}</div>
       <${Scale} name=${name} columns=${state.columns} told=${mode?.told} /></div>
-    <${Curve} columns=${state.columns} mode=${mode} title=${mode?.title ?? ""} onPick=${setAt} />
+    <div class="token-desk"><${Curve} columns=${state.columns} mode=${mode} title=${mode?.title ?? ""} onPick=${setAt} />
     <${Card} title="Tokens" flush more=${`${number(data.num_sampled)} sampled, ${number(state.total)} in all${state.isWhole ? "" : ", loading …"}`}><${Grid} columns=${state.columns} mode=${mode} at=${at} onPick=${setAt} /><//>
-    <${Facts} columns=${state.columns} at=${at} steps=${data.steps} />`;
+    <${Facts} columns=${state.columns} at=${at} steps=${data.steps} /></div>`;
 }
 
 /** @param {{columns: Columns, mode: any, title: string, onPick: (at: number) => void}} props */
@@ -85,8 +88,9 @@ function Curve({ columns, mode, title, onPick }) {
     const { x, y } = bucketMeans(columns.ids.map((_, at) => mode.value(columns, at)), 1200);
     return { x, series: [{ label: title, values: y, hue: "--hue-0" }] };
   }, [columns, mode]);
-  const isKnown = series[0]?.values.some((one) => one !== null);
-  return html`<${Card} title=${`${title} by position`}>${isKnown ? html`<${Chart} x=${x} series=${series} height=${120} label=${`${title} over ${columns.ids.length} positions`} onPick=${(/** @type {number} */ at) => onPick(x[at] ?? 0)} />` : html`<p class="small quiet">Not known for this trajectory: no update has stored it.</p>`}<//>`;
+  const known = (series[0]?.values ?? []).filter((one) => one !== null);
+  const range = mode.least && /** @type {[number, number]} */ ([Math.min(-mode.least, ...known), Math.max(mode.least, ...known)]);
+  return html`<${Card} title=${`${title} by position`} more=${mode.unit}>${known.length ? html`<${Chart} x=${x} series=${series} height=${120} range=${range} place=${(/** @type {number} */ at) => `position ${at}`} label=${`${title} over ${columns.ids.length} positions`} onPick=${(/** @type {number} */ at) => onPick(x[at] ?? 0)} />` : html`<p class="small quiet">Not known for this trajectory: no update has stored it.</p>`}<//>`;
 }
 
 /** @param {{columns: Columns, mode: any, at: number, onPick: (at: number) => void}} props */
@@ -124,7 +128,7 @@ function Grid({ columns, mode, at, onPick }) {
     choose(chosen, true);
     return () => choose(chosen, false);
   }, [at, columns, mode, starts, first, end]);
-  return html`<div class="token-grid" ref=${box} tabindex="0" data-own-keys role="listbox" aria-label="Tokens; arrow keys walk them" aria-activedescendant=${at >= 0 ? `t${at}` : undefined}
+  return html`<div class="token-grid" style=${{ height: `min(56vh, ${rows * ROW_PX + 8}px)` }} ref=${box} tabindex="0" data-own-keys role="listbox" aria-label="Tokens; arrow keys walk them" aria-activedescendant=${at >= 0 ? `t${at}` : undefined}
       onScroll=${(/** @type {any} */ event) => scrolled(event.target.scrollTop)} onMouseMove=${(/** @type {any} */ event) => pointed(event, onPick)} onKeyDown=${(/** @type {any} */ event) => stepped(event, at, columns.ids.length, onPick)}>
       <div role="presentation" ref=${lines} style=${{ height: `${rows * ROW_PX}px` }}></div></div>`;
 }
@@ -216,7 +220,7 @@ function Facts({ columns, at, steps }) {
   const facts = isChosen ? [["Position", number(at)], ["Id", columns.ids[at]], ["Text", JSON.stringify(columns.texts[at])], ["Step", `${columns.steps[at]}, ${columns.sampled[at] ? "sampled" : "given"}`], ["Log-probability", number(columns.logprobs[at], 4)], ["Trainer's", number(columns.trained_logprobs[at], 4)],
     ["Trainer − engine", signed(ratioAt(columns, at), 4)], ["Advantage", signed(columns.advantages[at], 3)], ["In the loss", columns.mask[at] === null ? "–" : columns.mask[at] ? "yes" : "no"], ["Policy", columns.versions[at] === null ? "–" : `v${columns.versions[at]}`],
     ["Engine", engine ? withoutScheme(engine) : "–"]] : [];
-  return html`<${Card} title="Token"><div aria-live="polite">${isChosen ? html`<dl class="token-facts">${facts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd data-fact=${name} title=${value}>${value}</dd></div>`)}</dl>` : html`<p class="small quiet">Point at a token, or walk with the arrow keys.</p>`}</div><//>`;
+  return html`<${Card} title="Token" class="docked"><div aria-live="polite">${isChosen ? html`<dl class="token-facts">${facts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd data-fact=${name} title=${value}>${value}</dd></div>`)}</dl>` : html`<p class="small quiet">Point at a token, or walk with the arrow keys.</p>`}</div><//>`;
 }
 
 /** @param {{name: string, columns: Columns, told: string | undefined}} props */

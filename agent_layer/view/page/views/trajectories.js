@@ -25,14 +25,14 @@ export function TrajectoriesView({ route }) {
   const histogram = useResource(pathOf(["histogram"], new URLSearchParams([...plain, ["bins", innerWidth > 640 ? "20" : "12"]]))); // each bar is wide enough for a finger
   const columns = query.get("columns")?.split(",") ?? USUAL;
   const { cooled_runs: cooled } = useRights();
-  return html`<${PageHead} title="Trajectories"><a class="chip" href=${hrefOf(["failures"], plain)}>failures</a><a class="chip" href=${hrefOf(["review"], filters)}>review</a><span class="quiet num" data-count>${facets.data ? number(facets.data.count) : ""}</span><//>
+  return html`<${PageHead} title="Trajectories"><a class="chip" href=${hrefOf(["failures"], plain)}>failures</a><a class="chip" href=${hrefOf(["review"], filters)}>review</a><span class="quiet num">${facets.data && html`<span data-count>${number(facets.data.count)}</span> ${facets.data.count === 1 ? "trajectory" : "trajectories"}`}</span><//>
     <${SearchBar} query=${query} />
     ${!query.get("run") && cooled.length > 0 && html`<p class="note-box" data-cooled>Not here, because only the bucket has them: ${cooled.map((run) => html`<a class="chip" key=${run} href=${hrefOf(["trajectories"], changed(query, { run }))}>${run}</a> `)}</p>`}
     <div class="browse">
       <details class="facets-box" open=${innerWidth > 900}><summary class="small">Filters</summary><${Await} resource=${facets}>${(/** @type {any} */ data) => html`<${Facets} facets=${data.facets} query=${query} />`}<//></details>
       <div class="step-list">
         <${Card} title="Reward" more="click a bar to filter"><${Await} resource=${histogram}>${(/** @type {any} */ data) => html`<${Histogram} data=${data} query=${query} />`}<//><//>
-        ${query.get("text") ? html`<${Matches} filters=${filters} text=${query.get("text") ?? ""} />` : html`<${Found} filters=${filters.toString()} columns=${columns} query=${query} />`}
+        ${query.get("text") ? html`<${Matches} filters=${filters} text=${query.get("text") ?? ""} />` : html`<${Found} filters=${filters.toString()} columns=${columns} query=${query} total=${facets.data?.count ?? null} />`}
       </div></div>`;
 }
 
@@ -63,17 +63,23 @@ function Typed({ value, put, ...attributes }) {
 /** @param {{facets: Record<string, FacetLine[]>, query: URLSearchParams}} props */
 const Facets = ({ facets, query }) => html`<div class="facets">${FACETS.filter((name) => facets[name]?.length).map((name) => html`<${Facet} key=${name} name=${name} lines=${facets[name]?.filter((one) => one.value !== null)} query=${query} />`)}</div>`;
 
-/** The most frequent values of a field, the one that is filtered by, and on demand all others.
+/** The most frequent values of a field, of the policy the newest; the one that is filtered by, and on demand all others. Its own filter does not
+ * count here, so that the others can be chosen in its place.
  * @param {{name: string, lines: FacetLine[], query: URLSearchParams}} props */
 function Facet({ name, lines, query }) {
   const [isWhole, setWhole] = useState(false);
   const asked = query.get(name);
-  const shown = lines.filter((one, at) => isWhole || at < FACET_LINES || String(one.value) === asked);
+  const others = new URLSearchParams(filtersOf(query));
+  for (const one of ["order", name]) others.delete(one);
+  const beside = useResource(asked === null ? null : pathOf(["facets"], new URLSearchParams([...others, ["fields", name]])));
+  const all = [.../** @type {FacetLine[]} */ (beside.data?.facets[name] ?? lines)].filter((one) => one.value !== null);
+  if (name === "policy") all.sort((a, b) => b.value - a.value);
+  const shown = all.filter((one, at) => isWhole || at < FACET_LINES || String(one.value) === asked);
   const title = name.replace("_", " ");
   return html`<div class="facet" data-facet=${name}><h2>${title}</h2>${shown.map(({ value, count }) => {
     const isOn = asked === String(value);
     return html`<a key=${value} class=${isOn ? "on" : ""} href=${hrefOf(["trajectories"], changed(query, { [name]: isOn ? null : value }))}><span class="cut" title=${value}>${name === "policy" ? "v" : ""}${name === "engine" ? withoutScheme(value) : value}</span><span class="count num">${number(count)}</span></a>`;
-  })}${lines.length > FACET_LINES && (isWhole || shown.length < lines.length) && html`<button class="unfold" aria-expanded=${isWhole} aria-label=${isWhole ? `Fewer values of ${title}` : `${lines.length - shown.length} more values of ${title}`} onClick=${() => setWhole(!isWhole)}>${isWhole ? "fewer" : `${number(lines.length - shown.length)} more`}</button>`}</div>`;
+  })}${all.length > FACET_LINES && (isWhole || shown.length < all.length) && html`<button class="unfold" aria-expanded=${isWhole} aria-label=${isWhole ? `Fewer values of ${title}` : `${all.length - shown.length} more values of ${title}`} onClick=${() => setWhole(!isWhole)}>${isWhole ? "fewer" : `${number(all.length - shown.length)} more`}</button>`}</div>`;
 }
 
 /** @param {{data: {bins: {low: number | null, high: number | null, count: number, filters: Record<string, string>}[], num_without: number}, query: URLSearchParams}} props */
@@ -85,11 +91,11 @@ function Histogram({ data, query }) {
     const isOn = query.get("reward") === reward;
     const told = `${bin.count} with a reward of ${bin.low === null ? "less" : number(bin.low)} to ${bin.high === null ? "more" : number(bin.high)}`;
     return html`<a key=${bin.low} class=${isOn ? "on" : bin.count ? "" : "none"} href=${hrefOf(["trajectories"], changed(query, { reward: isOn ? null : reward }))} title=${told} aria-label=${told}><i style=${{ height: `${(100 * bin.count) / most}%` }}></i></a>`;
-  })}</div><div class="axis num"><span>${number(data.bins[0]?.low)}</span>${data.num_without > 0 && html`<span>${number(data.num_without)} without a reward</span>`}<span>${number(data.bins.at(-1)?.high)}</span></div>`;
+  })}</div><div class="axis num"><span>${number(data.bins[0]?.low)}</span>${data.num_without > 0 && html`<span>${number(data.num_without)} without a reward</span>`}${data.bins.length > 1 && html`<span>${number(data.bins.at(-1)?.low)}</span>`}</div>`;
 }
 
-/** @param {{filters: string, columns: string[], query: URLSearchParams}} props */
-function Found({ filters, columns, query }) {
+/** @param {{filters: string, columns: string[], query: URLSearchParams, total: number | null}} props */
+function Found({ filters, columns, query, total }) {
   const path = rowsPath(filters);
   const first = useResource(path);
   const [more, setMore] = useState(/** @type {{path: string, rows: Row[], cursor: string | null} | null} */ (null));
@@ -102,7 +108,7 @@ function Found({ filters, columns, query }) {
   };
   return html`<${Await} resource=${first}>${(/** @type {import("../core/types.js").Page<Row>} */ data) => html`
     <${Card} title="Found" flush more=${html`<${ColumnChoice} columns=${columns} query=${query} />`}>
-      ${data.items.length ? html`<${TrajectoryTable} rows=${[...data.items, ...(mine?.rows ?? [])]} columns=${columns} onEnd=${extend} hrefOfRow=${(/** @type {Row} */ row) => hrefOf(["trajectory", row.trajectory_id], { of: filters })} />` : html`<${Empty}>No trajectory matches. Remove a filter above.<//>`}<//>
+      ${data.items.length ? html`<${TrajectoryTable} rows=${[...data.items, ...(mine?.rows ?? [])]} columns=${columns} onEnd=${extend} total=${total} order=${query.get("order") ?? "newest"} hrefOfOrder=${(/** @type {string} */ order) => hrefOf(["trajectories"], changed(query, { order: order === "newest" ? null : order }))} hrefOfRow=${(/** @type {Row} */ row) => hrefOf(["trajectory", row.trajectory_id], { of: filters })} />` : html`<${Empty}>No trajectory matches. Remove a filter above.<//>`}<//>
     <${Card} title="The same query"><${CopyLine} label="Command" text=${data.command} /><${CopyLine} label="Python" text=${data.python} /><//>`}<//>`;
 }
 

@@ -10,7 +10,7 @@ import { Timeline } from "../parts/timeline.js";
 import { Said, StepCard } from "../parts/step_card.js";
 import { ForksTab } from "./forks.js";
 import { TokensTab } from "./tokens.js";
-import { number, readable, seconds, shortId, versions, epoch } from "../pure/format.js";
+import { contentText, number, readable, seconds, shortId, signed, versions, epoch } from "../pure/format.js";
 
 /** @typedef {import("../core/types.js").Trajectory} Trajectory */
 /** Steps in the first frame, counted from the one that is asked for; the others follow when it is on the screen. */
@@ -67,7 +67,7 @@ function Head({ data, position, ids, turn }) {
       <${Tile} label="Policy" value=${versions(row.policy_min, row.policy_max)} />
       <${Tile} label="Steps" value=${row.num_steps} note=${Number.isFinite(spent) ? `in ${seconds(spent)}` : "still running"} />
       <${Tile} label="Tokens" value=${number(data.num_sampled)} note=${`sampled, of ${number(data.num_given + data.num_sampled)}`} />
-      <${Tile} label="Learned by" value=${updates.length ? updates.map((one) => html`<a key=${one.step} href=${hrefOf(["update", one.run, String(one.step)])}>update ${one.step} </a>`) : "none"} note=${advantage !== null ? `advantage ${number(advantage)}` : data.exclusions[0]?.reason ?? ""} />
+      <${Tile} label="Learned by" value=${updates.length ? updates.map((one) => html`<a key=${one.step} href=${hrefOf(["update", one.run, String(one.step)])}>update ${one.step} </a>`) : "none"} note=${advantage !== null ? `advantage ${signed(advantage)}` : data.exclusions[0]?.reason ?? ""} />
     </dl>
     ${data.outcome?.error && html`<p class="note-box bad">${data.outcome.error}</p>`}
     ${data.alarms.map((one) => html`<p class="note-box small" key=${one.detail}><b>${one.kind.replaceAll("_", " ")}</b>: ${one.detail}</p>`)}`;
@@ -83,10 +83,12 @@ function StepsTab({ data, at, to, query }) {
   useEffect(() => void (at >= 0 && document.getElementById(`step-${at}`)?.scrollIntoView({ block: "start" })), [at]);
   /** @param {string} name */
   const toggled = (name) => to({ hide: (hidden.has(name) ? [...hidden].filter((one) => one !== name) : [...hidden, name]).join(",") || null });
+  const parts = ["system", "tools", "reasoning"].filter((name) => data.steps.some((step) => hasPart(step, name)));
+  const isSaid = data.steps[0]?.new_messages.some((one) => contentText(one.content) === readable(data.task?.input)); // the first step shows it
   return html`<${Card} title="Time"><${Timeline} steps=${data.steps} at=${at} onPick=${(/** @type {number} */ step) => go(to({ step }), { replace: true })} /><//>
     <div class="steps"><nav class="outline" aria-label="Steps"><a href=${to({ step: null })}>Task</a>${data.steps.map((step) => html`<a key=${step.index} href=${to({ step: step.index })} aria-current=${step.index === at ? "true" : undefined}><span class="num">${step.index}</span><span class="cut">${step.agent ?? step.role}</span>${step.status !== "ok" && html`<span class="badge bad">${step.status ?? "running"}</span>`}</a>`)}</nav>
-      <div class="step-list"><div class="chips" role="group" aria-label="Show">${["system", "tools", "reasoning"].map((name) => html`<a key=${name} class=${`chip ${hidden.has(name) ? "" : "on"}`} href=${toggled(name)}>${name}</a>`)}</div>
-        ${data.task && html`<${Card} title="Task"><${Said} role="task" text=${readable(data.task.input)} /><//>`}
+      <div class="step-list">${parts.length > 0 && html`<div class="chips" role="group" aria-label="Show">${parts.map((name) => html`<a key=${name} class=${`chip ${hidden.has(name) ? "" : "on"}`} href=${toggled(name)}>${name}</a>`)}</div>`}
+        ${data.task && !isSaid && html`<${Card} title="Task"><${Said} role="task" text=${readable(data.task.input)} /><//>`}
         ${shown.map((step) => html`<${OneStep} key=${step.index} data=${data} step=${step} isOn=${step.index === at} hide=${hide} href=${to({ tab: "tokens", step: step.index })} />`)}
         <${Judged} data=${data} /></div></div>`;
 }
@@ -95,6 +97,13 @@ function StepsTab({ data, at, to, query }) {
  * @param {{data: Trajectory, step: import("../core/types.js").Step, isOn: boolean, hide: string, href: string}} props */
 function OneStep({ data, step, isOn, hide, href }) {
   return useMemo(() => html`<${StepCard} id=${data.row.trajectory_id} step=${step} isOn=${isOn} hidden=${new Set(hide.split(","))} href=${href} order=${html`<${StepOrder} data=${data} step=${step.index} />`} />`, [data, step, isOn, hide, href]);
+}
+
+/** Whether a step has something that the reader can hide. @param {import("../core/types.js").Step} step @param {string} part */
+function hasPart({ new_messages: messages, message, observations }, part) {
+  if (part === "system") return messages.some((one) => one.role === "system");
+  if (part === "reasoning") return Boolean(message?.reasoning ?? message?.reasoning_content);
+  return observations.length > 0 || (message?.tool_calls ?? []).length > 0 || messages.some((one) => one.role === "tool");
 }
 
 /** @param {{data: Trajectory}} props */

@@ -30,8 +30,9 @@ export function UpdateView({ route }) {
   const [run = "", step = "0"] = route.parts;
   const update = useResource(pathOf(["runs", run, "updates", step]));
   const all = useResource(pathOf(["runs", run, "updates"]));
-  const steps = (all.data?.items ?? []).map((/** @type {{step: number}} */ one) => one.step);
-  const [before, after] = besideOf(steps, Number(step));
+  const at = Number(step);
+  const steps = all.data?.items.map((/** @type {{step: number}} */ one) => one.step) ?? [at - 1, at + 1]; // until they are known
+  const [before, after] = besideOf(steps.filter((/** @type {number} */ one) => one > 0), at);
   const hrefOfStep = (/** @type {number} */ to) => hrefOf(["update", run, String(to)]);
   useKeys({ ArrowLeft: () => before !== undefined && go(hrefOfStep(before)), ArrowRight: () => after !== undefined && go(hrefOfStep(after)) });
   const more = [["←", "Previous update", before], ["→", "Next update", after]].map(([sign, told, to]) => (to === undefined ? html`<button class="button" key=${sign} disabled aria-label=${told}>${sign}</button>` : html`<a class="button" key=${sign} href=${hrefOfStep(Number(to))} aria-label=${told}>${sign}</a>`));
