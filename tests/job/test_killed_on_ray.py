@@ -185,7 +185,7 @@ def test_a_run_on_a_cluster_waits_for_another_machine_when_one_dies(
     assert waited[0].startswith("Ray cluster: expected 2 places of 1 GPU and 3 CPUs on one machine each, found 1 free")
     restarts = read_restarts(restarts_path(settings, RUN))
     assert [(one.what, one.from_step) for one in restarts] == [("run", 2)], restarts
-    assert "machine 127.0.0.3 has ended" in restarts[0].why
+    assert "127.0.0.3" in restarts[0].why, "Ray's own words, or ours, whichever thread notices first"
     assert machines.machines[0].is_running()
 
 
