@@ -21,6 +21,7 @@ from agent_layer.errors import (
 )
 from agent_layer.store import Store
 from agent_layer.view.access import METRICS, SESSION, Access, writer_name
+from agent_layer.view.answer_cache import AnswerCache, Kept
 from agent_layer.view.events import EventStreams
 from agent_layer.view.files import SCRIPTS, find_file
 from agent_layer.view.openapi import make_document
@@ -95,19 +96,31 @@ class _View:
     def __init__(self, source: Source, access: Access) -> None:
         self._source = source
         self._access = access
+        self._answers = AnswerCache()
 
     def handler(self, route: Route) -> _Handler:
         """Return what answers a route; it reads beside the event loop."""
 
         async def answer(request: web.Request) -> web.Response:
             asked = self._asked(request, route)
-            body = await asyncio.to_thread(self._read, route, asked)
-            return web.Response(body=body, content_type="application/json")
+            found = await asyncio.to_thread(self._read, route, asked)
+            headers = {} if found.tag is None else {hdrs.ETAG: f'W/"{found.tag}"'}
+            if found.tag is not None and any(one.value == found.tag for one in request.if_none_match or ()):
+                return web.Response(status=304, headers=headers)
+            return web.Response(body=found.body, headers=headers, content_type="application/json")
 
         return answer
 
-    def _read(self, route: Route, asked: Asked) -> bytes:
-        return msgspec.json.encode(route.read(source_for(self._source, asked), asked))
+    def _read(self, route: Route, asked: Asked) -> Kept:
+        source = source_for(self._source, asked)
+
+        def make() -> bytes:
+            return msgspec.json.encode(route.read(source, asked))
+
+        if not route.is_of_index or asked.is_of_now:
+            return Kept(make(), None)
+        question = route.path, source.is_cooled, *((name, *values) for name, values in sorted(asked.query.items()))
+        return self._answers.get(question, source.index_state(), make)
 
     def _asked(self, request: web.Request, route: Route) -> Asked:
         query = {name: request.query.getall(name) for name in request.query}

@@ -61,7 +61,7 @@ ENTER_REWARDS = LuaScript(
     constants=INDEX_CONSTANTS,
     preludes=(*INDEX_PRELUDE, _EVENTS, _REWARD_BASIS),
     commands="bitpos del hdel hget hmget hset hvals sadd setbit setnx setrange srem xadd",
-    writes=_ROWS,
+    writes=f"{_ROWS} steps",
 )
 MARK_COMMITTED = LuaScript(
     file=_LUA / "mark.lua",

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Final, NamedTuple, TypeAlias, cast
 
 from redis.exceptions import RedisError
@@ -22,6 +23,8 @@ _MOST_ENTRIES: Final = 1_000
 _BLOCK_SECONDS: Final = 1.0
 _ROUND_SECONDS: Final = 0.5
 """Seconds whose changes become one message of each kind; a page reads again once a second at most."""
+_STEADY_SECONDS: Final = 2.0
+"""The same while changes go on: a page then reads again every four seconds."""
 _LOOK_SECONDS: Final = 1.0
 _RETRY_SECONDS: Final = 1.0
 
@@ -64,6 +67,8 @@ class _Watcher:
         self._gathered = Gathered()
         self._look: _Look | None = None
         self._looked_at = 0.0
+        self._published_at = -inf
+        self._rest_seconds = _ROUND_SECONDS
 
     async def start(self) -> None:
         """Begin behind the newest entries."""
@@ -78,7 +83,15 @@ class _Watcher:
             await self._look_again()
         if changes := self._gathered.take():
             self._ring.publish(changes)
-            await asyncio.sleep(_ROUND_SECONDS)
+            await asyncio.sleep(self._rest())
+
+    def _rest(self) -> float:
+        """Return the seconds until the next messages: twice as many as before, while changes go on."""
+        now = time.monotonic()
+        goes_on = now - self._published_at < 2 * self._rest_seconds + _BLOCK_SECONDS
+        self._rest_seconds = min(2 * self._rest_seconds, _STEADY_SECONDS) if goes_on else _ROUND_SECONDS
+        self._published_at = now
+        return self._rest_seconds
 
     async def _read(self, block_seconds: float) -> None:
         """Gather all entries that are there; wait for the first."""

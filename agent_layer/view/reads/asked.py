@@ -45,6 +45,11 @@ class Asked(NamedTuple):
         """A part of the path as a whole number. Raises: BadInputError: it is none."""
         return _number(self.path[name], name, 0, 2**53)
 
+    @property
+    def is_of_now(self) -> bool:
+        """Whether its answer changes with the clock: spans such as ``2h`` end now."""
+        return any(map(self.text, ("since", "until")))
+
     def filters(self) -> Filters:
         """The filters. Raises: BadInputError: one of them is not valid."""
         policy, reward, step = (self.text(name) for name in ("policy", "reward", "step"))

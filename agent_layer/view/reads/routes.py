@@ -49,6 +49,8 @@ class Route(NamedTuple):
     read: Callable[[Source, Asked], Answer]
     answer: type[Answer]
     parameters: tuple[str, ...] = ()
+    is_of_index: bool = False
+    """Whether the answer follows from the index and the parameters alone, so that it is made once for each state."""
 
 
 ROUTES: Final = (
@@ -58,12 +60,12 @@ ROUTES: Final = (
     Route("/runs/{run}/progress", runs.progress, Progress, ("after",)),
     Route("/runs/{run}/updates", runs.list_updates, UpdateList),
     Route("/runs/{run}/updates/{step}", updates.show_update, UpdateAnswer),
-    Route("/query", lists.query, QueryAnswer, (*FILTERS, "order", "limit", "cursor")),
+    Route("/query", lists.query, QueryAnswer, (*FILTERS, "order", "limit", "cursor"), is_of_index=True),
     Route("/search", lists.search, SearchAnswer, ("text", *FILTERS, "limit", "cursor")),
-    Route("/count", lists.count, CountAnswer, FILTERS),
-    Route("/facets", lists.facets, FacetAnswer, (*FILTERS, "fields")),
-    Route("/histogram", lists.histogram, HistogramAnswer, (*FILTERS, "bins")),
-    Route("/summary", lists.summary, SummaryAnswer, (*FILTERS, "by")),
+    Route("/count", lists.count, CountAnswer, FILTERS, is_of_index=True),
+    Route("/facets", lists.facets, FacetAnswer, (*FILTERS, "fields"), is_of_index=True),
+    Route("/histogram", lists.histogram, HistogramAnswer, (*FILTERS, "bins"), is_of_index=True),
+    Route("/summary", lists.summary, SummaryAnswer, (*FILTERS, "by"), is_of_index=True),
     Route("/trajectories/{trajectory}", trajectories.show_trajectory, TrajectoryAnswer),
     Route("/trajectories/{trajectory}/steps/{step}", trajectories.show_step, StepAnswer),
     Route("/trajectories/{trajectory}/steps/{step}/tokens", show_step_tokens, TokensAnswer, ("from", "to")),

@@ -109,6 +109,14 @@ class Source:
                 self._vocabularies.popitem(last=False)
         return found
 
+    def index_state(self) -> tuple[bytes, ...]:
+        """Return what differs after each change of the index: the newest entries of the streams that announce them."""
+        pipeline = self.index.pipeline()
+        for stream in (self.store.keys.events, self.store.keys.steps):
+            pipeline.xrevrange(stream, count=1)
+        newest = cast("list[list[tuple[bytes, object]]]", pipeline.execute())
+        return tuple(entries[0][0] if entries else b"" for entries in newest)
+
     def progress(self, run: str) -> list[StepProgress]:
         """Return the reports of a run's steps; none where the trainer runs on another machine."""
         path = progress_path(self.settings, check_name(run, "run"))

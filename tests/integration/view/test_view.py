@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from statistics import fmean
 
+import msgspec
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
@@ -332,6 +333,45 @@ def test_a_browser_does_not_fetch_a_file_again_that_it_has(viewed):
     assert again.headers["ETag"] == plain.headers["ETag"] == tag
     assert first.headers["Cache-Control"] == "private, no-cache"
     assert viewed.ask("/api/v1/info")[1].headers["Cache-Control"] == "no-store"
+
+
+def test_what_follows_from_the_index_is_sent_again_only_after_a_change(viewed):
+    async def ask():
+        async with TestClient(TestServer(build_view_app(Source(viewed.settings, viewed.store)))) as client:
+            path, tag, nums = "/api/v1/histogram?run=r0", "none", []
+            later = Reward(trajectory_id="late.0-0", reward_id="late", run="r0", at=9e3, score=0.5)
+            begun = attempt("late.0-0", at=9000.0, run="r0", status="running", score=None)
+            for change in ((), (), begun, (later,), ()):
+                if change:
+                    write_segment(viewed.store, *change)
+                answer = await client.get(path, headers={"If-None-Match": tag})
+                tag = answer.headers["ETag"]
+                body = await answer.json() if answer.status == 200 else None
+                nums.append(body and (body["num_rewarded"], body["num_without"]))
+            assert "ETag" not in (await client.get("/api/v1/runs")).headers
+            assert "ETag" not in (await client.get(f"{path}&since=2h")).headers
+            return nums
+
+    num_rewarded, num_without = viewed.store.count(run="r0", reward=(-9.0, None)), viewed.store.count(run="r0")
+    num_without -= num_rewarded
+    assert asyncio.run(ask()) == [
+        (num_rewarded, num_without),
+        None,
+        (num_rewarded, num_without + 1),
+        (num_rewarded + 1, num_without),
+        None,
+    ]
+
+
+def test_a_reward_of_a_trajectory_that_goes_on_is_announced_once_it_can_be_seen(viewed):
+    redis, steps = viewed.store.redis, viewed.store.keys.steps
+    write_segment(viewed.store, *attempt("on.0-0", run="r0", status="running"))
+    ((before, _),) = redis.xrevrange(steps, count=1) or ((b"-", {}),)
+
+    write_segment(viewed.store, Reward(trajectory_id="on.0-0", reward_id="r", run="r0", at=9.0, score=0.5))
+
+    told = [fields for at, fields in redis.xrange(steps, before) if at != before]
+    assert [msgspec.msgpack.decode(one[b"grown"]) for one in told] == [[["on.0-0", "r0"]]] * 2
 
 
 def test_beyond_this_machine_it_needs_the_token(viewed):

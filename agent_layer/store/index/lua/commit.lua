@@ -215,8 +215,6 @@ for _, group in ipairs(batch.groups) do
     if is_new or is_back then offer_late(group) end
   end
 end
-if #growing > 0 then -- one entry per commit: thousands of steps a second must not push other events out of their stream
-  redis.call('XADD', key('steps'), 'MAXLEN', '~', NUM_EVENTS_KEPT / 10, '*', 'grown', cmsgpack.pack(growing))
-end
+announce_growth(growing)
 keep_zones()
 return bases

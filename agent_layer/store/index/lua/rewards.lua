@@ -2,6 +2,7 @@
 -- Preludes: keys.lua, prelude.lua, events.lua, reward_basis.lua.
 -- ARGV: trajectory id, mark of the basis, reward ('' for null); and so on.
 -- Returns the current bases (see reward_basis.lua) of those whose mark has changed.
+local growing = {}
 local function enter(id, reward, has_ended)
   local row = key('t', id)
   local ordinal, known = unpack(redis.call('HMGET', row, 'ordinal', 'reward'))
@@ -11,7 +12,12 @@ local function enter(id, reward, has_ended)
     local block, at = place_of(ordinal)
     write_reward(block, at, known and tonumber(known), tonumber(reward))
   end
-  if has_ended then announce('kind', 'addition', 'trajectory_id', id, 'run', redis.call('HGET', row, 'run') or '') end
+  local run = redis.call('HGET', row, 'run') or ''
+  if has_ended then
+    announce('kind', 'addition', 'trajectory_id', id, 'run', run)
+  else
+    growing[#growing + 1] = {id, run}
+  end
 end
 
 local changed = {}
@@ -24,5 +30,6 @@ for i = 1, #ARGV, 3 do
     changed[#changed + 1] = basis
   end
 end
+announce_growth(growing)
 keep_zones()
 return changed
