@@ -35,8 +35,9 @@ from agent_layer.store.index import Index
 
 __all__ = ["measure_view"]
 
-NUM_ROWS, NUM_ASKED = 50, 40
+NUM_ROWS, NUM_ASKED, NUM_OVERVIEWS = 50, 40, 10
 NUM_CALLS, NUM_CLIENTS, NUM_PAGES = 10_000, 4, 5
+_OVERVIEWS = ("facets?", "facets?run=run-1&status=completed", "facets?reward=0.5..", "histogram?bins=20", "runs?")
 _SHOWN = """selector => new Promise(done => {
   const look = () => requestAnimationFrame(document.querySelector(selector)
     ? () => setTimeout(() => done(performance.now())) : look);
@@ -57,6 +58,7 @@ def measure_view(directory: Path, size: int = 1_000_000) -> list[Figure]:
             store = open_store(settings)
             with _serve(settings, directory) as view:
                 figures += _measure_rows(browser, view, store, size)
+                figures += _measure_overviews(view, store, size)
             settings = servers.settings(directory / "long", namespace="long")
             _store_long(settings)
             with _serve(settings, directory) as view:
@@ -110,6 +112,32 @@ def _measure_rows(browser: Browser, view: Proxy, store: Store, size: int) -> Ite
     page.close()
 
 
+def _measure_overviews(view: Proxy, store: Store, size: int) -> Iterator[Figure]:
+    """Ask for what stands beside the first rows, each time as if the store had just changed; and what Redis spends."""
+    session = requests.Session()
+    for question in (
+        "facets?",
+        "facets?run=run-1&status=completed",
+        "facets?reward=0.5..",
+        "histogram?bins=20",
+        "runs?",
+    ):
+        took, before = list[float](), _redis_seconds(store)
+        for _ in range(NUM_OVERVIEWS):
+            store.redis.xadd(store.keys.steps, {"bench": ""})  # or the server would send the answer that it has
+            began = time.perf_counter()
+            session.get(f"{view.name}api/v1/{question}", timeout=60).raise_for_status()
+            took.append(1000 * (time.perf_counter() - began))
+        spent = 1000 * (_redis_seconds(store) - before) / NUM_OVERVIEWS
+        name = f"view, {question} over {size:,}: p50/p99 ms (beside: CPU ms of Redis)"
+        yield Figure(name, _shown(took), f"{spent:.0f}", "", "≤ 300")
+
+
+def _redis_seconds(store: Store) -> float:
+    told = store.redis.info("cpu")
+    return told["used_cpu_user"] + told["used_cpu_sys"]
+
+
 def _store_long(settings: Settings) -> None:
     store = open_store(settings)
     vocabulary = Vocabulary(tokenizer_hash="v", sizes=TokenIds([4] * 1000), content=b"word" * 1000)
@@ -159,7 +187,11 @@ def _measure_long(browser: Browser, view: Proxy) -> Iterator[Figure]:
 
 
 def _measure_open_pages(browser: Browser, directory: Path) -> Iterator[Figure]:
-    """Send calls through a gateway while five pages are open over its store."""
+    """Send calls through a gateway while five pages are open over its store.
+
+    What the pages cost depends on the minutes that they are open, what the gateway costs on the number of calls: the
+    ratio of the two is the better, the faster the calls go. The cost per minute tells of the pages alone.
+    """
     load = Load(2 << 10, 150, is_streamed=False)
     with ExitStack() as cleanup:
         directory.mkdir()
@@ -187,6 +219,13 @@ def _measure_open_pages(browser: Browser, directory: Path) -> Iterator[Figure]:
         f"{theirs:.2f}",
         f"{ours / theirs:.3f}",
         "≤ 0.01",
+    )
+    yield Figure(
+        f"view, {NUM_PAGES} open pages, {NUM_CALLS / seconds:.0f} calls a second: CPU s a minute (beside: the gateway)",
+        f"{60 * ours / seconds:.2f}",
+        f"{60 * theirs / seconds:.2f}",
+        "",
+        "",
     )
 
 
