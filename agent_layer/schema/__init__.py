@@ -102,6 +102,9 @@ if TYPE_CHECKING:
         resolve as resolve,
     )
     from agent_layer.schema.messages import (
+        resolve_in as resolve_in,
+    )
+    from agent_layer.schema.messages import (
         to_chat_messages as to_chat_messages,
     )
     from agent_layer.schema.messages import (
@@ -364,6 +367,7 @@ else:
                 "parse_json_text",
                 "refer_to",
                 "resolve",
+                "resolve_in",
                 "to_chat_messages",
                 "to_part_message",
             ),

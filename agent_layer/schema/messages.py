@@ -174,6 +174,11 @@ def resolve(contents: Mapping[str, bytes], content_hash: str) -> object:
     return _resolve(contents, content_hash, iter(range(_MAX_REFERENCES + 1)))
 
 
+def resolve_in(contents: Mapping[str, bytes], value: object) -> object:
+    """Return a JSON value with the references inside it resolved, as ``resolve`` does."""
+    return _resolve_in(contents, value, iter(range(_MAX_REFERENCES + 1)))
+
+
 def _resolve(contents: Mapping[str, bytes], content_hash: str, left: Iterator[int]) -> object:
     body = contents.get(content_hash)
     if body is None or next(left, None) is None:

@@ -121,7 +121,7 @@ def test_raster_images_are_seen_and_nothing_else_is_loaded(opened, tab, viewed, 
         shown(REMOTE),
         {"$image": "../../info"},
     ]
-    store_message(viewed.store, "i.0-0", parts)
+    store_message(viewed.store, "i.0-0", parts, outputs=[[shown(data_url(make_png(32))), {"text": "a drawing"}]])
     _export(viewed, tmp_path / "site")
 
     for one in (tab, opened):
@@ -130,8 +130,9 @@ def test_raster_images_are_seen_and_nothing_else_is_loaded(opened, tab, viewed, 
         for number in (2, 3):
             one.page.get_by_text(f"Image {number} of 3 is not shown").wait_for()
         images = one.page.locator("img.seen")
-        wait_until(lambda images=images: images.evaluate_all("all => all.map(one => one.naturalWidth)") == [64])
+        wait_until(lambda images=images: images.evaluate_all("all => all.map(one => one.naturalWidth)") == [64, 32])
         assert REMOTE in text
+        assert "a drawing" in text
         assert one.page.evaluate("'owned' in window") is False
     assert tab.hosts == {tab.address.split("/")[2]}
-    assert len(list((tmp_path / "site" / "images").iterdir())) == 1
+    assert len(list((tmp_path / "site" / "images").iterdir())) == 2

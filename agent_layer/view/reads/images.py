@@ -1,17 +1,20 @@
-"""Images inside messages: a mark stands in their place, and each has one address, which serves raster images alone.
+"""Images in messages and in what tools answered: a mark stands in their place, and each has one address, which serves
+raster images alone.
 
-Messages hold images as ``data:`` URLs, or refer to a content that is one. The page never gets such a URL: it would be
-as long as the image, and may hold a document. An address of another host stays what it is: text.
+Both hold images as ``data:`` URLs, in Anthropic's or MCP's form, or refer to a content that is one. The page never
+gets such a URL: it would be as long as the image, and may hold a document. An address of another host stays what it is:
+text.
 """
 
 import binascii
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Final, NamedTuple, cast
 
 import msgspec
 
 from agent_layer.errors import NotFoundError
-from agent_layer.schema import JsonObject, Trajectory, content_hash, resolve
+from agent_layer.schema import JsonObject, Trajectory, content_hash, resolve_in
 from agent_layer.view.reads.asked import Asked
 from agent_layer.view.reads.source import Source
 
@@ -30,6 +33,9 @@ _KINDS: Final = (
     (b"GIF89a", "gif"),
 )
 _WEBP: Final = slice(8, 12)
+TOO_DEEP: Final = "(nested too deeply to be shown)"
+_HINTS: Final = (_HEAD.encode(), b'"data"')
+"""What JSON with an image inside has."""
 
 
 class Image(NamedTuple):
@@ -40,8 +46,19 @@ class Image(NamedTuple):
     """``png``, ``jpeg``, ``gif`` or ``webp``, as its first bytes say."""
 
 
+def show_value(contents: Mapping[str, bytes], value: object) -> object:
+    """Return a message or an answer of a tool with its references resolved and its images marked.
+
+    One that is nested too deeply for that becomes a sentence: JSON allows what no reader can follow.
+    """
+    try:
+        return mark_images(resolve_in(contents, value))
+    except RecursionError:
+        return TOO_DEEP
+
+
 def mark_images(value: object) -> object:
-    """Return a message with ``{"$image": HASH}`` in place of each image that it holds."""
+    """Return a value with ``{"$image": HASH}`` in place of each image that it holds."""
     if isinstance(value, str):
         return {_MARK: _name_of(value)} if _is_image(value) else value
     if isinstance(value, list):
@@ -61,13 +78,18 @@ def read_image(source: Source, asked: Asked) -> Image:
     """
     name = asked.path["image"]
     whole = source.trajectory(asked.path["trajectory"])
-    url = next((one for one in _urls(whole, source.store.contents(whole), name) if _name_of(one) == name), None)
+    contents = source.store.contents(whole)
+    if name in contents:
+        body = contents[name]
+        url = msgspec.json.decode(body, type=str) if body.startswith(_QUOTED_HEAD) else None
+    else:
+        url = source.images(whole, lambda: _find_inline(whole, contents)).get(name)
     content = None if url is None else _decode(url)
     kind = None if content is None else sniff_kind(content)
     if content is None or kind is None:
         raise NotFoundError(
-            f"image {name[:80]!r}: expected a PNG, JPEG, GIF or WebP of at most {MOST_BYTES >> 20} MB in a message of"
-            " this trajectory, found none; nothing else is shown as an image"
+            f"image {name[:80]!r}: expected a PNG, JPEG, GIF or WebP of at most {MOST_BYTES >> 20} MB in a message or"
+            " a tool's answer of this trajectory, found none; nothing else is shown as an image"
         )
     return Image(content, kind)
 
@@ -92,40 +114,38 @@ def sniff_kind(content: bytes) -> str | None:
     return next((kind for magic, kind in _KINDS if content.startswith(magic)), None)
 
 
-def _urls(whole: Trajectory, contents: Mapping[str, bytes], name: str) -> Iterator[str]:
-    """Yield the image that is a content of its own under this hash, or all that stand in messages."""
-    if name in contents:
-        body = contents[name]
-        if body.startswith(_QUOTED_HEAD):
-            yield msgspec.json.decode(body, type=str)
-        return
+def _find_inline(whole: Trajectory, contents: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the images that stand in messages and answers of tools themselves; those they refer to have a name."""
     names = dict.fromkeys(one for step in whole.steps for one in step.state.messages or ())
-    for one in names:
-        yield from _find_urls(resolve(contents, one))
-    for step in whole.steps:
-        yield from _find_urls(step.action.message)
+    bodies = (contents[name] for name in names if name in contents)
+    values = chain(
+        (msgspec.json.decode(body) for body in bodies if any(hint in body for hint in _HINTS)),
+        (step.action.message for step in whole.steps),
+        (one.output for one in whole.observations),
+    )
+    return {_name_of(url): url for value in values for url in _find_urls(value)}
 
 
 def _find_urls(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        if _is_image(value):
-            yield value
-    elif isinstance(value, list):
-        for one in cast("list[object]", value):
-            yield from _find_urls(one)
-    elif isinstance(value, dict):
-        fields = cast("JsonObject", value)
-        if (url := _source_url(fields)) is not None:
-            yield url
-        else:
-            for one in fields.values():
-                yield from _find_urls(one)
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            if _is_image(one):
+                yield one
+        elif isinstance(one, list):
+            left += cast("list[object]", one)
+        elif isinstance(one, dict):
+            fields = cast("JsonObject", one)
+            url = _source_url(fields)
+            left += fields.values() if url is None else [url]
 
 
 def _source_url(fields: JsonObject) -> str | None:
-    """Return the URL of an image in the form of Anthropic's messages."""
-    kind, content = fields.get("media_type"), fields.get("data")
-    if fields.get("type") != "base64" or not isinstance(content, str) or not isinstance(kind, str):
+    """Return the URL of an image in the form of Anthropic's messages, or of tools that speak MCP."""
+    content = fields.get("data")
+    kind = fields.get({"base64": "media_type", "image": "mimeType"}.get(str(fields.get("type")), ""))
+    if not isinstance(content, str) or not isinstance(kind, str):
         return None
     url = f"data:{kind}{_BASE64}{content}"
     return url if _is_image(url) else None

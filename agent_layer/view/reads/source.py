@@ -1,7 +1,7 @@
 """What the API reads: a store, the reports of training steps, vocabularies, the trajectories read last."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import NamedTuple, cast
 
@@ -54,6 +54,8 @@ class Source:
         self.alarms = AlarmReader(settings, store.redis, read_reports=self.progress)
         self._lock = Lock()
         self._read: OrderedDict[tuple[str, str], Trajectory] = OrderedDict()
+        self._images: OrderedDict[str, tuple[Trajectory, Mapping[str, str]]] = OrderedDict()
+        """By trajectory: as it was read, and the data URLs inside it by the hash of their mark."""
         self._vocabularies: OrderedDict[str, TokenBytes | None] = OrderedDict()
         self._reports: OrderedDict[str, tuple[tuple[int, int], list[StepProgress]]] = OrderedDict()
         """By run: size and time of change of its file, and what it said then."""
@@ -93,6 +95,19 @@ class Source:
             self._read[place] = found
             while len(self._read) > _MOST_TRAJECTORIES:
                 self._read.popitem(last=False)
+        return found
+
+    def images(self, whole: Trajectory, find: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
+        """Return the data URLs inside a trajectory by the hash of their mark; they are found once."""
+        with self._lock:
+            known = self._images.get(whole.trajectory_id)
+        if known is not None and known[0] is whole:
+            return known[1]
+        found = find()
+        with self._lock:
+            self._images[whole.trajectory_id] = whole, found
+            while len(self._images) > _MOST_TRAJECTORIES:
+                self._images.popitem(last=False)
         return found
 
     def vocabulary(self, tokenizer_hash: str | None) -> TokenBytes | None:

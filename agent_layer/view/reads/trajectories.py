@@ -14,6 +14,7 @@ from agent_layer.schema import (
     current_rewards,
     find_alarms,
     newest_labels,
+    refer_to,
     resolve,
 )
 from agent_layer.store.reading import pick_step, step_reward
@@ -30,7 +31,7 @@ from agent_layer.view.answers import (
     TrajectoryUpdate,
 )
 from agent_layer.view.reads.asked import Asked
-from agent_layer.view.reads.images import mark_images
+from agent_layer.view.reads.images import TOO_DEEP, show_value
 from agent_layer.view.reads.source import Source
 from agent_layer.view.reads.tokens import break_cause, parent_of
 from agent_layer.view.reads.updates import exclusion_line, mean_advantage, read_group
@@ -52,7 +53,7 @@ def show_trajectory(source: Source, asked: Asked) -> TrajectoryAnswer:
         task=_task(whole, is_operator=asked.is_operator),
         reward=whole.reward,
         steps=[_step_line(whole, step, contents) for step in whole.steps],
-        observations=[_observation(one) for one in whole.observations if one.call_id not in calls],
+        observations=[_observation(one, contents) for one in whole.observations if one.call_id not in calls],
         rewards=[
             msgspec.convert({**msgspec.structs.asdict(one), "is_current": one.reward_id in standing}, RewardLine)
             for one in whole.rewards
@@ -139,7 +140,7 @@ def _step_line(whole: Trajectory, step: Step, contents: Mapping[str, bytes]) -> 
         finish_reason=action.finish_reason,
         sampling=step.sampling_asked if step.sampling_applied is None else step.sampling_applied,
         temperature=step.temperature,
-        message=cast("JsonObject | None", mark_images(action.message)),
+        message=cast("JsonObject | None", _message({}, action.message)),
         new_messages=_new_messages(None if before is None else whole.steps[before], step, contents),
         num_messages=None if messages is None else len(messages),
         num_prompt_tokens=None if step.prompt_token_ids is None else len(step.prompt_token_ids),
@@ -149,7 +150,7 @@ def _step_line(whole: Trajectory, step: Step, contents: Mapping[str, bytes]) -> 
         logprob_mean=fmean(action.logprobs) if action.logprobs else None,
         reward=step_reward(whole.rewards, step),
         observations=[
-            _observation(one) for one in whole.observations if (one.call_id, 0) == (step.call_id, step.choice)
+            _observation(one, contents) for one in whole.observations if (one.call_id, 0) == (step.call_id, step.choice)
         ],
     )
 
@@ -162,14 +163,14 @@ def _new_messages(before: Step | None, step: Step, contents: Mapping[str, bytes]
         (at for at, (one, other) in enumerate(zip(messages, known, strict=False)) if one != other),
         min(len(messages), len(known)),
     )
-    new = [mark_images(_expand(contents, name)) for name in messages[num_shared:]]
+    new = [_message(contents, refer_to(name)) for name in messages[num_shared:]]
     answered = bool(known) and num_shared == len(known)
     if answered and new and isinstance(new[0], dict) and cast("JsonObject", new[0]).get("role") == "assistant":
         return new[1:]
     return new
 
 
-def _observation(one: Observation) -> ObservationLine:
+def _observation(one: Observation, contents: Mapping[str, bytes]) -> ObservationLine:
     return ObservationLine(
         observation_id=one.observation_id,
         name=one.name,
@@ -177,7 +178,7 @@ def _observation(one: Observation) -> ObservationLine:
         call_id=one.call_id,
         agent=one.agent,
         arguments=one.arguments,
-        output=one.output,
+        output=show_value(contents, one.output),
         status=one.status,
         duration_seconds=one.duration_seconds,
         truncated=one.truncated,
@@ -186,4 +187,12 @@ def _observation(one: Observation) -> ObservationLine:
 
 def _expand(contents: Mapping[str, bytes], name: str | None) -> object:
     """Fill in what a hash refers to; one whose content is not stored stays a reference."""
-    return None if name is None else resolve(contents, name)
+    try:
+        return None if name is None else resolve(contents, name)
+    except RecursionError:
+        return TOO_DEEP
+
+
+def _message(contents: Mapping[str, bytes], value: object) -> object:
+    shown = show_value(contents, value)
+    return {"role": "unreadable", "content": shown} if shown == TOO_DEEP else shown

@@ -189,11 +189,15 @@ def _write_data(
 
 
 def _write_images(source: Source, place: Path, answer: TrajectoryAnswer) -> dict[str, str]:
-    """Write the images of a trajectory's messages; return their files by path. What is no raster image is left out."""
+    """Write the images of a trajectory's messages and tools' answers; return their files by path.
+
+    What is no raster image is left out.
+    """
     files: dict[str, str] = {}
     trajectory = answer.row.trajectory_id
     messages = [[*step.new_messages, step.message] for step in answer.steps]
-    for name in dict.fromkeys(image_names(messages)):
+    outputs = [one.output for step in answer.steps for one in step.observations]
+    for name in dict.fromkeys(image_names([messages, outputs])):
         try:
             image = read_image(source, _ask(trajectory=trajectory, image=name))
         except NotFoundError:

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { classOfTint, colourOfShade, shadesOf, tintAroundZero, tintOfLogprob, tintOfMask, tintOfShade } from "../../../agent_layer/view/page/pure/colour.js";
-import { clock, contentText, epoch, number, percent, percentsOf, seconds, shortId, signed, versions } from "../../../agent_layer/view/page/pure/format.js";
+import { clock, contentText, epoch, imagesOf, number, percent, percentsOf, seconds, shortId, signed, versions } from "../../../agent_layer/view/page/pure/format.js";
 import { errorLine, toggledAll } from "../../../agent_layer/view/page/pure/dead.js";
 import { fleetSentence } from "../../../agent_layer/view/page/pure/fleet.js";
 import { placeOf } from "../../../agent_layer/view/page/pure/health.js";
@@ -52,6 +52,16 @@ test("content of messages is text, whatever its form", () => {
   assert.equal(contentText([{ type: "text", text: "a" }, "b"]), "a\nb");
   assert.equal(contentText(null), "");
   assert.equal(contentText({ a: 1 }), '{\n  "a": 1\n}');
+});
+
+test("images of what tools answered are found at any depth, and their texts stay", () => {
+  const mark = { $image: "h" };
+  assert.deepEqual(imagesOf([{ type: "image_url", image_url: { url: mark } }, mark, "$image"]), ["h", "h"]);
+  const answered = [{ type: "tool_result", content: [{ type: "image", source: mark }, { type: "text", text: "seen" }] }];
+  assert.deepEqual([imagesOf(answered), contentText(answered)], [["h"], "seen"]);
+  const observed = { observation: "seen", images: [mark] };
+  assert.deepEqual([imagesOf(observed), contentText(observed)], [["h"], "seen"]);
+  assert.deepEqual([contentText(mark), contentText({ images: [] })], ["", '{\n  "images": []\n}']);
 });
 
 test("colours: unknown has none, zero has none, stronger is farther", () => {

@@ -1,4 +1,4 @@
-"""Images of messages: one address, raster images alone by their first bytes, and nothing that a message only names."""
+"""Images of messages and tools' answers: one address, raster images alone, and nothing that a message only names."""
 
 import base64
 import struct
@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from agent_layer.gateway.rollouts.media import stored_part
-from agent_layer.schema.step import Action, StepState
+from agent_layer.schema.ids import content_hash
+from agent_layer.schema.messages import refer_to
+from agent_layer.schema.step import Action, Observation, StepState
 from agent_layer.view.reads import images
 
 from ...builders import attempt, call, content
@@ -39,13 +41,16 @@ def data_url(content: bytes, kind: str = "image/png") -> str:
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
-def store_message(store, name, parts, said=None):
-    """Store a trajectory whose prompt is one message, as the gateway stores it."""
+def store_message(store, name, parts, said=None, outputs=()):
+    """Store a trajectory whose prompt is one message, as the gateway stores it, and what tools answered to its step."""
     part = stored_part(msgspec.json.encode({"role": "user", "content": parts}))
     bodies = {**part.media, part.hash: part.body}
     records = [content(name, body) for body in bodies.values()]
     answer = Action(message={"role": "assistant", "content": said or "seen"})
-    write_segment(store, *attempt(name, *records, *call(name, "a", answer, state=StepState(messages=[part.hash]))))
+    asked = call(name, "a", answer, state=StepState(messages=[part.hash]))
+    own = {"trajectory_id": name, "run": "r", "name": "look", "at": 3.0, "call_id": f"{name}/a"}
+    observed = [Observation(**own, observation_id=f"{name}.{at}", output=one) for at, one in enumerate(outputs)]
+    write_segment(store, *attempt(name, *records, *asked, *observed))
 
 
 def shown(url):
@@ -87,6 +92,74 @@ def test_images_of_answers_and_of_other_dialects_are_found(viewed):  # noqa: F81
     assert [fetch(viewed, "i.0-0", mark).headers["Content-Type"] for mark in marks_of(viewed, "i.0-0")] == [
         "image/png"
     ] * 2
+
+
+def base64_of(content):
+    return base64.b64encode(content).decode()
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda png: [{"type": "text", "text": "seen"}, shown(data_url(png))],
+        lambda png: [{"type": "input_image", "image_url": data_url(png)}],
+        lambda png: [
+            {"type": "tool_result", "content": [{"type": "image", "source": anthropic(png)}, {"text": "seen"}]},
+        ],
+        lambda png: {"content": [{"type": "image", "data": base64_of(png), "mimeType": "image/png"}]},
+        lambda png: {"observation": "seen", "images": [refer_to(content_hash(msgspec.json.encode(data_url(png))))]},
+        data_url,
+    ],
+    ids=["chat", "responses", "anthropic", "mcp", "environment", "string"],
+)
+def test_images_in_what_a_tool_answered_are_found_in_each_form(viewed, form):  # noqa: F811
+    png = make_png(64)
+    store_message(viewed.store, "i.0-0", [shown(data_url(png))], outputs=[form(png)])
+    step = viewed.get("/api/v1/trajectories/i.0-0")["steps"][0]
+    (observed,) = step["observations"]
+    (mark,) = images.image_names(observed["output"])
+
+    assert base64_of(png) not in msgspec.json.encode(step).decode()
+    assert fetch(viewed, "i.0-0", mark).headers["Content-Type"] == "image/png"
+    assert images.read_image(images.Source(viewed.settings, viewed.store), _asked("i.0-0", mark)).content == png
+
+
+def anthropic(png):
+    return {"type": "base64", "media_type": "image/png", "data": base64_of(png)}
+
+
+def test_tool_answers_have_the_limits_of_messages(viewed, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(images, "MOST_BYTES", 2_048)
+    large = data_url(b"\x89PNG\r\n\x1a\n".ljust(4_096))
+    store_message(viewed.store, "i.0-0", "look", outputs=[[shown(data_url(SVG)), shown(large), shown(REMOTE)]])
+    (observed,) = viewed.get("/api/v1/trajectories/i.0-0")["steps"][0]["observations"]
+    marks = list(images.image_names(observed["output"]))
+
+    assert [fetch(viewed, "i.0-0", mark, 404).content_type for mark in marks] == ["application/json"] * 2
+    assert observed["output"][2] == shown(REMOTE)
+
+
+def test_each_image_is_hashed_once_however_many_are_asked_for(viewed, monkeypatch):  # noqa: F811
+    outputs = [shown(data_url(make_png(size))) for size in range(8, 20)]
+    store_message(viewed.store, "i.0-0", "look", outputs=outputs)
+    step = viewed.get("/api/v1/trajectories/i.0-0")["steps"][0]
+    hashed = []
+    monkeypatch.setattr(images, "_name_of", lambda url: hashed.append(url) or content_hash(msgspec.json.encode(url)))
+    source = images.Source(viewed.settings, viewed.store)
+    for mark in images.image_names(step["observations"]):
+        images.read_image(source, _asked("i.0-0", mark))
+
+    assert len(hashed) == len(outputs)
+
+
+def test_what_is_nested_too_deeply_is_said_so(viewed):  # noqa: F811
+    deep = msgspec.json.decode(b"[" * 800 + b"]" * 800)
+    store_message(viewed.store, "i.0-0", deep, said=deep, outputs=[deep, "sound"])
+    step = viewed.get("/api/v1/trajectories/i.0-0")["steps"][0]
+
+    assert [step["new_messages"][0]["content"], step["message"]["content"]] == [images.TOO_DEEP] * 2
+    assert [one["output"] for one in step["observations"]] == [images.TOO_DEEP, "sound"]
+    assert viewed.get("/api/v1/trajectories/i.0-0/steps/0")["messages"] == [images.TOO_DEEP]
 
 
 @pytest.mark.parametrize(

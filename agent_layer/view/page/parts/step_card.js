@@ -42,7 +42,7 @@ export function StepCard({ id, step, isOn, hidden, href, order }) {
       ${reasoning && !hidden.has("reasoning") && html`<details class="fold"><summary>Reasoning</summary><pre class="small quiet">${reasoning}</pre></details>`}
       ${message && (text || !calls.length) && html`<${Said} role="assistant" text=${text} images=${pathsOf(message.content)} />`}
       ${!hidden.has("tools") && calls.map((one, key) => html`<${Call} key=${key} call=${/** @type {any} */ (one)} />`)}
-      ${!hidden.has("tools") && step.observations.filter((one) => !answered.has(readable(one.output))).map((one, key) => html`<${Said} key=${key} role="tool" name=${one.name} text=${readable(one.output)} isCode badge=${html`<${Badge} status=${one.status} /><span>${seconds(one.duration_seconds)}</span>`} />`)}
+      ${!hidden.has("tools") && step.observations.filter((one) => !answered.has(contentText(one.output))).map((one, key) => html`<${Said} key=${key} role="tool" name=${one.name} text=${contentText(one.output)} isCode images=${pathsOf(one.output)} badge=${html`<${Badge} status=${one.status} /><span>${seconds(one.duration_seconds)}</span>`} />`)}
     </div></section>`;
 }
 

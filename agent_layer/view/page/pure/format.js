@@ -88,24 +88,26 @@ export function readable(value) {
   return typeof value === "string" ? value : JSON.stringify(value, null, 2);
 }
 
-/** The text of a message's content: text, or the text parts of a list. @param {unknown} content @returns {string} */
+/** The text of a message's content, or of what a tool answered: text, or the text parts of a list, without images.
+ * @param {unknown} content @returns {string} */
 export function contentText(content) {
   if (Array.isArray(content)) return content.map(partText).filter(Boolean).join("\n");
-  return readable(content);
+  return isMark(content) ? "" : Array.isArray(/** @type {any} */ (content)?.images) && imagesOf(content).length ? contentText(/** @type {any} */ (content).observation) : readable(content);
 }
 
-/** Hashes of the images that stand in a message's content, as the API marks them. @param {unknown} content @returns {string[]} */
+/** Hashes of the images that stand in a content, as the API marks them, at any depth. @param {unknown} content @returns {string[]} */
 export function imagesOf(content) {
-  if (!Array.isArray(content)) return [];
-  return content.flatMap((part) => {
-    const mark = part?.image_url?.url ?? part?.image_url ?? part?.source ?? part;
-    return typeof mark?.$image === "string" ? [mark.$image] : [];
-  });
+  if (isMark(content)) return [/** @type {any} */ (content).$image];
+  return content && typeof content === "object" ? Object.values(content).flatMap(imagesOf) : [];
 }
+
+/** @param {any} value */
+const isMark = (value) => typeof value?.$image === "string";
 
 /** @param {any} part */
 function partText(part) {
-  if (imagesOf([part]).length) return "";
+  if (isMark(part) || [part?.image_url?.url, part?.image_url, part?.source].some(isMark)) return "";
   if (typeof part === "string") return part;
-  return typeof part?.text === "string" ? part.text : readable(part);
+  if (typeof part?.text === "string") return part.text;
+  return Array.isArray(part?.content) && imagesOf(part).length ? contentText(part.content) : readable(part);
 }
