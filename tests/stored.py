@@ -7,6 +7,7 @@ from agent_layer.engines.policies import list_policies
 from agent_layer.schema.codec import LogRecord, encode, record_owner
 from agent_layer.schema.ids import new_id
 from agent_layer.store import Store
+from agent_layer.store.index import Index
 from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.maintenance.rebuild import index_segment
 from agent_layer.store.segments.format import StoredRecord, build_segment, find_frames, read_footer, segment_key, unpack
@@ -14,6 +15,7 @@ from agent_layer.store.segments.tombstones import write_tombstones
 
 __all__ = [
     "answers_of",
+    "damage",
     "keys_that_hold",
     "lose_index",
     "mark_deleted",
@@ -46,6 +48,15 @@ def mark_deleted(store: Store, *owners: str) -> None:
     """Do what a deletion does before it removes any bytes."""
     tombstones = write_tombstones(store.keys, store.objects, owners, "deleted")
     apply_tombstones(store.redis, store.keys, owners, tombstones)
+
+
+def damage(store: Store, trajectory_id: str) -> None:
+    """Change a byte of a trajectory, so that its checksum no longer holds."""
+    for segment, chunk in Index(store.redis, store.keys).chunks(trajectory_id):
+        key = segment_key(store.keys, segment)
+        body = bytearray(store.objects.get(key))
+        body[chunk.offset + chunk.size_bytes // 2] ^= 0xFF
+        store.objects.put(key, bytes(body))
 
 
 def lose_index(store: Store) -> None:

@@ -25,7 +25,7 @@ from agent_layer.view.reads import Source, find_cooled
 
 from ..builders import attempt, call, sampled
 from ..integration.view.test_view import viewed  # noqa: F401 - the store that the API's own tests read
-from ..stored import put_segment, write_segment
+from ..stored import damage, put_segment, write_segment
 from ..waiting import wait_until
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed; 'make setup' installs it")
@@ -330,6 +330,17 @@ def test_runs_that_only_the_bucket_has_are_marked_where_they_are_named(viewed, c
         tab.page.locator("[data-count]").get_by_text("1", exact=True).wait_for()
         assert tab.page.locator("[data-cooled]").count() == 0
         assert tab.errors == []
+
+
+def test_a_damaged_rollout_is_marked_in_group_update_and_diff(viewed, tab):  # noqa: F811
+    _train(viewed)
+    damage(viewed.store, "g0.1-0")
+    for view in ("#/group/g0", "#/update/r0/1", "#/diff/g0.0-0/g0.1-0"):
+        text = tab.open(view)
+        assert "part of g0.1-0" in text, view
+        assert "both are equal" not in text
+    tab.open("#/group/g0")
+    assert tab.page.get_by_text("damaged", exact=True).count() == 1
 
 
 def test_hostile_names_in_an_address_stay_text(tab):

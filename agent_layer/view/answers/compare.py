@@ -64,6 +64,8 @@ class DiffAnswer(Answer, frozen=True, kw_only=True):
 
     a: TrajectoryRow
     b: TrajectoryRow
+    damaged: dict[Literal["a", "b"], str]
+    """Why the bytes of one cannot be read; then nothing is compared."""
     first_step: int | None
     """Place of the first pair that differs; None: they are equal."""
     first_token: int | None

@@ -244,6 +244,8 @@ class Member(Answer, frozen=True, kw_only=True):
     num_sampled: int | None
     first_divergence: int | None
     """Position in the layout of the whole trajectory at which it differs from the first member; None: the first."""
+    damaged: str | None = None
+    """Why its bytes cannot be read; then all that its row does not say is None."""
 
 
 class GroupAnswer(Answer, frozen=True, kw_only=True):

@@ -265,6 +265,8 @@ class Lane(Answer, frozen=True, kw_only=True):
     trajectory_id: str
     group_id: str
     task_id: str | None
+    damaged: str | None
+    """Why its bytes cannot be read; then only its row and the batch are known."""
     reward: float
     """As it entered the baseline."""
     reward_now: float | None

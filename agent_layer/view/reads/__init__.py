@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agent_layer.view.reads.source import Cooled as Cooled
     from agent_layer.view.reads.source import Source as Source
     from agent_layer.view.reads.trajectories import show_trajectory as show_trajectory
+    from agent_layer.view.reads.updates import read_whole as read_whole
     from agent_layer.view.reads.updates import show_update as show_update
 else:
     __getattr__ = lazy_exports(
@@ -45,6 +46,6 @@ else:
             "agent_layer.view.reads.runs": ("info", "list_runs", "list_updates", "make_progress", "show_run"),
             "agent_layer.view.reads.source": ("Cooled", "Source"),
             "agent_layer.view.reads.trajectories": ("show_trajectory",),
-            "agent_layer.view.reads.updates": ("show_update",),
+            "agent_layer.view.reads.updates": ("read_whole", "show_update"),
         },
     )

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from statistics import fmean, pstdev
 from typing import Literal
 
+import msgspec
+
 from agent_layer.errors import NotFoundError
 from agent_layer.schema import Group, Trajectory, make_rollout_id, make_trajectory_id
 from agent_layer.store import TrajectoryRow
@@ -12,7 +14,7 @@ from agent_layer.view.reads.asked import Asked
 from agent_layer.view.reads.lists import FAILED
 from agent_layer.view.reads.source import Source
 from agent_layer.view.reads.tokens import token_ids
-from agent_layer.view.reads.updates import mean_advantage, read_group
+from agent_layer.view.reads.updates import mean_advantage, read_group, read_whole
 
 _MOST_MEMBERS = 256
 _MOST_ATTEMPTS = 16
@@ -26,10 +28,14 @@ def show_group(source: Source, asked: Asked) -> GroupAnswer:
     if group is None and not rows:
         raise NotFoundError(f"group {group_id!r}: expected it in the store, found nothing of it; '/api/v1/query' lists")
     kept = set(group.trajectory_ids) if group else set[str]()
-    whole_ones = source.store.read((row for _, row in rows), contents=False, on_corrupt=lambda _: None)
-    found = {row.trajectory_id: whole for row, whole in whole_ones}  # of a damaged one, the index still has the row
+    found, damaged = read_whole(source, [row for _, row in rows])
     first = next((found[row.trajectory_id] for _, row in rows if row.trajectory_id in found), None)
-    members = [_member(number, row, found.get(row.trajectory_id), first, kept) for number, row in rows]
+    members = [
+        msgspec.structs.replace(
+            _member(number, row, found.get(row.trajectory_id), first, kept), damaged=damaged.get(row.trajectory_id)
+        )
+        for number, row in rows
+    ]
     rewards = [one.reward for one in members if one.kind == "kept" and one.reward is not None]
     shown = rows[0][1] if rows else None
     return GroupAnswer(

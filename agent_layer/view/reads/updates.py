@@ -1,11 +1,11 @@
 """What one update learned from: rollouts from the queue to the update, their groups, and what was left out."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import accumulate
 from statistics import fmean
 
-from agent_layer.errors import NotFoundError
+from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.health import StepProgress
 from agent_layer.schema import ExcludedRollout, Group, TrainedBatch, TrainedRollout, TrainedTokens, Trajectory, decode
 from agent_layer.store import TrajectoryRow
@@ -28,7 +28,8 @@ def show_update(source: Source, asked: Asked) -> UpdateAnswer:
     named = {rollout.trajectory_id: None for rollout in batch.rollouts}
     groups = {rollout.group_id: None for rollout in batch.rollouts}
     beside = [name for group in groups for name in _members(source, group) if name not in named]
-    found = {row.trajectory_id: (row, whole) for row, whole in _read(source, [*named, *beside])}
+    rows = {row.trajectory_id: row for row in source.index.rows([*named, *beside])}
+    found, damaged = read_whole(source, rows.values())
     report = next((one for one in source.progress(run) if one.step == step), None)
     return UpdateAnswer(
         run=run,
@@ -41,11 +42,14 @@ def show_update(source: Source, asked: Asked) -> UpdateAnswer:
         credit=batch.credit,
         lengths=batch.lengths,
         advantages=batch.advantages,
-        rollouts=[_lane(batch, rollout, found.get(rollout.trajectory_id)) for rollout in batch.rollouts],
+        rollouts=[
+            _lane(batch, one, rows.get(one.trajectory_id), found.get(one.trajectory_id), damaged.get(one.trajectory_id))
+            for one in batch.rollouts
+        ],
         groups=_groups(batch),
         excluded=[
             exclusion_line(one)
-            for _, whole in found.values()
+            for whole in found.values()
             for one in whole.exclusions
             if (one.run, one.step) == (run, step)
         ],
@@ -120,13 +124,28 @@ def _members(source: Source, group_id: str) -> list[str]:
     return group.trajectory_ids if group else []
 
 
-def _read(source: Source, trajectory_ids: list[str]) -> list[tuple[TrajectoryRow, Trajectory]]:
-    """Read trajectories; a damaged one is left out, so that its lane has what the batch says."""
-    return list(source.store.read(source.index.rows(trajectory_ids), contents=False, on_corrupt=lambda _: None))
+def read_whole(source: Source, rows: Collection[TrajectoryRow]) -> tuple[dict[str, Trajectory], dict[str, str]]:
+    """Return trajectories by id, and why others are damaged; the index still has the rows of these."""
+    errors: list[CorruptRecordError] = []
+    read = source.store.read(rows, contents=False, on_corrupt=errors.append)
+    found = {row.trajectory_id: whole for row, whole in read}
+    damaged: dict[str, str] = {}
+    for row in rows if errors else ():
+        if row.trajectory_id not in found:  # once more alone: an error does not name its trajectory
+            again: list[CorruptRecordError] = []
+            for _ in source.store.read([row], contents=False, on_corrupt=again.append):
+                pass
+            damaged.update((row.trajectory_id, str(error)) for error in again)
+    return found, damaged
 
 
-def _lane(batch: TrainedBatch, rollout: TrainedRollout, found: tuple[TrajectoryRow, Trajectory] | None) -> Lane:
-    row, whole = found or (None, None)
+def _lane(
+    batch: TrainedBatch,
+    rollout: TrainedRollout,
+    row: TrajectoryRow | None,
+    whole: Trajectory | None,
+    damaged: str | None,
+) -> Lane:
     trained = next((one for one in whole.trained if one.batch_id == batch.batch_id), None) if whole else None
     started = whole.started if whole else None
     ends = _phase_ends(whole)
@@ -135,6 +154,7 @@ def _lane(batch: TrainedBatch, rollout: TrainedRollout, found: tuple[TrajectoryR
         group_id=rollout.group_id,
         task_id=row.task_id if row else None,
         reward=rollout.reward,
+        damaged=damaged,
         reward_now=row.reward if row else None,
         policy_min=row.policy_min if row else None,
         policy_max=row.policy_max if row else None,

@@ -11,6 +11,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.view import site
 from agent_layer.view.reads import Source
 
+from ...stored import damage
 from .test_view import _SECRET, viewed  # noqa: F401 - the store that the API's own tests read
 
 
@@ -92,11 +93,7 @@ def test_what_cannot_be_exported_leaves_nothing(export, tmp_path, arguments, why
 def test_a_damaged_trajectory_is_left_out_and_its_siblings_are_exported(viewed, tmp_path, monkeypatch):  # noqa: F811
     for name, value in viewed.settings.environment().items():
         monkeypatch.setenv(name, value)
-    ((segment, chunk),) = Source(viewed.settings, viewed.store).index.chunks("g0.1-0")
-    key = next(name for name in viewed.store.objects.list("") if segment in name)
-    body = bytearray(viewed.store.objects.get(key))
-    body[chunk.offset + chunk.size_bytes // 2] ^= 0xFF
-    viewed.store.objects.put(key, bytes(body))
+    damage(viewed.store, "g0.1-0")
 
     ended = CliRunner().invoke(build(), ["view", "export", str(tmp_path / "site"), "--run", "r0"])
 

@@ -29,7 +29,7 @@ from agent_layer.view import build_view_app
 from agent_layer.view.reads import Source
 
 from ...builders import attempt, call, closed_group, sampled
-from ...stored import write_segment
+from ...stored import damage, write_segment
 from ...unit.health.reports import report
 
 _SECRET = "the hidden answer"
@@ -243,6 +243,30 @@ def test_an_update_shows_what_it_learned_from_and_what_it_left_out(viewed):
     assert {one for one in tokens["trained_logprobs"] if one is not None} == {-0.25}
     assert [part["update"] for part in tokens["parts"]] == [1, 1]
     viewed.get("/api/v1/runs/r0/updates/2", 404)
+
+
+def test_a_damaged_rollout_says_so_wherever_it_stands_beside_others(viewed):
+    rollouts = [
+        TrainedRollout(trajectory_id=f"g0.{at}-0", group_id="g0", reward=1.0, reward_ids=[], samples_hash="")
+        for at in range(2)
+    ]
+    own = {"run": "r0", "batch_id": "b", "step": 1, "policy_version": 1}
+    write_segment(viewed.store, TrainedBatch(**own, trained_at=9.0, rollouts=rollouts, num_samples=2, batch_hash=""))
+    failed = next(row.trajectory_id for row in viewed.store.query(status="failed").items)
+    for name in ("g0.1-0", failed):
+        damage(viewed.store, name)
+
+    told = {one["row"]["trajectory_id"]: one["damaged"] for one in viewed.get("/api/v1/groups/g0")["members"]}
+    assert [name for name, why in told.items() if why] == ["g0.1-0"]
+    assert "g0.1-0" in told["g0.1-0"]
+    lanes = viewed.get("/api/v1/runs/r0/updates/1")["rollouts"]
+    assert [lane["damaged"] for lane in lanes] == [None, told["g0.1-0"]]
+    assert lanes[1]["reward_now"] == viewed.store.row("g0.1-0").reward
+    diff = viewed.get("/api/v1/diff?a=g0.0-0&b=g0.1-0")
+    assert (diff["damaged"], diff["steps"], diff["first_token"]) == ({"b": told["g0.1-0"]}, [], None)
+    assert viewed.get("/api/v1/diff?a=g0.0-0&b=g0.2-0")["damaged"] == {}
+    kinds = {one["kind"]: one for one in viewed.get("/api/v1/failures")["errors"]}
+    assert kinds["its trajectory is damaged, so its error is not known"]["examples"] == [failed]
 
 
 def test_a_step_without_an_update_says_why(viewed):

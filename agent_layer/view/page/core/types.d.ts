@@ -70,7 +70,7 @@ export interface Engine {
 export interface DeadLetters { total: number; items: { rollout_id: string; run: string; died_at: number; num_attempts: number; worker: string | null; errors: string[] }[]; by_error: { error: string; num: number }[] }
 export interface Box { box: string; kind: string; role: string; task: string; owner: string; taken_at: number }
 export interface DiffStep { a: number | null; b: number | null; is_same: boolean; part: "prompt" | "answer" | null; at_token: number | null }
-export interface Diff { a: Row; b: Row; first_step: number | null; first_token: number | null; num_tokens_a: number; num_tokens_b: number; steps: DiffStep[] }
+export interface Diff { a: Row; b: Row; damaged: Record<string, string>; first_step: number | null; first_token: number | null; num_tokens_a: number; num_tokens_b: number; steps: DiffStep[] }
 export interface LearningPoint { key: string; version: number | null; count: number; num_rewarded: number; mean_reward: number | null; success_rate: number | null; filters: Record<string, string> }
 export interface Learning {
   run: string; by: string; points: LearningPoint[]; evaluations: { step: number; name: string; policy_version: number; pass_rate: number | null; reward_mean: number | null }[];
@@ -87,7 +87,7 @@ export interface ForkNode {
 export interface Forks { nodes: ForkNode[]; rows: number[][]; num_tokens: number; num_given_again: number; causes: Record<string, number> }
 export interface Member {
   row: Row; member: number; kind: string; reward: number | null; advantage: number | null; update: number | null;
-  run_seconds: number | null; num_sampled: number | null; first_divergence: number | null;
+  run_seconds: number | null; num_sampled: number | null; first_divergence: number | null; damaged: string | null;
 }
 export interface Group {
   group_id: string; run: string | null; task_id: string | null; task_type: string | null; group_size: number | null; num_launched: number | null; num_usable: number | null; num_surplus: number;
@@ -97,7 +97,7 @@ export interface Group {
 export interface Lane {
   trajectory_id: string; group_id: string; task_id: string | null; reward: number | null; reward_now: number | null; policy_min: number | null; policy_max: number | null;
   num_tokens: number | null; num_trained: number | null; advantage: number | null; queued_at: number | null; started_at: number | null; run_ended_at: number | null;
-  scored_at: number | null; sealed_at: number | null; accepted_at: number | null; trained_at: number;
+  scored_at: number | null; sealed_at: number | null; accepted_at: number | null; trained_at: number; damaged: string | null;
 }
 export interface UpdateSummary { step: number; trained_at: number; policy_version: number; num_rollouts: number; num_samples: number; reward_mean: number | null; num_groups: number }
 export interface UpdateDetail {

@@ -35,16 +35,18 @@ function Whole({ diff, a, b }) {
   useKeys({ ArrowLeft: () => turn(-1), ArrowRight: () => turn(1), x: () => go(hrefOf(["diff", b, a])) });
   const most = Math.max(diff.num_tokens_a, diff.num_tokens_b);
   const group = diff.a.group_id;
-  const told = step === null ? "nowhere" : `step ${step}`;
+  const broken = Object.entries(diff.damaged);
+  const told = broken.length ? "–" : step === null ? "nowhere" : `step ${step}`;
   const part = step === null ? null : steps[step]?.part;
   return html`<${PageHead} title="Where two rollouts part" crumbs=${html`<a href=${hrefOf(["run", diff.a.run])}>${diff.a.run}</a>${group && html` / <a href=${hrefOf(["group", group])}>group of ${diff.a.task_id}</a>`}`}
       more=${html`<a class="button" href=${hrefOf(["diff", b, a])} title="x">swap</a>${siblings.length > 2 && html`<button class="button" onClick=${() => turn(-1)} aria-label="Previous sibling">←</button><button class="button" onClick=${() => turn(1)} aria-label="Next sibling">→</button>`}`} />
-    <dl class="tiles"><${Tile} label="They part at" value=${told} note=${step === null ? "both are equal" : part === "prompt" ? "the world answered differently" : part === "answer" ? "the policy answered differently" : "one of them has ended"} />
-      <${Tile} label="Shared tokens" value=${number(token ?? (step === null ? most : null))} note=${token !== null && most ? `${percent(token / most)} of the longer one` : ""} />
+    <dl class="tiles"><${Tile} label="They part at" value=${told} note=${broken.length ? "not known" : step === null ? "both are equal" : part === "prompt" ? "the world answered differently" : part === "answer" ? "the policy answered differently" : "one of them has ended"} />
+      <${Tile} label="Shared tokens" value=${number(token ?? (step === null && !broken.length ? most : null))} note=${token !== null && most ? `${percent(token / most)} of the longer one` : ""} />
       <${Tile} label="Reward of A" value=${number(diff.a.reward)} note=${`${number(diff.a.num_steps)} steps, ${versions(diff.a.policy_min, diff.a.policy_max)}`} /><${Tile} label="Reward of B" value=${number(diff.b.reward)} note=${`${number(diff.b.num_steps)} steps, ${versions(diff.b.policy_min, diff.b.policy_max)}`} />
       <${Tile} label="B minus A" value=${diff.a.reward === null || diff.b.reward === null ? "–" : signed(diff.b.reward - diff.a.reward)} note="reward" /></dl>
     ${token !== null && html`<${Card} title="The token" more="what comes before is shared"><${Parting} a=${a} b=${b} at=${token} /><//>`}
-    ${one.data && other.data ? html`<${Sides} diff=${diff} one=${one.data} other=${other.data} />` : html`<div class="loading" role="status" aria-label="Loading"></div>`}`;
+    ${broken.map(([side, why]) => html`<p class="note-box bad" key=${side}>${side.toUpperCase()} is damaged, so nothing can be compared: ${why}</p>`)}
+    ${broken.length ? "" : one.data && other.data ? html`<${Sides} diff=${diff} one=${one.data} other=${other.data} />` : html`<div class="loading" role="status" aria-label="Loading"></div>`}`;
 }
 
 /** Tokens around the place where both part. @param {{a: string, b: string, at: number}} props */

@@ -61,7 +61,7 @@ function Sibling({ member, against, most, trajectory }) {
   const split = trajectory ? stepAt(trajectory.steps, member.first_divergence) : null;
   const share = (/** @type {number | null} */ value, /** @type {string} */ name) => (value === null ? null : value / (most[name] ?? 1));
   return html`<section class=${`card sibling ${member.kind}`} aria-label=${`Member ${member.member}`}>
-    <div class="head"><h2><a href=${hrefOf(["trajectory", row.trajectory_id])}>Member ${member.member}</a></h2><${Badge} status=${member.kind} /><span class="more small nowrap">${against && html`<a href=${hrefOf(["diff", against, row.trajectory_id])} aria-label=${`Where member ${member.member} parts from the first`}>diff</a>`}</span></div>
+    <div class="head"><h2><a href=${hrefOf(["trajectory", row.trajectory_id])}>Member ${member.member}</a></h2><${Badge} status=${member.kind} />${member.damaged && html`<${Badge} status="damaged" tone="bad" />`}<span class="more small nowrap">${against && html`<a href=${hrefOf(["diff", against, row.trajectory_id])} aria-label=${`Where member ${member.member} parts from the first`}>diff</a>`}</span></div>
     <div class="body"><div>
       <p class="facts"><span>policy <b>${versions(row.policy_min, row.policy_max)}</b></span>${row.engines.length > 0 && html`<span class="cut" title=${row.engines.join(", ")}>engine <b>${row.engines.map(withoutScheme).join(", ")}</b></span>`}</p>
       <p class="measure"><span>reward</span><${Bar} share=${share(member.reward, "reward")} hue="--hue-2" /><b>${number(member.reward)}</b></p>
@@ -70,7 +70,7 @@ function Sibling({ member, against, most, trajectory }) {
       <p class="measure"><span>sampled</span><${Bar} share=${share(member.num_sampled, "tokens")} hue="--hue-3" /><b>${number(member.num_sampled)}</b></p></div>
       <div class="turns">${trajectory ? trajectory.steps.map((step) => html`
         ${step.new_messages.filter((one) => one.role !== "system" && one.role !== "assistant").map((one, key) => html`<p class="turn seen" key=${key}>${contentText(one.content).slice(0, 400)}</p>`)}
-        <p class=${`turn ${step.index === split ? "split" : ""}`} key=${step.index}>${saidOf(step)}</p>`) : html`<div class="loading"></div>`}</div></div></section>`;
+        <p class=${`turn ${step.index === split ? "split" : ""}`} key=${step.index}>${saidOf(step)}</p>`) : member.damaged ? html`<p class="note-box bad small">${member.damaged}</p>` : html`<div class="loading"></div>`}</div></div></section>`;
 }
 
 /** @param {import("../core/types.js").Step} step */

@@ -52,7 +52,9 @@ function Whole({ update }) {
   const [lowest, highest] = known.length ? [Math.min(...known), Math.max(...known)] : [null, null];
   const changed = rollouts.filter((one) => one.reward_now !== null && one.reward_now !== one.reward).length;
   const gaps = Object.entries(update.gap_by_engine);
+  const damaged = rollouts.filter((one) => one.damaged);
   return html`${update.findings.map((one) => html`<section class=${`health ${one.level}`} key=${one.name}><span class="sign" aria-hidden="true">${one.level === "stop" ? "✕" : "!"}</span><p class="sentence" data-finding=${one.name}>${one.title || one.name.replaceAll("_", " ")}${one.subject && ` (${one.subject})`}: ${one.sentence}.</p></section>`)}
+    ${damaged.map((one) => html`<p class="note-box bad small" key=${one.trajectory_id}><a href=${hrefOf(["trajectory", one.trajectory_id])}>${shortId(one.trajectory_id, 30)}</a> is damaged, so its lane has what the batch says alone: ${one.damaged}</p>`)}
     <dl class="tiles"><${Tile} label="Learned from" value=${rollouts.length} note=${`rollouts, ${number(update.num_samples)} samples`} /><${Tile} label="Mean reward" value=${number(rewards.length ? rewards.reduce((all, one) => all + one, 0) / rewards.length : null)} />
       <${Tile} label="Weights" value=${`v${update.policy_version}`} note=${`learned from them at ${clock(update.trained_at)} UTC`} /><${Tile} label="Sampled by" value=${versions(lowest, highest)} note="oldest to newest version of its tokens" />
       <${Tile} label="Left out" value=${excluded.length} note=${changed ? `${changed} judged otherwise since` : ""} /></dl>

@@ -9,7 +9,7 @@ from typing import Final, cast
 from agent_layer.store import Filters, TrajectoryRow
 from agent_layer.store.index import By, count_by_fields
 from agent_layer.view.answers import ErrorKind, FailuresAnswer
-from agent_layer.view.reads import FAILED, Asked, Source, facet_lines
+from agent_layer.view.reads import FAILED, Asked, Source, facet_lines, read_whole
 
 _FIELDS: Final[Sequence[By]] = ("status", "cause", "task_type")
 _MOST_READ: Final = 200
@@ -19,6 +19,7 @@ _LONGEST_KIND: Final = 120
 _VARYING: Final = re.compile(r"\b(?=\w*\d)[\w.:-]+|'[^']*'|\"[^\"]*\"")
 """What differs between errors of one kind: words with digits, quoted names."""
 _NO_ERROR: Final = "no error was recorded"
+_DAMAGED: Final = "its trajectory is damaged, so its error is not known"
 
 
 def show_failures(source: Source, asked: Asked) -> FailuresAnswer:
@@ -52,8 +53,9 @@ def error_kind(error: str) -> str:
 
 
 def _errors(source: Source, rows: Sequence[TrajectoryRow]) -> dict[str, str]:
-    read = source.store.read(rows, contents=False)
-    return {row.trajectory_id: (whole.outcome.error if whole.outcome else None) or "" for row, whole in read}
+    found, damaged = read_whole(source, rows)
+    errors = {name: (whole.outcome.error if whole.outcome else None) or "" for name, whole in found.items()}
+    return errors | {name: f"{_DAMAGED}\n{why}" for name, why in damaged.items()}
 
 
 def _kinds(rows: Sequence[TrajectoryRow], errors: Mapping[str, str]) -> list[ErrorKind]:

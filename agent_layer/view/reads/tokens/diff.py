@@ -2,37 +2,53 @@
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Literal
+from typing import Final, Literal
 
-from agent_layer.errors import BadInputError
+from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.schema import Step
 from agent_layer.view.answers import DiffAnswer, DiffStep
 from agent_layer.view.reads import Asked, Source
 from agent_layer.view.reads.tokens.tokens import token_ids
 
+_NAMES: Final[tuple[Literal["a", "b"], ...]] = ("a", "b")
+
 
 def show_diff(source: Source, asked: Asked) -> DiffAnswer:
-    """Compare two trajectories.
+    """Compare two trajectories; of a damaged one, return why it cannot be read.
 
     Raises: BadInputError: one is not named. NotFoundError: there is none of this id.
     """
-    names = [asked.text(name) for name in ("a", "b")]
+    names = [asked.text(name) for name in _NAMES]
     if None in names:
         raise BadInputError("parameters a and b: expected two trajectories, found one or none; name both")
     sources = [source.of_trajectory(str(name)) for name in names]
     rows = [one.store.row(str(name)) for one, name in zip(sources, names, strict=True)]
-    a, b = (one.trajectory(row.trajectory_id).steps for one, row in zip(sources, rows, strict=True))
+    sides = [_read(one, row.trajectory_id) for one, row in zip(sources, rows, strict=True)]
+    damaged: dict[Literal["a", "b"], str] = {
+        name: side for name, side in zip(_NAMES, sides, strict=True) if isinstance(side, str)
+    }
+    nothing: Sequence[Step] = ()
+    a, b = (nothing if damaged or isinstance(side, str) else side for side in sides)
     steps = [_compare(one, other) for one, other in zip_longest(a, b)]
     ids_a, ids_b = token_ids(a), token_ids(b)
     return DiffAnswer(
         a=rows[0],
         b=rows[1],
+        damaged=damaged,
         first_step=next((at for at, step in enumerate(steps) if not step.is_same), None),
         first_token=_parting(ids_a, ids_b) if ids_a and ids_b else None,
         num_tokens_a=len(ids_a),
         num_tokens_b=len(ids_b),
         steps=steps,
     )
+
+
+def _read(source: Source, trajectory_id: str) -> Sequence[Step] | str:
+    """Return the steps of a trajectory, or why they cannot be read."""
+    try:
+        return source.trajectory(trajectory_id).steps
+    except CorruptRecordError as error:
+        return str(error)
 
 
 def _compare(one: Step | None, other: Step | None) -> DiffStep:
