@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from agent_layer.store.reading.display import (
         step_reward as step_reward,
     )
+    from agent_layer.store.reading.display import (
+        step_rewards as step_rewards,
+    )
     from agent_layer.store.reading.labels import (
         LabelOptions as LabelOptions,
     )
@@ -74,6 +77,7 @@ else:
                 "show_step",
                 "show_trajectory",
                 "step_reward",
+                "step_rewards",
             ),
             "agent_layer.store.reading.labels": (
                 "LabelOptions",

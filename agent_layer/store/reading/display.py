@@ -96,12 +96,16 @@ def show_step(trajectory: Trajectory, step: Step, contents: Mapping[str, bytes] 
 
 def step_reward(rewards: Sequence[Reward], step: Step) -> float | None:
     """Sum the current rewards of the step; None when it has none."""
-    scores = [
-        score
-        for reward in current_rewards(rewards)
-        if reward.scope == "step" and reward.step == step.index and (score := counted_score(reward)) is not None
-    ]
-    return sum(scores) if scores else None
+    return step_rewards(rewards).get(step.index)
+
+
+def step_rewards(rewards: Sequence[Reward]) -> dict[int | None, float]:
+    """Sum the current rewards of each step that has some."""
+    sums: dict[int | None, float] = {}
+    for reward in current_rewards(rewards):
+        if reward.scope == "step" and (score := counted_score(reward)) is not None:
+            sums[reward.step] = sums.get(reward.step, 0) + score
+    return sums
 
 
 def _parent(steps: Sequence[Step], step: Step) -> int | None:

@@ -1,6 +1,7 @@
 """Answers about one trajectory: its steps without their tokens, one step with its whole state."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import cast
 
@@ -17,7 +18,7 @@ from agent_layer.schema import (
     refer_to,
     resolve,
 )
-from agent_layer.store.reading import pick_step, step_reward
+from agent_layer.store.reading import pick_step, step_rewards
 from agent_layer.view.answers import (
     LabelLine,
     ObservationLine,
@@ -33,7 +34,7 @@ from agent_layer.view.answers import (
 from agent_layer.view.reads.asked import Asked
 from agent_layer.view.reads.images import TOO_DEEP, show_value
 from agent_layer.view.reads.source import Source
-from agent_layer.view.reads.tokens import break_cause, parent_of
+from agent_layer.view.reads.tokens import Places, break_cause
 from agent_layer.view.reads.updates import exclusion_line, mean_advantage, read_group
 
 
@@ -52,7 +53,7 @@ def show_trajectory(source: Source, asked: Asked) -> TrajectoryAnswer:
         is_cooled=source.is_cooled,
         task=_task(whole, is_operator=asked.is_operator),
         reward=whole.reward,
-        steps=[_step_line(whole, step, contents) for step in whole.steps],
+        steps=step_lines(whole, contents, whole.steps),
         observations=[_observation(one, contents) for one in whole.observations if one.call_id not in calls],
         rewards=[
             msgspec.convert({**msgspec.structs.asdict(one), "is_current": one.reward_id in standing}, RewardLine)
@@ -96,7 +97,7 @@ def show_step(source: Source, asked: Asked) -> StepAnswer:
     step = pick_step(whole, asked.path_number("step"))
     state = step.state
     return StepAnswer(
-        step=_step_line(whole, step, contents),
+        step=step_lines(whole, contents, [step])[0],
         messages=None if state.messages is None else [_expand(contents, name) for name in state.messages],
         tools=_expand(contents, state.tools),
         framework=_expand(contents, state.framework),
@@ -112,11 +113,33 @@ def _task(whole: Trajectory, *, is_operator: bool) -> JsonObject | None:
     return fields if is_operator else {name: value for name, value in fields.items() if name != "grading"}
 
 
-def _step_line(whole: Trajectory, step: Step, contents: Mapping[str, bytes]) -> StepLine:
-    action, parent = step.action, parent_of(whole, step)
-    causal = next((one.index for one in whole.steps if one.call_id == step.parent_call and one.choice == 0), None)
-    before = parent if parent is not None else causal
-    messages = step.state.messages
+def step_lines(whole: Trajectory, contents: Mapping[str, bytes], steps: Sequence[Step]) -> list[StepLine]:
+    """Return some steps of a trajectory, in time that grows with their number and that of their messages."""
+    places, rewards = Places(whole), step_rewards(whole.rewards)
+    observed: defaultdict[str | None, list[Observation]] = defaultdict(list)
+    for one in whole.observations:
+        observed[one.call_id].append(one)
+    return [
+        _step_line(
+            step,
+            None if before is None else whole.steps[before],
+            contents,
+            rewards.get(step.index),
+            observed[step.call_id] if step.choice == 0 else [],
+        )
+        for step in steps
+        for before in [places.before(step)]
+    ]
+
+
+def _step_line(
+    step: Step,
+    before: Step | None,
+    contents: Mapping[str, bytes],
+    reward: float | None,
+    observations: Sequence[Observation],
+) -> StepLine:
+    action, messages = step.action, step.state.messages
     return StepLine(
         index=step.index,
         call_id=step.call_id,
@@ -126,7 +149,7 @@ def _step_line(whole: Trajectory, step: Step, contents: Mapping[str, bytes]) -> 
         role=step.role,
         node=step.node,
         conversation=step.conversation,
-        parent=before,
+        parent=before and before.index,
         started_at=step.started_at,
         ended_at=step.ended_at,
         status=step.status,
@@ -141,17 +164,15 @@ def _step_line(whole: Trajectory, step: Step, contents: Mapping[str, bytes]) -> 
         sampling=step.sampling_asked if step.sampling_applied is None else step.sampling_applied,
         temperature=step.temperature,
         message=cast("JsonObject | None", _message({}, action.message)),
-        new_messages=_new_messages(None if before is None else whole.steps[before], step, contents),
+        new_messages=_new_messages(before, step, contents),
         num_messages=None if messages is None else len(messages),
         num_prompt_tokens=None if step.prompt_token_ids is None else len(step.prompt_token_ids),
         prefix_length=step.prompt.prefix_length if step.prompt else None,
         num_response_tokens=None if action.response_token_ids is None else len(action.response_token_ids),
         policy_versions=action.policy_versions,
         logprob_mean=fmean(action.logprobs) if action.logprobs else None,
-        reward=step_reward(whole.rewards, step),
-        observations=[
-            _observation(one, contents) for one in whole.observations if (one.call_id, 0) == (step.call_id, step.choice)
-        ],
+        reward=reward,
+        observations=[_observation(one, contents) for one in observations],
     )
 
 

@@ -7,8 +7,8 @@ from agent_layer.lazy import lazy_exports
 if TYPE_CHECKING:
     from agent_layer.view.reads.tokens.diff import show_diff as show_diff
     from agent_layer.view.reads.tokens.forks import show_forks as show_forks
+    from agent_layer.view.reads.tokens.tokens import Places as Places
     from agent_layer.view.reads.tokens.tokens import break_cause as break_cause
-    from agent_layer.view.reads.tokens.tokens import parent_of as parent_of
     from agent_layer.view.reads.tokens.tokens import show_step_tokens as show_step_tokens
     from agent_layer.view.reads.tokens.tokens import show_tokens as show_tokens
     from agent_layer.view.reads.tokens.tokens import token_ids as token_ids
@@ -19,8 +19,8 @@ else:
             "agent_layer.view.reads.tokens.diff": ("show_diff",),
             "agent_layer.view.reads.tokens.forks": ("show_forks",),
             "agent_layer.view.reads.tokens.tokens": (
+                "Places",
                 "break_cause",
-                "parent_of",
                 "show_step_tokens",
                 "show_tokens",
                 "token_ids",

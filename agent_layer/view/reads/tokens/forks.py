@@ -1,22 +1,36 @@
 """The tree of prefixes of a trajectory: which step continues which tokens, why one does not, what was given up."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from agent_layer.schema import ABANDONED, Step, Trajectory
 from agent_layer.view.answers import ForkNode, ForksAnswer
 from agent_layer.view.reads import Asked, Source
-from agent_layer.view.reads.tokens.tokens import break_cause, parent_of
+from agent_layer.view.reads.tokens.tokens import Places, break_cause
 
 
 def show_forks(source: Source, asked: Asked) -> ForksAnswer:
     """Return the tree of prefixes of a trajectory. Raises: NotFoundError: there is none of this id."""
-    whole = source.trajectory(asked.path["trajectory"])
-    parents = {step.index: parent_of(whole, step) for step in whole.steps}
+    return lay_out_forks(source.trajectory(asked.path["trajectory"]))
+
+
+def lay_out_forks(whole: Trajectory) -> ForksAnswer:
+    """Return the tree of prefixes of a trajectory, in time that grows with its steps and its rows."""
+    places = Places(whole)
+    parents = {step.index: places.parent_of(step) for step in whole.steps}
     children: defaultdict[int | None, list[int]] = defaultdict(list)
     for index, parent in parents.items():
         children[parent].append(index)
-    nodes = [_node(whole, step, parents, children) for step in whole.steps]
+    went_on = {(parents[one], whole.steps[one].agent) for one in children if one is not None}
+    nodes = [
+        _node(
+            step,
+            parents[step.index],
+            places.caller_of(step),
+            is_passed_over=step.index not in children and (parents[step.index], step.agent) in went_on,
+        )
+        for step in whole.steps
+    ]
     return ForksAnswer(
         nodes=nodes,
         rows=[_path(leaf, parents) for leaf in parents if leaf not in children],
@@ -26,11 +40,15 @@ def show_forks(source: Source, asked: Asked) -> ForksAnswer:
     )
 
 
-def _node(
-    whole: Trajectory, step: Step, parents: Mapping[int, int | None], children: Mapping[int | None, Sequence[int]]
-) -> ForkNode:
-    parent = parents[step.index]
-    caller = next((one.index for one in whole.steps if one.call_id == step.parent_call and one.choice == 0), None)
+def _node(step: Step, parent: int | None, caller: int | None, *, is_passed_over: bool) -> ForkNode:
+    """Return a step of the tree.
+
+    Args:
+        step: which one.
+        parent: the step whose tokens it continues.
+        caller: the step whose answer led to it.
+        is_passed_over: another branch from the same tokens went on, and this one did not.
+    """
     return ForkNode(
         step=step.index,
         call_id=step.call_id,
@@ -45,18 +63,8 @@ def _node(
         status=step.status,
         cause=break_cause(step),
         is_subagent=len(step.agent_path or ()) > 1,
-        is_abandoned=ABANDONED in step.findings or _is_passed_over(whole, step, parent, children),
+        is_abandoned=ABANDONED in step.findings or (parent is not None and is_passed_over),
     )
-
-
-def _is_passed_over(
-    whole: Trajectory, step: Step, parent: int | None, children: Mapping[int | None, Sequence[int]]
-) -> bool:
-    """Return whether another branch from the same tokens went on, and this one did not."""
-    if parent is None or children.get(step.index):
-        return False
-    beside = (one for one in children[parent] if one != step.index and whole.steps[one].agent == step.agent)
-    return any(children.get(one) for one in beside)
 
 
 def _path(leaf: int, parents: Mapping[int, int | None]) -> list[int]:

@@ -42,12 +42,27 @@ def show_tokens(source: Source, asked: Asked) -> TokensAnswer:
     return _answer(source, asked, whole, whole.steps, None)
 
 
-def parent_of(whole: Trajectory, step: Step) -> int | None:
-    """Return the index of the step whose tokens this one continues; None: of none."""
-    if step.prompt is None or step.prompt.parent_call is None:
-        return None
-    sought = step.prompt.parent_call, step.prompt.parent_choice
-    return next((one.index for one in whole.steps if (one.call_id, one.choice) == sought), None)
+class Places:
+    """Indices of the steps of a trajectory by what later steps name them by."""
+
+    def __init__(self, whole: Trajectory) -> None:
+        self._by_answer: dict[tuple[str | None, int], int] = {}
+        for step in whole.steps:
+            self._by_answer.setdefault((step.call_id, step.choice), step.index)
+
+    def parent_of(self, step: Step) -> int | None:
+        """Return the index of the step whose tokens this one continues; None: of none."""
+        if step.prompt is None or step.prompt.parent_call is None:
+            return None
+        return self._by_answer.get((step.prompt.parent_call, step.prompt.parent_choice))
+
+    def before(self, step: Step) -> int | None:
+        """Return the index of its parent, or else of its caller."""
+        return self.caller_of(step) if (parent := self.parent_of(step)) is None else parent
+
+    def caller_of(self, step: Step) -> int | None:
+        """Return the index of the step whose answer led to this one; None: not known."""
+        return self._by_answer.get((step.parent_call, 0))
 
 
 def break_cause(step: Step) -> str | None:
@@ -63,19 +78,19 @@ def lay_out(whole: Trajectory, steps: Sequence[Step], *, repeats: bool = False) 
         steps: some of its steps, in order.
         repeats: whether the prefix of each is what was laid down before, and so is no gap.
     """
-    parts: list[TokenPart] = []
+    places, parts = Places(whole), list[TokenPart]()
+    updates = {call[:2]: one.step for one in whole.trained for call in one.calls}
     start = 0
     for step in steps:
-        learned = [one.step for one in whole.trained if (step.call_id, step.choice) in [call[:2] for call in one.calls]]
         part = TokenPart(
             step=step.index,
             start=start,
             num_given=len(step.prompt.delta) if step.prompt else 0,
             num_sampled=len(step.action.response_token_ids or ()),
             prefix_length=0 if repeats or step.prompt is None else step.prompt.prefix_length,
-            parent=parent_of(whole, step),
+            parent=places.parent_of(step),
             break_cause=break_cause(step),
-            update=learned[-1] if learned else None,
+            update=updates.get((step.call_id, step.choice)),
         )
         parts.append(part)
         start += part.num_given + part.num_sampled
@@ -90,8 +105,8 @@ def token_ids(steps: Sequence[Step]) -> list[int]:
 
 def _lineage(whole: Trajectory, step: Step) -> list[Step]:
     """Return the steps whose tokens make up the prompt of a step, and the step."""
-    found = [step]
-    while (parent := parent_of(whole, found[-1])) is not None:
+    places, found = Places(whole), [step]
+    while (parent := places.parent_of(found[-1])) is not None:
         found.append(whole.steps[parent])
     return found[::-1]
 
