@@ -34,7 +34,7 @@ from agent_layer.view.reads import (
 )
 from agent_layer.view.reads.tokens import show_forks, show_tokens
 from agent_layer.view.site.bundle import bundle_modules
-from agent_layer.view.site.directory import MARK, Mark, replace_directory
+from agent_layer.view.site.directory import replace_directory, write_mark
 
 _Answers: TypeAlias = Iterator[tuple[str, Answer]]
 
@@ -50,7 +50,6 @@ _REPLACED: Final = {
 _SCRIPT: Final = "page.js"
 _DATA: Final = "data"
 _IMAGES: Final = "images"
-_NAMES: Final = ("index.html", _SCRIPT, MARK, _DATA, _IMAGES, "css", "vendor", "icon.svg")
 _COPIED: Final = ("icon.svg", "css/*.css", "vendor/*.css", "vendor/LICENSE.*.txt")
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'"
@@ -104,7 +103,7 @@ def write_site(
 
     Raises: BadInputError: the directory holds something else or cannot be written, or no trajectory can be read.
     """
-    with replace_directory(directory, _NAMES) as place:
+    with replace_directory(directory) as place:
         _write_page(place, selection)
         written = _write_data(source, place / _DATA, selection, on_progress, on_left_out)
         if not written:
@@ -112,8 +111,7 @@ def write_site(
                 f"export to {directory}: expected a trajectory that can be read, found {len(selection.rows)} that"
                 " cannot; 'agent-layer store check' says what is damaged"
             )
-        mark = Mark(version=__version__, num_trajectories=written)
-        (place / MARK).write_bytes(msgspec.json.encode(mark))
+        write_mark(place, __version__, written)
         num_bytes = sum(path.stat().st_size for path in place.rglob("*"))
     return SiteReport(written, num_bytes)
 

@@ -4,14 +4,13 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from agent_layer.errors import BadInputError
 from agent_layer.view.site import bundle_modules, replace_directory
-from agent_layer.view.site.directory import MARK, Mark
+from agent_layer.view.site.directory import MARK, write_mark
 
-_NAMES = ("index.html", MARK)
+_NAMES = ("index.html", "data/t0.js")
 
 
 def test_a_bundle_does_what_its_modules_do(tmp_path):
@@ -71,17 +70,18 @@ def test_what_is_not_understood_is_refused_by_name(text):
 def _write(place: Path, text: str) -> None:
     place.mkdir(exist_ok=True)
     for name in _NAMES:
+        (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_text(text)
-    (place / MARK).write_bytes(msgspec.json.encode(Mark(version=text, num_trajectories=1)))
+    write_mark(place, text, 1)
 
 
 def _replace(directory: Path, put: Callable[[Path], None]) -> None:
-    with replace_directory(directory, _NAMES) as place:
+    with replace_directory(directory) as place:
         put(place)
 
 
 def _break_off(directory: Path, error: BaseException | type[BaseException]) -> None:
-    with replace_directory(directory, _NAMES) as place:
+    with replace_directory(directory) as place:
         (place / "index.html").write_text("half")
         raise error
 
@@ -92,7 +92,7 @@ def _texts(folder: Path) -> dict[str, str]:
 
 def test_an_export_takes_the_place_of_an_earlier_one(tmp_path):
     for text in ("old", "new"):
-        with replace_directory(tmp_path / "a" / "site", _NAMES) as place:
+        with replace_directory(tmp_path / "a" / "site") as place:
             _write(place, text)
 
     _write(tmp_path / "expected", "new")
@@ -102,7 +102,7 @@ def test_an_export_takes_the_place_of_an_earlier_one(tmp_path):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left")])
 def test_what_breaks_off_leaves_what_was_there(tmp_path, error):
-    with replace_directory(tmp_path / "site", _NAMES) as place:
+    with replace_directory(tmp_path / "site") as place:
         _write(place, "old")
     with pytest.raises((KeyboardInterrupt, BadInputError)):
         _break_off(tmp_path / "site", error)
@@ -112,24 +112,24 @@ def test_what_breaks_off_leaves_what_was_there(tmp_path, error):
     assert {path.name for path in tmp_path.iterdir()} == {"site", "expected"}
 
 
+@pytest.mark.parametrize("name", ["notes.txt", "data/notes.txt", "data/mine/notes.txt"])
 @pytest.mark.parametrize("marked", [False, True])
-def test_files_of_others_are_never_replaced(tmp_path, marked):
+def test_files_of_others_are_never_replaced(tmp_path, marked, name):
     site = tmp_path / "site"
-    site.mkdir()
-    (site / "notes.txt").write_text("mine")
     if marked:
         _write(site, "old")
+    (site / name).parent.mkdir(parents=True, exist_ok=True)
+    (site / name).write_text("mine")
     before = _texts(tmp_path)
 
-    with (
-        pytest.raises(BadInputError, match=r"found 'notes\.txt' in it"),
-        replace_directory(site, _NAMES) as place,
-    ):
+    with pytest.raises(BadInputError, match=f"found '{name}' in it"), replace_directory(site) as place:
         _write(place, "new")
     assert _texts(tmp_path) == before
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"kind": "mine", "version": "1", "num_trajectories": 1}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"kind": "mine", "version": "1", "num_trajectories": 1, "files": ["index.html"]}']
+)
 def test_a_directory_with_the_same_names_is_no_export(tmp_path, text):
     site = tmp_path / "site"
     site.mkdir()
@@ -137,7 +137,7 @@ def test_a_directory_with_the_same_names_is_no_export(tmp_path, text):
     (site / MARK).write_text(text)
     before = _texts(tmp_path)
 
-    with pytest.raises(BadInputError, match="or an earlier export"), replace_directory(site, _NAMES):
+    with pytest.raises(BadInputError, match="or an earlier export"), replace_directory(site):
         pass
     assert _texts(tmp_path) == before
 
@@ -157,5 +157,5 @@ def test_a_place_that_is_no_directory_is_refused(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.chdir(tmp_path)
     for name, why in (("file", "found what is none"), (".", "the current one")):
-        with pytest.raises(BadInputError, match=why), replace_directory(Path(name), _NAMES):
+        with pytest.raises(BadInputError, match=why), replace_directory(Path(name)):
             pass
