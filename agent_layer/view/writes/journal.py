@@ -3,6 +3,9 @@
 One object for each write, ``{namespace}/writes/{time}-{id}.json``, where a later time sorts first. It is stored before
 the change, without ``after``, and again when it is done: a process that dies in between leaves a record of what it was
 about to do. It holds no comment. The newest ``MOST_KEPT`` are kept.
+
+The page lends its rights to people whom only the header names. Commands have those of their caller, who could do the
+same without them, so they are not in the journal: an entry that its author may leave out proves nothing.
 """
 
 from itertools import islice
