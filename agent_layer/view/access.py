@@ -89,6 +89,8 @@ class Access:
         return _set_cookie(request, web.json_response({"is_operator": True}), self._operator_token)
 
     def _refuse_foreign(self, request: web.Request) -> Refusal | None:
+        if not _has_address(request):
+            return Refusal(400, "bad_input", f"header Host {request.host[:80]!r}: expected HOST:PORT; correct it")
         if self._reader_token is None and not _is_this_machine(_host_of(request)):
             return Refusal(
                 403, "forbidden", f"header Host {request.host!r}: expected localhost; open the printed address"
@@ -171,6 +173,14 @@ def _netloc(origin: str) -> str:
         return urlsplit(origin).netloc
     except ValueError:
         return ""
+
+
+def _has_address(request: web.Request) -> bool:
+    """Return whether the header Host is one, with a port that there can be."""
+    try:
+        return bool(request.url.host) and urlsplit(f"//{request.host}").port != 0
+    except ValueError:
+        return False
 
 
 def _host_of(request: web.Request) -> str:

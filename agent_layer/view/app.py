@@ -88,7 +88,7 @@ def build_view_app(
         turn = asyncio.Lock()
         app.add_routes([web.post(f"{PREFIX}{route}", _taker(writes, route, turn)) for route in WRITES])
         app.add_routes([web.post(f"{PREFIX}{route}", _exporter(writes, route, turn)) for route in EXPORTS])
-    app.add_routes([web.get("/{path:.*}", view.serve_page)])
+    app.add_routes([web.get("/{path:(?s:.*)}", view.serve_page)])
     return app
 
 

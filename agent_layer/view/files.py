@@ -47,6 +47,8 @@ class PageFile(NamedTuple):
 
 def find_file(name: str, directory: Path = PAGE) -> PageFile | None:
     """Return a file below the directory, as it is now; None: there is none of this name, or it is not for browsers."""
+    if "\0" in name:  # no name of a file, and an error to every call of the system
+        return None
     path = (directory / name).resolve()
     if path.suffix not in _TYPES or not path.is_relative_to(directory) or not path.is_file():
         return None

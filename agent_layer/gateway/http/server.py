@@ -17,6 +17,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from agent_layer.gateway.dialects import refusal, refuse_unread
 from agent_layer.gateway.rollouts import Counters
+from agent_layer.infra.processes import raise_file_limit
 
 BACKLOG: Final = 1024
 """Connections that may wait to be accepted."""
@@ -36,7 +37,8 @@ async def serve_until_stopped(
     *,
     unpacks: bool = False,
 ) -> None:
-    """Serve an application until SIGINT or SIGTERM; see ``GuardedRunner``."""
+    """Serve an application until SIGINT or SIGTERM, with as many connections as allowed; see ``GuardedRunner``."""
+    raise_file_limit()
     stop = asyncio.Event()
     for number in (SIGINT, SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
+from yarl import URL
 
 from agent_layer.health import append_progress, progress_path
 from agent_layer.infra.objects import open_objects
@@ -335,6 +336,21 @@ def test_the_grading_is_for_operators_alone(viewed):
 def test_other_sites_get_nothing(viewed, headers):
     answer, _ = viewed.ask("/api/v1/runs", 403, headers=headers)
     assert answer["error"]["code"] == "forbidden"
+
+
+@pytest.mark.parametrize("token", [None, "right"])
+def test_a_header_that_names_no_host_is_refused_with_a_sentence(viewed, token):
+    for host in ("localhost:99999999", "localhost:0", "localhost:x", "[::1", "", "a@"):
+        path = "/api/v1/info"
+        answer, _ = viewed.ask(path, 400, token=token, headers={"Host": host, "Authorization": "Bearer right"})
+        assert answer["error"]["code"] == "bad_input"
+
+
+def test_a_path_that_is_no_file_of_the_page_is_told_so(viewed):
+    for name in ("%00", "css/%00.css", "%0d%0aX:%20y", "..%2f..%2fapp.py", "%ff", "css", "a" * 4_000):
+        answer, headers = viewed.ask(URL(f"/{name}", encoded=True), 404)
+        assert answer["error"]["code"] == "not_found"
+        assert "X" not in headers.headers
 
 
 def test_it_only_reads_and_says_so_in_headers(viewed):
