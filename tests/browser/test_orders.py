@@ -98,7 +98,8 @@ def test_a_reward_on_the_page_supersedes(writing, viewed):  # noqa: F811
 def test_a_reward_is_withdrawn_and_a_step_is_judged_on_the_page(writing, viewed):  # noqa: F811
     before = viewed.store.row("g0.0-0").reward
     writing.open("?token=secret#/trajectory/g0.0-0")
-    _order(writing, "judge step 1", f"of the rollout stays {before:g}", score="0.25", comment="a good step")
+    stays = f"of the rollout stays \N{MINUS SIGN}{-before:g}"
+    _order(writing, "judge step 1", stays, score="0.25", comment="a good step")
     writing.page.wait_for_selector("text=a good step")
     whole = viewed.store.get("g0.0-0")
     assert [(one.scope, one.step, one.score) for one in whole.rewards if one.source == "human"] == [("step", 1, 0.25)]
