@@ -153,7 +153,8 @@ def read_blocks(index: Index, blocks: Sequence[int], names: Sequence[str], colum
             name: int.from_bytes(b"".join([one.ljust(_BITMAP_BYTES, b"\0") for one in parts[name]])) for name in names
         },
         columns={
-            name: struct.unpack(f"<{num_places}d", b"".join([one or _UNKNOWN for one in parts[name]]))
+            # a column that was lost, and written again from some place on, ends where the last one stands
+            name: struct.unpack(f"<{num_places}d", b"".join([one + _UNKNOWN[len(one) :] for one in parts[name]]))
             for name in columns
         },
     )
