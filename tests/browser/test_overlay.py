@@ -59,10 +59,10 @@ def test_a_long_name_beside_leaves_room_on_a_small_screen(tab, viewed):  # noqa:
 
 
 def test_a_run_beside_one_that_is_not_there(tab):  # noqa: F811
-    text = tab.open("#/run/r0?with=nothing")
+    tab.open("#/run/r0?with=nothing")
 
-    assert "run 'nothing': expected it in the store" in text
-    assert "Newest failures" in text
+    tab.page.get_by_text("run 'nothing': expected it in the store").wait_for()
+    assert "Newest failures" in tab.page.inner_text("main")
 
 
 def _batch(run, step, rewards):
