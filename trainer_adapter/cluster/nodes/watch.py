@@ -50,7 +50,8 @@ def alive_nodes() -> dict[str, str]:
 
 def explain_end(server: ServerProcesses) -> ServerEnd | None:
     """Return what of a server has ended; None: all runs, or it is not known yet."""
-    if server.node_id == ray.get_runtime_context().get_node_id():
+    is_here = _is_here(server)
+    if is_here:
         ended = Machine().find_ended(server.processes)
     else:
         try:
@@ -65,8 +66,7 @@ def explain_end(server: ServerProcesses) -> ServerEnd | None:
     if not ended:
         return None
     names = ", ".join(f"{one.name} (process {one.pid})" for one in ended)
-    place = "" if server.node_id == ray.get_runtime_context().get_node_id() else f" on machine {server.address}"
-    return ServerEnd(f"{names} has ended{place}")
+    return ServerEnd(f"{names} has ended{'' if is_here else f' on machine {server.address}'}")
 
 
 def kill_server(server: ServerProcesses) -> None:
@@ -74,10 +74,14 @@ def kill_server(server: ServerProcesses) -> None:
 
     Raises: ray.exceptions.RayError: the machine does not answer.
     """
-    if server.node_id == ray.get_runtime_context().get_node_id():
+    if _is_here(server):
         Machine().kill(server.processes)
     else:
         ray.get(_machine_of(server.node_id).kill.remote(server.processes), timeout=_KILL_SECONDS)
+
+
+def _is_here(server: ServerProcesses) -> bool:
+    return server.node_id == ray.get_runtime_context().get_node_id()
 
 
 _MACHINES: dict[str, ActorProxy[Machine]] = {}
