@@ -70,7 +70,7 @@ def read_metric(*names: str) -> StepMeasure:
 
 def engine_with_gap(reports: Reports, _steps: int) -> str | None:
     """Return the engine whose log-probabilities differ most from the trainer's; None where all differ alike."""
-    gaps = reports[-1].gap_by_engine
+    gaps = {engine: inf if gap is None else gap for engine, gap in reports[-1].gap_by_engine.items()}
     if len(gaps) < 2:  # one cannot stand out
         return None
     (engine, largest), (_, second) = sorted(gaps.items(), key=lambda one: -one[1])[:2]

@@ -171,9 +171,9 @@ class StepProgress(Record, frozen=True, kw_only=True):
     log-probability between trainer and engine, over tokens that the trained weights sampled; ``ratio_gap``: largest
     |r - 1| of a trained token in the first minibatch, r = its probability there / at sampling. None: not a finite
     number."""
-    gap_by_engine: dict[str, float] = {}
+    gap_by_engine: dict[str, float | None] = {}
     """``logprob_gap_mean`` of each engine, by its address; engines that sampled nothing by the trained weights are
-    left out."""
+    left out. None: not a finite number."""
     restarts: list[Restart] = []
     """What died and was started again since the step before."""
     health: list[HealthFinding] = []

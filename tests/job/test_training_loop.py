@@ -190,8 +190,8 @@ def test_a_step_for_which_no_group_can_be_trained_ends_whatever_its_health_allow
     assert ("the first: trajectory" in str(stopped.value)) == (wrong == "untrainable")
 
 
-@pytest.mark.usefixtures("player")
-def test_updates_without_a_finite_gradient_publish_nothing_and_stop_the_run(configure, settings, redis, keys):
+def test_updates_without_a_finite_gradient_publish_nothing_and_stop_the_run(configure, settings, player, redis, keys):
+    player.spoil = lambda _: {"engine": "http://e:1"}
     diverging = OptimizerConfig(learning_rate=Schedule(start=1e30), clip_grad=1e30)
     few = MADE_UP | {"gradient": HealthLimits(steps=2)}
     config = msgspec.structs.replace(configure(9, health=few), optimizer=diverging)
@@ -207,6 +207,7 @@ def test_updates_without_a_finite_gradient_publish_nothing_and_stop_the_run(conf
         (3, 1, 1),
     ]
     assert [one.metrics["grad_norm"] for one in steps[1:]] == [None, None]
+    assert steps[-1].gap_by_engine == {"http://e:1": None}
     assert b"NaN" not in path.read_bytes()
     assert len(acknowledged(redis, keys)) == 6
 

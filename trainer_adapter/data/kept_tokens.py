@@ -9,8 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import isclose, isfinite
-from statistics import fmean
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -19,6 +18,9 @@ from trainer_adapter.algorithms import OverlongPenalty
 from trainer_adapter.data.advantages import TrainingBatch, assign_credit, value_advantages
 from trainer_adapter.data.credit import CreditRule
 from trainer_adapter.data.samples import StepKey
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _RELATIVE, _ABSOLUTE = 1e-5, 1e-6
 """Largest differences of an advantage: it is computed in float64 and kept in float32."""
@@ -81,26 +83,28 @@ def gap_by_engine(
         engines: address by call id; calls that it lacks do not count.
         version: of the trained weights, before the update.
 
-    Returns: by address; engines without such a token are left out.
+    Returns: by address; engines without such a token are left out. A log-probability that is not finite makes the mean
+        so, too.
     """
+    import numpy as np  # noqa: PLC0415  # it comes with torch
+
     sampled = {
         (position, step.call_id, step.choice): (sample, step.start)
         for position, sample in zip(batch.rollout_of, batch.samples, strict=True)
         for step in sample.steps
     }
-    gaps: defaultdict[str, list[float]] = defaultdict(list)
+    gaps: defaultdict[str, list[NDArray[np.float64]]] = defaultdict(list)
     for position, found in enumerate(columns):
         at = 0
         for call_id, choice, size in found.calls:
             sample, start = sampled[position, call_id, choice]
             if (engine := engines.get(call_id)) is not None:
-                gaps[engine] += [
-                    abs(found.logprobs[at + token] - sample.logprobs[start + token])
-                    for token in range(size)
-                    if sample.versions[start + token] == version
-                ]
+                is_own = np.asarray(sample.versions)[start : start + size] == version
+                own, its = np.asarray(found.logprobs)[at : at + size], np.asarray(sample.logprobs)[start : start + size]
+                gaps[engine].append(np.abs(own[is_own].astype(np.float64) - its[is_own]))
             at += size
-    return {engine: fmean(own) for engine, own in sorted(gaps.items()) if own}
+    joined = {engine: np.concatenate(parts) for engine, parts in sorted(gaps.items())}
+    return {engine: float(own.mean()) for engine, own in joined.items() if own.size}
 
 
 def compare_tokens(

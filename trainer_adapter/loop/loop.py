@@ -6,7 +6,7 @@ acknowledged, and come again.
 """
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import isfinite
 
@@ -233,7 +233,7 @@ class TrainingLoop:
             ended_at=time.time(),
             num_skipped_optimizer_steps=update.num_skipped_steps if update else 0,
             metrics=(_numbers(update) if update else {}) | self._take_teacher_seconds(),
-            gap_by_engine=gaps,
+            gap_by_engine=_finite(gaps),
             evaluations=self._evaluations,
             restarts=self._restarts_since(self._reports[-1].ended_at if self._reports else 0.0),
             **{f"{phase}_seconds": taken for phase, taken in times.items()},
@@ -381,5 +381,9 @@ def _numbers(report: UpdateReport) -> dict[str, float | None]:
     """Return the known numbers of a report by name; None: not finite."""
     gap = report.logprob_gap
     gaps = {"logprob_gap": gap.largest, "logprob_gap_mean": gap.mean} if gap else {}
-    known = report.metrics | gaps | {"entropy": report.entropy, "learning_rate": report.learning_rate}
-    return {name: value if isfinite(value) else None for name, value in known.items()}
+    return _finite(report.metrics | gaps | {"entropy": report.entropy, "learning_rate": report.learning_rate})
+
+
+def _finite(numbers: Mapping[str, float]) -> dict[str, float | None]:
+    """Return numbers with None in place of those that are not finite, which JSON does not have."""
+    return {name: value if isfinite(value) else None for name, value in numbers.items()}

@@ -61,12 +61,12 @@ class RunLine(Answer, frozen=True, kw_only=True):
     """Whether all of its trajectories are of split eval, from which no update learns."""
     finding: str | None
     """Name of the worst that is wrong with it, in the catalogue; None: nothing is."""
+    finding_title: str | None
+    """The same in the words of a headline."""
     is_cooled: bool
     """Whether only the bucket has it, as Redis lost or cooled it: no queue, no dead letters, no engines."""
     num_cooled: int
     """Its trajectories that only the bucket has; where Redis has others, these are in no other number."""
-    finding_title: str | None
-    """The same in the words of a headline."""
 
 
 class RunList(Answer, frozen=True, kw_only=True):
@@ -330,8 +330,9 @@ class UpdateAnswer(Answer, frozen=True, kw_only=True):
     """What else of this step is not in it, a sentence each, such as groups whose rewards are equal."""
     findings: list[HealthFinding]
     """Of the step's report, the worst first; empty also where that is not known."""
-    gap_by_engine: dict[str, float]
-    """Mean |trainer - engine| log-probability, by the engine's address; empty where it is not known."""
+    gap_by_engine: dict[str, float | None]
+    """Mean |trainer - engine| log-probability, by the engine's address; empty where it is not known. None: not a finite
+    number."""
 
 
 class EngineLine(Answer, frozen=True, kw_only=True):

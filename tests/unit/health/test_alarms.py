@@ -166,10 +166,11 @@ def test_a_finding_names_its_object_and_since_when():
     [
         ({"http://e:1": 0.001, "http://e:2": 0.9}, "http://e:2"),
         ({"http://e:1": 0.5, "http://e:2": 0.9}, None),
+        ({"http://e:1": 0.001, "http://e:2": None}, "http://e:2"),
         ({"http://e:2": 0.9}, None),
         ({}, None),
     ],
-    ids=["one stands out", "all differ alike", "one alone", "not known"],
+    ids=["one stands out", "all differ alike", "one is not finite", "one alone", "not known"],
 )
 def test_a_gap_names_the_engine_that_stands_out(gaps, named):
     reports = [report(step, metrics={"logprob_gap_mean": 0.4}, gap_by_engine=gaps) for step in (1, 2)]

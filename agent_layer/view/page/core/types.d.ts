@@ -103,6 +103,6 @@ export interface UpdateSummary { step: number; trained_at: number; policy_versio
 export interface UpdateDetail {
   run: string; step: number; policy_version: number; trained_at: number; num_samples: number; num_deleted: number; rollouts: Lane[];
   excluded: { trajectory_id: string; kind: string; reason: string; at: number | null }[];
-  not_learned: string[]; findings: Finding[]; gap_by_engine: Record<string, number>;
+  not_learned: string[]; findings: Finding[]; gap_by_engine: Record<string, number | null>;
   groups: { group_id: string; num: number; reward_mean: number | null; is_zero_std: boolean }[];
 }
