@@ -103,6 +103,7 @@ class EngineRegistry:
         else:
             changes.hset(self.keys.engine_keys, engine.url, access_key)
         self._announce(changes, engine.url)
+        changes.execute()
 
     def register_unknown(self, engine: Engine) -> Engine:
         """Register an engine unless it is registered; return the entry."""
@@ -139,14 +140,16 @@ class EngineRegistry:
         """
         wanted = {"is_drained": is_drained, "is_joined": is_joined}
         key = self.keys.engine(url)
-        with _changes(self.redis) as changes:
-            changes.watch(key)
+
+        def change(changes: Pipeline) -> None:
             if not changes.hexists(key, "state"):
                 raise NotFoundError(f"engine {url}: not registered; see 'agent-layer engines'")
             changes.multi()
             changes.hincrby(key, "drains", 1 if is_drained else 0)
             changes.hset(key, mapping={name: _text_of(value) for name, value in wanted.items() if value is not None})
-            return cast("int", self._announce(changes, url)[0])
+            self._announce(changes, url)
+
+        return cast("int", self._transact(url, change)[0])
 
     def wait_drained(self, url: str, drains: int, seconds: float) -> None:
         """Wait until no gateway has a call in flight at a drained engine.
@@ -178,6 +181,7 @@ class EngineRegistry:
         changes.delete(self.keys.engine(url))
         changes.hdel(self.keys.engine_keys, url)
         self._announce(changes, url, is_gone=True)
+        changes.execute()
 
     def switch(
         self, url: str, version: int, location: str, load: Callable[[], str | None], drain_seconds: float = 120.0
@@ -210,16 +214,18 @@ class EngineRegistry:
             urls: the engines; those that an earlier driver left half-way are taken over.
             drain_seconds: longest wait for calls in flight.
 
-        Raises: EngineError: an engine is unknown (nothing is held then), gateways did not drain in time (all serve as
+        Raises: EngineError: an engine is unknown, left meanwhile, or gateways did not drain in time (all serve as
             before), or another driver moved an engine meanwhile.
         """
         found = {url: self.read(url) for url in dict.fromkeys(urls)}
         if unknown := [url for url, engine in found.items() if engine is None]:
             raise EngineError(f"engine {', '.join(unknown)}: not registered; register it before a switch")
         serving = {url for url, engine in found.items() if engine and engine.state == "serving"}
-        epochs = {url: self._drain(url, is_unchanged=url in serving) for url in found}
+        epochs = dict[str, int]()
         hold = EngineHold(registry=self, epochs=epochs, serving=serving)
         try:
+            for url in found:
+                epochs[url] = self._drain(url, is_unchanged=url in serving)
             self._wait_idle(hold.epochs, drain_seconds)
         except EngineError:
             hold.cancel()
@@ -265,12 +271,20 @@ class EngineRegistry:
         return [member.decode() for member in members]
 
     def _drain(self, url: str, *, is_unchanged: bool) -> int:
-        key, changes = self.keys.engine(url), _changes(self.redis)
-        changes.hset(key, mapping={"state": "draining", "is_unchanged": _text_of(is_unchanged)})
-        changes.hincrby(key, "epoch", 1)
-        began = cast("bytes | None", self.redis.hget(key, "held_since"))
-        changes.hset(key, "held_since", began or str(self._now()))  # of a driver that died half-way, if there was one
-        return cast("int", self._announce(changes, url)[1])
+        key = self.keys.engine(url)
+
+        def drain(changes: Pipeline) -> None:
+            state, began = cast("list[bytes | None]", changes.hmget(key, "state", "held_since"))
+            if state is None:
+                raise EngineError(f"engine {url}: expected it to be registered, but it left meanwhile; join it again")
+            changes.multi()
+            changes.hincrby(key, "epoch", 1)
+            changes.hset(key, mapping={"state": "draining", "is_unchanged": _text_of(is_unchanged)})
+            if not began:  # else by a driver that died half-way
+                changes.hset(key, "held_since", str(self._now()))
+            self._announce(changes, url)
+
+        return cast("int", self._transact(url, drain)[0])
 
     def _wait_idle(self, epochs: Mapping[str, int], drain_seconds: float) -> None:
         deadline = time.monotonic() + drain_seconds
@@ -290,8 +304,8 @@ class EngineRegistry:
     def _move(self, url: str, epoch: int, fields: dict[str, str]) -> None:
         """Change an engine if it is still in our epoch."""
         key = self.keys.engine(url)
-        with _changes(self.redis) as changes:
-            changes.watch(key)
+
+        def move(changes: Pipeline) -> None:
             found = int(cast("bytes | None", changes.hget(key, "epoch")) or -1)
             if found != epoch:
                 raise EngineError(
@@ -301,6 +315,8 @@ class EngineRegistry:
             changes.multi()
             changes.hset(key, items=[part for pair in fields.items() for part in pair])
             self._announce(changes, url)
+
+        self._transact(url, move)
 
     def renew_gateway(self, gateway_id: str) -> None:
         """Record that a gateway is alive. It may send for ``gateway_seconds`` from before this call, no longer."""
@@ -328,10 +344,14 @@ class EngineRegistry:
         found = self.redis.xread({self.keys.engine_events: after}, block=max(1, int(seconds * 1000)))
         return self.last_event() if found else after
 
-    def _announce(self, changes: Pipeline, url: str, *, is_gone: bool = False) -> list[object]:
+    def _transact(self, url: str, change: Callable[[Pipeline], None]) -> list[object]:
+        """Change an engine as it was read; again from the start when another, such as a gateway, wrote meanwhile."""
+        return cast("list[object]", self.redis.transaction(change, self.keys.engine(url)))  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+
+    def _announce(self, changes: Pipeline, url: str, *, is_gone: bool = False) -> None:
+        """Add to a transaction what wakes those who wait for changes of this engine."""
         (changes.srem if is_gone else changes.sadd)(self.keys.engines, url)
         changes.xadd(self.keys.engine_events, {"url": url}, maxlen=_NUM_EVENTS_KEPT)
-        return cast("list[object]", changes.execute())
 
     def _now(self) -> float:
         """Seconds since the epoch by the clock that all share: Redis's."""

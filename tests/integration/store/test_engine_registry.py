@@ -2,11 +2,13 @@
 
 import json
 
+import msgspec
 import pytest
+from redis.client import Pipeline
 
 from agent_layer.engines.fingerprints import Fingerprints, read_fingerprints
 from agent_layer.engines.registry import Engine, EngineRegistry
-from agent_layer.errors import NotFoundError
+from agent_layer.errors import EngineError, NotFoundError
 
 URL = "http://127.0.0.1:1"
 
@@ -57,6 +59,51 @@ def test_an_engine_that_was_held_comes_back_with_its_stall_measured(registry):
     assert (found.version, found.location, found.model, found.state) == (4, "w4", "other", "serving")
     assert (found.num_switches, found.held_since) == (1, None)
     assert found.stall_seconds > 0
+
+
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """``meanwhile(act)``: act once, when an engine's entry is read and not yet changed."""
+    multi, waiting = Pipeline.multi, []
+
+    def begin(changes):
+        if waiting:
+            waiting.pop()()
+        multi(changes)
+
+    monkeypatch.setattr(Pipeline, "multi", begin)
+    return waiting.append
+
+
+@pytest.mark.parametrize(
+    ("change", "is_made"),
+    [
+        (lambda registry: registry.change(URL, is_joined=True), lambda found: found.is_joined),
+        (lambda registry: registry.hold([URL]), lambda found: found.state == "loading"),
+        (lambda registry: registry.switch(URL, 4, "w4", lambda: None), lambda found: found.version == 4),
+    ],
+    ids=["change", "hold", "switch"],
+)
+def test_a_change_that_a_gateways_report_overtakes_is_made_all_the_same(registry, meanwhile, change, is_made):
+    registry.register(entry())
+    reported = []
+    meanwhile(lambda: reported.append(registry.mark_idle(URL, "g", 1)))
+    change(registry)
+
+    assert len(reported) == 1
+    assert is_made(registry.read(URL))
+
+
+def test_a_hold_of_an_engine_that_leaves_meanwhile_holds_none(registry, redis, keys, meanwhile):
+    other = "http://127.0.0.1:2"
+    registry.register(entry())
+    registry.register(msgspec.structs.replace(entry(), url=other))
+    meanwhile(lambda: registry.forget(other))
+    with pytest.raises(EngineError, match=f"{other}: expected it to be registered, but it left meanwhile"):
+        registry.hold([URL, other])
+
+    assert [(engine.url, engine.state) for engine in registry.engines()] == [(URL, "serving")]
+    assert not redis.exists(keys.engine(other))
 
 
 def test_an_engine_that_left_is_gone_for_all(registry):
