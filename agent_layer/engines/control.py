@@ -6,6 +6,7 @@ them; the gateway never forwards them.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from typing import cast
 from urllib.error import HTTPError
@@ -148,7 +149,7 @@ class EngineControl:
             raise EngineError(
                 f"engine {self.url}: {method} {path} should succeed, but answered {error.code} ({said}); {hint}"
             ) from error
-        except OSError as error:
+        except (OSError, HTTPException) as error:
             raise UnreachableError(
                 f"engine {self.url}: expected an answer to {method} {path}, found {error}; is it running?"
             ) from error
@@ -183,7 +184,7 @@ def read_model_list(
             f"model {url}: expected access, but the server {found} (status {error.code}); set {key_names} to a key of"
             " that server"
         ) from error
-    except OSError as error:
+    except (OSError, HTTPException) as error:
         raise UnreachableError(f"model {url}: expected an answer, found {error}; check the address") from error
     names = [as_json_object(one).get("id") for one in as_json_objects(listed.get("data"))]
     return [name for name in names if isinstance(name, str)]

@@ -7,6 +7,7 @@ import os
 import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from http.client import HTTPException
 from importlib import import_module
 from importlib.metadata import packages_distributions
 from importlib.util import find_spec
@@ -239,7 +240,7 @@ def _look_at_service(subject: str, url: str, limit_seconds: float) -> Diagnosis:
     try:
         with urllib.request.urlopen(address, timeout=limit_seconds):
             return Diagnosis(subject, "ok", url)
-    except (OSError, ValueError) as error:
+    except (OSError, HTTPException, ValueError) as error:
         return Diagnosis(subject, "bad", f"{address} does not answer ({error}); start it or correct its address")
 
 

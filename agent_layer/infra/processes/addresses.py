@@ -1,6 +1,7 @@
 """Addresses of this machine: free ports, reachable hosts, listeners."""
 
 import socket
+from http.client import HTTPException
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -48,5 +49,5 @@ def is_responding(url: str) -> bool:
     try:
         with urlopen(url, timeout=_ANSWER_SECONDS):
             return True
-    except OSError:  # also what HTTP calls an error
+    except (OSError, HTTPException):  # OSError: also what HTTP calls an error
         return False
