@@ -1,4 +1,4 @@
-"""An address at which something else than an engine answers is told of in a sentence, and nothing else breaks."""
+"""An address at which something else than an engine answers gives one clear sentence, and breaks nothing else."""
 
 import socketserver
 import threading
