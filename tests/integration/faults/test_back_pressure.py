@@ -35,9 +35,11 @@ def test_a_writer_waits_for_the_shipper_and_then_goes_on(settings, ship_here):
     recorder = Recorder(with_quota(settings, 300, log_wait_seconds=60.0))
     recorder.append(content("x" * 300))
     recorder.close()
-    threading.Timer(0.3, ship_here).start()
+    shipping = threading.Timer(0.3, ship_here)
+    shipping.start()
 
     recorder.append(content("b"))
+    shipping.join()
 
     assert recorder.has_room()
     recorder.close()

@@ -49,8 +49,10 @@ def test_a_refusal_that_stays_is_one_sentence_and_one_that_passes_is_not_noticed
         ) as refused:
             hasty.submit([TASK])
         assert "\n" not in str(refused.value)
-        threading.Timer(0.3, redis.execute_command, mend).start()
+        mending = threading.Timer(0.3, redis.execute_command, mend)
+        mending.start()
         (group_id,) = patient.submit([TASK])
+        mending.join()  # its connection is open until it has its answer
 
     assert [group.group_id for group in patient.groups()] == [group_id]
 
