@@ -61,6 +61,19 @@ def test_while_a_run_goes_on_the_page_asks_less_often(tab, viewed):  # noqa: F81
     assert tab.errors == []
 
 
+def test_the_choice_of_a_second_run_asks_again_only_for_new_runs(tab, viewed):  # noqa: F811
+    tab.open("#/run/r0")
+    tab.page.wait_for_selector("[data-live=true]", state="attached")
+    for number in range(2):
+        write_segment(viewed.store, *attempt(f"known{number}.0-0", at=8000.0 + number, run="r0", status="failed"))
+        tab.page.get_by_text(f"known{number}.0-0").first.wait_for()
+    assert len(tab.page.evaluate(_ASKED, "runs")) <= 2  # before the stream, and at its beginning
+
+    write_segment(viewed.store, *attempt("first.0-0", at=8002.0, run="begun"))
+    tab.page.wait_for_selector("main select option[value=begun]", state="attached")
+    assert tab.errors == []
+
+
 def test_without_a_stream_the_page_says_what_that_means_on_a_telephone_too(tab):  # noqa: F811
     tab.page.set_viewport_size({"width": 390, "height": 844})
     badge = tab.page.locator("[data-live]")

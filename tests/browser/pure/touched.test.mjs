@@ -15,6 +15,17 @@ test("a trajectory touches itself, its run, its group, and lists that may hold i
   assert.deepEqual(touched(["trajectories/b.0-0", "runs/r2", "query?run=r2", "diff?a=b&b=c", "workers", "info"], trajectory), []);
 });
 
+test("a step of a rollout that goes on touches what counts it, not what updates say", () => {
+  const step = { ...trajectory, kind: "step" };
+  assert.deepEqual(touched(["runs/r%201", "query?run=r+1", "runs/r%201/learning?by=task_type", "runs/r%201/updates/3"], step).length, 4);
+  assert.deepEqual(touched(["runs/r%201/updates", "runs/r%201/progress"], step), []);
+});
+
+test("orders to the fleet and judgements of trajectories are in the journal", () => {
+  assert.ok([trajectory, fleet, null].every((change) => isTouched("writes?limit=20", change)));
+  assert.ok(["step", "update", "group", "run"].every((kind) => !isTouched("writes?limit=20", { ...trajectory, kind })));
+});
+
 test("where not all ids are told, each may be among them", () => {
   assert.ok(isTouched("trajectories/b.0-0", { ...trajectory, num: 101 }));
 });

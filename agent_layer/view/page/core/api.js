@@ -52,11 +52,15 @@ async function responseOf(path, options) {
 /** Fetch a path, and again after a change that touches it; the last answer stays while the next one is on its way.
  * A change that comes in the meantime waits for it: a slow answer is never given up for the next question.
  * While changes go on, questions become rarer; "everything may have changed" is asked about at once.
- * @template T @param {string | null} path null: nothing to fetch @returns {{data: T | null, error: Error | null, isLoading: boolean}} */
-export function useResource(path) {
+ * @template T @param {string | null} path null: nothing to fetch
+ * @param {(path: string, change: import("./live.js").Change | null) => boolean} isChangedBy whether what the view shows of the answer changes with it
+ * @returns {{data: T | null, error: Error | null, isLoading: boolean}} */
+export function useResource(path, isChangedBy = isTouched) {
   const [state, setState] = useState(/** @type {{path: string | null, data: any, error: any}} */ ({ path: null, data: null, error: null }));
   const [round, setRound] = useState(0);
   const asked = useRef({ path, at: 0, restMs: ROUND_MS, isAsking: false, isStale: false, isUrgent: false, timer: 0 });
+  const isChanged = useRef(isChangedBy);
+  isChanged.current = isChangedBy;
   const askAgain = (/** @type {boolean} */ isUrgent) => {
     const now = asked.current;
     if (now.isAsking) {
@@ -68,7 +72,7 @@ export function useResource(path) {
     if (isUrgent || !now.timer) now.timer = window.setTimeout(() => setRound((value) => value + 1), Math.max(0, now.at + (isUrgent ? ROUND_MS : now.restMs) - Date.now()));
   };
   useEffect(() => onChange((changes) => {
-    if (path !== null && changes.some((change) => isTouched(path, change))) askAgain(changes.includes(null));
+    if (path !== null && changes.some((change) => isChanged.current(path, change))) askAgain(changes.includes(null));
   }), [path]);
   useLayoutEffect(() => { // asked before the frame is painted, not after: an answer that came early is in the first frame
     if (path === null) return undefined;

@@ -9,8 +9,10 @@ import { Card } from "./basic.js";
 export function BesideChoice({ route }) {
   const [run = ""] = route.parts;
   const chosen = route.query.get("with") ?? "";
-  const runs = useResource("runs");
-  const names = [...new Set([...(runs.data?.items ?? []).map((/** @type {any} */ one) => one.run), ...(chosen ? [chosen] : [])])].filter((name) => name !== run);
+  /** @type {Set<string>} */ const known = new Set();
+  const runs = useResource("runs", (_, change) => change === null || change.runs.some((name) => !known.has(name))); // names alone are shown: a run that is known changes none
+  for (const one of runs.data?.items ?? []) known.add(one.run);
+  const names = [...new Set([...known, ...(chosen ? [chosen] : [])])].filter((name) => name !== run);
   if (!names.length) return "";
   return html`<select class="field" aria-label="Beside another run" value=${chosen} onChange=${(/** @type {any} */ event) => go(hrefOf([route.name, run], changed(route.query, { with: event.target.value || null })))}>
     <option value="">beside …</option>${names.map((name) => html`<option key=${name} value=${name}>beside ${name}</option>`)}</select>`;

@@ -4,15 +4,19 @@
 
 const OF_FLEET = new Set(["workers", "queue", "engines", "dead", "sandboxes"]);
 const OF_ONE = new Set(["trajectories", "groups", "diff"]);
+/** Of a run: what its updates say, which no step of a rollout that goes on changes. */
+const OF_UPDATES = new Set(["updates", "progress"]);
 
 /** Whether a path below `/api/v1` answers otherwise after a change. In doubt, yes.
  * @param {string} path @param {Change | null} change @returns {boolean} */
 export function isTouched(path, change) {
   if (change === null) return true;
   const [place = "", query = ""] = path.split("?");
-  const [kind = "", name = ""] = place.split("/").map(decodeURIComponent);
+  const [kind = "", name = "", part = "", ...rest] = place.split("/").map(decodeURIComponent);
+  if (kind === "writes") return change.kind === "fleet" || change.kind === "trajectory"; // orders, and judgements
   if (OF_FLEET.has(kind)) return change.kind === "fleet";
   if (change.kind === "fleet" || kind === "info" || kind === "health") return false;
+  if (change.kind === "step" && kind === "runs" && OF_UPDATES.has(part) && !rest.length) return false;
   const asked = new URLSearchParams(query);
   if (OF_ONE.has(kind)) return isOneTouched(kind, kind === "diff" ? [asked.get("a"), asked.get("b")] : [name], change);
   const run = kind === "runs" ? name : asked.get("run");
