@@ -100,10 +100,10 @@ def find_newest_starts(index: Index, field: By) -> dict[str, float]:
         field: any but policy.
     """
     values = {_name_of(field, value): value for value in _values_of(index, [field], {})[field]}
-    latest = {zone.block: zone.ends["started_at"][1] for zone in index.read_map().zones}
-    places, newest = index.blocks_with([*values]), dict.fromkeys(values, -inf)
+    scope, newest = index.read_map(besides=values), dict.fromkeys(values, -inf)
+    latest = {zone.block: zone.ends["started_at"][1] for zone in scope.zones}
     for block in sorted(latest, key=lambda block: latest[block], reverse=True):
-        if asked := [name for name in values if block in places[name] and newest[name] < latest[block]]:
+        if asked := [name for name in values if block in scope.places[name] and newest[name] < latest[block]]:
             found = read_blocks(index, [block], asked, ["started_at"])
             for name in asked:
                 newest[name] = max(newest[name], *found.numbers("started_at", found.bitmaps[name]), -inf)

@@ -57,11 +57,13 @@ def find_matches(
         names: bitmaps that the caller needs besides.
         columns: that the caller needs besides.
     """
-    scope = index.read_map(conditions.names)
+    others = *conditions.without, *names
+    scope = index.read_map(conditions.names, others)
     test = _RewardTest.of(conditions.ranges, scope.buckets)
     ranges = [one for one in conditions.ranges if one.column != "reward"]
-    wanted = [*dict.fromkeys((*conditions.names, *conditions.without, *test.inside, *test.partly, *names))]
-    places = index.blocks_with([name for name in wanted if name not in conditions.names])
+    rewards = *test.inside, *test.partly
+    wanted = [*dict.fromkeys((*conditions.names, *others, *rewards))]
+    places = scope.places | index.blocks_with(rewards)
     zones = plan_blocks(scope.zones, conditions.ranges, _ORDERING)
     for page in batched(zones, _MOST_BLOCKS):
         blocks = [zone.block for zone in page]

@@ -49,6 +49,8 @@ class BlockMap(NamedTuple):
     """Of the whole index."""
     buckets: list[int]
     """Buckets of rewards that occur, lowest first."""
+    places: dict[str, frozenset[int]]
+    """Blocks in which a name occurs, by name, of those that were asked for."""
 
 
 class Found(NamedTuple):
@@ -59,7 +61,7 @@ class Found(NamedTuple):
     """The first matches, and all that tie with the last of them or with the start of the scan, by all but the id."""
 
 
-_Map: TypeAlias = tuple[dict[bytes, bytes], set[bytes], *tuple[bytes | None, ...]]
+_Map: TypeAlias = tuple[dict[bytes, bytes], set[bytes], *tuple[list[bytes | None], ...]]
 
 
 class ScanRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,33 +116,29 @@ class Index:
             return []
         return [when is not None for when in self.redis.hmget(self.keys.dead, [owner_hash(one) for one in owners])]
 
-    def read_map(self, names: Iterable[str] = ()) -> BlockMap:
-        """Blocks in which all of the names occur; all blocks where there are no names."""
-        return self.read_maps([names])[0]
+    def read_map(self, names: Iterable[str] = (), besides: Iterable[str] = ()) -> BlockMap:
+        """Return the blocks in which all of the names occur, from one read; all blocks where there are no names.
 
-    def read_maps(self, several: Iterable[Iterable[str]]) -> list[BlockMap]:
-        """Blocks in which all of the names of each list occur, from one read."""
-        lists = [list(names) for names in several]
-        all_names = list(dict.fromkeys(chain.from_iterable(lists)))
+        Args:
+            names: of bitmaps.
+            besides: names whose places are read, too.
+        """
+        needed = list(names)
+        asked = list(dict.fromkeys((*needed, *besides)))
         pipeline = self.pipeline()
         pipeline.hgetall(self.keys.zones)
         pipeline.smembers(self.keys.values("bucket"))
-        for name in all_names:
-            pipeline.get(self.keys.blocks_with(name))
-        packed, buckets, *bitmaps = cast("_Map", pipeline.execute())
+        for page in batched(asked, _MOST_KEYS):
+            pipeline.mget([self.keys.blocks_with(name) for name in page])
+        packed, buckets, *pages = cast("_Map", pipeline.execute())
         zones = {int(block): _zone_of(int(block), ends) for block, ends in packed.items() if ends}
-        blocks_with = {
-            name: frozenset(_set_bits(bitmap or b"")) for name, bitmap in zip(all_names, bitmaps, strict=True)
-        }
-        everywhere, lowest_first = frozenset(zones), sorted(map(int, buckets))
-        return [
-            BlockMap(
-                [zones[block] for block in everywhere.intersection(*(blocks_with[name] for name in names))],
-                len(packed),
-                lowest_first,
-            )
-            for names in lists
-        ]
+        places = _places_of(asked, chain.from_iterable(pages))
+        return BlockMap(
+            zones=[zones[block] for block in frozenset(zones).intersection(*(places[name] for name in needed))],
+            num_blocks=len(packed),
+            buckets=sorted(map(int, buckets)),
+            places=places,
+        )
 
     def zones_with_any(self, scope: BlockMap, names: Sequence[str] | None) -> list[Zone]:
         """Blocks in which at least one of the names occurs; None: all blocks."""
@@ -158,11 +156,9 @@ class Index:
 
     def blocks_with(self, names: Sequence[str]) -> dict[str, frozenset[int]]:
         """Return by name the blocks in which it occurs."""
-        return {
-            name: frozenset(_set_bits(bitmap or b""))
-            for page in batched(names, _MOST_KEYS)
-            for name, bitmap in zip(page, self._blocks_with(page), strict=True)
-        }
+        keys = [self.keys.blocks_with(name) for name in names]
+        pages = (cast("list[bytes | None]", self.redis.mget(page)) for page in batched(keys, _MOST_KEYS))
+        return _places_of(names, chain.from_iterable(pages))
 
     def pipeline(self) -> Pipeline:
         """Many commands at once, in no transaction."""
@@ -173,9 +169,6 @@ class Index:
         for trajectory_id in trajectory_ids:
             pipeline.hgetall(self.keys.trajectory(trajectory_id))
         return cast("list[dict[bytes, bytes]]", pipeline.execute())
-
-    def _blocks_with(self, names: Sequence[str]) -> list[bytes | None]:
-        return cast("list[bytes | None]", self.redis.mget([self.keys.blocks_with(name) for name in names]))
 
 
 def scan_request(conditions: Conditions, blocks: Sequence[int], any_of: Sequence[str] | None = None) -> ScanRequest:
@@ -192,6 +185,10 @@ def scan_request(conditions: Conditions, blocks: Sequence[int], any_of: Sequence
 def _zone_of(block: int, packed: bytes) -> Zone:
     ends = _ENDS.unpack(packed)
     return Zone(block, {column: (ends[2 * at], ends[2 * at + 1]) for at, column in enumerate(COLUMNS)})
+
+
+def _places_of(names: Sequence[str], bitmaps: Iterable[bytes | None]) -> dict[str, frozenset[int]]:
+    return {name: frozenset(_set_bits(bitmap or b"")) for name, bitmap in zip(names, bitmaps, strict=True)}
 
 
 def _set_bits(bitmap: bytes) -> Iterable[int]:

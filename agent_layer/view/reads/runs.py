@@ -13,7 +13,7 @@ from agent_layer.errors import NotFoundError
 from agent_layer.health import StepProgress
 from agent_layer.schema import TrainedBatch
 from agent_layer.store.consumers import list_batches
-from agent_layer.store.index import Filters, Summary, count_by_fields, find_newest_starts, summarise_trajectories
+from agent_layer.store.index import Summary, count_by_fields, find_newest_starts, summarise_trajectories
 from agent_layer.times import format_minute, format_time
 from agent_layer.view.answers import (
     AlarmLine,
@@ -40,7 +40,6 @@ from agent_layer.view.reads.lists import ABOVE_ZERO, FAILED, facet_lines
 from agent_layer.view.reads.source import Source, refuse_archive
 
 _MOST_FAILURES = 10
-_ALL_AND_EVAL: Final[tuple[Filters, Filters]] = ({}, {"split": "eval"})
 _NONE_ACCEPTED: Final = Summary(by={}, count=0, num_rewarded=0, mean_reward=None, success_rate=None)
 _NUMBERS: Final = tuple(
     name
@@ -171,7 +170,9 @@ def list_catalogue(source: Source, _: Asked) -> CatalogueList:
 def _run_lines(source: Source) -> list[RunLine]:
     """Read all runs that have trajectories, each number for all of them at once."""
     index, redis, keys = source.index, source.store.redis, source.store.keys
-    totals, evaluated = (count_by_fields(index, ["run"], only)[1]["run"] for only in _ALL_AND_EVAL)
+    counts = count_by_fields(index, ["run", "split"], {})[1]
+    totals, has_evaluations = counts["run"], "eval" in counts["split"]
+    evaluated = count_by_fields(index, ["run"], {"split": "eval"})[1]["run"] if has_evaluations else {}
     found = summarise_trajectories(index, ["run"], {"accepted": True}, ABOVE_ZERO)
     of_run = {line.by["run"]: line for line in found}
     starts = find_newest_starts(index, "run")
