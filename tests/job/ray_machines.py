@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -56,6 +56,14 @@ class RayMachine:
     def is_running(self) -> bool:
         """Whether its Ray runs."""
         return self._process.poll() is None and self.raylet.is_running()
+
+    def runs(self, title: str) -> bool:
+        """Whether a process on this machine has a title that begins so."""
+        titles: list[str] = []
+        for process in psutil.Process(self._process.pid).children(recursive=True):
+            with suppress(psutil.Error):
+                titles.append(" ".join(process.cmdline()))
+        return any(one.startswith(title) for one in titles)
 
     def die(self) -> None:
         """Kill its raylet with kill -9; all of Ray on this machine ends with it."""

@@ -20,7 +20,7 @@ from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from agent_layer.store.consumers import list_batches
 from trainer_adapter.cluster.overrides import MARK
-from trainer_adapter.config import ClusterConfig, RetentionConfig, TrainConfig, load_config
+from trainer_adapter.config import ClusterConfig, RetentionConfig, RolloutConfig, TrainConfig, load_config
 from trainer_adapter.data.advantages import TrainingBatch
 from trainer_adapter.data.replay import rebuild_batch
 from trainer_adapter.demo.job import make_config, write_tasks
@@ -124,6 +124,15 @@ def configure(home: Path, steps: int, checkpoint_steps: int = 10, cluster: Clust
     return msgspec.structs.replace(make_config(home, RUN, 0, steps), cluster=cluster, keep=keep)
 
 
+def configure_stale(home: Path, steps: int, max_staleness: int, cluster: ClusterConfig) -> TrainConfig:
+    """Rollouts may be some updates old; the first weights pull; a checkpoint keeps the weights of each version."""
+    config = configure(home, steps, checkpoint_steps=1, cluster=cluster)
+    keep = msgspec.structs.replace(config.keep, num_checkpoints=steps)
+    rollouts = RolloutConfig(group_size=config.rollouts.group_size, max_staleness=max_staleness)
+    algorithm = msgspec.structs.replace(config.algorithm, kl=0.1)
+    return msgspec.structs.replace(config, keep=keep, rollouts=rollouts, algorithm=algorithm)
+
+
 def train_on_ray(home: Path, config: TrainConfig, look: Callable[[Settings], None] = lambda _: None) -> Settings:
     """Train to the end; nothing of Ray is left."""
     settings = Settings(dir=home / "data", run=RUN)
@@ -152,3 +161,56 @@ def trained_batches(settings: Settings) -> list[tuple[int, TrainingBatch]]:
     contents = [rebuild_batch(record, store.get).content for record in records]
     batches = [msgspec.msgpack.decode(one, type=TrainingBatch, dec_hook=codec._unpack_array) for one in contents]
     return [(record.policy_version, batch) for record, batch in zip(records, batches, strict=True)]
+
+
+def trained_trajectories(settings: Settings) -> list[str]:
+    """Ids of what was trained, in order; one that was trained twice is there twice."""
+    store = open_store(settings)
+    batches = list_batches(store.redis, store.keys, RUN)
+    return [rollout.trajectory_id for batch in batches for rollout in batch.rollouts]
+
+
+def ages_of_trained_tokens(settings: Settings) -> list[list[int]]:
+    """By step: how many versions before its update each trained token was sampled."""
+    return [
+        [
+            version - sampled_by
+            for sample in batch.samples
+            for sampled_by, is_trained in zip(sample.versions, sample.loss_mask, strict=True)
+            if is_trained
+        ]
+        for version, batch in trained_batches(settings)
+    ]
+
+
+def logprob_gaps(settings: Settings, exported: Path) -> list[float]:
+    """Of each trained token, between its log-probability and that of the weights of the version it names.
+
+    A checkpoint keeps the weights of each version; they are exported below ``exported``.
+    """
+    import torch  # noqa: PLC0415  # torch and veRL take seconds
+    from transformers import AutoModelForCausalLM  # noqa: PLC0415
+
+    from trainer_adapter.verl import export_checkpoint  # noqa: PLC0415
+
+    directories = {0: settings.dir.parent / "model"}
+    for checkpoint in (settings.dir / "checkpoints" / RUN).glob("step-*"):
+        number = msgspec.json.decode((checkpoint / "cursor.json").read_bytes())["policy_version"]
+        directories[number] = exported / str(number)
+        export_checkpoint(checkpoint, directories[number])
+    models = {number: AutoModelForCausalLM.from_pretrained(one).eval() for number, one in directories.items()}
+
+    def logprobs_of(version: int, prompt: list[int], response: list[int]) -> torch.Tensor:
+        with torch.no_grad():
+            logits = models[version](torch.tensor([[*prompt, *response]])).logits[0, len(prompt) - 1 : -1]
+        return logits.log_softmax(-1).gather(-1, torch.tensor(response)[:, None])[:, 0]
+
+    gaps: list[float] = []
+    for _, batch in trained_batches(settings):
+        for sample in batch.samples:
+            mask, versions = torch.tensor(sample.loss_mask).bool(), torch.tensor(sample.versions)
+            for version in versions[mask].unique().tolist():
+                own = mask & (versions == version)
+                expected = logprobs_of(version, list(sample.prompt_ids), list(sample.response_ids))
+                gaps += (torch.tensor(sample.logprobs) - expected)[own].abs().tolist()
+    return gaps
