@@ -49,8 +49,8 @@ class RayMachine:
 
     @property
     def raylet(self) -> psutil.Process:
-        """Its raylet."""
-        (found,) = [one for one in psutil.Process(self._process.pid).children(recursive=True) if one.name() == "raylet"]
+        """Its raylet. Workers that it forks have its name for a moment, too, but are children of it."""
+        (found,) = [one for one in psutil.Process(self._process.pid).children() if one.name() == "raylet"]
         return found
 
     def is_running(self) -> bool:
