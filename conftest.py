@@ -37,12 +37,13 @@ _ORDER_OF_JOBS = {"test_main_job.py": 0, "test_on_ray.py": 2}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--servers``."""
+    """Add the options of this suite."""
     told = (
         "tests of tests/servers, and makes of Redis and S3 that they run over: a smoke test of each make, all tests"
         " over the first make of each list with a smoke test of the others, or all tests over all makes"
     )
     parser.addoption("--servers", choices=("smoke", "first", "all"), default="first", help=told)
+    parser.addoption("--no-rerun", action="store_true", help="run no test again whose wait expired (tests/reruns.py)")
 
 
 @pytest.hookimpl(trylast=True)

@@ -27,8 +27,10 @@ from agent_layer.settings import Settings
 from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper
 
+from .leaks import take_leaks, watch_tasks
 from .processes import stop_shippers
 from .profiles import register_profiles
+from .reruns import Reruns
 from .waiting import until, wait_until
 from .working import dispatcher, pace, said, stack, start_worker, write_module
 
@@ -37,12 +39,18 @@ __all__ = ["dispatcher", "pace", "said", "stack", "start_worker", "write_module"
 _numbers = count()
 
 register_profiles()
+watch_tasks()
 
 # A shell starts background jobs with Ctrl-C ignored, and the programs that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Without a loop, asyncio creates one when a library asks for the current loop, and no code closes that one.
 asyncio.set_event_loop(None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let this run try again what may have failed by the machine's fault, and sum itself up."""
+    config.pluginmanager.register(Reruns(config))
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -53,6 +61,14 @@ def _clean_environment() -> Iterator[None]:
             if name.startswith(("AGENT_LAYER_", "AWS_")) or name in ("COLUMNS", "LINES"):
                 patch.delenv(name)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _no_task_is_left() -> Iterator[None]:
+    """All tasks that our code begins are awaited or cancelled by it, and their exceptions retrieved."""
+    take_leaks()
+    yield
+    assert take_leaks() == []
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,154 @@
+"""Failures of each kind, which ``test_reruns.py`` has pytest run; by its name this file is in no other run."""
+
+import asyncio
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis.strategies import just
+
+from ...leaks import _leaks, _noting
+from ...waiting import WaitExpired, wait_until, within
+
+
+@pytest.fixture
+def is_first(request) -> bool:
+    """Whether the test runs for the first time; a file remembers."""
+    place = Path(os.environ["PLANTED_PLACE"]) / request.node.name
+    try:
+        place.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def test_passes():
+    pass
+
+
+def test_left_out():
+    pytest.skip("no such server here")
+
+
+def test_slow_once(is_first):
+    wait_until(lambda: not is_first, 0.05, "a slow machine", lambda: "the log of a slow machine")
+
+
+async def test_slow_once_in_a_loop(is_first):
+    async with within(0.05, "a slow machine"):
+        while is_first:
+            await asyncio.sleep(1)
+
+
+@pytest.fixture
+def _server(is_first):
+    wait_until(lambda: not is_first, 0.05, "a server's start")
+
+
+@pytest.mark.usefixtures("_server")
+def test_server_starts_slowly_once():
+    pass
+
+
+def test_stuck_for_ever():
+    wait_until(lambda: False, 0.05, "what never comes")
+
+
+def test_killed_and_slow_once(is_first):
+    wait_until(lambda: not is_first, 0.05, "a process to be killed")
+
+
+@given(just(True))
+def test_property_that_waits(_):
+    raise WaitExpired("a property found a wait without end")
+
+
+def test_wrong_once(is_first):
+    assert not is_first
+
+
+def test_wrong_and_slow_once(is_first, _wrong_at_the_end):
+    wait_until(lambda: not is_first, 0.05)
+
+
+@pytest.fixture
+def _wrong_at_the_end(is_first):
+    yield
+    assert not is_first
+
+
+def test_lost_update(is_first):
+    """Two read the same count before either writes it."""
+    count, both_read = {"is": 0}, threading.Barrier(2 if is_first else 1)
+
+    def add() -> None:
+        read = count["is"]
+        both_read.wait(10)
+        count["is"] = read + 1
+
+    threads = [threading.Thread(target=add) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert count["is"] == 2
+
+
+async def test_listener_that_closes_late(is_first):
+    """A connection that comes while a listener closes stays open."""
+    kept = []
+    server = await asyncio.start_server(lambda _, writer: kept.append(writer), "127.0.0.1", 0)
+    with socket.create_connection(server.sockets[0].getsockname()):
+        while not kept:
+            await asyncio.sleep(0)
+        server.close()
+        if not is_first:
+            kept[0].close()
+        assert all(writer.is_closing() for writer in kept)
+    kept[0].close()
+
+
+def test_task_that_nothing_awaits(is_first):
+    """As if the product had begun it."""
+
+    async def begin_and_forget() -> None:
+        asyncio.get_running_loop().create_task(asyncio.sleep(60))
+        await asyncio.sleep(0)
+
+    if is_first:
+        code = compile("async def forgotten(sleep):\n    await sleep(60)\n", _file_of_ours(), "exec")
+        names: dict = {}
+        exec(code, names)
+
+        async def run() -> None:
+            task = asyncio.get_running_loop().create_task(names["forgotten"](asyncio.sleep))
+            await asyncio.sleep(0)
+            assert not task.done()
+
+        asyncio.run(run())
+    else:
+        asyncio.run(begin_and_forget())  # a library's own task is the library's affair
+
+
+def _file_of_ours() -> str:
+    return str(Path(__file__).parents[3] / "agent_layer" / "planted.py")
+
+
+def test_exception_that_nothing_retrieves(is_first):
+    async def fail() -> None:
+        raise ValueError("forgotten")
+
+    async def run() -> None:
+        task = asyncio.get_running_loop().create_task(fail())
+        await asyncio.sleep(0)
+        if not is_first:
+            task.exception()
+
+    asyncio.run(run())
+    __import__("gc").collect()
+
+
+__all__ = ["_leaks", "_noting"]
