@@ -96,6 +96,8 @@ check-rest: setup $(NODE)
 	PYTHONPATH=.ci $(BIN)/lint-imports
 	$(BIN)/python .ci/check_words.py
 	$(BIN)/python .ci/check_docs.py
+	$(BIN)/python .ci/check_sources.py
+	$(BIN)/python .ci/check_tests.py
 	$(BIN)/pyright --pythonpath $(BIN)/python -p pyright-programs.json
 	if [ -e .venv/node/node_modules/.bin/tsc ]; then .venv/node/node_modules/.bin/tsc -p agent_layer/view/page/jsconfig.json; fi
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,19 +27,22 @@ from agent_layer.settings import Settings
 from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper
 
-from .leaks import take_leaks, watch_tasks
+from .leaks import take_leaks, watch_loops
 from .processes import stop_shippers
 from .profiles import register_profiles
 from .reruns import Reruns
-from .waiting import until, wait_until
-from .working import dispatcher, pace, said, stack, start_worker, write_module
+from .server_makes import redis_programs, s3_endpoint, seaweedfs_endpoint, servers, start_redis
+from .waiting import read_line, scaled, until, wait_for_exit, wait_until
+from .working import dispatcher, module_stack, pace, said, shared_stack, stack, start_worker, write_module
 
-__all__ = ["dispatcher", "pace", "said", "stack", "start_worker", "write_module"]  # found here by pytest
+# found here by pytest
+__all__ = ["dispatcher", "module_stack", "pace", "said", "shared_stack", "stack", "start_worker", "write_module"]
+__all__ += ["redis_programs", "s3_endpoint", "seaweedfs_endpoint", "servers", "start_redis"]
 
 _numbers = count()
 
 register_profiles()
-watch_tasks()
+watch_loops()
 
 # A shell starts background jobs with Ctrl-C ignored, and the programs that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -64,8 +67,8 @@ def _clean_environment() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _no_task_is_left() -> Iterator[None]:
-    """All tasks that our code begins are awaited or cancelled by it, and their exceptions retrieved."""
+def _nothing_is_left_open() -> Iterator[None]:
+    """What our code begins in a loop it ends before the loop closes (``tests/leaks.py``)."""
     take_leaks()
     yield
     assert take_leaks() == []
@@ -75,14 +78,27 @@ def _no_task_is_left() -> Iterator[None]:
 def redis_url() -> Iterator[str]:
     """One server for all tests, started the way a user's is; it ends with this process."""
     with TemporaryDirectory(prefix="al-tests-", ignore_cleanup_errors=True) as directory:  # the server still writes
-        yield f"unix://{acquire_server(Settings(dir=Path(directory), connect_seconds=30.0))}"
+        yield f"unix://{acquire_server(Settings(dir=Path(directory), connect_seconds=scaled(30.0)))}"
 
 
 @pytest.fixture
 def settings(tmp_path: Path, redis_url: str) -> Iterator[Settings]:
     """A directory and a namespace of this test's own; objects lie in the directory. What it started is stopped."""
+    with _new_settings(tmp_path, redis_url) as settings:
+        yield settings
+
+
+@pytest.fixture(scope="module")
+def module_settings(tmp_path_factory: pytest.TempPathFactory, redis_url: str) -> Iterator[Settings]:
+    """Like ``settings``, for what all tests of a module share."""
+    with _new_settings(tmp_path_factory.mktemp("module"), redis_url) as settings:
+        yield settings
+
+
+@contextmanager
+def _new_settings(directory: Path, redis_url: str) -> Iterator[Settings]:
     settings = Settings(
-        dir=tmp_path / "agent-layer",
+        dir=directory / "agent-layer",
         redis_url=redis_url,
         namespace=f"test-{os.getpid()}-{next(_numbers)}",
         log_roll_seconds=0.05,
@@ -94,7 +110,9 @@ def settings(tmp_path: Path, redis_url: str) -> Iterator[Settings]:
     yield settings
     open_recorder(settings).close()
     stop_shippers(settings.dir)
-    _forget(settings)
+    with open_redis(settings) as client:
+        if found := list(client.scan_iter(match=f"al:{{{settings.namespace}}}:*", count=1000)):
+            client.delete(*found)
 
 
 @pytest.fixture
@@ -153,7 +171,7 @@ class Ingest:
         self.process = subprocess.Popen(
             command, env=os.environ | settings.environment(), stdout=subprocess.PIPE, text=True
         )
-        self.told = dict(self.process.stdout.readline().removeprefix("export ").strip().split("=", 1) for _ in range(4))
+        self.told = dict(read_line(self.process).removeprefix("export ").strip().split("=", 1) for _ in range(4))
         self.url = self.told["AGENT_LAYER_INGEST_URL"]
         self.key = self.told["AGENT_LAYER_INGEST_KEY"]
 
@@ -164,7 +182,7 @@ class Ingest:
     def kill(self) -> None:
         """With -9, and wait for its end."""
         self.process.kill()
-        self.process.wait(30)
+        wait_for_exit(self.process)
         self.process.stdout.close()
 
 
@@ -261,9 +279,3 @@ def _wait_until() -> Callable[..., object]:
 def _until() -> Callable[..., Awaitable[object]]:
     """``await until(condition, seconds=60)``, see there."""
     return until
-
-
-def _forget(settings: Settings) -> None:
-    with open_redis(settings) as client:
-        if found := list(client.scan_iter(match=f"al:{{{settings.namespace}}}:*", count=1000)):
-            client.delete(*found)

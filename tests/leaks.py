@@ -1,17 +1,18 @@
-"""Tasks that our code began and never awaited: each is a failure of the test during which its loop closes.
+"""What is still open when a loop closes: a failure of the test during which it closes, not of a later one.
 
-A task that is still pending when its loop closes is cancelled by asyncio in silence, so what it was to do is lost
-sometimes. An exception that no code retrieves is logged at most. A fixture in ``tests/conftest.py`` asks for both.
+asyncio cancels a task that is pending then in silence, so what it was to do is lost sometimes. A listener or connection
+that is open then warns when it is collected, perhaps in another test. An exception that no code retrieves is logged at
+most. A fixture in ``tests/conftest.py`` fails the test for each of them.
 """
 
 import asyncio
 import asyncio.runners
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["take_leaks", "watch_tasks"]
+__all__ = ["take_leaks", "watch_loops"]
 
 _ROOT = Path(__file__).parents[1]
 _PACKAGES = tuple(f"{_ROOT / name}/" for name in ("agent_layer", "tracer", "envs", "trainer_adapter"))
@@ -25,25 +26,35 @@ def take_leaks() -> list[str]:
     return taken
 
 
-def watch_tasks() -> None:
-    """Take note of leaks from now on, in this process."""
-    asyncio.runners._cancel_all_tasks = _noting(asyncio.runners._cancel_all_tasks)
-    asyncio.BaseEventLoop.close = _noting(asyncio.BaseEventLoop.close)
+def watch_loops() -> None:
+    """Note leaks from now on, in this process."""
+    asyncio.runners._cancel_all_tasks = _noting(asyncio.runners._cancel_all_tasks, _list_tasks)
+    asyncio.SelectorEventLoop.close = _noting(asyncio.SelectorEventLoop.close, _list_open)
     logging.getLogger("asyncio").addHandler(_Errors())
 
 
-def _noting(close: Callable[[Any], None]) -> Callable[[Any], None]:
-    def noting(loop: asyncio.AbstractEventLoop) -> None:
+def _noting(close: Callable[[Any], None], find: Callable[[Any], Iterator[str]]) -> Callable[[Any], None]:
+    def noting(loop: Any) -> None:
         if not loop.is_closed():
-            _leaks.extend(f"pending when its loop closed: {task}" for task in asyncio.all_tasks(loop) if _is_ours(task))
+            _leaks.extend(f"open when its loop closed: {one}" for one in find(loop))
         close(loop)
 
     return noting
 
 
-def _is_ours(task: asyncio.Task[Any]) -> bool:
-    code = getattr(task.get_coro(), "cr_code", None)
-    return code is not None and code.co_filename.startswith(_PACKAGES)
+def _list_tasks(loop: Any) -> Iterator[str]:
+    """Yield pending tasks whose code is ours; a library's are its own affair."""
+    for task in asyncio.all_tasks(loop):
+        code = getattr(task.get_coro(), "cr_code", None)
+        if code is not None and code.co_filename.startswith(_PACKAGES):
+            yield repr(task)
+
+
+def _list_open(loop: Any) -> Iterator[str]:
+    yield from _list_tasks(loop)
+    for key in list((loop._selector.get_map() or {}).values()):
+        if key.fileobj is not loop._ssock and key.fd != loop._ssock.fileno():
+            yield f"{key.fileobj} {key.data}"
 
 
 class _Errors(logging.Handler):

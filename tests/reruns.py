@@ -1,15 +1,14 @@
 """What a whole test run says at its end, and which failures are tried again.
 
-A test that failed because a wait expired (``WaitExpired``), or because a server did not start in time, may have failed by
-the machine's fault. It is run again: after all others, alone, once, with the same seed. If it passes then, it is *flaky*,
-and its name is printed. Everything else is red at once: an assertion, an error of the code, a leak, a test that hangs;
-and any failure of a property, a soak, or a test that kills processes, because there a wait that expires is the finding.
+A test that failed because a wait expired (``WaitExpired``), or because a server did not start in time, may have failed
+by the machine's fault. It runs again: after all others, alone, once, with the same seed. If it passes then, it is
+*flaky*, and its name is printed. Everything else is red at once: an assertion, an error of the code, a leak, a hang.
+So is any failure of a property, a soak, or a test that kills: there, a wait that expires is the finding.
 
-The last line is ``N passed, N failed, N skipped``. Reports of failures, with their seed, are kept in ``build/failures``.
+The last line is ``N passed, N failed, N skipped``. Reports of failures, and their seeds, lie in ``build/failures``.
 Where TEST_TALLY names a file, the results are appended to it: ``.ci/run`` adds up its parts.
 """
 
-import json
 import os
 import re
 import subprocess
@@ -93,7 +92,9 @@ class Reruns:
         if self._is_worker or self._config.getoption("no_rerun"):
             return
         for name, reports in list(self._failed.items()):
-            if all(getattr(report, "has_expired", False) for report in reports) and self._passes_alone(name):
+            if all(getattr(report, "has_expired", False) for report in reports) and self._passes_alone(
+                name, reports[0]
+            ):
                 self._flaky.append(name)
                 self._outcomes[name] = "passed"
                 del self._failed[name]
@@ -113,16 +114,19 @@ class Reruns:
             reporter.write_line(f"flaky: {name}")
         reporter.write_line(tally.line)
         if path := os.environ.get("TEST_TALLY"):
-            with open(path, "ab") as file:
+            with Path(path).open("ab") as file:
                 file.write(msgspec.json.encode(tally) + b"\n")
 
-    def _passes_alone(self, name: str) -> bool:
+    def _passes_alone(self, name: str, report: pytest.TestReport) -> bool:
         reporter: Any = self._config.pluginmanager.get_plugin("terminalreporter")
-        reporter.write_line(f"a wait expired, running again, alone: {name}")
+        said = getattr(getattr(report.longrepr, "reprcrash", None), "message", "")
+        reporter.write_line(f"a wait expired, running again, alone: {name}\n{said}")
         command = [sys.executable, "-m", "pytest", name, "-m", "", "--no-rerun", "-p", "no:xdist", "-q"]
         command += [f"--randomly-seed={self._config.getoption('randomly_seed')}"]
         command += [f"{option}={value}" for option in _FORWARDED if (value := self._config.getoption(option, None))]
-        environment = {name: value for name, value in os.environ.items() if name not in ("PYTEST_ADDOPTS", "TEST_TALLY")}
+        environment = {
+            name: value for name, value in os.environ.items() if name not in ("PYTEST_ADDOPTS", "TEST_TALLY")
+        }
         try:
             again = subprocess.run(
                 command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=_LIMIT_SECONDS

@@ -1,11 +1,11 @@
 """Waits of tests, all of them: for progress, within a limit that grows with the machine's slowness.
 
-A test that waits says for what: an event, a count, a record, a ready line. When the wait runs out, ``WaitExpired`` tells
-what was awaited and shows the log of what did not come. It is told apart from every other failure, because it may be
-the machine's fault: ``tests/reruns.py`` runs such a test again, alone and once. An assertion is never run again.
+A test that waits says for what: an event, a count, a record, a ready line. When the wait runs out, ``WaitExpired``
+names what was awaited and shows the log of what did not come. It differs from every other failure: it may be the
+machine's fault. So ``tests/reruns.py`` runs such a test again, alone and once. It never runs a failed assertion again.
 
-A limit of 60 seconds means 60 seconds of a calm machine. It is stretched by a yardstick, which this process measures when
-it first waits, and by the load of each core while it waits. So a wait that expires has had the time that it needs.
+A limit of 60 seconds means 60 seconds of a calm machine. It is stretched by a yardstick, which this process measures
+when it first waits, and by the load of each core while it waits. So a wait that expires had the time that it needs.
 """
 
 import asyncio
@@ -129,9 +129,7 @@ def wait_until(condition: Callable[[], T], seconds: float = 60.0, what: str = ""
     return found
 
 
-async def until(
-    condition: Callable[[], T | Awaitable[T]], seconds: float = 60.0, what: str = "", log: Log = None
-) -> T:
+async def until(condition: Callable[[], T | Awaitable[T]], seconds: float = 60.0, what: str = "", log: Log = None) -> T:
     """Like ``wait_until`` without blocking the loop; the condition may be a coroutine function."""
     async with within(seconds, what or _describe(condition), log):
         while True:

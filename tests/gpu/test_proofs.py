@@ -30,6 +30,7 @@ from trainer_adapter.schedule import Schedule
 from ..job import ray_runs
 from ..job.hand_case import DECOUPLED, NO_WEIGHTS, expected_update, make_batch
 from ..job.plain_losses import LOSSES
+from ..waiting import communicate
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
@@ -239,7 +240,7 @@ def test_weight_switch(machine, report, write_model, tmp_path):
         sender = load_transfer().BucketedWeightSender(handle, 2048 if machine.is_gpu else 4, use_shm=not machine.is_gpu)
         asyncio.run(sender.async_send_weights(trainer.weights()))
         seconds = time.perf_counter() - began
-        received = receiver.communicate(timeout=120)[0].split()[-1]
+        received = communicate(receiver, 120)[0].split()[-1]
     speed = f"{num_bytes / 1e9:.3f} GB in {seconds:.1f} s, the start of the process and its hashing included"
     report(f"buckets: {speed}", "the same hash on both sides", received == sent.value)
 

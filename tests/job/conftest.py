@@ -26,6 +26,7 @@ from trainer_adapter.config import OptimizerConfig, RetentionConfig, RolloutConf
 from trainer_adapter.loop.feed import CONSUMER
 
 from ..queues import queue_of
+from ..waiting import join
 
 RUN = "r"
 MADE_UP = {"importance_tail": "off", "logprob_gap": "off"}
@@ -64,6 +65,14 @@ def configure(model, tmp_path):
     return configure
 
 
+@pytest.fixture(scope="session")
+def chat_model(tmp_path_factory):
+    """Directory of a tiny chat model, whose template supports tools."""
+    from .tiny_chat_model import write_tiny_chat_model
+
+    return write_tiny_chat_model(tmp_path_factory.mktemp("chat") / "model")
+
+
 @pytest.fixture
 def registry(redis, keys):
     return EngineRegistry(redis, keys)
@@ -85,7 +94,7 @@ def player(settings, registry, engine):
     thread.start()
     yield player
     player.stop.set()
-    thread.join(60)
+    join(thread)
 
 
 class Player:

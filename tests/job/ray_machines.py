@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,8 +12,9 @@ import psutil
 
 from agent_layer.infra.processes import free_port
 
+from ..waiting import scaled, wait_for_exit, wait_until_ready
+
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a-token-of-these-tests", "RAY_USAGE_STATS_ENABLED": "0"}
-_START_SECONDS = 120
 
 
 class RayMachine:
@@ -41,11 +41,9 @@ class RayMachine:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        deadline = time.monotonic() + _START_SECONDS
-        while "Ray runtime started" not in self._log.read_text():
-            assert self._process.poll() is None, self._log.read_text()
-            assert time.monotonic() < deadline, self._log.read_text()
-            time.sleep(0.05)
+        wait_until_ready(
+            self._process, lambda: "Ray runtime started" in self._log.read_text(), seconds=120, log=self._log
+        )
 
     @property
     def raylet(self) -> psutil.Process:
@@ -68,15 +66,15 @@ class RayMachine:
     def die(self) -> None:
         """Kill its raylet with kill -9; all of Ray on this machine ends with it."""
         os.kill(self.raylet.pid, signal.SIGKILL)
-        self._process.wait(100)
+        wait_for_exit(self._process, 100, self._log)
 
     def stop(self) -> None:
         """End its Ray, unless it has died."""
         if self._process.poll() is None:
             below = psutil.Process(self._process.pid).children(recursive=True)
             self._process.terminate()
-            self._process.wait(100)
-            for process in psutil.wait_procs(below, 30)[1]:
+            wait_for_exit(self._process, 100, self._log)
+            for process in psutil.wait_procs(below, scaled(30))[1]:
                 process.kill()
 
 

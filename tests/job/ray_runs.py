@@ -26,12 +26,16 @@ from trainer_adapter.data.replay import rebuild_batch
 from trainer_adapter.demo.job import make_config, write_tasks
 from trainer_adapter.launch import Job, run_job
 
+from ..waiting import run, scaled
+
 if TYPE_CHECKING:
     from trainer_adapter.verl import UpdateReport
 
 RUN = "ray"
 FORKING = "forking_player:play"
 """Each of its rollouts has two rows."""
+LOSSES = ("grad_norm", "loss", "actor/pg_loss", "actor/ppo_kl", "actor/entropy_loss")
+"""Metrics of every update."""
 
 
 def processes_of_ray(directory: Path) -> set[int]:
@@ -69,7 +73,7 @@ def look_at_server(url: str, access_key: str, settings: Settings) -> SeenServer:
 
         def ask(method: str, path: str, key: str | None) -> requests.Response:
             headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-            return session.request(method, url + path, headers=headers, timeout=60)
+            return session.request(method, url + path, headers=headers, timeout=scaled(60))
 
         listed = ask("GET", "/openapi.json", access_key).json()["paths"]
         routes = {(method.upper(), path) for path, methods in listed.items() for method in methods}
@@ -152,6 +156,14 @@ def update_of_embedded_driver(settings: Settings, batch: TrainingBatch | None = 
 
     config = load_config(settings.dir / "runs" / RUN / "ray" / "train.json")
     return EmbeddedTrainer(config).update(batch or trained_batches(settings)[0][1], step=0, version=0)
+
+
+def replay(settings: Settings) -> str:
+    """Rebuild what each step learned from, from the store; return what the command says."""
+    program = [sys.executable, "-m", "agent_layer.cli", "--dir", settings.dir, "replay", "--run", RUN]
+    done = run(program, 300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def trained_batches(settings: Settings) -> list[tuple[int, TrainingBatch]]:

@@ -13,10 +13,7 @@ from agent_layer.errors import NotFoundError
 from trainer_adapter.config import SourceConfig, TrainConfig
 from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 
 PROMPT = [3, 12, 14, 4]
 

@@ -24,6 +24,7 @@ from trainer_adapter.schedule import Schedule
 from trainer_adapter.teacher import judge_group, open_teacher
 
 from ..teaching import ScriptedTeacher, judge
+from ..waiting import scaled
 from .conftest import MADE_UP, RUN, train
 from .hand_case import (
     BYPASS,
@@ -38,10 +39,7 @@ from .hand_case import (
 )
 from .plain_losses import LOSSES
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 
 ANY = TeacherConfig(url="http://127.0.0.1:1", model="teacher")
 
@@ -157,7 +155,7 @@ def other_model(tmp_path_factory):
 def vllm(model, tmp_path_factory):
     """A real vLLM that serves the tiny model as the teacher."""
     log = tmp_path_factory.mktemp("vllm") / "vllm.log"
-    with VllmServer(model=model, log=log, name="teacher", max_model_len=64, start_seconds=800) as server:
+    with VllmServer(model=model, log=log, name="teacher", max_model_len=64, start_seconds=scaled(300)) as server:
         yield TeacherConfig(url=f"{server.url}/v1", model="teacher")
 
 
@@ -169,8 +167,8 @@ def taught_by(vllm, model, settings):
     return select_batch([group.samples for group in groups], keep_equal=True)
 
 
-@pytest.mark.timeout(1800)
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_a_policy_does_not_diverge_from_itself_as_its_teacher(vllm, model, settings):
     from trainer_adapter.verl.trainer import EmbeddedTrainer
 
@@ -184,8 +182,8 @@ def test_a_policy_does_not_diverge_from_itself_as_its_teacher(vllm, model, setti
         assert list(one.teacher_logprobs) == pytest.approx(list(one.logprobs), abs=1e-4)
 
 
-@pytest.mark.timeout(1800)
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_another_teachers_numbers_are_those_of_transformers(vllm, reader, other_model, settings):
     import torch
     from transformers import AutoModelForCausalLM

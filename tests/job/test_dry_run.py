@@ -23,10 +23,7 @@ from ..queues import queue_of
 from ..teaching import ScriptedTeacher
 from .conftest import RUN
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 
 NUM_ROWS, ROW_TOKENS = 64, 32
 

@@ -13,10 +13,7 @@ from trainer_adapter.config import EvaluationConfig, HeldOutConfig
 
 from .conftest import RUN, train
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 
 
 class Killed(BaseException):

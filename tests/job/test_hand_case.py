@@ -4,6 +4,8 @@ torch and veRL take seconds to import, so they are imported inside tests: collec
 """
 # ruff: noqa: PLC0415  # so the imports stand where they are needed
 
+from itertools import product
+
 import pytest
 
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
@@ -13,12 +15,15 @@ from trainer_adapter.schedule import Schedule
 from .hand_case import BYPASS, DECOUPLED, NO_WEIGHTS, ROLLOUTS, expected_update, make_batch
 from .plain_losses import LOSSES, MEANS
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 
-MICROBATCH_TOKENS = (1, 12, 16384)
+CASES = [
+    pytest.param(loss, mean, correction, tokens, marks=() if (i + j) % 6 == k else pytest.mark.long)
+    for i, loss in enumerate(LOSSES)
+    for j, mean in enumerate(MEANS)
+    for k, (correction, tokens) in enumerate(product(("decoupled", "bypass"), (1, 12, 16384)))
+]
+"""Loss, mean, correction and tokens of a micro-batch; those that are not long have each pair of two of them."""
 
 
 def test_rows_are_those_written_by_hand():
@@ -56,10 +61,7 @@ def reader(model):
     return AutoModelForCausalLM.from_pretrained(model).eval()
 
 
-@pytest.mark.parametrize("microbatch_tokens", MICROBATCH_TOKENS)
-@pytest.mark.parametrize("correction", ["decoupled", "bypass"])
-@pytest.mark.parametrize("mean", MEANS)
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(("loss", "mean", "correction", "microbatch_tokens"), CASES)
 def test_loss_and_gradient_are_those_of_plain_autograd(model, reader, loss, mean, correction, microbatch_tokens):
     from trainer_adapter.verl.trainer import EmbeddedTrainer
 

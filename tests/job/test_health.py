@@ -9,10 +9,7 @@ from agent_layer.store.consumers import list_batches
 
 from .conftest import MADE_UP, RUN, Report, acknowledged, train
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 
 
 def stopped(config, settings):

@@ -21,10 +21,7 @@ from trainer_adapter.data.replay import rebuild_batch
 
 from .conftest import RUN, train
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 
 ESTIMATORS = ("grpo", "dr_grpo", "rloo", "reinforce++")
 """Algorithms, one for each way to compute advantages."""

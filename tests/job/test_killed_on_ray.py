@@ -1,4 +1,7 @@
-"""Parts of a run on Ray are killed: it goes on by itself, trains as much as it should, and nothing twice."""
+"""Parts of a run on Ray are killed: it goes on by itself, trains as much as it should, and nothing twice.
+
+Each start of Ray and vLLM takes minutes, so one run loses its parts one after another, a step between two kills.
+"""
 
 import os
 import re
@@ -6,8 +9,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -15,7 +19,7 @@ import pytest
 from agent_layer.dispatcher import HELD, connect
 from agent_layer.engines import open_engine_registry
 from agent_layer.health.progress import progress_path, read_progress
-from agent_layer.health.restarts import read_restarts, restarts_path
+from agent_layer.health.restarts import Restart, read_restarts, restarts_path
 from agent_layer.infra.processes import SupervisedProcess, start_supervised
 from agent_layer.infra.processes.marked import list_marked
 from agent_layer.infra.redis import open_redis
@@ -28,16 +32,16 @@ from trainer_adapter.demo.job import RECIPE, make_config, write_tasks
 from trainer_adapter.launch import Job, run_job
 
 from ..processes import pid_of
+from ..waiting import scaled
 from .ray_machines import TOKEN, RayMachines, ray_machines
+from .ray_runs import RUN, replay
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
-    pytest.mark.timeout(1200),
+    pytest.mark.timeout(3600),
     pytest.mark.long,
 ]
 
-RUN = "ray"
-STEPS = 4
 PARTS = {
     "trainer": ("ray::TaskRunnerV1",),
     "engine": ("VLLM::EngineCore",),
@@ -47,6 +51,16 @@ PARTS = {
     "all": ("",),
 }
 """What is killed, by parts of their command lines."""
+IN_UPDATE = "engine, in an update"
+KILLS = (IN_UPDATE, "engine", "server", "trainer", "rank", "head", "all")
+
+
+class Kill(NamedTuple):
+    """A part that was killed."""
+
+    part: str
+    step: int
+    """Last step that was reported before."""
 
 
 @pytest.fixture
@@ -67,53 +81,61 @@ def command_of(pid: int) -> str:
 
 
 def is_part(pid: int, part: str) -> bool:
-    return any(word in command_of(pid) for word in PARTS[part])
+    return any(word in command_of(pid) for word in PARTS[part.partition(",")[0]])
 
 
-def configure(tmp_path: Path, **changes: object) -> TrainConfig:
-    """Four steps of the game, with a checkpoint after each; writes its model and tasks."""
+def configure(tmp_path: Path, steps: int, **changes: object) -> TrainConfig:
+    """The game, with a checkpoint after each step; writes its model and tasks."""
     subprocess.run([sys.executable, "-m", "trainer_adapter.demo.model", tmp_path / "model", "0"], check=True)
     write_tasks(tmp_path / "tasks.jsonl")
     return msgspec.structs.replace(
-        make_config(tmp_path, RUN, 0, STEPS),
+        make_config(tmp_path, RUN, 0, steps),
         **{"cluster": ClusterConfig(max_model_len=64), "keep": RetentionConfig(checkpoint_steps=1), **changes},
     )
 
 
-def train_and_kill(tmp_path: Path, part: str, is_time: Callable[[Settings], bool], **changes: object) -> Settings:
-    """Train four steps; kill a part once it is time."""
-    settings, config = Settings(dir=tmp_path / "data", run=RUN), configure(tmp_path, **changes)
-    directory = settings.dir.absolute() / "runs" / RUN / "ray"
-    killed: list[int] = []
+def train_and_kill(settings: Settings, config: TrainConfig, parts: tuple[str, ...]) -> list[Kill]:
+    """Train; kill one part after another, each when a step was made since the kill before."""
+    directory = str(settings.dir.absolute() / "runs" / RUN / "ray")
+    kills: list[Kill] = []
 
-    def kill() -> None:
-        if not killed and is_time(settings):
-            killed.extend(pid for pid in list_marked(MARK, str(directory)) if is_part(pid, part))
-            for pid in killed:
-                os.kill(pid, signal.SIGKILL)
-            assert killed, {pid: command_of(pid) for pid in list_marked(MARK, str(directory))}
+    def kill_next() -> None:
+        step = count_steps(settings)
+        if len(kills) == len(parts) or step <= (kills[-1].step if kills else 0):
+            return
+        part = parts[len(kills)]
+        if part == IN_UPDATE and not holds_calls(settings):
+            return
+        found = [pid for pid in list_marked(MARK, directory) if is_part(pid, part)]
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)
+        assert found, (part, {pid: command_of(pid) for pid in list_marked(MARK, directory)})
+        kills.append(Kill(part, step))
 
     with run_job(settings, Job(config=config, target=RECIPE.target, slots=8, on_ray=True)) as job:
-        job.wait(kill)
-    assert list_marked(MARK, str(directory)) == []
-    return settings
+        job.wait(kill_next)
+    assert list_marked(MARK, directory) == []
+    assert [kill.part for kill in kills] == list(parts)
+    return kills
 
 
-def check_trained(settings: Settings) -> None:
+def check_trained(settings: Settings, num_steps: int) -> None:
     """Every step trained whole groups, nothing twice, and can be replayed."""
     store = open_store(settings)
     batches = list_batches(store.redis, store.keys, RUN)
     trained = [rollout.trajectory_id for batch in batches for rollout in batch.rollouts]
-    assert [batch.step for batch in batches] == list(range(1, STEPS + 1))
-    assert len(trained) == STEPS * 6 * RECIPE.group_size
+    assert [batch.step for batch in batches] == list(range(1, num_steps + 1))
+    assert len(trained) == num_steps * 6 * RECIPE.group_size
     assert len(trained) == len(set(trained))
-    replay = [sys.executable, "-m", "agent_layer.cli", "--dir", str(settings.dir), "replay", "--run", RUN]
-    done = subprocess.run(replay, capture_output=True, text=True, check=False, timeout=300)
-    assert (done.returncode, done.stdout.count("identical")) == (0, STEPS), done.stdout + done.stderr
+    assert replay(settings).count("identical") == num_steps
 
 
-def has_steps(settings: Settings, number: int) -> bool:
-    return len(read_progress(progress_path(settings, RUN))) >= number
+def count_steps(settings: Settings) -> int:
+    return len(read_progress(progress_path(settings, RUN)))
+
+
+def restarts_of(settings: Settings) -> list[Restart]:
+    return read_restarts(restarts_path(settings, RUN))
 
 
 def holds_calls(settings: Settings) -> bool:
@@ -122,68 +144,68 @@ def holds_calls(settings: Settings) -> bool:
         return [engine.state for engine in open_engine_registry(settings, redis).engines()] == ["loading"]
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_a_run_goes_on_when_a_part_is_killed(tmp_path: Path, part: str):
-    settings = train_and_kill(tmp_path, part, lambda settings: has_steps(settings, 2))
+@pytest.mark.timeout(7200)  # six starts of the whole trainer
+def test_a_run_goes_on_when_parts_are_killed_one_after_another(tmp_path: Path):
+    num_steps = len(KILLS) + 2
+    settings = Settings(dir=tmp_path / "data", run=RUN)
 
-    check_trained(settings)
-    (restart,) = read_restarts(restarts_path(settings, RUN))
-    assert restart.what.startswith("engine http://127.0.0.1") == (part in ("engine", "server")), restart
-    assert (restart.from_step, restart.number) == (2, 1), restart
-    assert [one.name for one in read_progress(progress_path(settings, RUN))[2].health].count("restarts") == 1
+    kills = train_and_kill(settings, configure(tmp_path, num_steps), KILLS)
+
+    check_trained(settings, num_steps)
+    restarts, steps = restarts_of(settings), read_progress(progress_path(settings, RUN))
+    assert len(restarts) == len(kills), restarts
+    for kill, restart in zip(kills, restarts, strict=True):
+        assert restart.what.startswith("engine http://127.0.0.1") == (kill.part in ("engine", "server")), restart
+        assert kill.part == IN_UPDATE or (restart.from_step, restart.number) == (kill.step, 1), restart
+        assert [one.name for one in steps[kill.step].health].count("restarts") == 1, restart
+    assert restarts[0].what == "run"
+    assert "has ended while weights were sent; the whole trainer starts again" in restarts[0].why
 
 
-@pytest.mark.parametrize("part", ["engine", "server"])
-def test_the_trainer_starts_again_when_a_separate_server_is_killed(tmp_path: Path, part: str):
+def test_the_trainer_starts_again_when_a_separate_engine_or_its_server_is_killed(tmp_path: Path):
     separate = ClusterConfig(mode="separate_async", max_model_len=64)
     rollouts = RolloutConfig(group_size=RECIPE.group_size, max_staleness=1)
+    settings, num_steps = Settings(dir=tmp_path / "data", run=RUN), 5
 
-    settings = train_and_kill(
-        tmp_path, part, lambda settings: has_steps(settings, 2), cluster=separate, rollouts=rollouts
+    kills = train_and_kill(
+        settings, configure(tmp_path, num_steps, cluster=separate, rollouts=rollouts), ("engine", "server")
     )
 
-    check_trained(settings)
-    (restart,) = read_restarts(restarts_path(settings, RUN))
-    assert restart.what == "run"
-    assert "has ended and is not replaced in this mode; the whole trainer starts again" in restart.why
-    assert restart.from_step >= 2
+    check_trained(settings, num_steps)
+    restarts = restarts_of(settings)
+    assert len(restarts) == len(kills), restarts
+    for kill, restart in zip(kills, restarts, strict=True):
+        assert restart.what == "run"
+        assert "has ended and is not replaced in this mode; the whole trainer starts again" in restart.why
+        assert restart.from_step >= kill.step
 
 
-def test_the_trainer_starts_again_when_its_engine_is_killed_during_an_update(tmp_path: Path):
-    settings = train_and_kill(tmp_path, "engine", lambda settings: has_steps(settings, 1) and holds_calls(settings))
-
-    check_trained(settings)
-    (restart,) = read_restarts(restarts_path(settings, RUN))
-    assert restart.what == "run"
-    assert "has ended while weights were sent; the whole trainer starts again" in restart.why
-
-
-@pytest.mark.timeout(3000)  # two starts of two ranks
 def test_a_run_on_a_cluster_waits_for_another_machine_when_one_dies(
     tmp_path: Path, machines: RayMachines, monkeypatch: pytest.MonkeyPatch
 ):
     for name, value in TOKEN.items():
         monkeypatch.setenv(name, value)
-    cluster = ClusterConfig(nodes=2, max_model_len=64, address=machines.address, wait_seconds=300)
-    settings, config = Settings(dir=tmp_path / "data", run=RUN), configure(tmp_path, cluster=cluster)
+    cluster = ClusterConfig(nodes=2, max_model_len=64, address=machines.address, wait_seconds=scaled(300))
+    settings, num_steps = Settings(dir=tmp_path / "data", run=RUN), 4
+    config = configure(tmp_path, num_steps, cluster=cluster)
     waited: list[str] = []
 
     def kill_then_replace() -> None:
         if len(machines.machines) > 2:
             return
         if machines.machines[1].is_running():
-            if has_steps(settings, 2):
+            if count_steps(settings) >= 2:
                 machines.machines[1].die()
-        elif found := re.findall("waiting up to 300 s: (.*)", (settings.dir / "logs/trainer.log").read_text()):
+        elif found := re.findall(r"waiting up to \S+ s: (.*)", (settings.dir / "logs/trainer.log").read_text()):
             waited.extend(found)
             machines.add()
 
     with run_job(settings, Job(config=config, target=RECIPE.target, slots=8, on_ray=True)) as job:
         job.wait(kill_then_replace)
 
-    check_trained(settings)
+    check_trained(settings, num_steps)
     assert waited[0].startswith("Ray cluster: expected 2 places of 1 GPU and 3 CPUs on one machine each, found 1 free")
-    restarts = read_restarts(restarts_path(settings, RUN))
+    restarts = restarts_of(settings)
     *engines, run = restarts
     assert (run.what, run.from_step) == ("run", 2), restarts
     assert all(one.what.startswith("engine http://127.0.0.3:") for one in engines), "its engine may be missed first"
@@ -192,7 +214,8 @@ def test_a_run_on_a_cluster_waits_for_another_machine_when_one_dies(
 
 
 def test_a_run_goes_on_when_a_worker_is_killed_with_rollouts_in_its_hands(tmp_path: Path):
-    settings, config = Settings(dir=tmp_path / "data", run=RUN), configure(tmp_path)
+    settings, num_steps = Settings(dir=tmp_path / "data", run=RUN), 3
+    config = configure(tmp_path, num_steps)
     lost: list[str] = []
 
     with run_job(settings, Job(config=config, target=RECIPE.target, slots=2, on_ray=True)) as job:
@@ -203,13 +226,13 @@ def test_a_run_goes_on_when_a_worker_is_killed_with_rollouts_in_its_hands(tmp_pa
         finally:
             worker.stop()
 
-    check_trained(settings)
+    check_trained(settings, num_steps)
     store = open_store(settings)
     trained = {one.trajectory_id for batch in list_batches(store.redis, store.keys, RUN) for one in batch.rollouts}
     assert lost
     assert not {f"{rollout_id}-0" for rollout_id in lost} & trained, "the killed attempts count"
     assert {f"{rollout_id}-1" for rollout_id in lost} <= trained, "the next ones do not"
-    assert [one for one in read_restarts(restarts_path(settings, RUN)) if one.from_step] == [], "the trainer noticed it"
+    assert [one for one in restarts_of(settings) if one.from_step] == [], "the trainer noticed it"
 
 
 def kill_while_it_holds(worker: SupervisedProcess, settings: Settings) -> list[str]:
@@ -217,7 +240,7 @@ def kill_while_it_holds(worker: SupervisedProcess, settings: Settings) -> list[s
 
     It is frozen meanwhile: a rollout takes less than a second.
     """
-    if not has_steps(settings, 1) or not (named := re.search(r"worker (\S+) runs", worker.log.read_text())):
+    if not count_steps(settings) or not (named := re.search(r"worker (\S+) runs", worker.log.read_text())):
         return []
     pid = pid_of(worker)
     os.kill(pid, signal.SIGSTOP)

@@ -33,6 +33,7 @@ from trainer_adapter.demo.job import write_tasks
 from trainer_adapter.loop.checkpoint import CheckpointDirectory
 
 from ..processes import command_of, family_of
+from ..waiting import scaled, wait_for_exit
 from .conftest import RUN, acknowledged
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.long]
@@ -87,7 +88,7 @@ class Parts:
         for process in self._running.values():
             process.terminate()
         for process in self._running.values():
-            process.wait(60)
+            wait_for_exit(process)
 
 
 @pytest.fixture
@@ -114,7 +115,7 @@ def parts(settings, config, tmp_path):
             "run": RUN,
             "api_key": f"ok-{secrets.token_urlsafe(12)}",
             "gateway_url": f"http://127.0.0.1:{port}",
-            "engine_seconds": _STEP_SECONDS,
+            "engine_seconds": scaled(_STEP_SECONDS),
         }
     )
     write_config(config, tmp_path / "run.json")
@@ -139,10 +140,10 @@ def test_a_run_whose_trainer_engine_and_worker_are_killed_trains_each_trajectory
     for name in ("up", "train", "work"):
         parts.start(name)
     for step, kill in [(1, lambda: parts.kill("train")), (3, parts.kill_engine), (4, lambda: parts.kill("work"))]:
-        wait_until(lambda step=step: has_done(step), _STEP_SECONDS)
+        wait_until(lambda step=step: has_done(step), _STEP_SECONDS, log=lambda: parts.said("train"))
         assert not parts.is_done()
         kill()
-    wait_until(lambda: has_done(STEPS) and parts.is_done(), _STEP_SECONDS)
+    wait_until(lambda: has_done(STEPS) and parts.is_done(), _STEP_SECONDS, log=lambda: parts.said("train"))
 
     assert {("train", -signal.SIGKILL), ("work", -signal.SIGKILL), ("up", 1)} <= set(parts.exits), parts.exits
     batches, steps = list_batches(store.redis, store.keys, RUN), read_progress(path)

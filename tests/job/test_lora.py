@@ -14,10 +14,7 @@ from trainer_adapter.config import LoraConfig, OptimizerConfig, Schedule, TrainC
 from trainer_adapter.data.advantages import TrainingBatch
 from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 
 PROMPT = [3, 12]
 ANSWERS = [14, 15], [16, 17]
@@ -42,7 +39,7 @@ def start(config):
     return EmbeddedTrainer(config)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def batch():
     """Two groups of a good and a bad rollout."""
     ids = ["0", "1", "2", "3"]
@@ -71,12 +68,25 @@ def batch():
     )
 
 
-@pytest.fixture
-def trained(model, batch):
-    """A trainer after one update."""
+def train_once(model, batch):
+    """Return a trainer after one update."""
     trainer = start(configure(model))
     trainer.update(batch, 0, version=0)
     return trainer
+
+
+@pytest.fixture(scope="module")
+def trained(model, batch):
+    """A trainer after one update, only to be read."""
+    return train_once(model, batch)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(trained, tmp_path_factory):
+    """Its checkpoint."""
+    directory = tmp_path_factory.mktemp("lora") / "checkpoint"
+    trained.save(directory)
+    return directory
 
 
 def state_of(trainer):
@@ -132,11 +142,10 @@ def test_before_the_first_update_the_model_is_the_one_it_started_from(model):
     assert all(torch.equal(tensor, first[name]) for name, tensor in trainer.weights())
 
 
-def test_the_published_weights_compute_what_base_and_adapter_compute(model, trained, tmp_path):
-    trained.save(tmp_path / "checkpoint")
+def test_the_published_weights_compute_what_base_and_adapter_compute(model, trained, checkpoint, tmp_path):
     from trainer_adapter.verl import export_checkpoint
 
-    export_checkpoint(tmp_path / "checkpoint", tmp_path / "adapter", adapter_only=True)
+    export_checkpoint(checkpoint, tmp_path / "adapter", adapter_only=True)
     whole = read_model(model)
     whole.load_state_dict(dict(trained.weights()))
 
@@ -145,9 +154,10 @@ def test_the_published_weights_compute_what_base_and_adapter_compute(model, trai
     assert largest(logits_of(read_model(model)), adapted) > 1e-2
 
 
-def test_the_trainer_measures_under_its_adapter_what_the_published_weights_sample(model, trained, batch):
+def test_the_trainer_measures_under_its_adapter_what_the_published_weights_sample(model, batch):
     import msgspec
 
+    trained = train_once(model, batch)
     reader = read_model(model)
     reader.load_state_dict(dict(trained.weights()))
     logprobs = logits_of(reader)[0].log_softmax(-1)
@@ -185,9 +195,10 @@ def test_a_checkpoint_of_a_whole_model_has_no_adapter_to_export(model, tmp_path)
         export_checkpoint(tmp_path / "checkpoint", tmp_path / "adapter", adapter_only=True)
 
 
-def test_a_trainer_that_was_stopped_goes_on_exactly(model, trained, batch, tmp_path):
+def test_a_trainer_that_was_stopped_goes_on_exactly(model, batch, tmp_path):
     import torch
 
+    trained = train_once(model, batch)
     trained.save(tmp_path / "checkpoint")
     trained.update(batch, 1, version=1)
 
@@ -200,11 +211,9 @@ def test_a_trainer_that_was_stopped_goes_on_exactly(model, trained, batch, tmp_p
 
 
 @pytest.mark.parametrize("lora", [None, LoraConfig(rank=2, alpha=8), LoraConfig(rank=4, alpha=16)])
-def test_a_checkpoint_with_another_adapter_is_refused(model, trained, tmp_path, lora):
-    trained.save(tmp_path / "checkpoint")
-
+def test_a_checkpoint_with_another_adapter_is_refused(model, checkpoint, lora):
     with pytest.raises(BadInputError, match="found an adapter of rank 4 and alpha 8"):
-        start(configure(model, lora=lora)).load(tmp_path / "checkpoint")
+        start(configure(model, lora=lora)).load(checkpoint)
 
 
 def test_the_reference_of_kl_is_the_model_without_its_adapter(model, batch):

@@ -4,9 +4,6 @@ torch and veRL take ten seconds to import, so they are imported inside tests: co
 """
 # ruff: noqa: PLC0415  # so the imports stand where they are needed
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 import requests
 
@@ -16,20 +13,13 @@ from agent_layer.local.vllm import VllmServer
 from agent_layer.recorder import open_recorder
 from trainer_adapter.config import LoraConfig, TrainConfig
 
+from ..waiting import scaled
+
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
     pytest.mark.timeout(1800),
     pytest.mark.long,
 ]
-
-
-@pytest.fixture(scope="module")
-def chat_model(tmp_path_factory):
-    path = Path(__file__).with_name("tiny_chat_model.py")
-    spec = importlib.util.spec_from_file_location("tiny_chat_model", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.write_tiny_chat_model(tmp_path_factory.mktemp("lora") / "model")
 
 
 def move_adapter(trainer, seed):
@@ -46,7 +36,7 @@ def move_adapter(trainer, seed):
 def sample(engine):
     body = {"model": engine.model, "messages": [{"role": "user", "content": "add"}], "max_tokens": 12, "seed": 1}
     asked = body | {"temperature": 1.0, "return_token_ids": True, "logprobs": True, "ignore_eos": True}
-    answer = requests.post(f"{engine.url}/v1/chat/completions", json=asked, timeout=120)
+    answer = requests.post(f"{engine.url}/v1/chat/completions", json=asked, timeout=scaled(120))
     answer.raise_for_status()
     choice = answer.json()["choices"][0]
     logprobs = [one["logprob"] for one in choice["logprobs"]["content"]]
@@ -72,7 +62,7 @@ def test_vllm_samples_under_each_published_adapter(settings, redis, keys, chat_m
     publisher = WeightPublisher(settings, settings.run, redis, open_recorder(settings))
     publisher.register_base(chat_model)
     with VllmServer(
-        model=chat_model, log=tmp_path / "vllm.log", max_model_len=256, lora_rank=4, start_seconds=800
+        model=chat_model, log=tmp_path / "vllm.log", max_model_len=256, lora_rank=4, start_seconds=scaled(300)
     ) as server:
         register_engine(settings, redis, server.url, location=str(chat_model), logprobs_mode="processed")
         for version in (1, 2):
@@ -98,7 +88,9 @@ def test_vllm_without_adapters_is_told_how_to_take_them(settings, redis, chat_mo
     publisher = WeightPublisher(settings, settings.run, redis, open_recorder(settings))
     publisher.register_base(chat_model)
     publisher.publish(trainer.published_weights(), chat_model, 1)
-    with VllmServer(model=chat_model, log=tmp_path / "vllm.log", max_model_len=256, start_seconds=800) as server:
+    with VllmServer(
+        model=chat_model, log=tmp_path / "vllm.log", max_model_len=256, start_seconds=scaled(300)
+    ) as server:
         register_engine(settings, redis, server.url, location=str(chat_model), logprobs_mode="processed")
 
         with pytest.raises(EngineError, match=r"--enable-lora.*publish: merged"):

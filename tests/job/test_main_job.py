@@ -1,6 +1,7 @@
 """The main job on its real parts: vLLM, veRL, Redis, LangGraph; a few steps, several weight switches."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,22 +18,25 @@ from agent_layer.store import open_store
 from envs.tasksets.guess_number import HIGHEST, MAX_GUESSES
 from trainer_adapter.demo.played import read_games
 
+from ..waiting import run, scaled
+
 pytestmark = pytest.mark.timeout(1200)
 
 RUN = "demo-0"
-STEPS = 3
+STEPS = 2
 
 
-def command(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-m", "agent_layer.cli", "--dir", str(directory), *arguments]
-    return subprocess.run(program, capture_output=True, text=True, check=False, timeout=1000)
+def command(directory: Path, *arguments: str, seconds: float = 60.0) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-m", "agent_layer.cli", "--dir", directory, *arguments]
+    patience = {"AGENT_LAYER_ENGINE_SECONDS": str(scaled(300))}
+    return run(program, seconds, env=os.environ | patience)
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where a short demo has run."""
     home = tmp_path_factory.mktemp("demo")
-    done = command(home, "demo", "--steps", str(STEPS))
+    done = command(home, "demo", "--steps", str(STEPS), seconds=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(rf"^view: http://127\.0\.0\.1:\d+/#/run/{RUN}$", done.stderr, re.MULTILINE)
     return home
@@ -47,8 +51,7 @@ def rows(directory: Path, *filters: str) -> list[dict]:
 def test_every_step_made_a_policy_version_and_trainer_and_engine_agree(directory):
     steps = read_progress(progress_path(Settings(dir=directory), RUN))[:STEPS]
 
-    assert [step.step for step in steps] == [1, 2, 3]
-    assert [step.policy_version for step in steps] == [1, 2, 3]
+    assert [(step.step, step.policy_version) for step in steps] == [(1, 1), (2, 2)]
     gaps = [step.metrics["logprob_gap"] for step in steps if "logprob_gap" in step.metrics]
     assert gaps
     assert max(gaps) < 1e-4
@@ -57,7 +60,7 @@ def test_every_step_made_a_policy_version_and_trainer_and_engine_agree(directory
 def test_each_step_is_exactly_on_policy_at_its_first_minibatch(directory):
     steps = read_progress(progress_path(Settings(dir=directory), RUN))[:STEPS]
 
-    assert [step.staleness_max for step in steps] == [0, 0, 0]
+    assert [step.staleness_max for step in steps] == [0, 0]
     assert all(0 <= step.metrics["ratio_gap"] < 1e-4 for step in steps), [step.metrics["ratio_gap"] for step in steps]
     assert all(step.metrics["actor/ppo_kl"] != 0 for step in steps), "later minibatches are not"
 
@@ -83,16 +86,16 @@ def test_the_games_that_were_played_can_be_drawn_as_a_tree(directory):
 
 
 def test_later_weights_answered_later_calls(directory):
-    assert rows(directory, "--policy", "1..")
+    assert open_store(Settings(dir=directory)).query(run=RUN, policy=(1, None)).items
 
 
 @pytest.mark.long
 def test_a_second_run_goes_on_where_the_first_ended(directory):
-    done = command(directory, "demo", "--steps", str(STEPS + 1))
+    done = command(directory, "demo", "--steps", str(STEPS + 1), seconds=600)
 
     steps = read_progress(progress_path(Settings(dir=directory), RUN))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [step.step for step in steps] == [1, 2, 3, 4]
+    assert [step.step for step in steps] == [1, 2, 3]
     assert steps[-1].policy_version > steps[-2].policy_version
 
 
@@ -111,11 +114,13 @@ def test_scripted_agents_are_evaluated_at_its_end(directory):
 
 
 def test_the_store_is_whole_and_its_index_can_be_rebuilt(directory):
-    before = rows(directory, "--limit", "1000")
+    store = open_store(Settings(dir=directory))
+    before = store.query(run=RUN, limit=1000).items
 
-    assert command(directory, "store", "check").returncode == 0
-    assert command(directory, "store", "reindex", "--drop").returncode == 0
-    assert rows(directory, "--limit", "1000") == before
+    assert store.admin.check().findings == []
+    assert before
+    store.admin.reindex(drop=True)
+    assert store.query(run=RUN, limit=1000).items == before
 
 
 @pytest.mark.long
@@ -130,8 +135,10 @@ def test_stored_ids_are_those_that_the_engine_reports_for_the_same_request(direc
     with VllmServer(
         model=directory / "weights" / RUN / f"{version:06d}", log=tmp_path / "log", max_model_len=64
     ) as engine:
-        whole = requests.post(f"{engine.url}/v1/chat/completions", json=body, timeout=60).json()
-        lines = requests.post(f"{engine.url}/v1/chat/completions", json=body | {"stream": True}, timeout=60).text
+        whole = requests.post(f"{engine.url}/v1/chat/completions", json=body, timeout=scaled(60)).json()
+        lines = requests.post(
+            f"{engine.url}/v1/chat/completions", json=body | {"stream": True}, timeout=scaled(60)
+        ).text
 
     chunks = [json.loads(line[6:]) for line in lines.splitlines() if line.startswith("data: {")]
     assert list(step.prompt_token_ids) == whole["prompt_token_ids"] == chunks[0]["prompt_token_ids"]

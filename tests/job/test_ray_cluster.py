@@ -22,6 +22,7 @@ from trainer_adapter.config import ClusterConfig
 from trainer_adapter.demo.job import RECIPE
 from trainer_adapter.launch import Job, run_job
 
+from ..waiting import scaled
 from .ray_machines import TOKEN, RayMachines, ray_machines
 from .ray_runs import (
     FORKING,
@@ -79,7 +80,7 @@ class Run(NamedTuple):
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, machines: RayMachines) -> Run:
     """The run in this mode."""
     home = tmp_path_factory.mktemp("cluster")
-    cluster = msgspec.structs.replace(request.param, nodes=2, address=machines.address, wait_seconds=60)
+    cluster = msgspec.structs.replace(request.param, nodes=2, address=machines.address, wait_seconds=scaled(60))
     run = Run(Settings(dir=home / "data", run=RUN, api_key="a-key-of-the-operator"), cluster, set(), set())
 
     def look() -> None:
@@ -140,8 +141,12 @@ def test_whole_groups_are_trained_and_no_rollout_twice(run: Run):
 
 def test_each_trained_token_names_the_version_whose_weights_sampled_it(run: Run, tmp_path: Path):
     ages, gaps = ages_of_trained_tokens(run.settings), logprob_gaps(run.settings, tmp_path)
+    steps = read_progress(progress_path(run.settings, RUN))
 
     assert set(ages[0]) == {0}
+    assert [(step.staleness_mean, step.staleness_max) for step in steps] == [
+        (pytest.approx(sum(one) / len(one)), max(one)) for one in ages
+    ]
     assert all(0 <= age <= run.max_staleness for age in chain.from_iterable(ages))
     assert len(gaps) > 0
     assert max(gaps) < 1e-4

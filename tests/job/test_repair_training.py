@@ -12,8 +12,7 @@ from agent_layer.store import open_store
 from envs.tasksets.repair.tasks import draw_problem, failures
 
 from ..documents import ROOT
-
-pytestmark = pytest.mark.timeout(1800)
+from ..waiting import run
 
 NUM_TASKS = 12
 
@@ -57,6 +56,7 @@ def test_the_untrained_model_chooses_evenly_among_answers(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_two_updates_learn_from_what_the_scorer_found_in_its_sandbox(tmp_path):
     settings = Settings(dir=tmp_path / "home", run="repair-0")
     if "ok   namespace" not in _run(settings, "agent_layer.cli", "sandbox", "doctor").stdout:
@@ -82,4 +82,4 @@ def test_two_updates_learn_from_what_the_scorer_found_in_its_sandbox(tmp_path):
 def _run(settings: Settings, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     variables = os.environ | settings.environment()
     command = [sys.executable, "-m", module, *arguments]
-    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False, timeout=1700)
+    return run(command, 600, cwd=ROOT, env=variables)

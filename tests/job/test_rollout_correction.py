@@ -10,10 +10,7 @@ import pytest
 
 from trainer_adapter.algorithms import AlgorithmConfig, CorrectionConfig, RejectionRule, resolve_algorithm
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 
 RATIOS = [[3.0, 0.5, 0.0], [0.8, 0.0, 1.5], [0.1, 1.0, 1.2]]
 """Trainer's probability / engine's, by row and token; 0 where the token is not trained."""

@@ -28,12 +28,10 @@ from trainer_adapter.data import rebuild_batch
 from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, TrainingBatch, select_batch
 from trainer_adapter.loop.checkpoint import CheckpointDirectory
 
+from ..waiting import communicate, join, run
 from .conftest import RUN, Player
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 
 TWO_RANKS = """
 import json, os, pickle, sys
@@ -103,7 +101,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     (home / "batch").write_bytes(pickle.dumps(batch_of_odd_rows()))
     (home / "program.py").write_text(TWO_RANKS)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run([*torchrun, home / "program.py", home], capture_output=True, text=True, check=False)
+    done = run([*torchrun, home / "program.py", home], 300)
     assert done.returncode == 0, done.stderr
     return home
 
@@ -175,7 +173,7 @@ def forking_player(settings, registry, engine):
     thread.start()
     yield
     player.stop.set()
-    thread.join(60)
+    join(thread)
 
 
 def first_batch(settings) -> TrainingBatch:
@@ -201,7 +199,7 @@ def test_the_command_trains_on_two_processes_stops_when_asked_and_goes_on(
         process = subprocess.Popen(program, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         wait_until(lambda: process.poll() is not None or len(read_progress(path)) >= step, seconds=240)
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=240)[1]
+        said = communicate(process, 240)[1]
         return process.returncode, said
 
     run_until(2)

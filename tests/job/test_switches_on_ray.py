@@ -26,19 +26,16 @@ from trainer_adapter.demo.job import RECIPE, make_config, write_tasks
 from trainer_adapter.launch import Job, run_job
 from trainer_adapter.loop.checkpoint import CheckpointDirectory
 
+from ..waiting import join, scaled
+from .ray_runs import RUN
+
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
     pytest.mark.timeout(3000),
     pytest.mark.long,
 ]
 
-RUN = "ray"
-CASES = [
-    ("sync", "wait", 25),
-    ("sync", "abort", 25),
-    ("separate_async", "wait", 25),
-    ("separate_async", "abort", 50),
-]
+CASES = [("sync", "wait", 25), ("separate_async", "abort", 50)]
 """Mode of veRL, what a switch does to calls in flight, and switches while others call."""
 NUM_CALLERS = 4
 NUM_TOKENS = 24
@@ -67,7 +64,7 @@ class Caller(threading.Thread):
 
     def post(self, url: str, key: str | None, body: dict[str, object]) -> dict[str, str]:
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        with urlopen(Request(url, json.dumps(body).encode(), headers), timeout=300) as reply:
+        with urlopen(Request(url, json.dumps(body).encode(), headers), timeout=scaled(300)) as reply:
             said = reply.read()
         return json.loads(said) if said.startswith(b"{") else {}
 
@@ -128,12 +125,12 @@ def train_beside_callers(settings: Settings, job: Job, num_switches: int) -> lis
 
         running.wait(look)
     for caller in callers:
-        caller.join(60)
+        join(caller)
     return callers
 
 
 def has_engine(settings: Settings) -> bool:
-    with urlopen(f"{settings.gateway_url}/health", timeout=60) as reply:
+    with urlopen(f"{settings.gateway_url}/health", timeout=scaled(60)) as reply:
         return any(state.startswith("serving") for state in json.loads(reply.read())["engines"].values())
 
 

@@ -1,8 +1,6 @@
 """Exact tokens under vLLM's own tool parser: the record equals the tokens that vLLM reports as sampled."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import anthropic
 import openai
@@ -16,7 +14,9 @@ from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from tracer.transport.gateway_client import GatewayClient
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
+from ..waiting import scaled
+
+pytestmark = pytest.mark.long
 
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call>'
 ADD = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]}
@@ -27,15 +27,11 @@ FORCED = {"structured_outputs": {"choice": [CALL]}, "temperature": 1.0, "seed": 
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory):
+def stack(tmp_path_factory: pytest.TempPathFactory, chat_model):
     home = tmp_path_factory.mktemp("tools")
-    path = Path(__file__).with_name("tiny_chat_model.py")
-    spec = importlib.util.spec_from_file_location("tiny_chat_model", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     parser = ("--enable-auto-tool-choice", "--tool-call-parser=hermes")
-    model = module.write_tiny_chat_model(home / "model")
-    engine = VllmServer(model=model, log=home / "vllm.log", max_model_len=1024, arguments=parser)
+    log, patience = home / "vllm.log", scaled(300)
+    engine = VllmServer(model=chat_model, log=log, max_model_len=1024, arguments=parser, start_seconds=patience)
     with run_stack(Settings(dir=home / "state"), engine) as stack:
         yield stack
 
@@ -61,7 +57,7 @@ def straight(stack, messages):
     """Return vLLM's own answer to the same request."""
     body = {"model": "policy", "messages": messages, "tools": TOOLS, "max_tokens": 120, **FORCED}
     asked = body | {"return_token_ids": True, "logprobs": True}
-    return requests.post(f"{stack.engine.url}/v1/chat/completions", json=asked, timeout=120).json()
+    return requests.post(f"{stack.engine.url}/v1/chat/completions", json=asked, timeout=scaled(120)).json()
 
 
 def ask_chat(opened, *, is_streamed):

@@ -19,10 +19,7 @@ from trainer_adapter.config import TrainConfig
 
 from .conftest import train
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 
 
 @pytest.fixture

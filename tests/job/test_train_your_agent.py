@@ -1,25 +1,24 @@
 """The example that newcomers copy trains: one file with graph, tasks and reward, run as their program."""
 
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from agent_layer.health.progress import progress_path, read_progress
 from agent_layer.settings import Settings
 
-pytestmark = [pytest.mark.timeout(1800), pytest.mark.long]
+from ..documents import ROOT
+from ..waiting import run
 
-ROOT = Path(__file__).parents[2]
 
-
+@pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_the_example_trains_its_graph_by_its_reward(tmp_path, model):
     settings = Settings(dir=tmp_path / "home")
     program = [sys.executable, "examples/train_your_agent.py", str(model), "2"]
     variables = os.environ | settings.environment()
-    done = subprocess.run(program, cwd=ROOT, env=variables, capture_output=True, text=True, check=False, timeout=1700)
+    done = run(program, 600, cwd=ROOT, env=variables)
 
     assert done.returncode == 0, done.stdout + done.stderr
     steps = read_progress(progress_path(settings, settings.run))

@@ -1,21 +1,21 @@
-"""Training and dispatcher together: when groups begin, which ones count, why a run ends."""
+"""Training and dispatcher together: whose tasks and when groups begin, which ones count, why a run ends."""
 
+import msgspec
 import pytest
 
 from agent_layer.dispatcher import connect
 from agent_layer.dispatcher.models import Report
 from agent_layer.errors import AgentLayerError
+from agent_layer.health.progress import StepProgress
 from agent_layer.store import open_store
 from agent_layer.store.consumers.trained_batches import list_batches
+from trainer_adapter.config import SourceConfig
 from trainer_adapter.loop.checkpoint import CheckpointDirectory
 
 from ..queues import queue_of
 from .conftest import RUN, acknowledged, train
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 
 
 def completed(lease):
@@ -155,3 +155,20 @@ def test_workers_hear_of_each_switch_if_agents_are_to_pause_and_the_run_goes_on(
     assert [one.policy_version for one in reports] == [1, 2, 3]
     assert redis.xlen(keys.queue("calls", "w")) == 1 + 3  # engines are looked after once at the start, too
     assert dispatcher.runs([RUN])[0].paused is None
+
+
+@pytest.mark.usefixtures("player")
+def test_a_mix_that_a_user_changes_is_what_the_running_trainer_submits_next(configure, settings, tmp_path, agent_layer):
+    for name in ("easy", "hard"):
+        (tmp_path / f"{name}.jsonl").write_text(f'{{"id": "{name}-1", "input": 1}}\n{{"id": "{name}-2", "input": 2}}\n')
+    sources = [SourceConfig(path=tmp_path / f"{name}.jsonl") for name in ("easy", "hard")]
+    plain = configure(6, groups_per_step=2, max_staleness=0)
+
+    def change(report: StepProgress):
+        if report.step == 3:
+            assert agent_layer("mix", "r", "easy=0")[0] == 0
+
+    reports = train(msgspec.structs.replace(plain, tasks=sources), settings, report=change)
+
+    trained = [{task.partition("-")[0] for task in report.success_by_task} for report in reports]
+    assert trained == [{"easy", "hard"}] * 3 + [{"hard"}] * 3

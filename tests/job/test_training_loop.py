@@ -24,12 +24,10 @@ from trainer_adapter.config import OptimizerConfig, Schedule, write_config
 from trainer_adapter.data.replay import rebuild_batch
 from trainer_adapter.loop.checkpoint import CheckpointDirectory
 
+from ..waiting import communicate
 from .conftest import MADE_UP, RUN, acknowledged, train
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 
 
 @pytest.mark.usefixtures("player")
@@ -251,7 +249,8 @@ def test_the_command_ends_well_when_asked_and_survives_a_kill(configure, setting
         process = subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         wait_until(lambda: process.poll() is not None or max(steps_done(), default=0) >= step, seconds=240)
         process.send_signal(number)
-        return process.wait(120), process.communicate()[1]
+        said = communicate(process, 120)[1]
+        return process.returncode, said
 
     status, said = run_until(4, signal.SIGINT)
     stopped_at = steps_done()[-1]

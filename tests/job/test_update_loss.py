@@ -15,10 +15,7 @@ from trainer_adapter.algorithms.papers.registry import ALGORITHMS
 
 from .plain_losses import LOSSES, MEANS, PlainRollout, mean_over, plain_loss
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 
 
 @dataclass(frozen=True)

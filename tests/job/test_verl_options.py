@@ -9,10 +9,7 @@ import pytest
 from agent_layer.errors import BadInputError
 from trainer_adapter.config import OptimizerConfig, Schedule, TrainConfig
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 
 ACTOR, MODEL = "actor_rollout_ref.actor", "actor_rollout_ref.model"
 

@@ -1,8 +1,10 @@
-"""One real veRL update on a CPU: it agrees with the sampler, follows the reward and resumes exactly.
+"""One real veRL update on a CPU: it agrees with the sampler, follows the reward, packs forks and resumes exactly.
 
 torch and veRL take ten seconds to import, so they are imported inside tests: collection stays fast.
 """
 # ruff: noqa: PLC0415  # so the imports stand where they are needed
+
+import random
 
 import pytest
 
@@ -10,12 +12,15 @@ from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.training import TrainingSample
 from trainer_adapter.algorithms import AlgorithmConfig, CorrectionConfig, RejectionRule, resolve_algorithm
 from trainer_adapter.config import OptimizerConfig, Schedule, SourceConfig, TrainConfig
-from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, group_advantages, select_batch
+from trainer_adapter.data.advantages import (
+    GroupSamples,
+    RolloutSamples,
+    TrainingBatch,
+    group_advantages,
+    select_batch,
+)
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 
 PROMPT = [3, 12]
 GOOD, BAD = [14, 4, 15], [16, 4, 17]
@@ -175,3 +180,65 @@ def test_an_update_whose_tokens_are_all_rejected_says_so_and_changes_nothing(mod
 
     assert (report.is_changed, report.metrics["rejected"]) == (False, 1.0)
     assert all((one == other).all() for (_, one), (_, other) in zip(before, trainer.weights(), strict=True))
+
+
+TURNS, TOKENS = 15, 10
+
+
+def forked_batch():
+    """Two rollouts of 15 turns; at each turn three answers fork off, and the next turn continues none of them."""
+    chance = random.Random(0)
+    samples, rollout_of = [], []
+    for rollout in (0, 1):
+        trunk = [chance.randrange(12, 21) for _ in range(TURNS * TOKENS)]
+        for turn in range(TURNS):
+            for _ in range(3):
+                context, answer = trunk[: turn * TOKENS], [chance.randrange(12, 21) for _ in range(TOKENS)]
+                mask = [0] * len(context) + [1] * TOKENS
+                samples.append(
+                    TrainingSample(
+                        sample_id=f"{rollout}.{len(samples)}",
+                        trajectory_id=str(rollout),
+                        run="r",
+                        task_id="q",
+                        prompt_ids=TokenIds(PROMPT),
+                        response_ids=TokenIds(context + answer),
+                        loss_mask=TokenIds(mask),
+                        logprobs=Logprobs([-3.0 * one for one in mask]),
+                        versions=TokenIds([one - 1 for one in mask]),
+                        temperature=1.0,
+                    )
+                )
+                rollout_of.append(rollout)
+    return TrainingBatch(
+        group_ids=["g", "g"],
+        trajectory_ids=["0", "1"],
+        rewards=[1.0, 0.0],
+        reward_ids=[[], []],
+        samples=samples,
+        rollout_of=rollout_of,
+    )
+
+
+def watch_inputs(trainer):
+    """Sizes of what goes through the model, padding included."""
+    sizes = []
+    module = trainer._worker.engine.module
+    module.register_forward_pre_hook(lambda *call: sizes.append(call[2]["input_ids"].numel()), with_kwargs=True)
+    return sizes
+
+
+def test_forked_rollouts_are_computed_with_hardly_any_padding_and_the_same_gradient(model):
+    batch = forked_batch()
+    num_tokens = sum(len(one.prompt_ids) + len(one.response_ids) for one in batch.samples)
+    trainer, at_once = (
+        start(TrainConfig(model=model, tasks=[], steps=1, optimizer=OptimizerConfig(microbatch_tokens=size)))
+        for size in (1024, 1_000_000)
+    )
+    sizes = watch_inputs(trainer)
+
+    norm = trainer.update(batch, 0, version=0).metrics["grad_norm"]
+
+    assert max(sizes) <= 1024
+    assert 2 * num_tokens <= sum(sizes) < 2 * 1.1 * num_tokens  # measured, then trained
+    assert norm == pytest.approx(at_once.update(batch, 0, version=0).metrics["grad_norm"], rel=1e-4)

@@ -12,6 +12,8 @@ from trainer_adapter.config import RolloutConfig, SourceConfig, TrainConfig, wri
 from trainer_adapter.selection.success_between import SuccessBetween
 from trainer_adapter.tasks.mix import MixFile, mix_path
 
+from ...waiting import read_line
+
 NUM_STEPS, NUM_LIVES = 24, 4
 
 TRAINER = """
@@ -81,7 +83,7 @@ def test_a_trainer_that_is_killed_anywhere_submits_each_position_once_with_the_s
 
     def live(num_lines):
         with subprocess.Popen(command, env=settings.environment(), stdout=subprocess.PIPE) as process:
-            for number, line in enumerate(process.stdout):
+            for number, line in enumerate(iter(lambda: read_line(process), b"")):
                 cursor = msgspec.json.decode(line)
                 for position, draw in zip(cursor["open_positions"], cursor["open_draws"], strict=True):
                     assert seen.setdefault(position, draw) == draw

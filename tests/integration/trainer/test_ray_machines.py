@@ -1,5 +1,6 @@
 """A Ray cluster that a run should join, and that does not answer: a sentence, before anything else begins."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from agent_layer.settings import Settings
 from trainer_adapter.cluster.nodes import JoinedCluster
 from trainer_adapter.config import ClusterConfig, SourceConfig, TrainConfig
 
-pytest.importorskip("ray")
+pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 
 
 @pytest.fixture

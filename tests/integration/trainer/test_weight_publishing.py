@@ -12,7 +12,6 @@ from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.recorder import open_recorder
 from agent_layer.schema.training import PolicyVersion
-from trainer_adapter.verl.weights import WeightPublisher
 
 DEAD = "http://127.0.0.1:9"
 
@@ -27,12 +26,20 @@ def registry(redis, keys):
     return EngineRegistry(redis, keys)
 
 
+@pytest.fixture(scope="module")
+def publish():
+    """``publish(settings, run, redis, recorder)``: a publisher."""
+    from trainer_adapter.verl.weights import WeightPublisher  # noqa: PLC0415  # torch takes seconds
+
+    return WeightPublisher
+
+
 @pytest.fixture
-def publisher(settings, redis, keys, tmp_path):
+def publisher(settings, redis, keys, tmp_path, publish):
     recorder = open_recorder(settings)
     policy = PolicyVersion(run="r", number=1, location=str(tmp_path), created_at=0.0)
     register_policy(redis, keys, policy, recorder.append)
-    yield WeightPublisher(settings, "r", redis, recorder)
+    yield publish(settings, "r", redis, recorder)
     recorder.close()
 
 
@@ -52,13 +59,13 @@ def test_a_dead_engine_of_several_is_left_behind_and_out_of_service(publisher, r
 
 @pytest.mark.parametrize("add", [register_engine, join_engine])
 def test_an_engine_that_an_earlier_run_has_used_gets_the_weights_that_it_claims_to_have(
-    settings, redis, publisher, tmp_path, add
+    settings, redis, publisher, tmp_path, add, publish
 ):
     """vLLM names the directory that it started from, also after other weights were loaded."""
     base = tmp_path / "base"
     base.mkdir()
     with serve_in_thread(ScriptedEngine(weights="of-another-run", root=str(base))) as engine:
-        publisher = WeightPublisher(settings, settings.run, redis, publisher._recorder)
+        publisher = publish(settings, settings.run, redis, publisher._recorder)
         publisher.register_base(base)
         assert add(settings, redis, engine.url).version == 0
         publisher.serve(0)
@@ -68,9 +75,9 @@ def test_an_engine_that_an_earlier_run_has_used_gets_the_weights_that_it_claims_
         assert engine.num_loads == 1
 
 
-def test_an_engine_that_was_started_for_the_run_is_taken_at_its_word(settings, redis, publisher, tmp_path):
+def test_an_engine_that_was_started_for_the_run_is_taken_at_its_word(settings, redis, publisher, tmp_path, publish):
     with serve_in_thread(ScriptedEngine(root=str(tmp_path))) as engine:
-        publisher = WeightPublisher(settings, settings.run, redis, publisher._recorder)
+        publisher = publish(settings, settings.run, redis, publisher._recorder)
         publisher.register_base(tmp_path)
         register_engine(settings, redis, engine.url, location=str(tmp_path))
         publisher.serve(0)

@@ -1,11 +1,9 @@
-"""What vLLM itself makes of the values with which the gateway leaves a distribution as it is."""
+"""vLLM as an engine of ours: its start has a limit, and neutral values of sampling win over its model's own."""
 # ruff: noqa: PLC0415  # vLLM takes ten seconds to import, and collection stays fast
 
 import pytest
 
 from agent_layer.engines import NEUTRAL_SAMPLING
-
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(600)]  # of vLLM's own packages
 
 NARROW = {
     "temperature": 0.3,
@@ -19,6 +17,7 @@ NARROW = {
 """Fields of a model's generation_config.json that change its distribution."""
 
 
+@pytest.mark.filterwarnings("ignore")  # of vLLM's own packages
 def test_neutral_values_win_over_the_generation_config_of_the_model():
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
@@ -30,3 +29,13 @@ def test_neutral_values_win_over_the_generation_config_of_the_model():
     for name, value in NEUTRAL_SAMPLING.items():
         assert getattr(plain, name) == NARROW[name]
         assert getattr(neutral, name) in ((0, -1) if name == "top_k" else (value,))
+
+
+def test_the_start_of_an_engine_has_the_limit_of_the_setting(agent_layer, model, monkeypatch):
+    monkeypatch.setenv("AGENT_LAYER_ENGINE_SECONDS", "0.5")
+
+    status, _, said = agent_layer("up", "--model", model, "--port", "0")
+
+    assert status == 1
+    assert "expected it to serve within 0.5 s" in said
+    assert "AGENT_LAYER_ENGINE_SECONDS" in said

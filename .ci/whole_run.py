@@ -1,9 +1,9 @@
 """Runs ``.ci/run`` in a fresh clone of a commit, and writes what came of it into ``docs/internals/tests.md``.
 
-    .venv/bin/python tests/whole_run.py [COMMIT]              on a quiet machine, for a figure that means something
-    .venv/bin/python tests/whole_run.py --beside-load         while a second suite runs in another clone
-    .venv/bin/python tests/whole_run.py --command 'make test-all'
-    .venv/bin/python tests/whole_run.py --sum build/tally.jsonl    add up what the parts of a run wrote
+    .venv/bin/python .ci/whole_run.py [COMMIT]              on a quiet machine, for a figure that means something
+    .venv/bin/python .ci/whole_run.py --beside-load         while a second suite runs in another clone
+    .venv/bin/python .ci/whole_run.py --command 'make test-all'
+    .venv/bin/python .ci/whole_run.py --sum build/tally.jsonl    add up what the parts of a run wrote
 
 Each run adds a row, and none is ever removed, except by hand.
 """
@@ -30,8 +30,9 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "internals" / "tests.md"
 HEAD = """# Tests: minutes, and how certain they are
 
-`tests/whole_run.py` writes this page: it runs the command in a fresh clone and adds a row, whatever comes of it.
-A *flaky* name failed because a wait expired, and passed when it ran again, alone and once. A *red* name failed otherwise.
+`.ci/whole_run.py` writes this page. It runs the command in a fresh clone and adds a row, whatever the result.
+A *flaky* name failed because a wait expired, and passed when it ran again, alone and once.
+A *red* name failed otherwise.
 Neither may stay: what was seen is mended or removed on the day.
 
 ## Whole runs
@@ -117,11 +118,12 @@ def run_whole(commit: str, command: list[str], *, beside_load: bool) -> int:
         names.append(f"exit status {done.returncode}")
     beside = ", beside a second suite" if beside_load else ""
     told = subprocess.run(["git", "rev-parse", "--short", commit], cwd=ROOT, capture_output=True, text=True, check=True)
+    num_cores, mean = len(os.sched_getaffinity(0)), fmean(loads)
     cells = [
         f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
         told.stdout.strip(),
         f"`{shlex.join(command)}`",
-        f"{len(os.sched_getaffinity(0))} cores, load {min(loads):.1f} to {max(loads):.1f}, mean {fmean(loads):.1f}{beside}",
+        f"{num_cores} cores, load {min(loads):.1f} to {max(loads):.1f}, mean {mean:.1f}{beside}",
         f"{minutes:.1f}",
         counts_of(parts),
         "; ".join(names) or "none",

@@ -1,0 +1,166 @@
+"""Rules for sources that no linter knows (CONTRIBUTING.md): sizes, one reader of the environment, names inside texts.
+
+    python .ci/check_sources.py        path and what is wrong; exit status 1 if anything is found
+
+Names inside texts are commands that error messages and examples advise, and what programs that tests write as text
+import from us or replace: no type checker looks at these.
+"""
+
+import ast
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from agent_layer.cli.commands import PANELS
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("agent_layer", "tracer", "trainer_adapter", "envs")
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
+
+MAX_LINES = 500
+MAX_FILES = 12
+"""Beside ``__init__.py``; tests and examples are exempt."""
+MAY_REACH_ENVIRONMENT = {
+    "agent_layer/settings/environment.py": "reads it for everybody, beside settings",
+    "agent_layer/cli/ui/pager.py": "tells less how to behave, unless the user has",
+    "agent_layer/infra/processes/supervised.py": "hands it to a child, with more",
+    "agent_layer/recorder/shipping.py": "hands it to the shipper, with its settings",
+    "agent_layer/infra/redis/embedded.py": "hands it to Redis",
+    "envs/sandbox/inside/warm_python.py": "sets it for a snippet, in the box",
+    "trainer_adapter/cluster/nodes/machine.py": "shows PyTorch the GPUs that Ray hides",
+    "trainer_adapter/cluster/overrides.py": "adds to the path of veRL's processes, and reads what it told them",
+    "trainer_adapter/cluster/plugin.py": "runs first in veRL's processes, which name the platform there",
+    "trainer_adapter/loop/ranks.py": "reads what torchrun sets, and sets what it hands on",
+    "trainer_adapter/verl/platform.py": "sets what torch reads",
+    "trainer_adapter/verl/trackers.py": "sets what trackers read",
+}
+_ENVIRONMENT = {"getenv", "environ", "environb"}
+_ADVISED = re.compile(r"['`]agent-layer ([a-z]+)(?: ([a-z]+))?")
+_IMPORT = re.compile(r"^\s*from ((?:agent_layer|tracer|trainer_adapter|envs)[\w.]*) import ([\w, ]+)", re.MULTILINE)
+_REPLACED = re.compile(r"^((?:agent_layer|tracer|trainer_adapter|envs)(?:\.\w+)+)\.(\w+)$")
+"""Names that tests replace, as in ``monkeypatch.setattr("agent_layer.module.name", …)``."""
+
+
+def check_sizes() -> Iterator[str]:
+    """Yield files with too many lines, and folders with too many files."""
+    for path in [*SOURCES, *TESTS, *EXAMPLES]:
+        if (num_lines := len(path.read_text().splitlines())) > MAX_LINES:
+            yield f"{_name(path)}: expected at most {MAX_LINES} lines, found {num_lines}"
+    for folder, num_files in Counter(path.parent for path in SOURCES if path.name != "__init__.py").items():
+        if num_files > MAX_FILES:
+            yield f"{_name(folder)}: expected at most {MAX_FILES} files beside __init__.py, found {num_files}"
+
+
+def check_environment() -> Iterator[str]:
+    """Yield modules that reach the environment past the settings, and exemptions that cover nothing."""
+    reaching = {_name(path) for path in SOURCES if _reaches_environment(path.read_text())}
+    for path in sorted(reaching - set(MAY_REACH_ENVIRONMENT)):
+        yield f"{path}: reaches the environment; read a setting, or name the reason in {_name(Path(__file__))}"
+    for path in sorted(set(MAY_REACH_ENVIRONMENT) - reaching):
+        yield f"{path}: its exemption in {_name(Path(__file__))} covers nothing; remove it"
+
+
+def check_types() -> Iterator[str]:
+    """Yield packages that do not say that they are typed."""
+    yield from (f"{one}: expected a py.typed, found none" for one in PACKAGES if not (ROOT / one / "py.typed").exists())
+
+
+def check_advice() -> Iterator[str]:
+    """Yield commands that an error or an example advises and that do not exist."""
+    texts = [(path, text) for path in SOURCES if "agent-layer " in path.read_text() for text in _strings_of(path)]
+    texts += [(path, path.read_text()) for path in sorted((ROOT / "examples").rglob("*.md"))]
+    advised = {(_name(path), words) for path, text in texts for words in _ADVISED.findall(text)}
+    if ("runs", "resume") not in {words for _, words in advised}:
+        yield f"{_name(Path(__file__))}: finds no advice of 'agent-layer runs resume' any more; correct its pattern"
+    for path, (command, part) in sorted(advised):
+        if not _is_command(command, part):
+            yield f"{path}: advises 'agent-layer {' '.join(filter(None, (command, part)))}', which does not exist"
+
+
+def check_programs() -> Iterator[str]:
+    """Yield what programs in tests import, or tests replace, and what does not exist."""
+    found = {(_name(path), *one) for path in TESTS for one in _imports_of(path)}
+    if len(found) <= 20:
+        yield f"{_name(Path(__file__))}: finds hardly any program in tests any more; correct its pattern"
+    for path, module, name in sorted(found):
+        if name not in _names_in(module):
+            yield f"{path}: a program or a replacement names {module}.{name}, which does not exist"
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _reaches_environment(source: str) -> bool:
+    if not any(name in source for name in _ENVIRONMENT):
+        return False
+    return any(map(_names_environment, ast.walk(ast.parse(source))))
+
+
+def _names_environment(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "os" and any(name.name in _ENVIRONMENT for name in node.names)
+    return isinstance(node, ast.Attribute) and node.attr in _ENVIRONMENT and getattr(node.value, "id", "") == "os"
+
+
+def _strings_of(path: Path) -> Iterator[str]:
+    """Yield the strings of a module, with ``{}`` for each inserted value."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node] if isinstance(node, ast.Constant) else []
+        yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
+
+
+def _is_command(command: str, part: str) -> bool:
+    found = [one for commands in PANELS.values() for one in commands if one.name == command]
+    parts = [one.name for command in found for one in command.parts]
+    return bool(found) and (not part or not parts or part in parts)
+
+
+def _imports_of(path: Path) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Constant(value=str(text)):
+                for module, names in _IMPORT.findall(text):
+                    yield from ((module, name.split(" as ")[0].strip()) for name in names.split(",") if name.strip())
+            case ast.Call(func=ast.Attribute(attr="setattr"), args=[ast.Constant(value=str(text)), *_]):
+                yield from _REPLACED.findall(text)
+            case _:
+                pass
+
+
+@cache
+def _names_in(module: str) -> frozenset[str]:
+    """Return the names that a module or a class in it defines, or that a folder holds; nothing is imported."""
+    path = ROOT.joinpath(*module.split("."))
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    if not file.exists():
+        return _names_in(module.rpartition(".")[0]) if "." in module else frozenset()
+    names = {one.stem for one in path.iterdir()} if path.is_dir() else set[str]()
+    for node in ast.walk(ast.parse(file.read_text())):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.alias(name=name, asname=asname):
+                names.add(asname or name)
+            case _:
+                pass
+    return frozenset(names)
+
+
+def main() -> int:
+    """Print what is wrong; return the exit status."""
+    checks = (check_sizes, check_environment, check_types, check_advice, check_programs)
+    findings = [finding for check in checks for finding in check()]
+    print(*findings, sep="\n", end="\n" if findings else "")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
