@@ -104,8 +104,8 @@ def _new_settings(directory: Path, redis_url: str) -> Iterator[Settings]:
         log_roll_seconds=0.05,
         ship_poll_seconds=0.01,
         ship_linger_seconds=0.2,
-        flush_seconds=60.0,
-        connect_seconds=2.0,
+        flush_seconds=scaled(60.0),
+        connect_seconds=scaled(2.0),
     )
     yield settings
     open_recorder(settings).close()
@@ -220,7 +220,12 @@ def machine(tmp_path: Path, settings: Settings) -> Iterator[Callable[..., Settin
 
     def make(ingest: Ingest, name: str = "worker", **changes: object) -> Settings:
         known = {"namespace": settings.namespace, "ingest_url": ingest.url, "ingest_key": ingest.key}
-        pace = {"log_roll_seconds": 0.05, "ship_poll_seconds": 0.01, "ship_linger_seconds": 0.2, "flush_seconds": 60.0}
+        pace = {
+            "log_roll_seconds": 0.05,
+            "ship_poll_seconds": 0.01,
+            "ship_linger_seconds": 0.2,
+            "flush_seconds": scaled(60.0),
+        }
         machines.append(Settings(**{"dir": tmp_path / name, **known, **pace, **changes}))
         return machines[-1]
 

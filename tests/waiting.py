@@ -202,12 +202,14 @@ def run(command: Sequence[object], seconds: float = 60.0, **options: Any) -> sub
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def read_line(process: subprocess.Popen[Any], seconds: float = 60.0, log: Log = None) -> Any:
+def read_line(
+    process: subprocess.Popen[Any], seconds: float = 60.0, log: Log = None, *, of_errors: bool = False
+) -> Any:
     """Wait for the next line of a process's output, its ready line for one; empty when the output is closed.
 
     The pipe is read letter by letter, past Python's buffer, because a buffered line cannot be waited for.
     """
-    stream: Any = process.stdout
+    stream: Any = process.stderr if of_errors else process.stdout
     limit = _Limit(seconds, f"a line of {_name(process.args)}", log)
     line, file = bytearray(), stream.fileno()
     while not line.endswith(b"\n"):

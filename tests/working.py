@@ -15,13 +15,37 @@ from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.local.stack import Stack, run_stack
 from agent_layer.settings import Settings
 
-__all__ = ["dispatcher", "pace", "said", "stack", "start_worker", "write_module"]
+from .waiting import scaled
+
+__all__ = [
+    "ASK",
+    "dispatcher",
+    "module_stack",
+    "pace",
+    "said",
+    "shared_stack",
+    "stack",
+    "start_worker",
+    "write_module",
+]
+
+ASK = """
+import aiohttp
+
+async def ask(rollout, text="hi", before=()):
+    body = {"model": "m", "messages": [*before, {"role": "user", "content": text}]}
+    headers = {"Authorization": f"Bearer {rollout.api_key}"}
+    async with aiohttp.ClientSession(rollout.base_url + "/", headers=headers) as session:
+        async with session.post("chat/completions", json=body, raise_for_status=True) as answer:
+            return await answer.json()
+"""
+"""Beginning of agents in processes of their own that ask the model; the official client takes a second to import."""
 
 
 @pytest.fixture
 def pace() -> dict[str, float]:
     """Settings of the stack; a test overrides this fixture to change them."""
-    return {"lease_seconds": 5.0, "heartbeat_seconds": 0.2}
+    return {"lease_seconds": scaled(5.0), "heartbeat_seconds": 0.2}
 
 
 @pytest.fixture
@@ -29,6 +53,22 @@ def stack(settings: Settings, pace: dict[str, float]) -> Iterator[Stack]:
     """Gateway, Redis and a scripted engine."""
     with serve_in_thread(ScriptedEngine()) as engine, run_stack(settings.model_copy(update=pace), engine.url) as stack:
         yield stack
+
+
+@pytest.fixture(scope="module")
+def module_stack(module_settings: Settings) -> Iterator[Stack]:
+    """Like ``stack``, for all tests of a module: leases outlast any test, and heartbeats are frequent."""
+    settings = module_settings.model_copy(update={"lease_seconds": 600.0, "heartbeat_seconds": 0.2})
+    with serve_in_thread(ScriptedEngine()) as engine, run_stack(settings, engine.url) as stack:
+        yield stack
+
+
+@pytest.fixture
+def shared_stack(module_stack: Stack) -> Iterator[Stack]:
+    """``module_stack`` with an empty queue: a module whose tests share it returns it from a fixture ``stack``."""
+    yield module_stack
+    with connect(module_stack.settings) as dispatcher:
+        dispatcher.cancel([group.group_id for group in dispatcher.groups()])
 
 
 @pytest.fixture

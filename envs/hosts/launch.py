@@ -127,6 +127,7 @@ class Launcher:
             except BaseException:
                 spawned.end.close()
                 spawned.kill()
+                await spawned.wait()
                 raise
             if answer is not None:
                 return spawned, answer

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,8 +18,11 @@ from agent_layer.schema.wire.gateway_api import OpenRequest
 from agent_layer.store import open_store
 from tracer.transport.gateway_client import GatewayClient
 
+from ...waiting import run
+
 OPERATOR = "operator-key"
 PROGRAMS = Path(__file__).parent / "programs"
+RUNNER = "import runpy, sys\nfor program in sys.argv[1:]:\n    runpy.run_path(program, run_name='__main__')"
 NODE_PACKAGES = Path(sys.prefix) / "node" / "node_modules"
 """Where 'make test' puts the libraries of agents in JavaScript."""
 
@@ -85,12 +87,12 @@ class Served:
 
 @pytest.fixture
 def capture(gateway, tmp_path):
-    """``capture(program, …)``: run a program in a rollout of its own; give its output and its trajectory."""
+    """``capture(program, …)``: run programs of one language in one process and rollout; give output and trajectory."""
 
-    def capture(program, *arguments):
+    def capture(*programs):
         client = GatewayClient(gateway.gateway_url, gateway.api_key)
         opened = client.open(OpenRequest(task_id="t"))
-        output = run_program(program, *arguments, directory=tmp_path, variables=rollout_variables(opened))
+        output = run_programs(*programs, directory=tmp_path, variables=rollout_variables(opened))
         assert client.end(opened.rollout_id, reward=1.0).accepted
         return output, open_store(gateway).get(opened.trajectory_id)
 
@@ -107,26 +109,18 @@ def rollout_variables(opened):
     }
 
 
-def run_program(name, *arguments, directory, variables):
-    program = PROGRAMS / name
-    match program.suffix:
+def run_programs(*names, directory, variables):
+    programs = [PROGRAMS / name for name in names]
+    match programs[0].suffix:
         case ".sh":
-            shell = ["sh"]
+            command = ["sh", *programs]
         case ".mjs":
-            shell, program = ["node"], beside_packages(program, directory)
+            command = ["node", *(beside_packages(program, directory) for program in programs)]
         case _:
-            shell = [sys.executable]
+            command = [sys.executable, "-c", RUNNER, *programs]
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "ANTHROPIC_"))}
     quiet = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "DSPY_CACHEDIR": str(directory), "HOME": str(directory)}
-    done = subprocess.run(
-        [*shell, str(program), *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        cwd=directory,
-        env=clean | quiet | variables,
-    )
+    done = run(command, 200, cwd=directory, env=clean | quiet | variables)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -13,7 +13,8 @@ import pytest
 
 from agent_layer.store import open_store
 
-pytestmark = pytest.mark.timeout(300)
+from ...waiting import communicate, read_line, run
+
 SCRIPT = """
 import openai, sys
 client = openai.OpenAI()
@@ -25,9 +26,11 @@ import multiprocessing, subprocess, sys, threading
 
 def ask(text):
     import openai
-    openai.OpenAI().chat.completions.create(model="scripted", messages=[{"role": "user", "content": text}])
+    messages = [{"role": "user", "content": text}]
+    return openai.OpenAI().chat.completions.create(model="scripted", messages=messages).choices[0].message.content
 
 if __name__ == "__main__":
+    print(ask(sys.argv[1]), flush=True)
     thread = threading.Thread(target=ask, args=("thread",)); thread.start(); thread.join()
     child = multiprocessing.get_context("spawn").Process(target=ask, args=("spawned",)); child.start(); child.join()
     child = multiprocessing.get_context("fork").Process(target=ask, args=("forked",)); child.start(); child.join()
@@ -50,15 +53,7 @@ def command_of(settings, *words):
 
 def trace(settings, *words, directory, **variables):
     command, environment = command_of(settings, *words)
-    return subprocess.run(
-        command,
-        cwd=directory,
-        env=environment | variables,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    return run(command, 200, cwd=directory, env=environment | variables)
 
 
 def trajectory_of(settings, traced):
@@ -70,19 +65,20 @@ def texts_of(trajectory):
     return [json.loads(trajectory.contents[step.state.messages[0]])["content"] for step in trajectory.steps]
 
 
-def test_with_a_gateway_a_program_is_captured_to_the_token(gateway, engine, home):
-    words = ["--task", "sum", "--task-type", "math", "--", sys.executable, "agent.py", "--hello"]
+def test_with_a_gateway_threads_and_processes_of_every_kind_are_captured_to_the_token(gateway, engine, home):
+    words = ["--task", "sum", "--task-type", "math", "--", sys.executable, "family.py", "--hello"]
 
     traced = trace(gateway, *words, directory=home)
 
-    assert (traced.returncode, traced.stdout) == (0, "it is --hello\n"), traced.stderr
+    assert (traced.returncode, traced.stdout) == (0, "it is --hello\nit is subprocess\n"), traced.stderr
     trajectory = trajectory_of(gateway, traced)
     assert (trajectory.started.task_id, trajectory.started.task_type) == ("sum", "math")
     assert trajectory.outcome.status == "completed"
-    (step,) = trajectory.steps
-    assert (step.capture_level, step.prompt_token_ids.tolist()) == ("tokens", engine.calls[0].prompt_token_ids)
-    assert step.span_id is not None
-    assert "x-agent-layer-call" not in engine.calls[0].headers
+    assert texts_of(trajectory) == ["--hello", "thread", "spawned", "forked", "subprocess"]
+    for step, seen in zip(trajectory.steps, engine.calls, strict=True):
+        assert (step.capture_level, step.prompt_token_ids.tolist()) == ("tokens", seen.prompt_token_ids)
+        assert step.span_id is not None
+        assert "x-agent-layer-call" not in seen.headers
 
 
 def test_without_a_gateway_the_program_keeps_its_model_and_is_captured_as_text(settings, engine, home):
@@ -104,16 +100,11 @@ def test_without_a_gateway_the_program_keeps_its_model_and_is_captured_as_text(s
     assert texts_of(trajectory) == ["hello"]
 
 
-def test_threads_and_processes_of_every_kind_stay_in_the_rollout(gateway, home):
-    traced = trace(gateway, "--", sys.executable, "family.py", directory=home)
-
-    assert traced.returncode == 0, traced.stderr
-    assert texts_of(trajectory_of(gateway, traced)) == ["thread", "spawned", "forked", "subprocess"]
-
-
-def test_a_program_that_is_no_python_finds_its_model_in_the_environment(gateway, engine, home):
+def test_a_program_that_is_no_python_finds_its_model_in_the_environment_and_no_key_of_the_operator(
+    gateway, engine, home
+):
     script = (
-        'curl -sf "$OPENAI_BASE_URL/chat/completions" -H "Authorization: Bearer $OPENAI_API_KEY"'
+        'env; curl -sf "$OPENAI_BASE_URL/chat/completions" -H "Authorization: Bearer $OPENAI_API_KEY"'
         ' -d \'{"model": "any", "messages": [{"role": "user", "content": "curl"}]}\'; exit 3'
     )
 
@@ -123,11 +114,6 @@ def test_a_program_that_is_no_python_finds_its_model_in_the_environment(gateway,
     trajectory = trajectory_of(gateway, traced)
     assert (trajectory.outcome.status, trajectory.reward, len(trajectory.steps)) == ("failed", None, 1)
     assert len(engine.calls) == 1
-
-
-def test_the_programs_keys_are_those_of_the_rollout_only(gateway, home):
-    traced = trace(gateway, "--", "env", directory=home)
-
     variables = dict(line.split("=", 1) for line in traced.stdout.splitlines() if "=" in line)
     assert gateway.api_key not in variables.values()
     assert variables["OPENAI_BASE_URL"].startswith(f"{gateway.gateway_url}/r/")
@@ -141,14 +127,17 @@ def tracing_of_a_sleep(settings, home):
     with subprocess.Popen(
         command, cwd=home, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as tracing:
-        assert tracing.stdout.readline() == "ready\n"
-        yield tracing
+        try:
+            assert read_line(tracing) == "ready\n"
+            yield tracing
+        finally:
+            tracing.kill()
 
 
 def test_signals_reach_the_program_and_its_status_comes_back(settings, home):
     with tracing_of_a_sleep(settings, home) as tracing:
         tracing.send_signal(signal.SIGTERM)
-        _, errors = tracing.communicate(timeout=100)
+        _, errors = communicate(tracing)
 
     assert tracing.returncode == 128 + signal.SIGTERM
     named = errors.strip().rpartition(" ")[2]
@@ -160,16 +149,16 @@ def test_a_signal_that_does_not_interrupt_the_wait_reaches_the_program_too(setti
     with tracing_of_a_sleep(settings, home) as tracing:
         threads = {int(thread.name) for thread in Path(f"/proc/{tracing.pid}/task").iterdir()} - {tracing.pid}
         assert ctypes.CDLL(None).tgkill(tracing.pid, min(threads), signal.SIGTERM) == 0
-        tracing.communicate(timeout=100)
+        communicate(tracing)
 
     assert tracing.returncode == 128 + signal.SIGTERM
 
 
-def test_a_program_that_is_not_there_is_one_sentence(settings, home):
-    traced = trace(settings, "--", "no-such-program", directory=home)
+def test_a_program_that_is_not_there_is_one_sentence(agent_layer):
+    status, _, errors = agent_layer("trace", "--", "no-such-program")
 
-    assert (traced.returncode, traced.stderr.count("\n")) == (2, 1)
-    assert "no-such-program" in traced.stderr
+    assert (status, errors.count("\n")) == (2, 1)
+    assert "no-such-program" in errors
 
 
 def test_a_program_that_cannot_be_started_is_one_sentence(settings, home):

@@ -5,7 +5,6 @@ It accepts spans once they are in its log, and logs of other machines once they 
 
 import json
 import os
-import subprocess
 import sys
 from urllib.request import Request, urlopen
 
@@ -14,6 +13,8 @@ import pytest
 from agent_layer.cli.services.doctor import diagnose
 from agent_layer.errors import BadInputError
 from agent_layer.store import open_store
+
+from ...waiting import run, scaled
 
 AGENT = """
 import tracer
@@ -52,7 +53,7 @@ def test_what_was_taken_outlives_the_receiver(start_ingest, settings, wait_until
     for number in range(20):
         body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [call(number)]}]}]}).encode()
         headers = {"content-type": "application/json", "x-api-key": key}
-        with urlopen(Request(f"{address}/v1/traces", body, headers), timeout=60) as answer:
+        with urlopen(Request(f"{address}/v1/traces", body, headers), timeout=scaled(60)) as answer:
             assert answer.status == 200
     ingest.kill()
 
@@ -68,15 +69,8 @@ def test_a_tracer_that_knows_neither_redis_nor_objects_is_in_the_store_after_its
     worker = machine(start_ingest(settings))
     strange = ("AGENT_LAYER_", "AWS_", "REDIS")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(strange)}
-    done = subprocess.run(
-        [sys.executable, "-c", AGENT],
-        env=environment | worker.environment(),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=True,
-    )
+    done = run([sys.executable, "-c", AGENT], env=environment | worker.environment(), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     trajectory_id, pending = done.stdout.split()
 
     assert pending == "0"

@@ -17,8 +17,8 @@ from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.view import find_page
 
 from ...processes import family_of, is_running
+from ...waiting import read_line, scaled, wait_for_exit
 
-pytestmark = pytest.mark.timeout(180)
 _PATIENCE_SECONDS = 90
 _RUN = """
 import sys, threading
@@ -47,7 +47,7 @@ def started(settings, *command, **more):
         yield process
     finally:
         process.kill()
-        process.wait(_PATIENCE_SECONDS)
+        wait_for_exit(process, _PATIENCE_SECONDS)
         for stream in (process.stdin, process.stdout, process.stderr):
             stream.close()
 
@@ -63,7 +63,7 @@ def line_of(stream, pattern):
 
 
 def ask(address, path="api/v1/info"):
-    with urllib.request.urlopen(address + path, timeout=_PATIENCE_SECONDS) as answer:
+    with urllib.request.urlopen(address + path, timeout=scaled(_PATIENCE_SECONDS)) as answer:
         return json.load(answer)
 
 
@@ -88,7 +88,7 @@ def test_up_prints_its_address_and_ends_the_page_with_itself(settings, wait_unti
         assert ask(address)["namespace"] == settings.namespace
         family = list(family_of(up.pid))
         up.send_signal(signal.SIGINT)
-        assert up.wait(_PATIENCE_SECONDS) == 0
+        assert wait_for_exit(up, _PATIENCE_SECONDS) == 0
 
     assert find_page(settings) is None
     assert not serves(address, settings)
@@ -97,7 +97,7 @@ def test_up_prints_its_address_and_ends_the_page_with_itself(settings, wait_unti
 
 def test_a_page_that_is_killed_comes_again_and_ends_with_a_run_that_is_killed(settings, wait_until):
     with started(settings, "-c", _RUN) as run:
-        address = run.stdout.readline().strip()
+        address = read_line(run).strip()
         assert ask(address)["namespace"] == settings.namespace
         page = list(family_of(run.pid))
         for pid in page:
@@ -108,7 +108,7 @@ def test_a_page_that_is_killed_comes_again_and_ends_with_a_run_that_is_killed(se
         assert wait_until(lambda: _try(ask, address))["namespace"] == settings.namespace
         page = list(family_of(run.pid))
         run.kill()
-        run.wait(_PATIENCE_SECONDS)
+        wait_for_exit(run, _PATIENCE_SECONDS)
 
         wait_until(lambda: not any(is_running(pid) for pid in page))
     assert not serves(address, settings)
@@ -123,14 +123,14 @@ def _try(call, *arguments):
 def test_a_page_that_cannot_start_is_reported_once_and_ends_nothing(settings):
     broken = {"AGENT_LAYER_READER_REDIS_URL": "redis://127.0.0.1:1/#no"}
     with started(settings, "-c", _RUN, **broken) as run:
-        address = run.stdout.readline().strip()
+        address = read_line(run).strip()
         assert _try(ask, address) is None
-        said = run.stderr.readline()
+        said = read_line(run, of_errors=True)
         assert not serves(address, settings)
         assert run.poll() is None
         run.stdin.close()
         rest = run.stderr.read()
-        assert run.wait(_PATIENCE_SECONDS) == 0
+        assert wait_for_exit(run, _PATIENCE_SECONDS) == 0
 
     assert re.match(rf"no page at {address}: its process ended 2 times, see .*view\.log: .*expected no '#'", said)
     assert "no page" not in rest

@@ -22,6 +22,7 @@ from agent_layer.store import open_store
 from envs.rescoring.rescore import RescoreOptions, rescore_trajectory
 
 from ...builders import closed_group
+from ...waiting import communicate
 
 
 def attempt_of(
@@ -199,7 +200,6 @@ def counted(store, num):
     return [Counter(one.score for one in store.get(f"r{n}.0-0").rewards if one.supersedes) for n in range(num)]
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_rescoring_that_was_ended_goes_on_where_it_was(settings, put, scorer, wait_until, tmp_path, number):
     store, num = open_store(settings), 40
@@ -212,7 +212,7 @@ def test_a_rescoring_that_was_ended_goes_on_where_it_was(settings, put, scorer, 
 
     wait_until(lambda: process.poll() is not None or len(store.query(reward=(1, 1)).items) >= 4, seconds=90)
     process.send_signal(number)
-    said, errors = process.communicate(timeout=60)
+    said, errors = communicate(process, 60)
     assert process.returncode == (-signal.SIGKILL if number == signal.SIGKILL else 130), errors
     assert number == signal.SIGKILL or "the same command goes on from here" in said
 

@@ -25,7 +25,7 @@ from agent_layer.schema.step import Content
 from agent_layer.store.store import open_store
 from agent_layer.view import find_page
 
-pytestmark = pytest.mark.timeout(300)
+from ...waiting import read_line, run, wait_for_exit
 
 COMMAND = (sys.executable, "-m", "agent_layer.cli")
 
@@ -44,12 +44,12 @@ def running(settings, *arguments, **more):
     exported = {}
     try:
         while "AGENT_LAYER_API_KEY" not in exported:
-            line = process.stdout.readline()
+            line = read_line(process)
             assert line, f"it ended with {process.wait()}"
             exported |= dict(re.findall(r"^export (\w+)=(.*)$", line))
         yield exported
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        assert wait_for_exit(process, 60) == 0
     finally:
         process.kill()
         process.stdout.close()
@@ -113,9 +113,7 @@ def test_logs_of_a_killed_process_are_shipped(settings, command, wait_until):
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_2(settings, arguments, said):
-    ended = subprocess.run(
-        [*COMMAND, *arguments], env=environment_of(settings), capture_output=True, text=True, timeout=110, check=False
-    )
+    ended = run([*COMMAND, *arguments], env=environment_of(settings))
 
     assert ended.returncode == 2
     assert said in ended.stderr
@@ -159,14 +157,7 @@ def test_a_gateway_whose_port_was_taken_meanwhile_is_not_waited_for(settings, st
 def test_an_engine_without_token_ids_is_refused(settings, command):
     with serve_in_thread(ScriptedEngine(token_ids=False)) as engine:
         arguments = ("up", "--engine", engine.url) if command == "up" else ("serve",)
-        ended = subprocess.run(
-            [*COMMAND, *arguments],
-            env=environment_of(settings, AGENT_LAYER_VLLM_URLS=engine.url),
-            capture_output=True,
-            text=True,
-            timeout=110,
-            check=False,
-        )
+        ended = run([*COMMAND, *arguments], env=environment_of(settings, AGENT_LAYER_VLLM_URLS=engine.url))
 
     assert ended.returncode == 2
     assert "token ids" in ended.stderr

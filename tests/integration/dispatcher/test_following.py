@@ -13,6 +13,7 @@ from agent_layer.schema.task import Task
 from agent_layer.shipper.destination import open_destination
 
 from ...queues import queue_of
+from ...waiting import join, scaled, within
 
 NUM_GROUPS = 2_600
 """More than the stream of closed groups keeps."""
@@ -42,7 +43,7 @@ async def take(following, num=None):
     found = []
     while num is None or len(found) < num:
         try:
-            async with asyncio.timeout(30):
+            async with within(30, "the next group that closes"):
                 group = await anext(following)
         except StopAsyncIteration:
             break
@@ -167,8 +168,8 @@ def test_waiting_hears_of_more_groups_than_the_stream_keeps(dispatcher, settings
     with connect(settings) as other:
         working = threading.Thread(target=run_all, args=(other, NUM_GROUPS))
         working.start()
-        states = dispatcher.wait(ids, timeout=60)
-        working.join()
+        states = dispatcher.wait(ids, timeout=scaled(60))
+        join(working)
 
     assert [state.group_id for state in states] == ids
     assert all(state.is_closed for state in states)
@@ -178,7 +179,7 @@ def test_a_wait_that_is_over_tells_how_its_groups_are_now(dispatcher):
     ids = submit(dispatcher, 2)
     run_all(dispatcher, 1)
 
-    assert [state.num_open for state in dispatcher.wait(ids, timeout=0.05)] == [0, 1]
+    assert [state.num_open for state in dispatcher.wait(ids, timeout=0.05)] == [0, 1]  # wait: it is to end before
 
 
 def test_leaving_the_block_closes_the_connection(settings, redis, wait_until):

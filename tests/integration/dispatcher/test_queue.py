@@ -11,6 +11,7 @@ from agent_layer.schema.rollout import Outcome
 from agent_layer.schema.task import Task
 
 from ...queues import Queue
+from ...waiting import join, scaled
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_what_the_index_holds_is_not_run_again_when_the_queue_was_lost(queue, di
 
     assert again == [first, second]
     assert [lease.trajectory_id for lease in leases] == [f"{second}.0-1"]
-    assert dispatcher.wait([first], timeout=5) == []
+    assert dispatcher.wait([first], timeout=scaled(5)) == []
 
 
 def test_a_retry_goes_back_to_its_place_in_the_order(queue, redis, keys):
@@ -114,7 +115,7 @@ def test_the_dead_keep_their_errors(queue, redis, keys, dispatcher):
 
     (dead,) = dispatcher.dead()
     assert dead.errors == ["user: error 0", "user: error 1", "user: error 2"]
-    (group,) = dispatcher.wait([dead.group_id], timeout=1)
+    (group,) = dispatcher.wait([dead.group_id], timeout=scaled(1))
     assert (group.is_closed, group.num_accepted) == (True, 0)
 
 
@@ -187,10 +188,10 @@ def test_a_full_queue_refuses(redis, keys, settings):
 
 def test_a_waiting_worker_is_woken_by_a_task(queue):
     found = []
-    waiting = threading.Thread(target=lambda: found.extend(queue.claim("w", 1, wait_seconds=60)))
+    waiting = threading.Thread(target=lambda: found.extend(queue.claim("w", 1, wait_seconds=scaled(60))))
     waiting.start()
     queue.add([task()])
-    waiting.join(30)
+    join(waiting)
 
     assert [lease.task.id for lease in found] == ["t"]
 
@@ -200,7 +201,7 @@ def test_a_waiting_worker_takes_what_has_waited_out_its_back_off(redis, keys, se
     queue.add([task()])
     queue.fail(claim_one(queue), "infra", "away")
 
-    assert claim_one(queue, wait_seconds=30).attempt == 1
+    assert claim_one(queue, wait_seconds=scaled(30)).attempt == 1
 
 
 def test_a_cancelled_rollout_is_told_so_and_its_group_closes(queue, dispatcher):
@@ -211,7 +212,7 @@ def test_a_cancelled_rollout_is_told_so_and_its_group_closes(queue, dispatcher):
     assert queue.heartbeat("w", b'{"slots":1}', [(lease, "running")]).leases == ["cancel"]
     with pytest.raises(LeaseLostError, match="found it cancelled"):
         queue.commit(lease, ended(lease))
-    assert dispatcher.wait([group_id], timeout=5)[0].is_closed
+    assert dispatcher.wait([group_id], timeout=scaled(5))[0].is_closed
 
 
 def test_however_many_leases_are_kept_each_is_answered_in_its_place(queue):
@@ -244,14 +245,15 @@ def test_a_worker_that_is_half_forgotten_hides_no_other(queue, dispatcher, redis
 
 def test_waiting_ends_when_all_groups_are_closed(queue, dispatcher):
     groups = dispatcher.submit([task("a"), task("b")])
-    assert not any(group.is_closed for group in dispatcher.wait(groups, timeout=0.05))
+    before = dispatcher.wait(groups, timeout=0.05)  # wait: it is to end before
+    assert not any(group.is_closed for group in before)
 
     states = []
-    waiting = threading.Thread(target=lambda: states.extend(dispatcher.wait(groups, timeout=60)))
+    waiting = threading.Thread(target=lambda: states.extend(dispatcher.wait(groups, timeout=scaled(60))))
     waiting.start()
     for lease in queue.claim("w", 2):
         queue.commit(lease, ended(lease))
-    waiting.join(30)
+    join(waiting)
 
     assert [group.num_accepted for group in states] == [1, 1]
 

@@ -231,7 +231,6 @@ class QueueMachine(RuleBasedStateMachine):
             self.redis.delete(*names)
 
 
-@pytest.mark.timeout(300)
 def test_the_queue_does_what_its_model_does(settings):
     redis = open_redis(settings)
     run_state_machine_as_test(

@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ...waiting import communicate, scaled
+
 AGENT = '''
 import asyncio, json, os, urllib.request
 from pathlib import Path
@@ -46,8 +48,8 @@ print(json.dumps(0.0 if task["id"] == "t0" else 1.0))
 
 @pytest.fixture
 def pace() -> dict[str, float]:
-    """Failures are tried again at once."""
-    return {"lease_seconds": 5.0, "heartbeat_seconds": 0.2, "retry_base_seconds": 0.01}
+    """Failures are tried again at once, and leases of what was killed lapse soon."""
+    return {"lease_seconds": scaled(2.0), "heartbeat_seconds": 0.2, "retry_base_seconds": 0.01}
 
 
 @pytest.fixture
@@ -86,7 +88,7 @@ def run_eval(start_eval) -> Callable[..., tuple[int, list[dict], str]]:
 
     def run(settings, *arguments: str) -> tuple[int, list[dict], str]:
         process = start_eval(settings, "--format", "jsonl", *arguments)
-        printed, said = process.communicate(timeout=120)
+        printed, said = communicate(process, 120)
         return process.returncode, [msgspec.json.decode(line) for line in printed.splitlines()], said
 
     return run

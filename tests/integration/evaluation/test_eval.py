@@ -5,14 +5,13 @@ import sys
 from collections import Counter
 
 import msgspec
-import pytest
 
 from agent_layer.dispatcher import connect
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.store import open_store
 
-pytestmark = pytest.mark.timeout(300)
+from ...waiting import communicate
 
 
 def accepted(settings, run):
@@ -56,6 +55,8 @@ def check_stored_rounds(agent_layer, figures):
     assert agent_layer("eval", "--round", "good", "--resume")[0] == 0
     status, _, said = agent_layer(*again, "--resume", "-n", "3")
     assert (status, "expected -n 2, with which it began, found 3" in said) == (2, True)
+    status, _, said = agent_layer(*again, "--resume", "--temperature", "0.5")
+    assert (status, "expected sampling {}, with which it began, found {" in " ".join(said.split())) == (2, True)
     status, printed, _ = agent_layer("eval", "--list", "--format", "jsonl")
     assert [msgspec.json.decode(line)["name"] for line in printed.splitlines()] == ["good", "bad"]
     status, printed, _ = agent_layer("eval", "--round", "good", "--fail-below", "0.9", "--format", "jsonl")
@@ -75,9 +76,6 @@ def test_a_killed_round_goes_on_and_nothing_counts_twice(stack, folder, start_ev
     killed.communicate()
     (folder / "gate").touch()
 
-    status, _, said = run_eval(settings, *asked, "--resume", "--temperature", "0.5")
-    assert status == 2
-    assert "expected sampling {}, with which it began, found {" in said
     status, (round_, *tasks), said = run_eval(settings, "--round", "killed", "--resume")
 
     assert status == 0, said
@@ -116,7 +114,7 @@ def test_an_endpoint_is_evaluated_until_its_cost_is_reached(settings, folder, st
         process = start_eval(settings, "-n", "2", "--slots", "3", "--round", "paid", "--format", "jsonl", *asked)
         wait_until(lambda: (state := dispatcher.runs(["eval.paid"])) and state[0].paused is not None)
         (folder / "gate").touch()
-        printed, said = process.communicate(timeout=120)
+        printed, said = communicate(process, 120)
 
     assert process.returncode == 1, said
     assert "stopped, it cost" in said
@@ -136,7 +134,7 @@ def test_an_interrupted_round_lets_rollouts_end_and_says_how_to_go_on(stack, fol
     with connect(settings) as dispatcher:
         wait_until(lambda: dispatcher.runs(["eval.stopped"])[0].paused is not None)
     (folder / "gate").touch()
-    _, said = process.communicate(timeout=120)
+    _, said = communicate(process, 120)
 
     assert process.returncode == 130
     assert "'agent-layer eval --round stopped --resume' goes on" in said

@@ -1,15 +1,13 @@
 """Programs of all documents run one after another, against a scripted engine."""
 
 import os
-import subprocess
 import sys
-
-import pytest
 
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
 
 from ...documents import blocks
+from ...waiting import run
 
 NEED_A_MODEL = "train("
 PRELUDE = """
@@ -24,16 +22,12 @@ graph = builder.compile()
 """
 
 
-@pytest.mark.timeout(300)
 def test_the_programs_run_one_after_another(settings, tmp_path):
     programs = [program for _, program in blocks("python") if NEED_A_MODEL not in program]
     with serve_in_thread(ScriptedEngine(script=lambda _: "it is 42")) as engine:
         path = tmp_path / "documents.py"
         path.write_text(PRELUDE.format(url=engine.url) + "\n".join(programs))
-        environment = {**os.environ, **settings.environment()}
-        done = subprocess.run(
-            [sys.executable, str(path)], env=environment, capture_output=True, text=True, timeout=250, check=False
-        )
+        done = run([sys.executable, path], 200, env={**os.environ, **settings.environment()})
 
     assert done.returncode == 0, done.stderr
     assert "42" in done.stdout

@@ -16,6 +16,8 @@ from agent_layer.infra.processes.pulse import write_pulse
 from agent_layer.settings import Settings
 from envs.placement.worker_handle import longest_shutdown_seconds
 
+from ...waiting import run
+
 CLUSTER = Path(__file__).parents[3] / "examples" / "cluster"
 UNIT = CLUSTER / "agent-layer-worker@.service"
 MANIFESTS = [
@@ -135,14 +137,12 @@ def test_what_is_written_has_a_place_that_may_be_written(pod):
 
 
 @pytest.mark.parametrize("pod", PODS)
-def test_every_option_exists(pod):
+def test_every_option_exists(pod, agent_layer):
     program, command, *arguments = container_of(pod)["args"]
-    shown = subprocess.run(
-        [sys.executable, "-m", "agent_layer.cli", command, "--help"], capture_output=True, text=True, check=True
-    )
+    _, shown, _ = agent_layer(command, "--help")
 
     assert program == "agent-layer"
-    assert [one for one in arguments if one.startswith("--") and one not in shown.stdout] == []
+    assert [one for one in arguments if one.startswith("--") and one not in shown] == []
 
 
 def test_every_gateway_is_named_to_workers():
@@ -236,9 +236,7 @@ def test_systemd_finds_nothing_to_complain_about(tmp_path):
 def complaints(text, directory):
     path = directory / "agent-layer-worker@one.service"
     path.write_text(text.replace("/opt/agent-layer/bin/agent-layer", sys.executable))
-    return subprocess.run(
-        ["systemd-analyze", "verify", str(path)], capture_output=True, text=True, check=False, timeout=60
-    ).stderr
+    return run(["systemd-analyze", "verify", path]).stderr
 
 
 def test_systemd_does_not_kill_before_workers_have_drained(unit):

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from agent_layer.schema.step import StepPart
 from agent_layer.schema.trajectory import Trajectory, assemble_trajectory
 
 from ...clocks import SteppedClock
+from ...waiting import scaled
 
 OPERATOR = "operator-key"
 
@@ -116,15 +116,14 @@ class GatewayHarness:
 
 
 async def switch(gateway, version, before=lambda: None):
-    """Load new weights into the engine; return the seconds that it took."""
-    url, directory, began = gateway.engine.url, Path("weights") / str(version), time.monotonic()
+    """Load new weights into the engine."""
+    url, directory = gateway.engine.url, Path("weights") / str(version)
 
     def load():
         before()
         gateway.registry.control(url).load(directory)
 
-    await asyncio.to_thread(gateway.registry.switch, url, version, str(directory), load, 30.0)
-    return time.monotonic() - began
+    await asyncio.to_thread(gateway.registry.switch, url, version, str(directory), load, scaled(30.0))
 
 
 def messages_of(*said):
@@ -139,10 +138,10 @@ def chunks_of(text):
 async def open_gateway(
     settings, redis, register_engine, engine, log, *, tls=None, clock=None
 ) -> AsyncIterator[GatewayHarness]:
-    settings, clock = settings.model_copy(update={"connect_seconds": 30.0}), clock or SteppedClock()
+    settings, clock = settings.model_copy(update={"connect_seconds": scaled(30.0)}), clock or SteppedClock()
     async with serve(engine), aiohttp.ClientSession() as session:
         # the switch waits for the gateway, however long this machine delays it
-        registry = register_engine(engine, settings.model_copy(update={"gateway_seconds": 30.0}))
+        registry = register_engine(engine, settings.model_copy(update={"gateway_seconds": scaled(30.0)}))
         app = build_app(settings, redis, log, clock=clock)
         runner = GuardedRunner(app, settings.header_seconds, shutdown_timeout=0.1)
         await runner.setup()
@@ -152,6 +151,8 @@ async def open_gateway(
             yield GatewayHarness(url=url, engine=engine, log=log, registry=registry, session=session, clock=clock)
         finally:
             await runner.cleanup()
+            # a thread of the gateway still waits for news of engines, and the loop waits for its threads
+            registry.redis.xadd(registry.keys.engine_events, {"url": engine.url})
 
 
 @pytest.fixture(name="switch")

@@ -11,6 +11,7 @@ from agent_layer.gateway.rollouts.rollout import Budget
 from agent_layer.schema.task import Limits
 
 from ...clocks import SteppedClock
+from ...waiting import scaled
 from .conftest import OPERATOR
 
 COUNTS = st.integers(1, 10_000)
@@ -99,9 +100,10 @@ async def test_a_call_that_outlasts_the_time_is_cut_off(running, until):
 
 
 async def test_a_stream_that_outlasts_the_time_ends(running):
-    running.engine.token_seconds = 0.1
+    running.engine.token_seconds = 0.02
     running.engine.script = lambda _: "word " * 600
-    opened = await running.open(limits={"wall_seconds": 4.0})
+    opened = await running.open(limits={"wall_seconds": 60.0})
+    running.clock.advance(60.0 - scaled(0.3))  # time for the first words
 
     with pytest.raises(aiohttp.ClientError):
         await running.chat(opened, "hello", stream=True)

@@ -1,13 +1,13 @@
 """What the engine sampled is recorded exactly, and the client gets what it asked for."""
 
-import asyncio
-
 import msgspec
 import pytest
 
 from agent_layer.local.scripted.script import token_logprob, word_token_id
 from agent_layer.schema.record import Logprobs
 from agent_layer.schema.step import Content
+
+from ...waiting import within
 
 TOOL_CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
@@ -232,7 +232,7 @@ async def test_raw_logprobs_at_another_temperature_than_1_are_a_finding(gateway,
     gateway.registry.redis.hset(gateway.registry.keys.engine(gateway.engine.url), "logprobs_mode", "raw")
     opened = await gateway.open()
 
-    async with asyncio.timeout(60):
+    async with within(60, "a call that is recorded with the engine's kind of log-probabilities"):
         await gateway.chat(opened, "hi", headers=headers, **fields)
         while gateway.step(opened).logprobs_mode != "raw":  # until the gateway has read the registry
             await gateway.chat(opened, "hi", headers=headers, **fields)

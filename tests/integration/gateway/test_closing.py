@@ -10,6 +10,8 @@ from agent_layer.gateway.rollouts.retries import Call
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, Outcome
 
+from ...waiting import scaled
+
 pytestmark = pytest.mark.usefixtures("index")
 
 
@@ -29,18 +31,20 @@ async def test_a_closed_rollout_leaves_no_answers_in_memory(gateway):
     assert count_answers(b"that nobody else asks") == 1
 
     await gateway.post(f"/rollouts/{opened['rollout_id']}/close", {"attempt": 0})
+    gc.collect()
 
     assert count_answers(b"that nobody else asks") == 0
 
 
 def count_answers(text):
-    gc.collect()
     calls = [one for one in gc.get_objects() if type(one) is Call]
     return sum(text in (call.answer or b"") for call in calls)
 
 
 async def test_closing_lets_running_calls_end(settings, run_gateway, until):
-    async with run_gateway(settings.model_copy(update={"api_key": "operator-key", "close_seconds": 60.0})) as gateway:
+    async with run_gateway(
+        settings.model_copy(update={"api_key": "operator-key", "close_seconds": scaled(60.0)})
+    ) as gateway:
         gateway.engine.token_seconds = 0.02
         opened = await gateway.open()
 
@@ -169,7 +173,7 @@ async def test_a_rollout_is_not_closed_before_its_rewards_are_stored(gateway):
     await gateway.post(f"/r/{opened['trajectory_id']}/reward", {"score": 1.0}, key=opened["api_key"])
 
     closing = asyncio.create_task(gateway.post(f"/rollouts/{opened['rollout_id']}/close", {"attempt": 0}))
-    done, _ = await asyncio.wait({closing}, timeout=0.1)
+    done, _ = await asyncio.wait({closing}, timeout=0.1)  # time in which it could end too early
     gateway.log.unsettled.clear()
 
     assert not done
@@ -219,7 +223,7 @@ async def test_a_full_log_holds_calls_back(gateway):
     gateway.log.has_space = False
 
     calling = asyncio.create_task(gateway.chat(opened, "hello"))
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)  # time in which the call could reach the engine
     assert gateway.engine.calls == []
     gateway.log.has_space = True
 

@@ -8,6 +8,8 @@ import pytest
 
 from agent_layer.local.scripted.script import END, token_logprob, word_token_id
 
+from ...waiting import scaled
+
 NUM_WORDS = 40
 NUM_TOKENS = NUM_WORDS + 1
 LIMIT = {"max_tokens": 100}
@@ -25,7 +27,7 @@ def count(_):
 
 @pytest.fixture
 def gateway(preempting_gateway):
-    preempting_gateway.engine.script = tell_weights
+    preempting_gateway.engine.script, preempting_gateway.engine.token_seconds = tell_weights, 0.005
     return preempting_gateway
 
 
@@ -205,7 +207,7 @@ async def test_a_client_that_leaves_during_the_wait_ends_its_call(gateway, until
 
     def wait():
         is_loading.set()
-        assert may_serve.wait(60)
+        assert may_serve.wait(scaled(60))
 
     calling = asyncio.create_task(gateway.chat(opened, "go", stream=stream, **LIMIT))
     await until(lambda: sampled(gateway) > 5)
@@ -274,7 +276,6 @@ async def test_places_are_given_back_once(gateway, until, switch):
 
 
 async def test_switches_under_load(gateway, until, switch):
-    gateway.engine.token_seconds = 0.005
     rollouts = [await gateway.open() for _ in range(8)]
     is_over = asyncio.Event()
 

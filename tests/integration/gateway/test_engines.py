@@ -13,6 +13,8 @@ from agent_layer.gateway.engines.pool import EngineWatcher
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve
 
+from ...waiting import within
+
 
 @pytest.fixture
 def poll_seconds():
@@ -129,21 +131,20 @@ async def test_a_drained_engine_gets_no_calls_until_it_joins_again(gateway, seco
     assert second.url in {await home_of(gateway) for _ in range(4)}
 
 
-async def test_an_engine_that_leaves_ends_its_calls(gateway, second, until):
-    second.token_seconds = 2.0  # longer than it takes to leave, on any machine
-    opened = await open_at(gateway, second)
+async def test_an_engine_that_leaves_ends_its_calls(gateway, second, until, hold):
+    opened, go_on = await open_at(gateway, second), hold(second)
     calling = asyncio.create_task(gateway.chat(opened, "hello"))
     await until(lambda: second.num_running)
 
     status, left = await gateway.post("/engines/leave", {"url": second.url})
-    second.token_seconds = 0.0
+    go_on.set()
 
     assert (status, left["in_flight"]) == (200, 1)
     assert (await calling)[0] == 200
     assert {await home_of(gateway) for _ in range(4)} == {gateway.engine.url}
 
 
-@pytest.mark.parametrize("poll_seconds", [0.5])
+@pytest.mark.parametrize("poll_seconds", [0.1])
 async def test_engines_say_how_busy_they_are(gateway, second):
     second.num_waiting, second.cache_usage = 30, 0.99
 
@@ -153,7 +154,7 @@ async def test_engines_say_how_busy_they_are(gateway, second):
         ) as reply:
             return {engine["url"]: engine for engine in await reply.json()}
 
-    async with asyncio.timeout(30):
+    async with within(60, "the number of the engine's other calls"):
         while (await shown())[second.url]["others"] < 30:
             await gateway.chat(await gateway.open(), "hello")
     assert {await home_of(gateway) for _ in range(4)} == {gateway.engine.url}
@@ -206,7 +207,7 @@ async def home_of(gateway):
     return gateway.step(opened).engine
 
 
-@pytest.mark.parametrize("poll_seconds", [0.5])
+@pytest.mark.parametrize("poll_seconds", [0.1])
 async def test_an_engine_that_ended_serves_again_only_with_weights_that_are_known(gateway, until):
     async with AsyncExitStack() as first:
         ending = await first.enter_async_context(serve(ScriptedEngine()))
@@ -220,21 +221,21 @@ async def test_an_engine_that_ended_serves_again_only_with_weights_that_are_know
         assert {await home_of(gateway) for _ in range(4)} == {gateway.engine.url}
         await asyncio.to_thread(gateway.registry.switch, url, 2, "weights/2", lambda: None)
         await until(lambda: gateway.registry.read(url).state == "serving")
-        async with asyncio.timeout(30):
+        async with within(60, "a call at the engine that serves again"):
             while await home_of(gateway) != url:
                 pass
 
 
-@pytest.mark.parametrize("poll_seconds", [0.5])
+@pytest.mark.parametrize("poll_seconds", [0.1])
 async def test_an_engine_that_ended_with_the_weights_it_starts_from_comes_back(gateway):
     async with serve(ScriptedEngine()) as ending:
         await gateway.post("/engines", {"url": ending.url})
         url, port = ending.url, int(ending.url.rpartition(":")[2])
-    async with asyncio.timeout(30):
+    async with within(60, "a call at the engine that is left"):
         while await home_of(gateway) != gateway.engine.url:
             pass
 
-    async with serve(ScriptedEngine(), port=port), asyncio.timeout(30):
+    async with serve(ScriptedEngine(), port=port), within(60, "a call at the engine that came back"):
         while await home_of(gateway) != url:
             pass
     assert gateway.registry.read(url).state == "serving"
@@ -251,7 +252,7 @@ async def test_a_slow_reading_of_the_registry_replaces_no_newer_one(settings, re
         engines = read(registry)
         if not has_read.is_set():
             has_read.set()
-            newer_is_known.wait(0.5)  # readings that take turns never set it
+            newer_is_known.wait(0.5)  # wait: readings that take turns never set it
         return engines
 
     monkeypatch.setattr(EngineRegistry, "engines", read_slowly)

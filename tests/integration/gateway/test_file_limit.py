@@ -9,6 +9,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from ...waiting import read_line, scaled
+
 _FEW, _MANY = 64, 200
 _PROGRAM = f"""
 import asyncio, resource
@@ -35,10 +37,10 @@ def test_idle_connections_beyond_the_soft_limit_keep_nobody_out():
         ExitStack() as opened,
     ):
         try:
-            port = int(server.stdout.readline())
+            port = int(read_line(server))
             for _ in range(_MANY):
-                opened.enter_context(create_connection(("127.0.0.1", port), timeout=60))
-            with urlopen(f"http://127.0.0.1:{port}/", timeout=60) as answer:
+                opened.enter_context(create_connection(("127.0.0.1", port), timeout=scaled(60)))
+            with urlopen(f"http://127.0.0.1:{port}/", timeout=scaled(60)) as answer:
                 assert answer.read() == b"here"
         finally:
             server.kill()

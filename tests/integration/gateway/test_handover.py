@@ -6,6 +6,7 @@ import pytest
 
 from agent_layer.schema.rollout import Outcome, Resumed
 
+from ...waiting import within
 from .attempts import mark, open_attempt, resume
 
 pytestmark = pytest.mark.usefixtures("index")
@@ -103,18 +104,22 @@ async def test_running_calls_of_the_old_holder_are_cut_off_down_to_the_engine(ga
     assert gateway.step(first).status == "aborted"
 
 
-async def test_a_call_of_the_old_holder_that_waits_for_an_engine_never_leaves(gateway):
+async def test_a_call_of_the_old_holder_that_waits_for_an_engine_never_leaves(gateway, until):
     first = await open_attempt(gateway)
     checkpoint = await mark(gateway, first)
     await gateway.post("/engines/drain", {"url": gateway.engine.url})
     calling = asyncio.create_task(gateway.chat(first, "hello"))
-    await asyncio.sleep(0.3)
+    await until(lambda: is_waiting(gateway))
     _, second = await resume(gateway, checkpoint)
     await gateway.post("/engines", {"url": gateway.engine.url})
 
-    assert (await calling)[0] in (401, 410)  # 401 where it had not even arrived
+    assert (await calling)[0] == 410
     assert (await gateway.chat(second, "hello"))[0] == 200
     assert len(gateway.log.trajectory("r-0").steps) == 1
+
+
+async def is_waiting(gateway):
+    return await gateway.figure("calls_waiting") == 1
 
 
 @pytest.mark.parametrize("address", ["mark", "pause", "close"])
@@ -203,7 +208,7 @@ async def test_closing_waits_until_the_resume_is_stored(gateway):
     await resume(gateway, await mark(gateway, first))
 
     closing = asyncio.create_task(gateway.post("/rollouts/r/close", {"attempt": 0}))
-    done, _ = await asyncio.wait({closing}, timeout=0.1)
+    done, _ = await asyncio.wait({closing}, timeout=0.1)  # time in which it could end too early
     gateway.log.unsettled.clear()
 
     assert not done
@@ -236,14 +241,14 @@ async def test_an_attempt_without_a_worker_may_be_resumed_and_ended(gateway):
 
 
 async def test_closing_with_abort_waits_for_nothing_and_reaches_the_engine(settings, run_gateway, until):
-    patient = settings.model_copy(update={"api_key": "operator-key", "close_seconds": 60.0})
+    patient = settings.model_copy(update={"api_key": "operator-key", "close_seconds": 3600.0})
     async with run_gateway(patient) as gateway:
         gateway.engine.token_seconds = 60
         opened = await gateway.open()
         callings = [asyncio.create_task(gateway.chat(opened, "hello", stream=stream)) for stream in (False, True)]
         await until(lambda: gateway.engine.num_running == 2)
 
-        async with asyncio.timeout(30):
+        async with within(60, "the close, which waits for no call"):
             _, closed = await gateway.post(f"/rollouts/{opened['rollout_id']}/close", {"attempt": 0, "abort": True})
         await until(lambda: not gateway.engine.num_running)
         await asyncio.gather(*callings, return_exceptions=True)

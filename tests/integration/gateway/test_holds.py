@@ -1,6 +1,7 @@
 """An owner that pushes weights into its engines itself holds their calls meanwhile; each token knows its version."""
 
 import asyncio
+import json
 import zlib
 from functools import partial
 from pathlib import Path
@@ -15,11 +16,11 @@ from agent_layer.local.scripted.serving import serve
 from agent_layer.schema.step import StepPart
 from agent_layer.schema.training import PolicyVersion
 
-from ...waiting import wait_until
+from ...waiting import scaled, wait_until, within
 
 OPERATOR = "operator-key"
 NUM_WORDS = 6
-NUM_SWITCHES = 50
+NUM_SWITCHES = {"wait": 20, "abort": 50}
 
 
 def word_of(version, question, index):
@@ -65,8 +66,8 @@ async def pushed(gateway):
 
 def push(gateway, engines, version, missed=()):
     """What an owner does; return the seconds for which calls were held."""
-    hold = gateway.registry.hold([engine.url for engine in engines], 30.0)
-    wait_until(lambda: not any(engine.num_running for engine in engines), 30)  # a call that was cut ends a moment later
+    hold = gateway.registry.hold([engine.url for engine in engines], scaled(30.0))
+    wait_until(lambda: not any(engine.num_running for engine in engines))  # a call that was cut ends a moment later
     for engine in engines:
         if engine.url not in missed:
             engine.weights = str(version)
@@ -80,14 +81,14 @@ async def serve_both(gateway):
         return [one["state"] for one in await reply.json()] == ["serving", "serving"]
 
 
-async def test_fifty_pushes_under_load(gateway, pushed, until):
+async def test_fifty_pushes_under_load(gateway, pushed, until, mode):
     """Each answer's tokens are those that a frozen copy of the version which it claims gives."""
     engines, is_over = [gateway.engine, pushed], asyncio.Event()
     pushed.calls = gateway.engine.calls  # so that each can continue the other's answers
     await asyncio.to_thread(push, gateway, [pushed], 0)
     await until(lambda: serve_both(gateway))  # so that new rollouts take turns
     rollouts = [await gateway.open() for _ in range(6)]
-    asked = {}
+    asked = []
 
     async def talk(number, opened):
         turn = 0
@@ -95,11 +96,11 @@ async def test_fifty_pushes_under_load(gateway, pushed, until):
             question = f"q{number}x{turn}"
             fields = {"stream": bool((number + turn) % 2), "max_tokens": 100}
             assert (await gateway.chat(opened, question, **fields))[0] == 200
-            asked[gateway.step(opened).call_id] = question
+            asked.append(question)
             turn += 1
 
     talking = [asyncio.create_task(talk(number, opened)) for number, opened in enumerate(rollouts)]
-    for version in range(1, NUM_SWITCHES + 1):
+    for version in range(1, NUM_SWITCHES[mode] + 1):
         stall = await asyncio.to_thread(push, gateway, engines, version)
         assert stall > 0
         after = len(asked)
@@ -107,17 +108,23 @@ async def test_fifty_pushes_under_load(gateway, pushed, until):
     is_over.set()
     await asyncio.gather(*talking)
 
-    seen = set()
-    for part in gateway.log.of(StepPart):
-        for action in part.actions or ():
-            versions = [version for version, number in action.policy_versions for _ in range(number)]
-            assert len(versions) == NUM_WORDS + 1
-            assert list(action.response_token_ids) == frozen_answer(versions, asked[part.call_id])
-            seen.update(versions)
-    assert seen >= set(range(1, NUM_SWITCHES + 1))
-    assert {step.engine for opened in rollouts for step in gateway.log.trajectory(opened["trajectory_id"]).steps} == {
-        engine.url for engine in engines
-    }
+    trajectories = [gateway.log.trajectory(opened["trajectory_id"]) for opened in rollouts]
+    answered = [read_answer(trajectory, step) for trajectory in trajectories for step in trajectory.steps]
+    assert [tokens for _, versions, tokens in answered] == [
+        frozen_answer(versions, question) for question, versions, _ in answered
+    ]
+    assert sorted(question for question, _, _ in answered) == sorted(asked)
+    seen = {version for _, versions, _ in answered for version in versions}
+    assert seen >= set(range(1, NUM_SWITCHES[mode] + 1))
+    assert {step.engine for one in trajectories for step in one.steps} == {engine.url for engine in engines}
+
+
+def read_answer(trajectory, step):
+    """Return (question, version that sampled each token, token ids)."""
+    question = json.loads(trajectory.contents[step.state.messages[-1]])["content"]
+    versions = [version for version, number in step.action.policy_versions for _ in range(number)]
+    assert len(versions) == NUM_WORDS + 1
+    return question, versions, list(step.action.response_token_ids)
 
 
 @pytest.mark.parametrize("mode", ["wait"])
@@ -126,7 +133,7 @@ async def test_a_hold_begins_when_no_call_is_in_flight(gateway, hold, until):
     calling = asyncio.create_task(gateway.chat(await gateway.open(), "hello"))
     await until(lambda: gateway.engine.num_running)
 
-    holding = asyncio.create_task(asyncio.to_thread(gateway.registry.hold, [url], 60.0))
+    holding = asyncio.create_task(asyncio.to_thread(gateway.registry.hold, [url], scaled(60.0)))
     await until(lambda: gateway.registry.read(url).state == "draining")
     assert not holding.done()
     go_on.set()
@@ -144,7 +151,7 @@ async def test_an_engine_with_an_owner_gets_no_calls_before_its_first_release(ga
     assert pushed.calls == []
 
     await asyncio.to_thread(push, gateway, [pushed], 3)
-    async with asyncio.timeout(30):
+    async with within(60, "a call at the engine whose weights were pushed"):
         while not pushed.calls:
             await gateway.chat(await gateway.open(), "hello")
 
@@ -164,7 +171,7 @@ async def test_an_engine_that_missed_a_version_gets_no_calls_until_it_has_one(ga
 @pytest.mark.parametrize("mode", ["wait"])
 async def test_a_cancelled_hold_leaves_the_version_and_lets_waiting_calls_go_on(gateway, pushed):
     await asyncio.to_thread(push, gateway, [pushed], 1)
-    hold = await asyncio.to_thread(gateway.registry.hold, [gateway.engine.url, pushed.url], 30.0)
+    hold = await asyncio.to_thread(gateway.registry.hold, [gateway.engine.url, pushed.url], scaled(30.0))
     opened = await gateway.open()
     calling = asyncio.create_task(gateway.chat(opened, "hello"))
     await asyncio.to_thread(hold.cancel)
@@ -195,7 +202,7 @@ async def test_calls_that_do_not_end_in_time_leave_all_engines_in_service(gatewa
 @pytest.mark.parametrize("mode", ["wait"])
 async def test_a_hold_of_a_dead_owner_is_taken_over_and_its_time_counts(gateway, pushed):
     await asyncio.to_thread(push, gateway, [pushed], 1)
-    dead = await asyncio.to_thread(gateway.registry.hold, [pushed.url], 30.0)
+    dead = await asyncio.to_thread(gateway.registry.hold, [pushed.url], scaled(30.0))
     began = gateway.registry.read(pushed.url).held_since
 
     await asyncio.to_thread(push, gateway, [pushed], 2)
@@ -247,7 +254,7 @@ async def test_a_drain_waits_for_calls_in_flight(gateway, hold, until):
     status, answer = await drain({"url": gateway.engine.url, "seconds": 0.2})
     assert status == 502
     assert "expected its calls to end" in answer["error"]["message"]
-    draining = asyncio.create_task(drain({"url": gateway.engine.url, "seconds": 60}))
+    draining = asyncio.create_task(drain({"url": gateway.engine.url, "seconds": scaled(60)}))
     await until(lambda: gateway.registry.read(gateway.engine.url).is_drained)
     assert not draining.done()
     go_on.set()
@@ -272,7 +279,7 @@ async def test_an_engine_leaves_by_delete_and_joins_again(gateway, pushed):
 @pytest.mark.parametrize("mode", ["wait"])
 async def test_an_owner_without_a_shell_holds_and_releases_over_http(gateway, pushed):
     urls = [f"{gateway.engine.url}/v1", pushed.url]
-    status, shown = await gateway.post("/engines/hold", {"urls": urls, "seconds": 30})
+    status, shown = await gateway.post("/engines/hold", {"urls": urls, "seconds": scaled(30)})
     assert (status, {one["url"]: one["state"] for one in shown}) == (
         200,
         {gateway.engine.url: "loading", pushed.url: "loading"},

@@ -16,7 +16,9 @@ PICTURE = base64.b64encode(random.Random(0).randbytes(3000)).decode()
 URL = f"data:image/png;base64,{PICTURE}"
 texts = st.text(max_size=20) | st.sampled_from([URL, f'"{URL}"', "data:,", f"see {URL}", "\\", URL[:80]])
 values = st.recursive(
-    texts | st.integers() | st.none(), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner)
+    texts | st.integers() | st.none(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=12,
 )
 
 

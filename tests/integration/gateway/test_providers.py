@@ -10,12 +10,15 @@ from agent_layer.local.providers import run_provider_proxy
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
 
+from ...waiting import scaled
+
 
 def ask(settings, key, **fields):
     body = {"model": "hosted_vllm/judge", "messages": [{"role": "user", "content": "right?"}], **fields}
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     url = f"{settings.provider_url}/v1/chat/completions"
-    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=60) as reply:
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=scaled(60)) as reply:
         return reply.read().decode()
 
 
@@ -33,7 +36,6 @@ def mine(settings, judge, monkeypatch):
         yield found
 
 
-@pytest.mark.timeout(300)
 def test_litellm_answers_in_its_own_process(mine, judge):
     whole = json.loads(ask(mine, mine.provider_key, temperature=0.5, api_base="http://127.0.0.1:9"))
     streamed = ask(mine, mine.provider_key, stream=True)

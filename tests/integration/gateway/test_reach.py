@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ...profiles import num_examples
+from ...waiting import within
 
 CONTROLS = ["collective_rpc", "pause", "resume", "reset_prefix_cache", "metrics", "tokenize", "health", "v1/models"]
 STEPS = [
@@ -73,7 +74,7 @@ async def send(url, method, target, headers):
     lines += [f"{name}: {value}" for name, value in headers.items()]
     try:
         writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
-        async with asyncio.timeout(30):
+        async with within(60, "an answer or the end of the connection"):
             first = await reader.readline()
         return int(first.split()[1]) if first else None
     except ConnectionError:

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ...profiles import num_examples
+from ...waiting import until
 
 TICK_SECONDS = 0.004
 IDENTITIES = {
@@ -41,7 +42,7 @@ async def make(gateway, opened, attempt, *, stream):
     await asyncio.sleep(attempt.begins_at * TICK_SECONDS)
     limit = None if attempt.gives_up_after is None else attempt.gives_up_after * TICK_SECONDS
     try:
-        async with asyncio.timeout(limit):
+        async with asyncio.timeout(limit):  # wait: the patience of a client
             status, told = await gateway.chat(
                 opened, attempt.identity, stream=stream, headers=IDENTITIES[attempt.identity]
             )
@@ -55,9 +56,7 @@ async def make(gateway, opened, attempt, *, stream):
 
 async def settled(gateway, opened):
     """Good steps by the identity whose question they answer, once nothing runs any more."""
-    async with asyncio.timeout(30):
-        while len(gateway.log.parts("end")) < len(gateway.log.parts("start")):  # noqa: ASYNC110  # clients hang up unheard
-            await asyncio.sleep(TICK_SECONDS)
+    await until(lambda: len(gateway.log.parts("end")) == len(gateway.log.parts("start")))  # clients hang up unheard
     trajectory = gateway.log.trajectory(opened["trajectory_id"])
     asked = [json.loads(trajectory.contents[step.state.messages[-1]])["content"] for step in trajectory.steps]
     return [name for name, step in zip(asked, trajectory.steps, strict=True) if step.status == "ok"]

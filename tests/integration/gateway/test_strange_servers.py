@@ -10,6 +10,8 @@ from agent_layer.engines.control import EngineControl, read_model_list
 from agent_layer.errors import UnreachableError
 from agent_layer.infra.processes import is_responding
 
+from ...waiting import join
+
 ANSWERS = {
     "not HTTP": b"-ERR unknown command\r\n",
     "cut short": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{",
@@ -32,7 +34,7 @@ def strange(request):
         serving.start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
-        serving.join()
+        join(serving)
 
 
 async def test_it_cannot_join(gateway, strange):

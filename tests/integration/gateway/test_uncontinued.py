@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from ...waiting import scaled
+
 LIMIT = {"max_tokens": 100}
 COUNTED = " ".join(f"w{index}" for index in range(30))
 NUM_TOKENS = 31
@@ -77,7 +79,7 @@ async def test_a_drain_that_is_given_up_costs_the_answer_nothing(gateway, until)
     def speak_again():
         gateway.engine.token_seconds = seconds
 
-    await asyncio.to_thread(gateway.registry.switch, url, 0, "initial", speak_again, 30.0)
+    await asyncio.to_thread(gateway.registry.switch, url, 0, "initial", speak_again, scaled(30.0))
     await calling
 
     assert len(gateway.engine.calls) == 2

@@ -12,6 +12,8 @@ from agent_layer.errors import EngineError
 from agent_layer.local.scripted.script import word_token_id
 from agent_layer.schema.step import StepPart
 
+from ...waiting import scaled
+
 
 def tell_weights(asked):
     """Each word, when it is drawn, names the weights that are loaded."""
@@ -20,7 +22,8 @@ def tell_weights(asked):
 
 def switch(gateway, version, load=None):
     url, directory = gateway.engine.url, Path("weights") / str(version)
-    gateway.registry.switch(url, version, str(directory), load or (lambda: EngineControl(url).load(directory)), 30.0)
+    load = load or (lambda: EngineControl(url).load(directory))
+    gateway.registry.switch(url, version, str(directory), load, scaled(30.0))
 
 
 def answered(gateway):
@@ -64,7 +67,8 @@ async def test_an_adapter_is_served_under_its_name_until_whole_weights_replace_i
 
     for version, directory in enumerate([adapter, whole, adapter], 1):
         load = partial(EngineControl(gateway.engine.url).load, directory)
-        await asyncio.to_thread(gateway.registry.switch, gateway.engine.url, version, str(directory), load, 30.0)
+        seconds = scaled(30.0)
+        await asyncio.to_thread(gateway.registry.switch, gateway.engine.url, version, str(directory), load, seconds)
         assert (await gateway.chat(opened, "go"))[0] == 200
 
     asked = [call.body["model"] for call in gateway.engine.calls]
@@ -96,7 +100,7 @@ async def test_an_engine_found_half_way_gets_no_calls_until_it_was_loaded(gatewa
     with pytest.raises(RuntimeError):
         await asyncio.to_thread(switch, gateway, 1, die)
     calling = asyncio.create_task(gateway.chat(opened, "hello"))
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.1)  # time in which the call could reach the engine
     assert gateway.engine.calls == []
     assert gateway.registry.read(gateway.engine.url).state == "loading"
     await asyncio.to_thread(switch, gateway, 2)
@@ -120,7 +124,7 @@ async def test_a_call_that_does_not_end_leaves_the_old_weights_in_service(gatewa
 
 
 async def test_a_gateway_that_is_gone_is_not_waited_for(gateway, redis: Redis, keys):
-    redis.zadd(keys.gateways, {"gone": redis.time()[0] - 60})
+    redis.zadd(keys.gateways, {"gone": redis.time()[0] - 2 * gateway.registry.gateway_seconds})
 
     await asyncio.to_thread(switch, gateway, 1)
 

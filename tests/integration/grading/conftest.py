@@ -1,27 +1,22 @@
 """Real boxes for scorers: of kind namespace where it works, in one pool per module."""
 
-import os
-
 import pytest
 import pytest_asyncio
 
 from agent_layer.schema import RewardSpec, Task, Trajectory
 from envs.grading import ScoringRun, archive_files
 from envs.sandbox import Resources, SandboxSpec, open_pool
-from envs.sandbox.registry import make_kind
 from envs.scorers import run_scorer
+
+from ...boxes import require_kind
+from ...waiting import scaled
 
 SPEC = SandboxSpec(kind="namespace", resources=Resources(memory_mb=256, disk_mb=32, processes=64, files=512))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool():
-    kind = make_kind("namespace")
-    support = await kind.probe()
-    await kind.close()
-    if not support.works:
-        is_required = "namespace" in os.environ.get("AGENT_LAYER_REQUIRE", "").split(",")
-        (pytest.fail if is_required else pytest.skip)(f"kind namespace: {support.reason}")
+    require_kind("namespace")
     async with open_pool() as opened:
         yield opened
 
@@ -30,7 +25,7 @@ async def pool():
 def judge(pool):
     """``await judge(scorer, grading, files)``: the rewards of an attempt that left these files."""
 
-    async def judge(scorer, grading, files=None, *, take_box=None, result=None, own_files=None, seconds=100):
+    async def judge(scorer, grading, files=None, *, take_box=None, result=None, own_files=None, seconds=None):
         async def take(spec):
             return await pool.take(spec, owner="test")
 
@@ -50,7 +45,7 @@ def judge(pool):
             artifacts=None if files is None else archive_files(files),
             take_box=take_box or take,
         )
-        (reward,) = await run_scorer(scorer, run, seconds)
+        (reward,) = await run_scorer(scorer, run, seconds or scaled(100))
         return reward
 
     return judge

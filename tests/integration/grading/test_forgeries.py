@@ -6,6 +6,8 @@ import pytest
 
 from envs.grading import HiddenTests, ValueScorer, common_cheats
 
+from ...waiting import scaled
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 WRONG = "def add(a, b):\n    return a - b\n"
@@ -24,15 +26,16 @@ TESTS = {
     ]
 }
 SCORERS = {
-    "values": (ValueScorer(call_seconds=2.0, seconds=20.0), VALUES),
-    "tests": (HiddenTests(seconds=20.0), TESTS),
+    "values": lambda: (ValueScorer(call_seconds=scaled(2.0), seconds=scaled(20.0)), VALUES),
+    "tests": lambda: (HiddenTests(seconds=scaled(20.0)), TESTS),
 }
+"""By name: what makes a scorer, and its grading."""
 CHEATS = {cheat.name: cheat for cheat in common_cheats("pkg/calc.py", WRONG, "add")}
 
 
 @pytest.fixture(params=SCORERS)
 def score(request, judge):
-    scorer, grading = SCORERS[request.param]
+    scorer, grading = SCORERS[request.param]()
 
     async def score(files):
         return await judge(scorer, grading, files, own_files={"pkg/__init__.py": ""})
@@ -57,7 +60,7 @@ async def test_a_cheat_scores_0(score, name):
 
 @pytest.mark.parametrize("name", ["become-a-module-of-yes", "equal-to-all", "caller-constants", "exit-at-import"])
 async def test_what_makes_every_test_pass_is_called_tampering(judge, name):
-    reward = await judge(*SCORERS["tests"], CHEATS[name].files, own_files={"pkg/__init__.py": ""})
+    reward = await judge(*SCORERS["tests"](), CHEATS[name].files, own_files={"pkg/__init__.py": ""})
 
     assert (reward.score, reward.status) == (0.0, "tampering")
 

@@ -1,13 +1,14 @@
 """The program that runs hidden tests: with pytest and without, the same results."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import envs.grading
+
+from ...waiting import run
 
 PROGRAM = (Path(envs.grading.__file__).parent / "inside" / "run_tests.py").read_text()
 TESTS = """
@@ -37,15 +38,10 @@ def test_each_test_has_its_own_result(tmp_path, options):
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / "test_x.py").write_text(TESTS)
 
-    ended = subprocess.run(
-        [sys.executable, "-I", *options, "-c", PROGRAM, "hidden/test_x.py"],
-        cwd=tmp_path,
-        env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        capture_output=True,
-        timeout=60,
-        check=True,
-    )
+    command = [sys.executable, "-I", *options, "-c", PROGRAM, "hidden/test_x.py"]
+    ended = run(command, cwd=tmp_path, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
 
+    assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout) == {
         "results": [
             ["test_passes", "passed"],

@@ -4,6 +4,8 @@ import pytest
 
 from envs.grading import ValueScorer
 
+from ...waiting import scaled
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MEAN = """
@@ -66,7 +68,7 @@ async def test_slow_code_scores_0_before_its_scorer_is_too_slow(judge):
     slow = "import time\n\ndef f():\n    time.sleep(0.4)\n"
     scorer = ValueScorer(isolated=True, call_seconds=0.5, seconds=1.0)
 
-    reward = await judge(scorer, [{"call": "slow:f", "expected": None}] * 40, {"slow.py": slow}, seconds=10)
+    reward = await judge(scorer, [{"call": "slow:f", "expected": None}] * 40, {"slow.py": slow}, seconds=scaled(10))
 
     assert (reward.score, reward.status) == (0.0, "ok")
 

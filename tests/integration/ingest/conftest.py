@@ -16,6 +16,7 @@ from agent_layer.settings import Settings
 from tracer.testing import Captured
 
 from ...builders import attempt_with_everything
+from ...waiting import join, scaled
 
 
 class Collector:
@@ -53,13 +54,13 @@ class _Handler(BaseHTTPRequestHandler):
 def collector():
     collector = Collector()
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"collector": collector}))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     collector.url = f"http://127.0.0.1:{server.server_port}"
     yield collector
     server.shutdown()
     server.server_close()
-    thread.join(5)
+    join(thread)
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ class Receiver:
     def post(self, body, content_type="application/x-protobuf", key=None, **headers):
         """Send a request; give (status, body)."""
         told = {"content-type": content_type, "x-api-key": self.key if key is None else key} | headers
-        connection = HTTPConnection(urlsplit(self.url).netloc, timeout=60)
+        connection = HTTPConnection(urlsplit(self.url).netloc, timeout=scaled(60))
         with closing(connection):
             connection.request("POST", "/v1/traces", body, told)
             response = connection.getresponse()
@@ -106,14 +107,14 @@ def serve_receiver():
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    runner = asyncio.run_coroutine_threadsafe(_serve(app), loop).result(60)
+    runner = asyncio.run_coroutine_threadsafe(_serve(app), loop).result(scaled(60))
     receiver.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     try:
         yield receiver
     finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(60)
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(scaled(60))
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(5)
+        join(thread)
         loop.close()
 
 

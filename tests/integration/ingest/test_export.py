@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -11,9 +12,11 @@ import pytest
 from agent_layer.errors import UnreachableError
 from agent_layer.export.otlp import OtlpSender
 from agent_layer.export.spans import make_trace
-from agent_layer.recorder.log import open_recorder
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store import open_store
+
+from ...stored import write_segment
+from ...waiting import wait_for_exit
 
 
 @pytest.fixture
@@ -21,10 +24,8 @@ def record(settings, make_attempt):
     """``record("x.0-0", …)``: puts attempts into the store."""
 
     def record(*trajectory_ids):
-        recorder = open_recorder(settings)
         for number, trajectory_id in enumerate(trajectory_ids):
-            recorder.append(*make_attempt(trajectory_id, at=100.0 + number))
-        assert recorder.flush().pending == 0
+            write_segment(open_store(settings), *make_attempt(trajectory_id, at=100.0 + number))
 
     return record
 
@@ -88,35 +89,43 @@ def test_a_closed_port_is_an_error_of_ours(make_attempt):
         OtlpSender("http://127.0.0.1:9", "test", 0.3).send([make_trace(trajectory)])
 
 
-@pytest.mark.timeout(300)
-def test_following_sends_what_ends_and_goes_on_after_an_outage(record, collector, settings, wait_until):
+@pytest.fixture
+def follow(collector, settings):
+    """``with follow() as exporter``: ``export otlp --follow`` as a process; killed if it does not end by itself."""
+
+    @contextmanager
+    def follow():
+        command = [sys.executable, "-m", "agent_layer.cli", "export", "otlp", "--follow", "--endpoint", collector.url]
+        environment = {**os.environ, **settings.environment()}
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as exporter:
+            try:
+                yield exporter
+            finally:
+                exporter.kill()
+
+    return follow
+
+
+def test_following_goes_on_after_an_outage_and_later_where_it_was(record, collector, settings, follow, wait_until):
+    store = open_store(settings)
     record("x.0-0")
-    command = [sys.executable, "-m", "agent_layer.cli", "export", "otlp", "--follow", "--endpoint", collector.url]
-    environment = {**os.environ, **settings.environment()}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as exporter:
-        wait_until(lambda: len(collector.spans) == 5, 100)
+    with follow() as exporter:
+        wait_until(lambda: len(collector.spans) >= 5)
         collector.status = 400
         record("x.1-0")
-        wait_until(lambda: collector.num_requests > 1, 100)
+        wait_until(lambda: collector.num_requests > 1)
+        assert len(collector.spans) == 5
         collector.status = 200
-        wait_until(lambda: len(collector.spans) == 10, 100)
+        wait_until(lambda: len(collector.spans) >= 10)
+        (newest, _), *_ = store.redis.xrevrange(store.keys.events, count=1)
+        wait_until(lambda: store.redis.get(store.keys.exported("otlp")) == newest)
         exporter.send_signal(signal.SIGINT)
-        assert exporter.wait(100) == 0
+        assert wait_for_exit(exporter) == 0
 
-
-@pytest.mark.timeout(300)
-def test_following_goes_on_where_it_was(record, collector, settings, wait_until):
-    record("x.0-0")
-    command = [sys.executable, "-m", "agent_layer.cli", "export", "otlp", "--follow", "--endpoint", collector.url]
-    environment = {**os.environ, **settings.environment()}
-    store = open_store(settings)
-    for number in range(2):
-        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as exporter:
-            record(f"y.{number}-0")
-            wait_until(lambda: len(collector.spans) == 5 * (number + 2), 100)  # noqa: B023 - called in this round
-            newest = store.redis.xrevrange(store.keys.events, count=1)[0][0]
-            wait_until(lambda: store.redis.get(store.keys.exported("otlp")) == newest, 100)  # noqa: B023 - the same
-            exporter.send_signal(signal.SIGTERM)
-            assert exporter.wait(100) == 0
+    with follow() as exporter:
+        record("x.2-0")
+        wait_until(lambda: len(collector.spans) >= 15)
+        exporter.send_signal(signal.SIGTERM)
+        assert wait_for_exit(exporter) == 0
 
     assert len(collector.spans) == 15

@@ -1,8 +1,8 @@
 """Real foreign instrumentations are understood, each in a process of its own."""
 
 import json
-import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -13,7 +13,7 @@ from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.schema.codec import decode
 from agent_layer.schema.trajectory import assemble_trajectory
 
-pytestmark = pytest.mark.timeout(300)
+from ...waiting import run
 
 AGENT = Path(__file__).parent / "instrumented.py"
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"a":"x"}'}}
@@ -25,18 +25,23 @@ def answer(asked):
     return f"forty two {asked.choice}"
 
 
-def trace_agent(name, engine, receiver):
-    """Let the agent run in a process of its own, under an instrumentation."""
-    command = [sys.executable, str(AGENT), name, engine.url, receiver.url, receiver.key]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stderr
-    return receiver.log.trajectory
+@pytest.fixture(scope="module")
+def trace_agent(serve_receiver):
+    """``trace_agent(name)``: let the agent run once under an instrumentation; gives its trajectory and the calls."""
+
+    @cache
+    def trace_agent(name):
+        with serve_receiver() as receiver, serve_in_thread(ScriptedEngine(script=answer)) as engine:
+            done = run([sys.executable, AGENT, name, engine.url, receiver.url, receiver.key], 200)
+            assert done.returncode == 0, done.stderr
+            return receiver.log.trajectory, engine.calls
+
+    return trace_agent
 
 
-@pytest.fixture(scope="module", params=["openinference", "openllmetry", "genai"])
-def trajectory(request, serve_receiver):
-    with serve_receiver() as receiver, serve_in_thread(ScriptedEngine(script=answer)) as engine:
-        return trace_agent(request.param, engine, receiver)
+@pytest.fixture(params=["openinference", "openllmetry", "genai"])
+def trajectory(request, trace_agent):
+    return trace_agent(request.param)[0]
 
 
 def messages_of(trajectory, step):
@@ -84,20 +89,18 @@ def test_the_trace_is_the_trajectory(trajectory):
     assert [step.findings for step in trajectory.steps] == [[]] * 5
 
 
-def test_openllmetry_tells_the_server_its_spans_so_that_gateway_and_span_are_one_step(serve_receiver):
-    with serve_receiver() as receiver, serve_in_thread(ScriptedEngine(script=answer)) as engine:
-        trajectory = trace_agent("openllmetry", engine, receiver)
-        told = [call.headers["traceparent"].split("-")[2] for call in engine.calls]
+def test_openllmetry_tells_the_server_its_spans_so_that_gateway_and_span_are_one_step(trace_agent):
+    trajectory, calls = trace_agent("openllmetry")
 
+    told = [call.headers["traceparent"].split("-")[2] for call in calls]
     assert told == [step.span_id for step in trajectory.steps if step.choice == 0][: len(told)]
 
 
 def test_our_tracer_and_another_instrumentation_together_make_each_step_once(serve_receiver, tmp_path):
     recorded = tmp_path / "records"
-    script = str(AGENT.with_name("twice_traced.py"))
+    script = AGENT.with_name("twice_traced.py")
     with serve_receiver() as receiver, serve_in_thread(ScriptedEngine()) as engine:
-        command = [sys.executable, script, engine.url, receiver.url, receiver.key, str(recorded)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+        done = run([sys.executable, script, engine.url, receiver.url, receiver.key, recorded], 200)
         assert done.returncode == 0, done.stderr
         told = receiver.log.records
     ours = [decode(one) for one in msgspec.msgpack.decode(recorded.read_bytes())]

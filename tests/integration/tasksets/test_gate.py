@@ -1,7 +1,6 @@
 """The gate: a fair task set passes, each defect of a task set is found, and what failed does not train."""
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
@@ -9,31 +8,16 @@ import pytest
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Task
 from envs.sandbox import open_pool
-from envs.sandbox.registry import list_kind_names, make_kind
 from envs.tasksets import open_taskset
 from envs.tasksets.gate import GateOptions, ScriptJudge, check_taskset, check_trainable, find_report, save_report
 
-REQUIRED = os.environ.get("AGENT_LAYER_REQUIRE", "").split(",")
-ISOLATING = [name for name in list_kind_names() if name in ("namespace", "session")]
-
-
-async def _works(name):
-    kind = make_kind(name)
-    try:
-        return (await kind.probe()).works
-    finally:
-        await kind.close()
-
-
-async def _any_works():
-    return any([await _works(name) for name in ISOLATING])
+from ...boxes import require_kind
 
 
 @pytest.fixture(autouse=True)
-def boxes(monkeypatch):
+def _boxes(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    if not asyncio.run(_any_works()):
-        (pytest.fail if set(ISOLATING) & set(REQUIRED) else pytest.skip)("no kind of sandbox isolates here")
+    require_kind("namespace", "session")
 
 
 def _check(name, **options):
@@ -59,21 +43,21 @@ def test_tasks_of_no_set_train_without_a_check(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "check"),
+    ("name", "count", "check"),
     [
-        ("LeakySet", "cheats"),
-        ("WrongReferenceSet", "reference"),
-        ("UnstableSet", "same tasks twice"),
-        ("OverlappingSet", "splits are disjoint"),
-        ("MoodySet", "same verdict twice"),
-        ("DullSet", "mutants"),
-        ("ScarceSet", "cheats"),
-        ("RepetitiveSet", "cheats"),
-        ("PaddedSet", "rewrites"),
+        ("LeakySet", 1, "cheats"),
+        ("WrongReferenceSet", 1, "reference"),
+        ("UnstableSet", 0, "same tasks twice"),  # no task, so no script is judged
+        ("OverlappingSet", 0, "splits are disjoint"),
+        ("MoodySet", 1, "same verdict twice"),
+        ("DullSet", 1, "mutants"),
+        ("ScarceSet", 1, "cheats"),
+        ("RepetitiveSet", 1, "cheats"),
+        ("PaddedSet", 1, "rewrites"),
     ],
 )
-def test_a_defect_of_a_task_set_fails_its_check(tmp_path, name, check):
-    report = _check(name)
+def test_a_defect_of_a_task_set_fails_its_check(tmp_path, name, count, check):
+    report = _check(name, count=count)
 
     assert not report.is_passed
     assert check in {failure.check for failure in report.failures}
@@ -82,13 +66,13 @@ def test_a_defect_of_a_task_set_fails_its_check(tmp_path, name, check):
         check_trainable(tmp_path, [Task(id="a", run="r", labels={"taskset": "fair", "taskset_version": "1"})])
 
 
-@pytest.mark.timeout(600)  # a minute of two idle cores, and of busy ones several
-def test_code_repair_passes_at_its_first_levels():
-    report = _check("repair", levels=[0, 1], seed=2)
+@pytest.mark.parametrize(("level", "least_cheats"), [(0, 25), pytest.param(1, 70, marks=pytest.mark.long)])
+def test_code_repair_passes_at_its_first_levels(level, least_cheats):
+    report = _check("repair", levels=[level], seed=2)
 
     assert report.is_passed, report.failures
-    assert report.counts["reference"] == (2, 2)
-    assert report.counts["cheats"][1] > 100
+    assert report.counts["reference"] == (1, 1)
+    assert report.counts["cheats"][1] >= least_cheats
 
 
 def test_several_files_with_several_bugs_are_judged():

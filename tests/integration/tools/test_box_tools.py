@@ -1,7 +1,6 @@
 """Tools in real boxes of kind namespace."""
 
 import asyncio
-import os
 
 import pytest
 import pytest_asyncio
@@ -13,18 +12,16 @@ from envs.sandbox import Resources, SandboxSpec
 from envs.sandbox.registry import make_kind
 from envs.tools import edit_file, list_files, python, read_file, shell, write_file
 
+from ...boxes import require_kind
+
 KIND = "namespace"
-REQUIRED = os.environ.get("AGENT_LAYER_REQUIRE", "").split(",")
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def kind():
+    require_kind(KIND)
     made = make_kind(KIND)
-    support = await made.probe()
-    if not support.works:
-        await made.close()
-        (pytest.fail if KIND in REQUIRED else pytest.skip)(f"kind {KIND}: {support.reason}")
     yield made
     await made.close()
 

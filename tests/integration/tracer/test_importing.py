@@ -33,7 +33,6 @@ def test_every_name_of_the_tracer_is_there():
     "order",
     [
         "import openai, langchain_openai; tracer.instrument()",
-        "tracer.instrument(); import openai, langchain_openai",
         "tracer.instrument(); tracer.instrument(); from langchain_openai import ChatOpenAI; import openai",
     ],
 )

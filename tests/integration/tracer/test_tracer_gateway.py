@@ -32,6 +32,8 @@ from agent_layer.store.reading.display import show_step
 from agent_layer.store.segments.blobs import list_blobs
 from tracer.session import Session, active_session, use_session
 
+from ...waiting import join, scaled
+
 OPERATOR = "operator-key"
 
 
@@ -50,10 +52,10 @@ async def engine():
 
 
 @pytest.fixture
-async def gateway(settings, redis, engine, register_engine):
+async def gateway(settings, redis, keys, engine, register_engine):
     """Settings under which the tracer finds the gateway; rollouts of the test go there."""
     register_engine(engine, settings)
-    mine = settings.model_copy(update={"api_key": OPERATOR, "connect_seconds": 20.0})
+    mine = settings.model_copy(update={"api_key": OPERATOR, "connect_seconds": scaled(20.0)})
     log = Recorder(mine, lambda: ensure_shipper(mine))
     runner = web.AppRunner(build_app(mine, redis, log), access_log=None, shutdown_timeout=0.1)
     await runner.setup()
@@ -62,6 +64,8 @@ async def gateway(settings, redis, engine, register_engine):
     with use_session(Session(settings=mine, sink=log)):
         yield mine
     await runner.cleanup()
+    # a thread of the gateway still waits for news of engines, and the loop waits for its threads
+    redis.xadd(keys.engine_events, {"url": engine.url})
     log.close()
 
 
@@ -122,7 +126,7 @@ async def test_threads_share_a_client_and_keep_their_rollouts(gateway, sync_clie
         with tracer.rollout(task=f"t{number}") as rollout:
             helper = threading.Thread(target=ask_now, args=(sync_client, f"rollout {number} helper"))
             helper.start()
-            helper.join()
+            join(helper)
             ask_now(sync_client, f"rollout {number} itself")
         return number, rollout.trajectory_id
 

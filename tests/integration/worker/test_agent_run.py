@@ -11,6 +11,8 @@ from envs.hosts.agent_run import AgentRun
 from envs.progress import Progress
 from tracer import Rollout
 
+from ...waiting import scaled
+
 
 @pytest.fixture
 def rollout(settings):
@@ -26,7 +28,7 @@ async def test_an_agent_that_goes_on_with_little_time_left_is_ended_with_the_lim
         await asyncio.sleep(600)
 
     task = Task(id="t", run="r", limits=Limits(wall_seconds=5.0))
-    ran = await AgentRun(agent, task, rollout, left_seconds, Progress(lambda: None)).wait(60)
+    ran = await AgentRun(agent, task, rollout, left_seconds, Progress(lambda: None)).wait(scaled(60))
 
     assert (ran.ending.status, ran.ending.cause) == ("failed", "user")
     assert ran.ending.error == "the agent ran longer than wall_seconds (5)"

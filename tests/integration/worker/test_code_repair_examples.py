@@ -8,20 +8,19 @@ import pytest
 from envs.tasksets.repair import Repair
 
 from ...documents import ROOT
-from .conftest import RUN
-from .test_environments_in_boxes import _box_works, call
+from .conftest import RUN, tool_call
 
-__all__ = ["_box_works"]  # a fixture
+pytestmark = pytest.mark.usefixtures("needs_boxes")
 
 
 def turns_of(reference):
     """Return the tool calls of each turn: look, a wrong edit, the reference's edit, the tests."""
     edit = reference.replies[0]["tool_calls"]
     return [
-        [call("list_files", "c1"), call("read_file", "c2", path="nothing.py")],
-        [call("edit_file", "c3", path="nothing.py", old="a", new="b")],
+        [tool_call("list_files", "c1"), tool_call("read_file", "c2", path="nothing.py")],
+        [tool_call("edit_file", "c3", path="nothing.py", old="a", new="b")],
         edit,
-        [call("shell", "c5", command="python3 -m unittest -q 2>&1 | tail -1")],
+        [tool_call("shell", "c5", command="python3 -m unittest -q 2>&1 | tail -1")],
     ]
 
 

@@ -3,7 +3,6 @@
 import base64
 import io
 import json
-import os
 import tarfile
 from typing import ClassVar
 
@@ -12,23 +11,15 @@ import pytest
 from agent_layer.schema.sandbox import SandboxSpec
 from agent_layer.schema.task import Limits
 from envs import ToolEnvironment
-from envs.sandbox.registry import make_kind
 from envs.tools import edit_file, python, read_file, shell
 
 from ...documents import blocks
+from .conftest import tool_call
+
+pytestmark = pytest.mark.usefixtures("needs_boxes")
 
 KIND = "namespace"
-REQUIRED = os.environ.get("AGENT_LAYER_REQUIRE", "").split(",")
 BROKEN = "def add(a, b):\n    return a - b\n"
-
-
-@pytest.fixture(autouse=True)
-async def _box_works():
-    made = make_kind(KIND)
-    support = await made.probe()
-    await made.close()
-    if not support.works:
-        (pytest.fail if KIND in REQUIRED else pytest.skip)(f"kind {KIND}: {support.reason}")
 
 
 class Repair(ToolEnvironment):
@@ -39,14 +30,13 @@ class Repair(ToolEnvironment):
     artifacts: ClassVar = ["ops.py"]
 
 
-def call(name, /, call_id="c0", **arguments):
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
-
-
 CALLS = [
-    [call("read_file", "c1", path="ops.py"), call("shell", "c2", command="cd /tmp && export A=b")],
-    [call("edit_file", path="ops.py", old="a - b", new="a + b")],
-    [call("python", "c1", code="import ops; print(ops.add(1, 2))"), call("shell", "c2", command="echo $PWD $A")],
+    [tool_call("read_file", "c1", path="ops.py"), tool_call("shell", "c2", command="cd /tmp && export A=b")],
+    [tool_call("edit_file", path="ops.py", old="a - b", new="a + b")],
+    [
+        tool_call("python", "c1", code="import ops; print(ops.add(1, 2))"),
+        tool_call("shell", "c2", command="echo $PWD $A"),
+    ],
 ]
 
 
@@ -72,7 +62,7 @@ async def test_a_model_repairs_a_file_with_tools_and_the_file_is_kept(harness, t
 
 
 async def test_a_tool_without_a_sandbox_is_the_users_mistake(harness, task, until):
-    harness.engine.script = lambda _: {"tool_calls": [call("shell", command="true")]}
+    harness.engine.script = lambda _: {"tool_calls": [tool_call("shell", command="true")]}
 
     async with harness.worker(Repair):
         harness.dispatcher.submit([task()])
@@ -87,18 +77,17 @@ def count_late(asked):
     """Look at one minute, then at one that there is not, then count."""
     match asked.turn:
         case 0:
-            return {"tool_calls": [call("state_at", "c1", minute=3), call("state_at", "c2", minute=60)]}
+            return {"tool_calls": [tool_call("state_at", "c1", minute=3), tool_call("state_at", "c2", minute=60)]}
         case 1:
-            return {"tool_calls": [call("shell", command="grep -c late day.log | tee notes.txt")]}
+            return {"tool_calls": [tool_call("shell", command="grep -c late day.log | tee notes.txt")]}
         case _:
             return f"it is {asked.text}"
 
 
-async def test_the_environment_of_the_guide_runs_as_shown(harness, task, tmp_path, monkeypatch):
+async def test_the_environment_of_the_guide_runs_as_shown(harness, task, write_module):
     (program,) = [text for path, text in blocks("python") if path == "docs/how-to/environments.md"]
     assert len(program.splitlines()) <= 40
-    (tmp_path / "logs_of_the_guide.py").write_text(program)
-    monkeypatch.syspath_prepend(tmp_path)
+    write_module("logs_of_the_guide", program)
     harness.engine.script = count_late
 
     (trajectory,) = await harness.run("logs_of_the_guide:LogQuestion", task(input="late", seed=7))

@@ -12,11 +12,10 @@ from envs import EnvContext, StepResult, ToolCalls, ToolDefinition, ToolEnvironm
 from envs.tools import ToolError, calculator, tool
 from trainer_adapter.data import samples_of
 
+from ...waiting import within
+from .conftest import tool_call
+
 PNG = "data:image/png;base64," + base64.b64encode(bytes(range(256)) * 2).decode()
-
-
-def call(name, /, call_id="c0", **arguments):
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
 
 
 def scripted(*answers):
@@ -51,7 +50,7 @@ async def meet(context: EnvContext, name: str) -> str:
         context: the attempt.
         name: who comes.
     """
-    async with asyncio.timeout(20):
+    async with within(20, "the other call"):
         await context.barrier.wait()
     return f"{name} met"
 
@@ -82,7 +81,7 @@ class Workshop(ToolEnvironment):
 
 
 async def test_calls_of_one_answer_run_side_by_side_and_are_answered_in_their_order(harness, task):
-    calls = [call("meet", "c1", name="Ann"), call("meet", "c2", name="Bob")]
+    calls = [tool_call("meet", "c1", name="Ann"), tool_call("meet", "c2", name="Bob")]
     harness.engine.script = scripted({"tool_calls": calls}, "done")
 
     (trajectory,) = await harness.run(Workshop, task())
@@ -110,14 +109,14 @@ async def test_calls_of_one_answer_run_side_by_side_and_are_answered_in_their_or
 
 
 MISTAKES = [
-    (call("hammer"), "unknown_tool", "there is no tool 'hammer'"),
+    (tool_call("hammer"), "unknown_tool", "there is no tool 'hammer'"),
     ({"id": "c0", "function": {"name": "look", "arguments": '{"what": '}}, "malformed_arguments", "no JSON object"),
     ({"id": "c0", "function": {"name": "look", "arguments": '["a"]'}}, "malformed_arguments", "no JSON object"),
-    (call("look", what=5), "unfit_arguments", "expected what to be string, found 5"),
-    (call("look"), "unfit_arguments", "expected what, found none"),
-    (call("look", what="x", colour="red"), "unfit_arguments", "there is no colour"),
-    (call("fail", reason="the file is gone"), "tool_error", "the file is gone"),
-    (call("calculator", expression="9**9**9"), "tool_error", "bits"),
+    (tool_call("look", what=5), "unfit_arguments", "expected what to be string, found 5"),
+    (tool_call("look"), "unfit_arguments", "expected what, found none"),
+    (tool_call("look", what="x", colour="red"), "unfit_arguments", "there is no colour"),
+    (tool_call("fail", reason="the file is gone"), "tool_error", "the file is gone"),
+    (tool_call("calculator", expression="9**9**9"), "tool_error", "bits"),
 ]
 
 
@@ -143,8 +142,8 @@ async def test_a_wrong_call_is_answered_so_that_the_model_can_correct_it(harness
 
 
 async def test_an_image_stays_visible_and_is_stored_once(harness, task):
-    again = {"tool_calls": [call("calculator", "c2", expression="1+1")]}
-    harness.engine.script = scripted({"tool_calls": [call("look", "c1", what="it")]}, again, "done")
+    again = {"tool_calls": [tool_call("calculator", "c2", expression="1+1")]}
+    harness.engine.script = scripted({"tool_calls": [tool_call("look", "c1", what="it")]}, again, "done")
 
     (trajectory,) = await harness.run(Workshop, task())
 
@@ -180,7 +179,7 @@ async def test_a_tool_that_breaks_fails_the_attempt_and_not_the_policy(harness, 
     class Broken(Workshop):
         tools: ClassVar = [broken]
 
-    harness.engine.script = scripted({"tool_calls": [call("broken")]}, "done")
+    harness.engine.script = scripted({"tool_calls": [tool_call("broken")]}, "done")
     async with harness.worker(Broken):
         harness.dispatcher.submit([task()])
         await until(lambda: any(row.status == "failed" for row in harness.store.query().items))
@@ -216,11 +215,15 @@ class Board(ToolEnvironment):
 
 
 async def test_an_environment_carries_out_calls_of_its_own(harness, task):
-    mixed = [call("move", "c1", to=1), call("calculator", "c2", expression="1/4"), call("move", "c3", to=2)]
+    mixed = [
+        tool_call("move", "c1", to=1),
+        tool_call("calculator", "c2", expression="1/4"),
+        tool_call("move", "c3", to=2),
+    ]
     harness.engine.script = scripted(
         {"content": "so", "tool_calls": mixed},
-        {"tool_calls": [call("move", "c4", to="x")]},
-        {"tool_calls": [call("move", to=3)]},
+        {"tool_calls": [tool_call("move", "c4", to="x")]},
+        {"tool_calls": [tool_call("move", to=3)]},
     )
 
     (trajectory,) = await harness.run(Board, task(seed=7))

@@ -15,6 +15,8 @@ from envs.hosts.protocol import Check
 from envs.hosts.target import make_hosts
 from tracer.transport.gateway_client import GatewayClient
 
+from ...waiting import within
+
 AGENT = """
 import asyncio, os, pathlib, signal, socket, stat, sys, time
 
@@ -29,27 +31,22 @@ def channels():
         if stat.S_ISSOCK(found.st_mode):
             yield int(name)
 
-async def closes_all(task, rollout):
-    if rollout.attempt == 0:
-        os.closerange(3, 1024)
-        while True:
-            time.sleep(1)
-    return 1.0
+def closes_all():
+    os.closerange(3, 1024)
 
-async def speaks_nonsense(task, rollout):
-    if rollout.attempt == 0:
-        for one in channels():
-            os.set_blocking(one, True)
-            os.write(one, b"\\x00\\x00\\x00\\x03abc")
-        while True:
-            time.sleep(1)
-    return 1.0
+def speaks_nonsense():
+    for one in channels():
+        os.set_blocking(one, True)
+        os.write(one, b"\\x00\\x00\\x00\\x03abc")
 
-async def announces_much(task, rollout):
+def announces_much():
+    for one in channels():
+        os.set_blocking(one, True)
+        os.write(one, b"\\xff" * 4096)
+
+async def cuts_off(task, rollout):
     if rollout.attempt == 0:
-        for one in channels():
-            os.set_blocking(one, True)
-            os.write(one, b"\\xff" * 4096)
+        globals()[task.id]()
         while True:
             time.sleep(1)
     return 1.0
@@ -76,13 +73,15 @@ def module(write_module):
 
 
 @pytest.mark.parametrize("is_isolated", [False, True], ids=["shared", "isolated"])
-@pytest.mark.parametrize("agent", ["closes_all", "speaks_nonsense", "announces_much"])
-async def test_an_agent_that_cuts_off_its_process_is_run_again(harness, task, agent, is_isolated):
-    trajectories = await harness.run(f"hostile:{agent}", task(), is_isolated=is_isolated)
+async def test_an_agent_that_cuts_off_its_process_is_run_again(harness, task, is_isolated):
+    tasks = [task(name) for name in ("closes_all", "speaks_nonsense", "announces_much")]
 
-    assert [(one.outcome.status, one.outcome.cause, one.reward) for one in trajectories] == [
-        ("lost", "infra", None),
-        ("completed", None, 1.0),
+    ended = await harness.run("hostile:cuts_off", *tasks, is_isolated=is_isolated, slots=1)
+
+    assert sorted((one.task.id, one.outcome.status, one.outcome.cause, one.reward) for one in ended) == [
+        (name, *ending)
+        for name in ("announces_much", "closes_all", "speaks_nonsense")
+        for ending in (("completed", None, 1.0), ("lost", "infra", None))
     ]
 
 
@@ -98,11 +97,11 @@ async def test_a_result_that_is_too_large_is_the_agents_failure(harness, task):
 
 async def test_an_agent_whose_gateway_takes_no_more_of_it_hears_so_when_it_saves(harness, task, module, until):
     async with harness.worker("hostile:saves"):
-        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
+        groups = await harness.submit(task())
         await until((module / "began-0").exists)
         gateway = GatewayClient(harness.settings.gateway_url, harness.settings.api_key)
         await asyncio.to_thread(gateway.close, f"{groups[0]}.0", 0)
-        (state,) = await asyncio.to_thread(harness.dispatcher.wait, groups, 60)
+        (state,) = await harness.wait(groups)
 
     assert state.num_accepted == 1
 
@@ -159,6 +158,7 @@ async def test_no_process_is_left_however_many_are_to_be_killed_at_once(settings
     await asyncio.sleep(0)
     os.kill(fork_server, signal.SIGCONT)
     try:
-        await asyncio.wait_for(ending, 30)
+        async with within(30, "the end of an agent that is stopped"):
+            await ending
     finally:
         await hosts.close()

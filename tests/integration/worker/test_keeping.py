@@ -114,7 +114,7 @@ async def test_one_that_is_to_pause_does_so_at_its_next_boundary(bench):
 
     assert await keeper.keep(b"one")
     staying = asyncio.create_task(keeper.stay_paused())
-    done, _ = await asyncio.wait({staying}, timeout=0.05)
+    done, _ = await asyncio.wait({staying}, timeout=0.05)  # wait: time to go on, wrongly
     staying.cancel()
 
     assert not done
@@ -146,4 +146,8 @@ async def test_a_state_that_is_more_than_plain_is_refused(bench):
 
 
 async def test_outside_of_a_worker_nothing_is_saved():
-    await rollout_with(None).save({"turn": 1})
+    rollout = rollout_with(None)
+
+    await rollout.save({"turn": 1})
+
+    assert (rollout.saved, rollout.sink.records) == (None, [])

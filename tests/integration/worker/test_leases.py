@@ -10,45 +10,46 @@ from agent_layer.schema.wire.gateway_api import OpenRequest
 from tracer.transport.gateway_client import GatewayClient
 
 from ...queues import queue_of
+from ...waiting import scaled
 
 
-async def test_a_cancelled_rollout_ends_and_counts_for_nothing(harness, task):
+async def test_a_cancelled_rollout_ends_and_counts_for_nothing(harness, task, until):
     started, ended = asyncio.Event(), asyncio.Event()
 
     async def agent(_view, _rollout):
         started.set()
         try:
-            await asyncio.sleep(60)
+            await asyncio.sleep(600)
         finally:
             ended.set()
 
     async with harness.worker(agent):
-        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
-        await asyncio.wait_for(started.wait(), 30)
+        groups = await harness.submit(task())
+        await until(started.is_set)
         await asyncio.to_thread(harness.dispatcher.cancel, groups)
-        await asyncio.wait_for(ended.wait(), 30)
+        await until(ended.is_set)
 
     assert harness.dispatcher.groups(groups)[0].num_accepted == 0
 
 
-async def test_a_worker_that_stops_gives_back_what_runs_at_once(harness, task):
+async def test_a_worker_that_stops_gives_back_what_runs_at_once(harness, task, until):
     started = asyncio.Event()
 
     async def agent(_view, rollout):
         started.set()
-        await asyncio.sleep(60 if rollout.attempt == 0 else 0)
+        await asyncio.sleep(600 if rollout.attempt == 0 else 0)
         return 1.0
 
     async with harness.worker(agent) as worker:
-        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
-        await asyncio.wait_for(started.wait(), 30)
+        groups = await harness.submit(task())
+        await until(started.is_set)
         worker.stop()
     (rollout,) = harness.dispatcher.rollouts(groups)
     assert (rollout.status, rollout.num_failures) == ("queued", 0)
     assert harness.dispatcher.workers() == []
 
     async with harness.worker(agent):
-        await asyncio.to_thread(harness.dispatcher.wait, groups, 60)
+        await harness.wait(groups)
     assert harness.dispatcher.rollouts(groups)[0].accepted == 1
 
 
@@ -56,8 +57,8 @@ async def test_a_gateway_that_is_away_costs_no_attempt(harness, task, chatter, u
     away = harness.settings.model_copy(update={"gateway_url": "http://127.0.0.1:1", "connect_seconds": 0.5})
     absent = replace(harness, settings=away)
     async with absent.worker(chatter):
-        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
-        await until(lambda: harness.dispatcher.rollouts(groups)[0].num_attempts >= 3, 60)
+        groups = await harness.submit(task())
+        await until(lambda: harness.dispatcher.rollouts(groups)[0].num_attempts >= 3)
 
     assert harness.dispatcher.rollouts(groups)[0].num_failures == 0
 
@@ -69,7 +70,7 @@ async def test_a_task_that_the_gateway_refuses_dies_and_keeps_no_other_from_runn
     refused, others = task("refused", sampling={"messages": []}), [task(f"t{number}") for number in range(8)]
     async with harness.worker(agent, slots=1):
         groups = await asyncio.to_thread(queue_of(harness.dispatcher).add, [refused, *others])
-        states = await asyncio.to_thread(harness.dispatcher.wait, groups, 60)
+        states = await harness.wait(groups)
 
     assert [state.num_accepted for state in states] == [0] + [1] * 8
     (dead,) = harness.dispatcher.dead()
@@ -78,11 +79,8 @@ async def test_a_task_that_the_gateway_refuses_dies_and_keeps_no_other_from_runn
     assert "expected sampling" in dead.errors[0]
 
 
-async def test_a_task_that_cannot_be_recorded_dies_and_keeps_no_other_from_running(
-    harness, task, tmp_path, monkeypatch
-):
-    (tmp_path / "blots.py").write_text("def out(text):\n    assert 'secret' not in text\n    return text\n")
-    monkeypatch.syspath_prepend(tmp_path)
+async def test_a_task_that_cannot_be_recorded_dies_and_keeps_no_other_from_running(harness, task, write_module):
+    write_module("blots", "def out(text):\n    assert 'secret' not in text\n    return text\n")
     careful = replace(harness, settings=harness.settings.model_copy(update={"redact": "blots:out"}))
 
     async def agent(_view, _rollout):
@@ -90,8 +88,8 @@ async def test_a_task_that_cannot_be_recorded_dies_and_keeps_no_other_from_runni
 
     async with careful.worker(agent, slots=1):
         tasks = [task("refused", input="secret"), *[task(f"t{number}") for number in range(8)]]
-        groups = await asyncio.to_thread(harness.dispatcher.submit, tasks)
-        states = await asyncio.to_thread(harness.dispatcher.wait, groups, 60)
+        groups = await harness.submit(*tasks)
+        states = await harness.wait(groups)
 
     assert [state.num_accepted for state in states] == [0] + [1] * 8
     assert [dead.num_attempts for dead in harness.dispatcher.dead()] == [1]
@@ -113,17 +111,17 @@ async def test_an_agent_whose_lease_is_lost_is_ended_and_counts_for_nothing(harn
         if rollout.attempt == 0:
             held.set()
             try:
-                await asyncio.sleep(60)
+                await asyncio.sleep(600)
             finally:
                 ended.set()
         return 1.0
 
     async with harness.worker(agent, slots=1), harness.worker(agent, slots=1):
-        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
-        await asyncio.wait_for(held.wait(), 30)
+        groups = await harness.submit(task())
+        await until(held.is_set)
         await until(lambda: lapses(harness, f"{groups[0]}.0"))
-        await asyncio.wait_for(ended.wait(), 30)
-        await asyncio.to_thread(harness.dispatcher.wait, groups, 60)
+        await until(ended.is_set)
+        await harness.wait(groups)
 
     first, second = await harness.trajectories(1)
     assert (first.outcome.status, first.outcome.cause, first.accepted) == ("lost", "infra", None)
@@ -134,14 +132,14 @@ async def test_what_is_left_of_an_attempt_that_was_handed_on_can_call_no_more(ha
     async def agent(_view, _rollout):
         return 1.0
 
-    groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
+    groups = await harness.submit(task())
     (lease,) = await asyncio.to_thread(queue_of(harness.dispatcher).claim, "ghost", 1)
     gateway = GatewayClient(harness.settings.gateway_url, harness.settings.api_key)
     request = OpenRequest(task_id="t", rollout_id=lease.rollout_id, attempt=0, owner="worker")
     opened = await asyncio.to_thread(gateway.open, request)
     await asyncio.to_thread(queue_of(harness.dispatcher).release, lease)
     async with harness.worker(agent):
-        await asyncio.to_thread(harness.dispatcher.wait, groups, 60)
+        await harness.wait(groups)
 
     async with openai.AsyncOpenAI(base_url=opened.base_url, api_key=opened.api_key, max_retries=0) as client:
         with pytest.raises(openai.APIStatusError, match="rollout_closed"):
@@ -149,12 +147,14 @@ async def test_what_is_left_of_an_attempt_that_was_handed_on_can_call_no_more(ha
 
 
 async def test_a_key_holds_for_as_long_as_the_lease_is_kept(harness, task, client):
+    lease_seconds = scaled(1.0)
+
     async def agent(_view, _rollout):
-        await asyncio.sleep(5.0)
+        await asyncio.sleep(1.3 * lease_seconds)
         await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "still here"}])
         return 1.0
 
-    short = replace(harness, settings=harness.settings.model_copy(update={"lease_seconds": 4.0}))
+    short = replace(harness, settings=harness.settings.model_copy(update={"lease_seconds": lease_seconds}))
     (trajectory,) = await short.run(agent, task())
 
     assert (trajectory.outcome.status, trajectory.reward) == ("completed", 1.0)

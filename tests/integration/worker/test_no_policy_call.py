@@ -1,6 +1,5 @@
 """A rollout for training to which the policy said nothing teaches nothing, whatever its agent returns."""
 
-import asyncio
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -32,8 +31,8 @@ async def test_it_is_accepted_without_a_reward_and_says_why(harness, task):
 async def test_it_is_not_usable_and_a_run_of_such_rollouts_is_paused(harness, task):
     mine = replace(harness, settings=harness.settings.model_copy(update={"stop_failure_window": 2}))
     async with mine.worker(SILENT):
-        groups = await asyncio.to_thread(mine.dispatcher.submit, [needs_policy(task, name=name) for name in "ab"])
-        states = await asyncio.to_thread(mine.dispatcher.wait, groups, 60)
+        groups = await mine.submit(*(needs_policy(task, name=name) for name in "ab"))
+        states = await mine.wait(groups)
 
     assert [(group.num_accepted, group.num_usable) for group in states] == [(1, 0), (1, 0)]
     (run,) = mine.dispatcher.runs()

@@ -10,6 +10,8 @@ import pytest
 from envs.channel import send_blocking
 from envs.hosts.protocol import Begin
 
+from ...waiting import communicate
+
 BEGIN = Begin(target="os:getcwd", path=[], settings={})
 
 
@@ -33,7 +35,7 @@ def test_it_ends_without_a_traceback(kind, when, tmp_path):
         send_blocking(ours, begin)
     ours.close()
 
-    said = host.communicate(timeout=60)[1]
+    said = communicate(host)[1]
 
     assert "Traceback" not in said, said
     assert host.returncode == 0

@@ -12,6 +12,8 @@ from envs import resumable
 from tracer.transport.gateway_client import GatewayClient
 from trainer_adapter.data.samples import samples_of
 
+from ...waiting import scaled
+
 NUM_TURNS = 6
 RUN = "default"
 
@@ -54,12 +56,12 @@ def num_asked(harness):
 async def switch(harness, redis, keys, version):
     registry, url = EngineRegistry(redis, keys, harness.settings.gateway_seconds), harness.engine.url
     load = lambda: EngineControl(url).load(Path("weights") / str(version))  # noqa: E731
-    await asyncio.to_thread(registry.switch, url, version, str(version), load, 5.0)
+    await asyncio.to_thread(registry.switch, url, version, str(version), load, scaled(5.0))
 
 
 async def ended(harness, groups):
-    (state,) = await asyncio.to_thread(harness.dispatcher.wait, groups, 60)
-    assert (state.is_closed, state.num_accepted) == (True, 1)
+    (state,) = await harness.wait(groups)
+    assert state.num_accepted == 1
     (trajectory,) = await harness.trajectories(1)
     return trajectory
 
@@ -72,7 +74,7 @@ async def test_it_pauses_while_weights_are_changed_and_goes_on_elsewhere_under_t
     harness, task, talker, redis, keys, until
 ):
     async with harness.worker(talker):
-        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
+        groups = await harness.submit(task())
         await until(lambda: num_asked(harness) >= 2)
         await asyncio.to_thread(harness.dispatcher.pause, RUN, running=True)
         await until(lambda: status_of(harness, groups) == "paused")
@@ -99,7 +101,7 @@ async def test_it_pauses_while_weights_are_changed_and_goes_on_elsewhere_under_t
 
 async def test_a_worker_that_drains_hands_on_what_it_runs_at_the_next_boundary(harness, task, talker, until):
     async with harness.worker(talker):
-        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
+        groups = await harness.submit(task())
         await until(lambda: num_asked(harness) >= 2)
     async with harness.worker(talker):
         trajectory = await ended(harness, groups)
@@ -118,7 +120,7 @@ async def test_an_agent_that_is_not_declared_goes_on_through_a_pause(harness, ta
         return 1.0
 
     async with harness.worker(talker):
-        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
+        groups = await harness.submit(task())
         await until(lambda: num_asked(harness) >= 1)
         await asyncio.to_thread(harness.dispatcher.pause, RUN, running=True)
         trajectory = await ended(harness, groups)
@@ -130,13 +132,13 @@ async def test_an_agent_that_is_not_declared_goes_on_through_a_pause(harness, ta
 
 async def test_an_attempt_that_the_gateway_keeps_no_more_begins_anew(harness, task, talker, until):
     async with harness.worker(talker):
-        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
+        groups = await harness.submit(task())
         await until(lambda: num_asked(harness) >= 2)
     rollout = harness.dispatcher.rollouts(groups)[0].rollout_id
     gateway = GatewayClient(harness.settings.gateway_url, harness.settings.api_key)
     await asyncio.to_thread(gateway.close, rollout, 0)
     async with harness.worker(talker):
-        (state,) = await asyncio.to_thread(harness.dispatcher.wait, groups, 60)
+        (state,) = await harness.wait(groups)
 
     assert state.num_accepted == 1
     await until(lambda: harness.store.query(accepted=True).items)

@@ -36,7 +36,7 @@ from agent_layer.view import build_view_app
 from agent_layer.view.reads import Source
 
 from ...processes import stop_shippers
-from ...waiting import until, wait_until
+from ...waiting import scaled, until, wait_until, within
 from .conftest import WorkerHarness, serve_gateway
 
 NAMESPACE = "roles"
@@ -71,8 +71,8 @@ def settings_of(guarded, tmp_path):
             ship_poll_seconds=0.01,
             ship_linger_seconds=0.2,
             heartbeat_seconds=0.1,
-            stop_seconds=5.0,
-            retry_seconds=5.0,
+            stop_seconds=scaled(5.0),
+            retry_seconds=scaled(5.0),
             **changes,
         )
 
@@ -81,7 +81,7 @@ def settings_of(guarded, tmp_path):
     for role in ROLES:  # a shipper that goes on would index what the next test does not have
         stop_shippers(tmp_path / role)
         for lock in (tmp_path / role).glob("logs/*/shipper.lock"):
-            wait_until(lambda lock=lock: not is_locked(lock), 60)
+            wait_until(lambda lock=lock: not is_locked(lock))
     for key in guarded.scan_iter("*"):
         guarded.delete(key)
 
@@ -120,7 +120,7 @@ def train(settings, engine):
     policy = PolicyVersion(run="default", number=1, location="w", created_at=1.0)
     register_policy(store.redis, store.keys, policy, open_recorder(settings).append)
     registry.switch(engine.url, 1, "w", lambda: None)
-    deliveries = list(islice(store.follow("trainer", "default", wait_seconds=30.0), 1))
+    deliveries = list(islice(store.follow("trainer", "default", wait_seconds=scaled(30.0)), 1))
     assert asyncio.run(first_closed(settings)).group_id == deliveries[0].group.group_id
     for one in deliveries:
         one.ack()
@@ -262,7 +262,11 @@ def test_what_is_another_roles_work_is_refused(guarded, settings_of, role):
 async def test_a_page_is_live_under_the_rights_of_a_reader(guarded, settings_of, task):
     reader = settings_of("reader")
     app = build_view_app(Source(reader, open_store(reader)))
-    async with TestClient(TestServer(app)) as page, page.get("/api/v1/events") as stream, asyncio.timeout(60):
+    async with (
+        TestClient(TestServer(app)) as page,
+        page.get("/api/v1/events") as stream,
+        within(60, "an event of the fleet"),
+    ):
         await until(lambda: any((one["user"], one["cmd"]) == ("reader", "xread") for one in guarded.client_list()))
         with connect(settings_of("trainer")) as dispatcher:
             dispatcher.submit([task()])

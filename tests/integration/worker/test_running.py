@@ -10,11 +10,13 @@ import pytest
 from agent_layer.schema.task import Limits
 from trainer_adapter.data.samples import samples_of
 
+from ...waiting import scaled
+
 
 async def test_a_task_becomes_a_group_of_whole_trajectories_and_samples(harness, task, chatter):
     trajectories = await harness.run(chatter, task("a", group_size=4), task("b", group_size=4), slots=3)
 
-    following = harness.store.follow("trainer", "default", wait_seconds=30.0)
+    following = harness.store.follow("trainer", "default", wait_seconds=scaled(30.0))
     deliveries = await asyncio.to_thread(lambda: list(islice(following, 2)))
     assert sorted(one.group.task_id for one in deliveries) == ["a", "b"]
     for one in deliveries:
@@ -52,7 +54,7 @@ async def test_an_agent_that_always_breaks_dies_with_its_errors(harness, task):
     async def agent(_view, _rollout):
         sys.exit(3)
 
-    await harness.run(agent, task(limits=Limits(wall_seconds=5)))
+    await harness.run(agent, task())
 
     (dead,) = harness.dispatcher.dead()
     assert len(dead.errors) == 3
@@ -81,12 +83,12 @@ async def test_an_agent_that_takes_too_long_is_ended(harness, task):
 
     async def agent(_view, rollout):
         try:
-            await asyncio.sleep(0 if rollout.attempt else 60)
+            await asyncio.sleep(0 if rollout.attempt else 600)
         finally:
             ended.set()
         return 1.0
 
-    first, second = await harness.run(agent, task(limits=Limits(wall_seconds=3.0)))
+    first, second = await harness.run(agent, task(limits=Limits(wall_seconds=scaled(0.5))))
 
     assert ended.is_set()
     assert (first.outcome.status, first.reward, second.reward) == ("failed", None, 1.0)

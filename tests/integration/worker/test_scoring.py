@@ -2,67 +2,192 @@
 
 import asyncio
 import os
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from agent_layer.schema.task import Limits, RewardSpec
 
+from ...waiting import scaled
+from .conftest import chat, make_client, make_task, open_harness
 
-async def test_the_scorer_sees_the_grading_and_the_stored_trajectory_and_the_agent_does_not(
-    harness, task, chatter, write_module
-):
-    write_module(
-        "grader",
-        "async def score(task, trajectory, result):\n"
-        "    return {'right': task.grading == 'secret', 'turns': len(trajectory.steps), 'result': result}\n",
-    )
-    seen = []
+SCORERS = """
+import asyncio, os, pathlib, time
 
-    async def agent(view, rollout):
-        seen.append(view)
-        rollout.reward(100.0)
-        return await chatter(view, rollout)
+HERE = pathlib.Path(__file__).parent
 
-    (trajectory,) = await harness.run(agent, task(grading="secret", scorer="grader:score"))
+def count(task):
+    with (HERE / f"tries-{task.id}").open("a") as tries:
+        tries.write("x")
+    return len((HERE / f"tries-{task.id}").read_text())
 
-    assert "secret" not in repr(seen)
-    assert trajectory.reward == 1 + 2 + 0.5
+async def looks(task, trajectory, result):
+    return {'right': task.grading == 'secret', 'turns': len(trajectory.steps), 'result': result}
+
+async def strange(task, trajectory, result):
+    return 10**400
+
+async def shy(task, trajectory, result):
+    return None
+
+async def third_time(task, trajectory, result):
+    if count(task) < 3:
+        raise OSError("not yet")
+    return 0.75
+
+async def never(task, trajectory, result):
+    count(task)
+    raise OSError("no verifier")
+
+async def hangs(task, trajectory, result):
+    count(task)
+    await asyncio.sleep(600)
+
+async def pid(task, trajectory, result):
+    (HERE / "scorer").write_text(str(os.getpid()))
+    return float(len(trajectory.steps))
+
+async def third_life(task, trajectory, result):
+    if count(task) < 3:
+        os._exit(5)
+    return 0.75
+
+async def blocks(task, trajectory, result):
+    count(task)
+    time.sleep(600)
+
+async def lasts(task, trajectory, result):
+    (HERE / "scorer").touch()
+    await asyncio.sleep(600)
+"""
 
 
-async def test_a_scorer_that_breaks_gives_no_reward_rather_than_zero(harness, task, chatter, write_module):
-    write_module("broken", "async def score(task, trajectory, result):\n    raise OSError('no verifier')\n")
+@pytest.fixture
+def judges(write_module):
+    """The folder in which they lie."""
+    return write_module("judges", SCORERS)
 
-    (trajectory,) = await harness.run(chatter, task(), scorer="broken:score")
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """What became of one attempt for each scorer; the agent said that each was worth 100."""
+
+    views: dict = field(default_factory=dict)
+    """What the agent was shown, by task; not of those that never ran."""
+    trajectories: dict = field(default_factory=dict)
+    """By task, of those that count."""
+    groups: dict = field(default_factory=dict)
+    """By task, of those that count."""
+    dead: dict = field(default_factory=dict)
+    """Rollouts without such an attempt, by task."""
+    tries: dict = field(default_factory=dict)
+    """How often the scorer was asked, by task; not of those that do not count."""
+
+
+@pytest.fixture(scope="module")
+def ended(module_settings, write_shared_module):
+    """One run for all tests that only look at how their attempt ended."""
+    ended, folder = Ended(), write_shared_module("judges", SCORERS)
+    write_shared_module("halting", "raise RuntimeError('no configuration')\n")
+    named = ("looks", "strange", "shy", "third_time", "never")
+    tasks = [make_task(name, scorer=f"judges:{name}", grading="secret") for name in named]
+    tasks += [make_task("hangs", scorer="judges:hangs", limits=Limits(score_seconds=0.2))]
+    tasks += [make_task("halting", scorer="halting:score"), make_task("nowhere", scorer="no:where")]
+
+    async def run():
+        async with open_harness(module_settings) as harness, make_client() as client:
+
+            async def agent(view, rollout):
+                ended.views[view.id] = view
+                rollout.reward(100.0)
+                return await chat(client, view, rollout)
+
+            counting = [one for one in await harness.run(agent, *tasks) if one.accepted]
+            groups = harness.dispatcher.groups([one.accepted.group_id for one in counting])
+            ended.trajectories.update((one.task.id, one) for one in counting)
+            ended.groups.update((one.task_id, one) for one in groups)
+            ended.dead.update((one.rollout_id.partition(".")[0], one) for one in harness.dispatcher.dead())
+            ended.tries.update((one.name[6:], len(one.read_text())) for one in folder.glob("tries-*"))
+
+    asyncio.run(run())
+    return ended
+
+
+def test_the_scorer_sees_the_grading_and_the_stored_trajectory_and_the_agent_does_not(ended):
+    assert "secret" not in repr(ended.views["looks"])
+    assert ended.trajectories["looks"].reward == 1 + 2 + 0.5
+
+
+def test_a_score_that_is_no_number_is_null(ended):
+    assert ended.trajectories["strange"].reward is None
+
+
+def test_what_a_scorer_leaves_open_is_null_whatever_the_agent_said(ended):
+    trajectory = ended.trajectories["shy"]
 
     assert trajectory.reward is None
-    assert trajectory.accepted
-    assert (trajectory.outcome.cause, trajectory.rewards[-1].status) == ("verifier", "verifier_error")
+    assert (trajectory.rewards[-1].status, trajectory.outcome.cause) == ("missing", None)
 
 
-async def test_a_score_that_is_no_number_is_null(harness, task, chatter, write_module):
-    write_module("strange", "async def score(task, trajectory, result):\n    return 10**400\n")
+def test_a_scorer_that_fails_twice_is_asked_a_third_time(ended):
+    trajectory = ended.trajectories["third_time"]
 
-    (trajectory,) = await harness.run(chatter, task(scorer="strange:score"))
+    assert ended.tries["third_time"] == 3
+    assert (trajectory.reward, trajectory.outcome.cause) == (0.75, None)
 
-    assert (trajectory.reward, bool(trajectory.accepted)) == (None, True)
+
+@pytest.mark.parametrize(("scorer", "status"), [("never", "verifier_error"), ("hangs", "timeout")])
+def test_a_scorer_that_always_fails_gives_no_reward_rather_than_zero(ended, scorer, status):
+    trajectory = ended.trajectories[scorer]
+
+    assert ended.tries[scorer] == 3
+    assert (trajectory.reward, trajectory.rewards[-1].status, trajectory.outcome.cause) == (None, status, "verifier")
+    assert (ended.groups[scorer].num_accepted, ended.groups[scorer].num_usable) == (1, 0)
 
 
-async def test_a_scorer_that_does_not_import_ends_its_task_and_no_other(harness, task, chatter, write_module):
-    write_module("halting", "raise RuntimeError('no configuration')\n")
+def test_a_scorer_that_does_not_import_ends_its_task_and_no_other(ended):
+    assert "no configuration" in ended.dead["halting"].errors[0]
+    assert len(ended.trajectories) == 6
 
-    trajectories = await harness.run(chatter, task("bad", scorer="halting:score"), task("good"))
 
-    assert [t.task.id for t in trajectories if t.accepted] == ["good"]
-    assert "no configuration" in harness.dispatcher.dead()[0].errors[0]
+def test_a_scorer_that_cannot_be_found_ends_the_rollout_before_the_agent_runs(ended):
+    assert ended.dead["nowhere"].num_attempts == 1
+    assert "no:where" in ended.dead["nowhere"].errors[0]
+    assert "looks" in ended.views
+    assert "nowhere" not in ended.views
+
+
+async def test_a_scorer_runs_neither_with_the_agent_nor_with_the_worker(harness, task, judges, write_module):
+    write_module("agents", "import os\n\nasync def agent(task, rollout):\n    return os.getpid()\n")
+
+    (trajectory,) = await harness.run("agents:agent", task(), scorer="judges:pid")
+
+    scorer = int((judges / "scorer").read_text())
+    assert trajectory.reward == 0.0
+    assert len({scorer, trajectory.outcome.result, os.getpid()}) == 3
+
+
+async def test_a_scorer_whose_process_ends_twice_is_asked_a_third_time(harness, task, chatter, judges):
+    (trajectory,) = await harness.run(chatter, task(scorer="judges:third_life"))
+
+    assert (judges / "tries-t").read_text() == "xxx"
+    assert (trajectory.reward, trajectory.outcome.cause) == (0.75, None)
+
+
+@pytest.mark.usefixtures("judges")
+async def test_a_scorer_that_blocks_its_process_makes_the_attempt_unusable(harness, task, chatter):
+    hasty = replace(harness, settings=harness.settings.model_copy(update={"score_attempts": 1}))
+
+    (trajectory,) = await hasty.run(chatter, task(scorer="judges:blocks", limits=Limits(score_seconds=0.2)))
+
+    assert (trajectory.reward, trajectory.rewards[-1].status, bool(trajectory.accepted)) == (None, "timeout", True)
 
 
 async def test_a_scorer_that_ends_its_process_when_imported_ends_no_task_of_another(
-    harness, task, chatter, monkeypatch, tmp_path
+    harness, task, chatter, write_module
 ):
-    (tmp_path / "deadly.py").write_text("import os\n\nos._exit(3)\n")
-    (tmp_path / "fair.py").write_text("async def score(task, trajectory, result):\n    return 1.0\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    write_module("deadly", "import os\n\nos._exit(3)\n")
+    write_module("fair", "async def score(task, trajectory, result):\n    return 1.0\n")
 
     asked = [task(f"bad{number}", scorer="deadly:score") for number in range(3)]
     trajectories = await harness.run(
@@ -73,14 +198,13 @@ async def test_a_scorer_that_ends_its_process_when_imported_ends_no_task_of_anot
     assert ["exit status 3" in dead.errors[0] for dead in harness.dispatcher.dead()] == [True] * 3
 
 
-async def test_a_scorer_whose_import_does_not_end_ends_its_task(harness, task, chatter, monkeypatch, tmp_path):
-    (tmp_path / "waiting.py").write_text("import time\n\ntime.sleep(600)\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    hasty = replace(harness, settings=harness.settings.model_copy(update={"score_seconds": 1.0}))
+async def test_a_scorer_whose_import_does_not_end_ends_its_task(harness, task, chatter, write_module):
+    write_module("endless", "import time\n\ntime.sleep(600)\n")
+    hasty = replace(harness, settings=harness.settings.model_copy(update={"score_seconds": 0.3}))
 
-    await hasty.run(chatter, task(scorer="waiting:score"))
+    await hasty.run(chatter, task(scorer="endless:score"))
 
-    assert "score_seconds (1)" in harness.dispatcher.dead()[0].errors[0]
+    assert "score_seconds (0.3)" in harness.dispatcher.dead()[0].errors[0]
 
 
 async def test_out_of_turns_is_scored_as_it_stands(harness, task, chatter):
@@ -97,118 +221,19 @@ async def test_out_of_turns_is_scored_as_it_stands(harness, task, chatter):
     assert len(trajectory.steps) == 1
 
 
-async def test_what_a_scorer_leaves_open_is_null_whatever_the_agent_said(harness, task, chatter, write_module):
-    write_module("shy", "async def score(task, trajectory, result):\n    return None\n")
-
-    async def agent(view, rollout):
-        rollout.reward(100.0)
-        return await chatter(view, rollout)
-
-    (trajectory,) = await harness.run(agent, task(), scorer="shy:score")
-
-    assert trajectory.reward is None
-    assert (trajectory.rewards[-1].status, trajectory.outcome.cause) == ("missing", None)
-
-
-async def test_a_scorer_that_cannot_be_found_ends_the_rollout_before_the_agent_runs(harness, task, chatter):
-    await harness.run(chatter, task(scorer="no:where"))
-
-    (dead,) = harness.dispatcher.dead()
-    assert dead.num_attempts == 1
-    assert "no:where" in dead.errors[0]
-    assert harness.engine.calls == []
-
-
-SCORERS = """
-import asyncio, os, pathlib, time
-
-HERE = pathlib.Path(__file__).parent
-
-async def pid(task, trajectory, result):
-    (HERE / "scorer").write_text(str(os.getpid()))
-    return float(len(trajectory.steps))
-
-def count():
-    with (HERE / "tries").open("a") as tries:
-        tries.write("x")
-    return len((HERE / "tries").read_text())
-
-async def third_time(task, trajectory, result):
-    if count() < 3:
-        raise OSError("not yet")
-    return 0.75
-
-async def third_life(task, trajectory, result):
-    if count() < 3:
-        os._exit(5)
-    return 0.75
-
-async def never(task, trajectory, result):
-    count()
-    raise OSError("no verifier")
-
-async def blocks(task, trajectory, result):
-    count()
-    time.sleep(60)
-
-async def lasts(task, trajectory, result):
-    (HERE / "scorer").touch()
-    await asyncio.sleep(60)
-
-async def hangs(task, trajectory, result):
-    count()
-    await asyncio.sleep(60)
-"""
-
-
-@pytest.fixture
-def judges(write_module):
-    """The folder in which they lie."""
-    return write_module("judges", SCORERS)
-
-
-async def test_a_scorer_runs_neither_with_the_agent_nor_with_the_worker(harness, task, judges, write_module):
-    write_module("agents", "import os\n\nasync def agent(task, rollout):\n    return os.getpid()\n")
-
-    (trajectory,) = await harness.run("agents:agent", task(), scorer="judges:pid")
-
-    scorer = int((judges / "scorer").read_text())
-    assert trajectory.reward == 0.0
-    assert len({scorer, trajectory.outcome.result, os.getpid()}) == 3
-
-
-@pytest.mark.parametrize("scorer", ["third_time", "third_life"])
-async def test_a_scorer_that_fails_twice_is_asked_a_third_time(harness, task, chatter, judges, scorer):
-    (trajectory,) = await harness.run(chatter, task(scorer=f"judges:{scorer}"))
-
-    assert (judges / "tries").read_text() == "xxx"
-    assert (trajectory.reward, trajectory.outcome.cause) == (0.75, None)
-
-
-@pytest.mark.parametrize(
-    ("scorer", "status"), [("never", "verifier_error"), ("hangs", "timeout"), ("blocks", "timeout")]
-)
-async def test_a_scorer_that_always_fails_makes_the_attempt_unusable(harness, task, chatter, judges, scorer, status):
-    limits = Limits(score_seconds=1.0)
-    (trajectory,) = await harness.run(chatter, task(scorer=f"judges:{scorer}", limits=limits))
-
-    assert (judges / "tries").read_text() == "xxx"
-    assert (trajectory.reward, trajectory.rewards[-1].status, bool(trajectory.accepted)) == (None, status, True)
-    (group,) = harness.dispatcher.groups([trajectory.accepted.group_id])
-    assert (group.num_accepted, group.num_usable) == (1, 0)
-
-
 async def test_the_time_that_reading_takes_is_not_the_scorers(harness, task, chatter, write_module):
+    limits = Limits(score_seconds=scaled(0.3))
+    seconds = limits.score_seconds + 2.3  # longer than a scorer that blocks its process may take
     write_module(
         "far",
         "import time\n"
         "from agent_layer.store.store import Store\n"
         "get = Store.get\n"
-        "Store.get = lambda *asked: time.sleep(5) or get(*asked)\n"
+        f"Store.get = lambda *asked: time.sleep({seconds}) or get(*asked)\n"
         "async def score(task, trajectory, result):\n    return 0.75\n",
     )
 
-    (trajectory,) = await harness.run(chatter, task(scorer="far:score", limits=Limits(score_seconds=1.0)))
+    (trajectory,) = await harness.run(chatter, task(scorer="far:score", limits=limits))
 
     assert (trajectory.reward, trajectory.outcome.cause) == (0.75, None)
 
@@ -220,12 +245,12 @@ async def test_a_reading_that_hangs_is_begun_again(harness, task, chatter, write
         "from agent_layer.store.store import Store\n"
         "get, seen = Store.get, pathlib.Path(__file__).with_name('seen')\n"
         "def read(*asked):\n"
-        "    if not seen.exists():\n        seen.touch()\n        time.sleep(60)\n"
+        "    if not seen.exists():\n        seen.touch()\n        time.sleep(600)\n"
         "    return get(*asked)\n"
         "Store.get = read\n"
         "async def score(task, trajectory, result):\n    return 0.75\n",
     )
-    hasty = replace(harness, settings=harness.settings.model_copy(update={"start_seconds": 15.0}))
+    hasty = replace(harness, settings=harness.settings.model_copy(update={"start_seconds": scaled(2.0)}))
 
     (trajectory,) = await hasty.run(chatter, task(scorer="hanging:score"))
 
@@ -251,7 +276,7 @@ async def test_a_scorer_that_cannot_be_imported_again_is_no_judgement(harness, t
 async def test_an_attempt_whose_worker_ends_before_its_scorer_does_is_lost(harness, task, chatter, judges, until):
     settings = harness.settings.model_copy(update={"stop_seconds": 0.5})
     async with replace(harness, settings=settings).worker(chatter, scorer="judges:lasts"):
-        groups = await asyncio.to_thread(harness.dispatcher.submit, [task()])
+        groups = await harness.submit(task())
         await until((judges / "scorer").exists)
 
     outcome = await until(lambda: harness.store.get(f"{groups[0]}.0-0").outcome)

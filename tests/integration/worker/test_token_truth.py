@@ -6,7 +6,7 @@ async def test_a_training_attempt_without_tokens_is_dead_with_the_reason(harness
 
     await harness.run(chatter, task(group_size=1))
 
-    (row,) = await until(lambda: harness.store.query(status="failed").items, 60)
+    (row,) = await until(lambda: harness.store.query(status="failed").items)
     trajectory = harness.store.get(row.trajectory_id)
     assert (trajectory.outcome.cause, trajectory.accepted, trajectory.reward) == ("infra", None, None)
     assert "training needs token ids" in trajectory.outcome.error

@@ -9,6 +9,7 @@ from envs.checkpoints.graphs import check_graph, run_graph
 from envs.resume import is_resumable, resumable
 
 from ...builders import rollout_with
+from ...waiting import within
 from .counting_graph import NUM_ROUNDS, build
 
 BEGIN = {"numbers": [], "messages": [("user", "go")]}
@@ -28,7 +29,7 @@ async def test_a_graph_runs_to_its_end_and_saves_after_each_superstep(keeper):
 async def test_one_that_is_told_to_pause_goes_on_where_it_was(keeper, at):
     first, second, done = keeper(pauses_after=at), keeper(), []
     running = asyncio.create_task(run_graph(build(done.append), BEGIN, rollout_with(first)))
-    async with asyncio.timeout(30):
+    async with within(60, f"the pause after superstep {at}"):
         await first.paused.wait()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

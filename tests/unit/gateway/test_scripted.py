@@ -16,7 +16,7 @@ from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.script import load_script, render_prompt, word_token_id
 from agent_layer.local.scripted.serving import serve, serve_in_thread
 
-from ...waiting import wait_until
+from ...waiting import join, scaled, wait_until
 
 TOKENS = {"return_token_ids": True, "logprobs": True}
 TOOL_CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a":1, "b":2}'}}
@@ -133,15 +133,15 @@ def test_a_connection_that_comes_while_the_engine_stops_is_closed():
     def knock(port, connections):
         with suppress(OSError):
             while True:
-                connections.append(socket.create_connection(("127.0.0.1", port), timeout=60))
+                connections.append(socket.create_connection(("127.0.0.1", port), timeout=scaled(60)))
 
-    for _ in range(5):
+    for _ in range(3):
         connections = []
         with serve_in_thread(ScriptedEngine()) as engine:
             knocking = Thread(target=knock, args=[urlsplit(engine.url).port, connections])
             knocking.start()
             wait_until(connections.copy)
-        knocking.join()
+        join(knocking)
         for connection in connections:
             connection.close()
     gc.collect()  # an open one would warn, which is an error

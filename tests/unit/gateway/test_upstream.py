@@ -10,6 +10,8 @@ from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway.upstream import client as upstream_file
 from agent_layer.gateway.upstream.client import Upstream
 
+from ...waiting import scaled
+
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
 CLOSE, HANG = object(), object()
@@ -70,7 +72,7 @@ async def serving(*script):
 
 @pytest.fixture
 def client():
-    kept = Upstream(connect_seconds=30.0, answer_seconds=60.0)
+    kept = Upstream(connect_seconds=scaled(30.0), answer_seconds=scaled(60.0))
     yield kept
     kept.close()
 
@@ -224,7 +226,7 @@ async def test_an_answer_that_breaks_off_is_an_error(client, pieces, is_streamed
 
 
 async def test_an_engine_that_takes_too_long_is_an_error(until):
-    client = Upstream(connect_seconds=30.0, answer_seconds=0.05)
+    client = Upstream(connect_seconds=scaled(30.0), answer_seconds=0.05)
     async with serving([STREAM, b"3\r\nabc\r\n", HANG]) as server:
         with pytest.raises(EngineError, match=r"within 0\.05 s"):
             await ask(client, server)

@@ -91,15 +91,15 @@ SCOPE, SPAN, ATTRIBUTE, VALUE, LIST = 0x12, 0x12, 0x4A, 0x12, 0x2A
     ids=["resources", "scopes", "spans", "attributes", "values"],
 )
 @pytest.mark.parametrize("is_long", [False, True], ids=["", "long tags"])
-def test_millions_of_empty_messages_are_refused_before_they_are_parsed(around, is_long):
+def test_empty_messages_of_few_bytes_are_refused_before_they_are_parsed(around, is_long):
     tag = {0: 0x0A, 1: SCOPE, 2: SPAN, 3: ATTRIBUTE, 6: 0x0A}[len(around)]
     empty = bytes([tag | 0x80, 0, 0]) if is_long else bytes([tag, 0])
-    body = empty * 1_100_000
+    body = empty * 11_000
     for outer in reversed(around):
         body = inside(outer, body)
 
-    with pytest.raises(BadInputError, match="at most 1000000 messages inside"):
-        check_protobuf(body, BodyBounds(values=1_000_000, depth=1, messages=1), "OTLP request")
+    with pytest.raises(BadInputError, match="at most 10000 messages inside"):
+        check_protobuf(body, BodyBounds(values=10_000, depth=1, messages=1), "OTLP request")
 
 
 def test_a_long_text_is_no_message():

@@ -149,7 +149,7 @@ def test_a_generator_that_is_collected_as_garbage_is_observed_once():
         items = endless()
         next(items)
         del items
-        gc.collect()
+        gc.collect(1)
 
     (observation,) = captured.trajectory.observations
     assert observation.status == "error"

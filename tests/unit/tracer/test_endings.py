@@ -13,6 +13,8 @@ from agent_layer.settings import Settings
 from tracer.session import Session, use_session
 from tracer.testing import Captured
 
+from ...waiting import scaled
+
 
 def endings(captured):
     return [(one.started.task_id, one.outcome.status, one.outcome.cause) for one in captured.trajectories]
@@ -51,7 +53,7 @@ class SlowSink(Captured):
 
     def append(self, *records):
         self.is_asked.set()
-        self.may_go.wait(10)
+        assert self.may_go.wait(scaled(60))
         return super().append(*records)
 
 
@@ -64,7 +66,7 @@ async def test_a_rollout_whose_opening_is_cancelled_is_ended_all_the_same(wait_u
 
     with use_session(Session(settings=Settings(), sink=sink)):
         living = asyncio.create_task(live())
-        await asyncio.to_thread(sink.is_asked.wait, 10)
+        assert await asyncio.to_thread(sink.is_asked.wait, scaled(60))
         living.cancel()
         with pytest.raises(asyncio.CancelledError):
             await living

@@ -10,6 +10,8 @@ from agent_layer.schema.task import Limits
 from agent_layer.schema.wire.gateway_api import EndedRollout, OpenedRollout, OpenRequest
 from tracer.transport.gateway_client import GatewayClient
 
+from ...waiting import join
+
 OPENED = {
     "rollout_id": "r1",
     "attempt": 0,
@@ -53,7 +55,7 @@ def server():
         thread.start()
         yield server
         server.shutdown()
-        thread.join()
+        join(thread)
 
 
 @pytest.fixture

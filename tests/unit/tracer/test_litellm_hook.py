@@ -1,6 +1,7 @@
 """LiteLLM takes seconds to import, which collecting the tests must not."""
 
 import asyncio
+import inspect
 import json
 
 import pytest
@@ -20,6 +21,16 @@ def litellm():
         litellm = pytest.importorskip("litellm")
         litellm.suppress_debug_info = True
         yield litellm
+
+
+@pytest.fixture(autouse=True)
+async def _close_clients(litellm):
+    """LiteLLM keeps clients of a loop that closes after the test."""
+    yield
+    for client in litellm.in_memory_llm_clients_cache.cache_dict.values():
+        if inspect.isawaitable(closing := client.close()):
+            await closing
+    litellm.in_memory_llm_clients_cache.flush_cache()
 
 
 @pytest.fixture(scope="module")

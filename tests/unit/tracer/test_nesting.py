@@ -14,6 +14,8 @@ from langgraph.graph import START, StateGraph
 
 import tracer
 
+from ...waiting import join
+
 
 @tracer.step
 def call(label):
@@ -43,7 +45,7 @@ def in_threads(_, parts):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        join(thread)
 
 
 POOL = ThreadPoolExecutor(64)

@@ -10,6 +10,8 @@ import tracer
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
 
+from ...waiting import join
+
 QUESTION = [{"role": "user", "content": "what is the answer"}]
 
 
@@ -128,11 +130,15 @@ def test_a_failed_call_is_an_error_and_the_error_goes_on(client):
     assert "no-such-model" in step.error
 
 
-async def test_a_cancelled_call_is_aborted():
+async def test_a_cancelled_call_is_aborted(until):
     with serve_in_thread(ScriptedEngine(token_seconds=60.0)) as slow, tracer.testing.capture() as captured:
         async with openai.AsyncOpenAI(base_url=f"{slow.url}/v1", api_key="own") as client:
-            with tracer.rollout(task="t"), pytest.raises(TimeoutError):
-                await asyncio.wait_for(ask(client), 0.2)
+            with tracer.rollout(task="t"):
+                asking = asyncio.create_task(ask(client))
+                await until(lambda: slow.num_running)
+                asking.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await asking
 
     (step,) = captured.trajectory.steps
     assert step.status == "aborted"
@@ -154,7 +160,7 @@ def test_threads_and_pools_stay_in_the_rollout_that_started_them(client):
                 pool.submit(ask, client).result()
                 thread = threading.Thread(target=ask, args=(client,))
                 thread.start()
-                thread.join()
+                join(thread)
         pool.submit(ask, client).result()
 
     assert [len(trajectory.steps) for trajectory in captured.trajectories] == [2, 2]

@@ -34,7 +34,7 @@ def gateway():
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}", seen
     server.shutdown()
     server.server_close()

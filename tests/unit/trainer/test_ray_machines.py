@@ -14,6 +14,8 @@ from trainer_adapter.cluster.nodes.machine import KnownProcess, Machine, Machine
 from trainer_adapter.cluster.nodes.needs import FreeMachine, find_address, find_shortage, needs_of, write_needs
 from trainer_adapter.config import ClusterConfig, SourceConfig, TrainConfig
 
+from ...waiting import wait_for_exit
+
 
 def configure(**cluster: object) -> TrainConfig:
     sources = [SourceConfig(path=Path("tasks.jsonl"))]
@@ -122,7 +124,7 @@ def test_a_process_has_ended_also_when_another_has_its_number():
         Machine().kill([other])
         assert running.poll() is None
         Machine().kill([process])
-        assert running.wait(60) < 0
+        assert wait_for_exit(running) < 0
 
     assert Machine().find_ended([process]) == [process]
 

@@ -82,16 +82,16 @@ def resident_bytes():
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_a_million_tasks_are_held_in_the_memory_of_their_places(tmp_path):
-    path, num = tmp_path / "many.jsonl", 1_000_000
+def test_many_tasks_are_held_in_the_memory_of_their_places(tmp_path):
+    path, num = tmp_path / "many.jsonl", 300_000
     line = b'{"id":"t%d","input":"what is %d + %d?","grading":%d,"labels":{"source":"generated"}}\n'
     with path.open("wb") as out:
         out.writelines(line % (at, at, at, 2 * at) for at in range(num))
     before = resident_bytes()
 
     file = TaskFile(path, run="r")
-    read = [file.read(index) for index in (0, 654_321, num - 1)]
+    read = [file.read(index) for index in (0, 154_321, num - 1)]
 
-    assert [task.grading for task in read] == [0, 2 * 654_321, 2 * (num - 1)]
-    # 16 bytes for each of them, and as much again while ids are compared; the tasks themselves have 100 MB
+    assert [task.grading for task in read] == [0, 2 * 154_321, 2 * (num - 1)]
+    # 16 bytes for each of them, and as much again while ids are compared; the tasks' lines alone have 100
     assert resident_bytes() - before < 64 * num

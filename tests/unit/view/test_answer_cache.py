@@ -7,6 +7,8 @@ import pytest
 
 from agent_layer.view.answer_cache import AnswerCache
 
+from ...waiting import scaled
+
 
 class Maker:
     """Makes answers, and counts them."""
@@ -33,20 +35,20 @@ def test_of_many_that_ask_at_once_one_makes_the_answer():
 
     def make_slowly() -> bytes:
         begun.set()
-        may_end.wait(60)
+        may_end.wait(scaled(60))
         return make()
 
     def ask() -> bytes:
-        others.wait(60)
+        others.wait(scaled(60))
         return cache.get("a", 1, make).body
 
     with ThreadPoolExecutor(4) as threads:
         first = threads.submit(cache.get, "a", 1, make_slowly)
-        assert begun.wait(60)
+        assert begun.wait(scaled(60))
         rest = [threads.submit(ask) for _ in range(3)]
-        others.wait(60)
+        others.wait(scaled(60))
         may_end.set()
-        assert {first.result(60).body, *(one.result(60) for one in rest)} == {b"answer 1"}
+        assert {first.result(scaled(60)).body, *(one.result(scaled(60)) for one in rest)} == {b"answer 1"}
 
 
 def test_a_failure_is_told_to_its_caller_and_not_kept():

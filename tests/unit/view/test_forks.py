@@ -1,75 +1,69 @@
-"""The tree of prefixes as the API tells it, against trees that a seed generates."""
+"""The tree of prefixes of a trajectory, against trees that a seed generates."""
 
 import random
 from collections import Counter
 
 import pytest
 
+from agent_layer.schema import assemble_trajectory
 from agent_layer.schema.record import TokenIds
 from agent_layer.schema.rollout import Resumed
 from agent_layer.schema.step import PromptDelta
+from agent_layer.view.reads.tokens.forks import lay_out_forks
 
 from ...builders import attempt, call, sampled
-from ...stored import write_segment
-from .test_view import viewed  # noqa: F401 - the store of the API's tests
 
 _CAUSES = ["edited", "truncated history"]
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_tree_is_that_of_the_prompts(viewed, seed):  # noqa: F811 - the fixture imported above
+def test_the_tree_is_that_of_the_prompts(seed):
     """The parent of a step is the one whose tokens its prompt repeats most. No id is used twice."""
-    _grow(viewed.store, "tree-0", random.Random(seed))
-    whole = viewed.store.get("tree-0")
+    whole = _grow("tree-0", random.Random(seed))
     lines = [[*step.prompt_token_ids, *step.action.response_token_ids] for step in whole.steps]
     parents = [_parent(lines, step.prompt_token_ids) for step in whole.steps]
     leaves = sorted(set(range(len(lines))) - set(parents))
 
-    answer = viewed.get("/api/v1/trajectories/tree-0/forks")
+    answer = lay_out_forks(whole)
 
-    assert [node["parent"] if node["link"] == "tokens" else None for node in answer["nodes"]] == parents
-    assert answer["rows"] == [_path(parents, leaf) for leaf in leaves]
-    assert answer["num_tokens"] == len({one for line in lines for one in line})
+    assert [node.parent if node.link == "tokens" else None for node in answer.nodes] == parents
+    assert answer.rows == [_path(parents, leaf) for leaf in leaves]
+    assert answer.num_tokens == len({one for line in lines for one in line})
     broken = [step for step in whole.steps if step.findings]
-    assert answer["causes"] == Counter(step.findings[0].partition(":")[2] for step in broken)
-    assert answer["num_given_again"] == sum(len(step.prompt_token_ids) for step in broken)
-    assert [node["prefix_length"] for node in answer["nodes"]] == [
+    assert answer.causes == Counter(step.findings[0].partition(":")[2] for step in broken)
+    assert answer.num_given_again == sum(len(step.prompt_token_ids) for step in broken)
+    assert [node.prefix_length for node in answer.nodes] == [
         0 if parent is None else len(lines[parent]) for parent in parents
     ]
 
 
-def test_what_was_given_up_and_sub_agents_are_told(viewed):  # noqa: F811
+def test_what_was_given_up_and_sub_agents_are_told():
     name = "t-0"
     own = {"agent": "solver", "capture_level": "tokens"}
     helper = {"agent": "helper", "agent_path": ["solver", "helper"], "parent_call": f"{name}/a"}
-    after = {"parent_call": f"{name}/a", "prefix_length": 2, "prefix_hash": "not read"}
-    write_segment(
-        viewed.store,
-        *attempt(
-            name,
-            *call(name, "a", sampled(2), at=2.0, prompt=PromptDelta(delta=TokenIds([1])), **own),
-            *call(name, "b", sampled(4), at=3.0, prompt=PromptDelta(delta=TokenIds([3]), **after), **own),
-            *call(name, "c", sampled(6), at=4.0, prompt=PromptDelta(delta=TokenIds([5]), **after), **own),
-            *call(name, "d", sampled(8), at=5.0, prompt=_after(name, "c", 4), **own),
-            *call(name, "e", sampled(9), at=6.0, prompt=PromptDelta(delta=TokenIds([9])), **own | helper),
-            Resumed(trajectory_id=name, run="r", at=7.0, worker="w", abandoned=[f"{name}/d"]),
-        ),
+    records = attempt(
+        name,
+        *call(name, "a", sampled(2), at=2.0, prompt=PromptDelta(delta=TokenIds([1])), **own),
+        *call(name, "b", sampled(4), at=3.0, prompt=_after(name, "a", 2), **own),
+        *call(name, "c", sampled(6), at=4.0, prompt=_after(name, "a", 2), **own),
+        *call(name, "d", sampled(8), at=5.0, prompt=_after(name, "c", 4), **own),
+        *call(name, "e", sampled(9), at=6.0, prompt=PromptDelta(delta=TokenIds([9])), **own | helper),
+        Resumed(trajectory_id=name, run="r", at=7.0, worker="w", abandoned=[f"{name}/d"]),
     )
 
-    nodes = viewed.get(f"/api/v1/trajectories/{name}/forks")["nodes"]
+    nodes = lay_out_forks(assemble_trajectory(name, records)).nodes
 
-    assert [node["is_abandoned"] for node in nodes] == [False, True, False, True, False]
-    assert [node["is_subagent"] for node in nodes] == [False, False, False, False, True]
-    assert (nodes[4]["parent"], nodes[4]["link"]) == (0, "call")
-    viewed.get("/api/v1/trajectories/none-0/forks", 404)
+    assert [node.is_abandoned for node in nodes] == [False, True, False, True, False]
+    assert [node.is_subagent for node in nodes] == [False, False, False, False, True]
+    assert (nodes[4].parent, nodes[4].link) == (0, "call")
 
 
 def _after(name, parent, size):
     return PromptDelta(delta=TokenIds([7]), parent_call=f"{name}/{parent}", prefix_length=size, prefix_hash="not read")
 
 
-def _grow(store, name, dice):
-    """Store an attempt whose calls continue an earlier one, or break off; each id is fresh."""
+def _grow(name, dice):
+    """Return an attempt whose calls continue an earlier one, or break off; each id is fresh."""
     ids, parts, sizes = iter(range(1, 10_000)), [], []
 
     def fresh():
@@ -88,7 +82,7 @@ def _grow(store, name, dice):
         own = {"capture_level": "tokens", "findings": findings}
         parts += call(name, f"c{number}", sampled(*answer), at=2.0 + number, prompt=prompt, **own)
         sizes.append(before + len(given) + len(answer))
-    write_segment(store, *attempt(name, *parts))
+    return assemble_trajectory(name, attempt(name, *parts))
 
 
 def _parent(lines, prompt):

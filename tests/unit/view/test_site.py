@@ -1,6 +1,5 @@
 """A static site: modules become one script, and a directory is replaced as a whole."""
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +8,8 @@ import pytest
 from agent_layer.errors import BadInputError
 from agent_layer.view.site import bundle_modules, replace_directory
 from agent_layer.view.site.directory import MARK, write_mark
+
+from ...waiting import run
 
 _NAMES = ("index.html", "data/t0.js")
 
@@ -25,7 +26,7 @@ def test_a_bundle_does_what_its_modules_do(tmp_path):
     script = tmp_path / "page.js"
     script.write_text(bundle_modules(modules.__getitem__, "main.js", {}))
 
-    assert subprocess.check_output(["node", script], text=True, timeout=60) == "3 box\n"
+    assert run(["node", script]).stdout == "3 box\n"
 
 
 def test_a_module_stands_for_another(tmp_path):
@@ -33,7 +34,7 @@ def test_a_module_stands_for_another(tmp_path):
     script = tmp_path / "page.js"
     script.write_text(bundle_modules(modules.__getitem__, "main.js", {"a.js": "b.js"}))
 
-    assert subprocess.check_output(["node", script], text=True, timeout=60) == "b\n"
+    assert run(["node", script]).stdout == "b\n"
 
 
 def test_a_module_that_is_needed_later_is_called_then_and_once(tmp_path):
@@ -46,7 +47,7 @@ def test_a_module_that_is_needed_later_is_called_then_and_once(tmp_path):
     script = tmp_path / "page.js"
     script.write_text(bundle_modules(modules.__getitem__, "main.js", {}))
 
-    assert subprocess.check_output(["node", script], text=True, timeout=60) == "first\ncalled\nlate\nlate\n"
+    assert run(["node", script]).stdout == "first\ncalled\nlate\nlate\n"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-// The AI SDK over OpenAI's responses, its default; it names earlier items by id. With 'stream': streamed.
+// The AI SDK over OpenAI's responses, its default; it names earlier items by id. Whole, then streamed.
 
 import { openai } from "@ai-sdk/openai";
 import { generateText, stepCountIs, streamText, tool } from "ai";
@@ -17,5 +17,7 @@ const asked = {
   tools: { add },
   stopWhen: stepCountIs(5),
 };
-const answer = process.argv.includes("stream") ? streamText(asked) : await generateText(asked);
-console.log(await answer.text);
+for (const ask of [generateText, streamText]) {
+  const answer = await ask(asked);
+  console.log(await answer.text);
+}

@@ -1,6 +1,4 @@
-"""OpenAI's Agents SDK; its own tracing, which would phone home, is off. With 'chat': over chat completions."""
-
-import sys
+"""OpenAI's Agents SDK, over both of its interfaces; its own tracing, which would phone home, is off."""
 
 from agents import Agent, Runner, function_tool, set_default_openai_api, set_tracing_disabled
 
@@ -12,7 +10,7 @@ def add(a: int, b: int) -> int:
 
 
 set_tracing_disabled(True)
-if "chat" in sys.argv:
-    set_default_openai_api("chat_completions")
-agent = Agent(name="solver", instructions="Use your tools.", model="gpt-any", tools=[add])
-print(Runner.run_sync(agent, "what is 40 + 2").final_output)
+for api in ("responses", "chat_completions"):
+    set_default_openai_api(api)
+    agent = Agent(name="solver", instructions="Use your tools.", model="gpt-any", tools=[add])
+    print(Runner.run_sync(agent, "what is 40 + 2").final_output)

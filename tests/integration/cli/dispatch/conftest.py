@@ -9,11 +9,11 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 
 import pytest
 
 from ....queues import Queue
+from ....waiting import communicate, wait_for_exit, wait_until
 
 COMMAND = [sys.executable, "-m", "agent_layer.cli"]
 PATIENCE_SECONDS = 90
@@ -46,7 +46,7 @@ def start(environment, tmp_path):
     yield begin
     for process in started:
         process.kill()
-        process.communicate(timeout=PATIENCE_SECONDS)
+        communicate(process, PATIENCE_SECONDS)
 
 
 class Screen:
@@ -64,11 +64,7 @@ class Screen:
 
     def reads(self, text, seconds=PATIENCE_SECONDS):
         """Wait until the text was written, anywhere."""
-        deadline = time.monotonic() + seconds
-        while text not in self.written:
-            assert time.monotonic() < deadline, self.written
-            if select.select([self._mine], [], [], 0.1)[0]:
-                self.written += self._decoder.decode(os.read(self._mine, 1 << 16))
+        wait_until(lambda: text in self._read(), seconds, f"{text!r} at the terminal", lambda: self.written)
         return True
 
     def types(self, text):
@@ -76,24 +72,22 @@ class Screen:
 
     def ends(self):
         """Exit status; what was written meanwhile is read, else it could not end."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while self.process.poll() is None:
-            assert time.monotonic() < deadline, self.written
-            if select.select([self._mine], [], [], 0.05)[0]:
-                self._read_end()
-        self._read_end()
+        wait_until(lambda: self._read() and self.process.poll() is not None, PATIENCE_SECONDS, "its end", self._read)
+        self._read()
         return self.process.returncode
 
-    def _read_end(self):
+    def _read(self):
+        """All that was written so far."""
         try:
             while select.select([self._mine], [], [], 0)[0] and (more := os.read(self._mine, 1 << 16)):
                 self.written += self._decoder.decode(more)
         except OSError:  # the terminal's other end is closed
-            return
+            pass
+        return self.written
 
     def close(self):
         self.process.kill()
-        self.process.wait(PATIENCE_SECONDS)
+        wait_for_exit(self.process, PATIENCE_SECONDS)
         os.close(self._mine)
 
 

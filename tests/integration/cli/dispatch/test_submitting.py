@@ -5,17 +5,14 @@ import os
 import signal
 import threading
 
-import pytest
-
 from agent_layer.dispatcher import Report
 from agent_layer.recorder import Recorder
 from agent_layer.schema.ids import make_group_id
 from agent_layer.schema.step import Content
 
 from ....queues import Queue
+from ....waiting import communicate, read_line, scaled, wait_for_exit
 from .conftest import PATIENCE_SECONDS
-
-pytestmark = pytest.mark.timeout(300)
 
 DIES_WHILE_IT_SENDS = """
 import os, signal, socket
@@ -48,12 +45,12 @@ def test_a_submit_that_was_killed_half_way_and_repeated_queues_everything_once(
         [str(write_module("sitecustomize", DIES_WHILE_IT_SENDS)), os.environ.get("PYTHONPATH", "")]
     )
     first = start(*command, PYTHONPATH=modules)
-    assert first.wait(PATIENCE_SECONDS) == -signal.SIGKILL
+    assert wait_for_exit(first, PATIENCE_SECONDS) == -signal.SIGKILL
     num_before = redis.zcard(keys.queue("open"))
     assert 0 < num_before < num_tasks
     for _ in range(2):
         again = start(*command)
-        out, _ = again.communicate(timeout=120)
+        out, _ = communicate(again, 120)
         assert (again.returncode, out) == (
             0,
             f"submitted {num_tasks:,} tasks, {num_tasks * size:,} rollouts, to run r\n",
@@ -67,13 +64,13 @@ def test_options_of_submit_win_over_lines(queue, start, tmp_path):
     path = submitted(tmp_path, [{"id": "a", "input": 1, "group_size": 2, "priority": 1}])
 
     done = start("submit", path, "--run", "r", "--launch", "5", "--partial", "drop", "--priority", "7")
-    out, err = done.communicate(timeout=PATIENCE_SECONDS)
+    out, err = communicate(done, PATIENCE_SECONDS)
     assert (out, err) == ("submitted 1 task, 5 rollouts (2 of them needed), to run r\n", "")
     (group,) = queue.views.groups([], 2)
     assert (group.group_size, group.num_launched, group.partial) == (2, 5, "drop")
     assert queue.views.task(group.group_id).priority == 7
     bad = start("submit", path, "--launch", "1")
-    _, err = bad.communicate(timeout=PATIENCE_SECONDS)
+    _, err = communicate(bad, PATIENCE_SECONDS)
     assert (bad.returncode, err.count("\n")) == (2, 1)
     assert "expected launch from 2" in err
 
@@ -87,14 +84,14 @@ def test_waiting_says_what_became_of_all_and_ships_what_killed_workers_left(
     path = submitted(tmp_path, [{"id": "a", "input": 1, "launch": 3, "group_size": 2}, {"id": "b", "input": 2}])
 
     def work():
-        leases = [queue.claim("w", 1, wait_seconds=PATIENCE_SECONDS)[0] for _ in range(4)]
+        leases = [queue.claim("w", 1, wait_seconds=scaled(PATIENCE_SECONDS))[0] for _ in range(4)]
         queue.settle([Report(lease=lease, ending="completed") for lease in leases[:2]])
         queue.settle([Report(lease=leases[3], ending="dead", error="user: no")])
 
     working = threading.Thread(target=work)
     working.start()
     waiting = start("submit", path, "--wait", "--run", "r")
-    out, err = waiting.communicate(timeout=PATIENCE_SECONDS)
+    out, err = communicate(waiting, PATIENCE_SECONDS)
     working.join()
 
     assert (waiting.returncode, out.splitlines()[-1]) == (1, "accepted 2 of 4 rollouts, 1 surplus, 1 dead"), err
@@ -109,9 +106,9 @@ def test_waiting_ends_with_the_reason_when_too_much_fails(queue, start, tmp_path
     waiting = start("submit", path, "--wait", "--run", "r")
     leases = []
     while len(leases) < 4:
-        leases += strict.claim("w", 4 - len(leases), wait_seconds=PATIENCE_SECONDS)
+        leases += strict.claim("w", 4 - len(leases), wait_seconds=scaled(PATIENCE_SECONDS))
     strict.settle([Report(lease=lease, ending="retry", cause="user", error="user: no key") for lease in leases])
-    _, err = waiting.communicate(timeout=PATIENCE_SECONDS)
+    _, err = communicate(waiting, PATIENCE_SECONDS)
 
     assert waiting.returncode == 1
     assert "run r: expected it to go on, but it is paused: 4 of the newest 4 attempts failed" in err
@@ -124,14 +121,14 @@ def test_ctrl_c_while_waiting_leaves_everything_queued_and_says_so(queue, start,
 
     before = {client["id"] for client in queue.redis.client_list()}
     waiting = start("submit", path, "--wait", "--run", "r")
-    assert waiting.stdout.readline().startswith("submitted 2 tasks")
-    assert "no worker is up" in waiting.stderr.readline()
+    assert read_line(waiting).startswith("submitted 2 tasks")
+    assert "no worker is up" in read_line(waiting, of_errors=True)
     wait_until(
         lambda: [one for one in queue.redis.client_list() if "b" in one["flags"] and one["id"] not in before],
         PATIENCE_SECONDS,
     )
     waiting.send_signal(signal.SIGINT)
-    _, err = waiting.communicate(timeout=PATIENCE_SECONDS)
+    _, err = communicate(waiting, PATIENCE_SECONDS)
 
     assert waiting.returncode == 130
     assert "no worker is up" not in err, "the warning appears once"

@@ -9,6 +9,7 @@ import pytest
 from agent_layer.dispatcher import Report
 from agent_layer.schema.task import Task
 
+from ....waiting import communicate, read_line, wait_for_exit
 from .conftest import PATIENCE_SECONDS
 
 
@@ -39,14 +40,14 @@ def test_watching_as_json_gives_rows_that_changed_and_names_those_that_went(queu
     first, second = queue.add([Task(id="a", run="r", group_size=2), Task(id="b", run="r")])
 
     watching = start("groups", "--watch", "--format", "jsonl")
-    rows = [json.loads(watching.stdout.readline()) for _ in range(2)]
+    rows = [json.loads(read_line(watching)) for _ in range(2)]
     assert [row["group_id"] for row in rows] == [first, second]
     queue.settle([Report(lease=lease, ending="completed") for lease in queue.claim("w", 1)])
-    assert json.loads(watching.stdout.readline())["num_open"] == 1
+    assert json.loads(read_line(watching))["num_open"] == 1
     queue.settle([Report(lease=lease, ending="completed") for lease in queue.claim("w", 1)])
-    assert json.loads(watching.stdout.readline()) == {"group_id": first, "is_shown": False}
+    assert json.loads(read_line(watching)) == {"group_id": first, "is_shown": False}
     watching.send_signal(signal.SIGINT)
-    out, err = watching.communicate(timeout=PATIENCE_SECONDS)
+    out, err = communicate(watching, PATIENCE_SECONDS)
     assert (watching.returncode, out, err) == (0, "", "")
 
 
@@ -63,7 +64,7 @@ def test_watching_without_a_terminal_writes_a_table_for_each_change_and_ends_wit
     assert "\x1b" not in "".join([*first, *second])
     watching.stdout.close()
     queue.settle([Report(lease=lease, ending="completed") for lease in queue.claim("w", 1)])
-    assert watching.wait(PATIENCE_SECONDS) == 0
+    assert wait_for_exit(watching, PATIENCE_SECONDS) == 0
     assert watching.stderr.read() == ""
 
 

@@ -18,6 +18,8 @@ from agent_layer.store import open_store
 from agent_layer.store.arrow.trajectories import TRAJECTORY_SCHEMA, read_rows
 from agent_layer.store.index.deletion import apply_tombstones
 
+from ....waiting import wait_for_exit
+
 
 @pytest.fixture
 def follow(settings, tmp_path):
@@ -81,7 +83,7 @@ def test_what_ends_and_what_is_judged_later_arrives(record, make_attempt, follow
 
     wait_until(lambda: sorted(rewards_in(tmp_path / "d").items()) == [("x.1-0", 0.5), ("x.2-0", 1.0)], 60)
     exporter.send_signal(signal.SIGINT)
-    assert exporter.wait(60) == 0
+    assert wait_for_exit(exporter, 60) == 0
     assert agrees(tmp_path / "d", store, reward=(0.5, None))
 
 
@@ -91,11 +93,10 @@ def test_two_exporters_of_one_directory_are_one_too_many(follow, wait_until, tmp
 
     second = follow()
 
-    assert second.wait(60) == 2
+    assert wait_for_exit(second, 60) == 2
     assert b"another export is writing it" in second.stderr.read()
 
 
-@pytest.mark.timeout(300)
 def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_there_twice(
     record, make_attempt, follow, settings, wait_until, tmp_path
 ):
@@ -109,13 +110,13 @@ def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_there_twice(
             store.reward(f"x.{chance.randrange(num_made)}-0", chance.random())
         time.sleep(chance.uniform(0.0, 2.0))  # a random moment
         exporter.kill()
-        exporter.wait(60)
+        wait_for_exit(exporter, 60)
 
     exporter = follow()
     record(make_attempt(f"x.{num_made}-0", at=100.0 + num_made))  # so that it is this exporter that makes them agree
     wait_until(lambda: agrees(tmp_path / "d", store), 120)
     exporter.send_signal(signal.SIGTERM)
-    assert exporter.wait(60) == 0, exporter.stderr.read().decode()
+    assert wait_for_exit(exporter, 60) == 0, exporter.stderr.read().decode()
     assert not list((tmp_path / "d").rglob(".unfinished-*"))
 
 

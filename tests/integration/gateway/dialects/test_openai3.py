@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ....waiting import run
+
 PROGRAM = Path(__file__).with_name("openai3_program.py")
 OPENAI_3 = Path(sys.prefix, "openai3")
 
@@ -21,15 +23,11 @@ def environment():
 async def test_it_asks_in_every_way(gateway, environment):
     opened = await gateway.open()
 
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", str(PROGRAM), opened["base_url"], opened["api_key"]),
-        env=environment,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(100):
-        said, _ = await process.communicate()
+    command = [sys.executable, "-W", "error", PROGRAM, opened["base_url"], opened["api_key"]]
+    ran = await asyncio.to_thread(run, command, 100, env=environment)
 
-    told = json.loads(said)
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
     assert told["version"].startswith("3.")
     assert told["texts"] == ["you said: hi"] * 5
     assert "this key is not the rollout's" in told["refused"]

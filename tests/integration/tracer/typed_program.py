@@ -1,13 +1,9 @@
-"""The decorators keep types: what they do to a type checker is part of the interface."""
+# pyright: strict, reportReturnType=false, reportUnnecessaryTypeIgnoreComment=true
+"""Decorators and blocks as type checkers see them, which is part of the interface: ``make check`` holds it.
 
-import json
-import subprocess
-import sys
-from pathlib import Path
+A line that is ignored is wrong, and a checker that does not notice it fails the check.
+"""
 
-ROOT = Path(__file__).parents[3]
-
-PROGRAM = """
 from collections.abc import AsyncIterator, Generator, Iterator
 from typing import TypeVar, assert_type
 
@@ -19,15 +15,19 @@ T = TypeVar("T")
 @tracer.tool
 def plain(a: int, b: str = "") -> float: ...
 
+
 @tracer.tool(name="other")
 async def later(a: int) -> float: ...
+
 
 @tracer.agent(role="aux")
 def generator(a: int) -> Iterator[str]: ...
 
+
 @tracer.step
 async def async_generator(a: int) -> AsyncIterator[str]:
-    yield ""
+    yield str(a)
+
 
 class Desk:
     @tracer.tool
@@ -49,14 +49,17 @@ class Desk:
     @tracer.step
     def make_outside(cls, a: int) -> "Desk": ...
 
+
 @tracer.tool
 def full(a: int) -> Generator[int, str, float]:
     heard = yield a
     return float(heard)
 
+
 @tracer.tool
 def identity(value: T) -> T:
     return value
+
 
 @tracer.rollout(task="t", run="r")
 async def solve(task: str) -> bool: ...
@@ -81,23 +84,8 @@ async def use() -> None:
         other.reward(1.0, step=2)
     assert_type(tracer.current(), tracer.Rollout | None)
     assert_type(tracer.flush().pending, int)
-    plain("x")  # wrong
-    Desk().method("x")  # wrong
-    tracer.tool(3)  # wrong
-    tracer.agent(role="judge")  # wrong
-    tracer.rollout(task="t", splti="eval")  # wrong
-"""
-
-
-def test_decorated_functions_keep_their_types(tmp_path):
-    file = tmp_path / "program.py"
-    file.write_text(PROGRAM)
-    config = {"typeCheckingMode": "strict", "reportReturnType": False, "extraPaths": [str(ROOT)]}
-    (tmp_path / "pyrightconfig.json").write_text(json.dumps(config))
-    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson", "-p", str(tmp_path)]
-
-    found = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
-
-    wrong = [number for number, line in enumerate(PROGRAM.splitlines()) if line.endswith("# wrong")]
-    errors = [one["range"]["start"]["line"] for one in json.loads(found.stdout)["generalDiagnostics"]]
-    assert sorted(set(errors)) == wrong, found.stdout
+    plain("x")  # pyright: ignore[reportArgumentType]
+    Desk().method("x")  # pyright: ignore[reportArgumentType]
+    tracer.tool(3)  # pyright: ignore[reportArgumentType]
+    tracer.agent(role="judge")  # pyright: ignore[reportArgumentType]
+    tracer.rollout(task="t", splti="eval")  # pyright: ignore[reportCallIssue]
