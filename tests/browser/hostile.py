@@ -4,6 +4,20 @@ Kinds: script tags, event handlers, SVG and MathML, addresses, broken out attrib
 control characters and encodings, Markdown, CSS, escapes of terminals.
 """
 
+import msgspec
+
+from agent_layer.schema.record import TokenIds
+from agent_layer.schema.reward import Reward
+from agent_layer.schema.step import Action, Observation, PromptDelta, StepState
+from agent_layer.schema.task import Task
+from agent_layer.schema.training import Vocabulary
+from agent_layer.state.vocabularies import store_vocabulary
+
+from ..builders import attempt, call, closed_group, content
+from ..stored import write_segment
+
+__all__ = ["ATTRIBUTES", "ELEMENTS", "HOSTILE", "NAMES", "WATCH", "store_texts"]
+
 _RUN = "window.owned=1;alert(1)"
 _AWAY = "//evil.invalid"
 
@@ -69,3 +83,63 @@ HOSTILE = (
     f"</style><style>@import '{_AWAY}/c.css';*{{background:url({_AWAY}/b.png)}}</style>",
     f"\x1b]8;;http:{_AWAY}\x07link\x1b]8;;\x07\x1b[2J\x1b]0;owned\x07\x9b31m",
 )
+NAMES = ["javascript:alert~1", "data:text~html", "constructor", "hasOwnProperty", "toString", "x1~.~._:-"]
+"""What the rules for names allow and programs stumble over."""
+WATCH = "window.broken = []; addEventListener('securitypolicyviolation', event => window.broken.push(event.blockedURI))"
+ELEMENTS = "[...document.querySelectorAll('main *')].map(one => one.tagName + (one.closest('svg') ? ' in svg' : ''))"
+ATTRIBUTES = """[...document.querySelectorAll('*')].flatMap(one => [...one.attributes].filter(
+  ({name, value}) => /^on|^srcdoc$/i.test(name)
+    || (/^(href|src|action|data|xlink:href)$/i.test(name) && !/^(#|[a-z/-]+\\.(js|css|svg)$)/i.test(value)))
+  .map(({name, value}) => `${one.tagName} ${name}=${value}`))"""
+
+
+def store_texts(store, group, run, texts):
+    """Store an attempt with a step for each text, which is prompt, answer, tool, argument, output, agent and error."""
+    name = f"{group}.0-0"
+    pieces = [text.encode() for text in texts]
+    vocabulary = Vocabulary(
+        tokenizer_hash=group, sizes=TokenIds([len(one) for one in pieces]), content=b"".join(pieces)
+    )
+    store_vocabulary(store.keys, store.objects, vocabulary)
+    records = []
+    for number, text in enumerate(texts):
+        said = content(name, msgspec.json.encode({"role": "user", "name": text, "content": text}))
+        tool = {"id": "c", "type": "function", "function": {"name": text, "arguments": text}}
+        answer = {"role": "assistant", "content": text, "reasoning": text, "tool_calls": [tool]}
+        action = Action(message=answer, response_token_ids=TokenIds([number]), finish_reason=text)
+        fields = {"run": run, "agent": text, "model": text, "engine": text, "error": text}
+        records += [
+            said,
+            *call(
+                name,
+                str(number),
+                action,
+                at=2.0 + number,
+                prompt=PromptDelta(delta=TokenIds([number])),
+                state=StepState(messages=[said.hash]),
+                tokenizer_hash=group,
+                capture_level="tokens",
+                **fields,
+            ),
+            Observation(
+                trajectory_id=name,
+                run=run,
+                observation_id=str(number),
+                call_id=f"{name}/{number}",
+                name=text,
+                at=2.5 + number,
+                arguments=text,
+                output=f"{text} was seen",
+                status="ok",
+            ),
+            Reward(
+                trajectory_id=name, run=run, reward_id=str(number), at=90.0, name=f"n{number}", score=0.0, comment=text
+            ),
+        ]
+    task = Task(id=run, run=run, input="\n".join(texts), labels={text: text for text in texts})
+    started = {"task": task, "task_id": run, "task_type": texts[0], "worker": texts[10], "labels": task.labels}
+    write_segment(
+        store,
+        *attempt(name, *records, run=run, group_id=group, **started),
+        closed_group(group, name, run=run, task_id=run, num_launched=1, group_size=1),
+    )

@@ -1,11 +1,9 @@
 """``agent-layer view --demo`` as a user types it: it starts, answers, shows its run in Chromium, and leaves nothing."""
 
-import json
 import os
 import re
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,7 +12,8 @@ import pytest
 from agent_layer.view.demo import RECORDING
 
 from ..record_demo import MOST_BYTES
-from .test_views import chromium  # noqa: F401 - the browser of the other tests
+from ..waiting import read_line, wait_for_exit
+from .tabs import open_tab
 
 
 def test_the_recording_is_small():
@@ -31,12 +30,12 @@ def demo():
         environment = os.environ | {"TMPDIR": name, "AGENT_LAYER_REDIS_URL": "redis://127.0.0.1:1"}
         process = subprocess.Popen(command, cwd=temporary / "work", env=environment, stdout=subprocess.PIPE, text=True)
         try:
-            told = process.stdout.readline()
+            told = read_line(process)
             found = re.fullmatch(r"view: (http://127\.0\.0\.1:\d+/)(#/run/\S+)\n", told)
             assert found, told
             yield found.groups()
             process.terminate()
-            assert process.wait(60) == 0
+            assert wait_for_exit(process) == 0
         finally:
             process.kill()
             process.stdout.close()
@@ -44,23 +43,17 @@ def demo():
         assert [path.name for path in temporary.rglob("*")] == ["work"]
 
 
-def test_a_recorded_run_is_shown_and_nothing_is_left(demo, chromium):  # noqa: F811 - the fixture imported above
+def test_a_recorded_run_is_shown_and_nothing_is_left(demo, chromium):
     address, view = demo
-    with urllib.request.urlopen(f"{address}api/v1/runs/{view.rpartition('/')[2]}", timeout=60) as answer:
-        run = json.load(answer)
-    with urllib.request.urlopen(f"{address}api/v1/facets?fields=engine", timeout=60) as answer:
-        engines = [one["value"] for one in json.load(answer)["facets"]["engine"]]
-    page = chromium.new_page()
-    errors = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(address + view)
-    page.wait_for_selector("[data-health]")
-    page.wait_for_selector(".loading", state="detached")
-    text = page.inner_text("main")
-    page.close()
+    with open_tab(chromium, address) as tab:
+        run = tab.ask(f"runs/{view.rpartition('/')[2]}")
+        engines = [one["value"] for one in tab.ask("facets?fields=engine")["facets"]["engine"]]
+        tab.open(view)
+        tab.page.wait_for_selector("[data-health]")
+        text = tab.page.inner_text("main")
 
     assert engines == [f"http://127.0.0.1:{engines[0].rpartition(':')[2]}"]
     assert re.search(rf"Trajectories\s+{run['counts']['trajectories']:,}\s", text)
     assert f"Update {run['steps']['step'][-1]}" in text
     assert run["steps"]["numbers"]["success"][-1] > run["steps"]["numbers"]["success"][0]
-    assert errors == []
+    assert tab.errors == []

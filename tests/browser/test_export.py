@@ -4,51 +4,54 @@ import re
 
 import pytest
 
-from agent_layer.view.reads import Asked, Source
+from agent_layer.view.reads import Asked
 from agent_layer.view.reads.tokens import show_tokens
 from agent_layer.view.site import Selection, write_site
 
-from ..integration.view.test_images import REMOTE, SVG, data_url, make_png, shown, store_message
-from ..integration.view.test_view import viewed  # noqa: F401 - the store that the API's own tests read
+from ..builders import attempt
+from ..pictures import REMOTE, SVG, data_url, image_part, make_png, store_message
+from ..stored import write_segment
 from ..waiting import wait_until
-from .hostile import HOSTILE
-from .test_hostile import _ATTRIBUTES, _ELEMENTS, _WATCH, _store
-from .test_views import _LIMIT_SECONDS, _Tab, _train, chromium, tab  # noqa: F401 - the browser of the other tests
+from .hostile import ATTRIBUTES, ELEMENTS, HOSTILE, WATCH, store_texts
+from .tabs import open_tab
 
 _LITERALS = "[...document.querySelectorAll('main .token-row span.t')].map(one => one.textContent)"
 
 
-def _export(viewed, directory, **filters):  # noqa: F811
-    rows = list(viewed.store.scan(**filters))
-    selection = Selection(rows, len(rows) + 3, "agent-layer query --run '<r>'", "page = …", 1_000.0)
-    source = Source(viewed.settings, viewed.store)
-    write_site(source, directory, selection, on_progress=lambda *_: None, on_left_out=pytest.fail)
-    return source
+@pytest.fixture(scope="module")
+def site(viewed_store, tmp_path_factory):
+    """Directory of an export of all runs but one."""
+    store, directory = viewed_store.store, tmp_path_factory.mktemp("exported") / "site"
+    store_texts(store, "hostile", "constructor", HOSTILE)
+    pictures = [data_url(make_png(64)), data_url(SVG, "image/svg+xml"), REMOTE]
+    answer = [image_part(data_url(make_png(32))), {"text": "a drawing"}]
+    store_message(store, "i.0-0", [*map(image_part, pictures), {"$image": "../../info"}], outputs=[answer])
+    write_segment(store, *attempt("left.0-0", run="left"))
+    rows = [row for row in store.scan() if row.run != "left"]
+    selection = Selection(rows, len(rows) + 1, "agent-layer query --run '<r>'", "page = …", 1_000.0)
+    write_site(viewed_store.source, directory, selection, on_progress=lambda *_: None, on_left_out=pytest.fail)
+    return directory
 
 
 @pytest.fixture
-def opened(chromium, tmp_path):  # noqa: F811
+def opened(chromium, site):
     """A tab for files of a directory, and all that it asks for."""
-    own = _Tab(chromium.new_page(viewport={"width": 1280, "height": 900}), f"{(tmp_path / 'site').as_uri()}/index.html")
-    own.page.set_default_timeout(_LIMIT_SECONDS * 1000)
-    own.page.on("pageerror", lambda error: own.errors.append(str(error)))
-    own.page.on("request", lambda asked: own.hosts.add(asked.url.rpartition("/site/")[0]))
-    own.page.on("dialog", lambda dialog: (own.errors.append(dialog.message), dialog.dismiss()))
-    own.page.add_init_script(_WATCH)
-    yield own
-    assert own.errors == []
-    assert own.hosts == {tmp_path.as_uri()}
-    assert own.page.evaluate("window.broken") == []
-    own.page.close()
+    with open_tab(chromium, f"{site.as_uri()}/index.html") as tab:
+        folders = set()
+        tab.page.on("request", lambda asked: folders.add(asked.url.rpartition("/site/")[0]))
+        tab.page.on("dialog", lambda dialog: (tab.errors.append(dialog.message), dialog.dismiss()))
+        tab.page.add_init_script(WATCH)
+        yield tab
+        assert tab.errors == []
+        assert folders == {site.parent.as_uri()}
+        assert tab.page.evaluate("window.broken") == []
 
 
-def test_an_export_opens_from_a_file_and_shows_what_python_computes(opened, viewed, tmp_path):  # noqa: F811
-    _train(viewed)
-    source = _export(viewed, tmp_path / "site", run="r0")
-    whole, tokens = viewed.store.get("g0.0-0"), show_tokens(source, Asked({"trajectory": "g0.0-0"}, {}))
+def test_an_export_opens_from_a_file_and_shows_what_python_computes(opened, viewed):
+    whole, tokens = viewed.store.get("g0.0-0"), show_tokens(viewed.source, Asked({"trajectory": "g0.0-0"}, {}))
 
     text = opened.open("#/trajectory/g0.0-0?step=1")
-    assert re.search(r"Learned by\s+update 1\s+advantage \+0\.50", text)
+    assert re.search(r"Learned by\s+update 1 update 2\s+advantage \+0\.50", text)
     assert re.search(rf"Reward\s+{whole.reward:g}".replace("-", "\u2212"), text)
     assert opened.page.locator(".step-card").count() == len(whole.steps) == 2
     opened.open("#/trajectory/g0.0-0?tab=tokens")
@@ -70,17 +73,15 @@ def test_an_export_opens_from_a_file_and_shows_what_python_computes(opened, view
         "#/trajectories?text=what": "needs the store",
     }
     assert {view: text for view, text in shown.items() if text not in opened.open(view)} == {}
-    opened.page.evaluate("location.hash = '#/trajectory/g1.0-0'")
+    opened.page.evaluate("location.hash = '#/trajectory/left.0-0'")
     opened.page.get_by_text("This is not in the export").wait_for()
-    assert "of 15 matching trajectories" in opened.page.inner_text("footer")
+    assert f"of {viewed.store.count()} matching trajectories" in opened.page.inner_text("footer")
     assert "agent-layer query --run '<r>'" in opened.page.inner_text("footer")
 
 
-def test_filters_of_an_export_find_what_the_store_finds(opened, viewed, tmp_path):  # noqa: F811
-    _export(viewed, tmp_path / "site")
-
+def test_filters_of_an_export_find_what_the_store_finds(opened, viewed):
     opened.open("#/trajectories")
-    assert opened.page.inner_text("[data-count]") == "24"
+    assert opened.page.inner_text("[data-count]") == str(viewed.store.count() - 1)
     for query, filters in (
         ("run=r0&reward=0.25..", {"run": "r0", "reward": (0.25, None)}),
         ("status=failed", {"status": "failed"}),
@@ -94,36 +95,21 @@ def test_filters_of_an_export_find_what_the_store_finds(opened, viewed, tmp_path
         assert found == expected
 
 
-def test_sixty_hostile_strings_stay_text_in_an_export(opened, viewed, tmp_path):  # noqa: F811
-    _store(viewed.store, "hostile", "constructor", HOSTILE)
-    _export(viewed, tmp_path / "site", run="constructor")
-    data = "".join(path.read_text() for path in (tmp_path / "site" / "data").iterdir())
+def test_sixty_hostile_strings_stay_text_in_an_export(opened, site):
+    data = "".join(path.read_text() for path in (site / "data").iterdir())
 
     assert not {"<", "&", "\u2028", "\u2029"} & set(data)
     for view in ("", "?tab=tokens", "?tab=forks"):
         assert "alert(1)" in opened.open(f"#/trajectory/hostile.0-0{view}")
         assert opened.page.evaluate("'owned' in window || 'owned' in {}") is False
-        assert opened.page.evaluate(_ATTRIBUTES) == []
-        assert "SCRIPT" not in opened.page.evaluate(_ELEMENTS)
+        assert opened.page.evaluate(ATTRIBUTES) == []
+        assert "SCRIPT" not in opened.page.evaluate(ELEMENTS)
     opened.open("#/trajectory/hostile.0-0")
     said = opened.page.locator("main .said.user pre").evaluate_all("all => all.map(one => one.textContent)")
     assert said == list(HOSTILE)
 
 
-def _visible(text, token_id):
-    return f"⟨{token_id}⟩" if text is None else text
-
-
-def test_raster_images_are_seen_and_nothing_else_is_loaded(opened, tab, viewed, tmp_path):  # noqa: F811
-    parts = [
-        shown(data_url(make_png(64))),
-        shown(data_url(SVG, "image/svg+xml")),
-        shown(REMOTE),
-        {"$image": "../../info"},
-    ]
-    store_message(viewed.store, "i.0-0", parts, outputs=[[shown(data_url(make_png(32))), {"text": "a drawing"}]])
-    _export(viewed, tmp_path / "site")
-
+def test_raster_images_are_seen_and_nothing_else_is_loaded(opened, tab, site):
     for one in (tab, opened):
         text = one.open("#/trajectory/i.0-0")
         one.page.wait_for_selector("img.seen", state="attached")
@@ -135,4 +121,8 @@ def test_raster_images_are_seen_and_nothing_else_is_loaded(opened, tab, viewed, 
         assert "a drawing" in text
         assert one.page.evaluate("'owned' in window") is False
     assert tab.hosts == {tab.address.split("/")[2]}
-    assert len(list((tmp_path / "site" / "images").iterdir())) == 2
+    assert len(list((site / "images").iterdir())) == 2
+
+
+def _visible(text, token_id):
+    return f"⟨{token_id}⟩" if text is None else text

@@ -3,10 +3,11 @@
 import hashlib
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from ..waiting import run
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "agent_layer" / "view" / "page"
@@ -79,7 +80,7 @@ def test_pure_modules():
         pytest.skip("node is not installed")
     files = sorted(map(str, (ROOT / "tests" / "browser" / "pure").glob("*.test.mjs")))
 
-    ran = subprocess.run([node, "--test", *files], capture_output=True, text=True, timeout=100, check=False)
+    ran = run([node, "--test", *files])
 
     assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-2000:]
 

@@ -2,10 +2,10 @@
 
 from itertools import pairwise
 
+import pytest
+
 from ..builders import attempt, call
-from ..integration.view.test_view import viewed  # noqa: F401 - the store that the API's own tests read
 from ..stored import write_segment
-from .test_views import chromium, tab  # noqa: F401 - the browser and the server of the other tests
 
 _ASKED = """path => performance.getEntriesByType('resource')
   .filter(one => new URL(one.name).pathname === '/api/v1/' + path).map(one => one.startTime)"""
@@ -13,68 +13,61 @@ _ARE_SPARSE = 900.0
 """Milliseconds between two questions; the page itself waits 1,000, by another clock."""
 
 
-def test_a_live_run_moves_the_page(tab, viewed):  # noqa: F811 - the fixtures imported above
+@pytest.fixture
+def tab(fresh_tab):
+    """These tests change the store."""
+    return fresh_tab
+
+
+def test_a_live_run_moves_the_page_which_asks_less_often_while_it_goes_on(tab, fresh):
     tab.open("#/run/r0")
     tab.page.wait_for_selector("[data-live=true]", state="attached")
-    num = tab.ask("runs/r0")["counts"]["trajectories"]
-    for number in range(12):
-        write_segment(viewed.store, *attempt(f"new{number}.0-0", at=5000.0 + number, run="r0", status="failed"))
+    num_before, num_new, asked = tab.ask("runs/r0")["counts"]["trajectories"], 0, []
+    while len(asked) < 4:  # the first two: before the stream, and at its beginning
+        write_segment(fresh.store, *attempt(f"new{num_new}.0-0", at=5000.0 + num_new, run="r0", status="failed"))
+        num_new += 1
         tab.page.wait_for_timeout(100)
-    tab.page.get_by_text("new11", exact=False).first.wait_for()
-    tab.page.locator(".tiles", has_text=f"{num + 12}").wait_for()  # may come with the next answer
+        asked = tab.page.evaluate(_ASKED, "runs/r0")
+    pauses = [late - early for early, late in pairwise(asked[1:])]
 
-    asked = tab.page.evaluate(_ASKED, "runs/r0")
-    assert len(asked) > 1
-    assert [late - early for early, late in pairwise(asked) if late - early < _ARE_SPARSE] == []
+    assert [pause for pause in pauses if pause < _ARE_SPARSE] == []
+    assert max(pauses) >= 2 * _ARE_SPARSE
+    tab.page.get_by_text(f"new{num_new - 1}.0-0").first.wait_for()
+    tab.page.locator(".tiles", has_text=f"{num_before + num_new}").wait_for()  # may come with the next answer
     assert tab.errors == []
 
 
-def test_what_a_change_does_not_touch_is_not_asked_again(tab, viewed):  # noqa: F811 - the fixtures imported above
-    write_segment(viewed.store, *attempt("slow.0-0", run="r0", status="running"))
+def test_what_a_change_does_not_touch_is_not_asked_again(tab, fresh):
+    write_segment(fresh.store, *attempt("slow.0-0", run="r0", status="running"))
     tab.open("#/trajectory/slow.0-0")
     tab.page.wait_for_selector("[data-live=true]", state="attached")
-    write_segment(viewed.store, *attempt("other.0-0", run="r0"))
-    write_segment(viewed.store, *call("slow.0-0", run="r0", at=3.0))
+    write_segment(fresh.store, *attempt("other.0-0", run="r0"))
+    write_segment(fresh.store, *call("slow.0-0", run="r0", at=3.0))
     tab.page.get_by_text("Step 0").first.wait_for()
     tab.open("#/run/r1")
     tab.page.wait_for_selector("[data-live=true]", state="attached")
     before = tab.page.evaluate(_ASKED, "runs/r1")
-    write_segment(viewed.store, *attempt("other.1-0", run="r0"))
-    write_segment(viewed.store, *attempt("seen.0-0", at=6000.0, run="r1", status="failed"))
+    write_segment(fresh.store, *attempt("other.1-0", run="r0"))
+    write_segment(fresh.store, *attempt("seen.0-0", at=6000.0, run="r1", status="failed"))
     tab.page.get_by_text("seen.0-0").first.wait_for()
 
     assert len(tab.page.evaluate(_ASKED, "runs/r1")) <= len(before) + 2
     assert tab.errors == []
 
 
-def test_while_a_run_goes_on_the_page_asks_less_often(tab, viewed):  # noqa: F811 - the fixtures imported above
+def test_the_choice_of_a_second_run_asks_again_only_for_new_runs(tab, fresh):
     tab.open("#/run/r0")
     tab.page.wait_for_selector("[data-live=true]", state="attached")
-    asked = []
-    while len(asked) < 5:  # the first two: before the stream, and at its beginning
-        write_segment(viewed.store, *attempt(f"more{len(asked)}.0-0", at=7000.0, run="r0"))
-        tab.page.wait_for_timeout(200)
-        asked = tab.page.evaluate(_ASKED, "runs/r0")
-    pauses = [late - early for early, late in pairwise(asked[1:])]
-
-    assert [pause for pause in pairwise(pauses) if max(pause) < 2 * _ARE_SPARSE] == []
-    assert tab.errors == []
-
-
-def test_the_choice_of_a_second_run_asks_again_only_for_new_runs(tab, viewed):  # noqa: F811
-    tab.open("#/run/r0")
-    tab.page.wait_for_selector("[data-live=true]", state="attached")
-    for number in range(2):
-        write_segment(viewed.store, *attempt(f"known{number}.0-0", at=8000.0 + number, run="r0", status="failed"))
-        tab.page.get_by_text(f"known{number}.0-0").first.wait_for()
+    write_segment(fresh.store, *attempt("known.0-0", at=8000.0, run="r0", status="failed"))
+    tab.page.get_by_text("known.0-0").first.wait_for()
     assert len(tab.page.evaluate(_ASKED, "runs")) <= 2  # before the stream, and at its beginning
 
-    write_segment(viewed.store, *attempt("first.0-0", at=8002.0, run="begun"))
+    write_segment(fresh.store, *attempt("first.0-0", at=8002.0, run="begun"))
     tab.page.wait_for_selector("main select option[value=begun]", state="attached")
     assert tab.errors == []
 
 
-def test_without_a_stream_the_page_says_what_that_means_on_a_telephone_too(tab):  # noqa: F811
+def test_without_a_stream_the_page_says_what_that_means_on_a_telephone_too(tab):
     tab.page.set_viewport_size({"width": 390, "height": 844})
     badge = tab.page.locator("[data-live]")
     for answer, word, told in (

@@ -9,32 +9,30 @@ from agent_layer.dispatcher import Dispatcher
 from agent_layer.dispatcher.models import Report
 from agent_layer.schema.task import Task
 from agent_layer.view import build_view_app
-from agent_layer.view.reads import Source
 
 from ..builders import attempt
-from ..integration.view.test_view import _KEY, _SECRET, viewed  # noqa: F401 - the store that the API's own tests read
 from ..queues import Queue
 from ..stored import write_segment
+from ..viewing import API_KEY, SECRET
 from ..waiting import wait_until
-from .test_access import find_faults
-from .test_views import chromium, open_tab, tab  # noqa: F401 - the browser and the server of the other tests
+from .tabs import find_faults, open_tab, serve_page
 
 _ORDERS = "[data-order]"
 
 
 @pytest.fixture
-def writing(viewed, chromium):  # noqa: F811 - the fixtures imported above
+def writing(fresh, chromium):
     """A tab whose server takes writes, not yet opened by the operator."""
-    app = build_view_app(Source(viewed.settings, viewed.store), writable=viewed.store, operator_token="secret")
-    with open_tab(chromium, app) as tab:  # noqa: F811
+    app = build_view_app(fresh.source, writable=fresh.store, operator_token="secret")
+    with serve_page(app) as address, open_tab(chromium, address) as tab:
         yield tab
         assert tab.errors == []
 
 
 @pytest.fixture
-def queued(redis, keys, viewed):  # noqa: F811
+def queued(redis, keys, fresh):
     """A run with three dead letters, one that waits, and a worker."""
-    queue, dispatcher = Queue(redis, keys, viewed.settings), Dispatcher(redis, viewed.settings)
+    queue, dispatcher = Queue(redis, keys, fresh.settings), Dispatcher(redis, fresh.settings)
     dispatcher.submit([Task(id=f"t{number}", run="steered", input="x") for number in range(4)], group_size=1)
     leases = queue.claim("w", 3)
     queue.heartbeat("w", b"{}", [])
@@ -44,7 +42,7 @@ def queued(redis, keys, viewed):  # noqa: F811
     return dispatcher
 
 
-def _order(tab, name, told, /, **fields):  # noqa: F811
+def _order(tab, name, told, /, **fields):
     """Press a button, read what it says, fill in what it asks for, and say yes."""
     tab.page.click(f"[data-order='{name}']")
     dialog = tab.page.locator("dialog[open]")
@@ -55,11 +53,11 @@ def _order(tab, name, told, /, **fields):  # noqa: F811
     dialog.wait_for(state="detached")
 
 
-def test_a_page_that_only_reads_has_no_button_that_writes(tab, queued):  # noqa: F811
+def test_a_page_that_only_reads_has_no_button_that_writes(fresh_tab, queued):
     for view in ("#/fleet", "#/failures", "#/trajectory/g0.0-0"):
-        tab.open(view)
-        assert tab.page.locator(_ORDERS).count() == 0
-    assert "infra: the disk is full" in tab.open("#/failures")
+        fresh_tab.open(view)
+        assert fresh_tab.page.locator(_ORDERS).count() == 0
+    assert "infra: the disk is full" in fresh_tab.open("#/failures")
     assert queued.stats().num_dead == 3
 
 
@@ -73,18 +71,18 @@ def test_a_reader_gets_the_buttons_with_the_key_alone(writing):
     dialog.locator("[name='key']").fill("wrong")
     dialog.locator("[type='submit']").click()
     dialog.locator("[role='alert']").wait_for()
-    dialog.locator("[name='key']").fill(_KEY)
+    dialog.locator("[name='key']").fill(API_KEY)
     dialog.locator("[type='submit']").click()
     writing.page.wait_for_selector("[data-order='Reward']")
-    assert _KEY not in writing.page.evaluate("document.cookie + location.href + JSON.stringify({...localStorage})")
+    assert API_KEY not in writing.page.evaluate("document.cookie + location.href + JSON.stringify({...localStorage})")
 
 
-def test_a_reward_on_the_page_supersedes(writing, viewed):  # noqa: F811
+def test_a_reward_on_the_page_supersedes(writing, fresh):
     writing.open("?token=secret#/trajectory/g0.0-0")
     _order(writing, "Reward", "stays readable", score="0.125", comment="right, but slow")
     writing.page.wait_for_selector("text=right, but slow")
 
-    assert viewed.store.row("g0.0-0").reward == 0.125
+    assert fresh.store.row("g0.0-0").reward == 0.125
     assert "superseded" in writing.page.inner_text("main")
     (line,) = writing.ask("writes")["items"]
     assert (line["by"], line["subject"], line["after"]["score"]) == ("Ada", "g0.0-0", 0.125)
@@ -95,22 +93,22 @@ def test_a_reward_on_the_page_supersedes(writing, viewed):  # noqa: F811
     assert len(writing.ask("writes")["items"]) == 1
 
 
-def test_a_reward_is_withdrawn_and_a_step_is_judged_on_the_page(writing, viewed):  # noqa: F811
-    before = viewed.store.row("g0.0-0").reward
+def test_a_reward_is_withdrawn_and_a_step_is_judged_on_the_page(writing, fresh):
+    before = fresh.store.row("g0.0-0").reward
     writing.open("?token=secret#/trajectory/g0.0-0")
     stays = f"of the rollout stays \N{MINUS SIGN}{-before:g}"
     _order(writing, "judge step 1", stays, score="0.25", comment="a good step")
     writing.page.wait_for_selector("text=a good step")
-    whole = viewed.store.get("g0.0-0")
+    whole = fresh.store.get("g0.0-0")
     assert [(one.scope, one.step, one.score) for one in whole.rewards if one.source == "human"] == [("step", 1, 0.25)]
-    assert viewed.store.row("g0.0-0").reward == before
+    assert fresh.store.row("g0.0-0").reward == before
     assert "reward 0.25" in writing.page.inner_text("#step-1")
 
     _order(writing, "withdraw reward of step 1", "0.25 by human counts no more")
     writing.page.locator("[data-order='withdraw reward of step 1']").wait_for(state="detached")
     _order(writing, "withdraw reward", "nothing takes its place", comment="by mistake")
     writing.page.wait_for_selector("text=by mistake")
-    assert viewed.store.row("g0.0-0").reward is None
+    assert fresh.store.row("g0.0-0").reward is None
     assert "reward 0.25" not in writing.page.inner_text("#step-1")
     assert [one["after"]["score"] for one in writing.ask("writes")["items"]] == [None, None, 0.25]
 
@@ -167,9 +165,9 @@ def test_what_writes_has_names_contrast_and_room_on_a_small_screen(writing, queu
         assert writing.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_a_queue_is_judged_by_keys_and_nothing_is_overwritten(writing, viewed):  # noqa: F811
-    queue = [row.trajectory_id for row in viewed.store.query(run="r0", order="oldest", limit=200).items]
-    before = {one: viewed.store.get(one).rewards for one in queue[:2]}
+def test_a_queue_is_judged_by_keys_and_nothing_is_overwritten(writing, fresh):
+    queue = [row.trajectory_id for row in fresh.store.query(run="r0", order="oldest", limit=200).items]
+    before = {one: fresh.store.get(one).rewards for one in queue[:2]}
     writing.open("?token=secret#/review?run=r0&order=oldest")
     writing.page.fill("[name='by']", "Ada")
     writing.page.click("h1")
@@ -189,7 +187,7 @@ def test_a_queue_is_judged_by_keys_and_nothing_is_overwritten(writing, viewed): 
 
     assert "2 judged" in writing.page.inner_text("main")
     for name, score, comment in ((queue[0], 0.5, None), (queue[1], 0.0, "1 of the hints was ignored")):
-        rewards = viewed.store.get(name).rewards
+        rewards = fresh.store.get(name).rewards
         assert [one for one in rewards if one in before[name]] == before[name]
         (given,) = [one for one in rewards if one not in before[name]]
         assert (given.score, given.comment, given.source) == (score, comment, "human")
@@ -198,8 +196,8 @@ def test_a_queue_is_judged_by_keys_and_nothing_is_overwritten(writing, viewed): 
     writing.page.wait_for_selector("text=by human: 1 of the hints was ignored")
 
 
-def test_a_queue_is_labelled_by_keys_and_a_label_is_withdrawn(writing, viewed):  # noqa: F811
-    queue = [row.trajectory_id for row in viewed.store.query(run="r0", order="oldest", limit=200).items]
+def test_a_queue_is_labelled_by_keys_and_a_label_is_withdrawn(writing, fresh):
+    queue = [row.trajectory_id for row in fresh.store.query(run="r0", order="oldest", limit=200).items]
     writing.open("?token=secret#/review?run=r0&order=oldest")
     writing.page.fill("[name='by']", "Ada")
     writing.page.click("h1")
@@ -214,10 +212,10 @@ def test_a_queue_is_labelled_by_keys_and_a_label_is_withdrawn(writing, viewed): 
     writing.page.keyboard.press("Enter")
     writing.page.wait_for_selector(f"text=Judge {queue[2]}")
 
-    found = viewed.store.query(labels={"verdict": "wrong"}, order="oldest").items
+    found = fresh.store.query(labels={"verdict": "wrong"}, order="oldest").items
     assert [(row.trajectory_id, row.reward) for row in found][1:] == [(queue[1], 0.5)]
     assert found[0].trajectory_id == queue[0]
-    assert viewed.store.get(queue[0]).given_labels[0].source == "human"
+    assert fresh.store.get(queue[0]).given_labels[0].source == "human"
     writing.page.keyboard.press("k")
     writing.page.click("[data-label='verdict']")
     writing.page.wait_for_selector(f"tbody >> text={queue[0][:8]}")
@@ -225,7 +223,7 @@ def test_a_queue_is_labelled_by_keys_and_a_label_is_withdrawn(writing, viewed): 
     writing.open(f"?token=secret#/trajectory/{queue[0]}")
     _order(writing, "withdraw verdict", "stays readable")
     writing.page.wait_for_selector("[data-labels] >> text=withdrawn")
-    assert [row.trajectory_id for row in viewed.store.query(labels={"verdict": "wrong"}).items] == [queue[1]]
+    assert [row.trajectory_id for row in fresh.store.query(labels={"verdict": "wrong"}).items] == [queue[1]]
     _order(writing, "Label", "Earlier ones stay readable", name="verdict", value="<b>fine</b>")
     writing.page.wait_for_selector("[data-label='verdict'] >> text=verdict=<b>fine</b>")
     assert [one["after"]["value"] for one in writing.ask("writes")["items"] if one["action"] == "labels"] == [
@@ -233,28 +231,28 @@ def test_a_queue_is_labelled_by_keys_and_a_label_is_withdrawn(writing, viewed): 
     ]
 
 
-def test_a_queue_goes_on_beyond_its_first_page(tab, viewed):  # noqa: F811
+def test_a_queue_goes_on_beyond_its_first_page(fresh_tab, fresh):
     records = [one for at in range(203) for one in attempt(f"q{at:03}.0-0", at=float(at), run="long", status="running")]
-    write_segment(viewed.store, *records)
-    names = [row.trajectory_id for row in viewed.store.query(run="long", order="oldest", limit=300).items]
-    assert "200 of this query, and more" in tab.open("#/review?run=long&order=oldest")
+    write_segment(fresh.store, *records)
+    names = [row.trajectory_id for row in fresh.store.query(run="long", order="oldest", limit=300).items]
+    assert "200 of this query, and more" in fresh_tab.open("#/review?run=long&order=oldest")
 
-    tab.page.route("**/query?*cursor=*", lambda route: route.abort())
-    tab.open("#/review?run=long&order=oldest&at=199")
-    tab.page.locator("[role=alert]").wait_for()
-    tab.page.get_by_text(f"open {names[199]}").wait_for()
-    tab.page.unroute("**/query?*cursor=*")
-    tab.page.keyboard.press("k")
-    wait_until(lambda: tab.page.inner_text("[data-queued]") == "203 of this query")
-    tab.page.keyboard.press("j")
-    tab.page.keyboard.press("j")
-    tab.page.get_by_text(f"open {names[200]}").wait_for()
-    shown = tab.page.locator("nav[aria-label=Queue] a").evaluate_all("all => all.map(one => one.title)")
+    fresh_tab.page.route("**/query?*cursor=*", lambda route: route.abort())
+    fresh_tab.open("#/review?run=long&order=oldest&at=199")
+    fresh_tab.page.locator("[role=alert]").wait_for()
+    fresh_tab.page.get_by_text(f"open {names[199]}").wait_for()
+    fresh_tab.page.unroute("**/query?*cursor=*")
+    fresh_tab.page.keyboard.press("k")
+    wait_until(lambda: fresh_tab.page.inner_text("[data-queued]") == "203 of this query")
+    fresh_tab.page.keyboard.press("j")
+    fresh_tab.page.keyboard.press("j")
+    fresh_tab.page.get_by_text(f"open {names[200]}").wait_for()
+    shown = fresh_tab.page.locator("nav[aria-label=Queue] a").evaluate_all("all => all.map(one => one.title)")
     assert shown == names
 
 
-def test_a_selection_is_downloaded_as_tasks_and_as_a_dataset(writing, viewed):  # noqa: F811
-    queue = [row.trajectory_id for row in viewed.store.query(run="r0", order="oldest", limit=200).items]
+def test_a_selection_is_downloaded_as_tasks_and_as_a_dataset(writing, fresh):
+    queue = [row.trajectory_id for row in fresh.store.query(run="r0", order="oldest", limit=200).items]
     writing.open("?token=secret#/review?run=r0&order=oldest")
     for _ in range(2):
         writing.page.keyboard.press("s")
@@ -265,10 +263,10 @@ def test_a_selection_is_downloaded_as_tasks_and_as_a_dataset(writing, viewed):  
             _order(writing, what, told)
         assert download.value.suggested_filename == f"{what}.jsonl"
         taken[what] = [json.loads(line) for line in Path(download.value.path()).read_text().splitlines()]
-    assert [(one["id"], one["grading"]) for one in taken["tasks"]] == [("t0", _SECRET)]
+    assert [(one["id"], one["grading"]) for one in taken["tasks"]] == [("t0", SECRET)]
     assert [one["trajectory_id"] for one in taken["dataset"]] == queue[:2]
 
 
-def test_a_reader_reviews_without_judging(tab):  # noqa: F811
+def test_a_reader_reviews_without_judging(tab):
     assert "--allow-writes" in tab.open("#/review?run=r0")
     assert tab.page.locator("[data-judge]").count() == tab.page.locator(_ORDERS).count() == 0

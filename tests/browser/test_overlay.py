@@ -2,26 +2,32 @@
 
 from statistics import fmean
 
+import pytest
+
 from agent_layer.schema.training import TrainedBatch, TrainedRollout
 
 from ..builders import attempt
-from ..integration.view.test_view import viewed  # noqa: F401 - the store that the API's own tests read
 from ..stored import write_segment
-from .test_views import chromium, tab  # noqa: F401 - the browser and the server of the other tests
 
 _REWARDS = {"r0": {1: [0.0, 1.0], 2: [1.0, 0.5]}, "r1": {2: [0.0, 0.25], 5: [0.5, 0.75, 0.75]}}
 
 
-def test_a_run_beside_another(tab, viewed):  # noqa: F811 - the fixtures imported above
+@pytest.fixture
+def tab(fresh_tab):
+    """These tests change the store."""
+    return fresh_tab
+
+
+def test_a_run_beside_another(tab, fresh):
     for run, steps in _REWARDS.items():
         for step, rewards in steps.items():
-            write_segment(viewed.store, _batch(run, step, rewards))
+            write_segment(fresh.store, _batch(run, step, rewards))
     tab.open("#/run/r0")
     tab.page.select_option("main select", "r1")
     tab.page.wait_for_selector("[data-compared]")
     assert tab.page.url.endswith("#/run/r0?with=r1")
 
-    rows = {run: _accepted(viewed, run) for run in _REWARDS}
+    rows = {run: _accepted(fresh, run) for run in _REWARDS}
     table = _table(tab, "[data-compared]")
     assert table["Success"][:2] == [_percent(row.reward > 0 for row in rows[run]) for run in ("r0", "r1")]
     assert table["Mean reward"][:2] == [_number(fmean(row.reward for row in rows[run])) for run in ("r0", "r1")]
@@ -31,22 +37,22 @@ def test_a_run_beside_another(tab, viewed):  # noqa: F811 - the fixtures importe
     assert tab.errors == []
 
 
-def test_learning_beside_another(tab, viewed):  # noqa: F811
+def test_learning_beside_another(tab, fresh):
     tab.open("#/learning/r0?with=r1")
     tab.page.wait_for_selector("th:text('In r1')")
 
     found = _table(tab, "[aria-label='First and newest version'] table")
-    for kind in {row.task_type for row in _accepted(viewed, "r0")}:
+    for kind in {row.task_type for row in _accepted(fresh, "r0")}:
         for run, cell in (("r0", 2), ("r1", 3)):
-            rows = [row for row in _accepted(viewed, run) if row.task_type == kind]
+            rows = [row for row in _accepted(fresh, run) if row.task_type == kind]
             newest = max((row.policy_max for row in rows), default=None)
             rate = _percent(row.reward > 0 for row in rows if row.policy_max == newest)
             assert found[kind][cell] == (f"{rate} v{newest}" if rows else "\u2013")
 
 
-def test_a_long_name_beside_leaves_room_on_a_small_screen(tab, viewed):  # noqa: F811
+def test_a_long_name_beside_leaves_room_on_a_small_screen(tab, fresh):
     write_segment(
-        viewed.store, _batch("a-run-with-a-name-" * 4, 1, [1.0]), *attempt("l.0-0", run="a-run-with-a-name-" * 4)
+        fresh.store, _batch("a-run-with-a-name-" * 4, 1, [1.0]), *attempt("l.0-0", run="a-run-with-a-name-" * 4)
     )
     tab.page.set_viewport_size({"width": 390, "height": 844})
     tab.open("#/run/r0")
@@ -58,7 +64,7 @@ def test_a_long_name_beside_leaves_room_on_a_small_screen(tab, viewed):  # noqa:
     assert max(ends) <= 390
 
 
-def test_a_run_beside_one_that_is_not_there(tab):  # noqa: F811
+def test_a_run_beside_one_that_is_not_there(tab):
     tab.open("#/run/r0?with=nothing")
 
     tab.page.get_by_text("run 'nothing': expected it in the store").wait_for()
@@ -84,11 +90,11 @@ def _batch(run, step, rewards):
     )
 
 
-def _accepted(viewed, run):  # noqa: F811
-    return [row for row in viewed.store.query(run=run, limit=500).items if row.accepted]
+def _accepted(fresh, run):
+    return [row for row in fresh.store.query(run=run, limit=500).items if row.accepted]
 
 
-def _table(tab, selector):  # noqa: F811
+def _table(tab, selector):
     """Texts of a table's cells by the first of each row."""
     rows = tab.page.locator(f"{selector} tbody tr").all()
     return {cells[0]: cells[1:] for cells in (row.locator("td").all_inner_texts() for row in rows)}

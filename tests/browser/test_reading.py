@@ -4,15 +4,13 @@ import re
 
 from agent_layer.health import CATALOGUE
 
-from ..integration.view.test_view import viewed  # noqa: F401 - the store that the API's own tests read
 from ..waiting import wait_until
-from .test_views import _train, chromium, tab  # noqa: F401 - the browser and the server of the other tests
 
 _PHONE = {"width": 390, "height": 844}
 _ROW_PX = 24
 
 
-def test_a_chart_tells_the_values_of_the_point_under_the_pointer(tab):  # noqa: F811 - the fixtures imported above
+def test_a_chart_tells_the_values_of_the_point_under_the_pointer(tab):
     points = [one for one in tab.ask("runs/r0/learning?by=run")["points"] if one["success_rate"] is not None]
     last = max(points, key=lambda one: one["version"])
     tab.open("#/learning/r0?by=run")
@@ -25,7 +23,7 @@ def test_a_chart_tells_the_values_of_the_point_under_the_pointer(tab):  # noqa: 
     over.locator(".tip").wait_for(state="hidden")
 
 
-def _point_at_the_end(tab):  # noqa: F811
+def _point_at_the_end(tab):
     """Point near the last point of a chart, which is drawn last and may be drawn again; True once it tells a value."""
     tab.page.mouse.move(5, 5)
     if box := tab.page.locator(".u-over").first.bounding_box():
@@ -33,9 +31,8 @@ def _point_at_the_end(tab):  # noqa: F811
     return tab.page.locator(".tip").first.is_visible()
 
 
-def test_details_of_a_token_are_in_sight_and_its_box_has_no_empty_half(tab, viewed):  # noqa: F811
+def test_details_of_a_token_are_in_sight_and_its_box_has_no_empty_half(tab):
     limit = next(one.stop for one in CATALOGUE if one.name == "logprob_gap")
-    _train(viewed)
     for size in ({"width": 1280, "height": 700}, _PHONE):
         tab.page.set_viewport_size(size)
         tab.open("#/trajectory/g0.0-0?tab=tokens&colour=ratio")
@@ -47,7 +44,7 @@ def test_details_of_a_token_are_in_sight_and_its_box_has_no_empty_half(tab, view
     assert f"full from {limit} nats" in tab.page.inner_text("main")
 
 
-def test_a_table_is_ordered_by_its_heads_and_says_which_rows_are_in_sight(tab):  # noqa: F811
+def test_a_table_is_ordered_by_its_heads_and_says_which_rows_are_in_sight(tab):
     count = tab.ask("query?run=r0&limit=500")["items"]
     tab.page.set_viewport_size({"width": 1280, "height": 500})
     tab.open("#/trajectories?run=r0")
@@ -63,7 +60,7 @@ def test_a_table_is_ordered_by_its_heads_and_says_which_rows_are_in_sight(tab): 
     assert f"{len(count)} trajectories" in tab.page.inner_text(".page-head")
 
 
-def test_versions_to_filter_by_are_newest_first_and_a_chosen_value_leaves_the_others(tab):  # noqa: F811
+def test_versions_to_filter_by_are_newest_first_and_a_chosen_value_leaves_the_others(tab):
     found = tab.ask("facets")["facets"]
     versions = sorted((one["value"] for one in found["policy"]), reverse=True)
     for name, told in (("policy", [f"v{one}" for one in versions]), ("run", [one["value"] for one in found["run"]])):
@@ -75,7 +72,7 @@ def test_versions_to_filter_by_are_newest_first_and_a_chosen_value_leaves_the_ot
         wait_until(lambda values=values, told=told: values.all_inner_texts() == told)
 
 
-def test_members_of_a_group_stand_in_line_and_name_their_engine(tab):  # noqa: F811
+def test_members_of_a_group_stand_in_line_and_name_their_engine(tab):
     row = tab.ask("groups/g0")["members"][1]["row"]
     assert "Group g0" in tab.open("#/group/g0")
     tops = tab.page.locator(".sibling .facts + .measure").evaluate_all("all => all.map(one => one.offsetTop)")
@@ -83,7 +80,7 @@ def test_members_of_a_group_stand_in_line_and_name_their_engine(tab):  # noqa: F
     assert f"engine {row['engines'][0].removeprefix('http://')}" in tab.page.locator(".sibling").nth(1).inner_text()
 
 
-def test_help_lists_each_key_that_a_field_names_and_an_unknown_address_is_named(tab):  # noqa: F811
+def test_help_lists_each_key_that_a_field_names_and_an_unknown_address_is_named(tab):
     assert "This page has no view nowhere." in tab.open("#/nowhere")
     tab.open("#/trajectories")
     named = re.findall(
@@ -94,8 +91,7 @@ def test_help_lists_each_key_that_a_field_names_and_an_unknown_address_is_named(
     assert set(named) <= set(tab.page.locator("dialog kbd").all_inner_texts())
 
 
-def test_a_telephone_shows_whole_drawings_and_links_for_fingers(tab, viewed):  # noqa: F811
-    _train(viewed)
+def test_a_telephone_shows_whole_drawings_and_links_for_fingers(tab):
     tab.page.set_viewport_size(_PHONE)
     for view in ("#/trajectory/g0.0-0", "#/trajectory/g0.0-0?tab=forks", "#/update/r0/1"):
         tab.open(view)

@@ -2,25 +2,31 @@
 
 import json
 
+import pytest
+
 from agent_layer.schema.step import Action, StepState
 
 from ..builders import attempt, call, content
-from ..integration.view.test_view import viewed  # noqa: F401 - the store that the API's own tests read
 from ..stored import write_segment
-from .test_access import find_faults
-from .test_views import chromium, tab  # noqa: F401 - the browser and the server of the other tests
+from .tabs import find_faults
 
 _SAID = "<img src=x onerror=document.title='owned'> swordfish"
 
 
-def test_what_is_typed_stays_when_a_run_moves_the_page(tab, viewed):  # noqa: F811
+@pytest.fixture
+def tab(fresh_tab):
+    """These tests change the store."""
+    return fresh_tab
+
+
+def test_what_is_typed_stays_when_a_run_moves_the_page(tab, fresh):
     tab.open("#/trajectories?run=r0")
     shown = tab.page.locator("[data-count]")
     before = shown.inner_text()
     for field in ("[data-words]", "[data-search]", "[placeholder='Since 2h']"):
         tab.page.focus(field)
         tab.page.keyboard.type("sword")
-        write_segment(viewed.store, *attempt(f"{len(field)}.0-0", run="r0"))
+        write_segment(fresh.store, *attempt(f"{len(field)}.0-0", run="r0"))
         tab.page.wait_for_function("now => document.querySelector('[data-count]').textContent !== now", arg=before)
         before = shown.inner_text()
         tab.page.keyboard.type("fish")
@@ -28,11 +34,11 @@ def test_what_is_typed_stays_when_a_run_moves_the_page(tab, viewed):  # noqa: F8
         tab.page.fill(field, "")
 
 
-def test_words_are_searched_by_key_and_a_result_opens_its_step(tab, viewed):  # noqa: F811
+def test_words_are_searched_by_key_and_a_result_opens_its_step(tab, fresh):
     tid, asked = "s.0-0", {"role": "user", "content": "first"}
     prompt, again = (content(tid, json.dumps(one).encode()) for one in (asked, {"role": "user", "content": _SAID}))
     write_segment(
-        viewed.store,
+        fresh.store,
         *attempt(
             tid,
             prompt,

@@ -1,110 +1,24 @@
-"""The page in Chromium over a generated store: views render, numbers are the API's, hostile text stays text."""
+"""The page in Chromium over a generated store: its numbers are the API's, and each part says what it shows."""
 
-import os
 import re
-import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 
 import pytest
-from aiohttp import web
 
 from agent_layer.cli.services.view import archive_settings
 from agent_layer.engines import Engine, EngineRegistry, register_policy
-from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.schema import PolicyVersion
-from agent_layer.schema.record import Advantages, Logprobs
-from agent_layer.schema.training import ExcludedRollout, TrainedBatch, TrainedRollout, TrainedTokens
 from agent_layer.store import open_store
 from agent_layer.store.maintenance import find_unindexed
 from agent_layer.view import build_view_app
 from agent_layer.view.reads import Source, find_cooled
 
 from ..builders import attempt, call, sampled
-from ..integration.view.test_view import viewed  # noqa: F401 - the store that the API's own tests read
-from ..stored import damage, put_segment, write_segment
+from ..stored import damage, put_segment
+from ..viewing import store_update
 from ..waiting import wait_until
-
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed; 'make setup' installs it")
-_LIMIT_SECONDS = 100
-"""Longer than any wait on a crowded machine, and shorter than a test may take."""
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
-_HOSTILE = [
-    "<img src=x onerror=document.title='owned'>",
-    "<script>document.title='owned'</script>",
-    "<svg/onload=document.title='owned'>",
-    "javascript:document.title='owned'",
-    "</pre><iframe srcdoc='<script>parent.document.title=1</script>'>",
-    "{{constructor.constructor('document.title=1')()}}",
-]
-
-
-@dataclass
-class _Tab:
-    """A page, and what went wrong in it."""
-
-    page: "sync_api.Page"
-    address: str
-    errors: list[str] = field(default_factory=list)
-    hosts: set[str] = field(default_factory=set)
-
-    def open(self, view: str) -> str:
-        """Show a view; returns its text once its last answer is there."""
-        self.page.goto("about:blank")
-        self.page.goto(self.address + view)
-        self.page.wait_for_selector("h1")
-        self.page.wait_for_selector(".loading", state="detached")
-        return self.page.inner_text("main")
-
-    def ask(self, path: str) -> dict:
-        """Ask the API itself."""
-        return self.page.request.get(f"{self.address}api/v1/{path}").json()
-
-
-class _Page:
-    """What ``serve_in_thread`` serves."""
-
-    url = ""
-
-    def __init__(self, app: web.Application) -> None:
-        self._app = app
-
-    def app(self) -> web.Application:
-        return self._app
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator["sync_api.Browser"]:
-    program = os.environ.get("AGENT_LAYER_TEST_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
-    if program is None:
-        is_required = "chromium" in os.environ.get("AGENT_LAYER_REQUIRE", "").split(",")
-        (pytest.fail if is_required else pytest.skip)("Chromium is not installed: package chromium, or set its path")
-    options = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-    with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=program, args=options, timeout=_LIMIT_SECONDS * 1000)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def tab(viewed, chromium) -> Iterator[_Tab]:  # noqa: F811 - the fixture imported above
-    with open_tab(chromium, build_view_app(Source(viewed.settings, viewed.store))) as tab:
-        yield tab
-
-
-@contextmanager
-def open_tab(chromium: "sync_api.Browser", app: web.Application) -> Iterator[_Tab]:
-    """Serve a page, and show it in a tab."""
-    with serve_in_thread(_Page(app)) as served:
-        tab = _Tab(chromium.new_page(viewport={"width": 1280, "height": 900}), f"{served.url}/")
-        tab.page.set_default_timeout(_LIMIT_SECONDS * 1000)
-        tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
-        tab.page.on("request", lambda asked: tab.hosts.add(asked.url.split("/")[2]))
-        yield tab
-        tab.page.close()
+from .tabs import open_tab, serve_page
 
 
 def test_a_fresh_tab_fetches_the_page_in_four_answers(tab):
@@ -132,11 +46,10 @@ def test_a_fresh_tab_fetches_the_page_in_four_answers(tab):
     ],
 )
 def test_what_a_view_waits_for_is_asked_before_its_script_is_here_and_once(tab, view, waited_for):
-    asked, scripts = [], []
+    asked = []
     tab.page.on("request", lambda one: asked.append(one.url.partition("/api/v1/")[2]))
-    tab.page.route("**/app.js", lambda one: scripts.insert(0, one))
-    tab.page.route("**/api/v1/events*", lambda _: None)  # once it is open, everything is asked again
-    tab.page.goto("about:blank")
+    tab.hold("**/api/v1/events*")  # once it is open, everything is asked again
+    scripts = tab.hold("**/app.js")
     tab.page.goto(tab.address + view, wait_until="commit")
     wait_until(lambda: tab.page.wait_for_timeout(10) or (scripts and [one for one in asked if one] == waited_for))
     scripts.pop().continue_()
@@ -147,34 +60,11 @@ def test_what_a_view_waits_for_is_asked_before_its_script_is_here_and_once(tab, 
     assert tab.errors == []
 
 
-def test_each_view_renders_and_asks_no_other_host(tab, viewed):  # noqa: F811
-    _train(viewed)
-    shown = {
-        "#/runs": "r0",
-        "#/run/r0": "Update 1",
-        "#/trajectories?run=r0": "g0.0-0",
-        "#/trajectory/g0.0-0?step=1": "Step 1",
-        "#/trajectory/g0.0-0?tab=tokens": "Log-probability by position",
-        "#/trajectory/g0.0-0?tab=forks": "Broken prefixes",
-        "#/group/g0": "Member 3",
-        "#/diff/g0.0-0/g0.1-0": "They part at",
-        "#/learning/r0": "First and newest version",
-        "#/failures": "By whose fault",
-        "#/update/r0/1": "greedy",
-        "#/fleet": "No worker was seen in the last day",
-    }
-
-    assert {view: text for view, text in shown.items() if text not in tab.open(view)} == {}
-    assert tab.errors == []
-    assert tab.hosts == {tab.address.split("/")[2]}
-
-
 @pytest.mark.parametrize("view", ["#/run/r0", "#/trajectories?run=r0", "#/learning/r0", "#/fleet"])
 def test_parts_stand_in_one_order_whichever_answer_is_first(tab, view):
     parts = "[...document.querySelectorAll('main :is(h1, section, dl)')].map(one => one.ariaLabel ?? one.tagName)"
     tab.open(view)
-    expected, waiting = tab.page.evaluate(parts), []
-    tab.page.route("**/api/v1/**", lambda asked: waiting.insert(0, asked))
+    expected, waiting = tab.page.evaluate(parts), tab.hold("**/api/v1/**")
     tab.page.goto("about:blank")
     tab.page.goto(tab.address + view)
     tab.page.wait_for_selector(".loading")
@@ -235,54 +125,55 @@ def test_hover_tells_id_and_log_probability_of_a_token(tab):
     )
 
 
-def test_the_health_sentence_names_its_object_and_leads_to_it(tab, redis, keys):
+def test_the_health_sentence_names_its_object_and_leads_to_it(fresh_tab, redis, keys):
     for number in range(2):
         version = PolicyVersion(run="r0", number=number, location="w", created_at=time.time() - 725.0)
         register_policy(redis, keys, version, lambda _: None)
     own = {"run": "r0", "model": "m", "location": "w", "logprobs_mode": "processed", "state": "serving", "epoch": 0}
     for number in range(2):
         EngineRegistry(redis, keys).register(Engine(url=f"http://10.0.0.{number}:8000", version=number, **own))
-    assert "look: An engine serves old weights" in tab.open("#/runs")
-    text = tab.open("#/run/r0")
+    assert "look: An engine serves old weights" in fresh_tab.open("#/runs")
+    text = fresh_tab.open("#/run/r0")
     assert re.search(r"serves old weights \(http://10.0.0.0:8000\), since .* UTC. .*: 12 min, limit 10 min", text)
 
-    tab.page.click("[data-seen=engine_behind]")
-    tab.page.wait_for_selector("[data-fleet]")
-    wait_until(lambda: "10.0.0.0:8000" in tab.page.locator("tr[aria-selected=true]").all_inner_texts()[0])
-    assert tab.page.inner_text("[data-fleet]") == "Engine 10.0.0.0:8000 serves v0 and has been behind v1 for 12 min."
-    assert "behind v1 for 12 min" in tab.page.inner_text("tr[aria-selected=true]")
+    fresh_tab.page.click("[data-seen=engine_behind]")
+    fresh_tab.page.wait_for_selector("[data-fleet]")
+    wait_until(lambda: "10.0.0.0:8000" in fresh_tab.page.locator("tr[aria-selected=true]").all_inner_texts()[0])
+    assert (
+        fresh_tab.page.inner_text("[data-fleet]") == "Engine 10.0.0.0:8000 serves v0 and has been behind v1 for 12 min."
+    )
+    assert "behind v1 for 12 min" in fresh_tab.page.inner_text("tr[aria-selected=true]")
 
 
-def test_a_step_without_an_update_leads_to_those_beside_it(tab, viewed):  # noqa: F811
-    _train(viewed)
+def test_a_step_without_an_update_leads_to_those_beside_it(tab):
     text = tab.open("#/update/r0/3")
-    assert "it is not made yet; the newest is 1" in text
-    tab.page.click("[data-missing] a:text('Update 1')")
+    assert "it is not made yet; the newest is 2" in text
+    tab.page.click("[data-missing] a:text('Update 2')")
     tab.page.get_by_text("From the queue into the update").wait_for()
     assert tab.errors == []
 
 
-def test_an_update_tells_its_versions_apart_marks_old_ones_and_ends_the_arrows(tab, viewed):  # noqa: F811
-    _train(viewed, version=4)
-    lanes = tab.ask("runs/r0/updates/1")["rollouts"]
+def test_an_update_tells_its_versions_apart_marks_old_ones_and_ends_the_arrows(fresh_tab, fresh):
+    store_update(fresh.store, version=4)
+    lanes = fresh_tab.ask("runs/r0/updates/1")["rollouts"]
     versions = {one["policy_max"] for one in lanes}
-    tab.open("#/update/r0/1")
+    fresh_tab.open("#/update/r0/1")
     colours = "all => [...new Set(all.map(one => getComputedStyle(one)[{}]))].sort()"
-    drawn = tab.page.locator(".lanes [data-phase=wait]").evaluate_all(colours.format("'fill'"))
-    told = tab.page.locator("[data-versions] .swatch").evaluate_all(colours.format("'backgroundColor'"))
+    drawn = fresh_tab.page.locator(".lanes [data-phase=wait]").evaluate_all(colours.format("'fill'"))
+    told = fresh_tab.page.locator("[data-versions] .swatch").evaluate_all(colours.format("'backgroundColor'"))
     assert told == drawn
     assert len(told) == len(versions)
-    assert f"sampled by v{min(versions)}: " in tab.page.inner_text("[data-versions]")
-    assert f"{4 - min(versions)} versions old" in tab.page.inner_text("[data-versions]")
+    assert f"sampled by v{min(versions)}: " in fresh_tab.page.inner_text("[data-versions]")
+    assert f"{4 - min(versions)} versions old" in fresh_tab.page.inner_text("[data-versions]")
     for way in ("Previous", "Next"):
-        wait_until(tab.page.get_by_label(f"{way} update").is_disabled)
+        wait_until(fresh_tab.page.get_by_label(f"{way} update").is_disabled)
 
-    tab.page.set_viewport_size({"width": 390, "height": 844})
-    box = tab.page.locator(".lanes")
+    fresh_tab.page.set_viewport_size({"width": 390, "height": 844})
+    box = fresh_tab.page.locator(".lanes")
     wait_until(lambda: box.get_attribute("viewBox").startswith("0 0 3"))
     ends = box.locator("text").evaluate_all("all => all.map(one => one.getBoundingClientRect().right)")
     assert max(ends) <= box.evaluate("one => one.getBoundingClientRect().right") + 1
-    assert tab.page.locator(".lanes a").first.bounding_box()["height"] >= 24
+    assert fresh_tab.page.locator(".lanes a").first.bounding_box()["height"] >= 24
 
 
 def test_a_legend_has_the_colours_of_its_marks(tab):
@@ -294,8 +185,7 @@ def test_a_legend_has_the_colours_of_its_marks(tab):
     assert len(sampled) == len({one for one in tab.ask("trajectories/g0.0-0/tokens")["versions"] if one is not None})
 
 
-def test_tiles_and_the_table_of_updates_fill_their_width(tab, viewed):  # noqa: F811
-    _train(viewed)
+def test_tiles_and_the_table_of_updates_fill_their_width(tab):
     tab.open("#/run/r0")
     for width in (390, 420, 700, 1280):
         tab.page.set_viewport_size({"width": width, "height": 844})
@@ -305,22 +195,25 @@ def test_tiles_and_the_table_of_updates_fill_their_width(tab, viewed):  # noqa: 
         assert box.evaluate("one => one.scrollWidth <= one.clientWidth"), width
 
 
-def test_fleet_of_a_bucket_alone_says_that_nothing_of_it_is_there(viewed, chromium):  # noqa: F811
-    with open_tab(chromium, build_view_app(Source(viewed.settings, viewed.store, is_archive=True))) as tab:
+def test_fleet_of_a_bucket_alone_says_that_nothing_of_it_is_there(viewed, chromium):
+    app = build_view_app(Source(viewed.settings, viewed.store, is_archive=True))
+    with serve_page(app) as address, open_tab(chromium, address) as tab:
         assert "This page shows a bucket alone" in tab.open("#/fleet")
         assert tab.page.locator("main section").count() == 0
         tab.page.get_by_text("from a bucket").wait_for()
         assert tab.errors == []
 
 
-def test_runs_that_only_the_bucket_has_are_marked_where_they_are_named(viewed, chromium, tmp_path):  # noqa: F811
-    alone = archive_settings(viewed.settings, viewed.settings.objects_location, tmp_path / "alone")
-    put_segment(viewed.store, *attempt("old.0-0", *call("old.0-0", "a", sampled(1, 2)), run="old", score=1.0))
-    beside = open_store(alone)
-    beside.admin.reindex(only=find_unindexed(viewed.store.redis, viewed.store.keys, viewed.store.objects))
-    live, bucket = Source(viewed.settings, viewed.store), Source(alone, beside, is_archive=True, is_cooled=True)
+def test_runs_that_only_the_bucket_has_are_marked_where_they_are_named(fresh, chromium, tmp_path):
+    beside = {"redis_url": f"{fresh.settings.redis_url}?db=1"}  # as good as the server that a page starts for a bucket
+    alone = archive_settings(fresh.settings, fresh.settings.objects_location, tmp_path / "alone")
+    alone = alone.model_copy(update=beside)
+    put_segment(fresh.store, *attempt("old.0-0", *call("old.0-0", "a", sampled(1, 2)), run="old", score=1.0))
+    archive = open_store(alone)
+    archive.admin.reindex(only=find_unindexed(fresh.store.redis, fresh.store.keys, fresh.store.objects))
+    live, bucket = fresh.source, Source(alone, archive, is_archive=True, is_cooled=True)
     live.cooled = find_cooled(live, bucket)
-    with open_tab(chromium, build_view_app(live)) as tab:
+    with serve_page(build_view_app(live)) as address, open_tab(chromium, address) as tab:
         assert tab.open("#/runs").count("bucket alone") == 1
         assert "has no queue" in tab.open("#/run/old")
         assert "bucket alone" in tab.open("#/trajectory/old.0-0")
@@ -332,45 +225,12 @@ def test_runs_that_only_the_bucket_has_are_marked_where_they_are_named(viewed, c
         assert tab.errors == []
 
 
-def test_a_damaged_rollout_is_marked_in_group_update_and_diff(viewed, tab):  # noqa: F811
-    _train(viewed)
-    damage(viewed.store, "g0.1-0")
+def test_a_damaged_rollout_is_marked_in_group_update_and_diff(fresh, fresh_tab):
+    store_update(fresh.store)
+    damage(fresh.store, "g0.1-0")
     for view in ("#/group/g0", "#/update/r0/1", "#/diff/g0.0-0/g0.1-0"):
-        text = tab.open(view)
+        text = fresh_tab.open(view)
         assert "part of g0.1-0" in text, view
         assert "both are equal" not in text
-    tab.open("#/group/g0")
-    assert tab.page.get_by_text("damaged", exact=True).count() == 1
-
-
-def test_hostile_names_in_an_address_stay_text(tab):
-    for text in _HOSTILE:
-        tab.page.goto("about:blank")
-        tab.page.goto(f"{tab.address}#/run/" + tab.page.evaluate("text => encodeURIComponent(text)", text))
-        tab.page.wait_for_selector("[role=alert], [data-health]")
-        assert tab.page.inner_text("h1") == text
-        assert tab.page.title() == f"{text} · agent-layer"
-        assert tab.page.locator("main img, main script, main iframe").count() == 0
-
-
-def _train(viewed, version=1, step=1) -> None:  # noqa: F811
-    """Store an update of run r0 that learned from two rollouts and left one out."""
-    whole = viewed.store.get("g0.0-0")
-    sizes = [len(step.action.response_token_ids) for step in whole.steps]
-    own = {"run": "r0", "batch_id": f"b{step}", "step": step, "policy_version": version}
-    rollouts = [
-        TrainedRollout(trajectory_id=f"g0.{at}-0", group_id="g0", reward=1.0 - at / 2, reward_ids=[], samples_hash="")
-        for at in range(2)
-    ]
-    trained = TrainedTokens(
-        **own,
-        trajectory_id="g0.0-0",
-        at=9.0,
-        calls=[(step.call_id, 0, size) for step, size in zip(whole.steps, sizes, strict=True)],
-        logprobs=Logprobs([-0.25] * sum(sizes)),
-        advantages=Advantages([0.5] * sum(sizes)),
-        mask=bytes([1] * sum(sizes)),
-    )
-    left = ExcludedRollout(trajectory_id="g0.2-0", kind="greedy", reason="why", run="r0", step=step, at=9.0)
-    batch = TrainedBatch(**own, trained_at=9.0, rollouts=rollouts, num_samples=2, batch_hash="")
-    write_segment(viewed.store, batch, trained, left)
+        if view == "#/group/g0":
+            assert fresh_tab.page.get_by_text("damaged", exact=True).count() == 1

@@ -1,6 +1,5 @@
 """A store over servers of each make, and ways to add records without a process."""
 
-import time
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 
@@ -21,6 +20,7 @@ from agent_layer.store.segments.format import StoredRecord
 
 from ..builders import attempt, call, content, sampled
 from ..stored import answers_of, put_segment, write_segment
+from ..waiting import wait_until
 
 
 @pytest.fixture(scope="session")
@@ -40,8 +40,7 @@ def started_redis(start_redis):
         url = start_redis(name, *ports, "--bind", "127.0.0.1", "--cluster-enabled", "yes")
         with Redis.from_url(url) as redis:
             redis.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-            while b"cluster_state:ok" not in redis.execute_command("CLUSTER", "INFO"):
-                time.sleep(0.01)
+            wait_until(lambda: b"cluster_state:ok" in redis.execute_command("CLUSTER", "INFO"))
         return url
 
     return start

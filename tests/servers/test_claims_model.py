@@ -223,7 +223,6 @@ def objects_settings(settings):
     return settings
 
 
-@pytest.mark.timeout(300)
 def test_claims_do_what_their_model_does(store, write):
     run_state_machine_as_test(
         lambda: ClaimsMachine(store, write),

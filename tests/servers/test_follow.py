@@ -7,6 +7,8 @@ import pytest
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Group, Outcome
 from agent_layer.store import Store
 
+from ..waiting import join, scaled
+
 
 def member(tid, *, accepted=True):
     own = {"trajectory_id": tid, "run": "r"}
@@ -64,7 +66,7 @@ def test_another_run_or_split_is_not_for_this_consumer(store, write):
 def test_a_group_waits_until_all_its_trajectories_are_accepted_in_the_index(store, write):
     write(group("g", 1.0, "a.0-0"), *member("a.0-0", accepted=False))
     write(group("h", 2.0))
-    follower = store.follow("c", "r", wait_seconds=60)
+    follower = store.follow("c", "r", wait_seconds=scaled(60))
     assert next(follower).group.group_id == "h"
 
     write(*member("a.0-0"))
@@ -73,7 +75,7 @@ def test_a_group_waits_until_all_its_trajectories_are_accepted_in_the_index(stor
 
 
 def test_a_group_that_closed_before_one_already_seen_is_not_missed(store, write):
-    follower = store.follow("c", "r", wait_seconds=60)
+    follower = store.follow("c", "r", wait_seconds=scaled(60))
     write(group("second", 2.0))
     assert next(follower).group.group_id == "second"
 
@@ -83,17 +85,16 @@ def test_a_group_that_closed_before_one_already_seen_is_not_missed(store, write)
 
 
 def test_a_waiting_consumer_is_woken_by_the_commit(store, write, wait_until, monkeypatch):
-    monkeypatch.setattr(
-        "agent_layer.store.consumers.follower._LOOK_SECONDS", 60.0
-    )  # by itself it looks again after the test
+    by_itself = scaled(600.0)  # it looks again after the test
+    monkeypatch.setattr("agent_layer.store.consumers.follower._LOOK_SECONDS", by_itself)
     found = []
-    follower = store.follow("c", "r", wait_seconds=60)
-    waiting = threading.Thread(target=lambda: found.append(next(follower).group.group_id))
+    follower = store.follow("c", "r", wait_seconds=by_itself)
+    waiting = threading.Thread(target=lambda: found.append(next(follower).group.group_id), daemon=True)
     waiting.start()
     wait_until(lambda: store.redis.info("clients")["blocked_clients"])
 
     write(group("g", 1.0))
-    waiting.join(20)
+    join(waiting)
 
     assert found == ["g"]
 
@@ -125,7 +126,7 @@ def test_a_decision_that_nobody_ships_any_more_is_shipped_for_who_follows(store,
     told = {"fill": "short", "num_launched": "2", "num_usable": "0", "num_surplus": "0", "surplus_seconds": ""}
     redis.xadd(keys.outbox, decided | told | {"group_size": "2", "at": "6.5", "members": "", "kept_seconds": ""})
 
-    one = next(store.follow("c", "r", wait_seconds=60))
+    one = next(store.follow("c", "r", wait_seconds=scaled(60)))
 
     assert one.group.group_id == "g"
 
@@ -135,7 +136,7 @@ def test_a_dropped_group_comes_without_its_trajectories_and_says_so(store, redis
     told = {"fill": "dropped", "num_launched": "3", "num_usable": "1", "num_surplus": "1", "surplus_seconds": "4.5"}
     redis.xadd(keys.outbox, decided | told | {"group_size": "2", "at": "6.5", "members": "", "kept_seconds": "2.5"})
 
-    one = next(store.follow("c", "r", wait_seconds=60))
+    one = next(store.follow("c", "r", wait_seconds=scaled(60)))
 
     assert (one.group.fill, one.group.num_launched, one.group.num_usable, one.trajectories) == ("dropped", 3, 1, [])
     assert (one.group.num_surplus, one.group.kept_seconds, one.group.surplus_seconds) == (1, 2.5, 4.5)

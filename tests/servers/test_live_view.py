@@ -1,7 +1,8 @@
 """A step is found soon after its end, while its rollout still runs: a second later on local objects, two on S3.
 
 A recorder and a shipper with the settings that users have, not those of the other tests; the median of several counts,
-if need be of later ones, because machines that run tests are busy with other things too.
+if need be of later ones, because machines that run tests are busy with other things too. The seconds are those of a
+calm machine.
 """
 
 import time
@@ -16,7 +17,7 @@ from agent_layer.schema.step import Action, StepPart
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 
-pytestmark = pytest.mark.serial
+from ..waiting import scaled
 
 NUM_STEPS, MOST_STEPS = 7, 28
 S3_ROLL_SECONDS = 1.0
@@ -34,14 +35,13 @@ def usual_settings(objects_settings):
     return objects_settings.model_copy(update=usual)
 
 
-@pytest.mark.timeout(300)
 def test_a_step_is_found_soon_after_its_end(usual_settings, wait_until):
     kind = "s3" if (usual_settings.objects_url or "").startswith("s3:") else "directory"
     recorder, store = open_recorder(usual_settings), open_store(usual_settings)
     own = {"trajectory_id": "r.0-0", "run": "r"}
     recorder.append(AttemptStarted(**own, rollout_id="r.0", attempt=0, task_id="t", started_at=time.time()))
     ensure_shipper(usual_settings)
-    wait_until(lambda: store.query(run="r").items, 30)  # from now on a shipper runs
+    wait_until(lambda: store.query(run="r").items)  # from now on a shipper runs
     took = []
     for number in range(MOST_STEPS):
         part = {**own, "call_id": str(number), "source": "gateway"}
@@ -49,14 +49,14 @@ def test_a_step_is_found_soon_after_its_end(usual_settings, wait_until):
         action = Action(message={"role": "assistant", "content": str(number)})
         recorder.append(StepPart(**part, phase="end", at=time.time(), status="ok", actions=[action]))
         ended = time.monotonic()
-        wait_until(lambda number=number: is_ended(store, number), 30)
+        wait_until(lambda number=number: is_ended(store, number))
         took.append(time.monotonic() - ended)
-        if number + 1 >= NUM_STEPS and median(took[-NUM_STEPS:]) <= LONGEST_SECONDS[kind]:
+        if number + 1 >= NUM_STEPS and median(took[-NUM_STEPS:]) <= scaled(LONGEST_SECONDS[kind]):
             break
 
     print(f"{kind}: {[round(seconds, 2) for seconds in took]} s")  # noqa: T201  # figures for who looks
     assert store.row("r.0-0").status == "running"
-    assert median(took[-NUM_STEPS:]) <= LONGEST_SECONDS[kind], took
+    assert median(took[-NUM_STEPS:]) <= scaled(LONGEST_SECONDS[kind]), took
 
 
 def is_ended(store, number: int) -> bool:

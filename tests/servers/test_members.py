@@ -10,6 +10,8 @@ import pytest
 from agent_layer.errors import BackPressureError, BadInputError, LeaseLostError
 from agent_layer.schema.rollout import Group
 
+from ..waiting import join, scaled
+
 
 def group(group_id, closed_at):
     return Group(group_id=group_id, run="r", task_id="t", closed_at=closed_at)
@@ -50,7 +52,7 @@ def test_many_members_get_every_group_once(write, follow):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        join(thread)
 
     assert sorted(seen) == sorted(f"g{number}" for number in range(60))
 
@@ -131,7 +133,7 @@ def test_a_member_that_starts_again_gets_back_at_once_what_is_its_own(write, fol
 
 def test_a_member_waits_when_it_holds_as_many_as_it_may(write, follow, wait_until):
     write(group("g", 1.0), group("h", 2.0), group("i", 3.0))
-    held, waiting = [], follow("one", wait_seconds=60, max_unacked=1)
+    held, waiting = [], follow("one", wait_seconds=scaled(60), max_unacked=1)
 
     def take_two():
         held.append(next(waiting))
@@ -143,7 +145,7 @@ def test_a_member_waits_when_it_holds_as_many_as_it_may(write, follow, wait_unti
     assert ids(follow("other", max_unacked=None)) == ["h", "i"]
     write(group("j", 4.0))
     held[0].ack()
-    taking.join()
+    join(taking)
 
     assert ids(held) == ["g", "j"]
 

@@ -207,6 +207,7 @@ def test_the_command_says_what_it_changed_and_what_does_not_count(write, agent_l
         agent_layer("reward", "x.0-0", "good")
 
 
+@pytest.mark.long
 def test_more_rewards_than_a_script_can_hand_on_at_once_are_entered(store, write, attempt_of):
     own = {"trajectory_id": "x.0-0", "run": "r", "at": 1.0, "scope": "step", "score": 1.0}
     write(*attempt_of("x.0-0"), *(Reward(**own, reward_id=f"s{n}", step=0) for n in range(8_200)))

@@ -3,29 +3,24 @@
 import os
 import signal
 import subprocess
-import time
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[1]))  # what all tests share
+
 from redis import Redis
 from redis.exceptions import RedisError
+from waiting import wait_until_ready
 
 from agent_layer.infra.redis.embedded import find_redis_server
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.settings import Settings
 
-__all__ = ["START_SECONDS", "Deployment", "children_of", "command_of", "wait_until"]
+__all__ = ["Deployment", "children_of", "command_of"]
 
-START_SECONDS = 60.0
-
-
-def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not there after {seconds:g} s; see the logs of the deployment")
-        time.sleep(0.02)
+_START_SECONDS = 60.0
 
 
 @dataclass
@@ -42,7 +37,7 @@ class Deployment:
 
     def start(self, name: str, command: list[str]) -> None:
         environment = os.environ | self.settings.environment()
-        with (self.directory / f"{name}.log").open("ab") as log:
+        with self.log(name).open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 command, env=environment, stdout=log, stderr=log, cwd=self.directory
             )
@@ -55,7 +50,13 @@ class Deployment:
         ]
         # fmt: on
         self.start("redis", command)
-        wait_until(self.redis_answers, START_SECONDS, "Redis")
+        self.await_start("redis", self.redis_answers)
+
+    def await_start(self, name: str, is_ready: Callable[[], object]) -> None:
+        wait_until_ready(self.processes[name], is_ready, _START_SECONDS, self.log(name))
+
+    def log(self, name: str) -> Path:
+        return self.directory / f"{name}.log"
 
     def redis_answers(self) -> bool:
         try:

@@ -10,6 +10,8 @@ from redis import Redis
 
 from agent_layer.infra.objects.filesystem import DirectoryObjects
 
+from ..waiting import join
+
 __all__ = ["KillPoint", "MortalObjects", "MortalRedis", "run_until_killed"]
 
 
@@ -69,7 +71,7 @@ def run_until_killed(
     """
     victim = get_context("fork").Process(target=_work, args=(number, work, redis, directory, diary))
     victim.start()
-    victim.join()
+    join(victim)
     assert victim.exitcode in (0, -signal.SIGKILL)
     return diary.read_text() if victim.exitcode else None
 

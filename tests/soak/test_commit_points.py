@@ -65,7 +65,6 @@ def ship_and_die(ship_here, killed_at):
     return lambda turn: killed_at(turn, ship)
 
 
-@pytest.mark.timeout(300)
 def test_whatever_the_point_the_next_shipper_does_the_rest_and_nothing_twice(
     settings, redis, keys, ship_here, ship_and_die
 ):

@@ -21,6 +21,8 @@ from agent_layer.store.segments.format import find_frames, read_chunk, segment_k
 from agent_layer.store.segments.tombstones import write_tombstones
 from agent_layer.store.store import open_store
 
+from ..waiting import join
+
 SECONDS = 6.0
 """At least; a slow machine goes on until there were ``NUM_KILLS`` and ``NUM_APPENDED``."""
 NUM_KILLS, NUM_APPENDED = 4, 31
@@ -108,7 +110,7 @@ def start():
     yield begin
     for process in begun:
         process.kill()
-        process.join()
+        join(process)
 
 
 @pytest.fixture
@@ -130,8 +132,8 @@ def delete(store, *owners: str) -> None:
 def write_and_kill(store, machines, work, start) -> int:
     """Append, delete some of it, and kill workers at random; return how often something was appended."""
     processes, chance = [start(*one) for one in work], random.Random(11)
-    num_appended, num_kills, deadline = 0, 0, time.monotonic() + SECONDS
-    while time.monotonic() < deadline or num_kills < NUM_KILLS or num_appended < NUM_APPENDED:
+    num_appended, num_kills, end = 0, 0, time.monotonic() + SECONDS
+    while num_kills < NUM_KILLS or num_appended < NUM_APPENDED or time.monotonic() < end:  # wait: how long it rages
         recorder = Recorder(machines[num_appended % 2])
         recorder.append(*contents_of(num_appended))
         recorder.close()
@@ -140,14 +142,14 @@ def write_and_kill(store, machines, work, start) -> int:
         if chance.random() < 0.15:
             victim = chance.randrange(len(work))
             processes[victim].kill()
-            processes[victim].join()
+            join(processes[victim])
             processes[victim] = start(*work[victim])
             num_kills += 1
         num_appended += 1
         time.sleep(0.01)
     for process in processes:
         process.kill()
-        process.join()
+        join(process)
     return num_appended
 
 

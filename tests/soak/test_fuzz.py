@@ -4,7 +4,6 @@ Each target runs for ``FUZZ_SECONDS`` (20; ten minutes before a release). A fail
 what was sent; ``FUZZ_ROUND`` begins there. Requests of one rollout follow each other: begin at its first one.
 """
 
-import asyncio
 import json
 import os
 import time
@@ -30,6 +29,7 @@ from agent_layer.store.segments.format import StoredRecord, build_segment, read_
 from ..builders import attempt_with_everything
 from ..integration.gateway.conftest import MemoryLog, open_gateway
 from ..integration.ingest.conftest import serve_receiver
+from ..waiting import within
 from .fuzz.corpus import DIALECTS, TASKS, TRACES, as_protobuf
 from .fuzz.mutations import mutate_bytes, mutate_json
 
@@ -40,13 +40,13 @@ LEAST_PER_SECOND = 1
 PER_ROLLOUT = 40
 NAME = new_id(lambda: 1_795_000_000_000_000_000)
 
-pytestmark = pytest.mark.timeout(SECONDS + 120)
+pytestmark = pytest.mark.timeout(SECONDS + 600)
 
 
 def rounds() -> Iterator[tuple[int, Random]]:
     """Yield numbers, each with its own randomness, until the time is over."""
     until, number = time.monotonic() + SECONDS, FIRST
-    while time.monotonic() < until:
+    while time.monotonic() < until:  # wait: how long it goes on
         yield number, Random(f"{SEED}/{number}")
         number += 1
 
@@ -105,7 +105,7 @@ async def send(gateway, opened, path, body) -> int:
     """Send a body; return the status, after it was checked that the answer has the form of its dialect."""
     headers = {"Authorization": f"Bearer {opened['api_key']}", "Content-Type": "application/json"}
     async with (
-        asyncio.timeout(30),
+        within(30, "an answer"),
         gateway.session.post(f"{opened['base_url']}/{path}", data=body, headers=headers) as reply,
     ):
         said = await reply.read()

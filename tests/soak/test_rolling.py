@@ -7,6 +7,8 @@ import pytest
 from agent_layer.schema.task import Task
 from agent_layer.store.store import open_store
 
+from ..waiting import scaled, wait_for_exit
+
 AGENT = """
 import asyncio
 import openai
@@ -26,7 +28,7 @@ WORKERS, SLOTS, WAVE = 2, 4, 8
 
 @pytest.fixture
 def pace():
-    return {"lease_seconds": 5.0, "heartbeat_seconds": 0.2}
+    return {"lease_seconds": scaled(5.0), "heartbeat_seconds": 0.2}
 
 
 @pytest.fixture
@@ -35,10 +37,10 @@ def supervisor(start_worker, write_module):
     return start_worker("agent:agent", "--on=processes", f"--workers={WORKERS}", f"--slots={SLOTS}", "--drain=60")
 
 
-@pytest.mark.timeout(400)
-def test_every_rollout_ends_once_while_each_worker_is_replaced(stack, supervisor, dispatcher, wait_until):
+@pytest.mark.timeout(1800)
+def test_every_rollout_ends_once_while_each_worker_is_replaced(stack, supervisor, dispatcher, said, wait_until):
     groups = []
-    wait_until(lambda: len(dispatcher.workers()) == WORKERS, 60)
+    wait_until(lambda: len(dispatcher.workers()) == WORKERS, log=said)
     before = {worker.worker for worker in dispatcher.workers()}
 
     def are_replaced_under_load():
@@ -48,13 +50,13 @@ def test_every_rollout_ends_once_while_each_worker_is_replaced(stack, supervisor
         now = {worker.worker for worker in dispatcher.workers()}
         return len(now) == WORKERS and not now & before
 
-    wait_until(lambda: are_replaced_under_load() or len(groups) > 2 * WAVE, 60)
+    wait_until(lambda: are_replaced_under_load() or len(groups) > 2 * WAVE, log=said)
     supervisor.send_signal(signal.SIGHUP)
-    wait_until(are_replaced_under_load, 90)
-    states = dispatcher.wait(groups, 90)
+    wait_until(are_replaced_under_load, 90, log=said)
+    states = dispatcher.wait(groups, scaled(90))
     supervisor.send_signal(signal.SIGTERM)
 
-    assert supervisor.wait(60) == 0
+    assert wait_for_exit(supervisor, log=said) == 0
     assert {group.num_accepted for group in states} == {2}
     rollouts = [one for at in range(0, len(groups), 100) for one in dispatcher.rollouts(groups[at : at + 100])]
     assert len(rollouts) == 2 * len(groups)

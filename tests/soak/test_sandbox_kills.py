@@ -13,7 +13,7 @@ import pytest
 from envs.sandbox import make_kind
 
 from ..integration.sandbox.leftovers import is_alive, list_cgroups, list_descendants, list_directories, list_mounts
-from ..waiting import wait_until
+from ..waiting import read_line, wait_until
 
 NUM_ROUNDS = 33
 """For each victim."""
@@ -71,7 +71,7 @@ def running_worker(kind_name):
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as worker:
         host = None
         try:
-            host, supervisor = map(int, worker.stdout.readline().split())
+            host, supervisor = map(int, read_line(worker).split())
             yield {"worker": worker.pid, "host": host, "supervisor": supervisor}
         finally:
             for pid in (worker.pid, host):

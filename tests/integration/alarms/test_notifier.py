@@ -16,6 +16,7 @@ from agent_layer.settings import Settings
 
 from ...queues import Queue
 from ...unit.health.reports import report
+from ...waiting import join
 
 # Apprise imports it
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
@@ -60,7 +61,7 @@ def receiver() -> Iterator[Receiver]:
     thread.start()
     yield received
     server.shutdown()
-    thread.join(20)
+    join(thread, 20)
     server.server_close()
 
 

@@ -24,7 +24,7 @@ from agent_layer.schema import PolicyVersion, Task
 
 from ...queues import Queue
 from ...unit.health.reports import report
-from ..view.test_view import viewed  # noqa: F401 - the store of the API's tests
+from ...viewing import Viewed
 
 ENGINE = {"model": "m", "location": "w", "logprobs_mode": "processed", "state": "serving", "epoch": 0}
 
@@ -67,14 +67,14 @@ def test_work_that_no_worker_can_do(queue, redis, settings, read):
     assert read("r", 1) == set()
 
 
-def test_limits_of_the_settings_are_those_of_page_and_rules(viewed, queue, redis):  # noqa: F811
+def test_limits_of_the_settings_are_those_of_page_and_rules(fresh, queue, redis):
     queue.add([Task(id="t", run="r0")])
-    limited = viewed.settings.model_copy(update={"alarm_limits": "starved=1h stall=off"})
-    found = [AlarmReader(one, redis, now=lambda: redis.time()[0] + 301) for one in (viewed.settings, limited)]
+    limited = fresh.settings.model_copy(update={"alarm_limits": "starved=1h stall=off"})
+    found = [AlarmReader(one, redis, now=lambda: redis.time()[0] + 301) for one in (fresh.settings, limited)]
     names = [[finding.name for finding in reader.read(["r0"])[0].findings] for reader in found]
     assert names == [["starved", "unserved"], ["unserved"]]
 
-    listed = type(viewed)(viewed.store, limited).get("/api/v1/health/catalogue")["items"]
+    listed = Viewed(fresh.store, limited).get("/api/v1/health/catalogue")["items"]
     assert {one["name"]: one["warn"] for one in listed}["starved"] == 3600
     assert "stall" not in {one["name"] for one in listed}
     rules = prometheus_rules(found[1].alarms)
@@ -106,10 +106,10 @@ def test_an_engine_that_missed_a_version(redis, keys, settings, read):
     assert read("r") == set()
 
 
-def test_the_page_shows_why_a_run_ended_before_its_last_step_was_done(viewed, redis):  # noqa: F811
-    settings = viewed.settings
+def test_the_page_shows_why_a_run_ended_before_its_last_step_was_done(fresh, redis):
+    settings = fresh.settings
     append_progress(progress_path(settings, "r0"), report(1))
-    assert viewed.get("/api/v1/runs/r0")["health"]["level"] == "ok"
+    assert fresh.get("/api/v1/runs/r0")["health"]["level"] == "ok"
     stop = msgspec.structs.replace(
         AlarmReader(settings, redis).read(["r0"])[0].reports[-1], step=2, ended_at=9.0, num_null_rewards=60
     )
@@ -118,25 +118,25 @@ def test_the_page_shows_why_a_run_ended_before_its_last_step_was_done(viewed, re
     with file.lock():
         file.write(FiringAlarms(judged_at=9.0, firing={"null_rewards": FiringAlarm(finding=finding, at=9.0)}))
 
-    health = viewed.get("/api/v1/runs/r0")["health"]
+    health = fresh.get("/api/v1/runs/r0")["health"]
 
     assert health["level"] == "stop"
     assert health["sentence"].startswith("Rollouts fail without a reward, since step 2. Rollouts without a reward")
-    assert {line["run"]: line["health"] for line in viewed.get("/api/v1/runs")["items"]}["r0"] == "stop"
+    assert {line["run"]: line["health"] for line in fresh.get("/api/v1/runs")["items"]}["r0"] == "stop"
 
 
-def test_every_metric_of_the_rules_is_at_metrics(viewed, queue, redis, keys):  # noqa: F811
+def test_every_metric_of_the_rules_is_at_metrics(fresh, queue, redis, keys):
     """Everything is known of this run: each gauge has a sample, and each rule names such a gauge."""
     now = redis.time()[0]
     for step in range(1, 41):
         done = report(step, metrics={"rejected": 0.1, "entropy": 0.5 + 0.001 * step}, by_task=moving(step))
-        append_progress(progress_path(viewed.settings, "r0"), msgspec.structs.replace(done, ended_at=now - 100.0))
+        append_progress(progress_path(fresh.settings, "r0"), msgspec.structs.replace(done, ended_at=now - 100.0))
     queue.add(Task(id=f"t{at}", run="r0") for at in range(40))
     for number, lease in enumerate(queue.claim("w", 20)):
         queue.settle([Report(lease=lease, ending="completed" if number % 2 else "dead")])
     EngineRegistry(redis, keys).register(Engine(url="http://e", run="r0", version=1, **ENGINE))
 
-    _, answer = viewed.ask("/metrics")
+    _, answer = fresh.ask("/metrics")
 
     families = {one.name: one for one in text_string_to_metric_families(asyncio.run(answer.text()))}
     sampled = {name for name, one in families.items() if any(s.labels.get("run", "r0") == "r0" for s in one.samples)}
@@ -164,9 +164,9 @@ def test_rules_have_the_form_that_prometheus_reads():
     assert len(group["rules"]) == limits + 1
 
 
-def test_only_a_key_opens_metrics_beyond_this_machine(viewed):  # noqa: F811
+def test_only_a_key_opens_metrics_beyond_this_machine(viewed):
     settings = viewed.settings.model_copy(update={"metrics_key": "scraper"})
-    guarded = type(viewed)(viewed.store, settings)
+    guarded = Viewed(viewed.store, settings)
     guarded.ask("/metrics", 401, token="t")
     guarded.ask("/metrics", 200, token="t", headers={"Authorization": "Bearer scraper"})
     guarded.ask("/api/v1/runs", 401, token="t", headers={"Authorization": "Bearer scraper"})

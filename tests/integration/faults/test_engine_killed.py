@@ -46,7 +46,7 @@ def engines(settings, redis, tmp_path, wait_until):
             cleanup.callback(one.stop)
         urls = [f"http://127.0.0.1:{port}" for port in ports]
         for url in urls:
-            wait_until(EngineControl(url).is_healthy, 30)
+            wait_until(EngineControl(url).is_healthy)
             register_engine(settings, redis, url)
         yield list(zip(urls, map(pid_of, started), strict=True))
 
@@ -55,7 +55,7 @@ def talk(gateway, key, number, answered):
     opened = post(f"{gateway}/rollouts", {"task_id": "t", "run": "r"}, key)
     for call in range(NUM_CALLS):
         body = {"messages": [{"role": "user", "content": f"call {call}"}]}
-        said = post(f"{opened['base_url']}/chat/completions", body, opened["api_key"], timeout=60)
+        said = post(f"{opened['base_url']}/chat/completions", body, opened["api_key"])
         assert said["choices"][0]["message"]["content"] == "it is so"
         answered.append(number)
     post(f"{gateway}/rollouts/{opened['rollout_id']}/end", {"reward": 1.0}, key)

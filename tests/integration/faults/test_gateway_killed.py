@@ -16,6 +16,7 @@ from agent_layer.local.stack import run_stack, start_gateway
 from agent_layer.store.store import open_store
 from trainer_adapter.data.samples import samples_of
 
+from ...waiting import join, scaled
 from .conftest import await_shipped
 
 
@@ -34,7 +35,7 @@ def test_killed_right_after_an_answer(settings, slow_to_ship, client_of, kill, s
             url, body = f"{opened['base_url']}/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}
             headers = {"Authorization": f"Bearer {opened['api_key']}", "Content-Type": "application/json"}
             request = urllib.request.Request(url, json.dumps(body | {"stream": True}).encode(), headers)
-            with urllib.request.urlopen(request, timeout=30) as reply:
+            with urllib.request.urlopen(request, timeout=scaled(30)) as reply:
                 assert any(line.startswith(b"data: [DONE]") for line in reply)
         else:
             client.ask(opened, "hi")
@@ -67,7 +68,7 @@ def test_killed_between_the_engines_receipt_and_its_answer(settings, slow_to_shi
         asking.start()
         wait_until(lambda: engine.num_running == 1)
         kill(stack.processes["gateway"])
-        asking.join()
+        join(asking)
 
         store = open_store(settings)
         await_shipped(settings)
@@ -122,7 +123,7 @@ def test_a_call_whose_client_hangs_up_is_aborted_and_never_trained(settings, wai
 def hang_up(opened, body, engine, wait_until) -> None:
     """Ask, and close the connection while the engine is at it."""
     parts = urlsplit(opened["base_url"])
-    connection = HTTPConnection(parts.netloc, timeout=30)
+    connection = HTTPConnection(parts.netloc, timeout=scaled(30))
     headers = {"Authorization": f"Bearer {opened['api_key']}", "Content-Type": "application/json"}
     connection.request("POST", f"{parts.path}/chat/completions", json.dumps(body), headers)
     wait_until(lambda: engine.num_running == 1)
@@ -134,20 +135,21 @@ def hang_up(opened, body, engine, wait_until) -> None:
 def test_a_frozen_redis_stops_calls_only_when_the_board_is_too_old_and_then_they_go_on(
     settings, wait_until, client_of, own_redis
 ):
-    settings = settings.model_copy(update={"redis_url": own_redis.url, "gateway_seconds": 6.0, "retry_seconds": 60.0})
+    settings = settings.model_copy(
+        update={"redis_url": own_redis.url, "gateway_seconds": scaled(3.0), "retry_seconds": scaled(60.0)}
+    )
     with serve_in_thread(ScriptedEngine()) as engine, run_stack(settings, engine.url) as stack:
         client = client_of(stack)
         opened = client.open()
         client.ask(opened, "before")
         own_redis.send(signal.SIGSTOP)
         client.ask(opened, "allowed")
-        wait_until(lambda: not is_answered_soon(client, opened), 60)
-        waiting = threading.Thread(target=client.ask, args=(opened, "waits"), kwargs={"timeout": 60})
+        wait_until(lambda: not is_answered_soon(client, opened))
+        waiting = threading.Thread(target=client.ask, args=(opened, "waits"), kwargs={"seconds": 60})
         waiting.start()
         assert len(client.open()["api_key"]) > 10  # requests that need no Redis still succeed
         own_redis.send(signal.SIGCONT)
-        waiting.join(60)
-        assert not waiting.is_alive()
+        join(waiting)
         assert client.end(opened, reward=1.0)["accepted"]
 
         trajectory = open_store(settings).get(opened["trajectory_id"])
@@ -158,6 +160,6 @@ def test_a_frozen_redis_stops_calls_only_when_the_board_is_too_old_and_then_they
 
 def is_answered_soon(client, opened) -> bool:
     try:
-        return bool(client.ask(opened, "soon", timeout=1.0))
+        return bool(client.ask(opened, "soon", seconds=1.0))
     except (TimeoutError, URLError):
         return False

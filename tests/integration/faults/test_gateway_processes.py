@@ -4,14 +4,13 @@ import gzip
 import json
 import os
 import signal
-import threading
 import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection
-from itertools import count, takewhile
+from itertools import count
 
 import pytest
 
@@ -25,11 +24,10 @@ from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.store.store import open_store
 
 from ...processes import pid_of
+from ...waiting import scaled, wait_until
 from .conftest import post
 
 NUM_ROLLOUTS, NUM_CALLS = 24, 4
-PATIENCE_SECONDS = 90.0
-"""Limit for retries of a rollout: a gateway process starts in a second, on a busy machine in many."""
 SAID = {"messages": [{"role": "user", "content": "hello"}]}
 
 
@@ -49,8 +47,10 @@ def say(opened, text):
 
 def run_rollout(gateway, key, number, answered):
     """Try until an attempt ends well; note each answer that was seen."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    for attempt in takewhile(lambda _: time.monotonic() < deadline, count()):
+    attempts = count()
+
+    def run_attempt():
+        attempt = next(attempts)
         try:
             about = {"task_id": "t", "run": "r", "rollout_id": f"roll.{number}", "attempt": attempt}
             opened = post(f"{gateway.url}/rollouts", about, key)
@@ -60,21 +60,19 @@ def run_rollout(gateway, key, number, answered):
             return post(f"{gateway.url}/rollouts/roll.{number}/end", {"attempt": attempt, "reward": 1.0}, key)
         except (OSError, urllib.error.HTTPError):
             time.sleep(0.05)  # or twelve who ask at once would keep the processor from the gateway that starts
-    raise AssertionError(f"rollout {number} found no gateway in {PATIENCE_SECONDS:.0f} s")
+            return None
+
+    return wait_until(run_attempt, 90, f"an attempt of rollout {number} that ends well")
 
 
-@pytest.mark.timeout(300)
-def test_killed_under_load(settings, redis, wait_until):
+def test_killed_under_load(settings, redis):
     answered, slow = [], ScriptedEngine(token_seconds=0.02)
     with two_processes(settings, redis, slow) as (gateway, key), ThreadPoolExecutor(12) as pool:
         running = [pool.submit(run_rollout, gateway, key, number, answered) for number in range(NUM_ROLLOUTS)]
         wait_until(lambda: len(answered) > NUM_CALLS * 4)
         victim = pid_of(gateway.processes[0])
         os.kill(victim, signal.SIGKILL)
-        over = threading.Event()
-        while not all(future.done() for future in running):
-            gateway.check()
-            over.wait(0.02)
+        wait_until(lambda: gateway.check() or all(future.done() for future in running), 120)
         ended = [future.result() for future in running]
         assert pid_of(gateway.processes[0]) != victim
 
@@ -136,7 +134,7 @@ def test_an_attempt_changes_hands_through_the_shared_address(settings, redis):
     assert {owner_slot(f"{number}.hand", 2) for number in range(4)} == {0, 1}
 
 
-def test_what_nobody_waits_for_ends_in_the_engine_through_the_shared_address_too(settings, redis, wait_until):
+def test_what_nobody_waits_for_ends_in_the_engine_through_the_shared_address_too(settings, redis):
     with two_processes(settings, redis, engine := ScriptedEngine()) as (gateway, key):
         opened = open_several(gateway, key, 8)
         assert len({one["base_url"].split("/")[2] for one in opened}) == 2
@@ -160,7 +158,7 @@ def test_a_compressed_body_arrives_through_the_shared_address_too(settings, redi
             url = f"{gateway.url}/r/{one['trajectory_id']}/v1/chat/completions"
             headers = {"x-api-key": one["api_key"], "Content-Encoding": "gzip"}
             request = urllib.request.Request(url, gzip.compress(json.dumps(SAID).encode()), headers)
-            with urllib.request.urlopen(request, timeout=30) as reply:
+            with urllib.request.urlopen(request, timeout=scaled(30)) as reply:
                 assert reply.status == 200
 
 

@@ -8,6 +8,7 @@ import pytest
 from agent_layer.schema.task import Limits, Task
 
 from ...processes import family_of, is_running
+from ...waiting import scaled, wait_for_exit
 
 AGENT = """
 import asyncio
@@ -33,18 +34,18 @@ def note(name):
     part.rename(HERE / f"{name}.pid")
 
 async def leaves(task, rollout):
-    note("agent")
-    daemonise("plain", clears_environment=False)
-    daemonise("bare", clears_environment=True)
+    note(f"{task.id}.agent")
+    daemonise(f"{task.id}.plain", clears_environment=False)
+    daemonise(f"{task.id}.bare", clears_environment=True)
     if os.fork() == 0:
-        note("forked")
+        note(f"{task.id}.forked")
         time.sleep(600)
         os._exit(0)
     pathlib.Path(tempfile.mkdtemp(), "big").write_text("x")
-    (HERE / "directory").write_text(os.environ.get("TMPDIR", ""))
-    while not all((HERE / f"{name}.pid").exists() for name in ("plain", "bare", "forked")):
+    (HERE / f"{task.id}.directory").write_text(os.environ.get("TMPDIR", ""))
+    while not all((HERE / f"{task.id}.{name}.pid").exists() for name in ("plain", "bare", "forked")):
         await asyncio.sleep(0.01)
-    (HERE / "ready").touch()
+    (HERE / f"{task.id}.ready").touch()
     if task.id == "stays":
         await asyncio.sleep(600)
     if task.id == "crashes" and rollout.attempt == 0:
@@ -52,15 +53,15 @@ async def leaves(task, rollout):
     return 1.0
 
 async def stuck(task, rollout):
-    note("agent")
-    (HERE / "ready").touch()
+    note(f"{task.id}.agent")
+    (HERE / f"{task.id}.ready").touch()
     time.sleep(600)
 """
 
 
 @pytest.fixture
-def pace():
-    return {"lease_seconds": 4.0, "heartbeat_seconds": 0.2, "close_seconds": 0.5}
+def stack(shared_stack):
+    return shared_stack
 
 
 @pytest.fixture(autouse=True)
@@ -68,72 +69,83 @@ def _agent(write_module):
     write_module("agent", AGENT)
 
 
-def noted(directory):
-    return [int(path.read_text()) for path in directory.glob("*.pid")]
+@pytest.fixture
+def submit(dispatcher, tmp_path):
+    """``submit("ends")``: queue a task; each test has a run of its own, because all share a queue."""
+
+    def submit_one(name, **fields):
+        return dispatcher.submit([Task(id=name, run=tmp_path.name, **fields)])
+
+    return submit_one
 
 
-@pytest.mark.parametrize("name", ["ends", "crashes"])
-def test_what_an_attempt_left_is_gone_when_it_counts(dispatcher, start_worker, tmp_path, name):
-    start_worker("agent:leaves", "--isolate", "--slots", "1")
-
-    (group,) = dispatcher.wait(dispatcher.submit([Task(id=name, run="default")]), timeout=60)
-
-    assert group.num_accepted == 1
-    assert len(noted(tmp_path)) == 4
-    assert not [pid for pid in noted(tmp_path) if is_running(pid)]
-    assert not Path((tmp_path / "directory").read_text()).exists()
+def noted(directory, name="*"):
+    """Processes of the task with this name that are, or were, there."""
+    return [int(path.read_text()) for path in directory.glob(f"{name}.*.pid")]
 
 
-def test_a_cancelled_attempt_leaves_nothing(dispatcher, start_worker, tmp_path, wait_until):
-    start_worker("agent:leaves", "--isolate", "--slots", "1")
-    groups = dispatcher.submit([Task(id="stays", run="default")])
-    wait_until((tmp_path / "ready").exists, 60)
+def running(directory, name="*"):
+    return [pid for pid in noted(directory, name) if is_running(pid)]
 
-    dispatcher.cancel(groups)
 
-    wait_until(lambda: not any(map(is_running, noted(tmp_path))), 60)
+def test_what_attempts_left_is_gone_when_they_count_and_when_they_are_cancelled(
+    dispatcher, submit, start_worker, said, tmp_path, wait_until
+):
+    start_worker("agent:leaves", "--isolate", "--slots", "3")
+    cancelled = submit("stays")
+
+    groups = dispatcher.wait(submit("ends") + submit("crashes"), timeout=scaled(60))
+    left = [pid for name in ("ends", "crashes") for pid in running(tmp_path, name)]
+    wait_until((tmp_path / "stays.ready").exists, log=said)
+    dispatcher.cancel(cancelled)
+
+    assert [group.num_accepted for group in groups] == [1, 1]
+    assert [len(noted(tmp_path, name)) for name in ("ends", "crashes", "stays")] == [4, 4, 4]
+    assert left == []
+    assert not any(Path((tmp_path / f"{name}.directory").read_text()).exists() for name in ("ends", "crashes"))
+    wait_until(lambda: not running(tmp_path, "stays"), log=said)
 
 
 @pytest.mark.parametrize("mode", [[], ["--isolate"]], ids=["shared", "isolated"])
-def test_a_worker_that_is_killed_leaves_nothing(dispatcher, start_worker, tmp_path, wait_until, mode):
+def test_a_worker_that_is_killed_leaves_nothing(submit, start_worker, said, tmp_path, wait_until, mode):
     worker = start_worker("agent:leaves", *mode)
-    dispatcher.submit([Task(id="stays", run="default")])
-    wait_until((tmp_path / "ready").exists, 60)
+    submit("stays")
+    wait_until((tmp_path / "stays.ready").exists, log=said)
     below = list(family_of(worker.pid))
 
     worker.send_signal(signal.SIGKILL)
 
-    wait_until(lambda: not any(map(is_running, [*noted(tmp_path), *below])), 60)
-    assert not mode or not Path((tmp_path / "directory").read_text()).exists()
+    wait_until(lambda: not any(map(is_running, [*noted(tmp_path), *below])), log=said)
+    assert not mode or not Path((tmp_path / "stays.directory").read_text()).exists()
 
 
 @pytest.mark.parametrize("mode", [[], ["--isolate"]], ids=["shared", "isolated"])
-def test_an_agent_that_is_stuck_is_ended_when_its_time_is_up(dispatcher, start_worker, tmp_path, wait_until, mode):
-    start_worker("agent:stuck", *mode)
-    groups = dispatcher.submit([Task(id="t", run="default", limits=Limits(wall_seconds=5.0))])
-    wait_until((tmp_path / "ready").exists, 60)
+def test_an_agent_that_is_stuck_is_ended_when_its_time_is_up(submit, start_worker, said, tmp_path, wait_until, mode):
+    start_worker("agent:stuck", *mode, AGENT_LAYER_CLOSE_SECONDS="0.5")
+    submit("t", limits=Limits(wall_seconds=scaled(2.0)))
+    wait_until((tmp_path / "t.ready").exists, log=said)
     stuck = noted(tmp_path)
 
-    wait_until(lambda: not any(map(is_running, stuck)), 60)
-    dispatcher.cancel(groups)
+    wait_until(lambda: not any(map(is_running, stuck)), log=said)
 
 
-def test_a_worker_that_is_told_to_end_leaves_nothing(dispatcher, start_worker, tmp_path, wait_until):
+def test_a_worker_that_is_told_to_end_leaves_nothing(dispatcher, submit, start_worker, said, tmp_path, wait_until):
     worker = start_worker("agent:leaves", "--isolate", "--drain", "0")
-    groups = dispatcher.submit([Task(id="stays", run="default")])
-    wait_until((tmp_path / "ready").exists, 60)
+    groups = submit("stays")
+    wait_until((tmp_path / "stays.ready").exists, log=said)
 
     worker.send_signal(signal.SIGTERM)
 
-    assert worker.wait(60) == 0
-    assert not any(map(is_running, noted(tmp_path)))
-    assert dispatcher.rollouts(groups)[0].num_failures == 0
+    assert wait_for_exit(worker, log=said) == 0
+    assert running(tmp_path) == []
+    (rollout,) = dispatcher.rollouts(groups)
+    assert (rollout.status, rollout.num_failures) == ("queued", 0)
 
 
 @pytest.mark.parametrize("mode", [[], ["--isolate"]], ids=["shared", "isolated"])
 def test_an_agent_that_ends_its_process_whenever_it_is_loaded_is_one_sentence(start_worker, said, write_module, mode):
     write_module("deadly", "import os\n\nos._exit(9)\n")
 
-    assert start_worker("deadly:agent", *mode).wait(60) == 2
+    assert wait_for_exit(start_worker("deadly:agent", *mode), log=said) == 2
     assert said().count("\n") == 1
     assert "exit status 9" in said()

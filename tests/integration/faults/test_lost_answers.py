@@ -7,6 +7,8 @@ from agent_layer.errors import UnreachableError
 from agent_layer.infra.redis import open_redis
 from agent_layer.schema import Task
 
+from ...waiting import scaled
+
 
 @pytest.fixture
 def proxy(start_redis, free_port, proxy_of):
@@ -17,7 +19,7 @@ def proxy(start_redis, free_port, proxy_of):
 @pytest.fixture
 def lossy(settings, keys, proxy):
     """Queue and dispatcher, over a client whose answers the proxy loses."""
-    mine = settings.model_copy(update={"redis_url": f"redis://127.0.0.1:{proxy.port}", "retry_seconds": 30.0})
+    mine = settings.model_copy(update={"redis_url": f"redis://127.0.0.1:{proxy.port}", "retry_seconds": scaled(30.0)})
     with open_redis(mine) as redis:
         yield WorkerQueue(redis, keys, mine), Dispatcher(redis, mine)
 

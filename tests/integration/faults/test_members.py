@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -17,7 +16,7 @@ from agent_layer.store.maintenance.rebuild import index_segment
 from agent_layer.store.segments.format import StoredRecord, build_segment, segment_key
 from agent_layer.store.store import open_store
 
-CLAIM_SECONDS = 3.0
+from ...waiting import read_line, scaled
 
 MEMBER = """
 import sys
@@ -31,8 +30,14 @@ for one in open_store().follow("c", "r", member=sys.argv[1]):
 
 
 @pytest.fixture
-def store(settings):
-    return open_store(settings.model_copy(update={"claim_seconds": CLAIM_SECONDS}))
+def claim_seconds():
+    """Time without a renewal after which others get what a member held."""
+    return scaled(1.5)
+
+
+@pytest.fixture
+def store(settings, claim_seconds):
+    return open_store(settings.model_copy(update={"claim_seconds": claim_seconds}))
 
 
 @pytest.fixture
@@ -50,12 +55,12 @@ def close(store):
 
 
 @pytest.fixture
-def start(settings):
+def start(settings, claim_seconds):
     """``start(member)``: a process that prints each group, and acknowledges it when it reads ``ack``."""
     members = []
 
     def start(name):
-        environment = os.environ | settings.environment() | {"AGENT_LAYER_CLAIM_SECONDS": str(CLAIM_SECONDS)}
+        environment = os.environ | settings.environment() | {"AGENT_LAYER_CLAIM_SECONDS": str(claim_seconds)}
         member = subprocess.Popen(
             [sys.executable, "-c", MEMBER, name],
             env=environment,
@@ -76,7 +81,7 @@ def start(settings):
 
 
 def heard(member):
-    return member.stdout.readline().strip()
+    return read_line(member).strip()
 
 
 def say(member, word):
@@ -89,15 +94,13 @@ def test_a_killed_members_groups_go_to_another_one(store, close, start):
     assert heard(one) == "g"
     say(one, "ack")
     assert (heard(one), heard(one)) == ("acked", "h")
-    other = store.follow("c", "r", member="other", wait_seconds=60)
+    other = store.follow("c", "r", member="other", wait_seconds=scaled(60))
     assert next(other).group.group_id == "i"
 
     one.kill()
-    killed = time.monotonic()
     handed_on = next(other)
 
     assert handed_on.group.group_id == "h"
-    assert time.monotonic() - killed < CLAIM_SECONDS + 30
     assert handed_on.ack() == "acked"
 
 
@@ -113,12 +116,12 @@ def test_a_killed_member_that_starts_again_need_not_wait(store, close, start):
     assert [delivery.group.group_id for delivery in again] == ["g", "h"]
 
 
-def test_a_member_that_is_busy_for_long_keeps_its_groups(store, close, start):
+def test_a_member_that_is_busy_for_long_keeps_its_groups(store, close, start, claim_seconds):
     close("g")
     one = start("one")
     assert heard(one) == "g"
 
-    assert list(store.follow("c", "r", member="other", wait_seconds=2 * CLAIM_SECONDS)) == []
+    assert list(store.follow("c", "r", member="other", wait_seconds=2 * claim_seconds)) == []
 
     say(one, "ack")
     assert heard(one) == "acked"
@@ -129,7 +132,7 @@ def test_a_stopped_member_loses_its_groups_and_is_told_when_it_goes_on(store, cl
     one = start("one")
     assert heard(one) == "g"
     one.send_signal(signal.SIGSTOP)
-    other = store.follow("c", "r", member="other", wait_seconds=60)
+    other = store.follow("c", "r", member="other", wait_seconds=scaled(60))
     handed_on = [next(other), next(other)]
     assert sorted(delivery.group.group_id for delivery in handed_on) == ["g", "h"]
 
@@ -151,18 +154,18 @@ def without_collector():
 
 
 @pytest.mark.usefixtures("without_collector")
-def test_what_nobody_refers_to_any_more_lapses(store, close):
+def test_what_nobody_refers_to_any_more_lapses(store, close, claim_seconds):
     close("g", "h")
     store.redis.script_flush()  # so that the first renewal meets an error, which must not refer to what is renewed
     renewals = threading.active_count()
     iterator = store.follow("c", "r", member="one", wait_seconds=0)
     kept = next(iterator)
     del iterator
-    other = store.follow("c", "r", member="other", wait_seconds=2 * CLAIM_SECONDS)
+    other = store.follow("c", "r", member="other", wait_seconds=2 * claim_seconds)
     assert [(delivery.group.group_id, delivery.ack()) for delivery in other] == [("h", "acked")]
     del kept
 
-    handed_on = next(store.follow("c", "r", member="third", wait_seconds=60))
+    handed_on = next(store.follow("c", "r", member="third", wait_seconds=scaled(60)))
 
     assert handed_on.group.group_id == "g"
     assert threading.active_count() <= renewals + 2

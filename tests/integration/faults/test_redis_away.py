@@ -2,119 +2,113 @@
 
 import signal
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
 from redis import Redis
 
-from agent_layer.dispatcher import Dispatcher
+from agent_layer.dispatcher import Dispatcher, Report
 from agent_layer.schema.task import Task
 
 from ...queues import queue_of
+from ...waiting import scaled
 
-LEASE_SECONDS = 1.0
+LEASE_SECONDS = 600.0
+"""Longer than any test: time passes when ``pass_time`` says so."""
+TASK = Task(id="t", run="r", input=1)
 
 
 @pytest.fixture
-def dispatcher_of(settings, own_redis):
+def dispatcher_of(settings):
     """``dispatcher_of()``: the dispatcher as one more process sees it."""
-    usual = {"redis_url": own_redis.url, "lease_seconds": LEASE_SECONDS, "heartbeat_seconds": LEASE_SECONDS / 2}
 
     def connect(**changes):
-        return Dispatcher(Redis.from_url(own_redis.url), settings.model_copy(update=usual | changes))
+        usual = {"lease_seconds": LEASE_SECONDS, "heartbeat_seconds": LEASE_SECONDS / 2}
+        mine = settings.model_copy(update=usual | changes)
+        return Dispatcher(Redis.from_url(mine.redis_url, socket_timeout=scaled(60)), mine)
 
     return connect
 
 
+def pass_time(queue, seconds) -> None:
+    """Let this time pass for the queue, during which nobody is heard: all that it wrote down is older afterwards."""
+    redis, milliseconds = queue.redis, round(-1000 * seconds)
+    for shelf in map(queue.keys.queue, ("leases", "parting")):
+        for rollout_id in redis.zrange(shelf, 0, -1):
+            redis.zincrby(shelf, milliseconds, rollout_id)
+    clock = queue.keys.queue("clock")
+    for time in {b"heard", b"away", b"truce"} & set(redis.hkeys(clock)):
+        redis.hincrbyfloat(clock, time, milliseconds)
+
+
 FIRST_HEARD: dict[str, Callable[[Dispatcher], object]] = {
     "a claim": lambda other: queue_of(other).claim("other", 1),
-    "a claim that waits": lambda other: queue_of(other).claim("other", 1, wait_seconds=1.2),
+    "a claim that waits": lambda other: queue_of(other).claim("other", 1, wait_seconds=0.2),
     "a heartbeat": lambda other: (queue_of(other).heartbeat("other", b"{}", []), queue_of(other).claim("other", 1)),
     "a worker that listens": lambda other: (
         queue_of(other).listen("other", "0-0", 0.1),
         queue_of(other).claim("other", 1),
     ),
-    "who waits for groups": lambda other: other.wait(timeout=1.2),
+    "who waits for groups": lambda other: other.wait(timeout=0.2),  # wait: what it asks meanwhile is the subject
 }
 
 
 @pytest.mark.parametrize("first", FIRST_HEARD.values(), ids=FIRST_HEARD)
-def test_leases_that_lapse_while_redis_hears_nobody_stay_with_their_workers(dispatcher_of, own_redis, first):
+def test_leases_that_lapse_while_redis_hears_nobody_stay_with_their_workers(dispatcher_of, first):
     holder, other = queue_of(dispatcher_of()), dispatcher_of()
-    holder.add([Task(id="t", run="r", input=1)])
+    holder.add([TASK])
     (lease,) = holder.claim("holder", 1)
     assert queue_of(other).claim("other", 1) == []
 
-    asking = threading.Thread(target=first, args=[other])
-    asking.start()
-    own_redis.send(signal.SIGSTOP)  # before it asks, or while it waits
-    time.sleep(1.5 * LEASE_SECONDS)  # nothing can be asked meanwhile
-    own_redis.send(signal.SIGCONT)
-    asking.join()
+    pass_time(holder, 1.5 * LEASE_SECONDS)
+    first(other)
 
     assert holder.heartbeat("holder", b"{}", [(lease, "running")]).leases == ["go"]
     (rollout,) = holder.views.rollouts([], 10)
     assert (rollout.status, rollout.errors) == ("running", [])
 
 
-def test_a_lease_that_nobody_keeps_lapses_also_after_redis_was_away(dispatcher_of, own_redis):
-    holder, other = queue_of(dispatcher_of()), queue_of(dispatcher_of())
-    holder.add([Task(id="t", run="r", input=1)])
-    holder.claim("gone", 1)
+def test_after_an_outage_workers_keep_their_leases_and_one_that_nobody_keeps_lapses(dispatcher_of, own_redis):
+    seconds = scaled(1.0)
+    holder, other = (queue_of(dispatcher_of(redis_url=own_redis.url, lease_seconds=seconds)) for _ in range(2))
+    holder.add([TASK, Task(id="u", run="r", input=1)])
+    (kept,), (left,) = holder.claim("holder", 1), holder.claim("gone", 1)
     assert other.claim("other", 1) == []
     own_redis.send(signal.SIGSTOP)
-    threading.Timer(1.5 * LEASE_SECONDS, own_redis.send, [signal.SIGCONT]).start()
+    threading.Timer(1.5 * seconds, own_redis.send, [signal.SIGCONT]).start()
 
     assert other.claim("other", 1) == []
-    (lease,) = other.claim("other", 1, wait_seconds=30)
-    assert lease.attempt == 1
+    assert holder.settle([Report(lease=kept, ending="completed")]) == [None]
+    (lease,) = other.claim("other", 1, wait_seconds=scaled(30))
+    assert (lease.rollout_id, lease.attempt) == (left.rollout_id, 1)
 
 
-def be_silent_until_it_runs_out(hold, other, shelf):
-    """From shortly before the next heartbeat on: half a lease, and a little; return the lease that ``hold()`` gave."""
-    seconds = other.settings.lease_seconds
-    for _ in range(10):
-        lease = hold()
-        while (left := seconds_left(other, shelf, lease)) > 0.48 * seconds:
-            other.heartbeat("other", b"{}", [])
-            time.sleep(0.01)
-        if left > 0.4 * seconds:  # else this machine was away
-            time.sleep(left + 0.05 * seconds)
-            return lease
-    raise AssertionError("expected to be called in time once, found a machine that is too busy")
-
-
-def seconds_left(queue, shelf, lease):
-    now, micros = queue.redis.time()
-    return queue.redis.zscore(queue.keys.queue(shelf), lease.rollout_id) / 1000 - now - micros / 1e6
+def keep_until_it_runs_out(other) -> None:
+    """Hear others until shortly after the next heartbeat is due, then nobody, until a little after the lease's end."""
+    pass_time(other, 0.52 * LEASE_SECONDS)
+    other.heartbeat("other", b"{}", [])
+    pass_time(other, 0.53 * LEASE_SECONDS)
 
 
 def test_a_silence_of_little_more_than_a_heartbeat_costs_no_lease(dispatcher_of):
-    holder, other = (queue_of(dispatcher_of(lease_seconds=3.0, heartbeat_seconds=1.5)) for _ in range(2))
-    holder.add([Task(id="t", run="r")])
+    holder, other = queue_of(dispatcher_of()), queue_of(dispatcher_of())
+    holder.add([TASK])
     (lease,) = holder.claim("holder", 1)
+    assert holder.heartbeat("holder", b"{}", [(lease, "running")]).leases == ["go"]
 
-    def keep():
-        return holder.heartbeat("holder", b"{}", [(lease, "running")]) and lease
-
-    be_silent_until_it_runs_out(keep, other, "leases")
+    keep_until_it_runs_out(other)
 
     assert other.claim("other", 1) == []
     assert holder.heartbeat("holder", b"{}", [(lease, "running")]).leases == ["go"]
 
 
 def test_who_was_cancelled_while_redis_heard_nobody_can_still_say_how_it_ended(dispatcher_of):
-    holder, other = (queue_of(dispatcher_of(lease_seconds=3.0, heartbeat_seconds=1.5)) for _ in range(2))
+    holder, other = queue_of(dispatcher_of()), queue_of(dispatcher_of())
+    (group_id,) = holder.add([TASK])
+    (lease,) = holder.claim("holder", 1)
+    holder.cancel([group_id])
 
-    def lose():
-        (group_id,) = holder.add([Task(id="t", run="r")], next(rounds))
-        (lease,) = holder.claim("holder", 1)
-        holder.cancel([group_id])
-        return lease
-
-    rounds = iter(range(10))
-    lease = be_silent_until_it_runs_out(lose, other, "parting")
+    keep_until_it_runs_out(other)
 
     assert other.claim("other", 1) == []
     assert holder.redis.zscore(holder.keys.queue("parting"), lease.rollout_id)
@@ -122,11 +116,11 @@ def test_who_was_cancelled_while_redis_heard_nobody_can_still_say_how_it_ended(d
 
 def test_where_only_one_is_heard_now_and_then_a_lease_that_nobody_keeps_lapses_too(dispatcher_of):
     holder, other = queue_of(dispatcher_of()), queue_of(dispatcher_of())
-    holder.add([Task(id="t", run="r", input=1)])
+    holder.add([TASK])
     holder.claim("gone", 1)
     handed_on = []
     for _ in range(10):
-        time.sleep(LEASE_SECONDS / 2)
+        pass_time(other, LEASE_SECONDS / 2)
         other.heartbeat("other", b"{}", [])
         handed_on += other.claim("other", 1)
 

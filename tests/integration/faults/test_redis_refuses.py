@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from redis import Redis
@@ -16,6 +16,8 @@ from agent_layer.recorder import open_recorder
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.task import Task
 from agent_layer.store.store import open_store
+
+from ...waiting import join, scaled, wait_until
 
 TASK = Task(id="t", run="r", input=1)
 
@@ -40,7 +42,7 @@ SPOILT = [
 def test_a_refusal_that_stays_is_one_sentence_and_one_that_passes_is_not_noticed(
     spoiled, own_redis, spoil, mend, remedy
 ):
-    hasty, patient = connect(spoiled(1.0)), connect(spoiled(60.0))
+    hasty, patient = connect(spoiled(1.0)), connect(spoiled(scaled(60.0)))
     with Redis.from_url(own_redis.url) as redis:
         redis.execute_command(*spoil)
 
@@ -52,9 +54,17 @@ def test_a_refusal_that_stays_is_one_sentence_and_one_that_passes_is_not_noticed
         mending = threading.Timer(0.3, redis.execute_command, mend)
         mending.start()
         (group_id,) = patient.submit([TASK])
-        mending.join()  # its connection is open until it has its answer
+        join(mending)  # its connection is open until it has its answer
 
     assert [group.group_id for group in patient.groups()] == [group_id]
+
+
+def answer_soon(ask):
+    """Return or raise what ``ask`` does, if it takes far less time than a client that tries again and again."""
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask)
+        wait_until(asked.done, 15)
+        return asked.result()
 
 
 def test_a_server_that_has_gone_is_named_in_time_whoever_asks(spoiled, own_redis):
@@ -63,10 +73,8 @@ def test_a_server_that_has_gone_is_named_in_time_whoever_asks(spoiled, own_redis
     own_redis.send(signal.SIGSTOP)
 
     for ask in (store.query, lambda: store.get("r.0-0"), dispatcher.stats, lambda: dispatcher.submit([TASK])):
-        began = time.monotonic()
         with pytest.raises(UnreachableError, match=r"expected it to serve within 0\.5 s"):
-            ask()
-        assert time.monotonic() - began < 15
+            answer_soon(ask)
 
 
 def test_a_server_that_still_reads_its_file_is_waited_for(settings, start_redis, tmp_path):
@@ -78,13 +86,11 @@ def test_a_server_that_still_reads_its_file_is_waited_for(settings, start_redis,
         os.kill(redis.info()["process_id"], signal.SIGKILL)
     url = start_redis("carried", "--dir", str(tmp_path), "--key-load-delay", "300")
 
-    with open_redis(settings.model_copy(update={"redis_url": url, "connect_seconds": 60.0})) as again:
+    with open_redis(settings.model_copy(update={"redis_url": url, "connect_seconds": scaled(60.0)})) as again:
         assert again.dbsize() == 3000
 
 
-def test_a_master_that_is_replaced_behind_its_address_is_left_for_the_new_one(
-    settings, start_redis, proxy_of, wait_until
-):
+def test_a_master_that_is_replaced_behind_its_address_is_left_for_the_new_one(settings, start_redis, proxy_of):
     ports = [free_port(), free_port()]
     old, new = (Redis.from_url(start_redis("carried", "--port", str(port))) for port in ports)
     proxy = proxy_of(("127.0.0.1", ports[0]))
@@ -104,11 +110,8 @@ def test_a_master_that_is_replaced_behind_its_address_is_left_for_the_new_one(
 
 
 def test_a_command_that_is_wrong_is_not_tried_again(spoiled):
-    with open_redis(spoiled(20.0)) as redis:
-        began = time.monotonic()
-        with pytest.raises(Exception, match="wrong number of arguments"):
-            redis.execute_command("GET")
-        assert time.monotonic() - began < 15
+    with open_redis(spoiled(scaled(60.0))) as redis, pytest.raises(Exception, match="wrong number of arguments"):
+        answer_soon(lambda: redis.execute_command("GET"))
 
 
 def test_records_wait_for_a_server_that_was_killed_and_starts_again(settings, start_redis, tmp_path):
@@ -125,7 +128,7 @@ def test_records_wait_for_a_server_that_was_killed_and_starts_again(settings, st
 
     assert recorder.flush(timeout=0.5).pending == 1
     start_redis("carried", *options)
-    assert recorder.flush(timeout=60).pending == 0
+    assert recorder.flush(timeout=scaled(60)).pending == 0
     assert [one.name for one in open_store(away).get("r.0-0").rewards] == ["a", "b"]
     assert (settings.log_dir / "shipper.log").read_text().count("shipping failed") <= 2
 

@@ -11,27 +11,30 @@ from agent_layer.store.maintenance.gc import Grace
 from agent_layer.store.store import open_store
 from trainer_adapter.data.samples import samples_of
 
+from ...waiting import scaled, wait_until
+from ...working import ASK
+
 NUM_ROUNDS = 6
 """Before the fifth, the agent waits until its worker was killed or frozen."""
 TASK = Task(id="t", run="default", input={"messages": [], "turn": 0})
-GRAPH = """
+GRAPH = (
+    ASK
+    + """
 import asyncio, operator, pathlib
 from typing import Annotated, TypedDict
-import openai
 from langgraph.graph import END, START, StateGraph
 from envs import resumable
-
-client = openai.AsyncOpenAI(base_url="http://127.0.0.1:9/v1", api_key="none", max_retries=0)
+from tracer import current
 
 class State(TypedDict):
     messages: Annotated[list, operator.add]
     turn: int
 
-async def ask(state):
-    asked = {"role": "user", "content": f"turn {state.get('turn', 0)}"}
-    answer = await client.chat.completions.create(model="m", messages=[*state.get("messages", []), asked])
-    said = {"role": "assistant", "content": answer.choices[0].message.content}
-    return {"messages": [asked, said], "turn": state.get("turn", 0) + 1}
+async def ask_once(state):
+    text = f"turn {state.get('turn', 0)}"
+    answer = await ask(current(), text, state.get("messages", []))
+    said = {"role": "assistant", "content": answer["choices"][0]["message"]["content"]}
+    return {"messages": [{"role": "user", "content": text}, said], "turn": state.get("turn", 0) + 1}
 
 async def think(state):
     while state["turn"] > 3 and not (pathlib.Path(__file__).parent / "goes on").exists():
@@ -39,13 +42,14 @@ async def think(state):
     return {}
 
 graph = StateGraph(State)
-graph.add_node("ask", ask)
+graph.add_node("ask", ask_once)
 graph.add_node("think", think)
 graph.add_edge(START, "ask")
 graph.add_edge("ask", "think")
 graph.add_conditional_edges("think", lambda state: "ask" if state["turn"] < 6 else END)
 agent = resumable(graph.compile())
 """
+)
 SCORER = """
 async def judge(task, trajectory, result):
     return 1.0
@@ -57,7 +61,7 @@ WORK = ("agent:agent", "--scorer", "scorer:judge", "--slots", "2")
 
 @pytest.fixture
 def pace():
-    return {"lease_seconds": 3.0, "heartbeat_seconds": 0.5}
+    return {"lease_seconds": scaled(2.0), "heartbeat_seconds": 0.2}
 
 
 @pytest.fixture(autouse=True)
@@ -71,9 +75,22 @@ def store(stack):
     return open_store(stack.settings)
 
 
-def ended(dispatcher, store, groups, wait_until):
+@pytest.fixture
+def begin(start_worker, dispatcher, store, said):
+    """``begin(*how)``: start a worker and have it do three turns; returns the worker and the group."""
+
+    def start(*how):
+        first = start_worker(*WORK, *how)
+        groups = dispatcher.submit([TASK])
+        wait_until(lambda: any(row.num_steps >= 3 for row in store.query(task="t").items), log=said)
+        return first, groups
+
+    return start
+
+
+def ended(dispatcher, store, groups):
     """The one attempt that counts, and how often the task was accepted."""
-    (group,) = dispatcher.wait(groups, timeout=90)
+    (group,) = dispatcher.wait(groups, timeout=scaled(90))
     assert (group.is_closed, group.num_accepted) == (True, 1)
     wait_until(lambda: len(store.query(task="t", accepted=True).items) == 1)
     (row,) = store.query(task="t").items
@@ -93,17 +110,14 @@ def check_kept(trajectory):
     assert len(found.samples) == 1
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("how", [(), ("--isolate",)])
-def test_killed_between_two_steps_of_a_graph(dispatcher, store, start_worker, tmp_path, wait_until, how):
-    first = start_worker(*WORK, *how)
-    groups = dispatcher.submit([TASK])
-    wait_until(lambda: any(row.num_steps >= 3 for row in store.query(task="t").items), 90)
+@pytest.mark.parametrize("how", [(), pytest.param(("--isolate",), marks=pytest.mark.long)], ids=["shared", "isolated"])
+def test_killed_between_two_steps_of_a_graph(dispatcher, store, start_worker, begin, tmp_path, how):
+    first, groups = begin(*how)
 
     first.send_signal(signal.SIGKILL)
     (tmp_path / "goes on").touch()
     start_worker(*WORK, *how)
-    trajectory = ended(dispatcher, store, groups, wait_until)
+    trajectory = ended(dispatcher, store, groups)
 
     assert trajectory.trajectory_id == f"{groups[0]}.0-0"
     assert len(trajectory.resumes) == 1
@@ -114,19 +128,16 @@ def test_killed_between_two_steps_of_a_graph(dispatcher, store, start_worker, tm
     wait_until(lambda: not list(store.objects.list(checkpoint_prefix(store.keys))))
 
 
-@pytest.mark.timeout(300)
-def test_a_frozen_worker_that_comes_back_changes_nothing(dispatcher, store, start_worker, tmp_path, wait_until):
-    first = start_worker(*WORK)
-    groups = dispatcher.submit([TASK])
-    wait_until(lambda: any(row.num_steps >= 3 for row in store.query(task="t").items), 90)
+def test_a_frozen_worker_that_comes_back_changes_nothing(dispatcher, store, start_worker, begin, tmp_path):
+    first, groups = begin()
 
     first.send_signal(signal.SIGSTOP)
     start_worker(*WORK)
-    wait_until(lambda: [one.checkpoint for one in dispatcher.rollouts(groups)] != [None], 90)
-    wait_until(lambda: resumed(store), 90)
+    wait_until(lambda: [one.checkpoint for one in dispatcher.rollouts(groups)] != [None])
+    wait_until(lambda: resumed(store))
     first.send_signal(signal.SIGCONT)
     (tmp_path / "goes on").touch()
-    trajectory = ended(dispatcher, store, groups, wait_until)
+    trajectory = ended(dispatcher, store, groups)
 
     assert trajectory.trajectory_id == f"{groups[0]}.0-0"
     assert (trajectory.outcome.status, trajectory.reward) == ("completed", 1.0)

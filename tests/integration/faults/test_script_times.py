@@ -1,8 +1,8 @@
 """No call of a script keeps Redis, and so everybody's heartbeats, for long.
 
 What counts is the server's processor time beside that of a yardstick, a script of known length, in the same turns:
-which machine it is, and what else that does at the moment, say nothing about a script. How long heartbeats wait in the
-end is in bench_store_beats.py.
+which machine it is, and what else that does at the moment, say nothing about a script, so these tests need no machine
+of their own. How long heartbeats wait in the end is in bench_store_beats.py.
 """
 
 import struct
@@ -12,6 +12,8 @@ from typing import get_args
 import msgspec
 import pytest
 
+from agent_layer.infra.redis.client import open_redis
+from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.codec import encode, record_owner
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward
@@ -33,7 +35,7 @@ from agent_layer.store.index.search import find_trajectories
 from agent_layer.store.maintenance.index_audit import count_orphan_bits, find_inconsistent_rows
 from agent_layer.store.segments.format import StoredRecord, build_segment
 
-pytestmark = pytest.mark.serial
+from ...watching import WatchedRedis
 
 NUM_TRAJECTORIES, NUM_CALLS = 256, 8
 NUM_BLOCKS, BLOCK = 72, 2_048
@@ -108,15 +110,28 @@ def copy_block(redis, keys) -> None:
     starts = struct.unpack(f"<{BLOCK}d", redis.get(keys.in_block(0, "started_at")))
     least, greatest, *ends = struct.unpack("<10d", redis.hget(keys.zones, 0))
     names = list(redis.scan_iter(match=f"{begin}*"))
+    commands = redis.pipeline(transaction=False)
     for block in range(1, NUM_BLOCKS):
         for key in names:
-            redis.copy(key, keys.in_block(block, key.decode().removeprefix(begin)))
+            commands.copy(key, keys.in_block(block, key.decode().removeprefix(begin)))
         later = [start + block * BLOCK for start in starts]
-        redis.set(keys.in_block(block, "started_at"), struct.pack(f"<{BLOCK}d", *later))
+        commands.set(keys.in_block(block, "started_at"), struct.pack(f"<{BLOCK}d", *later))
         ends_now = struct.pack("<10d", least + block * BLOCK, greatest + block * BLOCK, *ends)
-        redis.hset(keys.zones, block, ends_now)
+        commands.hset(keys.zones, block, ends_now)
     for key in redis.scan_iter(match=keys.blocks_with("*")):
-        redis.set(key, b"\xff" * (NUM_BLOCKS // 8))
+        commands.set(key, b"\xff" * (NUM_BLOCKS // 8))
+    commands.execute()
+
+
+@pytest.fixture(scope="module")
+def index(fault_redis, module_settings):
+    """An index of many blocks, for tests that read it."""
+    with open_redis(module_settings.model_copy(update={"redis_url": fault_redis.url})) as redis:
+        watched, keys = WatchedRedis(connection_pool=redis.connection_pool), Keys(module_settings.namespace)
+        fill_block(watched, keys)
+        copy_block(watched, keys)
+        yield Index(watched, keys)
+        redis.flushall()
 
 
 def test_a_large_segment_is_committed_in_small_scripts(watched, keys):
@@ -148,13 +163,10 @@ def test_no_audit_or_deletion_keeps_redis_for_long(watched, keys):
     )
 
 
-def test_no_search_or_count_keeps_redis_for_long(watched, keys):
-    index = Index(watched, keys)
-    fill_block(watched, keys)
-    copy_block(watched, keys)
+def test_no_search_or_count_keeps_redis_for_long(index):
     rewarded, sampled = {"reward": (0.1, 0.9)}, {"policy": (0, 48)}
     label = {"labels": {"team": "1"}, "run": "run-1"}
-    watched.assert_short(
+    index.redis.assert_short(
         {
             "find newest": lambda: find_trajectories(index, {}, limit=512),
             "find oldest": lambda: find_trajectories(index, {}, "oldest", 512),
@@ -171,11 +183,7 @@ def test_no_search_or_count_keeps_redis_for_long(watched, keys):
     )
 
 
-def test_pages_of_blocks_add_up(watched, keys):
-    index = Index(watched, keys)
-    fill_block(watched, keys)
-    copy_block(watched, keys)
-
+def test_pages_of_blocks_add_up(index):
     num, counts = count_by_fields(index, ["run", "agent", "policy"], {})
     assert num == NUM_BLOCKS * BLOCK
     assert counts["run"] == Counter(f"run-{number % 3}" for number in range(BLOCK) for _ in range(NUM_BLOCKS))

@@ -1,7 +1,5 @@
 """S3 that refuses, hangs or disconnects, Redis that refuses writes: shipping resumes afterwards, nothing is lost."""
 
-import time
-
 import pytest
 from redis import Redis
 
@@ -11,16 +9,22 @@ from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.schema.reward import Reward
 from agent_layer.store.store import open_store
 
-from .conftest import patient
+from ...waiting import scaled
+from .conftest import REFUSALS, patient
 
-MOODS = ["is broken", "slows down", "hangs", "resets", "is full", "has forgotten who we are", "says it is corrupt"]
+MOODS = ("hangs", "resets", *REFUSALS)
+
+
+def mostly_long(*moods):
+    """All moods, of which only these in each run: all kinds of refusal take the same way."""
+    return [mood if mood in moods else pytest.param(mood, marks=pytest.mark.long) for mood in MOODS]
 
 
 def reward(name: str) -> Reward:
     return Reward(trajectory_id="r.0-0", reward_id=name, run="r", at=1.0, name=name, score=1.0)
 
 
-@pytest.mark.parametrize("mood", MOODS)
+@pytest.mark.parametrize("mood", mostly_long("hangs", "resets", "is full", "says it is corrupt"))
 def test_what_s3_does_not_take_stays_in_the_log_and_arrives_later(s3_settings, proxy, ship_here, mood):
     recorder = Recorder(s3_settings)
     name = recorder.append(reward("a"))
@@ -40,31 +44,31 @@ def test_what_s3_does_not_take_stays_in_the_log_and_arrives_later(s3_settings, p
 
 def test_a_shipper_outlives_an_outage_of_s3(s3_settings, proxy, said_by_shipper, wait_until):
     proxy.mood = "is broken"
-    settings = s3_settings.model_copy(update={"retry_seconds": 4.0})  # a slow answer is another complaint
+    settings = s3_settings.model_copy(update={"retry_seconds": scaled(1.0)})  # a slow answer is another complaint
     recorder = open_recorder(settings)
     recorder.append(reward("a"))
 
-    wait_until(lambda: "shipping failed" in said_by_shipper(settings), 60)
-    assert recorder.flush(timeout=1.5).pending == 1
+    wait_until(lambda: "shipping failed" in said_by_shipper(settings))
+    assert recorder.flush(timeout=1.0).pending == 1
     proxy.mood = None
-    assert recorder.flush(timeout=60).pending == 0
+    assert recorder.flush(timeout=scaled(60)).pending == 0
     assert said_by_shipper(settings).count("shipping failed") == 1
 
 
 @pytest.mark.parametrize("mood", MOODS)
-def test_whoever_asks_s3_directly_gets_one_sentence_in_time(s3_settings, proxy, mood):
-    objects, began = open_objects(s3_settings), time.monotonic()
+def test_whoever_asks_s3_directly_gets_one_sentence_after_a_few_attempts(s3_settings, proxy, mood):
+    objects = open_objects(s3_settings)
     proxy.mood = mood
 
     with pytest.raises(UnreachableError, match=r"expected to read 'key', found .*; see ") as refused:
         objects.get("key")
     assert "\n" not in str(refused.value)
-    assert time.monotonic() - began < 15
+    assert 1 <= proxy.num_spoiled <= 12
 
 
-@pytest.mark.parametrize("mood", MOODS)
+@pytest.mark.parametrize("mood", mostly_long("hangs", "slows down", "has forgotten who we are"))
 def test_a_short_fault_of_s3_is_not_noticed(s3_settings, proxy, mood):
-    hangs = {"retry_seconds": 6.0}  # each time for half of that
+    hangs = {"retry_seconds": scaled(2.0)}  # each time for half of that
     objects = open_objects(s3_settings.model_copy(update=hangs) if mood == "hangs" else patient(s3_settings))
     objects.put("key", b"content")
     proxy.mood, proxy.num_spoils_left = mood, 2
@@ -91,7 +95,7 @@ def test_what_redis_does_not_take_stays_in_the_log_and_arrives_later(settings, o
 
         assert mend == ("PING",) or recorder.flush(timeout=1.0).pending == 1
         redis.execute_command(*mend)
-        assert recorder.flush(timeout=60).pending == 0
+        assert recorder.flush(timeout=scaled(60)).pending == 0
         store = open_store(own_settings)
         assert [one.name for one in store.get("r.0-0").rewards] == ["a"]
         assert store.admin.check().findings == []

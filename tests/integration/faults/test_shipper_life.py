@@ -8,6 +8,8 @@ from agent_layer.infra.processes.locks import is_locked
 from agent_layer.recorder import Recorder
 from agent_layer.schema.step import Content
 
+from ...waiting import communicate
+
 TRAJECTORY = "r.0-0"
 
 
@@ -30,7 +32,7 @@ def test_a_shipper_that_nobody_waits_for_gives_up_with_a_sentence_and_leaves_the
     recorder.close()
 
     shipper = start_shipper(away)
-    said = shipper.communicate()[1].decode()
+    said = communicate(shipper)[1].decode()
 
     assert shipper.returncode == 1
     assert "shipping given up" in said
@@ -42,10 +44,10 @@ def test_a_shipper_that_is_asked_to_end_ends_though_writers_live(settings, wait_
     recorder = Recorder(settings)
     recorder.append(content("a"))
     shipper = start_shipper(settings)
-    wait_until(lambda: recorder.mark() == [], 60)
+    wait_until(lambda: recorder.mark() == [])
 
     shipper.terminate()
-    shipper.communicate(timeout=60)
+    communicate(shipper)
 
     assert shipper.returncode == 0
     assert not is_locked(settings.log_dir / "shipper.lock")
@@ -56,12 +58,12 @@ def test_a_second_shipper_for_a_directory_ends_at_once(settings, wait_until):
     recorder = Recorder(settings)
     recorder.append(content("a"))
     first = start_shipper(settings)
-    wait_until(lambda: recorder.mark() == [], 60)
+    wait_until(lambda: recorder.mark() == [])
 
     second = start_shipper(settings)
 
-    assert b"another shipper is at work" in second.communicate()[1]
+    assert b"another shipper is at work" in communicate(second)[1]
     assert (second.returncode, first.poll()) == (0, None)
     recorder.close()
-    first.communicate(timeout=60)
+    communicate(first)
     assert first.returncode == 0

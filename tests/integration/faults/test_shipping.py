@@ -21,6 +21,7 @@ from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper
 from agent_layer.store.segments.format import read_chunk, read_footer, segment_key
 
+from ...waiting import communicate, join, scaled
 from .conftest import await_shipped
 
 TRAJECTORY = "r.0-0"
@@ -55,7 +56,7 @@ def ship_here(settings, redis, keys):
     return ship
 
 
-def run(settings, script: str) -> subprocess.Popen[str]:
+def start(settings, script: str) -> subprocess.Popen[str]:
     """Start a process that records; ``recorder``, ``content`` and ``settings`` are there for it."""
     prelude = """
 import os, signal, sys, threading
@@ -91,14 +92,15 @@ def test_flush_returns_when_everything_is_indexed(settings, stored):
 
 
 def test_a_program_that_ends_without_a_flush_loses_nothing(settings, stored, wait_until):
-    run(settings, "for number in range(3): recorder.append(content(number))").communicate()
+    communicate(start(settings, "for number in range(3): recorder.append(content(number))"))
 
-    wait_until(lambda: stored() == ["0", "1", "2"], 60)
+    wait_until(lambda: len(stored()) == 3)
+    assert stored() == ["0", "1", "2"]
 
 
 def test_a_writer_killed_in_the_middle_loses_nothing_that_it_was_told_is_recorded(settings, stored):
     script = "for number in range(10**9): recorder.append(content(number)); print(number, flush=True)"
-    writer = run(settings, script)
+    writer = start(settings, script)
     for line in writer.stdout:
         if int(line) >= 200:
             break
@@ -123,8 +125,9 @@ for child in range(3):
     os.wait()
 print(recorder.flush().pending)
 """
-    assert run(settings, script).communicate()[0].split() == ["0"]
-    wait_until(lambda: sorted(stored()) == ["0", "1", "2", "parent"], 60)
+    assert communicate(start(settings, script))[0].split() == ["0"]
+    wait_until(lambda: len(stored()) == 4)
+    assert sorted(stored()) == ["0", "1", "2", "parent"]
 
 
 class DeadlyObjects:
@@ -150,7 +153,7 @@ def test_a_shipper_killed_around_the_storing_of_an_object_leaves_work_that_the_n
     objects = open_objects(settings)
     victim = get_context("fork").Process(target=lambda: ship_here(DeadlyObjects(objects, when=when)))
     victim.start()
-    victim.join()
+    join(victim)
 
     assert victim.exitcode == -signal.SIGKILL
     assert not recorder.is_settled(name)
@@ -254,9 +257,11 @@ recorder.append(content("a"))
 recorder.flush()
 print((settings.log_dir / "shipper.lock").read_text())
 """
-    patient = settings.model_copy(update={"ship_linger_seconds": 60.0})  # the last writer's start time is not known
-    writers = [run(patient, script) for _ in range(4)]
-    pids = {writer.communicate()[0].strip() for writer in writers}
+    patient = settings.model_copy(
+        update={"ship_linger_seconds": scaled(60.0)}
+    )  # the last writer's start time is not known
+    writers = [start(patient, script) for _ in range(4)]
+    pids = {communicate(writer)[0].strip() for writer in writers}
 
     assert len(pids) == 1
     assert len(stored()) == 4

@@ -9,6 +9,7 @@ from pathlib import Path
 from agent_layer.schema.messages import resolve
 from agent_layer.store import open_store
 
+from ...waiting import read_line
 from .conftest import await_shipped
 
 ROOT = Path(__file__).parents[3]
@@ -34,7 +35,7 @@ with serve_in_thread(ScriptedEngine(script=answer)) as engine, tracer.rollout(ta
 def test_a_call_in_flight_survives_kill_9(settings):
     environment = os.environ | settings.environment()
     with subprocess.Popen([sys.executable, "-c", AGENT], cwd=ROOT, env=environment, stdout=subprocess.PIPE) as agent:
-        assert agent.stdout.readline() == b"asked\n"
+        assert read_line(agent) == b"asked\n"
         agent.kill()
 
     store = open_store(settings)

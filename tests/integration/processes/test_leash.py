@@ -1,39 +1,24 @@
 """A leashed process never outlives its parent."""
 
 import ctypes
-import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from agent_layer.infra.processes.supervised import start_supervised
+
+from ...processes import is_running
+from ...waiting import wait_for_exit, wait_until
 
 PARENT = """
 import sys, time
 from pathlib import Path
 from agent_layer.infra.processes.supervised import start_supervised
 start_supervised([sys.executable, "-c", CHILD], {}, Path(sys.argv[1]))
-time.sleep(60)
+time.sleep(600)
 """
-CHILD = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
-
-
-def wait_until(condition, seconds=30.0):
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "the condition did not come true"
-        time.sleep(0.02)
-    return found
-
-
-def is_alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+CHILD = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
 
 
 def pid_in(log):
@@ -46,9 +31,9 @@ def test_it_ends_when_its_parent_is_killed(tmp_path):
     child = wait_until(lambda: pid_in(log))
 
     parent.send_signal(signal.SIGKILL)
-    parent.wait()
+    wait_for_exit(parent)
 
-    wait_until(lambda: not is_alive(child))
+    wait_until(lambda: not is_running(child))
 
 
 def test_it_ends_when_it_is_stopped(tmp_path):
@@ -57,7 +42,7 @@ def test_it_ends_when_it_is_stopped(tmp_path):
 
     leashed.stop()
 
-    assert not is_alive(child)
+    assert not is_running(child)
     assert not leashed.is_running
 
 
@@ -80,7 +65,7 @@ def test_it_ends_when_the_leash_itself_is_killed(tmp_path):
     child = wait_until(lambda: pid_in(leashed.log))
 
     leashed.process.kill()
-    leashed.process.wait()
+    wait_for_exit(leashed.process)
 
-    wait_until(lambda: not is_alive(child))
+    wait_until(lambda: not is_running(child))
     leashed.stop()

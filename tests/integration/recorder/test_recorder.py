@@ -18,6 +18,8 @@ from agent_layer.schema.codec import decode
 from agent_layer.schema.step import Content
 from agent_layer.settings import Settings
 
+from ...waiting import join
+
 
 @pytest.fixture
 def recorder(settings):
@@ -106,7 +108,7 @@ def test_many_threads_lose_and_mix_up_nothing(settings):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        join(thread)
     recorder.close()
 
     found = recorded(settings)
@@ -144,7 +146,7 @@ def test_a_disk_that_takes_half_a_record_keeps_the_whole_ones(settings, recorder
 
     child = get_context("fork").Process(target=fill)
     child.start()
-    child.join()
+    join(child)
 
     assert 0 < child.exitcode < 20
     assert recorded(settings) == [str(number) for number in range(child.exitcode)]
@@ -163,7 +165,7 @@ def test_a_forked_child_writes_a_log_of_its_own_(settings, recorder):
     for child in children:
         child.start()
     for child in children:
-        child.join()
+        join(child)
 
     assert [child.exitcode for child in children] == [0, 0, 0]
     assert sorted(recorded(settings)) == ["child"] * 3 + ["parent"]
@@ -185,7 +187,7 @@ def test_a_child_that_lives_on_does_not_keep_its_dead_parent_alive(settings, wai
     os.mkfifo(settings.dir / "end")
     process = get_context("fork").Process(target=parent)
     process.start()
-    process.join()
+    join(process)
     wait_until(lambda: ready.exists() and ready.read_text())
     (log,) = settings.log_dir.glob("*.open")
 
@@ -202,21 +204,21 @@ def test_forking_in_the_middle_of_writes_stops_nobody(settings):
         while not is_over.is_set():
             recorder.append(content("parent"))
 
-    threads = [threading.Thread(target=write) for _ in range(4)]
+    threads = [threading.Thread(target=write) for _ in range(2)]
     for thread in threads:
         thread.start()
-    children = [get_context("fork").Process(target=lambda: recorder.append(content("child"))) for _ in range(8)]
+    children = [get_context("fork").Process(target=lambda: recorder.append(content("child"))) for _ in range(4)]
     for child in children:
         child.start()
     for child in children:
-        child.join(60)
+        join(child)
     is_over.set()
     for thread in threads:
-        thread.join()
+        join(thread)
     recorder.close()
 
-    assert [child.exitcode for child in children] == [0] * 8
-    assert recorded(settings).count("child") == 8
+    assert [child.exitcode for child in children] == [0] * 4
+    assert recorded(settings).count("child") == 4
 
 
 def test_a_writer_holds_the_writers_lock_until_it_closes(settings, recorder):

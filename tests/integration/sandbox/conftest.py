@@ -1,6 +1,9 @@
 """Boxes of every kind that works here. A kind in AGENT_LAYER_REQUIRE must work: its tests fail rather than skip."""
 
 import os
+import tempfile
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -9,6 +12,7 @@ from envs.sandbox import Resources, SandboxSpec
 from envs.sandbox.registry import list_kind_names, make_kind
 
 from .docker_daemon import run_docker_daemon
+from .root_directory import make_root_directory
 
 REQUIRED = os.environ.get("AGENT_LAYER_REQUIRE", "").split(",")
 
@@ -26,26 +30,56 @@ def docker_daemon():
         os.environ.pop("DOCKER_HOST", None)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=list_kind_names())
-async def kind(request):
-    if request.param == "docker":
-        request.getfixturevalue("docker_daemon")
-    made = make_kind(request.param)
-    support = await made.probe()
-    if not support.works:
-        await made.close()
-        (pytest.fail if request.param in REQUIRED else pytest.skip)(f"kind {request.param}: {support.reason}")
-    yield made
-    await made.close()
+@pytest.fixture(scope="session")
+def root_directory(tmp_path_factory):
+    """A root directory for boxes, which no test changes."""
+    return make_root_directory(tmp_path_factory.mktemp("root"))
 
 
 @pytest.fixture
+def open_folder():
+    """A folder that users without rights may enter; each run of pytest closes those of ``tmp_path`` again."""
+    with tempfile.TemporaryDirectory(prefix="agent-layer-test-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@asynccontextmanager
+async def open_kind(name, request):
+    """Yield a kind; a test of one that does not work here is skipped, unless it must."""
+    if name == "docker":
+        request.getfixturevalue("docker_daemon")
+    made = make_kind(name)
+    try:
+        if not (support := await made.probe()).works:
+            (pytest.fail if name in REQUIRED else pytest.skip)(f"kind {name}: {support.reason}")
+        yield made
+    finally:
+        await made.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=list_kind_names())
+async def kind(request):
+    async with open_kind(request.param, request) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
 def spec(kind):
     return SandboxSpec(kind=kind.name, resources=Resources(memory_mb=256, disk_mb=32, processes=32, files=512))
 
 
 @pytest_asyncio.fixture(loop_scope="module")
+async def fresh_box(kind, spec):
+    """A box that nothing has run in."""
+    made = await kind.start(spec, owner="test")
+    yield made
+    await made.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def box(kind, spec):
+    """One box for all tests of a module that leave nothing in it which another would find."""
     made = await kind.start(spec, owner="test")
     yield made
     await made.close()

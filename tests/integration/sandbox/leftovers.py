@@ -4,6 +4,9 @@ import os
 import tempfile
 from pathlib import Path
 
+DAEMON_FOLDERS = "/var/tmp/docker-"
+"""Where Docker daemons of tests keep their data, with the number of the test process behind it."""
+
 
 def list_descendants(pid=None):
     """Process ids below a process, by the children that each thread lists."""
@@ -19,24 +22,25 @@ def list_descendants(pid=None):
     return found
 
 
-def list_box_processes(kind_name, pid=None):
-    """Process ids of a worker's boxes and what is beneath them; those of a daemon's boxes are not below the worker."""
-    if kind_name != "docker":
-        return list_descendants(pid)
-    return {int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cgroup") if "/docker/" in _read(path)}
-
-
 def list_cgroups(pid):
     """Folders in which the boxes of a worker have cgroups."""
     return {folder for folder, _, _ in os.walk("/sys/fs/cgroup") if f"/agent-layer-{pid}-" in folder}
 
 
 def list_directories(pid):
+    """Directories of a worker's boxes."""
     return set(Path(tempfile.gettempdir()).glob(f"agent-layer-box-{pid}-*"))
 
 
 def list_mounts():
-    return sorted(line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    """Mounts that this process sees, without those of daemons that other test processes run."""
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    return sorted(one for one in mounts if not one.startswith(DAEMON_FOLDERS) or f"-{os.getpid()}-" in one)
+
+
+def started_at(pid):
+    """Return when a process started, in ticks since boot: numbers of processes begin again at 1 one day."""
+    return int(_read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[19])
 
 
 def is_alive(pid):

@@ -120,3 +120,4 @@ def is_secret(content):
 
 
 _ = signal, socket, sys, time  # for the snippets
+os.write(1, b"begun\n")

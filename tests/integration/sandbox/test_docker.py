@@ -17,21 +17,11 @@ from envs.sandbox.registry import make_kind
 
 from ...waiting import until
 from .conftest import REQUIRED
-from .docker_daemon import UnixConnection
-from .root_directory import MARK, make_root_directory
+from .docker_daemon import ask
+from .root_directory import MARK
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 IMAGE = "agent-layer-test:1"
-
-
-def ask(address, method, path, body=None, kind="application/json"):
-    connection = UnixConnection(address.removeprefix("unix://"))
-    try:
-        connection.request(method, path, body, {"Host": "docker", "Content-Type": kind})
-        answer = connection.getresponse()
-        return answer.status, answer.read()
-    finally:
-        connection.close()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -47,12 +37,12 @@ async def docker(docker_daemon):
 
 
 @pytest.fixture(scope="module")
-def image(docker, docker_daemon, tmp_path_factory):
+def image(docker, docker_daemon, root_directory):
     """A root directory of this machine's programs, imported without a registry."""
     assert docker.name == "docker"
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        archive.add(make_root_directory(tmp_path_factory.mktemp("root")), ".")
+        archive.add(root_directory, ".")
     path = "/images/create?fromSrc=-&repo=agent-layer-test&tag=1&changes=VOLUME%20/srv/cache"
     status, body = ask(docker_daemon, "POST", path, buffer.getvalue(), "application/x-tar")
     assert status == http.client.OK, body

@@ -8,25 +8,33 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import pytest_asyncio
 
 from agent_layer.errors import BadInputError
 from envs.sandbox import SandboxSpec
+from envs.sandbox.registry import list_kind_names, make_kind
 
-from .root_directory import MARK, make_root_directory
+from ...waiting import run
+from .conftest import open_kind
+from .root_directory import MARK
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 NOBODY = 65534
 
 
+@pytest_asyncio.fixture(
+    scope="module",
+    loop_scope="module",
+    params=[name for name in list_kind_names() if "directory" in make_kind(name).images],
+)
+async def kind(request):
+    """Kinds with images of this form."""
+    async with open_kind(request.param, request) as made:
+        yield made
+
+
 @pytest.fixture(scope="module")
-def root_directory(tmp_path_factory):
-    return make_root_directory(tmp_path_factory.mktemp("root"))
-
-
-@pytest.fixture
-def image_spec(kind, spec, root_directory):
-    if "directory" not in kind.images:
-        pytest.skip("has no images of this form")
+def image_spec(spec, root_directory):
     return msgspec.structs.replace(spec, image=str(root_directory))
 
 
@@ -92,14 +100,12 @@ async def test_a_root_that_is_none_is_refused(kind, image):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user; all tests here run as this one")
-async def test_a_user_without_privileges_owns_an_image_that_is_its_own(image_spec, root_directory, tmp_path):
-    own = tmp_path / "own"
+async def test_a_user_without_privileges_owns_an_image_that_is_its_own(image_spec, root_directory, open_folder):
+    own = open_folder / "own"
     await asyncio.to_thread(_copy_to_nobody, root_directory, own)
-    for parent in (tmp_path, *tmp_path.parents[:2]):
-        parent.chmod(0o755)
     command = [sys.executable, str(Path(__file__).with_name("image_run.py")), image_spec.kind, str(NOBODY), str(own)]
 
-    ran = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+    ran = await asyncio.to_thread(run, command)
 
     if ran.returncode == 2:
         pytest.skip(f"kind {image_spec.kind}, unprivileged: {ran.stdout}")

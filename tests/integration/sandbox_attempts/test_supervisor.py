@@ -9,19 +9,43 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import pytest_asyncio
 
 from agent_layer.errors import BadInputError, SandboxError
 from envs.sandbox import Resources, SandboxSpec, connect_sandbox
 from envs.sandbox.supervisor import SupervisorHandle, TakeBox, read_lists
 from envs.sandbox.supervisor.messages import Call, Hello, Read
 
-from ...waiting import until
+from ...waiting import until, within
 from ..sandbox.leftovers import find_by_argument, is_alive, list_descendants
 from .conftest import SPEC
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-@pytest.fixture
-async def supervisor():
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_supervisor():
+    """One for all tests that neither kill nor close it; its worker has keys."""
+    handle = SupervisorHandle()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENT_LAYER_API_KEY", "planted")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
+        await handle.stats()
+    yield handle
+    await handle.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def supervisor(shared_supervisor):
+    """That of all tests, without what other tests took."""
+    yield shared_supervisor
+    for owner in ("mine", "other"):
+        await shared_supervisor.end_owner(owner)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def own_supervisor():
+    """One that a test may kill."""
     handle = SupervisorHandle()
     yield handle
     await handle.close()
@@ -81,7 +105,7 @@ async def test_a_frozen_box_runs_nothing_more_and_its_processes_are_killed(super
     taken = await take(supervisor, "mine")
     async with connect_sandbox(taken.address) as connection:
         box = connection.box
-        running = asyncio.create_task(box.exec(["sh", "-c", "echo kept > out; touch up; sleep 60; echo late > out"]))
+        running = asyncio.create_task(box.exec(["sh", "-c", "echo kept > out; touch up; sleep 600; echo late > out"]))
         await until(lambda: _has_file(box, "up"))
 
         files = await supervisor.collect("mine", ["out", "none/below"], 1 << 20)
@@ -136,7 +160,7 @@ async def test_a_client_that_never_reads_runs_out_of_calls(supervisor):
     _send(writer, Hello(capability=capability))
     await reader.readexactly(4)
     reader._transport.pause_reading()
-    async with asyncio.timeout(60):
+    async with within(60, "the end of its connection"):
         with pytest.raises(ConnectionError):
             await _call_often(supervisor, writer)
 
@@ -177,12 +201,12 @@ async def test_what_is_no_message_ends_only_its_own_connection(supervisor, sent)
         writer.write(sent)
         writer.write_eof()
 
-    async with asyncio.timeout(30), connect_sandbox(taken.address) as connection:
+    async with within(60, "the ends of all connections"), connect_sandbox(taken.address) as connection:
         for reader, writer in connections:
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""
             writer.close()
-        assert await connection.box.is_alive()
+        await until(connection.box.is_alive)
 
 
 async def test_a_live_process_streams_both_ways_and_is_killed_at_the_end(supervisor):
@@ -195,7 +219,7 @@ async def test_a_live_process_streams_both_ways_and_is_killed_at_the_end(supervi
             while chunk := await process.stdout.read(1 << 16):
                 received += len(chunk)
             assert (received, (await process.wait()).exit_code) == (3_000_000, 0)
-        async with connection.box.open(["sleep", "60"]) as process:
+        async with connection.box.open(["sleep", "600"]) as process:
             pass
         assert (await process.wait()).status in ("signalled", "gone")
         with pytest.raises(ValueError, match="NUL"):
@@ -218,7 +242,7 @@ async def test_operations_overlap_and_errors_are_those_of_the_box(supervisor):
         assert (await slow).exit_code == 0
         snapshot = await box.snapshot()
         await box.restore(snapshot)
-        assert await box.is_alive()
+        assert (await box.exec(["true"])).exit_code == 0
 
 
 async def test_a_box_that_outlives_its_time_is_lost(supervisor):
@@ -226,7 +250,7 @@ async def test_a_box_that_outlives_its_time_is_lost(supervisor):
     taken = await take(supervisor, "mine", lost.set_result, lifetime_seconds=0.05)
 
     assert "lived longer than sandbox_seconds (0.05)" in await lost
-    async with asyncio.timeout(30):
+    async with within(60, "an answer"):
         with pytest.raises(SandboxError):
             await supervisor.collect("mine", [], 1)
     with pytest.raises(SandboxError):
@@ -234,12 +258,12 @@ async def test_a_box_that_outlives_its_time_is_lost(supervisor):
             pass
 
 
-async def test_a_killed_supervisor_leaves_nothing_and_the_next_box_has_another(supervisor):
+async def test_a_killed_supervisor_leaves_nothing_and_the_next_box_has_another(own_supervisor):
     lost = asyncio.get_running_loop().create_future()
-    taken = await take(supervisor, "mine", lost.set_result)
-    first = supervisor.process_id
+    taken = await take(own_supervisor, "mine", lost.set_result)
+    first = own_supervisor.process_id
     async with connect_sandbox(taken.address) as connection:
-        running = asyncio.create_task(connection.box.exec(["sh", "-c", "sleep 60; true", "60", ""]))
+        running = asyncio.create_task(connection.box.exec(["sh", "-c", "sleep 600; true", "60", ""]))
         await until(lambda: find_by_argument(list_descendants(first), "60"))
         below = list_descendants(first)
 
@@ -249,8 +273,8 @@ async def test_a_killed_supervisor_leaves_nothing_and_the_next_box_has_another(s
         assert (await running).status == "gone"
     await until(lambda: not any(map(is_alive, below)), seconds=5)
     await until(lambda: not _has_directory(taken), seconds=5)
-    again = await take(supervisor, "mine")
-    assert supervisor.process_id != first
+    again = await take(own_supervisor, "mine")
+    assert own_supervisor.process_id != first
     async with connect_sandbox(again.address) as connection:
         assert (await connection.box.exec(["true"])).exit_code == 0
 
@@ -259,29 +283,25 @@ def _has_directory(taken):
     return Path(taken.address).parent.exists()
 
 
-async def test_a_supervisor_that_hangs_is_killed_and_the_next_box_has_another(supervisor):
+async def test_a_supervisor_that_hangs_is_killed_and_the_next_box_has_another(own_supervisor):
     lost = asyncio.get_running_loop().create_future()
-    await take(supervisor, "mine", lost.set_result)
-    first = supervisor.process_id
+    await take(own_supervisor, "mine", lost.set_result)
+    first = own_supervisor.process_id
     boxes = list_descendants(first)
     os.kill(first, signal.SIGSTOP)
 
-    supervisor.answer_seconds = 0.2
+    own_supervisor.answer_seconds = 0.2
     with pytest.raises(SandboxError, match=r"gave no answer within 0.2 s"):
-        await supervisor.stats()
+        await own_supervisor.stats()
 
     assert "its supervisor has ended" in await lost
     await until(lambda: not any(map(is_alive, {first, *boxes})), seconds=10)
-    supervisor.answer_seconds = 60.0
-    await take(supervisor, "mine")
-    assert supervisor.process_id != first
+    own_supervisor.answer_seconds = 60.0
+    await take(own_supervisor, "mine")
+    assert own_supervisor.process_id != first
 
 
-async def test_it_has_no_variable_of_the_worker_that_could_be_a_key(supervisor, monkeypatch):
-    monkeypatch.setenv("AGENT_LAYER_API_KEY", "planted")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
-    await take(supervisor, "mine")
-
+async def test_it_has_no_variable_of_the_worker_that_could_be_a_key(supervisor):
     assert b"planted" not in _read_variables(supervisor)
 
 
@@ -295,15 +315,16 @@ async def test_offers_name_what_works_here(supervisor):
     assert {"sandbox:process", "isolation:process", "isolation:none"} <= set(offers)
 
 
-async def test_what_is_taken_is_listed_for_people(supervisor):
+async def test_what_is_taken_is_listed_for_people(own_supervisor):
     before = time.time()
-    taken = await take(supervisor, "mine", task="riddle")
+    taken = await take(own_supervisor, "mine", task="riddle")
 
     (row,) = await until(lambda: [row for row in read_lists() if row.box == taken.facts.id])
 
     assert (row.task, row.owner, row.role, row.kind) == ("riddle", "mine", "agent", "process")
-    assert before <= row.taken_at <= time.time()
-    await supervisor.close()
+    after = time.time()
+    assert before <= row.taken_at <= after
+    await own_supervisor.close()
     assert not [row for row in read_lists() if row.box == taken.facts.id]
 
 

@@ -14,7 +14,8 @@ from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.embedded import find_redis_server, socket_path
 from agent_layer.settings import Settings
 
-from ...processes import is_running
+from ...processes import is_running, parent_of
+from ...waiting import communicate, read_line
 
 _USER = """
 import sys
@@ -32,14 +33,14 @@ def use(directory: Path, name: str) -> tuple[subprocess.Popen[str], int, int, in
     """Start a user of the server; return the process, the server's pid, its port, and how many users wrote so far."""
     command = [sys.executable, "-c", _USER, str(directory), name]
     user = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    pid, port, num_seen = map(int, user.stdout.readline().split())
+    pid, port, num_seen = map(int, read_line(user).split())
     return user, pid, port, num_seen
 
 
 def end(user: subprocess.Popen[str], *, kill: bool = False) -> None:
     if kill:
         user.send_signal(signal.SIGKILL)
-    user.communicate()
+    communicate(user)
 
 
 def test_users_share_one_server_that_survives_the_death_of_one_and_ends_with_the_last(tmp_path, wait_until):
@@ -50,18 +51,12 @@ def test_users_share_one_server_that_survives_the_death_of_one_and_ends_with_the
     end(first, kill=True)
     with open_redis(Settings(redis_url=f"unix://{socket_path(tmp_path / 'redis')}")) as redis:
         assert redis.ping()
-    end(second)
+    end(second, kill=True)
     wait_until(lambda: not is_running(pid))
+    third, _, _, num_seen = use(tmp_path, "third")
 
-
-def test_the_server_ends_when_its_last_user_is_killed_and_what_was_written_is_there_afterwards(tmp_path, wait_until):
-    first, pid, _, _ = use(tmp_path, "first")
-    end(first, kill=True)
-    wait_until(lambda: not is_running(pid))
-    second, _, _, num_seen = use(tmp_path, "second")
-
-    assert num_seen == 2
-    end(second)
+    assert num_seen == 3, "what was written is there afterwards"
+    end(third)
 
 
 def test_a_killed_server_is_started_again_with_all_that_it_knew(tmp_path, wait_until):
@@ -76,10 +71,6 @@ def test_a_killed_server_is_started_again_with_all_that_it_knew(tmp_path, wait_u
     end(user)
     end(another)
     wait_until(lambda: not is_running(new_pid))
-
-
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def state_of(pid: int) -> str:
@@ -132,7 +123,7 @@ def test_a_server_that_is_being_started_again_is_not_started_twice(tmp_path, wai
 def test_users_that_come_at_once_get_the_same_server(tmp_path):
     command = [sys.executable, "-c", _USER, str(tmp_path), "one"]
     users = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    pids = {user.stdout.readline().split()[0] for user in users}
+    pids = {read_line(user).split()[0] for user in users}
 
     assert len(pids) == 1
     for user in users:

@@ -15,6 +15,7 @@ from agent_layer.cli.store.acl import granted_scripts
 from agent_layer.store.cli_filters import takes_filters
 from agent_layer.store.index.aggregate import By
 from agent_layer.store.index.filters import Filters, bucket_ends, bucket_of, parse_filters
+from agent_layer.store.index.membership import BLOCK
 from agent_layer.store.index.rows import TrajectoryRow
 from agent_layer.store.index.scripts import INDEX_CONSTANTS
 from agent_layer.store.segments.fields import COLUMNS, FIELDS
@@ -55,7 +56,7 @@ def test_what_a_file_defines_is_used_by_some_script(name):
 def test_scans_walk_blocks_of_the_size_that_trajectories_are_filed_in():
     filed, scanned, found = (numbers_in(name) for name in ("index/prelude", "index/scan", "index/search"))
 
-    assert scanned["NUM_WORDS"] * scanned["WORD_BITS"] == filed["BLOCK"]
+    assert scanned["NUM_WORDS"] * scanned["WORD_BITS"] == filed["BLOCK"] == BLOCK
     assert found["IDS_TOGETHER"] == filed["IDS_TOGETHER"]
 
 

@@ -12,8 +12,9 @@ from agent_layer.recorder import Recorder
 from agent_layer.store import open_store
 
 from ...builders import attempt
+from ...waiting import communicate, join, wait_for_exit
 
-NUM_SEGMENTS = 200
+NUM_SEGMENTS = 160
 REINDEX = [sys.executable, "-m", "agent_layer.cli", "store", "reindex", "--drop"]
 IN_STEPS = """
 import sys
@@ -82,16 +83,15 @@ def moments(store):
     ]
 
 
-@pytest.mark.timeout(300)
 def test_a_killed_rebuild_is_taken_up_and_all_answers_come_back(store, start, wait_until):
     before, num_resumed = answers_of(store), []
     for moment, num_batches in moments(store):
         process = start([sys.executable, "-c", IN_STEPS])
         process.stdin.write("\n" * num_batches)
-        wait_until(moment, 60)
+        wait_until(moment)
         process.stdin.write("\n")  # so that it dies in the middle of the next batch
         process.send_signal(signal.SIGKILL)
-        process.wait(30)
+        wait_for_exit(process)
         assert store.redis.exists(store.keys.reindexing)
 
         report = store.admin.reindex(drop=True)
@@ -122,7 +122,7 @@ def test_the_command_takes_a_rebuild_up_too(store, start):
     assert store.count() < len(before[0])
 
     process = start(REINDEX)
-    said, _ = process.communicate(timeout=90)
+    said, _ = communicate(process, 90)
 
     assert process.returncode == 0
     assert f"{NUM_SEGMENTS} of {NUM_SEGMENTS}" in said
@@ -141,7 +141,7 @@ def test_what_is_shipped_during_a_rebuild_is_there_after_it(settings, store, shi
         recorder.close()
         thread = threading.Thread(target=ship_here)
         thread.start()
-        thread.join()
+        join(thread)
         written.add(f"r.{number}-0")
 
     for _ in range(2):

@@ -17,13 +17,12 @@ from agent_layer.schema.reward import Reward
 from agent_layer.schema.step import Action, Observation, StepState
 from agent_layer.schema.task import Task
 from agent_layer.store import Store, open_store
-from agent_layer.store.index.membership import BLOCK
 from agent_layer.store.maintenance.merge_plan import Limits
 from agent_layer.store.text.text_index import match_expression
 
 from ...builders import attempt, call, content
 from ...stored import write_segment
-from .test_lua_scripts import numbers_in
+from ...waiting import communicate
 
 SEARCH = """
 import sys
@@ -244,7 +243,7 @@ def test_several_processes_search_at_once(store, settings):
         for _ in range(3)
     ]
 
-    found = [process.communicate()[0] for process in running]
+    found = [communicate(process)[0] for process in running]
 
     expected = sorted(one for one, _, _ in matches(store, "common"))
     assert found == [f"{expected} 0\n"] * 3
@@ -298,7 +297,3 @@ def test_pages_that_cannot_be_are_refused(store, asked):
 
 def test_words_and_phrases_become_one_expression():
     assert match_expression('hello "two words" pre* a"b') == '"hello" AND "two words" AND "pre"* AND "a b"'
-
-
-def test_blocks_are_as_large_as_in_lua():
-    assert numbers_in("index/prelude")["BLOCK"] == BLOCK

@@ -26,16 +26,17 @@ _OF_NOW = {"/info", "/runs/{run}/updates/{step}"}
 
 
 @pytest.fixture
-def both(settings, redis, s3_endpoint, tmp_path):
+def both(settings, redis, tmp_path):
     """The same runs twice: with their Redis, and from their bucket alone."""
-    url = f"s3://tests/{settings.namespace}/some/prefix"
-    settings = settings.model_copy(update={"objects_url": url, "s3_endpoint_url": s3_endpoint})
+    url = f"file://{tmp_path}/bucket/some/prefix"
+    settings = settings.model_copy(update={"objects_url": url})
     live = Store(settings, redis, open_objects(settings))
     for member in range(2):
         name = f"a.{member}-0"
         write_segment(live, *attempt(name, *call(name, "a", sampled(1, 2 + member)), score=float(member), group_id="g"))
     write_segment(live, closed_group("g", "a.0-0", "a.1-0", group_size=2, num_launched=2))
-    alone = archive_settings(settings, url, tmp_path / "alone")
+    beside = {"redis_url": f"{settings.redis_url}?db=1"}  # as good as the server that a page starts for a bucket
+    alone = archive_settings(settings, url, tmp_path / "alone").model_copy(update=beside)
     store = open_store(alone)
     assert store.admin.reindex().corrupt == []
     return Source(settings, live), Source(alone, store, is_archive=True)

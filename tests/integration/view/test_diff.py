@@ -1,52 +1,47 @@
 """Where two trajectories part, as the API tells it, against the ids that the store returns."""
 
 import random
-from itertools import combinations
-
-import pytest
+from itertools import combinations_with_replacement
 
 from agent_layer.schema.record import TokenIds
 from agent_layer.schema.step import PromptDelta
+from agent_layer.view.reads import Asked
+from agent_layer.view.reads.tokens.diff import show_diff
 
 from ...builders import attempt, call, sampled
 from ...stored import write_segment
-from .test_view import viewed  # noqa: F401 - the store of the API's tests
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_two_rollouts_part_where_their_ids_do(viewed, seed):  # noqa: F811 - the fixture imported above
-    dice = random.Random(seed)
-    names = [f"d.{at}-0" for at in range(4)]
-    for name in names:
-        write_segment(viewed.store, *attempt(name, *_calls(dice, name)))
-    laid = {name: [_added(step) for step in viewed.store.get(name).steps] for name in names}
+def test_two_rollouts_part_where_their_ids_do(fresh):
+    for seed in range(3):
+        dice, names = random.Random(seed), [f"d{seed}.{at}-0" for at in range(4)]
+        write_segment(fresh.store, *(one for name in names for one in attempt(name, *_calls(dice, name))))
+        laid = {name: [_added(step) for step in fresh.store.get(name).steps] for name in names}
 
-    for a, b in combinations(names, 2):
-        answer = viewed.get(f"/api/v1/diff?a={a}&b={b}")
-        flat_a, flat_b = ([one for step in laid[name] for one in step] for name in (a, b))
-        num_shared = next((at for at in range(len(flat_a)) if flat_a[: at + 1] != flat_b[: at + 1]), len(flat_a))
-        is_equal = flat_a == flat_b
-        assert answer["first_token"] == (None if is_equal else num_shared)
-        num_steps = max(len(laid[a]), len(laid[b]))
-        parted = next((at for at in range(num_steps) if laid[a][at : at + 1] != laid[b][at : at + 1]), None)
-        assert answer["first_step"] == parted
-        assert len(answer["steps"]) == num_steps
-        assert (answer["num_tokens_a"], answer["num_tokens_b"]) == (len(flat_a), len(flat_b))
-        assert viewed.get(f"/api/v1/diff?a={a}&b={a}")["first_step"] is None
+        for a, b in combinations_with_replacement(names, 2):
+            answer = show_diff(fresh.source, Asked({}, {"a": [a], "b": [b]}))
+            flat_a, flat_b = ([one for step in laid[name] for one in step] for name in (a, b))
+            num_shared = next((at for at in range(len(flat_a)) if flat_a[: at + 1] != flat_b[: at + 1]), len(flat_a))
+            assert answer.first_token == (None if flat_a == flat_b else num_shared)
+            num_steps = max(len(laid[a]), len(laid[b]))
+            parted = next((at for at in range(num_steps) if laid[a][at : at + 1] != laid[b][at : at + 1]), None)
+            assert answer.first_step == parted
+            assert len(answer.steps) == num_steps
+            assert (answer.num_tokens_a, answer.num_tokens_b) == (len(flat_a), len(flat_b))
 
 
-def test_it_says_whether_prompt_or_answer_differs(viewed):  # noqa: F811
+def test_it_says_whether_prompt_or_answer_differs(fresh):
     for name, given, said in (("x-0", 1, 2), ("y-0", 1, 3), ("z-0", 4, 2)):
         prompt = PromptDelta(delta=TokenIds([given]))
         write_segment(
-            viewed.store, *attempt(name, *call(name, "a", sampled(said), prompt=prompt, capture_level="tokens"))
+            fresh.store, *attempt(name, *call(name, "a", sampled(said), prompt=prompt, capture_level="tokens"))
         )
 
-    assert viewed.get("/api/v1/diff?a=x-0&b=y-0")["steps"][0]["part"] == "answer"
-    assert viewed.get("/api/v1/diff?a=x-0&b=z-0")["steps"][0]["part"] == "prompt"
-    assert viewed.get("/api/v1/diff?a=x-0&b=y-0")["steps"][0]["at_token"] == 1
-    viewed.get("/api/v1/diff?a=x-0", 400)
-    viewed.get("/api/v1/diff?a=x-0&b=none-0", 404)
+    assert fresh.get("/api/v1/diff?a=x-0&b=y-0")["steps"][0]["part"] == "answer"
+    assert fresh.get("/api/v1/diff?a=x-0&b=z-0")["steps"][0]["part"] == "prompt"
+    assert fresh.get("/api/v1/diff?a=x-0&b=y-0")["steps"][0]["at_token"] == 1
+    fresh.get("/api/v1/diff?a=x-0", 400)
+    fresh.get("/api/v1/diff?a=x-0&b=none-0", 404)
 
 
 def _added(step):

@@ -22,7 +22,7 @@ from agent_layer.view.reads import Source
 
 from ...builders import attempt, call, closed_group
 from ...stored import write_segment
-from ...waiting import until
+from ...waiting import until, within
 
 _EVENTS = "/api/v1/events"
 
@@ -37,7 +37,7 @@ class _Reader:
     async def next(self):
         """Return the next event: its kind and what it says."""
         kind = said = None
-        async with asyncio.timeout(30):
+        async with within(60, "an event of the stream"):
             async for line in self.answer.content:
                 field, _, value = line.decode().rstrip("\n").partition(": ")
                 if field == "id":
@@ -79,20 +79,28 @@ async def _streamed(client, place="", **parameters):
 async def test_each_kind_of_change_is_told_with_its_run(client, store, settings):
     async with client() as asking, _streamed(asking) as reader:
         await _until_ready(reader)
-        write = lambda *records: asyncio.to_thread(write_segment, store, *records)  # noqa: E731 - short, used six times
-
-        await write(*attempt("a.0-0", run="r1", status="running"))
-        assert (await reader.until_told("trajectory", "a.0-0"))["runs"] == ["r1"]
-        await write(*call("a.0-0", run="r1"))
-        assert (await reader.until_told("step", "a.0-0"))["runs"] == ["r1"]
-        await write(closed_group("g", "a.0-0", run="r1"))
-        assert (await reader.until_told("group", "g"))["runs"] == ["r1"]
-        await write(_batch("r2", 7))
-        assert (await reader.until_told("update", "r2/7"))["runs"] == ["r2"]
-        await write(PolicyVersion(run="r2", number=1, location="/w", created_at=1.0))
-        assert (await reader.until_told("run", "r2"))["num"] == 1
+        for records in (
+            attempt("a.0-0", run="r1", status="running"),
+            call("a.0-0", run="r1"),
+            [closed_group("g", "a.0-0", run="r1")],
+            [_batch("r2", 7), PolicyVersion(run="r2", number=1, location="/w", created_at=1.0)],
+        ):
+            await asyncio.to_thread(write_segment, store, *records)
         await asyncio.to_thread(Dispatcher(store.redis, settings).submit, [Task(id="t", run="r1", input="?")])
-        assert (await reader.until_told("fleet", ""))["runs"] == []
+        expected = {
+            ("trajectory", "a.0-0"): ["r1"],
+            ("step", "a.0-0"): ["r1"],
+            ("group", "g"): ["r1"],
+            ("update", "r2/7"): ["r2"],
+            ("run", "r2"): ["r2"],
+            ("fleet", ""): [],
+        }
+        found = {}
+        while found.keys() != expected.keys():
+            kind, said = await reader.next()
+            found |= {one: said["runs"] for one in expected if one[0] == kind and one[1] in said["ids"]}
+        assert found == expected
+
         await asyncio.to_thread(store.delete, "a.0-0")
         assert (await reader.until_told("trajectory", "a.0-0"))["runs"] == ["r1"]
 
@@ -209,7 +217,7 @@ async def test_streams_end_with_the_server(settings, store):
     reading, writing = await asyncio.open_connection(*runner.addresses[0][:2])
     writing.write(f"GET {_EVENTS} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     await reading.readuntil(b"event: ready")
-    async with asyncio.timeout(20):
+    async with within(60, "the end of the server and its stream"):
         await runner.cleanup()
         assert (await reading.read()).endswith(b"0\r\n\r\n")
     writing.close()

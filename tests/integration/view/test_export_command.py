@@ -9,14 +9,13 @@ from agent_layer.cli.main import build
 from agent_layer.cli.store.acl import acl_rules
 from agent_layer.errors import BadInputError
 from agent_layer.view import site
-from agent_layer.view.reads import Source
 
 from ...stored import damage
-from .test_view import _SECRET, viewed  # noqa: F401 - the store that the API's own tests read
+from ...viewing import SECRET
 
 
 @pytest.fixture
-def export(viewed, tmp_path, monkeypatch):  # noqa: F811
+def export(viewed, tmp_path, monkeypatch):
     for name, value in viewed.settings.environment().items():
         monkeypatch.setenv(name, value)
 
@@ -48,10 +47,10 @@ def test_the_grading_of_a_task_is_never_in_an_export(export, tmp_path):
 
     assert len(texts) > 24
     assert any("what?" in text for text in texts)
-    assert [text for text in texts if _SECRET in text or "grading" in text] == []
+    assert [text for text in texts if SECRET in text or "grading" in text] == []
 
 
-def test_only_an_operator_exports(export, viewed, redis, tmp_path, monkeypatch):  # noqa: F811
+def test_only_an_operator_exports(export, viewed, redis, tmp_path, monkeypatch):
     for role in ("operator", "reader", "worker", "trainer"):
         redis.execute_command("ACL", "SETUSER", role, *acl_rules(role, viewed.store.keys, 6.2), ">word")
     url = viewed.settings.redis_url
@@ -90,19 +89,19 @@ def test_what_cannot_be_exported_leaves_nothing(export, tmp_path, arguments, why
     assert not (tmp_path / "site").exists()
 
 
-def test_a_damaged_trajectory_is_left_out_and_its_siblings_are_exported(viewed, tmp_path, monkeypatch):  # noqa: F811
-    for name, value in viewed.settings.environment().items():
+def test_a_damaged_trajectory_is_left_out_and_its_siblings_are_exported(fresh, tmp_path, monkeypatch):
+    for name, value in fresh.settings.environment().items():
         monkeypatch.setenv(name, value)
-    damage(viewed.store, "g0.1-0")
+    damage(fresh.store, "g0.1-0")
 
     ended = CliRunner().invoke(build(), ["view", "export", str(tmp_path / "site"), "--run", "r0"])
 
     assert (ended.exit_code, "left out: part of g0.1-0" in ended.output) == (1, True)
     assert json.loads((tmp_path / "site" / "export.json").read_bytes())["num_trajectories"] == 11
-    alone = site.Selection(rows=[viewed.store.row("g0.1-0")], num_matching=1, command="", python="", at=0.0)
+    alone = site.Selection(rows=[fresh.store.row("g0.1-0")], num_matching=1, command="", python="", at=0.0)
     with pytest.raises(BadInputError, match="expected a trajectory that can be read, found 1 that cannot"):
         site.write_site(
-            Source(viewed.settings, viewed.store),
+            fresh.source,
             tmp_path / "site",
             alone,
             on_progress=lambda *_: None,

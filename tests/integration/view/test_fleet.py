@@ -1,4 +1,4 @@
-"""What runs now as the API tells it, against the dispatcher's own answers for a queue that a seed moved."""
+"""What runs now as the API tells it, against the dispatcher's own answers."""
 
 import json
 import random
@@ -12,12 +12,11 @@ from agent_layer.schema import PolicyVersion
 from agent_layer.schema.task import Task
 
 from ...queues import Queue
-from .test_view import viewed  # noqa: F401 - the store of the API's tests
+from ...viewing import Viewed
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_numbers_are_those_of_the_queue(viewed, redis, keys, settings, seed):  # noqa: F811 - imported above
-    dice = random.Random(seed)
+def test_numbers_are_those_of_the_queue(fresh, redis, keys, settings):
+    dice = random.Random(0)
     queue, dispatcher = Queue(redis, keys, settings, jitter=lambda: 1.0), Dispatcher(redis, settings)
     needs = [[], ["gpu"], ["gpu", "net"]]
     queue.add(
@@ -28,10 +27,9 @@ def test_numbers_are_those_of_the_queue(viewed, redis, keys, settings, seed):  #
     queue.heartbeat("other", b"{}", [])
     for lease in queue.claim("one", 6, ["gpu"])[: dice.randrange(2, 5)]:
         queue.settle([Report(lease=lease, ending="dead", error=dice.choice(["infra: away", "agent: broke"]))])
-    if dice.random() < 0.5:
-        dispatcher.pause("r1", why="lunch")
+    dispatcher.pause("r1", why="lunch")
 
-    found, dead = viewed.get("/api/v1/queue"), viewed.get("/api/v1/dead")
+    found, dead = fresh.get("/api/v1/queue"), fresh.get("/api/v1/dead")
 
     stats = dispatcher.stats()
     assert found["totals"] == {name: getattr(stats, name) for name in found["totals"]}
@@ -49,27 +47,27 @@ def test_numbers_are_those_of_the_queue(viewed, redis, keys, settings, seed):  #
     assert {one["error"]: one["num"] for one in dead["by_error"]} == Counter(one.errors[-1] for one in expected)
 
 
-def test_workers_tell_what_they_hold_and_offer(viewed, redis, keys, settings):  # noqa: F811
+def test_workers_tell_what_they_hold_and_offer(fresh, redis, keys, settings):
     queue = Queue(redis, keys, settings)
     queue.heartbeat("one", json.dumps({"offers": "gpu net", "slots": 4, "held": 3, "agent": "a:b"}).encode(), [])
     queue.dispatcher.drain(["one"])
     queue.heartbeat("other", b"{}", [])
 
-    workers = {one["worker"]: one for one in viewed.get("/api/v1/workers")["items"]}
+    workers = {one["worker"]: one for one in fresh.get("/api/v1/workers")["items"]}
 
     assert (workers["one"]["state"], workers["other"]["state"]) == ("draining", "up")
     assert [workers["one"][name] for name in ("slots", "held", "agent", "offers")] == [4, 3, "a:b", ["gpu", "net"]]
     assert workers["other"]["slots"] is None
 
 
-def test_engines_tell_their_version_and_how_long_switches_held_calls(viewed, redis, keys):  # noqa: F811
+def test_engines_tell_their_version_and_how_long_switches_held_calls(fresh, redis, keys):
     registry = EngineRegistry(redis, keys)
     own = {"run": "r0", "model": "m", "location": "w", "logprobs_mode": "processed", "state": "serving", "epoch": 0}
     registry.register(Engine(url="http://e", version=3, **own))
     registry.switch("http://e", 4, "w4", lambda: None)
     registry.renew_gateway("g")
 
-    answer = viewed.get("/api/v1/engines")
+    answer = fresh.get("/api/v1/engines")
 
     (engine,) = answer["items"]
     known = registry.read("http://e")
@@ -78,7 +76,7 @@ def test_engines_tell_their_version_and_how_long_switches_held_calls(viewed, red
     assert answer["gateways"] == ["g"]
 
 
-def test_a_stale_engine_and_a_lease_that_lapses_are_marked(viewed, redis, keys, settings):  # noqa: F811
+def test_a_stale_engine_and_a_lease_that_lapses_are_marked(fresh, redis, keys, settings):
     now = redis.time()[0]
     for number, age in enumerate((3000.0, 725.0, 5.0)):
         version = PolicyVersion(run="r0", number=number, location=f"w{number}", created_at=now - age)
@@ -87,7 +85,7 @@ def test_a_stale_engine_and_a_lease_that_lapses_are_marked(viewed, redis, keys, 
     for number in range(3):
         EngineRegistry(redis, keys).register(Engine(url=f"http://e{number}", version=number, location="w", **own))
 
-    engines = viewed.get("/api/v1/engines")["items"]
+    engines = fresh.get("/api/v1/engines")["items"]
 
     assert [(one["version"], one["newest_version"], one["is_stale"]) for one in engines] == [
         (0, 2, True),
@@ -99,13 +97,13 @@ def test_a_stale_engine_and_a_lease_that_lapses_are_marked(viewed, redis, keys, 
     queue = Queue(redis, keys, settings)
     queue.add([Task(id="t", run="r0")])
     queue.claim("w", 1)
-    late = type(viewed)(viewed.store, settings.model_copy(update={"heartbeat_seconds": 0.0}))
-    assert [one["is_lapsing"] for one in viewed.get("/api/v1/queue")["leases"]] == [False]
+    late = Viewed(fresh.store, settings.model_copy(update={"heartbeat_seconds": 0.0}))
+    assert [one["is_lapsing"] for one in fresh.get("/api/v1/queue")["leases"]] == [False]
     assert [one["is_lapsing"] for one in late.get("/api/v1/queue")["leases"]] == [True]
 
 
-def test_a_quiet_machine_has_lists_that_are_empty(viewed):  # noqa: F811
-    assert viewed.get("/api/v1/workers")["items"] == []
-    assert viewed.get("/api/v1/queue")["leases"] == viewed.get("/api/v1/queue")["backlog"] == []
-    assert viewed.get("/api/v1/dead") == {"total": 0, "items": [], "by_error": []}
-    assert isinstance(viewed.get("/api/v1/sandboxes")["items"], list)
+def test_a_quiet_machine_has_lists_that_are_empty(fresh):
+    assert fresh.get("/api/v1/workers")["items"] == []
+    assert fresh.get("/api/v1/queue")["leases"] == fresh.get("/api/v1/queue")["backlog"] == []
+    assert fresh.get("/api/v1/dead") == {"total": 0, "items": [], "by_error": []}
+    assert isinstance(fresh.get("/api/v1/sandboxes")["items"], list)

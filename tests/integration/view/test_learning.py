@@ -13,17 +13,15 @@ from agent_layer.view.reads.overviews import error_kind, find_regressions
 
 from ...builders import attempt
 from ...stored import write_segment
-from .test_view import viewed  # noqa: F401 - the store of the API's tests
 
 
-@pytest.mark.parametrize("run", ["r0", "r1"])
-def test_points_are_those_of_the_rows(viewed, run):  # noqa: F811 - the fixture imported above
+def test_points_are_those_of_the_rows(viewed):
     expected = defaultdict(list)
-    for row in viewed.store.query(run=run, limit=500).items:
+    for row in viewed.store.query(run="r0", limit=500).items:
         if row.accepted:
             expected[row.task_type, row.policy_max].append(row.reward)
 
-    points = viewed.get(f"/api/v1/runs/{run}/learning")["points"]
+    points = viewed.get("/api/v1/runs/r0/learning")["points"]
 
     assert {(one["key"], one["version"]): one["count"] for one in points} == {
         key: len(e) for key, e in expected.items()
@@ -55,11 +53,10 @@ def test_a_round_that_passed_less_is_a_regression():
     assert [(one.from_step, one.to_step, one.is_clear) for one in found] == [(3, 4, False), (2, 3, True)]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_failures_are_counted_by_fault_and_kind(viewed, seed):  # noqa: F811
-    dice = random.Random(seed)
+def test_failures_are_counted_by_fault_and_kind(fresh):
+    dice = random.Random(0)
     kinds = defaultdict(int)
-    before = {s: viewed.get(f"/api/v1/count?status={s}")["count"] for s in FAILED}
+    before = {s: fresh.get(f"/api/v1/count?status={s}")["count"] for s in FAILED}
     for at in range(20):
         name, status = f"f.{at}-0", dice.choice(FAILED[:2])
         cause, error = dice.choice([("infra", f"infra: gateway {at} is gone"), ("user", f"user: no file 'x{at}'")])
@@ -68,16 +65,16 @@ def test_failures_are_counted_by_fault_and_kind(viewed, seed):  # noqa: F811
         end = Outcome(
             trajectory_id=name, run="rf", status=status, cause=cause, error=error, ended_at=1001.0 + at, num_calls=0
         )
-        write_segment(viewed.store, *records, end)
+        write_segment(fresh.store, *records, end)
 
-    answer = viewed.get("/api/v1/failures?run=rf")
+    answer = fresh.get("/api/v1/failures?run=rf")
 
     assert answer["num"] == answer["num_all"] == answer["num_read"] == 20
     assert {one["value"]: one["count"] for one in answer["by_cause"]} == dict(kinds)
     assert {one["kind"].partition(":")[0]: one["num"] for one in answer["errors"]} == dict(kinds)
     assert [row["trajectory_id"] for row in answer["newest"]] == [f"f.{at}-0" for at in range(19, -1, -1)]
-    assert viewed.get("/api/v1/failures")["num"] == sum(before.values()) + 20
-    assert viewed.get("/api/v1/failures?status=completed")["num"] == 0
+    assert fresh.get("/api/v1/failures")["num"] == sum(before.values()) + 20
+    assert fresh.get("/api/v1/failures?status=completed")["num"] == 0
 
 
 def test_errors_of_a_kind_differ_by_numbers_and_names_only():
@@ -88,10 +85,10 @@ def test_errors_of_a_kind_differ_by_numbers_and_names_only():
     assert error_kind(" \n") == "no error was recorded"
 
 
-def test_values_are_sorted_by_the_size_of_their_numbers(viewed):  # noqa: F811
+def test_values_are_sorted_by_the_size_of_their_numbers(fresh):
     for at, kind in enumerate(["v10", "v9", "v2", "v100"]):
-        write_segment(viewed.store, *attempt(f"n.{at}-0", at=1.0, run="rn", task_type=kind, score=1.0))
+        write_segment(fresh.store, *attempt(f"n.{at}-0", at=1.0, run="rn", task_type=kind, score=1.0))
 
-    facets = viewed.get("/api/v1/facets?run=rn")["facets"]
+    facets = fresh.get("/api/v1/facets?run=rn")["facets"]
 
     assert [one["value"] for one in facets["task_type"]] == ["v2", "v9", "v10", "v100"]

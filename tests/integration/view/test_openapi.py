@@ -4,7 +4,6 @@ import json
 from copy import deepcopy
 from pathlib import Path
 
-import pytest
 from jsonschema import Draft202012Validator
 
 from agent_layer.view.openapi import make_document
@@ -13,7 +12,7 @@ from agent_layer.view.writes import EXPORTS, JOURNAL_ROUTES, WRITES
 
 from ...builders import attempt
 from ...stored import write_segment
-from .test_view import viewed  # noqa: F401 - the store of the API's tests
+from ...viewing import store_update
 
 _PROMISED = Path(__file__).with_name("openapi.json")
 """What outsiders rely on. After an addition: ``curl -s http://127.0.0.1:8792/api/v1/openapi.json > openapi.json``."""
@@ -24,8 +23,6 @@ _ASKED = {
     "/search": "?text=what",
     "/runs/{run}/learning": "?by=task_type",
 }
-_UNSTORED = "/runs/{run}/updates/{step}"
-"""Nothing was trained in the generated store; test_view.py reads an update."""
 
 
 def test_every_route_is_in_it():
@@ -43,22 +40,20 @@ def test_every_route_is_in_it():
         assert told == set(route.parameters)
 
 
-@pytest.mark.parametrize(
-    "route", [one for one in (*ROUTES, *JOURNAL_ROUTES) if one.path != _UNSTORED], ids=lambda one: one.path
-)
-def test_answers_have_the_form_that_it_tells(viewed, route):  # noqa: F811 - the fixture imported above
-    write_segment(viewed.store, *attempt("late.0-0", at=9000.0, run="r0", status="running", labels={"team": "a"}))
-    document = viewed.get("/api/v1/openapi.json")
-    answer = viewed.get(f"{PREFIX}{route.path.format(**_PLACES)}{_ASKED.get(route.path, '')}")
-    told = document["paths"][f"{PREFIX}{route.path}"]["get"]["responses"]["200"]["content"]["application/json"][
-        "schema"
-    ]
-    faults = Draft202012Validator({**told, "components": document["components"]}).iter_errors(answer)
+def test_answers_have_the_form_that_it_tells(fresh):
+    write_segment(fresh.store, *attempt("late.0-0", at=9000.0, run="r0", status="running", labels={"team": "a"}))
+    store_update(fresh.store)
+    document, faults = fresh.get("/api/v1/openapi.json"), {}
+    for route in (*ROUTES, *JOURNAL_ROUTES):
+        answer = fresh.get(f"{PREFIX}{route.path.format(**_PLACES)}{_ASKED.get(route.path, '')}")
+        told = document["paths"][f"{PREFIX}{route.path}"]["get"]["responses"]["200"]["content"]["application/json"]
+        validator = Draft202012Validator({**told["schema"], "components": document["components"]})
+        faults[route.path] = [f"{one.json_path}: {one.message[:200]}" for one in validator.iter_errors(answer)]
 
-    assert [f"{fault.json_path}: {fault.message[:200]}" for fault in faults] == []
+    assert {path: found for path, found in faults.items() if found} == {}
 
 
-def test_errors_have_the_form_that_it_tells(viewed):  # noqa: F811 - the fixture imported above
+def test_errors_have_the_form_that_it_tells(viewed):
     error = viewed.get("/api/v1/runs/none", 404)
     Draft202012Validator(make_document()["components"]["schemas"]["Error"]).validate(error)
 

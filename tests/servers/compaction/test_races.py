@@ -10,6 +10,8 @@ from agent_layer.store.maintenance.merge_plan import Limits
 from agent_layer.store.maintenance.rebuild import drop_index, index_segment
 from agent_layer.store.segments.format import read_footer, segment_key
 
+from ...waiting import join
+
 NOW = Limits(least_age_seconds=-1.0, wait_seconds=0.2)
 """What was written a moment ago is merged, too."""
 SECRET = "c4rd-4929-1853"
@@ -35,7 +37,6 @@ def test_whoever_dies_while_a_segment_is_being_merged_is_gone_after_the_next_run
     assert store.admin.check().findings == []
 
 
-@pytest.mark.timeout(300)
 def test_readers_read_during_compactions(scene, store):
     members = scene.fill()
     expected = scene.answers()
@@ -58,7 +59,7 @@ def test_readers_read_during_compactions(scene, store):
         scene.fill()  # all of it again, so that there is something to do
     stop.set()
     for reader in readers:
-        reader.join()
+        join(reader)
 
     assert failures == []
 

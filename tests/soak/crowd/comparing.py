@@ -1,10 +1,15 @@
 """Comparison of the crowd's books: the agents' notes, the queue, and the store."""
 
-import time
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[2]))  # what all tests share
 
 from book import Book
+from waiting import WaitExpired, wait_until
 
 from agent_layer.dispatcher import Dispatcher, RolloutState
 from agent_layer.store import Store
@@ -40,7 +45,6 @@ def find_breaches(book: Book, rollouts: Sequence[RolloutState], store: Store) ->
 
 def _accepted(store: Store, num_expected: int) -> set[str]:
     """Attempts that the store has as accepted; those that are on their way are waited for."""
-    deadline = time.monotonic() + _SETTLE_SECONDS
-    while store.count(accepted=True) < num_expected and time.monotonic() < deadline:
-        time.sleep(0.1)
+    with suppress(WaitExpired):  # what did not come is a breach, which is named
+        wait_until(lambda: store.count(accepted=True) >= num_expected, _SETTLE_SECONDS)
     return {row.trajectory_id for row in store.scan(accepted=True)}

@@ -7,8 +7,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[2]))  # what all tests share
+
 from machine import Tree, children_of_all
 from redis import Redis
+from waiting import wait_until_ready
 
 from agent_layer.infra.processes.addresses import free_port, is_responding
 from agent_layer.infra.processes.supervised import SupervisedProcess, start_supervised
@@ -19,7 +22,6 @@ from agent_layer.settings import Settings
 __all__ = ["Place", "open_place"]
 
 HERE = Path(__file__).parent
-_START_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +59,7 @@ def open_place(directory: Path, num_workers: int, slots: int) -> Generator[Place
         command = [sys.executable, "-m", "agent_layer.local.scripted", f"--port={port}"]
         engine = start_supervised(command, {}, directory / "engine.log")
         cleanup.callback(engine.stop)
-        assert engine.wait_until_up(lambda: is_responding(f"http://127.0.0.1:{port}/health"), _START_SECONDS), (
-            engine.log_tail
-        )
+        wait_until_ready(engine.process, lambda: is_responding(f"http://127.0.0.1:{port}/health"), log=engine.log)
         stack = cleanup.enter_context(run_stack(settings, f"http://127.0.0.1:{port}"))
         workers = {
             f"worker {number}": _start_worker(stack.settings, directory / f"worker{number}.log", slots, book)

@@ -1,13 +1,18 @@
 """Observer of the running crowd: queue, heartbeats and memory, once a second."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
+
+sys.path.append(str(Path(__file__).parents[2]))  # what all tests share
 
 from book import Book
 from machine import Tree
 from place import Place
+from waiting import wait_until
 
 from agent_layer.dispatcher import Dispatcher
 
@@ -33,17 +38,24 @@ class Watch:
 
     def until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
         """Look on until the condition holds."""
-        deadline = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{what}: expected within {seconds:g} s, found otherwise; {self.dispatcher.stats()}")
+
+        def holds() -> bool:
+            if condition():
+                return True
             self._look()
             time.sleep(_SAMPLE_SECONDS)
+            return False
+
+        wait_until(holds, seconds, what, lambda: str(self.dispatcher.stats()))
 
     def for_seconds(self, seconds: float) -> None:
         """Observe for ``seconds``, or until the queue is empty."""
-        deadline = time.monotonic() + seconds
-        self.until(lambda: time.monotonic() > deadline or self.emptied_at is not None, seconds + 60, "looking on")
+        end = time.monotonic() + seconds
+
+        def is_over() -> bool:
+            return self.emptied_at is not None or time.monotonic() > end  # wait: how long it looks on
+
+        self.until(is_over, seconds + 60, "looking on")
 
     def parts(self, book: Book, since: float, until: float) -> Iterator[tuple[str, float]]:
         """Of each part its memory, by how much that grew in the second half, and its CPU time for each rollout.

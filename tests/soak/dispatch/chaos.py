@@ -49,12 +49,13 @@ class Chaos:
             self.submit_again: 0.2,
         }
         num_left, waits_until = len(self.group_ids) + 1, 0.0
-        while (num_open := self.num_open()) and time.monotonic() < deadline:
+        while (num_open := self.num_open()) and time.monotonic() < deadline:  # wait: how long it rages
             time.sleep(self.chance.uniform(0.05, 0.4))
             self.thaw(time.monotonic())
             if num_open < len(self.group_ids) * (1 - (self.counts[_REDIS_KILLED] + 1) / (self.num_redis_kills + 1)):
                 self.kill_redis()
-            if num_open < num_left or time.monotonic() > waits_until:  # on a busy machine, storms are rarer
+            # on a busy machine, storms are rarer
+            if num_open < num_left or time.monotonic() > waits_until:  # wait: the pace of the storms
                 num_left, waits_until = num_open, time.monotonic() + _LONGEST_CALM_SECONDS
                 self.chance.choices([*kinds], [*kinds.values()])[0]()
         self.thaw(float("inf"))

@@ -7,7 +7,8 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1]))  # what soaks share
 
 from asking import RUN
-from deployment import Deployment, children_of, wait_until
+from deployment import Deployment, children_of
+from waiting import wait_for_exit, wait_until
 
 from agent_layer.dispatcher.scripts import Scripts
 from agent_layer.infra.redis.client import open_redis
@@ -61,9 +62,14 @@ class QueueDeployment(Deployment):
         wait_until(lambda: all(process.poll() is not None for process in respawners), seconds, "workers")
         with open_redis(self.settings) as redis:
             scripts = Scripts(redis, Keys(self.settings.namespace), self.settings)
-            wait_until(lambda: self.has_shipped() and _has_decided(scripts), seconds, "shipping")
+            wait_until(
+                lambda: self.has_shipped() and _has_decided(scripts),
+                seconds,
+                "shipping",
+                self.settings.log_dir / "shipper.log",
+            )
         (self.directory / "shipped").touch()
-        wait_until(lambda: self.processes["consumer"].poll() is not None, seconds, "consumer")
+        wait_for_exit(self.processes["consumer"], seconds, self.log("consumer"))
 
     def complaints(self) -> list[str]:
         """Return the output of workers and consumer, which print only on failure."""

@@ -158,7 +158,7 @@ class Worker:
     def _are_stored(self, logs: set[str]) -> bool:
         deadline = time.monotonic() + _STORED_SECONDS
         while not all(self._recorder.is_settled(log) for log in logs):
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline:  # wait: a worker's own patience, by its wrong clock
                 return False
             time.sleep(0.02)
         return True

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from signal import Signals
 
-from gateway_deployment import GatewayDeployment, wait_until
+from gateway_deployment import GatewayDeployment
+from waiting import wait_until
 
 _CALM_SECONDS = 240.0
 """For the calls that are left once it is calm, also on a machine that is busy with much else."""
@@ -37,7 +38,7 @@ class Chaos:
         }
         if self.deployment.is_s3:
             kinds[self.freeze_s3] = 1.5
-        while self.num_asked() < num_calls and time.monotonic() < deadline:
+        while self.num_asked() < num_calls and time.monotonic() < deadline:  # wait: how long it rages
             self.rest(0.1, 0.7)
             self.chance.choices([*kinds], [*kinds.values()])[0]()
         wait_until(lambda: self.num_asked() >= num_calls, _CALM_SECONDS, f"{num_calls} calls")

@@ -9,7 +9,8 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1]))  # what soaks share
 
 import boto3
-from deployment import START_SECONDS, Deployment, children_of, command_of, wait_until
+from deployment import Deployment, children_of, command_of
+from waiting import WaitExpired, wait_for_exit, wait_until
 
 from agent_layer.engines.join import register_engine
 from agent_layer.infra.processes.addresses import free_port, is_responding
@@ -17,7 +18,7 @@ from agent_layer.infra.redis.client import open_redis
 from agent_layer.recorder.quota import Quota
 from agent_layer.settings import Settings
 
-__all__ = ["GatewayDeployment", "wait_until"]
+__all__ = ["GatewayDeployment"]
 
 HERE = Path(__file__).parent
 
@@ -58,19 +59,19 @@ class GatewayDeployment(Deployment):
         if self.is_s3:
             os.environ |= {"AWS_ACCESS_KEY_ID": "t", "AWS_SECRET_ACCESS_KEY": "t", "AWS_DEFAULT_REGION": "us-east-1"}
             self.start_program("s3", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.s3_port))
-            wait_until(lambda: is_responding(f"{self.settings.s3_endpoint_url}/moto-api"), START_SECONDS, "S3")
+            self.await_start("s3", lambda: is_responding(f"{self.settings.s3_endpoint_url}/moto-api"))
             boto3.client("s3", endpoint_url=self.settings.s3_endpoint_url).create_bucket(Bucket="storm")
         self.start_program(
             "engine", str(HERE / "engine.py"), str(self.engine_port), str(self.directory / "engine.book")
         )
-        wait_until(lambda: is_responding(f"{self.engine_url}/health"), START_SECONDS, "engine")
+        self.await_start("engine", lambda: is_responding(f"{self.engine_url}/health"))
         with open_redis(self.settings) as redis:
             register_engine(self.settings, redis, self.engine_url)
         self.start_gateway()
 
     def start_gateway(self) -> None:
         self.start_program("gateway", "-m", "agent_layer.gateway", "--port", str(self.gateway_port))
-        wait_until(lambda: is_responding(f"{self.settings.gateway_url}/health"), START_SECONDS, "gateway")
+        self.await_start("gateway", lambda: is_responding(f"{self.settings.gateway_url}/health"))
 
     def start_agents(self) -> None:
         self.start_program("agents", str(HERE / "agents.py"), str(self.directory), str(self.seed), self.engine_url)
@@ -89,14 +90,14 @@ class GatewayDeployment(Deployment):
         """Let the agents end, and everything that was recorded be shipped."""
         (self.directory / "stop").touch()
         try:
-            wait_until(lambda: self.processes["agents"].poll() is not None, seconds, "agents")
-        except TimeoutError:
+            wait_for_exit(self.processes["agents"], seconds, self.log("agents"))
+        except WaitExpired:
             for pid in self.agents():
                 self.send(pid, signal.SIGUSR1)  # each writes its stack into agents.log
             raise
         self.processes["gateway"].terminate()
-        self.processes["gateway"].wait(seconds)
-        wait_until(self.has_shipped, seconds, "shipping")
+        wait_for_exit(self.processes["gateway"], seconds, self.log("gateway"))
+        wait_until(self.has_shipped, seconds, "shipping", self.settings.log_dir / "shipper.log")
 
     def end(self) -> None:
         for pid in self.agents():

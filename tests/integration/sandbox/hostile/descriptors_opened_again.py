@@ -5,3 +5,4 @@ for number in (0, 1, 2):
         file = attempt(os.open, f"/proc/self/fd/{number}", flags | os.O_NONBLOCK)
         if file is not None and number and is_secret(attempt(os.read, file, 4096) or b""):
             escaped("output of others")
+os.write(1, b"begun\n")  # the line of the prelude may have been read above
