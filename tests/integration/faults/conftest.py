@@ -129,7 +129,7 @@ def own_redis(fault_redis):
 
 @pytest.fixture
 def watched(own_redis, settings):
-    """A client of a Redis server of its own."""
+    """A client of ``own_redis`` that measures it."""
     with open_redis(settings.model_copy(update={"redis_url": own_redis.url})) as redis:
         yield WatchedRedis(connection_pool=redis.connection_pool)
 

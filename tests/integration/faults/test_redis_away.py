@@ -31,7 +31,7 @@ def dispatcher_of(settings):
 
 
 def pass_time(queue, seconds) -> None:
-    """Let this time pass for the queue, during which nobody is heard: all that it wrote down is older afterwards."""
+    """Let this time pass for the queue, without any call: all that it wrote down is older afterwards."""
     redis, milliseconds = queue.redis, round(-1000 * seconds)
     for shelf in map(queue.keys.queue, ("leases", "parting")):
         for rollout_id in redis.zrange(shelf, 0, -1):
@@ -83,8 +83,8 @@ def test_after_an_outage_workers_keep_their_leases_and_one_that_nobody_keeps_lap
     assert (lease.rollout_id, lease.attempt) == (left.rollout_id, 1)
 
 
-def keep_until_it_runs_out(other) -> None:
-    """Hear others until shortly after the next heartbeat is due, then nobody, until a little after the lease's end."""
+def let_a_lease_run_out(other) -> None:
+    """Pass the time of a lease: others call until its next heartbeat is due, then all are silent for half a lease."""
     pass_time(other, 0.52 * LEASE_SECONDS)
     other.heartbeat("other", b"{}", [])
     pass_time(other, 0.53 * LEASE_SECONDS)
@@ -96,7 +96,7 @@ def test_a_silence_of_little_more_than_a_heartbeat_costs_no_lease(dispatcher_of)
     (lease,) = holder.claim("holder", 1)
     assert holder.heartbeat("holder", b"{}", [(lease, "running")]).leases == ["go"]
 
-    keep_until_it_runs_out(other)
+    let_a_lease_run_out(other)
 
     assert other.claim("other", 1) == []
     assert holder.heartbeat("holder", b"{}", [(lease, "running")]).leases == ["go"]
@@ -108,7 +108,7 @@ def test_who_was_cancelled_while_redis_heard_nobody_can_still_say_how_it_ended(d
     (lease,) = holder.claim("holder", 1)
     holder.cancel([group_id])
 
-    keep_until_it_runs_out(other)
+    let_a_lease_run_out(other)
 
     assert other.claim("other", 1) == []
     assert holder.redis.zscore(holder.keys.queue("parting"), lease.rollout_id)

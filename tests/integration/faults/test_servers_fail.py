@@ -16,7 +16,7 @@ MOODS = ("hangs", "resets", *REFUSALS)
 
 
 def mostly_long(*moods):
-    """All moods, of which only these in each run: all kinds of refusal take the same way."""
+    """Return all moods; a usual run tries only these, because all kinds of refusal take the same way."""
     return [mood if mood in moods else pytest.param(mood, marks=pytest.mark.long) for mood in MOODS]
 
 

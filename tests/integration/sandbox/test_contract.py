@@ -57,11 +57,11 @@ async def kind(request):
 
 
 async def run_python(box, code, **options):
-    return await box.exec(["python3", "-c", code], **options)
+    return await box.exec(["python3", "-c", code], **{"seconds": scaled(30), **options})
 
 
 async def run_shell(box, script, **options):
-    return await box.exec(["sh", "-c", script], **options)
+    return await box.exec(["sh", "-c", script], **{"seconds": scaled(30), **options})
 
 
 async def read_line(process):

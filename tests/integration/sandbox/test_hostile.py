@@ -131,7 +131,7 @@ while True:
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_path_that_changes_while_it_is_used_leads_nowhere_else(fresh_box, canary):
-    swapping = asyncio.create_task(fresh_box.exec(["python3", "-c", SWAP, str(canary)], seconds=60))
+    swapping = asyncio.create_task(fresh_box.exec(["python3", "-c", SWAP, str(canary)], seconds=600))
     found, refused = set(), 0
     for number in range(60):
         try:

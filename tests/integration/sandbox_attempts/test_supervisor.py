@@ -16,7 +16,7 @@ from envs.sandbox import Resources, SandboxSpec, connect_sandbox
 from envs.sandbox.supervisor import SupervisorHandle, TakeBox, read_lists
 from envs.sandbox.supervisor.messages import Call, Hello, Read
 
-from ...waiting import until, within
+from ...waiting import scaled, until, within
 from ..sandbox.leftovers import find_by_argument, is_alive, list_descendants
 from .conftest import SPEC
 
@@ -52,7 +52,7 @@ async def own_supervisor():
 
 
 async def take(supervisor, owner, on_lost=lambda _: None, **fields):
-    request = TakeBox(**{"owner": owner, "task": "t", "spec": SPEC, "seconds": 60.0} | fields)
+    request = TakeBox(**{"owner": owner, "task": "t", "spec": SPEC, "seconds": scaled(60)} | fields)
     return await supervisor.take_box(request, on_lost)
 
 
@@ -144,7 +144,8 @@ DEEP = "os.chdir('out')\nfor _ in range(1100): os.mkdir('d'); os.chdir('d')"
 async def test_artifacts_that_cannot_be_read_are_the_agents_fault(supervisor, code, too_large):
     taken = await take(supervisor, "mine", spec=SandboxSpec(kind="process", resources=Resources(disk_mb=8)))
     async with connect_sandbox(taken.address) as connection:
-        result = await connection.box.exec(["python3", "-c", f"import os\nos.mkdir('out')\n{code}"])
+        command = ["python3", "-c", f"import os\nos.mkdir('out')\n{code}"]
+        result = await connection.box.exec(command, seconds=scaled(30))
         assert result.exit_code == 0, result.stderr
 
     files = await supervisor.collect("mine", ["out"], 1 << 20)
