@@ -47,7 +47,7 @@ def ensure_shipper(settings: "Settings") -> None:
             try:
                 _started[directory] = _start(settings, directory, lock), time.monotonic()
             finally:
-                os.close(lock)  # or no shipper could start as long as this process lives
+                os.close(lock)  # or no shipper could start before this process ends
 
 
 def read_shipper_error(directory: Path, *, since: float) -> str | None:

@@ -20,9 +20,10 @@ from agent_layer.recorder import open_recorder
 from agent_layer.store import open_store
 from agent_layer.store.consumers.trained_batches import list_batches
 from trainer_adapter.algorithms import AlgorithmConfig
-from trainer_adapter.config import OptimizerConfig, Schedule, write_config
+from trainer_adapter.config import OptimizerConfig, Schedule, SourceConfig, write_config
 from trainer_adapter.data.replay import rebuild_batch
 from trainer_adapter.loop.checkpoint import CheckpointDirectory
+from trainer_adapter.selection.success_ramp import SuccessRamp
 
 from .conftest import MADE_UP, RUN, acknowledged, train
 
@@ -134,6 +135,17 @@ def test_dapo_samples_up_to_ten_times_a_step_until_groups_differ(configure, sett
 
     assert (report.num_dead_groups, report.num_samples) == (20, 0)
     assert engine.num_loads == 0
+
+
+@pytest.mark.parametrize(("algorithm", "plan"), [("dapo", {}), ("grpo", {"extra_groups": 1}), ("grpo", {})])
+def test_a_level_that_is_mastered_rises_though_its_groups_teach_nothing(configure, settings, player, algorithm, plan):
+    player.equal = True
+    ramp = SourceConfig(taskset="repair", count=2, ramp=SuccessRamp(above=0.9, groups=2))
+    config = configure(1, **plan)
+
+    train(msgspec.structs.replace(config, tasks=[ramp], algorithm=AlgorithmConfig(name=algorithm)), settings)
+
+    assert CheckpointDirectory(settings, RUN).newest()[1].tasks.levels["repair"] > 0
 
 
 @pytest.mark.usefixtures("player")

@@ -184,7 +184,9 @@ class TrainingLoop:
         last = groups[-1]
         if last.is_void:  # not trained, so it need not wait for an update
             self._taken.append(last.group.group_id)
-        self._feed.close_groups([last.group.group_id])
+            self._feed.close_groups([last.group.group_id])
+        else:
+            self._feed.replace_group(last.group.group_id)
         if len(groups) >= self._feed.groups_per_step:
             self._stop_unless_healthy(self._report(groups, {}), groups)
         self._feed.submit_groups(self._version)

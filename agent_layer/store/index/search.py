@@ -68,7 +68,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FirstPage(Page, frozen=True, kw_only=True, dict=True):
-    """First page of an answer whose number of rows nobody limited.
+    """First page of an answer without a limit of its rows.
 
     ``to_reader``, ``to_arrow`` and ``to_pandas`` have all rows of the answer; they read the later pages one by one.
     """
