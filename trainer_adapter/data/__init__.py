@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from trainer_adapter.data.advantages import (
         select_batch as select_batch,
     )
+    from trainer_adapter.data.bounds import NO_BOUNDS as NO_BOUNDS
+    from trainer_adapter.data.bounds import ModelBounds as ModelBounds
+    from trainer_adapter.data.bounds import bounds_of as bounds_of
     from trainer_adapter.data.credit import CreditRule as CreditRule
     from trainer_adapter.data.credit import RolloutSamples as RolloutSamples
     from trainer_adapter.data.exclusions import (
@@ -76,6 +79,11 @@ else:
                 "assign_credit",
                 "group_advantages",
                 "select_batch",
+            ),
+            "trainer_adapter.data.bounds": (
+                "NO_BOUNDS",
+                "ModelBounds",
+                "bounds_of",
             ),
             "trainer_adapter.data.credit": (
                 "CreditRule",

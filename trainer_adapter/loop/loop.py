@@ -18,8 +18,10 @@ from agent_layer.store.consumers import GroupDelivery
 from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import (
+    NO_BOUNDS,
     CreditRule,
     GroupIntake,
+    ModelBounds,
     TrainingBatch,
     advantage_rule,
     count_step,
@@ -57,6 +59,7 @@ class TrainingLoop:
         publisher: WeightPublisher,
         checkpoints: CheckpointDirectory,
         *,
+        bounds: ModelBounds = NO_BOUNDS,
         held_out: HeldOutEvaluation | None = None,
         teacher: Teacher | None = None,
         restarts_since: Callable[[float], list[Restart]] = lambda _: [],
@@ -67,6 +70,7 @@ class TrainingLoop:
         self._algorithm = resolve_algorithm(config.algorithm)
         self._rule = CreditRule.of(self._algorithm)
         self._lengths = config.lengths
+        self._bounds = bounds
         self._feed = feed
         self._trainer = trainer
         self._publisher = publisher
@@ -149,7 +153,14 @@ class TrainingLoop:
         while not self._has_enough(groups):
             if (delivery := next(deliveries, None)) is None:
                 return None
-            group = read_group(delivery, self._version, self._config.rollouts.max_staleness, self._rule, self._lengths)
+            group = read_group(
+                delivery,
+                self._version,
+                self._config.rollouts.max_staleness,
+                self._rule,
+                self._lengths,
+                self._bounds,
+            )
             if self._teacher is not None and not group.is_stale:
                 group = self._judge(group, self._teacher)
                 if self._stop():  # it may have no answers for that reason alone

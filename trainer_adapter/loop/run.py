@@ -5,9 +5,11 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_NB, flock
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
+import msgspec
 from redis import Redis
 
 from agent_layer.alarms import open_notifier
@@ -24,9 +26,11 @@ from agent_layer.health import (
 from agent_layer.infra import make_private
 from agent_layer.infra.redis import open_redis
 from agent_layer.recorder import Recorder, open_recorder
+from agent_layer.schema import JsonObject
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from trainer_adapter.config import TrainConfig
+from trainer_adapter.data import bounds_of
 from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 from trainer_adapter.loop.feed import GroupFeed
 from trainer_adapter.loop.held_out import HeldOutEvaluation
@@ -143,6 +147,7 @@ def train_run(
             trainer,
             publisher,
             checkpoints,
+            bounds=bounds_of(_read_model_config(config.model)),
             held_out=held_out,
             teacher=teacher,
             restarts_since=partial(read_restarts, restarts_path(settings, run)),
@@ -189,6 +194,15 @@ def _only_trainer(settings: Settings, run: str) -> Generator[None]:
                 f"run {run}: expected no other trainer in {settings.dir}, found one; stop it, or choose another run"
             ) from error
         yield
+
+
+def _read_model_config(model: Path) -> JsonObject:
+    try:
+        return msgspec.json.decode((model / "config.json").read_bytes(), type=JsonObject)
+    except (OSError, msgspec.DecodeError) as error:
+        raise BadInputError(
+            f"model {model}: expected a readable config.json, found {error}; correct 'model'"
+        ) from error
 
 
 def _open_stream(config: TrainConfig, settings: Settings, cursor: Cursor, sources: Sequence[TaskSource]) -> TaskStream:
