@@ -20,6 +20,8 @@ class ModelBounds(msgspec.Struct, frozen=True, kw_only=True):
     """Ids count from 0 up to here."""
     max_positions: int | None = None
     """Most tokens of a row, prompt included."""
+    max_fitting: int | None = None
+    """Most tokens of a row that may fit into memory, as an update that ran out of it has shown."""
 
 
 NO_BOUNDS: Final = ModelBounds()
@@ -53,6 +55,14 @@ def find_misfit(trajectory: Trajectory, samples: list[TrainingSample], bounds: M
                 f"a row has {num_tokens} tokens, the model has {bounds.max_positions} positions; let"
                 " limits.context_tokens of the task end rollouts earlier, or set optimizer.max_row_tokens and"
                 " optimizer.long_rows to 'cut_end'",
+            )
+        if bounds.max_fitting is not None and num_tokens > bounds.max_fitting:
+            return exclude(
+                trajectory,
+                LONG_ROW,
+                f"a row has {num_tokens} tokens, and an update ran out of memory with hardly more than"
+                f" {bounds.max_fitting}; set optimizer.max_row_tokens, optimizer.gradient_checkpointing, or delete"
+                " row_memory.json in the run's directory where there is more memory now",
             )
     return None
 

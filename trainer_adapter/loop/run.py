@@ -30,11 +30,12 @@ from agent_layer.schema import JsonObject
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from trainer_adapter.config import TrainConfig
-from trainer_adapter.data import bounds_of
+from trainer_adapter.data import ModelBounds, bounds_of
 from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 from trainer_adapter.loop.feed import GroupFeed
 from trainer_adapter.loop.held_out import HeldOutEvaluation
 from trainer_adapter.loop.loop import TrainingLoop
+from trainer_adapter.loop.row_memory import memory_path, read_row_memory
 from trainer_adapter.loop.vocabulary import keep_vocabulary
 from trainer_adapter.tasks import (
     DrawJournal,
@@ -147,7 +148,8 @@ def train_run(
             trainer,
             publisher,
             checkpoints,
-            bounds=bounds_of(_read_model_config(config.model)),
+            bounds=_read_bounds(config.model, memory_path(settings, run)),
+            memory_path=memory_path(settings, run),
             held_out=held_out,
             teacher=teacher,
             restarts_since=partial(read_restarts, restarts_path(settings, run)),
@@ -196,9 +198,10 @@ def _only_trainer(settings: Settings, run: str) -> Generator[None]:
         yield
 
 
-def _read_model_config(model: Path) -> JsonObject:
+def _read_bounds(model: Path, memory: Path) -> ModelBounds:
     try:
-        return msgspec.json.decode((model / "config.json").read_bytes(), type=JsonObject)
+        written = msgspec.json.decode((model / "config.json").read_bytes(), type=JsonObject)
+        return msgspec.structs.replace(bounds_of(written), max_fitting=read_row_memory(memory))
     except (OSError, msgspec.DecodeError) as error:
         raise BadInputError(
             f"model {model}: expected a readable config.json, found {error}; correct 'model'"
