@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from trainer_adapter.data.advantages import (
         select_batch as select_batch,
     )
-    from trainer_adapter.data.bounds import NO_BOUNDS as NO_BOUNDS
-    from trainer_adapter.data.bounds import ModelBounds as ModelBounds
-    from trainer_adapter.data.bounds import bounds_of as bounds_of
     from trainer_adapter.data.credit import CreditRule as CreditRule
     from trainer_adapter.data.credit import RolloutSamples as RolloutSamples
     from trainer_adapter.data.exclusions import (
@@ -58,6 +55,9 @@ if TYPE_CHECKING:
     from trainer_adapter.data.kept_tokens import (
         record_tokens as record_tokens,
     )
+    from trainer_adapter.data.lengths import NO_BOUNDS as NO_BOUNDS
+    from trainer_adapter.data.lengths import ModelBounds as ModelBounds
+    from trainer_adapter.data.lengths import bounds_of as bounds_of
     from trainer_adapter.data.microbatches import split_by_length as split_by_length
     from trainer_adapter.data.replay import (
         Replay as Replay,
@@ -80,7 +80,7 @@ else:
                 "group_advantages",
                 "select_batch",
             ),
-            "trainer_adapter.data.bounds": (
+            "trainer_adapter.data.lengths": (
                 "NO_BOUNDS",
                 "ModelBounds",
                 "bounds_of",

@@ -26,7 +26,6 @@ from agent_layer.schema import ExcludedRollout, Fill, Group, LengthRule, Traject
 from agent_layer.store.consumers import GroupDelivery
 from trainer_adapter.algorithms import Credit
 from trainer_adapter.data.advantages import GroupSamples
-from trainer_adapter.data.bounds import NO_BOUNDS, ModelBounds, find_misfit
 from trainer_adapter.data.capture import CaptureCounts, count_capture
 from trainer_adapter.data.credit import (
     BY_ROLLOUT,
@@ -38,7 +37,15 @@ from trainer_adapter.data.credit import (
     standing_rewards,
     turns_of,
 )
-from trainer_adapter.data.lengths import LONG_ROW, fit_rows, is_overlong, known_reward
+from trainer_adapter.data.lengths import (
+    LONG_ROW,
+    NO_BOUNDS,
+    ModelBounds,
+    find_misfit,
+    fit_rows,
+    is_overlong,
+    known_reward,
+)
 from trainer_adapter.data.samples import SampleSet, read_samples
 
 WHOLE: Final = LengthRule()

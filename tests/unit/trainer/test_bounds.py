@@ -9,8 +9,8 @@ from agent_layer.schema.step import PromptDelta
 from agent_layer.schema.training import LengthRule
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store.consumers.follower import GroupDelivery
-from trainer_adapter.data.bounds import ModelBounds, bounds_of
 from trainer_adapter.data.groups import read_group
+from trainer_adapter.data.lengths import ModelBounds, bounds_of
 
 from ...builders import attempt, call, sampled
 
