@@ -64,9 +64,6 @@ class AlarmFile:
     def write(self, alarms: FiringAlarms) -> None:
         """Replace the content in one move; call it under ``lock``."""
         fresh = Path(f"{self._path}.new")
-        descriptor = open_private(str(fresh), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        try:
-            os.write(descriptor, msgspec.json.encode(alarms))
-        finally:
-            os.close(descriptor)
+        with open(fresh, "wb", opener=open_private) as file:
+            file.write(msgspec.json.encode(alarms))
         fresh.replace(self._path)

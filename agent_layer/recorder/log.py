@@ -1,10 +1,13 @@
 """Recorder: appends records to a local log, from which a shipper takes them to the store.
 
 An appended record survives the death of this process, because it is in the page cache when ``append`` returns, and a
-power loss after ``log_sync_seconds``. A full disk or quota is an error, never a silent drop.
+power loss after ``log_sync_seconds``. A full disk or quota is an error, never a silent drop. What the system refuses to
+the recorder's own thread, which rolls, syncs and keeps a shipper, is tried again until it succeeds.
 """
 
 import atexit
+import errno
+import logging
 import os
 import threading
 import time
@@ -17,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent_layer.errors import BackPressureError, BadInputError
-from agent_layer.infra import make_private
+from agent_layer.infra import Backoff, make_private
 from agent_layer.infra.processes import share_lock
 from agent_layer.recorder.forks import register_forkable
 from agent_layer.recorder.frames import frame
@@ -34,6 +37,13 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.01
 _SHIPPER_CHECK_SECONDS = 1.0
 """Interval at which a writer checks that a shipper runs."""
+_BACKOFF = Backoff(0.02, 1.0)
+_CLOSING_TRIES = 6
+"""Tries of a recorder that closes; what is not synced then, the shipper syncs before it deletes a log."""
+_MOST_UNSYNCED = 64
+"""Completed files that stay open because their sync fails; each holds a descriptor."""
+
+log = logging.getLogger(__name__)
 
 
 class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,9 +128,15 @@ class Recorder:
         return self._append(self._frames(contents), len(contents))
 
     def attend(self) -> None:
-        """Count as a writer before the first record, so that records left by earlier writers are shipped."""
+        """Count as a writer before the first record, so that records left by earlier writers are shipped.
+
+        Raises: BackPressureError: the system refuses what a writer needs, such as a file descriptor.
+        """
         with self._changed:
-            self._become_writer()
+            try:
+                self._become_writer()
+            except OSError as error:
+                raise self._refusal(error) from error
 
     def has_room(self) -> bool:
         """Whether ``append`` would not have to wait for the shipper now."""
@@ -152,7 +168,7 @@ class Recorder:
         while any(not self.is_settled(file.name) for file in waited_for) and time.monotonic() < deadline:
             if error := read_shipper_error(self._directory, since=began_at):
                 break
-            self._ship()
+            self._try_to_ship()
             time.sleep(_POLL_SECONDS)
         with self._changed:
             pending = sum(file.num_records for file in waited_for if not self.is_settled(file.name))
@@ -162,9 +178,9 @@ class Recorder:
         """Complete the log, sync it to disk, and stop counting as a writer. A later ``append`` starts again."""
         with self._changed:
             self._complete_file()
-            self._is_closing = True
-            self._changed.notify()
             tender = self._tender
+            self._is_closing, self._num_failures, self._retry_at = tender is not None, 0, 0.0
+            self._changed.notify()
         if tender is not None:
             tender.join()
 
@@ -213,6 +229,10 @@ class Recorder:
         self._writers_lock: int | None = None
         self._tender: threading.Thread | None = None
         self._dirty_at: float | None = None
+        self._checked_at = float("-inf")
+        """When a shipper was last seen to."""
+        self._num_failures, self._retry_at = 0, 0.0
+        """Of the recorder's thread, in a row; and when it tries again."""
         self._is_closing = False
         self._num_recorded = self._num_lost = 0
 
@@ -220,10 +240,7 @@ class Recorder:
         try:
             file = self._file or self._open_file()
         except OSError as error:
-            raise BackPressureError(
-                f"log directory {self._directory}: expected to begin a log, found {error.strerror!r}; make room on the"
-                " disk or move AGENT_LAYER_DIR"
-            ) from error
+            raise self._refusal(error) from error
         file.write(frames, num_records)
         self._num_recorded += num_records
         self._quota.add(len(frames))
@@ -233,6 +250,16 @@ class Recorder:
         if file.size_bytes >= self._settings.log_roll_bytes:
             self._complete_file()
         return file.name
+
+    def _refusal(self, error: OSError) -> BackPressureError:
+        remedy = (
+            "raise its limit (ulimit -n, ulimit -u)"
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+            else "make room on the disk or move AGENT_LAYER_DIR"
+        )
+        return BackPressureError(
+            f"log directory {self._directory}: expected to begin a log, found {error.strerror!r}; {remedy}"
+        )
 
     def _open_file(self) -> LogFile:
         self._become_writer()
@@ -244,12 +271,21 @@ class Recorder:
         if self._writers_lock is None:
             self._writers_lock = share_lock(self._directory / "writers.lock")
         if self._tender is None:
-            self._tender = threading.Thread(target=self._tend, name="agent-layer recorder", daemon=True)
-            self._tender.start()
+            tender = threading.Thread(target=self._tend, name="agent-layer recorder", daemon=True)
+            try:
+                tender.start()
+            except RuntimeError as error:
+                raise OSError(errno.EAGAIN, str(error)) from error
+            self._tender = tender
 
     def _complete_file(self) -> None:
+        """Complete the current file; one whose end cannot be mended now stays, and is tried again."""
         if self._file is not None:
-            self._file.complete()
+            try:
+                self._file.complete()
+            except OSError as error:
+                self._put_off(error)
+                return
             self._completed.append(self._file)
             self._file = None
             self._changed.notify()
@@ -260,31 +296,71 @@ class Recorder:
         return [file for file in self._unsettled if not self.is_settled(file.name)]
 
     def _tend(self) -> None:
-        """Roll and sync in time, in a thread of its own, until the recorder is closed."""
-        self._ship()
+        """Roll and sync in time, and keep a shipper, in a thread of its own, until the recorder is closed."""
         while True:
             with self._changed:
                 while (seconds := self._seconds_to_due()) > 0:
                     self._changed.wait(seconds)
-                if self._file is not None and self._file.age_seconds >= self._settings.log_roll_seconds:
+                tried = self._num_failures
+                if self._file is not None and (
+                    self._is_closing or self._file.age_seconds >= self._settings.log_roll_seconds
+                ):
                     self._complete_file()
                 completed, self._completed = self._completed, []
-                current, self._dirty_at = self._file, None
-            for file in completed:
-                file.sync()
-                file.close()
-            if current is not None:
-                current.sync()
+                current, dirty_at, self._dirty_at = self._file, self._dirty_at, None
+            unsynced = [file for file in completed if not self._sync_completed(file)]
+            is_synced = current is None or self._try_to_sync(current)
+            self._try_to_ship()
+            with self._changed:
+                self._completed[:0] = unsynced
+                for file in self._completed[:-_MOST_UNSYNCED]:
+                    file.close()
+                self._completed = self._completed[-_MOST_UNSYNCED:]
+                if not is_synced:
+                    self._dirty_at = dirty_at
+                if self._num_failures == tried:
+                    self._num_failures, self._retry_at = 0, 0.0
+                if self._has_ended():
+                    return
+
+    def _sync_completed(self, file: LogFile) -> bool:
+        """Sync and close a completed file; return whether it is done with."""
+        if not self.is_settled(file.name) and not self._try_to_sync(file):
+            return False
+        file.close()
+        return True
+
+    def _try_to_sync(self, file: LogFile) -> bool:
+        try:
+            file.sync()
+        except OSError as error:
+            with self._changed:
+                self._put_off(error)
+            return False
+        return True
+
+    def _try_to_ship(self) -> None:
+        """Ensure that a shipper runs; where none can start, the next check tries again."""
+        try:
             self._ship()
-            if self._has_ended():
-                return
+        except OSError as error:
+            log.warning("no shipper could start directory=%s error=%s", self._directory, error)
+        self._checked_at = time.monotonic()
+
+    def _put_off(self, error: OSError) -> None:
+        if self._num_failures == 0:
+            log.warning("log to be completed and synced later directory=%s error=%s", self._directory, error)
+        self._num_failures += 1
+        self._retry_at = time.monotonic() + _BACKOFF.delay_seconds(self._num_failures)
 
     def _seconds_to_due(self) -> float:
-        """Return the time until the next sync, roll or check of the shipper."""
+        """Return the time until the next sync, roll, retry or check of the shipper."""
+        now = time.monotonic()
+        if self._retry_at > now:
+            return self._retry_at - now
         if self._is_closing or self._completed:
             return 0.0
-        now = time.monotonic()
-        due = [now + _SHIPPER_CHECK_SECONDS]
+        due = [self._checked_at + _SHIPPER_CHECK_SECONDS]
         if self._dirty_at is not None:
             due.append(self._dirty_at + self._settings.log_sync_seconds / 2)
         if self._file is not None:
@@ -293,14 +369,17 @@ class Recorder:
 
     def _has_ended(self) -> bool:
         """Whether the recorder is closed and nothing was appended since; if so, stop counting as a writer."""
-        with self._changed:
-            if not self._is_closing or self._file is not None or self._completed:
-                return False
-            if self._writers_lock is not None:
-                os.close(self._writers_lock)
-            self._writers_lock = self._tender = None
-            self._is_closing = False
-            return True
+        if self._is_closing and self._num_failures >= _CLOSING_TRIES:
+            for file in [*self._completed, *([self._file] if self._file else [])]:
+                file.close()
+            self._completed, self._file = [], None
+        if not self._is_closing or self._file is not None or self._completed:
+            return False
+        if self._writers_lock is not None:
+            os.close(self._writers_lock)
+        self._writers_lock = self._tender = None
+        self._is_closing = False
+        return True
 
 
 _recorders: dict[Path, Recorder] = {}

@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from agent_layer.errors import BackPressureError
@@ -26,11 +27,15 @@ class Quota:
         self._num_bytes += num_bytes
 
     def has_room(self) -> bool:
-        """Whether less than the limit is used. Measured once a second, and on each call while it is full."""
+        """Whether less than the limit is used. Measured once a second, and on each call while it is full.
+
+        Where it cannot be measured, what was known and what was written since stand for it.
+        """
         is_full = self._num_bytes >= self._limit_bytes
         if is_full or time.monotonic() - self._measured_at > _MEASURE_SECONDS:
-            self._num_bytes = _measure(self._directory)
-            self._measured_at = time.monotonic()
+            with suppress(OSError):
+                self._num_bytes = _measure(self._directory)
+                self._measured_at = time.monotonic()
         return self._num_bytes < self._limit_bytes
 
     def await_room(self, limit_seconds: float) -> None:

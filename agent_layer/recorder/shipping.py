@@ -32,6 +32,8 @@ def ensure_shipper(settings: "Settings") -> None:
     """Start ``python -m agent_layer.shipper`` unless one runs for this log directory.
 
     This acquires the lock that marks a shipper as running and hands it over, so that two are never started.
+
+    Raises: OSError: none could start now.
     """
     directory = settings.log_dir.absolute()
     with _guard:
@@ -42,8 +44,10 @@ def ensure_shipper(settings: "Settings") -> None:
             last.has_ended()
         make_private(directory)
         if (lock := try_lock(directory / "shipper.lock")) is not None:
-            _started[directory] = _start(settings, directory, lock), time.monotonic()
-            os.close(lock)
+            try:
+                _started[directory] = _start(settings, directory, lock), time.monotonic()
+            finally:
+                os.close(lock)  # or no shipper could start before this process ends
 
 
 def read_shipper_error(directory: Path, *, since: float) -> str | None:
@@ -51,7 +55,7 @@ def read_shipper_error(directory: Path, *, since: float) -> str | None:
     path = directory / SHIPPER_ERROR
     try:
         return path.read_text() or None if path.stat().st_mtime >= since else None
-    except FileNotFoundError:
+    except OSError:  # there is none, or this process cannot read it now
         return None
 
 

@@ -50,33 +50,18 @@ if TYPE_CHECKING:
     from agent_layer.schema.codec import (
         record_owner as record_owner,
     )
-    from agent_layer.schema.ids import (
-        check_name as check_name,
-    )
-    from agent_layer.schema.ids import (
-        content_hash as content_hash,
-    )
-    from agent_layer.schema.ids import (
-        derive_seed as derive_seed,
-    )
-    from agent_layer.schema.ids import (
-        id_timestamp as id_timestamp,
-    )
-    from agent_layer.schema.ids import (
-        make_group_id as make_group_id,
-    )
-    from agent_layer.schema.ids import (
-        make_rollout_id as make_rollout_id,
-    )
-    from agent_layer.schema.ids import (
-        make_trajectory_id as make_trajectory_id,
-    )
-    from agent_layer.schema.ids import (
-        new_id as new_id,
-    )
-    from agent_layer.schema.ids import (
-        split_trajectory_id as split_trajectory_id,
-    )
+    from agent_layer.schema.ids import check_name as check_name
+    from agent_layer.schema.ids import content_hash as content_hash
+    from agent_layer.schema.ids import derive_seed as derive_seed
+    from agent_layer.schema.ids import id_timestamp as id_timestamp
+    from agent_layer.schema.ids import make_group_id as make_group_id
+    from agent_layer.schema.ids import make_rollout_id as make_rollout_id
+    from agent_layer.schema.ids import make_trajectory_id as make_trajectory_id
+    from agent_layer.schema.ids import new_id as new_id
+    from agent_layer.schema.ids import owner_text as owner_text
+    from agent_layer.schema.ids import split_owner as split_owner
+    from agent_layer.schema.ids import split_trajectory_id as split_trajectory_id
+    from agent_layer.schema.ids import trajectory_owner as trajectory_owner
     from agent_layer.schema.messages import (
         MEDIA as MEDIA,
     )
@@ -356,7 +341,10 @@ else:
                 "make_rollout_id",
                 "make_trajectory_id",
                 "new_id",
+                "owner_text",
+                "split_owner",
                 "split_trajectory_id",
+                "trajectory_owner",
             ),
             "agent_layer.schema.messages": (
                 "UNREADABLE",

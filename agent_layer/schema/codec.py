@@ -13,6 +13,7 @@ import msgspec
 from msgspec import inspect
 
 from agent_layer.errors import BadInputError, CorruptRecordError
+from agent_layer.schema.ids import owner_text, trajectory_owner
 from agent_layer.schema.record import Advantages, JsonObject, Logprobs, Record, TokenIds
 from agent_layer.schema.reward import Label, Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Group, Outcome, Resumed
@@ -218,13 +219,16 @@ def _unreadable(error: Exception) -> CorruptRecordError:
 
 
 def record_owner(record: LogRecord) -> str:
-    """Return the owner of the record: a trajectory, a group, a policy version or a step of training."""
+    """Return the owner of the record: a trajectory, a group, a policy version or a step of training.
+
+    See ``owner_text``.
+    """
     match record:
         case Group():
-            return f"group:{record.group_id}"
+            return owner_text("group", record.group_id)
         case PolicyVersion():
-            return f"policy:{record.run}:{record.number}"
+            return owner_text("policy", f"{record.run}:{record.number}")
         case TrainedBatch():
-            return f"batch:{record.run}:{record.step}"
+            return owner_text("batch", f"{record.run}:{record.step}")
         case _:
-            return record.trajectory_id
+            return trajectory_owner(record.trajectory_id)

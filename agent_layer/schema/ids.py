@@ -1,15 +1,20 @@
-"""Ids that sort by time, ids derived from other ids, and content hashes."""
+"""Ids that sort by time, ids derived from other ids, owners of stored records, and content hashes."""
 
 import os
 import re
 import time
 from collections.abc import Callable
 from hashlib import blake2b
+from typing import Literal, TypeAlias, get_args
 
 from agent_layer.errors import BadInputError
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
+
+OwnerKind: TypeAlias = Literal["trajectory", "group", "policy", "batch"]
+
+_MARKS = tuple(f"{kind}:" for kind in get_args(OwnerKind))
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:~-]{0,127}")
 
 
@@ -78,3 +83,26 @@ def split_trajectory_id(trajectory_id: str) -> tuple[str, int]:
         f"trajectory {trajectory_id!r}: expected ROLLOUT-ATTEMPT, such as 'guess-3.1f0c9a7be2d4.0-0';"
         " 'agent-layer query' lists trajectory ids"
     )
+
+
+def owner_text(kind: OwnerKind, name: str) -> str:
+    """Return the text that names an owner of records in segments, tombstones and scripts.
+
+    A trajectory is named by its id alone; one whose id begins like the text of another kind has its own kind before it,
+    too, so that no two owners share a text. The index's lua/keys.lua has the same rule.
+    """
+    is_plain = kind == "trajectory" and not name.startswith(_MARKS)
+    return name if is_plain else f"{kind}:{name}"
+
+
+def trajectory_owner(trajectory_id: str) -> str:
+    """Return the owner of a trajectory's records; see ``owner_text``."""
+    return owner_text("trajectory", trajectory_id)
+
+
+def split_owner(owner: str) -> tuple[OwnerKind, str]:
+    """Return (kind, name) of an owner; the inverse of ``owner_text``."""
+    for kind, mark in zip(get_args(OwnerKind), _MARKS, strict=True):
+        if owner.startswith(mark):
+            return kind, owner.removeprefix(mark)
+    return "trajectory", owner

@@ -18,13 +18,16 @@ from agent_layer.recorder import SHIPPER_ERROR
 from agent_layer.settings import Settings, load_settings
 from agent_layer.shipper.lifecycle import ShipperLoop
 
+_STOP_SECONDS = 5.0
+"""Time for logs in transit once the process is asked to end; a server that is away would take minutes of it."""
+
 log = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Ship the settings' log directory; 0: all is shipped, 1: logs remain."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    settings = None
+    settings, stop = None, _ended_by_signal()
     try:
         settings = load_settings()
         lock = _take_over() if "--locked" in arguments else _lock(settings)
@@ -32,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
             log.info("another shipper is at work directory=%s", settings.log_dir)
             return 0
         (settings.log_dir / SHIPPER_ERROR).unlink(missing_ok=True)
-        return 0 if ShipperLoop(settings, lock, _ended_by_signal()).run() else 1
+        return 0 if ShipperLoop(settings, lock, stop).run() else 1
     except AgentLayerError as error:
         log.critical("shipper ended error=%s", error)
         if settings is not None:
@@ -60,14 +63,25 @@ def _signed(lock: int) -> int:
 
 
 def _ended_by_signal() -> threading.Event:
+    """Return an event that SIGTERM and SIGINT set; ``_STOP_SECONDS`` later the process ends, whatever it waits for."""
     stop = threading.Event()
 
     def end(*_: object) -> None:
-        stop.set()
+        if not stop.is_set():
+            stop.set()
+            timer = threading.Timer(_STOP_SECONDS, _leave)
+            timer.daemon = True
+            timer.start()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     return stop
+
+
+def _leave() -> None:
+    """End at once, as a kill would: the next shipper brings what was in transit."""
+    log.warning("shipper ended with logs in transit, they stay")
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from agent_layer.shipper.ship import Shipper
 
 _BACKOFF = Backoff(0.1, 5.0)
 _REPEAT_LOG_SECONDS = 60.0
+_MOST_LOGGED = 16
+"""Different failures that are logged in that time."""
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +38,9 @@ class ShipperLoop:
         self._shipper: Shipper | None = None
         self._needed_at = time.monotonic()
         self._num_failures = 0
-        self._logged_error, self._logged_at = "", 0.0
+        """Of rounds, in a row; logs count their own."""
+        self._logged: dict[str, float] = {}
+        """When each failure was logged."""
 
     def run(self) -> bool:
         """Ship until the last writer is gone or ``stop`` is set; False: gave up, and logs remain."""
@@ -50,29 +54,41 @@ class ShipperLoop:
         while not self._stop.is_set():
             self._check_writers()
             try:
-                if self._ship_or_leave():
-                    return True
-            except (UnreachableError, CorruptRecordError, OSError) as error:
-                if not self._wait_after(error):
-                    return False
+                errors = self._ship_or_leave()
+                self._num_failures = 0
+            except (UnreachableError, CorruptRecordError, OSError) as error:  # no single log's failure
+                errors = [error]
+                self._num_failures += 1
+                self._stop.wait(_BACKOFF.delay_seconds(self._num_failures))
+            if errors is None:
+                return True
+            for error in errors:
+                self._log_failure(error)
+            self._check_writers()  # a failure lasts long, because each server is retried
+            if errors and self._unneeded_seconds > self._settings.retry_seconds:
+                log.error("shipping given up, logs stay directory=%s error=%s", self._directory, errors[0])
+                return False
         return True
 
-    def _ship_or_leave(self) -> bool:
-        """Do one round; return whether it was the last."""
+    def _ship_or_leave(self) -> list[Exception] | None:
+        """Do one round; return what failed, or None where it was the last round."""
         shipper = self._shipper = self._shipper or Shipper(
             self._directory, open_destination(self._settings), self._stop
         )
-        num_shipped = shipper.ship_pending()
-        self._num_failures = 0
-        if num_shipped:
-            return False
-        if self._unneeded_seconds > self._settings.ship_linger_seconds and self._leave(shipper):
-            return True
-        self._stop.wait(self._settings.ship_poll_seconds)
-        return False
+        shipped = shipper.ship_ready(self._settings.ship_poll_seconds)
+        if shipped.num_shipped == 0:
+            is_unneeded = self._unneeded_seconds > self._settings.ship_linger_seconds
+            if shipper.is_idle and is_unneeded and self._leave(shipper):
+                return None
+            self._stop.wait(self._settings.ship_poll_seconds)
+        return list(shipped.errors.values())
 
     def _check_writers(self) -> None:
-        if is_locked(self._writers_lock):
+        try:
+            is_needed = is_locked(self._writers_lock)
+        except OSError:  # not known: there may be a writer
+            is_needed = True
+        if is_needed:
             self._needed_at = time.monotonic()
 
     @property
@@ -94,20 +110,10 @@ class ShipperLoop:
         finally:
             os.close(writers)
 
-    def _wait_after(self, error: Exception) -> bool:
-        """Wait before the next try; return whether there is one. There always is while the directory has writers."""
-        self._check_writers()  # a failed round lasted long, because each server was retried
-        if self._unneeded_seconds > self._settings.retry_seconds:
-            log.error("shipping given up, logs stay directory=%s error=%s", self._directory, error)
-            return False
-        self._num_failures += 1
-        delay_seconds = _BACKOFF.delay_seconds(self._num_failures)
-        self._log_failure(error, delay_seconds)
-        self._stop.wait(delay_seconds)
-        return True
-
-    def _log_failure(self, error: Exception, delay_seconds: float) -> None:
-        """Log what failed; repeat the same only at intervals, so that an outage of days fills no disk."""
-        if repr(error) != self._logged_error or time.monotonic() > self._logged_at + _REPEAT_LOG_SECONDS:
-            self._logged_error, self._logged_at = repr(error), time.monotonic()
-            log.warning("shipping failed next_try_seconds=%g error=%s", delay_seconds, error)
+    def _log_failure(self, error: Exception) -> None:
+        """Log what failed, few at a time and the same only at intervals, so that an outage of days fills no disk."""
+        now = time.monotonic()
+        self._logged = {text: at for text, at in self._logged.items() if now - at < _REPEAT_LOG_SECONDS}
+        if repr(error) not in self._logged and len(self._logged) < _MOST_LOGGED:
+            self._logged[repr(error)] = now
+            log.warning("shipping failed, it is tried again error=%s", error)

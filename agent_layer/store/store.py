@@ -34,6 +34,7 @@ from agent_layer.store.index import (
     TrajectoryRow,
     count_trajectories,
     explain_search,
+    find_first_page,
     find_trajectories,
     scan_trajectories,
     summarise_trajectories,
@@ -91,13 +92,27 @@ class Store:
         return StoreAdmin(self._index, self.objects)
 
     def query(
-        self, *, order: Order = "newest", limit: int = 32, cursor: str | None = None, **filters: Unpack[Filters]
+        self,
+        *,
+        order: Order = "newest",
+        limit: int | None = None,
+        cursor: str | None = None,
+        **filters: Unpack[Filters],
     ) -> Page:
         """Return a page of the trajectories that pass the filters: run, split, task, task_type, input_hash, env,
         env_version, status, cause, agent, tool, finding, engine, labels, accepted, step, policy, reward, since, until.
 
+        Args:
+            order: of the rows.
+            limit: rows of the page, and of its tables. None: ``items`` has 32, and ``to_reader``, ``to_arrow`` and
+                ``to_pandas`` have all rows of the answer.
+            cursor: of the page before.
+            filters: all of them must hold.
+
         Raises: BadInputError: a filter, the order, the limit or the cursor is not valid.
         """
+        if limit is None:
+            return find_first_page(self._index, filters, order, cursor)
         return find_trajectories(self._index, filters, order, limit, cursor)
 
     def scan(self, **filters: Unpack[Filters]) -> Iterator[TrajectoryRow]:

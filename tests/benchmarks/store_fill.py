@@ -59,7 +59,7 @@ def _fill_part(job: tuple[Settings, int, int, int | None]) -> None:
 
 def _summary_of(facts: Facts) -> TrajectorySummary:
     """What the shipper makes of all its records; those of its steps would take longer to make than to sum up."""
-    [summary] = describe_owner(facts.trajectory_id, [opening_of(facts), *ending_of(facts)])
+    [summary] = describe_owner([opening_of(facts), *ending_of(facts)])
     return msgspec.structs.replace(
         summary,
         calls={call_id_of(facts, step): (STARTED | ENDED, 1) for step in range(facts.num_steps)},

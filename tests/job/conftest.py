@@ -157,7 +157,8 @@ class Player:
     def _records(self, report, version):
         lease, number = report.lease, int(report.lease.rollout_id.rpartition(".")[2])
         own = {"trajectory_id": lease.trajectory_id, "run": lease.task.run}
-        seen = {"temperature": 1.0, "status": "ok", "capture_level": "tokens"} | self.spoil(lease)
+        prompt = PromptDelta(delta=TokenIds([3]))
+        seen = {"temperature": 1.0, "status": "ok", "capture_level": "tokens", "prompt": prompt} | self.spoil(lease)
         action = Action(
             response_token_ids=TokenIds([12 + number]),
             logprobs=Logprobs([self.logprob]),
@@ -182,7 +183,6 @@ class Player:
                 source="gateway",
                 phase="end",
                 at=2.0,
-                prompt=PromptDelta(delta=TokenIds([3])),
                 actions=[action],
             ),
             Reward(**own, reward_id=f"{lease.trajectory_id}-w", at=3.0, score=score if report.usable else None),

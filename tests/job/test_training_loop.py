@@ -17,12 +17,15 @@ from agent_layer.errors import AgentLayerError, BadInputError, EngineError
 from agent_layer.health import HealthLimits
 from agent_layer.health.progress import progress_path, read_progress
 from agent_layer.recorder import open_recorder
+from agent_layer.schema.record import TokenIds
+from agent_layer.schema.step import PromptDelta
 from agent_layer.store import open_store
 from agent_layer.store.consumers.trained_batches import list_batches
 from trainer_adapter.algorithms import AlgorithmConfig
-from trainer_adapter.config import OptimizerConfig, Schedule, write_config
+from trainer_adapter.config import OptimizerConfig, Schedule, SourceConfig, write_config
 from trainer_adapter.data.replay import rebuild_batch
 from trainer_adapter.loop.checkpoint import CheckpointDirectory
+from trainer_adapter.selection.success_ramp import SuccessRamp
 
 from ..waiting import communicate
 from .conftest import MADE_UP, RUN, acknowledged, train
@@ -132,6 +135,39 @@ def test_dapo_samples_up_to_ten_times_a_step_until_groups_differ(configure, sett
 
     assert (report.num_dead_groups, report.num_samples) == (20, 0)
     assert engine.num_loads == 0
+
+
+def test_a_row_that_does_not_fit_into_memory_ends_one_start_and_not_the_run(configure, settings, player, monkeypatch):
+    from trainer_adapter.verl import EmbeddedTrainer  # noqa: PLC0415  # torch takes seconds
+
+    update = EmbeddedTrainer.update
+
+    def run_out(trainer, batch, *given):
+        if max(len(sample.prompt_ids) for sample in batch.samples) > 55:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
+        return update(trainer, batch, *given)
+
+    monkeypatch.setattr(EmbeddedTrainer, "update", run_out)
+    long = PromptDelta(delta=TokenIds([3] * 60))
+    player.spoil = lambda lease: {"prompt": long} if lease.rollout_id.endswith(".1") else {}
+    optimizer = OptimizerConfig(learning_rate=Schedule(start=1e-3), microbatch_tokens=16)
+    config = msgspec.structs.replace(configure(2), optimizer=optimizer)
+
+    with pytest.raises(AgentLayerError, match=r"ran out of it.*start it again"):
+        train(config, settings)
+
+    assert [report.untrainable for report in train(config, settings)] == [{"long_row": 2}] * 2
+
+
+@pytest.mark.parametrize(("algorithm", "plan"), [("dapo", {}), ("grpo", {"extra_groups": 1}), ("grpo", {})])
+def test_a_level_that_is_mastered_rises_though_its_groups_teach_nothing(configure, settings, player, algorithm, plan):
+    player.equal = True
+    ramp = SourceConfig(taskset="repair", count=2, ramp=SuccessRamp(above=0.9, groups=2))
+    config = configure(1, **plan)
+
+    train(msgspec.structs.replace(config, tasks=[ramp], algorithm=AlgorithmConfig(name=algorithm)), settings)
+
+    assert CheckpointDirectory(settings, RUN).newest()[1].tasks.levels["repair"] > 0
 
 
 @pytest.mark.usefixtures("player")

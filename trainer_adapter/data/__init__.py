@@ -55,6 +55,9 @@ if TYPE_CHECKING:
     from trainer_adapter.data.kept_tokens import (
         record_tokens as record_tokens,
     )
+    from trainer_adapter.data.lengths import NO_BOUNDS as NO_BOUNDS
+    from trainer_adapter.data.lengths import ModelBounds as ModelBounds
+    from trainer_adapter.data.lengths import bounds_of as bounds_of
     from trainer_adapter.data.microbatches import split_by_length as split_by_length
     from trainer_adapter.data.replay import (
         Replay as Replay,
@@ -76,6 +79,11 @@ else:
                 "assign_credit",
                 "group_advantages",
                 "select_batch",
+            ),
+            "trainer_adapter.data.lengths": (
+                "NO_BOUNDS",
+                "ModelBounds",
+                "bounds_of",
             ),
             "trainer_adapter.data.credit": (
                 "CreditRule",

@@ -98,8 +98,9 @@ def _sampling_faults(step: Step) -> Iterator[_Fault]:
 def _logprob_faults(step: Step) -> Iterator[_Fault]:
     logprobs, is_scaled = step.action.logprobs, step.temperature not in (None, 1)
     # the sum of finite float32 numbers is finite, and NaN passes every comparison
-    if logprobs and not (isfinite(sum(logprobs)) and min(logprobs) > SMALLEST_LOGPROB):
-        yield _Fault(BAD_LOGPROBS, f"log-probabilities above {SMALLEST_LOGPROB:g}", "look at the engine's log")
+    if logprobs and not (isfinite(sum(logprobs)) and SMALLEST_LOGPROB < min(logprobs) <= max(logprobs) <= 0):
+        need = f"log-probabilities above {SMALLEST_LOGPROB:g} and at most 0"
+        yield _Fault(BAD_LOGPROBS, need, "look at the engine's log")
     if is_scaled and step.logprobs_mode == "raw":
         yield _Fault(RAW_LOGPROBS, "processed log-probabilities, as its temperature is not 1", _PROCESSED)
     if is_scaled and step.logprobs_mode is None:

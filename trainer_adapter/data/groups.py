@@ -37,7 +37,15 @@ from trainer_adapter.data.credit import (
     standing_rewards,
     turns_of,
 )
-from trainer_adapter.data.lengths import LONG_ROW, fit_rows, is_overlong, known_reward
+from trainer_adapter.data.lengths import (
+    LONG_ROW,
+    NO_BOUNDS,
+    ModelBounds,
+    find_misfit,
+    fit_rows,
+    is_overlong,
+    known_reward,
+)
 from trainer_adapter.data.samples import SampleSet, read_samples
 
 WHOLE: Final = LengthRule()
@@ -145,6 +153,7 @@ def read_group(
     max_staleness: int,
     rule: CreditRule = BY_ROLLOUT,
     lengths: LengthRule = WHOLE,
+    bounds: ModelBounds = NO_BOUNDS,
 ) -> GroupIntake:
     """Turn the trajectories of a group into samples.
 
@@ -154,8 +163,9 @@ def read_group(
         max_staleness: largest age of a token in versions; a rollout with an older token makes the group stale.
         rule: how values follow from rewards.
         lengths: what is trained of rollouts that are too long.
+        bounds: of the model; a rollout with a row beyond them is left out.
     """
-    read = [(trajectory, _read_rollout(trajectory, rule.credit, lengths)) for trajectory in delivery.trajectories]
+    read = [(one, _read_rollout(one, rule.credit, lengths, bounds)) for one in delivery.trajectories]
     usable = [(trajectory, found) for trajectory, found in read if isinstance(found, SampleSet)]
     num_stale = sum(max(_ages(found, policy_version), default=0) > max_staleness for _, found in usable)
     trained = [] if num_stale else usable
@@ -268,13 +278,18 @@ def make_rollout_samples(
     )
 
 
-def _read_rollout(trajectory: Trajectory, credit: Credit, lengths: LengthRule) -> SampleSet | ExcludedRollout:
+def _read_rollout(
+    trajectory: Trajectory, credit: Credit, lengths: LengthRule, bounds: ModelBounds
+) -> SampleSet | ExcludedRollout:
     """Return the samples of a rollout, or why it is left out."""
     found = read_samples(trajectory)
     if isinstance(found, ExcludedRollout):
         return found
     if (unscored := find_unscored(trajectory, credit)) is None:
-        return fit_rows(trajectory, found, lengths)
+        fitted = fit_rows(trajectory, found, lengths)
+        if isinstance(fitted, ExcludedRollout):
+            return fitted
+        return find_misfit(trajectory, fitted.samples, bounds) or fitted
     subject = f"step {unscored.step}" if unscored.scope == "step" else f"agent {unscored.agent!r}"
     return ExcludedRollout(
         trajectory_id=trajectory.trajectory_id,

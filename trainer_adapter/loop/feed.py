@@ -93,6 +93,8 @@ class GroupFeed:
         """By group id: submitted, and neither trained nor dropped."""
         self._yielded: set[str] = set()
         """Those of the open groups that ``follow`` has yielded."""
+        self._replaced: set[str] = set()
+        """Those of the open groups beside which others were submitted."""
         self.acknowledge(cursor.taken)
         num_open = len(cursor.open_positions)
         starts, tries = cursor.open_starts or [0] * num_open, cursor.open_tries or [0] * num_open
@@ -110,7 +112,7 @@ class GroupFeed:
             policy_version: of the weights that train next.
         """
         starts = plan_start_versions(
-            [asked.start for asked in self._open.values()],
+            [asked.start for group_id, asked in self._open.items() if group_id not in self._replaced],
             policy_version,
             groups_per_step=self.groups_per_step,
             max_staleness=self._plan.max_staleness,
@@ -157,6 +159,15 @@ class GroupFeed:
         for group_id in group_ids:
             self._open.pop(group_id, None)
             self._yielded.discard(group_id)
+            self._replaced.discard(group_id)
+
+    def replace_group(self, group_id: str) -> None:
+        """Let another group be submitted beside one that teaches nothing. Idempotent.
+
+        It stays open until its step is trained: its success counts, and a checkpoint before that does not lose it.
+        """
+        if group_id in self._open:
+            self._replaced.add(group_id)
 
     def redo_group(self, group_id: str) -> None:
         """Submit a group again under the weights that serve now; it keeps its position. Idempotent."""

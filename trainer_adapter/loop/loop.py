@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import isfinite
+from pathlib import Path
 
 import msgspec
 
@@ -18,8 +19,10 @@ from agent_layer.store.consumers import GroupDelivery
 from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import (
+    NO_BOUNDS,
     CreditRule,
     GroupIntake,
+    ModelBounds,
     TrainingBatch,
     advantage_rule,
     count_step,
@@ -34,6 +37,7 @@ from trainer_adapter.data import (
 from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 from trainer_adapter.loop.feed import GroupFeed
 from trainer_adapter.loop.held_out import HeldOutEvaluation
+from trainer_adapter.loop.row_memory import RowTooLargeError, is_out_of_memory, lower_row_memory
 from trainer_adapter.teacher import Teacher, judge_group
 from trainer_adapter.verl import PolicyTrainer, UpdateReport, WeightPublisher
 
@@ -57,6 +61,8 @@ class TrainingLoop:
         publisher: WeightPublisher,
         checkpoints: CheckpointDirectory,
         *,
+        bounds: ModelBounds = NO_BOUNDS,
+        memory_path: Path | None = None,
         held_out: HeldOutEvaluation | None = None,
         teacher: Teacher | None = None,
         restarts_since: Callable[[float], list[Restart]] = lambda _: [],
@@ -67,6 +73,7 @@ class TrainingLoop:
         self._algorithm = resolve_algorithm(config.algorithm)
         self._rule = CreditRule.of(self._algorithm)
         self._lengths = config.lengths
+        self._bounds, self._memory_path = bounds, memory_path
         self._feed = feed
         self._trainer = trainer
         self._publisher = publisher
@@ -120,6 +127,8 @@ class TrainingLoop:
             elif self._held_out:
                 self._held_out.cancel(newest)
             yield from self._steps()
+        except RowTooLargeError:  # in the middle of an update
+            raise
         except AgentLayerError:  # raised between updates only, when the weights are consistent
             self._checkpoint()
             raise
@@ -149,7 +158,14 @@ class TrainingLoop:
         while not self._has_enough(groups):
             if (delivery := next(deliveries, None)) is None:
                 return None
-            group = read_group(delivery, self._version, self._config.rollouts.max_staleness, self._rule, self._lengths)
+            group = read_group(
+                delivery,
+                self._version,
+                self._config.rollouts.max_staleness,
+                self._rule,
+                self._lengths,
+                self._bounds,
+            )
             if self._teacher is not None and not group.is_stale:
                 group = self._judge(group, self._teacher)
                 if self._stop():  # it may have no answers for that reason alone
@@ -184,7 +200,9 @@ class TrainingLoop:
         last = groups[-1]
         if last.is_void:  # not trained, so it need not wait for an update
             self._taken.append(last.group.group_id)
-        self._feed.close_groups([last.group.group_id])
+            self._feed.close_groups([last.group.group_id])
+        else:
+            self._feed.replace_group(last.group.group_id)
         if len(groups) >= self._feed.groups_per_step:
             self._stop_unless_healthy(self._report(groups, {}), groups)
         self._feed.submit_groups(self._version)
@@ -264,9 +282,29 @@ class TrainingLoop:
         rule = advantage_rule(self._algorithm)
         record = record_batch(batch, self._run, self._step + 1, self._version, self._lengths, rule)
         self._feed.append(record)
-        update = self._trainer.update(batch, self._step, self._version)
+        try:
+            update = self._trainer.update(batch, self._step, self._version)
+        except (MemoryError, RuntimeError) as error:  # torch's own is a RuntimeError
+            if not is_out_of_memory(error):
+                raise
+            raise self._explain_memory(batch) from error
         self._feed.append(*record_tokens(record, update.tokens))
         return update
+
+    def _explain_memory(self, batch: TrainingBatch) -> RowTooLargeError:
+        """Have the longest rows left out after the restart, or they would end each update to come."""
+        longest = max(len(sample.prompt_ids) + len(sample.response_ids) for sample in batch.samples)
+        microbatch = self._config.optimizer.microbatch_tokens
+        most = self._memory_path and lower_row_memory(self._memory_path, longest, microbatch)
+        remedy = (
+            f"lower optimizer.microbatch_tokens ({microbatch})"
+            if most is None
+            else f"start it again: rollouts with a row above {most} tokens are left out from now on"
+        )
+        return RowTooLargeError(
+            f"run {self._run}, step {self._step + 1}: expected an update to fit into memory, but it ran out of it; its"
+            f" longest row has {longest} tokens; {remedy}"
+        )
 
     def _publish(self) -> int:
         """Publish the trainer's weights as the newest version; versions of a killed trainer stay below it."""

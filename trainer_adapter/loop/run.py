@@ -5,9 +5,11 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_NB, flock
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
+import msgspec
 from redis import Redis
 
 from agent_layer.alarms import open_notifier
@@ -24,13 +26,16 @@ from agent_layer.health import (
 from agent_layer.infra import make_private
 from agent_layer.infra.redis import open_redis
 from agent_layer.recorder import Recorder, open_recorder
+from agent_layer.schema import JsonObject
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from trainer_adapter.config import TrainConfig
+from trainer_adapter.data import ModelBounds, bounds_of
 from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 from trainer_adapter.loop.feed import GroupFeed
 from trainer_adapter.loop.held_out import HeldOutEvaluation
 from trainer_adapter.loop.loop import TrainingLoop
+from trainer_adapter.loop.row_memory import memory_path, read_row_memory
 from trainer_adapter.loop.vocabulary import keep_vocabulary
 from trainer_adapter.tasks import (
     DrawJournal,
@@ -143,6 +148,8 @@ def train_run(
             trainer,
             publisher,
             checkpoints,
+            bounds=_read_bounds(config.model, memory_path(settings, run)),
+            memory_path=memory_path(settings, run),
             held_out=held_out,
             teacher=teacher,
             restarts_since=partial(read_restarts, restarts_path(settings, run)),
@@ -189,6 +196,16 @@ def _only_trainer(settings: Settings, run: str) -> Generator[None]:
                 f"run {run}: expected no other trainer in {settings.dir}, found one; stop it, or choose another run"
             ) from error
         yield
+
+
+def _read_bounds(model: Path, memory: Path) -> ModelBounds:
+    try:
+        written = msgspec.json.decode((model / "config.json").read_bytes(), type=JsonObject)
+        return msgspec.structs.replace(bounds_of(written), max_fitting=read_row_memory(memory))
+    except (OSError, msgspec.DecodeError) as error:
+        raise BadInputError(
+            f"model {model}: expected a readable config.json, found {error}; correct 'model'"
+        ) from error
 
 
 def _open_stream(config: TrainConfig, settings: Settings, cursor: Cursor, sources: Sequence[TaskSource]) -> TaskStream:

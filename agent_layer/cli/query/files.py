@@ -18,7 +18,7 @@ from agent_layer.errors import BackPressureError, BadInputError, CorruptRecordEr
 from agent_layer.export import Feed, replace_file
 from agent_layer.ingest import ImportBatch, line_trajectory_id, make_records, read_line
 from agent_layer.recorder import Recorder, open_recorder
-from agent_layer.schema import FINAL_STATUSES, check_name
+from agent_layer.schema import FINAL_STATUSES, check_name, trajectory_owner
 from agent_layer.store import Store, open_store, parse_which, takes_filters
 from agent_layer.store.index import Filters, TrajectoryRow
 from agent_layer.store.reading import show_trajectory
@@ -246,7 +246,7 @@ def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
 
 def _is_known(store: Store, trajectory_id: str) -> bool:
     """Return whether the trajectory is stored, or was stored and deleted."""
-    if store.redis.hexists(store.keys.dead, owner_hash(trajectory_id)):
+    if store.redis.hexists(store.keys.dead, owner_hash(trajectory_owner(trajectory_id))):
         return True
     try:
         store.row(trajectory_id)

@@ -8,7 +8,11 @@ from pathlib import Path
 def share_lock(path: Path) -> int:
     """Acquire a shared lock, waiting for it. It holds until the descriptor is closed here and in forked children."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor
 
 
@@ -17,9 +21,11 @@ def try_lock(path: Path) -> int | None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except OSError as error:
         os.close(descriptor)
-        return None
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
     return descriptor
 
 

@@ -170,7 +170,7 @@ class Keys:
 
     def judged(self, trajectory_id: str, reward_id: str) -> str:
         """String, for a day: the first reward with this id; repeated calls return it."""
-        return self.name("judged", trajectory_id, reward_id)
+        return self.name("judged", trajectory_id, reward_id.replace(":", "/"))  # or two pairs could share a key
 
     def exported(self, consumer: str) -> str:
         """String: id of the newest event whose trajectory this consumer has sent elsewhere."""

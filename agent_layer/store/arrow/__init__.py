@@ -17,6 +17,9 @@ if TYPE_CHECKING:
         TRAJECTORY_SCHEMA as TRAJECTORY_SCHEMA,
     )
     from agent_layer.store.arrow.trajectories import (
+        stream_rows as stream_rows,
+    )
+    from agent_layer.store.arrow.trajectories import (
         tabulate_rows as tabulate_rows,
     )
 else:
@@ -34,6 +37,7 @@ else:
             "agent_layer.store.arrow.stream": ("tabulate_stream",),
             "agent_layer.store.arrow.trajectories": (
                 "TRAJECTORY_SCHEMA",
+                "stream_rows",
                 "tabulate_rows",
             ),
         },

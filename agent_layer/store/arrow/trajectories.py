@@ -8,6 +8,7 @@ from typing import Final, cast
 import msgspec
 import pyarrow as pa
 
+from agent_layer.infra import batched
 from agent_layer.store.arrow.columns import LABELS, MOMENT, Column, build_batch, build_schema
 from agent_layer.store.index import TrajectoryRow
 
@@ -60,9 +61,18 @@ _COLUMNS: Final[tuple[Column[TrajectoryRow], ...]] = (
 TRAJECTORY_SCHEMA: Final = build_schema(_COLUMNS)
 
 
+_BATCH_ROWS = 4_096
+
+
+def stream_rows(rows: Iterable[TrajectoryRow]) -> pa.RecordBatchReader:
+    """Return rows as batches of ``TRAJECTORY_SCHEMA``, in their order, each computed when it is read."""
+    batches = (build_batch(_COLUMNS, page) for page in batched(rows, _BATCH_ROWS))
+    return pa.RecordBatchReader.from_batches(TRAJECTORY_SCHEMA, batches)
+
+
 def tabulate_rows(rows: Iterable[TrajectoryRow]) -> pa.Table:
     """Put rows into a table of ``TRAJECTORY_SCHEMA``, in their order."""
-    return pa.Table.from_batches([build_batch(_COLUMNS, list(rows))])
+    return stream_rows(rows).read_all()
 
 
 def read_rows(table: pa.Table) -> list[TrajectoryRow]:

@@ -10,7 +10,7 @@ from typing import TypedDict, cast
 
 from agent_layer.errors import BackPressureError, CorruptRecordError, NotFoundError
 from agent_layer.infra.objects import ObjectStore
-from agent_layer.schema import FINAL_STATUSES, Group, Trajectory
+from agent_layer.schema import FINAL_STATUSES, Group, Trajectory, trajectory_owner
 from agent_layer.store.consumers.claims import AckAnswer, Claim, Claims, Consumer, StreamPosition, keep_renewed
 from agent_layer.store.index import Index
 from agent_layer.store.reading import read_trajectories
@@ -141,7 +141,11 @@ class Follower:
     def _read(self, group: Group) -> dict[str, Trajectory | None] | None:
         """Its trajectories without deleted ones, None for unreadable ones; or None when the index lacks one of them."""
         members = group.trajectory_ids
-        kept = [one for one, is_dead in zip(members, self._index.are_deleted(members), strict=True) if not is_dead]
+        kept = [
+            one
+            for one, is_dead in zip(members, self._index.are_deleted([*map(trajectory_owner, members)]), strict=True)
+            if not is_dead
+        ]
         rows = self._index.rows(kept)
         if len(rows) < len(kept) or not all(row.accepted and row.status in FINAL_STATUSES for row in rows):
             return None

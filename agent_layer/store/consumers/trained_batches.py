@@ -8,7 +8,7 @@ from redis import Redis
 from agent_layer.errors import CorruptRecordError
 from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys
-from agent_layer.schema import TrainedBatch, decode
+from agent_layer.schema import TrainedBatch, decode, trajectory_owner
 from agent_layer.store.segments import deletion_times, drop_deleted_rollouts
 
 _PAGE = 256
@@ -22,7 +22,7 @@ def list_batches(redis: Redis, keys: Keys, run: str) -> list[TrainedBatch]:
     found = sorted(_scan(redis, keys, run), key=lambda batch: (batch.step, batch.trained_at, batch.batch_id))
     latest = list({batch.step: batch for batch in found}.values())
     named = {rollout.trajectory_id for batch in latest for rollout in batch.rollouts}
-    dead = deletion_times(redis, keys, named)
+    dead = deletion_times(redis, keys, map(trajectory_owner, named))
     return [drop_deleted_rollouts(batch, dead) for batch in latest]
 
 

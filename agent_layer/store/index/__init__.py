@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from agent_layer.store.index.search import Explanation as Explanation
     from agent_layer.store.index.search import Page as Page
     from agent_layer.store.index.search import explain_search as explain_search
+    from agent_layer.store.index.search import find_first_page as find_first_page
     from agent_layer.store.index.search import find_trajectories as find_trajectories
     from agent_layer.store.index.search import scan_trajectories as scan_trajectories
 else:
@@ -80,6 +81,7 @@ else:
                 "Explanation",
                 "Page",
                 "explain_search",
+                "find_first_page",
                 "find_trajectories",
                 "scan_trajectories",
             ),

@@ -20,6 +20,7 @@ from agent_layer.schema import (
     TrajectorySummary,
     decode_known,
     rollout_reward,
+    trajectory_owner,
 )
 from agent_layer.store.index.scripts import COMMIT, ENTER_REWARDS, MARK_COMMITTED
 from agent_layer.store.segments import SealedSegment, may_change_reward, member_ids
@@ -163,7 +164,7 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
             yield _Filing(
                 said=msgspec.structs.replace(part, rewards={}) if part.rewards else part,
                 segment=footer.name,
-                place=places[summary.trajectory_id],
+                place=places[trajectory_owner(summary.trajectory_id)],
                 rewards={reward_id: _as_text(record) for reward_id, record in part.rewards.items()},
                 is_judged=may_change_reward(part),
             )

@@ -14,7 +14,7 @@ from redis.client import Pipeline
 
 from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys
-from agent_layer.schema import Chunk
+from agent_layer.schema import Chunk, trajectory_owner
 from agent_layer.store.index.filters import Conditions
 from agent_layer.store.index.rows import TrajectoryRow, read_row
 from agent_layer.store.index.scripts import SEARCH
@@ -105,13 +105,16 @@ class Index:
         """Location of the trajectory's bytes: (segment name, chunk), in order of segment."""
         found = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.chunks(trajectory_id)))
         return [
-            (segment.decode(), Chunk(owner=trajectory_id, offset=int(offset), size_bytes=int(size_bytes)))
+            (
+                segment.decode(),
+                Chunk(owner=trajectory_owner(trajectory_id), offset=int(offset), size_bytes=int(size_bytes)),
+            )
             for segment, place in sorted(found.items())
             for offset, size_bytes in [place.split()]
         ]
 
     def are_deleted(self, owners: Sequence[str]) -> list[bool]:
-        """Which of these were deleted."""
+        """Which of these owners were deleted."""
         if not owners:
             return []
         return [when is not None for when in self.redis.hmget(self.keys.dead, [owner_hash(one) for one in owners])]

@@ -2,8 +2,9 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 
 import msgspec
 
@@ -27,6 +28,9 @@ _MOST_TESTED = 8_192
 
 _PAGE = 512
 
+FIRST_PAGE = 32
+"""Rows of a page for which no limit was given."""
+
 LARGEST_SEARCH = 1_024
 """A longer answer consists of several searches, so that each call stays small."""
 
@@ -42,18 +46,38 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None = None
     """Pass it to get the next page; None on the last page."""
 
-    def to_arrow(self) -> "pyarrow.Table":
-        """Return the rows as a table with the schema ``arrow.trajectories.TRAJECTORY_SCHEMA``.
+    def to_reader(self) -> "pyarrow.RecordBatchReader":
+        """Return the rows as a stream of Arrow batches with the schema ``arrow.trajectories.TRAJECTORY_SCHEMA``.
 
         Raises: BadInputError: the extra ``arrow`` is not installed.
         """
-        from agent_layer.store.arrow import tabulate_rows  # noqa: PLC0415  # comes with an extra
+        from agent_layer.store.arrow import stream_rows  # noqa: PLC0415  # comes with an extra
 
-        return tabulate_rows(self.items)
+        return stream_rows(self._rows())
+
+    def to_arrow(self) -> "pyarrow.Table":
+        """Return the rows as a table; raises the same as ``to_reader``."""
+        return self.to_reader().read_all()
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """Return the same table as a data frame, indexed by trajectory id; raises the same as ``to_arrow``."""
+        """Return the same table as a data frame, indexed by trajectory id; raises the same as ``to_reader``."""
         return self.to_arrow().to_pandas().set_index("trajectory_id")  # pyright: ignore[reportUnknownMemberType]  # pandas is untyped
+
+    def _rows(self) -> Iterator[TrajectoryRow]:
+        return iter(self.items)
+
+
+class FirstPage(Page, frozen=True, kw_only=True, dict=True):
+    """First page of an answer without a limit of its rows.
+
+    ``to_reader``, ``to_arrow`` and ``to_pandas`` have all rows of the answer; they read the later pages one by one.
+    """
+
+    def _rows(self) -> Iterator[TrajectoryRow]:
+        yield from self.items
+        if self.cursor is not None:
+            read_rest = cast("Callable[[str], Iterator[TrajectoryRow]]", vars(self)[_READ_REST])
+            yield from read_rest(self.cursor)
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,8 +95,20 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     """Members of these that have all requested names, and whose numbers were compared."""
 
 
+_READ_REST = "read_rest"
+"""Name of what a first page reads later rows with; no field, because it is nothing that can be stored or compared."""
+
+
+def find_first_page(index: Index, filters: Filters, order: Order = "newest", cursor: str | None = None) -> FirstPage:
+    """Return the first page, of ``FIRST_PAGE`` rows, that knows how to read the others; see ``find_trajectories``."""
+    page = find_trajectories(index, filters, order, FIRST_PAGE, cursor)
+    first = FirstPage(items=page.items, cursor=page.cursor)
+    vars(first)[_READ_REST] = partial(scan_trajectories, index, filters, order)
+    return first
+
+
 def find_trajectories(
-    index: Index, filters: Filters, order: Order = "newest", limit: int = 32, cursor: str | None = None
+    index: Index, filters: Filters, order: Order = "newest", limit: int = FIRST_PAGE, cursor: str | None = None
 ) -> Page:
     """Return the first trajectories, in the requested order, that pass all filters.
 
@@ -109,12 +145,13 @@ def _read_in_order(
     return [here[position] for position in ordering.sort(here)]
 
 
-def scan_trajectories(index: Index, filters: Filters, order: Order = "oldest") -> Iterator[TrajectoryRow]:
-    """Yield all trajectories that pass the filters, a page at a time.
+def scan_trajectories(
+    index: Index, filters: Filters, order: Order = "oldest", cursor: str | None = None
+) -> Iterator[TrajectoryRow]:
+    """Yield all trajectories that pass the filters, or those behind a cursor, a page at a time.
 
-    Raises: BadInputError: a filter is not valid.
+    Raises: BadInputError: a filter or the cursor is not valid.
     """
-    cursor: str | None = None
     while True:
         page = find_trajectories(index, filters, order, _PAGE, cursor)
         yield from page.items

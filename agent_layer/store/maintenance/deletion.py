@@ -18,7 +18,7 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
-from agent_layer.schema import FINAL_STATUSES, Group, decode
+from agent_layer.schema import FINAL_STATUSES, Group, decode, owner_text, trajectory_owner
 from agent_layer.state import remove_checkpoints
 from agent_layer.store.consumers import segments_of_batches
 from agent_layer.store.index import Filters, Index, TrajectoryRow, apply_tombstones, scan_trajectories
@@ -111,7 +111,7 @@ def _look_up(index: Index, group_ids: Collection[str]) -> Iterator[_Candidate]:
 
 def _has_survivor(index: Index, members: Iterable[str], condemned: AbstractSet[str]) -> bool:
     left = [one for one in members if one not in condemned]
-    return not all(index.are_deleted(left))
+    return not all(index.are_deleted([*map(trajectory_owner, left)]))
 
 
 def _groups_alive(index: Index, filters: Filters, condemned: AbstractSet[str]) -> set[str]:
@@ -224,7 +224,10 @@ def execute_deletion(
         purge: rewrites the segments with deleted bytes, of this deletion or earlier ones; None leaves the bytes
             until the next purge.
     """
-    owners = [*(f"group:{one}" for one in deletion.group_ids), *deletion.trajectory_ids]
+    owners = [
+        *(owner_text("group", one) for one in deletion.group_ids),
+        *map(trajectory_owner, deletion.trajectory_ids),
+    ]
     times = [
         write_tombstones(index.keys, objects, page, reason) for page in batched(owners, _LARGEST_OBJECT)
     ]  # all of them first, so that a rebuild knows the whole deletion
@@ -271,7 +274,7 @@ def _find_one(index: Index, trajectory_id: str) -> Iterator[TrajectoryRow]:
         return iter(rows)
     if index.chunks(trajectory_id):  # only its contents are stored yet, which make no row
         return iter([TrajectoryRow(trajectory_id=trajectory_id)])
-    if index.are_deleted([trajectory_id]) == [True]:
+    if index.are_deleted([trajectory_owner(trajectory_id)]) == [True]:
         return iter(())
     raise trajectory_not_found(trajectory_id, index.keys.namespace)
 

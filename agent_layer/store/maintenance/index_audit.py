@@ -12,7 +12,7 @@ from redis import Redis
 
 from agent_layer.infra import batched
 from agent_layer.infra.redis import Keys, LuaScript
-from agent_layer.schema import Chunk, SegmentFooter, TrajectorySummary
+from agent_layer.schema import Chunk, SegmentFooter, TrajectorySummary, owner_text, trajectory_owner
 from agent_layer.store.index import INDEX_CONSTANTS, INDEX_PRELUDE, Index, compute_rewards, read_given_labels
 from agent_layer.store.segments import COLUMNS, Segment
 
@@ -109,8 +109,8 @@ def _probes(keys: Keys, segment: Segment, dead: set[str]) -> Iterator[_Probe]:
         yield _Probe("what was deleted", ("SISMEMBER", keys.rewrite, footer.name), bool)
     places = {chunk.owner: chunk for chunk in footer.chunks}
     for summary in footer.trajectories:
-        if summary.trajectory_id not in dead:
-            yield from _probes_of(keys, footer.name, summary, places[summary.trajectory_id])
+        if (owner := trajectory_owner(summary.trajectory_id)) not in dead:
+            yield from _probes_of(keys, footer.name, summary, places[owner])
     yield from _probes_of_others(keys, footer, dead)
 
 
@@ -178,19 +178,19 @@ def _calls_hold(said: TrajectorySummary, stored: object) -> bool:
 
 def _probes_of_others(keys: Keys, footer: SegmentFooter, dead: set[str]) -> Iterator[_Probe]:
     for group in footer.groups:
-        owner = f"group:{group.group_id}"
+        owner = owner_text("group", group.group_id)
         if owner not in dead:
             yield _Probe(owner, ("EXISTS", keys.group(group.group_id)), bool)
             yield _Probe(owner, ("ZSCORE", keys.closed_groups(group.run), group.group_id), _is_known)
             yield _Probe(owner, ("HGET", keys.group_segments, group.group_id), partial(_is_listed, footer.name))
             yield _Probe(owner, ("SISMEMBER", keys.runs, group.run), bool)
     for policy in footer.policies:
-        owner = f"policy:{policy.run}:{policy.number}"
+        owner = owner_text("policy", f"{policy.run}:{policy.number}")
         yield _Probe(owner, ("HEXISTS", keys.policies(policy.run), policy.number), bool)
         yield _Probe(owner, ("SISMEMBER", keys.runs, policy.run), bool)
     for batch in footer.batches:
         step = f"{batch.run}:{batch.step}"
-        owner = f"batch:{step}"
+        owner = owner_text("batch", step)
         yield _Probe(owner, ("HEXISTS", keys.batches(batch.run), batch.batch_id), bool)
         yield _Probe(owner, ("HGET", keys.batch_segments, step), partial(_is_listed, footer.name))
 

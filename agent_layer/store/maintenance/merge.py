@@ -6,12 +6,11 @@ from typing import NamedTuple
 from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.infra.objects import MemoryObjects, ObjectStore
 from agent_layer.infra.redis import Keys
-from agent_layer.schema import Chunk, SegmentFooter
+from agent_layer.schema import Chunk, SegmentFooter, split_owner
 from agent_layer.store.segments import (
     SegmentBuilder,
     StoredRecord,
     drop_deleted,
-    is_group,
     read_chunk,
     read_footer,
     segment_key,
@@ -79,7 +78,7 @@ def merge_sources(sources: Sequence[Source], dead: Iterable[str], beat: Callable
         if records:
             builder.add(owner, list(records.values()))
             is_empty = False
-        elif is_group(owner):
+        elif split_owner(owner)[0] == "group":
             emptied.append(owner)
         beat()
     return Merger(builder, is_empty, emptied)

@@ -14,11 +14,11 @@ from redis import Redis
 from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
 from agent_layer.infra.redis import Keys
-from agent_layer.schema import Chunk, SegmentFooter
+from agent_layer.schema import Chunk, SegmentFooter, split_owner
 from agent_layer.store.index import RETIRE, remember_replaced
 from agent_layer.store.maintenance.merge import BrokenSegmentError, Source, open_segment, read_live_records
 from agent_layer.store.maintenance.merge_plan import day_of, may_replace
-from agent_layer.store.segments import deletion_times, is_batch, is_group, named_owners, segment_key
+from agent_layer.store.segments import deletion_times, named_owners, segment_key
 
 _OWNERS_AT_ONCE = 64
 """Most owners for one script, so that Redis stays responsive."""
@@ -66,9 +66,8 @@ def _leaves(olds: Iterable[SegmentFooter], news: Iterable[SegmentFooter]) -> Ite
 
 
 def _placed_owners(footer: SegmentFooter) -> Iterator[str]:
-    """Yield the owners whose places the index stores."""
-    yield from (one.trajectory_id for one in footer.trajectories)
-    yield from (chunk.owner for chunk in footer.chunks if is_group(chunk.owner) or is_batch(chunk.owner))
+    """Return the owners whose places the index stores."""
+    return (chunk.owner for chunk in footer.chunks if split_owner(chunk.owner)[0] != "policy")
 
 
 def _leave(redis: Redis, keys: Keys, leaves: Iterable[_Leave]) -> set[str]:

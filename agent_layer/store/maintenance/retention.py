@@ -123,7 +123,8 @@ class PendingConsumers:
             splits.setdefault(consumer, set()).add(split)
         prefix = self._index.keys.acked(run, "")
         found = self._index.redis.scan_iter(match=f"{prefix}*", count=1_000)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped in redis-py
-        consumers = {key.decode().removeprefix(prefix) for key in cast("Iterator[bytes]", found)} | splits.keys()
+        named = {key.decode().removeprefix(prefix) for key in cast("Iterator[bytes]", found)}
+        consumers = {one for one in named if ":" not in one} | splits.keys()  # others are of a run R:x, not of this R
         for consumer in sorted(consumers):
             yield _Reader(consumer, frozenset(splits[consumer]) if consumer in splits else None)
 

@@ -16,12 +16,15 @@ from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.infra.objects import ObjectStore
 from agent_layer.schema import (
     Chunk,
+    LogRecord,
     Step,
     Trajectory,
     TrajectoryRecord,
     assemble_trajectory,
     decode,
+    record_owner,
     requested_tool_names,
+    trajectory_owner,
 )
 from agent_layer.store.index import Index, TrajectoryRow, Which
 from agent_layer.store.segments import fetch_contents, read_chunk, segment_key
@@ -68,8 +71,10 @@ def _read(index: Index, objects: ObjectStore, trajectory_ids: Sequence[str]) -> 
     records: defaultdict[str, list[TrajectoryRecord]] = defaultdict(list)
     with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
         for (_, chunk), stored in zip(places, threads.map(read, places), strict=True):
-            records[chunk.owner] += [cast("TrajectoryRecord", decode(one)) for one in stored]
-    return [assemble_trajectory(trajectory_id, records[trajectory_id]) for trajectory_id in trajectory_ids]
+            found = [cast("LogRecord", decode(one)) for one in stored]
+            ours = [one for one in found if record_owner(one) == chunk.owner]  # earlier versions mixed owners
+            records[chunk.owner] += cast("list[TrajectoryRecord]", ours)
+    return [assemble_trajectory(one, records[trajectory_owner(one)]) for one in trajectory_ids]
 
 
 def pick_step(trajectory: Trajectory, step: int) -> Step:

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from agent_layer.store.segments.tombstones import drop_deleted as drop_deleted
     from agent_layer.store.segments.tombstones import drop_deleted_owners as drop_deleted_owners
     from agent_layer.store.segments.tombstones import drop_deleted_rollouts as drop_deleted_rollouts
-    from agent_layer.store.segments.tombstones import is_batch as is_batch
-    from agent_layer.store.segments.tombstones import is_group as is_group
     from agent_layer.store.segments.tombstones import list_tombstones as list_tombstones
     from agent_layer.store.segments.tombstones import load_tombstones as load_tombstones
     from agent_layer.store.segments.tombstones import member_ids as member_ids
@@ -90,8 +88,6 @@ else:
             ),
             "agent_layer.store.segments.tombstones": (
                 "deletion_times",
-                "is_batch",
-                "is_group",
                 "drop_deleted_rollouts",
                 "drop_deleted_owners",
                 "list_tombstones",

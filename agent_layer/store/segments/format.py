@@ -33,7 +33,9 @@ from agent_layer.schema import (
     decode_footer,
     encode,
     id_timestamp,
+    owner_text,
     record_owner,
+    trajectory_owner,
 )
 from agent_layer.store.segments.summary import OwnerEntry, describe_owner, make_footer
 
@@ -126,7 +128,7 @@ class SegmentBuilder:
         """Add all that the segment is to hold of one owner, as ``record_owner`` names it."""
         packed = _pack([one.content for one in records], self._level)
         self._chunks.append(Chunk(owner=owner, offset=len(self._stored), size_bytes=len(packed)))
-        self._entries += describe_owner(owner, [one.record for one in records])
+        self._entries += describe_owner([one.record for one in records])
         self._stored += packed
 
     def digest(self) -> bytes:
@@ -176,9 +178,31 @@ def read_footer(objects: ObjectStore, key: str) -> SealedSegment:
     found = unpack(packed, size, f"footer of segment {key}")
     if len(found) != 1:
         raise CorruptRecordError(f"footer of segment {key}: expected one record, found {len(found)}; it is no segment")
-    footer = decode_footer(found[0])
+    footer = _with_kinds(decode_footer(found[0]))
     stored = max((chunk.offset + chunk.size_bytes for chunk in footer.chunks), default=0)
     return SealedSegment(footer, stored + size + _TRAILER.size)
+
+
+def _with_kinds(footer: SegmentFooter) -> SegmentFooter:
+    """Name trajectories by ``owner_text`` where an earlier version wrote their ids, which read like groups or batches.
+
+    Records of a trajectory and of another owner share a chunk there, if both had one text.
+    """
+    written = {chunk.owner for chunk in footer.chunks}
+    owners = {one.trajectory_id: trajectory_owner(one.trajectory_id) for one in footer.trajectories}
+    renamed = {name: owner for name, owner in owners.items() if owner not in written}
+    if not renamed:
+        return footer
+    others = {owner_text("group", one.group_id) for one in footer.groups}
+    others |= {owner_text("batch", f"{one.run}:{one.step}") for one in footer.batches}
+    others |= {owner_text("policy", f"{one.run}:{one.number}") for one in footer.policies}
+    chunks: list[Chunk] = []
+    for chunk in footer.chunks:
+        if chunk.owner in renamed:
+            chunks.append(msgspec.structs.replace(chunk, owner=renamed[chunk.owner]))
+        if chunk.owner not in renamed or chunk.owner in others:
+            chunks.append(chunk)
+    return msgspec.structs.replace(footer, chunks=chunks)
 
 
 def read_chunk(objects: ObjectStore, key: str, chunk: Chunk) -> list[bytes]:
@@ -256,13 +280,12 @@ def salvage_segment(content: bytes, name: str) -> SealedSegment | None:
     records: defaultdict[str, list[LogRecord]] = defaultdict(list)
     for offset, size in find_frames(content):
         found = _records_in(content[offset : offset + size], size)
-        if found:
-            owner = record_owner(found[0])
-            chunks.append(Chunk(owner=owner, offset=offset, size_bytes=size))
-            records[owner] += found
+        for one in found:
+            records[record_owner(one)].append(one)
+        chunks += [Chunk(owner=one, offset=offset, size_bytes=size) for one in dict.fromkeys(map(record_owner, found))]
     if not chunks:
         return None
-    entries = [entry for owner, ours in records.items() for entry in describe_owner(owner, ours)]
+    entries = [entry for ours in records.values() for entry in describe_owner(ours)]
     return SealedSegment(make_footer(name, chunks, entries), len(content))
 
 

@@ -67,11 +67,11 @@ def read_record(content: bytes) -> LogRecord:
     return cast("LogRecord", decode(content)) if isinstance(record, _KEPT_WHOLE) else record
 
 
-def describe_owner(owner: str, records: Sequence[LogRecord]) -> list[OwnerEntry]:
+def describe_owner(records: Sequence[LogRecord]) -> list[OwnerEntry]:
     """Summarise the records that one segment holds of one owner."""
     entries: list[OwnerEntry] = [_entry_of(record) for record in records if isinstance(record, _OfOneRecord)]
     ours = [record for record in records if not isinstance(record, _OfOneRecord)]
-    return [*entries, _summarise_trajectory(owner, ours)] if ours else entries
+    return [*entries, _summarise_trajectory(ours[0].trajectory_id, ours)] if ours else entries
 
 
 def make_footer(

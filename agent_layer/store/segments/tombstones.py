@@ -18,7 +18,17 @@ from agent_layer.infra import batched
 from agent_layer.infra.objects import ObjectStore
 from agent_layer.infra.redis import Keys
 from agent_layer.recorder import frame, read_frames
-from agent_layer.schema import Group, SegmentFooter, Tombstone, TrainedBatch, decode, encode, new_id
+from agent_layer.schema import (
+    Group,
+    SegmentFooter,
+    Tombstone,
+    TrainedBatch,
+    decode,
+    encode,
+    new_id,
+    record_owner,
+    trajectory_owner,
+)
 from agent_layer.store.segments.format import StoredRecord
 from agent_layer.store.segments.summary import read_record
 
@@ -34,16 +44,6 @@ def owner_hash(owner: str) -> str:
     return sha1(owner.encode(), usedforsecurity=False).hexdigest()
 
 
-def is_group(owner: str) -> bool:
-    """Whether an owner is a group."""
-    return owner.startswith("group:")
-
-
-def is_batch(owner: str) -> bool:
-    """Whether an owner is a step of training."""
-    return owner.startswith("batch:")
-
-
 def decode_names(found: object) -> set[str]:
     """Segment names, as Redis gave them."""
     return {name.decode() for name in cast("Iterable[bytes]", found)}
@@ -52,7 +52,7 @@ def decode_names(found: object) -> set[str]:
 def named_owners(footer: SegmentFooter) -> set[str]:
     """All owners that a segment names, including members of its groups and training batches."""
     members = (member_ids(entry.record) for entry in (*footer.groups, *footer.batches))
-    return {chunk.owner for chunk in footer.chunks}.union(*members)
+    return {chunk.owner for chunk in footer.chunks}.union(*(map(trajectory_owner, ids) for ids in members))
 
 
 def member_ids(record: bytes) -> list[str]:
@@ -67,8 +67,8 @@ def member_ids(record: bytes) -> list[str]:
 
 
 def drop_deleted_rollouts(batch: TrainedBatch, dead: Collection[str]) -> TrainedBatch:
-    """The same batch without deleted rollouts, which are counted."""
-    rollouts = [rollout for rollout in batch.rollouts if rollout.trajectory_id not in dead]
+    """The same batch without the rollouts of dead owners, which are counted."""
+    rollouts = [rollout for rollout in batch.rollouts if trajectory_owner(rollout.trajectory_id) not in dead]
     num_deleted = batch.num_deleted + len(batch.rollouts) - len(rollouts)
     return msgspec.structs.replace(batch, rollouts=rollouts, num_deleted=num_deleted)
 
@@ -87,7 +87,8 @@ def drop_deleted(owner: str, contents: Sequence[bytes], dead: Iterable[str]) -> 
     dead = frozenset(dead)
     if owner in dead:
         return []
-    living = (_shorten(StoredRecord(read_record(one), one), dead) for one in dict.fromkeys(contents))
+    read = (StoredRecord(read_record(one), one) for one in dict.fromkeys(contents))
+    living = (_shorten(one, dead) for one in read if record_owner(one.record) == owner)
     return list({one.content: one for one in living if one}.values())
 
 
@@ -95,7 +96,7 @@ def _shorten(stored: StoredRecord, dead: Collection[str]) -> StoredRecord | None
     """A record without deleted members; None for a group that lost all of them."""
     match stored.record:
         case Group(trajectory_ids=[_, *_] as members) as group:
-            left = [member for member in members if member not in dead]
+            left = [member for member in members if trajectory_owner(member) not in dead]
             shorter = msgspec.structs.replace(group, trajectory_ids=left) if left else None
         case TrainedBatch() as batch:
             shorter = drop_deleted_rollouts(batch, dead)
@@ -112,7 +113,7 @@ def write_tombstones(keys: Keys, objects: ObjectStore, owners: Sequence[str], re
     Args:
         keys: of the namespace.
         objects: of the namespace.
-        owners: trajectory ids, or ``group:`` and a group's id.
+        owners: see ``owner_text``.
         reason: such as ``deleted`` or ``expired``; it must not name a person.
     """
     now = time.time()

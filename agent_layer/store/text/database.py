@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, cast, get_args
 
 from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.infra import make_private
+from agent_layer.schema import trajectory_owner
 from agent_layer.store.segments import owner_hash
 from agent_layer.store.text.texts import MOST_CHARACTERS, Text, Where
 
@@ -153,7 +154,7 @@ class TextDatabase:
         self.count("num_cut", num_cut)
 
     def _trajectory(self, trajectory_id: str) -> int:
-        own = (trajectory_id, owner_hash(trajectory_id))
+        own = (trajectory_id, owner_hash(trajectory_owner(trajectory_id)))
         self._sql.execute("INSERT OR IGNORE INTO trajectories (id, owner_hash) VALUES (?, ?)", own)
         [found] = self._sql.execute("SELECT number FROM trajectories WHERE id = ?", own[:1])
         return cast("int", found[0])

@@ -18,7 +18,7 @@ import msgspec
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError, UnreachableError
 from agent_layer.infra.objects import MemoryObjects, ObjectStore
 from agent_layer.infra.processes import try_lock
-from agent_layer.schema import ContentRef, Trajectory, decode_known, id_timestamp
+from agent_layer.schema import ContentRef, Trajectory, decode_known, id_timestamp, trajectory_owner
 from agent_layer.store.index import Filters, Index, TrajectoryRow, select_matching
 from agent_layer.store.reading import stream_trajectories
 from agent_layer.store.segments import decode_names, is_segment_name, read_chunk, read_footer, segment_key
@@ -253,14 +253,18 @@ class TextIndex:
         if footer.replaces and all(known.get(one) for one in footer.replaces):
             return {}, 0
         rows = self._index.rows([one.trajectory_id for one in footer.trajectories])
-        wanted = {row.trajectory_id for row in rows if not (row.run or "").endswith(_JUDGES)}
+        wanted = {
+            trajectory_owner(row.trajectory_id): row.trajectory_id
+            for row in rows
+            if not (row.run or "").endswith(_JUDGES)
+        }
         held = MemoryObjects({key: self._objects.get(key)})
         texts: dict[str, list[Text]] = {}
         num_large = 0
         for chunk in footer.chunks:
             if chunk.owner in wanted:
                 records = [decode_known(one) for one in read_chunk(held, key, chunk)]
-                texts[chunk.owner] = list(texts_of(records))
+                texts[wanted[chunk.owner]] = list(texts_of(records))
                 num_large += sum(isinstance(one, ContentRef) for one in records)
         return texts, num_large
 

@@ -14,14 +14,17 @@ from agent_layer.store import open_store
 from trainer_adapter.config import RolloutConfig, SourceConfig, TrainConfig
 from trainer_adapter.loop.checkpoint import Cursor
 from trainer_adapter.loop.feed import CONSUMER, GroupFeed
+from trainer_adapter.selection.success_ramp import SuccessRamp
 from trainer_adapter.selection.success_share import SuccessShare
 from trainer_adapter.tasks.journal import DrawJournal
 from trainer_adapter.tasks.mix import MixFile
 from trainer_adapter.tasks.source import open_training_sources
 from trainer_adapter.tasks.stream import TaskStream
 
+from ...builders import closed_group
 from ...profiles import num_examples
 from ...queues import queue_of
+from ...stored import write_segment
 
 TASKS = [{"id": f"t{number}", "input": number} for number in range(4)]
 
@@ -33,14 +36,15 @@ def dispatcher(settings):
 
 @pytest.fixture
 def make(settings, dispatcher, tmp_path):
-    """``make(cursor=…, tasks=…, **plan)``: a feed over tasks, four by default."""
+    """``make(cursor=…, tasks=…, source=…, **plan)``: a feed over tasks, four by default."""
     store = open_store(settings)
 
-    def make(cursor=None, tasks=None, **plan):
+    def make(cursor=None, tasks=None, source=None, **plan):
         path = tmp_path / "tasks.jsonl"
         path.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in tasks or TASKS))
         rollouts = RolloutConfig(**{"ask_ahead_steps": 0, **plan})
-        config = TrainConfig(model=Path("m"), tasks=[SourceConfig(path=path)], steps=9, run="r", rollouts=rollouts)
+        sources = [source or SourceConfig(path=path)]
+        config = TrainConfig(model=Path("m"), tasks=sources, steps=9, run="r", rollouts=rollouts)
         cursor = cursor or Cursor()
         stream = TaskStream(
             open_training_sources(config, settings),
@@ -257,6 +261,41 @@ def test_a_run_without_workers_ends_with_a_sentence(make):
 
     with pytest.raises(AgentLayerError, match="is a worker running"):
         next(feed.follow(lambda: False))
+
+
+@given(replaced=st.lists(st.booleans(), min_size=8, max_size=8))
+@hypothesis_settings(max_examples=num_examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_ramp_sees_every_group_of_a_step_once_replaced_or_not(make, dispatcher, settings, redis, keys, replaced):
+    for key in redis.scan_iter(match=keys.name("*")):
+        redis.delete(key)
+    store = open_store(settings)
+    ramp = SuccessRamp(above=1.0, groups=len(replaced))
+    source = SourceConfig(taskset="repair", count=2, ramp=ramp)
+    feed = make(source=source, groups_per_step=2, max_staleness=0, group_size=2)
+    feed.submit_groups(0)
+    deliveries = feed.follow(lambda: False)
+    first_level = feed.cursor(0, 0, []).tasks.levels["repair"]
+    yielded = []
+
+    for is_replaced in replaced:
+        for group in dispatcher.groups():
+            if not redis.exists(keys.group(group.group_id)):
+                write_segment(store, closed_group(group.group_id, task_id=group.task_id))
+        delivery = next(deliveries)
+        yielded.append(delivery.group)
+        waiting = set(feed.cursor(0, 0, []).open_positions)
+        if is_replaced:
+            feed.replace_group(delivery.group.group_id)
+            feed.submit_groups(0)
+        assert waiting <= set(feed.cursor(0, 0, []).open_positions)  # none is lost to a checkpoint before its update
+        if len(yielded) < len(replaced) and not set(feed.cursor(0, 0, []).open_positions) - set(range(len(yielded))):
+            feed.update_success_rates({one.task_id: 1.0 for one in yielded[-len(waiting) :]})
+            feed.close_groups([one.group_id for one in yielded])
+            feed.submit_groups(0)
+
+    assert feed.cursor(0, 0, []).tasks.levels["repair"] == first_level
+    feed.update_success_rates({one.task_id: 1.0 for one in yielded})
+    assert feed.cursor(0, 0, []).tasks.levels["repair"] == first_level + 1
 
 
 def test_the_same_position_is_the_same_group_whatever_its_size(make, dispatcher):

@@ -126,7 +126,7 @@ end
 -- for a rewrite.
 local function merge_listing_place(hash, id, segment, members)
   for _, member in ipairs(members) do
-    if is_dead(member) then redis.call('SADD', key('rewrite'), segment) end
+    if is_dead('trajectory', member) then redis.call('SADD', key('rewrite'), segment) end
   end
   local held, names = {[segment] = true}, {}
   for name in (redis.call('HGET', hash, id) or ''):gmatch('%S+') do held[name] = true end
@@ -146,7 +146,7 @@ local function merge_trajectory(one)
   local said = one.said
   local id = said.trajectory_id
   local row = key('t', id)
-  if is_dead(id) then
+  if is_dead('trajectory', id) then
     redis.call('SADD', key('rewrite'), one.segment)
     for _, name in ipairs(said.blobs or {}) do release_blob(id, name) end
     forget_trajectory(id) -- the process that deleted it may have died half-way
@@ -201,7 +201,7 @@ for _, trained in ipairs(batch.trained) do
 end
 for _, group in ipairs(batch.groups) do
   redis.call('SADD', key('runs'), group.run)
-  if is_dead('group:' .. group.group_id) then
+  if is_dead('group', group.group_id) then
     redis.call('SADD', key('rewrite'), group.segment)
     forget_group(group.group_id)
   else

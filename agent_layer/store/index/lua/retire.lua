@@ -9,12 +9,7 @@ local function leave_trajectory(id, new, olds)
   return true
 end
 
--- Hash of segments and field, of owners who are neither trajectory nor policy.
-local function listed_at(owner)
-  local group, batch = owner:match('^group:(.*)'), owner:match('^batch:(.*)')
-  if group then return key('group-segments'), group end
-  if batch then return key('batch-segments'), batch end
-end
+local LISTED_AT = {group = key('group-segments'), batch = key('batch-segments')}
 
 local function leave_list(hash, id, new, olds)
   local names, is_there = {}, false
@@ -31,9 +26,9 @@ end
 local needed = {}
 for _, one in ipairs(cmsgpack.unpack(ARGV[1])) do
   local owner, new, olds = unpack(one)
-  local hash, id = listed_at(owner)
-  local is_free
-  if hash then is_free = leave_list(hash, id, new, olds) else is_free = leave_trajectory(owner, new, olds) end
-  if not is_free and not is_dead(owner) then needed[#needed + 1] = owner end
+  local kind, name = split_owner(owner)
+  local hash, is_free = LISTED_AT[kind], nil
+  if hash then is_free = leave_list(hash, name, new, olds) else is_free = leave_trajectory(name, new, olds) end
+  if not is_free and not is_dead(kind, name) then needed[#needed + 1] = owner end
 end
 return needed

@@ -9,7 +9,7 @@ local given = {}
 for i, one in ipairs(cmsgpack.unpack(ARGV[1])) do
   local id, content_hash, fresh = unpack(one)
   local current = redis.call('HGET', key('blobs'), content_hash)
-  if is_dead(id) then
+  if is_dead('trajectory', id) then
     current = fresh .. ' 1'
   else
     if not current then

@@ -8,7 +8,7 @@ local function is_needed(name)
   while true do
     local id = redis.call('SRANDMEMBER', key('blob', name))
     if not id then return false end
-    if not is_dead(id) then return true end
+    if not is_dead('trajectory', id) then return true end
     redis.call('SREM', key('blob', name), id) -- died before its shipper could tell
   end
 end
