@@ -12,10 +12,19 @@ if TYPE_CHECKING:
         BREAK as BREAK,
     )
     from agent_layer.schema.alarms import (
+        DISAGREES as DISAGREES,
+    )
+    from agent_layer.schema.alarms import (
         NO_POLICY_CALL as NO_POLICY_CALL,
     )
     from agent_layer.schema.alarms import (
         REFUSED as REFUSED,
+    )
+    from agent_layer.schema.alarms import (
+        UNFINISHED as UNFINISHED,
+    )
+    from agent_layer.schema.alarms import (
+        UNREAD as UNREAD,
     )
     from agent_layer.schema.alarms import (
         find_alarms as find_alarms,
@@ -331,8 +340,11 @@ else:
         {
             "agent_layer.schema.alarms": (
                 "BREAK",
+                "DISAGREES",
                 "NO_POLICY_CALL",
                 "REFUSED",
+                "UNFINISHED",
+                "UNREAD",
                 "find_alarms",
                 "finding_kinds",
                 "is_empty_answer",

@@ -73,8 +73,12 @@ class Ending(msgspec.Struct, frozen=True):
     status: StepStatus
     answer: ChatAnswer | None = None
     error: str | None = None
+    findings: list[str] = []
+    """Of its end."""
     is_context_full: bool = False
     """The engine refused a prompt that does not fit into the model's context."""
+    is_of_policy: bool = True
+    """What was asked or sampled led to it; False: the engine or its network failed."""
 
 
 CUT_OFF: Final = Ending("aborted", error="the call was cut off")
@@ -287,6 +291,7 @@ class ModelCall:
             )
         self.phase = Phase.ENDED
         part = self._complete(end_part(self.start, context, ending.answer, ending.status, ending.error))
+        part = msgspec.structs.replace(part, findings=[*part.findings, *ending.findings])
         rollout.logs.add(self.log.append(part))
         rollout.num_ended += 1
         sampled = sum(len(action.response_token_ids or ()) for action in part.actions or ())

@@ -16,6 +16,7 @@ from agent_layer.gateway.calls.call import Ending, ModelCall
 from agent_layer.gateway.calls.requests import in_background
 from agent_layer.gateway.dialects import (
     CONTEXT_FULL,
+    AnswerEnd,
     AnswerStream,
     ChatAnswer,
     ChatRequest,
@@ -23,6 +24,7 @@ from agent_layer.gateway.dialects import (
     error_shape,
     is_context_full,
     is_openai_error,
+    judge_end,
     openai_error,
     read_answer,
     read_engine_error,
@@ -85,13 +87,12 @@ async def read_reply(call: ModelCall, http: web.Request, reply: Reply) -> Delive
     received, parsed = await reply.read(), call.parsed
     version, exchange = call.route.version, call.exchange()  # of now: the call may have moved while it was read
 
-    def read() -> tuple[ChatAnswer, bytes]:
-        answer = read_answer(received, parsed.request, version)
-        return answer, parsed.dialect.write(answer, exchange)
+    def read() -> bytes:
+        answer = read_answer(received, parsed.request, version, exchange.num_choices)
+        call.ending = end_answer(answer, judge_end(answer, exchange.num_choices))
+        return parsed.dialect.write(answer, exchange)
 
-    answer, body = await in_background(max(len(received), parsed.size_bytes), read)
-    is_preempted = any(action.finish_reason == "abort" for action in answer.actions)
-    call.ending = Ending("aborted" if is_preempted else "ok", answer)
+    body = await in_background(max(len(received), parsed.size_bytes), read)
     return WholeAnswer(_respond(call.entry, body, _JSON), body)
 
 
@@ -191,7 +192,7 @@ async def _relay_stream(call: ModelCall, http: web.Request, reply: Reply) -> Str
     except EngineError as error:
         answer.last = stream.fail(str(error))
     finally:
-        call.ending = _stream_ending(stream.answer(call.route.version), stream)
+        call.ending = _end_stream(stream.answer(call.route.version), stream, call.exchange().num_choices)
     return answer
 
 
@@ -207,10 +208,18 @@ def _close_stream(call: ModelCall, stream: AnswerStream) -> bytes:
     return seen + (stream.feed(b"data: [DONE]\n\n") if stream.is_complete else stream.fail(cut))
 
 
-def _stream_ending(answer: ChatAnswer, stream: AnswerStream) -> Ending:
+def _end_stream(answer: ChatAnswer, stream: AnswerStream, num_choices: int) -> Ending:
+    end = judge_end(answer, num_choices)
     if stream.error is not None:
-        return Ending("error", answer, stream.error[:_LONGEST_ERROR])
-    return Ending("ok", answer) if stream.is_complete else Ending("aborted", answer, "the stream was cut off")
+        return Ending("error", answer, stream.error[:_LONGEST_ERROR], end.findings)
+    if end.status != "ok" and not stream.is_done:  # the client left, or the call was stopped
+        return Ending("aborted", answer, "the stream was cut off")
+    return end_answer(answer, end)
+
+
+def end_answer(answer: ChatAnswer, end: AnswerEnd) -> Ending:
+    """How a call ends whose answer is not expected to go on."""
+    return Ending(end.status, answer, end.error, end.findings, is_of_policy=end.is_of_policy)
 
 
 def _refuse(call: ModelCall, path: str, status: int, body: bytes) -> WholeAnswer:

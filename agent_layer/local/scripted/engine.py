@@ -18,7 +18,6 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects import GrowingMessage
 from agent_layer.local.scripted.completing import ReceivedCall, find_continued_chat, text_choice
 from agent_layer.local.scripted.script import (
     END,
@@ -33,6 +32,7 @@ from agent_layer.local.scripted.script import (
     word_token_id,
 )
 from agent_layer.schema import JsonObject
+from agent_layer.schema.wire import GrowingMessage
 
 
 @dataclass(kw_only=True)
