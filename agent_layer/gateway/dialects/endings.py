@@ -70,7 +70,7 @@ def failure_of(answer: ChatAnswer) -> str | None:
 
 
 def judge_end(answer: ChatAnswer, num_choices: int) -> AnswerEnd:
-    """Judge how an answer ended, of which no part is expected any more.
+    """Judge how an answer ended that will not go on.
 
     Args:
         answer: whole, or as far as it was streamed.

@@ -3,8 +3,8 @@
 Gateway, translated events and tracer join with it, so that their accounts of one stream agree.
 
 Pieces of a tool call: ids decide. A piece with an id that its index does not have yet begins another call. A piece
-without an id continues the last call of its index; without an index too, the last call, unless it names a tool. Names,
-ids and types come whole, and the first that is not empty stays. Arguments come in pieces.
+without an id continues the last call of its index; without an index too, the last call, unless both name a tool.
+Names, ids and types come whole, and the first that is not empty stays. Arguments come in pieces.
 """
 
 from dataclasses import dataclass, field
@@ -89,7 +89,9 @@ class GrowingCalls:
         if index is not None:
             last = self._last.get(index)
             return last if last and not (call_id and last.call_id) else None
-        return self.calls[-1] if self.calls and not call_id and not function.get("name") else None
+        last = self.calls[-1] if self.calls else None
+        is_other = last and ((call_id and last.call_id) or (function.get("name") and last.name))
+        return None if is_other else last
 
 
 @dataclass(slots=True)
