@@ -77,7 +77,7 @@ class Ending(msgspec.Struct, frozen=True):
     """Of its end."""
     is_context_full: bool = False
     """The engine refused a prompt that does not fit into the model's context."""
-    is_of_policy: bool = True
+    spends_turn: bool = True
     """What was asked or sampled led to it; False: the engine or its network failed."""
 
 
@@ -250,12 +250,13 @@ class ModelCall:
         Raises: RefusedError: the rollout was closed, or its budget is used up. BackPressureError: the log is full.
         """
         rollout = self.rollout
-        rollout.check_may_call()
+        rollout.check_may_call(self.entry.question_id)
         rollout.logs.add(self.log.append_prepared(prepared))
         for content in self.parsed.prompt.contents:
             rollout.stored.add(content.hash)
         self.parsed.prompt.contents.clear()  # large ones would stay in memory for as long as the answer takes
         rollout.num_started += 1
+        rollout.turns[self.entry.question_id] += 1
         rollout.record_activity()
         self.phase = Phase.RUNNING
         self.entry.is_started = True
@@ -297,7 +298,9 @@ class ModelCall:
         sampled = sum(len(action.response_token_ids or ()) for action in part.actions or ())
         is_policy = self.start.role != "aux"
         is_of_policy = is_policy and (ending.status != "error" or sampled > 0)
-        rollout.ended.append(EndedCall(entry.call_id, sampled, is_of_policy))
+        rollout.ended.append(EndedCall(entry.call_id, sampled, is_of_policy, entry.question_id, ending.spends_turn))
+        if not ending.spends_turn:
+            rollout.take_back_turns([entry.question_id])
         rollout.num_policy_calls += is_of_policy
         if is_policy and (is_whole or ending.is_context_full):
             rollout.is_context_full = ending.is_context_full

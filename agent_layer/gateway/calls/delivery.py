@@ -15,6 +15,7 @@ from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway.calls.call import Ending, ModelCall
 from agent_layer.gateway.calls.requests import in_background
 from agent_layer.gateway.dialects import (
+    BAD_REQUEST,
     CONTEXT_FULL,
     AnswerEnd,
     AnswerStream,
@@ -64,6 +65,8 @@ class Delivery(Protocol):
     """An answer whose last bytes wait."""
 
     content_type: str
+    is_delivered: bool
+    """The client was there for the last bytes; known after ``finish``."""
 
     @property
     def body(self) -> bytes:
@@ -81,7 +84,7 @@ async def read_reply(call: ModelCall, http: web.Request, reply: Reply) -> Delive
     Raises: EngineError: the engine broke off before the client saw anything, or its answer cannot be read.
     """
     if reply.status != 200:
-        return _refuse(call, http.path, reply.status, await reply.read())
+        return _refuse(call, http, reply.status, await reply.read())
     if reply.content_type == _STREAM:
         return await _relay_stream(call, http, reply)
     received, parsed = await reply.read(), call.parsed
@@ -93,7 +96,7 @@ async def read_reply(call: ModelCall, http: web.Request, reply: Reply) -> Delive
         return parsed.dialect.write(answer, exchange)
 
     body = await in_background(max(len(received), parsed.size_bytes), read)
-    return WholeAnswer(_respond(call.entry, body, _JSON), body)
+    return WholeAnswer(http, _respond(call.entry, body, _JSON), body)
 
 
 def repeat_response(call: Call, request: ChatRequest) -> web.Response:
@@ -119,12 +122,15 @@ def repeat_response(call: Call, request: ChatRequest) -> web.Response:
 class WholeAnswer:
     """An answer, or an error, in one piece."""
 
+    http: web.Request
     response: web.Response
     body: bytes
     content_type: str = _JSON
+    is_delivered: bool = False
 
     async def finish(self) -> web.Response:
         """See Delivery."""
+        self.is_delivered = self.http.transport is not None
         return self.response
 
 
@@ -139,6 +145,7 @@ class StreamedAnswer:
     last: bytes = b""
     """Not sent yet."""
     is_client_gone: bool = False
+    is_delivered: bool = False
     _sent: list[bytes] = field(default_factory=list[bytes])
 
     @property
@@ -159,6 +166,7 @@ class StreamedAnswer:
         """Send what waits, then read the engine's body to its end: so its connection serves the next call."""
         if not self.is_client_gone:
             await self.send(self.last)
+        self.is_delivered = not self.is_client_gone
         try:
             while not self.is_client_gone and (received := await anext(self.pieces, None)) is not None:
                 await self.send(self.stream.feed(received))
@@ -211,7 +219,7 @@ def _close_stream(call: ModelCall, stream: AnswerStream) -> bytes:
 def _end_stream(answer: ChatAnswer, stream: AnswerStream, num_choices: int) -> Ending:
     end = judge_end(answer, num_choices)
     if stream.error is not None:
-        return Ending("error", answer, stream.error[:_LONGEST_ERROR], end.findings)
+        return Ending("error", answer, stream.error[:_LONGEST_ERROR], end.findings, spends_turn=False)
     if end.status != "ok" and not stream.is_done:  # the client left, or the call was stopped
         return Ending("aborted", answer, "the stream was cut off")
     return end_answer(answer, end)
@@ -219,20 +227,23 @@ def _end_stream(answer: ChatAnswer, stream: AnswerStream, num_choices: int) -> E
 
 def end_answer(answer: ChatAnswer, end: AnswerEnd) -> Ending:
     """How a call ends whose answer is not expected to go on."""
-    return Ending(end.status, answer, end.error, end.findings, is_of_policy=end.is_of_policy)
+    return Ending(end.status, answer, end.error, end.findings, spends_turn=end.spends_turn)
 
 
-def _refuse(call: ModelCall, path: str, status: int, body: bytes) -> WholeAnswer:
+def _refuse(call: ModelCall, http: web.Request, status: int, body: bytes) -> WholeAnswer:
+    path = http.path
     found = body[:_LONGEST_ERROR].decode("utf-8", "replace")
     if status < _FIRST_ERROR:
         raise EngineError(f"engine {call.route.url}: expected an answer or an error, found status {status} {found}")
     if is_context_full(status, body[:_LONGEST_ERROR]):
         call.ending = Ending("error", error=f"{status} {found}", is_context_full=True)
-        return WholeAnswer(refusal(path, _FIRST_ERROR, CONTEXT_FULL, read_engine_error(body[:_LONGEST_ERROR])[1]), body)
-    call.ending = Ending("error", error=f"{status} {found}")
+        return WholeAnswer(
+            http, refusal(path, _FIRST_ERROR, CONTEXT_FULL, read_engine_error(body[:_LONGEST_ERROR])[1]), body
+        )
+    call.ending = Ending("error", error=f"{status} {found}", spends_turn=status in BAD_REQUEST)
     if error_shape(path) is openai_error and is_openai_error(body):
-        return WholeAnswer(web.Response(status=status, body=body, content_type=_JSON), body)
-    return WholeAnswer(refusal(path, status, *read_engine_error(body[:_LONGEST_ERROR])), body)
+        return WholeAnswer(http, web.Response(status=status, body=body, content_type=_JSON), body)
+    return WholeAnswer(http, refusal(path, status, *read_engine_error(body[:_LONGEST_ERROR])), body)
 
 
 def _respond(call: Call, body: bytes, content_type: str) -> web.Response:

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from agent_layer.gateway.dialects.endings import judge_end as judge_end
     from agent_layer.gateway.dialects.messages import Messages as Messages
     from agent_layer.gateway.dialects.refusals import (
+        BAD_REQUEST as BAD_REQUEST,
+    )
+    from agent_layer.gateway.dialects.refusals import (
         CONTEXT_FULL as CONTEXT_FULL,
     )
     from agent_layer.gateway.dialects.refusals import (
@@ -99,6 +102,7 @@ else:
                 "openai_error",
                 "refusal",
                 "refuse_unread",
+                "BAD_REQUEST",
                 "CONTEXT_FULL",
                 "is_context_full",
                 "read_engine_error",

@@ -27,8 +27,8 @@ class Finish(msgspec.Struct, frozen=True):
     """Responses' word for why an answer is incomplete."""
     is_complete: bool = False
     """Responses call the answer complete."""
-    is_of_policy: bool = True
-    """What was sampled led to it; False: the engine did not go on."""
+    spends_turn: bool = True
+    """What was sampled led to it; False: the engine did not go on, so the rollout pays no turn."""
 
 
 _CUT_OFF: Final = Finish("aborted", "max_tokens")
@@ -40,9 +40,9 @@ FINISHES: Final[Mapping[str | None, Finish]] = MappingProxyType(
         "length": Finish("ok", "max_tokens", "max_output_tokens"),
         "content_filter": Finish("ok", "refusal", "content_filter"),
         "repetition": _CUT_OFF,
-        "abort": Finish("aborted", "max_tokens", is_of_policy=False),
-        "error": Finish("error", "max_tokens", is_of_policy=False),
-        None: Finish("aborted", "max_tokens", is_of_policy=False),
+        "abort": Finish("aborted", "max_tokens", spends_turn=False),
+        "error": Finish("error", "max_tokens", spends_turn=False),
+        None: Finish("aborted", "max_tokens", spends_turn=False),
     }
 )
 """By the reason that an engine names; None: it names none. ``repetition``, ``abort`` and ``error`` are vLLM's."""
@@ -54,7 +54,7 @@ class AnswerEnd(msgspec.Struct, frozen=True):
     status: StepStatus
     error: str | None = None
     findings: list[str] = []
-    is_of_policy: bool = True
+    spends_turn: bool = True
     """See ``Finish``."""
 
 
@@ -89,5 +89,5 @@ def judge_end(answer: ChatAnswer, num_choices: int) -> AnswerEnd:
         worst,
         f"the engine ended its answer with {', '.join(names)}, which is not known to be its end",
         [f"{UNFINISHED}:{name}" for name in names],
-        all(finish.is_of_policy for finish in finishes),
+        all(finish.spends_turn for finish in finishes),
     )

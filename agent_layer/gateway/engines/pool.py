@@ -9,7 +9,7 @@ a trainer stopped waiting for can reach an engine.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 from redis import Redis
@@ -68,13 +68,17 @@ class EnginePool:
             )
         return ExternalModel(url=url.rstrip("/").removesuffix("/v1"), model=model, api_key=self._settings.provider_key)
 
-    async def acquire(self, rollout: LiveRollout) -> Engine:
+    async def acquire(self, rollout: LiveRollout, without: frozenset[str] = frozenset()) -> Engine:
         """Take a place at an engine of the policy. ``release`` must follow.
+
+        Args:
+            rollout: it calls.
+            without: addresses of engines that shall not answer.
 
         Raises: EngineError: no engine served within ``request_seconds``.
         """
         run = rollout.started.run
-        engine = await self._engines.acquire(run, rollout.engine, self._settings.request_seconds)
+        engine = await self._engines.acquire(run, rollout.engine, self._settings.request_seconds, without)
         try:
             await self._policies.ensure(run, engine)
         except BaseException:
@@ -91,10 +95,10 @@ class EnginePool:
         """Return what a request to an engine must carry: its key, where it asks for one."""
         return self._engines.rotation.headers_of(url)
 
-    def report_failure(self, engine: Engine, run: str) -> bool:
-        """Record that an engine failed a call of this run; whether a healthy one could answer it."""
+    def report_failure(self, engine: Engine, run: str, failed: Collection[str]) -> bool:
+        """Record that an engine failed a call of this run; whether a healthy one, none of the failed, could answer."""
         self._engines.rotation.record_failure(engine.url)
-        return self._engines.rotation.has_other(engine, run)
+        return self._engines.rotation.has_other(run, failed)
 
     @property
     def preemptions(self) -> Preemptions:
@@ -163,9 +167,9 @@ class EngineWatcher:
             self.admission.admit()
             self._drained.set()
 
-    async def acquire(self, run: str, kept: str | None, seconds: float) -> Engine:
+    async def acquire(self, run: str, kept: str | None, seconds: float, without: frozenset[str]) -> Engine:
         """Take a place at an engine; see ``Admission``. ``release`` must follow."""
-        return await self.admission.acquire(run, kept, seconds)
+        return await self.admission.acquire(run, kept, seconds, without)
 
     def release(self, engine: Engine) -> None:
         """Free a place."""
