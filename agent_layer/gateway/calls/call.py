@@ -29,6 +29,7 @@ from agent_layer.schema.wire import parse_trace
 
 NOT_APPLIED: Final = "not_applied"
 """Finding of a field that was asked and that nothing applied: its name follows."""
+_LENGTHS: Final = ("max_tokens", "max_completion_tokens")
 _LONGEST_NAME, _MOST_NAMES = 64, 8
 """Of the fields that nothing applied."""
 
@@ -65,6 +66,13 @@ class ParsedCall(msgspec.Struct, frozen=True, kw_only=True):
     def is_trained(self) -> bool:
         """Whether the policy's answer is to be learned from."""
         return self.rollout.started.split == "train" and not self.is_aux
+
+
+class Room(msgspec.Struct, frozen=True):
+    """What a context has left for an answer behind its prompt."""
+
+    tokens: int | None
+    """None: as many as the engine itself finds."""
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -119,7 +127,13 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Of what became of the sampling."""
 
 
-def route_call(parsed: ParsedCall, entry: Call, target: Engine | ExternalModel, num_prompt: int | None = None) -> Route:
+def route_call(
+    parsed: ParsedCall,
+    entry: Call,
+    target: Engine | ExternalModel,
+    num_prompt: int | None = None,
+    room: Room | None = None,
+) -> Route:
     """Express a request for its target: the policy's engine, or a model that another party serves.
 
     Args:
@@ -127,12 +141,14 @@ def route_call(parsed: ParsedCall, entry: Call, target: Engine | ExternalModel, 
         entry: the call as its retries find it.
         target: where it goes.
         num_prompt: tokens of the prompt; None: not known.
+        room: what is left for the answer; None: what is asked is not known not to fit.
     """
     request = parsed.request
     match target:
         case ExternalModel():
             own = parsed.rollout.sampling_for(request.sampling, entry, is_aux=parsed.is_aux)
             overrides = own if target.is_policy else {}
+            overrides |= _fit_length(request.sampling | overrides, room)
             return Route(
                 url=target.url,
                 model=target.model,
@@ -149,6 +165,7 @@ def route_call(parsed: ParsedCall, entry: Call, target: Engine | ExternalModel, 
             overrides = parsed.rollout.sampling_for(request.sampling, entry, num_prompt, is_aux=parsed.is_aux)
             settled = _settle(parsed, overrides)
             overrides |= settled.changes
+            overrides |= _fit_length(request.sampling | overrides, room)
             changes = overrides if settled.tools is None else overrides | {"tools": settled.tools}
             return Route(
                 url=target.url,
@@ -169,6 +186,14 @@ def route_call(parsed: ParsedCall, entry: Call, target: Engine | ExternalModel, 
                 ),
                 findings=settled.findings,
             )
+
+
+def _fit_length(sampling: JsonObject, room: Room | None) -> JsonObject:
+    """Return what takes the place of the length that is asked, where that does not fit."""
+    named = {name: value for name in _LENGTHS if isinstance(value := sampling.get(name), int | float)}
+    if room is None:
+        return {}
+    return {name: room.tokens if room.tokens is None else min(room.tokens, value) for name, value in named.items()}
 
 
 def _settle(parsed: ParsedCall, overrides: JsonObject) -> SettledSampling:
@@ -203,7 +228,9 @@ class ModelCall:
     route: Route = field(init=False)
     """The last target."""
     num_prompt: int | None = None
-    """Tokens of the prompt, where the task limits the context; None: not counted."""
+    """Tokens of the prompt, where the context limits the answer; None: not counted."""
+    room: Room | None = None
+    """Where an engine refused the length that was asked."""
     held: Engine | None = None
     """The engine at which the call has a place; None: it waits for one, or an external model answers."""
     start: StepPart = field(init=False)
@@ -231,14 +258,14 @@ class ModelCall:
     def assign(self, target: Engine | ExternalModel) -> None:
         """Hold a place at a target, and express the request for it."""
         self.hold_place(target)
-        self.route = route_call(self.parsed, self.entry, target, self.num_prompt)
+        self.route = route_call(self.parsed, self.entry, target, self.num_prompt, self.room)
 
     def prepare(self, target: Engine | ExternalModel) -> PreparedRecords:
         """Do everything before ``begin`` that takes the longer the more was asked; in any thread.
 
         Raises: RedactionError: the function that the setting ``redact`` names failed.
         """
-        self.route = route_call(self.parsed, self.entry, target, self.num_prompt)
+        self.route = route_call(self.parsed, self.entry, target, self.num_prompt, self.room)
         self.start = self._start_part()
         if is_large(self.parsed.size_bytes):
             self.history = self.parsed.prompt.hash_answers()
@@ -265,6 +292,16 @@ class ModelCall:
         """Go on at another target, because the one before failed."""
         self.assign(target)
         self.is_moved, self.policy_runs = True, ()
+
+    @property
+    def asks_length(self) -> bool:
+        """Whether the answer's length is named, so that it is not the prompt alone which may be too long."""
+        return any(isinstance(self.route.sampling.get(name), int | float) for name in _LENGTHS)
+
+    def fit(self, target: Engine | ExternalModel, room: Room) -> None:
+        """Ask the same target for an answer that fits."""
+        self.room = room
+        self.assign(target)
 
     def preempt(self, num_tokens: int) -> Engine | None:
         """Leave the engine in the middle of an answer.
@@ -372,6 +409,8 @@ class ModelCall:
         if self.policy_runs:
             actions = [self._versioned(action) for action in part.actions or ()] or None
             part = msgspec.structs.replace(part, actions=actions, findings=[*part.findings, "continued"])
+        if self.room is not None:
+            part = msgspec.structs.replace(part, sampling_applied=self.route.sampling)
         if not self.is_moved:
             return part
         moved = msgspec.structs.asdict(self.route.recorded)

@@ -84,7 +84,7 @@ async def read_reply(call: ModelCall, http: web.Request, reply: Reply) -> Delive
     Raises: EngineError: the engine broke off before the client saw anything, or its answer cannot be read.
     """
     if reply.status != 200:
-        return _refuse(call, http, reply.status, await reply.read())
+        return refuse(call, http, reply.status, await reply.read())
     if reply.content_type == _STREAM:
         return await _relay_stream(call, http, reply)
     received, parsed = await reply.read(), call.parsed
@@ -230,7 +230,11 @@ def end_answer(answer: ChatAnswer, end: AnswerEnd) -> Ending:
     return Ending(end.status, answer, end.error, end.findings, spends_turn=end.spends_turn)
 
 
-def _refuse(call: ModelCall, http: web.Request, status: int, body: bytes) -> WholeAnswer:
+def refuse(call: ModelCall, http: web.Request, status: int, body: bytes) -> WholeAnswer:
+    """Return an engine's error in the shape that the client reads, and set how the call ends.
+
+    Raises: EngineError: it is no error.
+    """
     path = http.path
     found = body[:_LONGEST_ERROR].decode("utf-8", "replace")
     if status < _FIRST_ERROR:

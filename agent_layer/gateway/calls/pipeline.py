@@ -23,9 +23,9 @@ from aiohttp import web
 
 from agent_layer.engines import Engine
 from agent_layer.errors import BackPressureError, BadInputError, EngineError
-from agent_layer.gateway.calls.call import Ending, ModelCall, ParsedCall
+from agent_layer.gateway.calls.call import Ending, ModelCall, ParsedCall, Room
 from agent_layer.gateway.calls.continuation import can_continue, post_continued
-from agent_layer.gateway.calls.delivery import Delivery, Reply, read_reply, repeat_response
+from agent_layer.gateway.calls.delivery import Delivery, Reply, read_reply, refuse, repeat_response
 from agent_layer.gateway.calls.disconnects import DisconnectWatcher, WatchedClient
 from agent_layer.gateway.calls.requests import (
     BODY_BOUNDS,
@@ -35,7 +35,14 @@ from agent_layer.gateway.calls.requests import (
     read_text,
     retry_key,
 )
-from agent_layer.gateway.dialects import ChatRequest, Dialect, read_count, tokenize_body
+from agent_layer.gateway.dialects import (
+    BAD_REQUEST,
+    ChatRequest,
+    Dialect,
+    is_context_full,
+    read_count,
+    tokenize_body,
+)
 from agent_layer.gateway.engines import EnginePool, ExternalModel
 from agent_layer.gateway.rollouts import HeldBytes, LiveRollout, Log, PromptContents, ResponseCache, wait_until
 from agent_layer.gateway.upstream import Upstream, was_reached
@@ -191,6 +198,12 @@ class Calls:
         while True:
             try:
                 reply = await self._ask(call, upstream)
+                if reply.status in BAD_REQUEST and call.asks_length:
+                    refused = await reply.read()
+                    if not is_context_full(reply.status, refused) or not await self._fit(call):
+                        return refuse(call, http, reply.status, refused)
+                    await upstream.aclose()
+                    continue
                 num_readers += reply.status >= _OWN_FAULT
                 if reply.status < _OWN_FAULT or not self._report_failure(call, failed, num_readers):
                     return await read_reply(call, http, reply)
@@ -203,6 +216,25 @@ class Calls:
             other = await self._find_target(call, failed)
             self._release(call)
             call.move(other)
+
+    async def _fit(self, call: ModelCall) -> bool:
+        """Lower the length that a call asks for to what its engine has room for; False: its prompt does not fit.
+
+        Where the engine tells neither its context nor the tokens of a prompt, or not the truth, it decides by itself.
+        """
+        tokens: int | None = None
+        engine = call.route.engine
+        if call.room is None and engine is not None and (most := await self.pool.read_context_tokens(engine)):
+            try:
+                tokens = most - await self._count_at(engine, call.parsed.request)
+            except EngineError:  # it has no /tokenize
+                tokens = None
+            if tokens is not None and tokens < 1:
+                return False
+        target = engine or self.pool.find_external(call.parsed.request)
+        if target is not None:
+            call.fit(target, Room(tokens))
+        return target is not None
 
     async def _ask(self, call: ModelCall, upstream: AsyncExitStack) -> Reply:
         """Raises: EngineError: it no longer takes the key that the registry has, which is not the agent's fault."""

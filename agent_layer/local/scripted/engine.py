@@ -109,7 +109,8 @@ class ScriptedEngine:
         return web.Response(text="".join(lines))
 
     async def _list_models(self, _: web.Request) -> web.Response:
-        served = [{"id": name, "object": "model", "root": self.root} for name in (self.model, self.adapter) if name]
+        known = {"object": "model", "root": self.root, "max_model_len": self.context_tokens}
+        served = [{"id": name, **known} for name in (self.model, self.adapter) if name]
         return web.json_response({"object": "list", "data": served})
 
     async def _tokenize(self, request: web.Request) -> web.Response:

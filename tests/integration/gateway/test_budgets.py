@@ -9,7 +9,9 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_layer.errors import BadInputError
+from agent_layer.engines.control import EngineControl
+from agent_layer.errors import BadInputError, EngineError
+from agent_layer.gateway.calls.pipeline import Calls
 from agent_layer.gateway.rollouts.rollout import Budget
 from agent_layer.schema.task import Limits
 
@@ -128,6 +130,58 @@ async def test_prompt_and_answer_stay_within_the_tasks_context(gateway):
     bodies = [call.body for call in gateway.engine.calls]
     assert [body.get("max_tokens") for body in bodies] == [6, None, 2]
     assert bodies[1]["max_completion_tokens"] == 5
+
+
+LONG = [1, 15, 16, 17, 20, 64_000]
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("asked", LONG)
+async def test_a_length_that_does_not_fit_is_lowered_to_the_engines_room(gateway, asked, stream, name):
+    gateway.engine.context_tokens = 20
+    opened = await gateway.open()
+
+    status, _ = await gateway.chat(opened, "hello", stream=stream, **{name: asked})  # a prompt of 4 tokens
+    status_of_long, told = await gateway.chat(opened, "word " * 30, stream=stream, **{name: asked})
+    _, closed = await gateway.post(f"/rollouts/{opened['rollout_id']}/close", {})
+
+    assert (status, status_of_long, told["error"]["code"]) == (200, 400, "context_length_exceeded")
+    steps = gateway.log.trajectory(opened["trajectory_id"]).steps
+    assert steps[0].sampling_asked[name] == asked
+    assert steps[0].sampling_applied[name] == min(asked, 16)
+    assert closed["is_context_full"]
+
+
+@pytest.mark.parametrize("dialect", ["chat/completions", "messages", "responses"])
+@pytest.mark.parametrize("says", [{"context": False}, {"tokens": False}, {"context": False, "tokens": False}, {}])
+async def test_an_engine_that_does_not_say_what_fits_decides_by_itself(gateway, monkeypatch, dialect, says):
+    gateway.engine.context_tokens = 20
+    if not says.get("context", True):
+        monkeypatch.setattr(EngineControl, "read_context_tokens", lambda _: None)
+    if not says.get("tokens", True):
+        monkeypatch.setattr(Calls, "_count_at", fail_to_count)
+    opened = await gateway.open()
+    said = [{"role": "user", "content": "hello"}]
+    asked = {
+        "chat/completions": {"messages": said, "max_tokens": 32_000},
+        "messages": {"messages": said, "max_tokens": 32_000},
+        "responses": {"input": "hello", "max_output_tokens": 32_000},
+    }[dialect]
+
+    async with gateway.session.post(
+        f"{opened['base_url']}/{dialect}",
+        json={"model": "m", **asked},
+        headers={"Authorization": f"Bearer {opened['api_key']}"},
+    ) as reply:
+        assert reply.status == 200, await reply.text()
+
+    step = gateway.step(opened)
+    assert (step.status, len(step.action.response_token_ids)) == ("ok", 4)
+
+
+async def fail_to_count(*_):
+    raise EngineError("it has no /tokenize")
 
 
 async def test_a_judge_is_not_limited_by_the_policys_context(gateway):
