@@ -126,6 +126,14 @@ class EngineControl:
         _check_tokens(self.url, answer)
         return EngineReport(model=model, location=served[0].get("root") or model)
 
+    def read_context_tokens(self) -> int | None:
+        """Return how many tokens a prompt and its answer may have together; None: the engine does not say.
+
+        Raises: EngineError: it lists no models. UnreachableError: it does not answer.
+        """
+        found = [served.get("max_model_len") for served in cast("list[JsonObject]", self._served())]
+        return next((length for length in found if isinstance(length, int)), None)
+
     def _served(self) -> list[dict[str, str]]:
         """Return what it lists: its model first, then adapters."""
         served = cast("list[dict[str, str]]", self._send("GET", "/v1/models").get("data") or [])

@@ -8,27 +8,16 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from agent_layer.schema.alarms import (
-        BREAK as BREAK,
-    )
-    from agent_layer.schema.alarms import (
-        NO_POLICY_CALL as NO_POLICY_CALL,
-    )
-    from agent_layer.schema.alarms import (
-        REFUSED as REFUSED,
-    )
-    from agent_layer.schema.alarms import (
-        find_alarms as find_alarms,
-    )
-    from agent_layer.schema.alarms import (
-        finding_kinds as finding_kinds,
-    )
-    from agent_layer.schema.alarms import (
-        is_empty_answer as is_empty_answer,
-    )
-    from agent_layer.schema.alarms import (
-        prefix_break_cause as prefix_break_cause,
-    )
+    from agent_layer.schema.alarms import BREAK as BREAK
+    from agent_layer.schema.alarms import DISAGREES as DISAGREES
+    from agent_layer.schema.alarms import NO_POLICY_CALL as NO_POLICY_CALL
+    from agent_layer.schema.alarms import REFUSED as REFUSED
+    from agent_layer.schema.alarms import UNFINISHED as UNFINISHED
+    from agent_layer.schema.alarms import UNREAD as UNREAD
+    from agent_layer.schema.alarms import find_alarms as find_alarms
+    from agent_layer.schema.alarms import finding_kinds as finding_kinds
+    from agent_layer.schema.alarms import is_empty_answer as is_empty_answer
+    from agent_layer.schema.alarms import prefix_break_cause as prefix_break_cause
     from agent_layer.schema.codec import (
         LogRecord as LogRecord,
     )
@@ -316,8 +305,11 @@ else:
         {
             "agent_layer.schema.alarms": (
                 "BREAK",
+                "DISAGREES",
                 "NO_POLICY_CALL",
                 "REFUSED",
+                "UNFINISHED",
+                "UNREAD",
                 "find_alarms",
                 "finding_kinds",
                 "is_empty_answer",

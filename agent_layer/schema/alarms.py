@@ -18,6 +18,12 @@ from agent_layer.schema.trajectory import ABANDONED, Trajectory
 
 BREAK: Final = "prefix_break"
 """Finding of a prompt that does not continue earlier tokens although it should; ``prefix_break: CAUSE``."""
+UNFINISHED: Final = "unfinished"
+"""Finding of an answer whose end is not known to be one, such as ``unfinished:error``: it is not trained."""
+UNREAD: Final = "unread"
+"""Finding of a member of an answer that cannot be read; its name follows."""
+DISAGREES: Final = "disagrees"
+"""Finding of an answer whose ids do not agree with what follows; its step has no capture level above ``text``."""
 _HIGHEST_FORK_RATE = 0.2
 """Share of the steps of one trajectory; above it, samples repeat too much prompt."""
 

@@ -28,8 +28,9 @@ def check_trainable(closed: ClosedRollout, split: Split) -> None:
     if split == "train" and closed.untokened:
         raise CaptureError(
             f"rollout {closed.trajectory_id}: training needs token ids and log-probabilities of every answer, but the"
-            f" engine gave none for {len(closed.untokened)} of {closed.started} calls (first {closed.untokened[0]});"
-            " serve the policy from an engine that returns token ids, or open the rollout with split 'eval'"
+            f" engine gave none, or others than it counted, for {len(closed.untokened)} of {closed.started} calls"
+            f" (first {closed.untokened[0]}); serve the policy from an engine that returns token ids, look at the"
+            " findings of that step, or open the rollout with split 'eval'"
         )
 
 

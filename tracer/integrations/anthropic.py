@@ -19,6 +19,7 @@ from tracer.integrations.client import (
     join_text,
     json_objects,
     parse_answer,
+    parse_stream,
     sampling_fields,
     tool_call,
     trace_client,
@@ -82,9 +83,7 @@ def _read_answer(body: bytes) -> CallAnswer:
 
 
 def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> CallAnswer:
-    return parse_answer(
-        lambda: _answer(_gather([msgspec.json.decode(chunk, type=_Event) for chunk in chunks])), is_whole=is_whole
-    )
+    return parse_stream(chunks, _Event, lambda events: _answer(_gather(events)), is_whole=is_whole)
 
 
 def _gather(events: list[_Event]) -> _Body:

@@ -8,13 +8,15 @@ request and the client's retries of it are one call with one id. From top to bot
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from functools import wraps
 from inspect import iscoroutine
-from typing import NamedTuple, Protocol, Self, cast
+from typing import NamedTuple, Protocol, Self, TypeVar, cast
 
 import msgspec
 
 from agent_layer.schema import Action, JsonObject
 from agent_layer.schema.wire import AGENT_HEADER, CALL_HEADER, ROLLOUT_HEADER
 from tracer.core import Call, CallAnswer, CallRequest, adopt_call, current_scope, json_value, write_trace
+
+EventT = TypeVar("EventT")
 
 _DECODER = "_decoder"
 """Attribute of a stream: decoder from bytes to events. Not public, but in every version of both clients."""
@@ -38,17 +40,38 @@ class Dialect(NamedTuple):
     """Whether the event with this data completes the answer."""
 
 
-def parse_answer(read: Callable[[], CallAnswer], *, is_whole: bool = True) -> CallAnswer:
-    """Read an answer. One that cannot be read is recorded with a finding instead of an error.
+def parse_answer(read: Callable[[], CallAnswer]) -> CallAnswer:
+    """Read a whole answer. One that cannot be read is recorded with a finding instead of an error.
 
     Args:
         read: returns the answer, or raises msgspec.DecodeError.
-        is_whole: False when the caller did not read it to its end: it counts as aborted.
     """
     try:
-        answer = read()
+        return read()
     except msgspec.DecodeError as error:
-        answer = CallAnswer(findings=["answer_not_understood"], error=str(error))
+        return CallAnswer(findings=["answer_not_understood"], error=str(error))
+
+
+def parse_stream(
+    chunks: Iterable[str], kind: type[EventT], join: Callable[[list[EventT]], CallAnswer], *, is_whole: bool
+) -> CallAnswer:
+    """Assemble an answer from its events. One that cannot be read is a finding, and the others are recorded.
+
+    Args:
+        chunks: JSON text of each.
+        kind: of the events.
+        join: returns the answer that they make.
+        is_whole: False when the caller did not read them to their end: the answer counts as aborted.
+    """
+    events, errors = list[EventT](), list[str]()
+    for chunk in chunks:
+        try:
+            events.append(msgspec.json.decode(chunk, type=kind))
+        except msgspec.DecodeError as error:
+            errors.append(str(error))
+    answer = join(events) if events or not errors else CallAnswer()
+    if errors:
+        answer = msgspec.structs.replace(answer, findings=[*answer.findings, "answer_not_understood"], error=errors[0])
     return answer if is_whole else msgspec.structs.replace(answer, status="aborted")
 
 

@@ -13,6 +13,7 @@ from tracer.integrations.client import (
     join_text,
     json_objects,
     parse_answer,
+    parse_stream,
     sampling_fields,
     tool_call,
 )
@@ -71,14 +72,13 @@ def _read_answer(body: bytes) -> CallAnswer:
 
 
 def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> CallAnswer:
-    def read() -> CallAnswer:
-        events = [msgspec.json.decode(chunk, type=_Event) for chunk in chunks]
+    def join(events: list[_Event]) -> CallAnswer:
         bodies = [event.response for event in events if event.response]
         if is_whole and bodies:
             return _answer(bodies[-1])
         return _answer(_Body(output=_items_so_far(events), model=bodies[0].model if bodies else None))
 
-    return parse_answer(read, is_whole=is_whole)
+    return parse_stream(chunks, _Event, join, is_whole=is_whole)
 
 
 def _items_so_far(events: list[_Event]) -> list[JsonObject]:

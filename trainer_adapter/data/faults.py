@@ -19,7 +19,7 @@ from agent_layer.engines import (
     UNREPRODUCIBLE,
     find_unreproducible,
 )
-from agent_layer.schema import MEDIA, ExcludedRollout, Step, Trajectory
+from agent_layer.schema import DISAGREES, MEDIA, ExcludedRollout, Step, Trajectory
 
 _CAPTURE = (
     "call the policy through the gateway, from an engine that returns token ids; a judge or assistant needs the role"
@@ -30,6 +30,7 @@ _PROCESSED = (
     "start vLLM with --logprobs-mode=processed_logprobs and set AGENT_LAYER_LOGPROBS_MODE=processed, or sample at"
     " temperature 1"
 )
+_ENGINE = "look at the engine's version and log: what it sent contradicts itself"
 _TEXT_ALONE = "describe them in text, or train with a trainer that reads them"
 _NEUTRAL = "leave it out, or let the gateway replace or refuse it: AGENT_LAYER_UNREPRODUCIBLE_SAMPLING"
 
@@ -71,6 +72,9 @@ def _capture_faults(step: Step, num_tokens: int) -> Iterator[_Fault]:
     action = step.action
     for kind in sorted({*MEDIA.values()}.intersection(step.findings)):
         yield _Fault(kind, f"a prompt without {kind}, which its rows of token ids cannot hold", _TEXT_ALONE)
+    for finding in step.findings:
+        if finding.partition(":")[0] == DISAGREES:
+            yield _Fault(finding, f"an answer that agrees with itself (found {finding})", _ENGINE)
     if not step.prompt_token_ids:
         yield _Fault("no_token_ids", "the ids of its prompt", _CAPTURE)
     if action.response_token_ids is None:

@@ -29,6 +29,7 @@ from agent_layer.schema.wire import parse_trace
 
 NOT_APPLIED: Final = "not_applied"
 """Finding of a field that was asked and that nothing applied: its name follows."""
+_LENGTHS: Final = ("max_tokens", "max_completion_tokens")
 _LONGEST_NAME, _MOST_NAMES = 64, 8
 """Of the fields that nothing applied."""
 
@@ -67,14 +68,25 @@ class ParsedCall(msgspec.Struct, frozen=True, kw_only=True):
         return self.rollout.started.split == "train" and not self.is_aux
 
 
+class Room(msgspec.Struct, frozen=True):
+    """What a context has left for an answer behind its prompt."""
+
+    tokens: int | None
+    """None: as many as the engine itself finds."""
+
+
 class Ending(msgspec.Struct, frozen=True):
     """How a call ended, and what came of its answer."""
 
     status: StepStatus
     answer: ChatAnswer | None = None
     error: str | None = None
+    findings: list[str] = []
+    """Of its end."""
     is_context_full: bool = False
     """The engine refused a prompt that does not fit into the model's context."""
+    spends_turn: bool = True
+    """What was asked or sampled led to it; False: the engine or its network failed."""
 
 
 CUT_OFF: Final = Ending("aborted", error="the call was cut off")
@@ -115,7 +127,13 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Of what became of the sampling."""
 
 
-def route_call(parsed: ParsedCall, entry: Call, target: Engine | ExternalModel, num_prompt: int | None = None) -> Route:
+def route_call(
+    parsed: ParsedCall,
+    entry: Call,
+    target: Engine | ExternalModel,
+    num_prompt: int | None = None,
+    room: Room | None = None,
+) -> Route:
     """Express a request for its target: the policy's engine, or a model that another party serves.
 
     Args:
@@ -123,12 +141,14 @@ def route_call(parsed: ParsedCall, entry: Call, target: Engine | ExternalModel, 
         entry: the call as its retries find it.
         target: where it goes.
         num_prompt: tokens of the prompt; None: not known.
+        room: what is left for the answer; None: what is asked is not known not to fit.
     """
     request = parsed.request
     match target:
         case ExternalModel():
             own = parsed.rollout.sampling_for(request.sampling, entry, is_aux=parsed.is_aux)
             overrides = own if target.is_policy else {}
+            overrides |= _fit_length(request.sampling | overrides, room)
             return Route(
                 url=target.url,
                 model=target.model,
@@ -145,6 +165,7 @@ def route_call(parsed: ParsedCall, entry: Call, target: Engine | ExternalModel, 
             overrides = parsed.rollout.sampling_for(request.sampling, entry, num_prompt, is_aux=parsed.is_aux)
             settled = _settle(parsed, overrides)
             overrides |= settled.changes
+            overrides |= _fit_length(request.sampling | overrides, room)
             changes = overrides if settled.tools is None else overrides | {"tools": settled.tools}
             return Route(
                 url=target.url,
@@ -165,6 +186,14 @@ def route_call(parsed: ParsedCall, entry: Call, target: Engine | ExternalModel, 
                 ),
                 findings=settled.findings,
             )
+
+
+def _fit_length(sampling: JsonObject, room: Room | None) -> JsonObject:
+    """Return what takes the place of the length that is asked, where that does not fit."""
+    named = {name: value for name in _LENGTHS if isinstance(value := sampling.get(name), int | float)}
+    if room is None:
+        return {}
+    return {name: room.tokens if room.tokens is None else min(room.tokens, value) for name, value in named.items()}
 
 
 def _settle(parsed: ParsedCall, overrides: JsonObject) -> SettledSampling:
@@ -199,7 +228,9 @@ class ModelCall:
     route: Route = field(init=False)
     """The last target."""
     num_prompt: int | None = None
-    """Tokens of the prompt, where the task limits the context; None: not counted."""
+    """Tokens of the prompt, where the context limits the answer; None: not counted."""
+    room: Room | None = None
+    """Where an engine refused the length that was asked."""
     held: Engine | None = None
     """The engine at which the call has a place; None: it waits for one, or an external model answers."""
     start: StepPart = field(init=False)
@@ -227,14 +258,14 @@ class ModelCall:
     def assign(self, target: Engine | ExternalModel) -> None:
         """Hold a place at a target, and express the request for it."""
         self.hold_place(target)
-        self.route = route_call(self.parsed, self.entry, target, self.num_prompt)
+        self.route = route_call(self.parsed, self.entry, target, self.num_prompt, self.room)
 
     def prepare(self, target: Engine | ExternalModel) -> PreparedRecords:
         """Do everything before ``begin`` that takes the longer the more was asked; in any thread.
 
         Raises: RedactionError: the function that the setting ``redact`` names failed.
         """
-        self.route = route_call(self.parsed, self.entry, target, self.num_prompt)
+        self.route = route_call(self.parsed, self.entry, target, self.num_prompt, self.room)
         self.start = self._start_part()
         if is_large(self.parsed.size_bytes):
             self.history = self.parsed.prompt.hash_answers()
@@ -246,12 +277,13 @@ class ModelCall:
         Raises: RefusedError: the rollout was closed, or its budget is used up. BackPressureError: the log is full.
         """
         rollout = self.rollout
-        rollout.check_may_call()
+        rollout.check_may_call(self.entry.question_id)
         rollout.logs.add(self.log.append_prepared(prepared))
         for content in self.parsed.prompt.contents:
             rollout.stored.add(content.hash)
         self.parsed.prompt.contents.clear()  # large ones would stay in memory for as long as the answer takes
         rollout.num_started += 1
+        rollout.turns[self.entry.question_id] += 1
         rollout.record_activity()
         self.phase = Phase.RUNNING
         self.entry.is_started = True
@@ -260,6 +292,16 @@ class ModelCall:
         """Go on at another target, because the one before failed."""
         self.assign(target)
         self.is_moved, self.policy_runs = True, ()
+
+    @property
+    def asks_length(self) -> bool:
+        """Whether the answer's length is named, so that it is not the prompt alone which may be too long."""
+        return any(isinstance(self.route.sampling.get(name), int | float) for name in _LENGTHS)
+
+    def fit(self, target: Engine | ExternalModel, room: Room) -> None:
+        """Ask the same target for an answer that fits."""
+        self.room = room
+        self.assign(target)
 
     def preempt(self, num_tokens: int) -> Engine | None:
         """Leave the engine in the middle of an answer.
@@ -287,12 +329,15 @@ class ModelCall:
             )
         self.phase = Phase.ENDED
         part = self._complete(end_part(self.start, context, ending.answer, ending.status, ending.error))
+        part = msgspec.structs.replace(part, findings=[*part.findings, *ending.findings])
         rollout.logs.add(self.log.append(part))
         rollout.num_ended += 1
         sampled = sum(len(action.response_token_ids or ()) for action in part.actions or ())
         is_policy = self.start.role != "aux"
         is_of_policy = is_policy and (ending.status != "error" or sampled > 0)
-        rollout.ended.append(EndedCall(entry.call_id, sampled, is_of_policy))
+        rollout.ended.append(EndedCall(entry.call_id, sampled, is_of_policy, entry.question_id, ending.spends_turn))
+        if not ending.spends_turn:
+            rollout.take_back_turns([entry.question_id])
         rollout.num_policy_calls += is_of_policy
         if is_policy and (is_whole or ending.is_context_full):
             rollout.is_context_full = ending.is_context_full
@@ -364,6 +409,8 @@ class ModelCall:
         if self.policy_runs:
             actions = [self._versioned(action) for action in part.actions or ()] or None
             part = msgspec.structs.replace(part, actions=actions, findings=[*part.findings, "continued"])
+        if self.room is not None:
+            part = msgspec.structs.replace(part, sampling_applied=self.route.sampling)
         if not self.is_moved:
             return part
         moved = msgspec.structs.asdict(self.route.recorded)

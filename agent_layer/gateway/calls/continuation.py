@@ -20,7 +20,7 @@ _STREAMED: Final = {"stream": True, "stream_options": {"include_usage": True}}
 
 def can_continue(call: ModelCall) -> bool:
     """Whether the call's answer may be preempted and continued."""
-    return call.held is not None and supports_continuation(call.parsed.request, call.start.sampling_applied or {})
+    return call.held is not None and supports_continuation(call.parsed.request, call.route.sampling)
 
 
 @asynccontextmanager
@@ -141,8 +141,7 @@ class ContinuedReply:
         if not sampled:
             fields = route.changes if self._is_streamed else route.changes | _STREAMED
             return f"{route.url}/v1/chat/completions", request.for_engine(route.model, fields)
-        sampling = self._call.start.sampling_applied or {}
-        body = continuation_body(route.model, sampling, self._joined.prompt, sampled, with_usage=self._has_usage)
+        body = continuation_body(route.model, route.sampling, self._joined.prompt, sampled, with_usage=self._has_usage)
         return f"{route.url}/v1/completions", body
 
 

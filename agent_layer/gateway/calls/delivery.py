@@ -15,7 +15,9 @@ from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway.calls.call import Ending, ModelCall
 from agent_layer.gateway.calls.requests import in_background
 from agent_layer.gateway.dialects import (
+    BAD_REQUEST,
     CONTEXT_FULL,
+    AnswerEnd,
     AnswerStream,
     ChatAnswer,
     ChatRequest,
@@ -23,6 +25,7 @@ from agent_layer.gateway.dialects import (
     error_shape,
     is_context_full,
     is_openai_error,
+    judge_end,
     openai_error,
     read_answer,
     read_engine_error,
@@ -62,6 +65,8 @@ class Delivery(Protocol):
     """An answer whose last bytes wait."""
 
     content_type: str
+    is_delivered: bool
+    """The client was there for the last bytes; known after ``finish``."""
 
     @property
     def body(self) -> bytes:
@@ -79,20 +84,19 @@ async def read_reply(call: ModelCall, http: web.Request, reply: Reply) -> Delive
     Raises: EngineError: the engine broke off before the client saw anything, or its answer cannot be read.
     """
     if reply.status != 200:
-        return _refuse(call, http.path, reply.status, await reply.read())
+        return refuse(call, http, reply.status, await reply.read())
     if reply.content_type == _STREAM:
         return await _relay_stream(call, http, reply)
     received, parsed = await reply.read(), call.parsed
     version, exchange = call.route.version, call.exchange()  # of now: the call may have moved while it was read
 
-    def read() -> tuple[ChatAnswer, bytes]:
-        answer = read_answer(received, parsed.request, version)
-        return answer, parsed.dialect.write(answer, exchange)
+    def read() -> bytes:
+        answer = read_answer(received, parsed.request, version, exchange.num_choices)
+        call.ending = end_answer(answer, judge_end(answer, exchange.num_choices))
+        return parsed.dialect.write(answer, exchange)
 
-    answer, body = await in_background(max(len(received), parsed.size_bytes), read)
-    is_preempted = any(action.finish_reason == "abort" for action in answer.actions)
-    call.ending = Ending("aborted" if is_preempted else "ok", answer)
-    return WholeAnswer(_respond(call.entry, body, _JSON), body)
+    body = await in_background(max(len(received), parsed.size_bytes), read)
+    return WholeAnswer(http, _respond(call.entry, body, _JSON), body)
 
 
 def repeat_response(call: Call, request: ChatRequest) -> web.Response:
@@ -118,12 +122,15 @@ def repeat_response(call: Call, request: ChatRequest) -> web.Response:
 class WholeAnswer:
     """An answer, or an error, in one piece."""
 
+    http: web.Request
     response: web.Response
     body: bytes
     content_type: str = _JSON
+    is_delivered: bool = False
 
     async def finish(self) -> web.Response:
         """See Delivery."""
+        self.is_delivered = self.http.transport is not None
         return self.response
 
 
@@ -138,6 +145,7 @@ class StreamedAnswer:
     last: bytes = b""
     """Not sent yet."""
     is_client_gone: bool = False
+    is_delivered: bool = False
     _sent: list[bytes] = field(default_factory=list[bytes])
 
     @property
@@ -158,6 +166,7 @@ class StreamedAnswer:
         """Send what waits, then read the engine's body to its end: so its connection serves the next call."""
         if not self.is_client_gone:
             await self.send(self.last)
+        self.is_delivered = not self.is_client_gone
         try:
             while not self.is_client_gone and (received := await anext(self.pieces, None)) is not None:
                 await self.send(self.stream.feed(received))
@@ -191,7 +200,7 @@ async def _relay_stream(call: ModelCall, http: web.Request, reply: Reply) -> Str
     except EngineError as error:
         answer.last = stream.fail(str(error))
     finally:
-        call.ending = _stream_ending(stream.answer(call.route.version), stream)
+        call.ending = _end_stream(stream.answer(call.route.version), stream, call.exchange().num_choices)
     return answer
 
 
@@ -207,23 +216,38 @@ def _close_stream(call: ModelCall, stream: AnswerStream) -> bytes:
     return seen + (stream.feed(b"data: [DONE]\n\n") if stream.is_complete else stream.fail(cut))
 
 
-def _stream_ending(answer: ChatAnswer, stream: AnswerStream) -> Ending:
+def _end_stream(answer: ChatAnswer, stream: AnswerStream, num_choices: int) -> Ending:
+    end = judge_end(answer, num_choices)
     if stream.error is not None:
-        return Ending("error", answer, stream.error[:_LONGEST_ERROR])
-    return Ending("ok", answer) if stream.is_complete else Ending("aborted", answer, "the stream was cut off")
+        return Ending("error", answer, stream.error[:_LONGEST_ERROR], end.findings, spends_turn=False)
+    if end.status != "ok" and not stream.is_done:  # the client left, or the call was stopped
+        return Ending("aborted", answer, "the stream was cut off")
+    return end_answer(answer, end)
 
 
-def _refuse(call: ModelCall, path: str, status: int, body: bytes) -> WholeAnswer:
+def end_answer(answer: ChatAnswer, end: AnswerEnd) -> Ending:
+    """How a call ends whose answer is not expected to go on."""
+    return Ending(end.status, answer, end.error, end.findings, spends_turn=end.spends_turn)
+
+
+def refuse(call: ModelCall, http: web.Request, status: int, body: bytes) -> WholeAnswer:
+    """Return an engine's error in the shape that the client reads, and set how the call ends.
+
+    Raises: EngineError: it is no error.
+    """
+    path = http.path
     found = body[:_LONGEST_ERROR].decode("utf-8", "replace")
     if status < _FIRST_ERROR:
         raise EngineError(f"engine {call.route.url}: expected an answer or an error, found status {status} {found}")
     if is_context_full(status, body[:_LONGEST_ERROR]):
         call.ending = Ending("error", error=f"{status} {found}", is_context_full=True)
-        return WholeAnswer(refusal(path, _FIRST_ERROR, CONTEXT_FULL, read_engine_error(body[:_LONGEST_ERROR])[1]), body)
-    call.ending = Ending("error", error=f"{status} {found}")
+        return WholeAnswer(
+            http, refusal(path, _FIRST_ERROR, CONTEXT_FULL, read_engine_error(body[:_LONGEST_ERROR])[1]), body
+        )
+    call.ending = Ending("error", error=f"{status} {found}", spends_turn=status in BAD_REQUEST)
     if error_shape(path) is openai_error and is_openai_error(body):
-        return WholeAnswer(web.Response(status=status, body=body, content_type=_JSON), body)
-    return WholeAnswer(refusal(path, status, *read_engine_error(body[:_LONGEST_ERROR])), body)
+        return WholeAnswer(http, web.Response(status=status, body=body, content_type=_JSON), body)
+    return WholeAnswer(http, refusal(path, status, *read_engine_error(body[:_LONGEST_ERROR])), body)
 
 
 def _respond(call: Call, body: bytes, content_type: str) -> web.Response:

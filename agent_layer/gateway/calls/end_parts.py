@@ -18,6 +18,7 @@ from agent_layer.gateway.rollouts import (
 )
 from agent_layer.schema import (
     BREAK,
+    DISAGREES,
     CaptureLevel,
     PolicyRun,
     PromptDelta,
@@ -61,7 +62,7 @@ def end_part(
         status=status,
         error=error,
         usage=_count_usage(answer) if answer else None,
-        findings=context.findings if context else [],
+        findings=[*(context.findings if context else []), *(answer.findings if answer else [])],
     )
 
 
@@ -139,7 +140,12 @@ def _find_breaks(
 
 def _capture_level(answer: ChatAnswer) -> CaptureLevel:
     actions = answer.actions
-    if not actions or any(action.logprobs is None and action.response_token_ids != _NO_IDS for action in actions):
+    is_doubtful = any(finding.partition(":")[0] == DISAGREES for finding in answer.findings)
+    if (
+        is_doubtful
+        or not actions
+        or any(action.logprobs is None and action.response_token_ids != _NO_IDS for action in actions)
+    ):
         return "text"
     has_ids = answer.prompt_token_ids is not None and all(
         action.response_token_ids is not None and len(action.response_token_ids) == len(action.logprobs or ())

@@ -3,7 +3,7 @@
 The start is in the log before the request leaves, and the end before the last byte of the answer returns. Whatever
 process is killed: a call that an agent saw answered is stored whole, and any other call is known to have begun.
 
-    answer ── repeats an earlier call? ──▶ what that call was answered
+    answer ── repeats a call that was answered? ──▶ its answer
       │
       └─ admit ── run ── find a target ── begin ── exchange ── end ── last bytes
                                             ▲         │
@@ -13,7 +13,7 @@ Three scopes can stop the coroutine: the client's connection, the rollout's time
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import count
@@ -23,27 +23,37 @@ from aiohttp import web
 
 from agent_layer.engines import Engine
 from agent_layer.errors import BackPressureError, BadInputError, EngineError
-from agent_layer.gateway.calls.call import Ending, ModelCall, ParsedCall
+from agent_layer.gateway.calls.call import Ending, ModelCall, ParsedCall, Room
 from agent_layer.gateway.calls.continuation import can_continue, post_continued
-from agent_layer.gateway.calls.delivery import Delivery, Reply, read_reply, repeat_response
+from agent_layer.gateway.calls.delivery import Delivery, Reply, read_reply, refuse, repeat_response
 from agent_layer.gateway.calls.disconnects import DisconnectWatcher, WatchedClient
 from agent_layer.gateway.calls.requests import (
     BODY_BOUNDS,
     body_size,
     in_background,
     is_large,
-    read_agent,
     read_text,
     retry_key,
 )
-from agent_layer.gateway.dialects import ChatRequest, Dialect, read_count, tokenize_body
+from agent_layer.gateway.dialects import (
+    BAD_REQUEST,
+    ChatRequest,
+    Dialect,
+    is_context_full,
+    read_count,
+    tokenize_body,
+)
 from agent_layer.gateway.engines import EnginePool, ExternalModel
 from agent_layer.gateway.rollouts import HeldBytes, LiveRollout, Log, PromptContents, ResponseCache, wait_until
-from agent_layer.gateway.upstream import Upstream
+from agent_layer.gateway.upstream import Upstream, was_reached
 from agent_layer.schema import new_id
 from agent_layer.settings import Settings
 
 _KEY_REFUSED: Final = (401, 403)
+_OWN_FAULT: Final = 500
+"""Statuses from here on are faults of the engine."""
+_MOST_READERS: Final = 2
+"""Engines that may fail at one request."""
 _BODIES_AT_ONCE: Final = 2
 """Largest bodies that one rollout holds at once."""
 
@@ -93,7 +103,7 @@ class Calls:
             rollout=rollout,
             request=request,
             prompt=prompt,
-            retry_key=retry_key(http.headers, hash((http.path, prompt.digest))),
+            retry_key=retry_key(http.headers, hash((http.path, prompt.digest)), is_streamed=request.is_streamed),
             headers=http.headers,
             dialect=dialect,
             size_bytes=max(len(body), memoryview(request.pieces["messages"]).nbytes),
@@ -101,12 +111,16 @@ class Calls:
         )
 
     async def _answer(self, client: WatchedClient, parsed: ParsedCall) -> web.StreamResponse:
-        rollout, http = parsed.rollout, client.http
-        if earlier := await rollout.calls.join(parsed.retry_key):
+        rollout, http, key = parsed.rollout, client.http, parsed.retry_key
+        earlier = await rollout.calls.join(key)
+        if earlier and earlier.is_good:
+            if http.transport is None:
+                rollout.calls.return_undelivered(key, earlier)
             return repeat_response(earlier, parsed.request)
-        rollout.check_may_call()
+        rollout.check_may_call(earlier and earlier.question_id)
         minted_id = f"{self._name}-{next(self._numbers)}"
-        entry = client.call = rollout.calls.add(parsed.retry_key, minted_id, read_agent(parsed.headers))
+        entry = client.call = rollout.calls.add(key, minted_id, key.agent, earlier)
+        entry.has_lost_client = lambda: http.transport is None
         call = ModelCall(parsed=parsed, entry=entry, log=self.log)
         with rollout.asking():
             try:
@@ -116,6 +130,7 @@ class Calls:
                 _refuse_stopped(call, http, stop)
                 raise
             finally:
+                entry.has_lost_client = None  # it holds the request
                 entry.done.set()
 
     async def count_tokens(self, rollout: LiveRollout, request: ChatRequest) -> int:
@@ -145,6 +160,8 @@ class Calls:
                     response = await delivery.finish()
                 if call.entry.is_good:
                     self.cache.keep(call.entry, delivery.body, delivery.content_type)
+                    if delivery.is_delivered:
+                        call.rollout.calls.record_delivery(call.parsed.retry_key, call.entry)
                 return response
         finally:
             self._release(call)
@@ -172,21 +189,52 @@ class Calls:
     async def _exchange(self, call: ModelCall, http: web.Request, upstream: AsyncExitStack) -> Delivery:
         """Ask one engine after the other, until one answers or the client has seen part of an answer.
 
+        Each engine is asked at most once. What fails at two that read it is the request's fault: a third is spared.
+
         Raises: EngineError: the last engine failed, and no other is healthy.
         """
+        failed: set[str] = set()
+        num_readers = 0
         while True:
             try:
                 reply = await self._ask(call, upstream)
-                if reply.status < 500 or not self._report_failure(call):
+                if reply.status in BAD_REQUEST and call.asks_length:
+                    refused = await reply.read()
+                    if not is_context_full(reply.status, refused) or not await self._fit(call):
+                        return refuse(call, http, reply.status, refused)
+                    await upstream.aclose()
+                    continue
+                num_readers += reply.status >= _OWN_FAULT
+                if reply.status < _OWN_FAULT or not self._report_failure(call, failed, num_readers):
                     return await read_reply(call, http, reply)
             except EngineError as error:
-                if not self._report_failure(call) or call.has_sent:
-                    call.ending = Ending("error", error=str(error))
+                num_readers += was_reached(error)
+                if not self._report_failure(call, failed, num_readers) or call.has_sent:
+                    call.ending = Ending("error", error=str(error), spends_turn=False)
                     raise
             await upstream.aclose()
-            other = await self._find_target(call)
+            other = await self._find_target(call, failed)
             self._release(call)
             call.move(other)
+
+    async def _fit(self, call: ModelCall) -> bool:
+        """Lower the length that a call asks for to what its engine has room for; False: its prompt does not fit.
+
+        Where the engine tells neither its context nor the tokens of a prompt, or not the truth, it decides by itself.
+        """
+        tokens: int | None = None
+        engine = call.route.engine
+        if call.room is None and engine is not None and (most := await self.pool.read_context_tokens(engine)):
+            try:
+                tokens = most - await self._count_at(engine, call.parsed.request)
+            except EngineError:  # it has no /tokenize
+                tokens = None
+            if tokens is not None and tokens < 1:
+                return False
+        target = engine or self.pool.find_external(call.parsed.request)
+        if target is not None:
+            call.fit(target, Room(tokens))
+        return target is not None
 
     async def _ask(self, call: ModelCall, upstream: AsyncExitStack) -> Reply:
         """Raises: EngineError: it no longer takes the key that the registry has, which is not the agent's fault."""
@@ -203,18 +251,30 @@ class Calls:
         headers = route.headers if route.engine is None else self.pool.headers_of(route.url)
         return self.upstream.post(f"{route.url}/v1/chat/completions", route.express(), headers)
 
-    async def _find_target(self, call: ModelCall) -> Engine | ExternalModel:
-        return self.pool.find_external(call.parsed.request) or await self.pool.acquire(call.rollout)
+    async def _find_target(self, call: ModelCall, failed: Collection[str] = ()) -> Engine | ExternalModel:
+        external = self.pool.find_external(call.parsed.request)
+        return external or await self.pool.acquire(call.rollout, frozenset(failed))
 
     def _release(self, call: ModelCall) -> None:
         if call.held:
             self.pool.release(call.held)
             call.held = None
 
-    def _report_failure(self, call: ModelCall) -> bool:
-        """Take the engine out of rotation; whether a healthy one can answer instead."""
+    def _report_failure(self, call: ModelCall, failed: set[str], num_readers: int) -> bool:
+        """Take the engine out of rotation; whether a healthy one that was not asked yet may answer instead.
+
+        Args:
+            call: it failed at its engine.
+            failed: addresses of the engines at which it failed; this one is added.
+            num_readers: how many of them read the request.
+        """
         engine = call.route.engine
-        return engine is not None and self.pool.report_failure(engine, call.rollout.started.run)
+        if engine is None:
+            return False
+        failed.add(engine.url)
+        if num_readers >= _MOST_READERS:
+            return False  # and the engine stays: two do not fail at once
+        return self.pool.report_failure(engine, call.rollout.started.run, failed)
 
     async def _wait_for_room(self) -> None:
         """Wait until the log is below its quota.

@@ -140,10 +140,10 @@ async def read_body(request: web.Request, kind: type[B]) -> B:
         raise BadInputError(f"{subject}: {error}; correct the body") from error
 
 
-def retry_key(headers: Mapping[str, str], digest: int) -> RetryKey:
+def retry_key(headers: Mapping[str, str], digest: int, *, is_streamed: bool) -> RetryKey:
     """Return what identifies a request as a retry.
 
-    Raises: BadInputError: its call id cannot stand in records.
+    Raises: BadInputError: its call id or agent cannot stand in records.
     """
     retries, call_id = headers.get("x-stainless-retry-count", "0"), headers.get(CALL_HEADER)
     return RetryKey(
@@ -151,6 +151,8 @@ def retry_key(headers: Mapping[str, str], digest: int) -> RetryKey:
         idempotency_key=headers.get("idempotency-key"),
         retry_count=int(retries[:_MAX_DIGITS]) if retries.isdecimal() else 0,
         digest=digest,
+        agent=read_agent(headers),
+        is_streamed=is_streamed,
     )
 
 

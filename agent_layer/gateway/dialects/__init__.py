@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     )
     from agent_layer.gateway.dialects.chat_answer import ChatAnswer as ChatAnswer
     from agent_layer.gateway.dialects.chat_answer import read_answer as read_answer
-    from agent_layer.gateway.dialects.chat_stream import GrowingMessage as GrowingMessage
     from agent_layer.gateway.dialects.completions import Completions as Completions
     from agent_layer.gateway.dialects.continuation import (
         JoinedAnswer as JoinedAnswer,
@@ -33,7 +32,12 @@ if TYPE_CHECKING:
     from agent_layer.gateway.dialects.continuation import (
         supports_continuation as supports_continuation,
     )
+    from agent_layer.gateway.dialects.endings import AnswerEnd as AnswerEnd
+    from agent_layer.gateway.dialects.endings import judge_end as judge_end
     from agent_layer.gateway.dialects.messages import Messages as Messages
+    from agent_layer.gateway.dialects.refusals import (
+        BAD_REQUEST as BAD_REQUEST,
+    )
     from agent_layer.gateway.dialects.refusals import (
         CONTEXT_FULL as CONTEXT_FULL,
     )
@@ -80,13 +84,16 @@ else:
                 "ChatAnswer",
                 "read_answer",
             ),
-            "agent_layer.gateway.dialects.chat_stream": ("GrowingMessage",),
             "agent_layer.gateway.dialects.completions": ("Completions",),
             "agent_layer.gateway.dialects.continuation": (
                 "JoinedAnswer",
                 "continuation_body",
                 "supports_continuation",
                 "read_stream_options",
+            ),
+            "agent_layer.gateway.dialects.endings": (
+                "AnswerEnd",
+                "judge_end",
             ),
             "agent_layer.gateway.dialects.messages": ("Messages",),
             "agent_layer.gateway.dialects.refusals": (
@@ -95,6 +102,7 @@ else:
                 "openai_error",
                 "refusal",
                 "refuse_unread",
+                "BAD_REQUEST",
                 "CONTEXT_FULL",
                 "is_context_full",
                 "read_engine_error",

@@ -8,14 +8,16 @@ a model wrote can match.
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from agent_layer.errors import EngineError
 from agent_layer.gateway.dialects.chat import ChatRequest
-from agent_layer.schema import UNREADABLE, Action, JsonObject, Logprobs, TokenIds
+from agent_layer.schema import DISAGREES, UNREAD, UNREADABLE, Action, JsonObject, Logprobs, TokenIds
+
+T = TypeVar("T")
 
 _HIDDEN_IDS: Final = re.compile(rb'"token_ids": ?\[[\d, ]*+\]')
 _PROMPT_IDS: Final = re.compile(rb'"prompt_token_ids": ?\[[\d, ]*+\]')
@@ -83,6 +85,7 @@ def _value_at(body: bytes, name: bytes, text: bytes, start: int) -> int:
 
 
 _ABSENT: Final = msgspec.Raw()
+TokenId: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class LogprobEntry(msgspec.Struct, gc=False):
@@ -115,27 +118,30 @@ class ResponseDetails(msgspec.Struct, gc=False):
 
 
 class EngineUsage(msgspec.Struct, gc=False):
-    """What the engine counted."""
+    """What the engine counted; None: it does not say."""
 
-    prompt_tokens: int = 0
-    completion_tokens: int | None = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: ResponseDetails | None = None
 
 
 class _Choice(msgspec.Struct, gc=False):
+    """Only what an answer cannot do without has a type here."""
+
     message: JsonObject
+    index: msgspec.Raw = _ABSENT
     token_ids: msgspec.Raw = _ABSENT
     logprobs: msgspec.Raw = _ABSENT
     routed_experts: msgspec.Raw = _ABSENT
-    finish_reason: str | None = None
-    stop_reason: str | int | None = None
+    finish_reason: msgspec.Raw = _ABSENT
+    stop_reason: msgspec.Raw = _ABSENT
 
 
 class _Completion(msgspec.Struct, gc=False):
     choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
     prompt_token_ids: msgspec.Raw = _ABSENT
-    usage: EngineUsage | None = None
+    usage: msgspec.Raw = _ABSENT
 
 
 class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,46 +157,8 @@ class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Which stop text or token ended the first choice."""
     shown_logprobs: list[msgspec.Raw] = []
     """Those of the first choice as the engine wrote them, where a translated answer shows them."""
-
-
-_COMPLETION: Final = msgspec.json.Decoder(_Completion)
-_IDS: Final = msgspec.json.Decoder(list[int] | None)
-_LOGPROBS: Final = msgspec.json.Decoder(LogprobList | None)
-_FILE: Final = msgspec.json.Decoder(bytes | None)
-
-
-def read_answer(body: bytes, request: ChatRequest, version: int) -> ChatAnswer:
-    """Read the engine's whole answer.
-
-    Args:
-        body: JSON text.
-        request: what the client asked, which decides what it gets back.
-        version: policy version that the engine serves.
-
-    Raises: EngineError: it is no chat completion.
-    """
-    try:
-        answer = _COMPLETION.decode(body)
-        return ChatAnswer(
-            body=hide_values(body, _hidden(answer, request)),
-            prompt_token_ids=_ids_of(answer.prompt_token_ids),
-            actions=[_action_of(choice, version) for choice in answer.choices],
-            usage=answer.usage,
-            stop_reason=answer.choices[0].stop_reason,
-            shown_logprobs=read_shown(answer.choices[0].logprobs) if request.shows_logprobs else [],
-        )
-    except UNREADABLE as error:
-        raise EngineError(
-            f"engine's answer: expected a chat completion, found {error}; is it an OpenAI-compatible server?"
-        ) from error
-
-
-def read_shown(logprobs: msgspec.Raw) -> list[msgspec.Raw]:
-    """Cut the log-probabilities of a choice, or of a chunk of it, into those of its tokens.
-
-    Raises: UNREADABLE: they are none.
-    """
-    return ((_SHOWN.decode(logprobs) or _Shown()).content or []) if logprobs else []
+    findings: list[str] = []
+    """Members that could not be read, and those that do not agree."""
 
 
 class _Shown(msgspec.Struct, gc=False):
@@ -198,6 +166,129 @@ class _Shown(msgspec.Struct, gc=False):
 
 
 _SHOWN: Final = msgspec.json.Decoder(_Shown | None)
+
+
+class MemberReader:
+    """Reads members of answers one by one, and keeps the names of those that cannot be read."""
+
+    def __init__(self) -> None:
+        self.unread: dict[str, None] = {}
+
+    def read(self, name: str, decoder: msgspec.json.Decoder[T], value: msgspec.Raw) -> T | None:
+        """Return a member; None: it is absent, or cannot be read."""
+        if not value:
+            return None
+        try:
+            return decoder.decode(value)
+        except UNREADABLE:
+            self.unread[name] = None
+            return None
+
+    def read_ids(self, name: str, value: msgspec.Raw) -> TokenIds | None:
+        """Return token ids; None: they are absent, or one of them is none."""
+        return self.as_ids(name, self.read(name, _IDS, value))
+
+    def as_ids(self, name: str, ids: list[int] | None) -> TokenIds | None:
+        """Return ids in their recorded form; None: there are none, or one of them is no id."""
+        try:
+            return None if ids is None else TokenIds(ids)
+        except OverflowError:
+            self.unread[name] = None
+            return None
+
+    def read_shown(self, logprobs: msgspec.Raw) -> list[msgspec.Raw]:
+        """Cut the log-probabilities of a choice, or of a chunk of it, into those of its tokens."""
+        return (self.read("logprobs", _SHOWN, logprobs) or _Shown()).content or []
+
+    @property
+    def findings(self) -> list[str]:
+        """Of what could not be read."""
+        return [f"{UNREAD}:{name}" for name in self.unread]
+
+
+_IDS: Final = msgspec.json.Decoder(list[TokenId] | None)
+_LOGPROBS: Final = msgspec.json.Decoder(LogprobList | None)
+_FILE: Final = msgspec.json.Decoder(bytes | None)
+_USAGE: Final = msgspec.json.Decoder(EngineUsage | None)
+_INDEX: Final = msgspec.json.Decoder(int)
+_REASON: Final = msgspec.json.Decoder(str | None)
+_STOP: Final = msgspec.json.Decoder(str | int | None)
+_COMPLETION: Final = msgspec.json.Decoder(_Completion)
+
+
+def read_answer(body: bytes, request: ChatRequest, version: int, num_choices: int = 1) -> ChatAnswer:
+    """Read the engine's whole answer. What the client gets is recorded as far as it can be read.
+
+    Args:
+        body: JSON text.
+        request: what the client asked, which decides what it gets back.
+        version: policy version that the engine serves.
+        num_choices: that the engine was asked for.
+
+    Raises: EngineError: it is no chat completion.
+    """
+    try:
+        answer = _COMPLETION.decode(body)
+    except UNREADABLE as error:
+        raise EngineError(
+            f"engine's answer: expected a chat completion, found {error}; is it an OpenAI-compatible server?"
+        ) from error
+    reader = MemberReader()
+    choices = {at: reader.read("index", _INDEX, choice.index) for at, choice in enumerate(answer.choices)}
+    indices = [at if index is None else index for at, index in choices.items()]
+    in_order = [choice for _, choice in sorted(zip(indices, answer.choices, strict=True), key=lambda one: one[0])]
+    actions = [_action_of(choice, version, reader) for choice in in_order]
+    prompt = reader.read_ids("prompt_token_ids", answer.prompt_token_ids)
+    usage = reader.read("usage", _USAGE, answer.usage)
+    return ChatAnswer(
+        body=hide_values(body, _hidden(answer, request)),
+        prompt_token_ids=prompt,
+        actions=actions,
+        usage=usage,
+        stop_reason=reader.read("stop_reason", _STOP, in_order[0].stop_reason),
+        shown_logprobs=reader.read_shown(in_order[0].logprobs) if request.shows_logprobs else [],
+        findings=[*reader.findings, *check_agreement(prompt, actions, usage, sorted(indices), num_choices)],
+    )
+
+
+def check_agreement(
+    prompt: TokenIds | None, actions: Sequence[Action], usage: EngineUsage | None, indices: list[int], num_choices: int
+) -> list[str]:
+    """Compare what one answer says about itself; what it does not say agrees with everything.
+
+    Args:
+        prompt: its ids; None: not known.
+        actions: [num_choices], as they came.
+        usage: what the engine counted.
+        indices: numbers of the choices, sorted.
+        num_choices: that the engine was asked for.
+
+    Returns: findings: usage without its counts, and what does not agree with the ids.
+    """
+    ids = [action.response_token_ids for action in actions]
+    num_sampled = sum(len(one) for one in ids if one is not None)
+    told = usage or EngineUsage()
+    unsaid = [f"{UNREAD}:usage"] if usage and None in (usage.prompt_tokens, usage.completion_tokens) else []
+    doubts = {
+        "choices": indices != list(range(max(1, num_choices))),
+        "logprobs": any(
+            action.logprobs is not None and len(action.logprobs) > len(action.response_token_ids or ())
+            for action in actions
+            if action.response_token_ids is not None
+        ),
+        "message": any(one == _NO_IDS and _says_something(action) for one, action in zip(ids, actions, strict=True)),
+        "usage": (prompt is not None and told.prompt_tokens not in (None, len(prompt)))
+        or (None not in ids and told.completion_tokens not in (None, num_sampled)),
+    }
+    return [*unsaid, *(f"{DISAGREES}:{name}" for name, is_found in doubts.items() if is_found)]
+
+
+_NO_IDS: Final = TokenIds()
+
+
+def _says_something(action: Action) -> bool:
+    message = action.message or {}
+    return any(message.get(name) for name in ("content", "reasoning", "reasoning_content", "tool_calls"))
 
 
 def build_action(
@@ -217,17 +308,13 @@ def build_action(
     )
 
 
-def _action_of(choice: _Choice, version: int) -> Action:
-    ids, logprobs = _ids_of(choice.token_ids), _logprobs_of(choice)
-    action = build_action(choice.message, ids, logprobs, choice.finish_reason, version)
-    arrays = _arrays_of(choice)
-    return msgspec.structs.replace(action, arrays=arrays) if arrays else action
-
-
-def _arrays_of(choice: _Choice) -> dict[str, bytes]:
-    """Per-token arrays by name; vLLM sends each as a .npy file in base64."""
-    routed = None if choice.routed_experts == _ABSENT else _FILE.decode(choice.routed_experts)
-    return {} if routed is None else {"routed_experts": routed}
+def _action_of(choice: _Choice, version: int, reader: MemberReader) -> Action:
+    ids, found = reader.read_ids("token_ids", choice.token_ids), reader.read("logprobs", _LOGPROBS, choice.logprobs)
+    logprobs = None if found is None or found.content is None else Logprobs(found.values)
+    reason = reader.read("finish_reason", _REASON, choice.finish_reason)
+    action = build_action(choice.message, ids, logprobs, reason, version)
+    routed = reader.read("routed_experts", _FILE, choice.routed_experts)
+    return action if routed is None else msgspec.structs.replace(action, arrays={"routed_experts": routed})
 
 
 def _hidden(answer: _Completion, request: ChatRequest) -> Iterator[tuple[bytes, msgspec.Raw]]:
@@ -241,13 +328,3 @@ def _hidden(answer: _Completion, request: ChatRequest) -> Iterator[tuple[bytes, 
             yield b'"logprobs"', choice.logprobs
         if not request.wants_experts:
             yield b'"routed_experts"', choice.routed_experts
-
-
-def _ids_of(piece: msgspec.Raw) -> TokenIds | None:
-    ids = None if piece == _ABSENT else _IDS.decode(piece)
-    return None if ids is None else TokenIds(ids)
-
-
-def _logprobs_of(choice: _Choice) -> Logprobs | None:
-    found = None if choice.logprobs == _ABSENT else _LOGPROBS.decode(choice.logprobs)
-    return None if found is None or found.content is None else Logprobs(found.values)

@@ -1,10 +1,11 @@
 """Streamed chat completions: bytes pass through as they come, and add up to the one answer that is recorded.
 
-Texts of a message's chunks are joined, tool calls are joined by index.
+The client has the bytes already, so whatever can be read of them is recorded, and the rest is named in a finding.
 """
 
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -13,47 +14,15 @@ from agent_layer.gateway.dialects.chat_answer import (
     ChatAnswer,
     EngineUsage,
     LogprobList,
+    MemberReader,
+    TokenId,
     build_action,
+    check_agreement,
     hide_in_events,
-    read_shown,
 )
 from agent_layer.gateway.dialects.refusals import openai_error
-from agent_layer.schema import UNREADABLE, Action, JsonObject, Logprobs, TokenIds, as_json_object, as_json_objects
-
-
-@dataclass(slots=True)
-class GrowingMessage:
-    """A message, as far as it was streamed."""
-
-    _texts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    _others: JsonObject = field(default_factory=dict[str, object])
-    _calls: dict[str, JsonObject] = field(default_factory=dict[str, JsonObject])
-
-    def add(self, delta: JsonObject) -> None:
-        """Take a chunk."""
-        for name, value in delta.items():
-            if name == "tool_calls":
-                self._add_calls(as_json_objects(value))
-            elif isinstance(value, str) and name != "role":
-                self._texts.setdefault(name, []).append(value)
-            elif value is not None:
-                self._others[name] = value
-
-    def whole(self) -> JsonObject:
-        """The message that all chunks make."""
-        texts = {name: "".join(parts) for name, parts in self._texts.items()}
-        message: JsonObject = {"role": "assistant", "content": None, **self._others, **texts}
-        return {**message, "tool_calls": list(self._calls.values())} if self._calls else message
-
-    def _add_calls(self, deltas: list[JsonObject]) -> None:
-        for delta in deltas:
-            call = self._calls.setdefault(str(delta.get("index", len(self._calls))), {"function": {}})
-            function = cast("dict[str, str]", call["function"])
-            for name, value in as_json_object(delta.get("function")).items():
-                text = "" if value is None else str(value)
-                function[name] = function.get(name, "") + text if name == "arguments" else text
-            known = {name: value for name, value in delta.items() if value is not None}
-            call |= {name: value for name, value in known.items() if name not in ("index", "function")}
+from agent_layer.schema import DISAGREES, UNREADABLE, Action, JsonObject, Logprobs, TokenIds
+from agent_layer.schema.wire import GrowingMessage
 
 
 class ChunkChoice(msgspec.Struct, gc=False):
@@ -61,7 +30,7 @@ class ChunkChoice(msgspec.Struct, gc=False):
 
     index: int = 0
     delta: JsonObject | None = None
-    token_ids: list[int] | None = None
+    token_ids: list[TokenId] | None = None
     logprobs: LogprobList | None = None
     finish_reason: str | None = None
     stop_reason: str | int | None = None
@@ -71,48 +40,91 @@ class Chunk(msgspec.Struct, gc=False):
     """One event of the engine."""
 
     choices: list[ChunkChoice] = []
-    prompt_token_ids: list[int] | None = None
+    prompt_token_ids: list[TokenId] | None = None
     usage: EngineUsage | None = None
     error: JsonObject | str | None = None
 
 
+class _RawChoice(msgspec.Struct, gc=False):
+    index: msgspec.Raw = msgspec.Raw()
+    delta: msgspec.Raw = msgspec.Raw()
+    token_ids: msgspec.Raw = msgspec.Raw()
+    logprobs: msgspec.Raw = msgspec.Raw()
+    finish_reason: msgspec.Raw = msgspec.Raw()
+    stop_reason: msgspec.Raw = msgspec.Raw()
+
+
+class _RawChunk(msgspec.Struct, gc=False):
+    """A chunk, some of whose members are not what they should be."""
+
+    choices: msgspec.Raw = msgspec.Raw()
+    prompt_token_ids: msgspec.Raw = msgspec.Raw()
+    usage: msgspec.Raw = msgspec.Raw()
+    error: msgspec.Raw = msgspec.Raw()
+
+
+_Members: TypeAlias = Mapping[str, "msgspec.json.Decoder[object]"]
 _CHUNKS: Final = msgspec.json.Decoder(list[Chunk])
+_RAW_CHUNK: Final = msgspec.json.Decoder(_RawChunk)
+_CHOICES: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_RAW_CHOICE: Final = msgspec.json.Decoder(_RawChoice)
+_INDEX: Final = msgspec.json.Decoder(int)
 _EVENT_STARTS: Final = (b"data: {", b'data:{"')
 
 
-def read_chunks(received: list[bytes]) -> list[Chunk]:
-    """Read all events of these lines at once; together they cost half of what they cost one by one.
+def _decoders(kind: type[msgspec.Struct]) -> _Members:
+    return {one.name: msgspec.json.Decoder(one.type) for one in msgspec.structs.fields(kind) if one.name != "choices"}
 
-    Raises: UNREADABLE: one of them is no chunk.
+
+_CHUNK_MEMBERS: Final = _decoders(Chunk)
+_CHOICE_MEMBERS: Final = _decoders(ChunkChoice)
+
+
+def read_chunks(received: list[bytes], reader: MemberReader) -> Iterator[Chunk]:
+    """Read events: all at once, which costs half of what they cost one by one; or what can be read of each.
+
+    Raises: UNREADABLE: one of them is no JSON object; those before it were yielded.
     """
-    return _CHUNKS.decode(_events_of(received))
+    events = _events_of(received)
+    try:
+        chunks = _CHUNKS.decode(b"[" + b",".join(events) + b"]")
+    except UNREADABLE:
+        for event in events:
+            yield _read_chunk(event, reader)
+    else:
+        yield from chunks
 
 
-def read_shown_of(received: list[bytes]) -> list[msgspec.Raw]:
+def _read_chunk(event: bytes, reader: MemberReader) -> Chunk:
+    raw = _RAW_CHUNK.decode(event.decode())  # what is no text is no event
+    choices = [ChunkChoice(**_read_members(one, _CHOICE_MEMBERS, reader)) for one in _choices_of(raw, reader)]
+    return Chunk(choices=choices, **_read_members(raw, _CHUNK_MEMBERS, reader))
+
+
+def _choices_of(chunk: _RawChunk, reader: MemberReader) -> Iterator[_RawChoice]:
+    for choice in reader.read("choices", _CHOICES, chunk.choices) or ():
+        if (raw := reader.read("choice", _RAW_CHOICE, choice)) is not None:
+            yield raw
+
+
+def _read_members(raw: msgspec.Struct, members: _Members, reader: MemberReader) -> dict[str, Any]:
+    found = {name: reader.read(name, decoder, getattr(raw, name)) for name, decoder in members.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def read_shown_of(received: list[bytes], reader: MemberReader) -> list[msgspec.Raw]:
     """Cut out the log-probabilities of the first choice, as the engine wrote them.
 
-    Raises: UNREADABLE: one of the lines is no chunk.
+    Raises: UNREADABLE: one of the lines is no JSON object.
     """
-    choices = [choice for chunk in _SHOWING.decode(_events_of(received)) for choice in chunk.choices]
-    return [one for choice in choices if choice.index == 0 for one in read_shown(choice.logprobs)]
+    chunks = [_RAW_CHUNK.decode(event) for event in _events_of(received)]
+    choices = [choice for chunk in chunks for choice in _choices_of(chunk, reader)]
+    first = [choice for choice in choices if not reader.read("index", _INDEX, choice.index)]
+    return [one for choice in first for one in reader.read_shown(choice.logprobs)]
 
 
-class _ShowingChoice(msgspec.Struct, gc=False):
-    index: int = 0
-    logprobs: msgspec.Raw = msgspec.Raw()
-
-
-class _Showing(msgspec.Struct, gc=False):
-    choices: list[_ShowingChoice] = []
-
-
-_SHOWING: Final = msgspec.json.Decoder(list[_Showing])
-
-
-def _events_of(received: list[bytes]) -> bytes:
-    """Return all events of these lines as one JSON list."""
-    events = [line[5:] for lines in received for line in lines.split(b"\n") if line[:7] in _EVENT_STARTS]
-    return b"[" + b",".join(events) + b"]"
+def _events_of(received: list[bytes]) -> list[bytes]:
+    return [line[5:] for lines in received for line in lines.split(b"\n") if line[:7] in _EVENT_STARTS]
 
 
 @dataclass(slots=True)
@@ -125,20 +137,27 @@ class _GrowingChoice:
     finish_reason: str | None = None
     stop_reason: str | int | None = None
 
-    def take(self, choice: ChunkChoice) -> None:
+    def take(self, choice: ChunkChoice, reader: MemberReader) -> None:
         if choice.delta:
             self.message.add(choice.delta)
-        if choice.token_ids is not None:
+        if choice.token_ids is not None and (ids := reader.as_ids("token_ids", choice.token_ids)) is not None:
             self.token_ids = self.token_ids or TokenIds()
-            self.token_ids.extend(choice.token_ids)
+            self.token_ids.extend(ids)
         if choice.logprobs is not None:
             self.logprobs = self.logprobs or Logprobs()
             self.logprobs.extend(choice.logprobs.values)
         self.finish_reason = choice.finish_reason or self.finish_reason
         self.stop_reason = self.stop_reason if choice.stop_reason is None else choice.stop_reason
 
-    def action(self, version: int) -> Action:
-        return build_action(self.message.whole(), self.token_ids, self.logprobs, self.finish_reason, version)
+    def action(self, version: int, unread: Collection[str]) -> Action:
+        """What could not be read of a part makes the whole unknown: the rest would stand at other places."""
+        ids = self.token_ids if _HOLD_IDS.isdisjoint(unread) else None
+        logprobs = self.logprobs if _HOLD_LOGPROBS.isdisjoint(unread) else None
+        return build_action(self.message.whole(), ids, logprobs, self.finish_reason, version)
+
+
+_HOLD_IDS: Final = frozenset({"token_ids", "index", "choice"})
+_HOLD_LOGPROBS: Final = frozenset({"logprobs", "index", "choice"})
 
 
 @dataclass(slots=True)
@@ -146,34 +165,52 @@ class GrowingAnswer:
     """An answer, as far as it was streamed."""
 
     num_choices: int = 1
-    """Answers that the client asked for."""
+    """Answers that the engine was asked for."""
     error: str | None = None
     """What the engine says went wrong in the middle."""
     prompt: TokenIds | None = None
     usage: EngineUsage | None = None
+    reader: MemberReader = field(default_factory=MemberReader)
+    _has_two_prompts: bool = False
     _choices: dict[int, _GrowingChoice] = field(default_factory=dict[int, _GrowingChoice])
 
-    def take(self, chunk: Chunk) -> None:
-        """Take the next event."""
+    def take_all(self, received: list[bytes]) -> Iterator[Chunk]:
+        """Take the events of these lines; yield each.
+
+        Raises: UNREADABLE: one of them is no JSON object; those before it are taken.
+        """
+        for chunk in read_chunks(received, self.reader):
+            self._take(chunk)
+            yield chunk
+
+    def _take(self, chunk: Chunk) -> None:
         if chunk.error is not None:
             self.error = msgspec.json.encode(chunk.error).decode()
-        if chunk.prompt_token_ids is not None and self.prompt is None:
-            self.prompt = TokenIds(chunk.prompt_token_ids)
+        if chunk.prompt_token_ids is not None and (
+            (ids := self.reader.as_ids("prompt_token_ids", chunk.prompt_token_ids)) is not None
+        ):
+            self._has_two_prompts |= self.prompt not in (None, ids)
+            self.prompt = self.prompt or ids
         self.usage = chunk.usage or self.usage
         for choice in chunk.choices:
             if (growing := self._choices.get(choice.index)) is None:
                 growing = self._choices[choice.index] = _GrowingChoice()
-            growing.take(choice)
+            growing.take(choice, self.reader)
 
     def answer(self, version: int) -> ChatAnswer:
         """What was received so far."""
-        choices = [self._choices[index] for index in sorted(self._choices)]
+        indices, unread = sorted(self._choices), self.reader.unread
+        choices = [self._choices[index] for index in indices]
+        actions = [choice.action(version, unread) for choice in choices]
+        doubts = check_agreement(self.prompt, actions, self.usage, indices, self.num_choices)
+        prompts = [f"{DISAGREES}:prompt_token_ids"] if self._has_two_prompts else []
         return ChatAnswer(
             body=b"",
             prompt_token_ids=self.prompt,
-            actions=[choice.action(version) for choice in choices],
+            actions=actions,
             usage=self.usage,
             stop_reason=choices[0].stop_reason if choices else None,
+            findings=[*self.reader.findings, *doubts, *prompts],
         )
 
     @property
@@ -238,8 +275,8 @@ class ChatStream:
     def _read(self) -> None:
         unread, self._unread, self._num_unread = self._unread, [], 0
         try:
-            for chunk in read_chunks(unread):
-                self._growing.take(chunk)
+            for _ in self._growing.take_all(unread):
+                pass
         except UNREADABLE as error:
             self.error = f"the engine sent an event that cannot be read: {error}"
         else:

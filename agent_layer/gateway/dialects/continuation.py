@@ -16,8 +16,8 @@ import msgspec
 from agent_layer.engines import NEUTRAL_SAMPLING, is_neutral
 from agent_layer.errors import EngineError
 from agent_layer.gateway.dialects.chat import ChatRequest
-from agent_layer.gateway.dialects.chat_stream import GrowingMessage
 from agent_layer.schema import UNREADABLE, JsonObject, derive_seed
+from agent_layer.schema.wire import GrowingMessage
 
 _SAME: Final = frozenset(
     {"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop_token_ids", "ignore_eos"}
@@ -130,7 +130,7 @@ class _Event(msgspec.Struct, gc=False):
     id: str = ""
     created: int = 0
     model: str = ""
-    choices: list[_Choice] = []
+    choices: list[_Choice] | None = None
     prompt_token_ids: list[int] | None = None
     usage: JsonObject | None = None
     error: msgspec.Raw = msgspec.Raw()
@@ -244,7 +244,10 @@ class JoinedAnswer:
             self.is_finished = self._is_shown = True
             return event
         chat = self._as_chat(event) if self._is_continued else event
-        self._add(_EVENT.decode(chat))
+        try:
+            self._add(_EVENT.decode(chat))
+        except msgspec.ValidationError:  # the record says which member cannot be read; here, the rest cannot be asked
+            self._is_plain, self._is_shown = False, True
         return chat
 
     def _add(self, event: _Event) -> None:
@@ -255,7 +258,7 @@ class JoinedAnswer:
         if event.error or event.usage:
             self._last = event
         self.is_finished = self.is_finished or bool(event.error)
-        for choice in event.choices:
+        for choice in event.choices or ():
             self._grow(choice)
         self._is_shown = self._is_shown or self.is_finished or bool(self.token_ids) or not event.choices
 

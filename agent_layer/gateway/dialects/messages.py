@@ -11,6 +11,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, read_pieces
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
+from agent_layer.gateway.dialects.endings import failure_of, find_finish
 from agent_layer.gateway.dialects.refusals import RefusedError, anthropic_error
 from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, join_blocks, split_blocks
 from agent_layer.gateway.dialects.turns import (
@@ -262,9 +263,6 @@ def _thinking(thinking: JsonObject, effort: object) -> JsonObject:
             return {"reasoning_effort": effort}
 
 
-_STOP_REASONS: Final = {"length": "max_tokens", "content_filter": "refusal", "tool_calls": "tool_use"}
-
-
 @dataclass(kw_only=True)
 class Messages:
     """Anthropic's dialect. Threads are remembered here, and how the model wrote tool inputs, which come back parsed."""
@@ -298,7 +296,7 @@ class Messages:
     def _keep(self, exchange: Exchange, answer: ChatAnswer) -> None:
         """Remember what an answer adds to its thread, if it is of one: what was asked, and the answer."""
         thread = _THREAD.decode(exchange.request.asked.get("thread", _NULL))
-        if thread is None or not answer.actions or answer.actions[0].finish_reason == "abort":
+        if thread is None or not answer.actions or find_finish(answer.actions[0].finish_reason).status != "ok":
             return
         before = thread.previous_message_id if thread.type == "continue" else None
         num_before = len(self._thread_of(exchange.trajectory_id, before).messages) if before else 0
@@ -354,6 +352,12 @@ class _MessageWriter:
     keep: Callable[[Exchange, ChatAnswer], None]
 
     def whole(self, answer: ChatAnswer) -> JsonObject:
+        """Return the message.
+
+        Raises: RefusedError: the engine says that its answer failed.
+        """
+        if (error := failure_of(answer)) is not None:
+            raise RefusedError(502, "engine_failed", error)
         self.keep(self.exchange, answer)
         message = answer.actions[0].message or {}
         content = [self._told(block) for block in split_blocks(message)]
@@ -383,7 +387,7 @@ class _MessageWriter:
         signed = [_delta(block, signature)] if block.kind == "reasoning" else []
         return [*signed, {"type": "content_block_stop", "index": block.index}]
 
-    def finish(self, answer: ChatAnswer) -> Events:
+    def finish(self, answer: ChatAnswer, blocks: list[Block]) -> Events:  # noqa: ARG002  # they are sent already
         self.keep(self.exchange, answer)
         told = {"delta": _ending(answer), "usage": _usage(answer), **sampled_of(answer, self.exchange.request)}
         return [{"type": "message_delta", **told}, {"type": "message_stop"}]
@@ -440,14 +444,11 @@ def _input_of(arguments: str) -> JsonObject:
 
 def _ending(answer: ChatAnswer) -> JsonObject:
     action = answer.actions[0] if answer.actions else None
-    reason = _STOP_REASONS.get(str(action.finish_reason), "end_turn") if action else None
-    if reason != "end_turn":
-        return {"stop_reason": reason, "stop_sequence": None}
-    if action and (action.message or {}).get("tool_calls"):
-        return {"stop_reason": "tool_use", "stop_sequence": None}  # an engine says "stop" where the tool was named
-    if isinstance(answer.stop_reason, str):
-        return {"stop_reason": "stop_sequence", "stop_sequence": answer.stop_reason}
-    return {"stop_reason": reason, "stop_sequence": None}
+    reason = find_finish(action.finish_reason if action else None).stop_reason
+    if reason == "end_turn" and action and (action.message or {}).get("tool_calls"):
+        reason = "tool_use"  # an engine says "stop" where the tool was named
+    sequence = answer.stop_reason if reason == "end_turn" and isinstance(answer.stop_reason, str) else None
+    return {"stop_reason": "stop_sequence" if sequence is not None else reason, "stop_sequence": sequence}
 
 
 def _usage(answer: ChatAnswer) -> JsonObject:

@@ -96,6 +96,8 @@ def read_engine_error(body: bytes) -> tuple[str, str]:
     return error.type or "engine_error", error.message or body.decode("utf-8", "replace")
 
 
+BAD_REQUEST: Final = (400, 413, 422)
+"""Statuses with which an engine refuses what was asked; all others are its own failures."""
 CONTEXT_FULL: Final = "context_length_exceeded"
 """OpenAI's code of a request that does not fit into the model's context; clients know it."""
 _CONTEXT_FULL: Final = re.compile(
@@ -108,7 +110,7 @@ _CONTEXT_FULL: Final = re.compile(
 
 def is_context_full(status: int, body: bytes) -> bool:
     """Whether an engine refused a request because it does not fit into the model's context."""
-    return status in (400, 413, 422) and _CONTEXT_FULL.search(body) is not None
+    return status in BAD_REQUEST and _CONTEXT_FULL.search(body) is not None
 
 
 class _Error(msgspec.Struct):

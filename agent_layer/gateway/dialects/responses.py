@@ -14,6 +14,7 @@ from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, read_pieces
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
+from agent_layer.gateway.dialects.endings import failure_of, find_finish
 from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, join_blocks, split_blocks
 from agent_layer.gateway.dialects.turns import (
     Format,
@@ -255,7 +256,6 @@ _EMPTY: Final[JsonObject] = {
     "truncation": "disabled",
 }
 _ECHOED: Final = frozenset(_EMPTY) | {"user", "prompt_cache_key", "safety_identifier", "service_tier", "max_tool_calls"}
-_INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter", "abort": None}
 _PREFIXES: Final = {"reasoning": "rs", "text": "msg", "call": "fc"}
 _NULL: Final = msgspec.Raw(b"null")
 
@@ -268,15 +268,22 @@ class ResponseWriter:
     keep: Keep
     _numbers: "count[int]" = field(default_factory=count)
 
-    def whole(self, answer: ChatAnswer) -> JsonObject:
-        """Return the response object."""
+    def whole(self, answer: ChatAnswer, sent: list[Block] | None = None) -> JsonObject:
+        """Return the response object.
+
+        Args:
+            answer: of the engine.
+            sent: its blocks, where they were streamed.
+        """
         action = answer.actions[0]
-        blocks, reason = split_blocks(action.message or {}), action.finish_reason
-        status: _Status = "incomplete" if reason in _INCOMPLETE else "completed"
+        if (error := failure_of(answer)) is not None:
+            return {**self._response("failed", []), "error": {"code": "server_error", "message": error}}
+        blocks, finish = split_blocks(action.message or {}) if sent is None else sent, find_finish(action.finish_reason)
+        status: _Status = "completed" if finish.is_complete else "incomplete"
         plain = [self._item(block, block.text, status) for block in blocks]
         self.keep(self.exchange, plain, blocks if status == "completed" else None)
         items = [self._item(block, block.text, status, answer.shown_logprobs) for block in blocks]
-        details = {"reason": _INCOMPLETE[reason]} if reason in _INCOMPLETE else None
+        details = None if finish.is_complete else {"reason": finish.incomplete}
         told: JsonObject = {"incomplete_details": details, "usage": _usage(answer)}
         return {**self._response(status, items), **told, **sampled_of(answer, self.exchange.request)}
 
@@ -309,11 +316,11 @@ class ResponseWriter:
             )
         return [*events, self._event("response.output_item.done", output_index=block.index, item=item)]
 
-    def finish(self, answer: ChatAnswer) -> Events:
+    def finish(self, answer: ChatAnswer, blocks: list[Block]) -> Events:
         """End the stream; an answer without any choice is an error."""
         if not answer.actions:
             return self.fail("server_error", "the engine ended without an answer")
-        response = self.whole(answer)
+        response = self.whole(answer, blocks)
         return [self._event(f"response.{response['status']}", response=response)]
 
     def fail(self, code: str, message: str) -> Events:

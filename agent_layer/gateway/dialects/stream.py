@@ -11,10 +11,12 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
-from agent_layer.gateway.dialects.chat_stream import Chunk, GrowingAnswer, ends, read_chunks, read_shown_of
+from agent_layer.gateway.dialects.chat_stream import Chunk, GrowingAnswer, ends, read_shown_of
+from agent_layer.gateway.dialects.endings import failure_of
 from agent_layer.gateway.dialects.refusals import read_engine_error
 from agent_layer.gateway.dialects.turns import assistant_message, tool_call
-from agent_layer.schema import UNREADABLE, JsonObject, as_json_object, as_json_objects
+from agent_layer.schema import UNREADABLE, JsonObject, as_json_objects
+from agent_layer.schema.wire import GrowingCall, GrowingCalls
 
 Kind: TypeAlias = Literal["reasoning", "text", "call"]
 Events: TypeAlias = list[JsonObject]
@@ -57,7 +59,11 @@ class BlockEvents(Protocol):
 
 def split_blocks(message: JsonObject) -> list[Block]:
     """Split a message into blocks; an empty answer is an empty text."""
-    found = [Block(kind, 0, call_id, name, [text]) for kind, call_id, name, text, _ in _additions(message)]
+    found = [Block(kind, 0, texts=[text]) for kind, text in _spoken(message)]
+    for call in as_json_objects(message.get("tool_calls")):
+        whole = GrowingCall()
+        text = whole.add(call)
+        found.append(Block("call", 0, whole.call_id, whole.name, [text]))
     blocks = found or [Block("text", 0)]
     for index, block in enumerate(blocks):
         block.index = index
@@ -72,59 +78,136 @@ def join_blocks(blocks: list[Block]) -> JsonObject:
 
 
 @dataclass(slots=True)
+class _StreamedCall:
+    """A tool call whose block begins once its id and name are known."""
+
+    call: GrowingCall
+    block: Block | None = None
+    is_ended: bool = False
+    waiting: list[str] = field(default_factory=list[str])
+    """Arguments that came before."""
+
+
+@dataclass(slots=True)
 class BlockEncoder:
-    """Encodes a streamed message as events of its blocks, one block after the other."""
+    """Encodes a streamed message as events of its blocks.
+
+    Blocks begin one after the other. A block ends before the next begins, except a tool call whose arguments are not
+    whole by then, because engines may send the pieces of parallel calls in turns: it ends as soon as they are, or with
+    the message.
+    """
 
     tellers: BlockEvents
-    _open: Block | None = None
-    _number: object = None
-    """Of the tool call that is open."""
-    _num_blocks: int = 0
+    blocks: list[Block] = field(default_factory=list[Block])
+    """Those that began."""
+    _said: Block | None = None
+    """Text or thought that is open."""
+    _growing: GrowingCalls = field(default_factory=GrowingCalls)
+    _calls: list[_StreamedCall] = field(default_factory=list[_StreamedCall])
+    """In the order of their beginning."""
 
     def take(self, delta: JsonObject) -> Iterator[JsonObject]:
         """Yield the events of what a delta adds."""
-        for kind, call_id, name, text, number in _additions(delta):
-            block = self._open
-            if block is None or block.kind != kind or (kind == "call" and number != self._number):
-                yield from self.close()
-                block = Block(kind, self._num_blocks, call_id, name)
-                yield from self._begin(block, number)
-            if text:
-                block.texts.append(text)
-                yield from self.tellers.grow(block, text)
+        for kind, text in _spoken(delta):
+            if self._said is None or self._said.kind != kind:
+                yield from self._end_said()
+                yield from self._end_whole_calls()
+                self._said = block = self._add_block(Block(kind, 0))
+                yield from self.tellers.begin(block)
+            yield from self._grow(self._said, text)
+        for piece in as_json_objects(delta.get("tool_calls")):
+            yield from self._take_call(piece)
 
     def finish(self) -> Iterator[JsonObject]:
         """Yield the last events; an empty answer is an empty text."""
-        if not self._num_blocks:
-            yield from self._begin(Block("text", 0), None)
-        yield from self.close()
+        yield from self._end_said()
+        yield from self._begin_calls(is_last=True)
+        if not self.blocks:
+            self._said = self._add_block(Block("text", 0))
+            yield from self.tellers.begin(self._said)
+            yield from self._end_said()
+        for streamed in self._calls:
+            yield from self._end_call(streamed)
 
-    def close(self) -> Iterator[JsonObject]:
-        """Yield the events that end the open block."""
-        if self._open is not None:
-            yield from self.tellers.end(self._open)
-        self._open = None
+    def _take_call(self, piece: JsonObject) -> Iterator[JsonObject]:
+        call, text = self._growing.add(piece)
+        streamed = next((one for one in reversed(self._calls) if one.call is call), None)
+        if streamed is None:
+            streamed = _StreamedCall(call)
+            self._calls.append(streamed)
+        if text:
+            streamed.waiting.append(text)
+        yield from self._end_said()
+        yield from self._begin_calls()
+        yield from self._grow_call(streamed)
 
-    def _begin(self, block: Block, number: object) -> Events:
-        self._open, self._number = block, number
-        self._num_blocks += 1
-        return self.tellers.begin(block)
+    def _begin_calls(self, *, is_last: bool = False) -> Iterator[JsonObject]:
+        """Begin the calls that can be shown, in their order.
+
+        Args:
+            is_last: no more pieces will come, so that what is not known now never will be.
+        """
+        for streamed in self._calls:
+            if streamed.block is not None:
+                continue
+            if not is_last and not (streamed.call.call_id and streamed.call.name):
+                return
+            yield from self._end_whole_calls()
+            streamed.block = self._add_block(Block("call", 0, streamed.call.call_id, streamed.call.name))
+            yield from self.tellers.begin(streamed.block)
+            yield from self._grow_call(streamed)
+
+    def _grow_call(self, streamed: _StreamedCall) -> Iterator[JsonObject]:
+        if streamed.block is not None and not streamed.is_ended:
+            waiting, streamed.waiting = streamed.waiting, []
+            for text in waiting:
+                yield from self._grow(streamed.block, text)
+
+    def _end_whole_calls(self) -> Iterator[JsonObject]:
+        """End the open calls, in their order, up to the first whose arguments may go on."""
+        for streamed in self._calls:
+            if not streamed.is_ended and not _is_whole(streamed.call.arguments):
+                return
+            yield from self._end_call(streamed)
+
+    def _end_call(self, streamed: _StreamedCall) -> Iterator[JsonObject]:
+        if streamed.block is not None and not streamed.is_ended:
+            streamed.is_ended = True
+            yield from self.tellers.end(streamed.block)
+
+    def _end_said(self) -> Iterator[JsonObject]:
+        if self._said is not None:
+            yield from self.tellers.end(self._said)
+        self._said = None
+
+    def _grow(self, block: Block, text: str) -> Events:
+        block.texts.append(text)
+        return self.tellers.grow(block, text)
+
+    def _add_block(self, block: Block) -> Block:
+        block.index = len(self.blocks)
+        self.blocks.append(block)
+        return block
 
 
-_Addition: TypeAlias = tuple[Kind, str, str, str, object]
-"""(kind, call id, tool, text, number of the call)."""
+def _is_whole(arguments: str) -> bool:
+    """Whether nothing can follow: a JSON object or list that is closed."""
+    if not arguments.rstrip().endswith(("}", "]")):
+        return False
+    try:
+        msgspec.json.decode(arguments)
+    except (*UNREADABLE, UnicodeEncodeError):
+        return False
+    return True
 
 
-def _additions(message: JsonObject) -> Iterator[_Addition]:
+def _spoken(message: JsonObject) -> Iterator[tuple[Literal["reasoning", "text"], str]]:
+    """Yield what a message, or a delta of it, thinks and says."""
     if thought := message.get("reasoning") or message.get("reasoning_content"):
-        yield "reasoning", "", "", str(thought), None
+        yield "reasoning", str(thought)
     for name in ("content", "refusal"):
         if said := message.get(name):
-            yield "text", "", "", str(said), None
-    for place, call in enumerate(as_json_objects(message.get("tool_calls"))):
-        function = as_json_object(call.get("function"))
-        name, arguments = str(function.get("name") or ""), str(function.get("arguments") or "")
-        yield "call", str(call.get("id") or ""), name, arguments, call.get("index", place)
+            yield "text", str(said)
 
 
 class Writer(BlockEvents, Protocol):
@@ -134,8 +217,8 @@ class Writer(BlockEvents, Protocol):
         """An answer comes."""
         ...
 
-    def finish(self, answer: ChatAnswer) -> Events:
-        """It has come."""
+    def finish(self, answer: ChatAnswer, blocks: list[Block]) -> Events:
+        """It has come, in these blocks."""
         ...
 
     def fail(self, code: str, message: str) -> Events:
@@ -167,13 +250,14 @@ class TranslatedStream:
         lines, newline, self._rest = (self._rest + received).rpartition(b"\n")
         if not newline or self.error is not None:
             return b""
+        told = b""
         try:
-            chunks = read_chunks([lines])
+            for chunk in self._growing.take_all([lines]):
+                told += _written(self._encode(chunk))
             if self.shows_logprobs:
-                self._shown += read_shown_of([lines])
-            told = b"".join([_written(self._take(chunk)) for chunk in chunks])
+                self._shown += read_shown_of([lines], self._growing.reader)
         except UNREADABLE as error:
-            return self.fail(f"the engine sent an event that cannot be read: {error}")
+            return told + self.fail(f"the engine sent an event that cannot be read: {error}")
         if self._growing.error is not None:
             return told + self.fail(self._growing.error)
         self.is_done = self.is_done or ends(lines)
@@ -196,8 +280,7 @@ class TranslatedStream:
         """Every choice that was asked for names why it ended."""
         return self._growing.is_complete
 
-    def _take(self, chunk: Chunk) -> Events:
-        self._growing.take(chunk)
+    def _encode(self, chunk: Chunk) -> Events:
         events = self._start()
         for choice in chunk.choices:
             if choice.index == 0 and choice.delta:
@@ -212,7 +295,10 @@ class TranslatedStream:
 
     def _finish(self) -> bytes:
         answer = msgspec.structs.replace(self._growing.answer(0), shown_logprobs=self._shown)
-        return _written([*self._start(), *self._walk.finish(), *self.writer.finish(answer)])
+        if (error := failure_of(answer)) is not None:
+            return self.fail(error)
+        last = [*self._start(), *self._walk.finish()]
+        return _written([*last, *self.writer.finish(answer, self._walk.blocks)])
 
 
 def _written(events: Iterable[JsonObject]) -> bytes:

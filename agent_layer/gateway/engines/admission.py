@@ -50,28 +50,31 @@ class Admission:
     def __init__(self, rotation: Rotation, is_current: Callable[[], bool]) -> None:
         self._rotation = rotation
         self._is_current = is_current
-        self._waiting: dict[asyncio.Future[Engine], tuple[str, str | None]] = {}
-        """Run and kept engine by call, in the order in which they came."""
+        self._waiting: dict[asyncio.Future[Engine], tuple[str, str | None, frozenset[str]]] = {}
+        """Run, kept engine and excluded engines by call, in the order in which they came."""
 
     @property
     def num_waiting(self) -> int:
         """Calls that wait for an engine."""
         return len(self._waiting)
 
-    async def acquire(self, run: str, kept: str | None, seconds: float) -> Engine:
+    async def acquire(
+        self, run: str, kept: str | None, seconds: float, without: frozenset[str] = frozenset()
+    ) -> Engine:
         """Take a place at an engine. ``release`` must follow.
 
         Args:
             run: of the rollout that calls.
             kept: address of the engine that answered the rollout before; None: none did.
             seconds: longest wait.
+            without: addresses of engines that shall not answer.
 
         Raises: EngineError: none had a place within this time.
         """
-        if not self._waiting and (engine := self._place(run, kept)):
+        if not self._waiting and (engine := self._place(run, kept, without)):
             return engine
         place: asyncio.Future[Engine] = asyncio.get_running_loop().create_future()
-        self._waiting[place] = run, kept
+        self._waiting[place] = run, kept, without
         self.admit()
         try:
             async with asyncio.timeout(max(0.0, seconds)):
@@ -93,17 +96,17 @@ class Admission:
     def admit(self) -> None:
         """Assign places to calls that wait, the oldest first; to be called when engines changed."""
         full: set[str] = set()
-        for place, (run, kept) in list(self._waiting.items()):
+        for place, (run, kept, without) in list(self._waiting.items()):
             if run in full or place.cancelled():  # its caller left, and ``acquire`` forgets it in a moment
                 continue
-            if engine := self._place(run, kept):
+            if engine := self._place(run, kept, without):
                 del self._waiting[place]
                 place.set_result(engine)
-            else:
+            elif not without:
                 full.add(run)
 
-    def _place(self, run: str, kept: str | None) -> Engine | None:
-        engine = self._rotation.choose(run, kept) if self._is_current() else None
+    def _place(self, run: str, kept: str | None, without: frozenset[str]) -> Engine | None:
+        engine = self._rotation.choose(run, kept, without) if self._is_current() else None
         if engine:
             self._rotation.load_of(engine.url).in_flight += 1
         return engine

@@ -9,14 +9,14 @@ a trainer stopped waiting for can reach an engine.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 from redis import Redis
 from redis.exceptions import RedisError
 
 from agent_layer.engines import Engine, EngineRegistry, get_policy, newest_number, register_policy
-from agent_layer.errors import BadInputError, EngineError
+from agent_layer.errors import BadInputError, EngineError, UnreachableError
 from agent_layer.gateway.dialects import ChatRequest
 from agent_layer.gateway.engines.admission import Admission, adapt_limit
 from agent_layer.gateway.engines.health import check_engines
@@ -52,6 +52,8 @@ class EnginePool:
         self._names: ModelNames = read_model_names(settings.models)
         self._has_external = self._names.needs_provider
         self._policy = _external_policy(settings)
+        self._contexts: dict[str, tuple[int, int | None]] = {}
+        """By address of an engine: its epoch, and its longest context then."""
 
     def find_external(self, request: ChatRequest) -> ExternalModel | None:
         """Find the external model that a request names; None: it asks for the policy, and engines serve it.
@@ -68,13 +70,17 @@ class EnginePool:
             )
         return ExternalModel(url=url.rstrip("/").removesuffix("/v1"), model=model, api_key=self._settings.provider_key)
 
-    async def acquire(self, rollout: LiveRollout) -> Engine:
+    async def acquire(self, rollout: LiveRollout, without: frozenset[str] = frozenset()) -> Engine:
         """Take a place at an engine of the policy. ``release`` must follow.
+
+        Args:
+            rollout: it calls.
+            without: addresses of engines that shall not answer.
 
         Raises: EngineError: no engine served within ``request_seconds``.
         """
         run = rollout.started.run
-        engine = await self._engines.acquire(run, rollout.engine, self._settings.request_seconds)
+        engine = await self._engines.acquire(run, rollout.engine, self._settings.request_seconds, without)
         try:
             await self._policies.ensure(run, engine)
         except BaseException:
@@ -91,10 +97,22 @@ class EnginePool:
         """Return what a request to an engine must carry: its key, where it asks for one."""
         return self._engines.rotation.headers_of(url)
 
-    def report_failure(self, engine: Engine, run: str) -> bool:
-        """Record that an engine failed a call of this run; whether a healthy one could answer it."""
+    async def read_context_tokens(self, engine: Engine) -> int | None:
+        """Return how many tokens a prompt and its answer may have together; None: the engine does not say."""
+        known = self._contexts.get(engine.url)
+        if known is None or known[0] != engine.epoch:  # it may have started again since, with another length
+            try:
+                found = await self._engines.read_context_tokens(engine)
+            except (EngineError, UnreachableError, RedisError) as error:
+                log.warning("length of context unknown engine=%s error=%s", engine.url, error)
+                return None
+            known = self._contexts[engine.url] = engine.epoch, found
+        return known[1]
+
+    def report_failure(self, engine: Engine, run: str, failed: Collection[str]) -> bool:
+        """Record that an engine failed a call of this run; whether a healthy one, none of the failed, could answer."""
         self._engines.rotation.record_failure(engine.url)
-        return self._engines.rotation.has_other(engine, run)
+        return self._engines.rotation.has_other(run, failed)
 
     @property
     def preemptions(self) -> Preemptions:
@@ -163,9 +181,14 @@ class EngineWatcher:
             self.admission.admit()
             self._drained.set()
 
-    async def acquire(self, run: str, kept: str | None, seconds: float) -> Engine:
+    async def acquire(self, run: str, kept: str | None, seconds: float, without: frozenset[str]) -> Engine:
         """Take a place at an engine; see ``Admission``. ``release`` must follow."""
-        return await self.admission.acquire(run, kept, seconds)
+        return await self.admission.acquire(run, kept, seconds, without)
+
+    async def read_context_tokens(self, engine: Engine) -> int | None:
+        """See ``EngineControl``. Raises: EngineError, UnreachableError, RedisError: it is not known."""
+        seconds = self._settings.connect_seconds
+        return await asyncio.to_thread(lambda: self._registry.control(engine.url, seconds).read_context_tokens())
 
     def release(self, engine: Engine) -> None:
         """Free a place."""

@@ -4,7 +4,7 @@ A run's calls go to its own engines. A run without engines is answered by those 
 and trials need no engine of their own, and a trained run never gets foreign weights.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import count
 
 from agent_layer.engines import Engine
@@ -81,16 +81,19 @@ class Rotation:
             if self._is_open(engine, newest):
                 self._open[engine.run].append(self._loads[engine.url])
 
-    def choose(self, run: str, kept: str | None) -> Engine | None:
+    def choose(self, run: str, kept: str | None, without: Collection[str] = ()) -> Engine | None:
         """Choose an engine for a call of this run.
 
         Args:
             run: of the rollout that calls.
             kept: address of the engine that the rollout has.
+            without: addresses of engines that shall not answer.
         """
         loads = self._open.get(run)
         if loads is None:
             loads = self._open.get(self._own_run)
+        if loads and without:
+            loads = [load for load in loads if load.url not in without]
         if loads and self._limit:
             loads = [load for load in loads if load.has_room]
         if not loads:
@@ -100,10 +103,10 @@ class Rotation:
             load.turn = next(self._turns)
         return self._engines[load.url]
 
-    def has_other(self, engine: Engine, run: str) -> bool:
-        """Whether another healthy engine could answer instead."""
+    def has_other(self, run: str, failed: Collection[str]) -> bool:
+        """Whether a healthy engine, none of the failed ones, could answer a call of this run."""
         loads = self._open.get(run, self._open.get(self._own_run, []))
-        return any(load.is_well and load.url != engine.url for load in loads)
+        return any(load.is_well and load.url not in failed for load in loads)
 
     def headers_of(self, url: str) -> Mapping[str, str]:
         """Return what a request to an engine must carry."""

@@ -106,7 +106,7 @@ def _check_mark(held: LiveRollout, asked: Resumption) -> None:
 
 def _successor_of(held: LiveRollout, left: list[EndedCall], seconds: float) -> LiveRollout:
     """What is known stays known, in the same tables; what is left behind is not paid for."""
-    return dataclasses.replace(
+    successor = dataclasses.replace(
         held,
         api_key=new_key(),
         budget=msgspec.structs.replace(held.budget, opened_at=held.budget.clock() - seconds),
@@ -116,8 +116,11 @@ def _successor_of(held: LiveRollout, left: list[EndedCall], seconds: float) -> L
         is_resumed=True,
         num_sampled=held.num_sampled - sum(one.num_sampled for one in left),
         num_policy_calls=held.num_policy_calls - sum(one.is_of_policy for one in left),
+        turns=held.turns.copy(),
         abandoned=held.abandoned | {one.call_id for one in left},
         running=set(),
         num_asking=0,
         active_at=held.budget.clock(),
     )
+    successor.take_back_turns(one.question_id for one in left if one.spends_turn)
+    return successor

@@ -5,7 +5,8 @@ import hmac
 import math
 import secrets
 import time
-from collections.abc import Callable, Generator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -97,6 +98,10 @@ class EndedCall(msgspec.Struct, frozen=True):
     num_sampled: int
     is_of_policy: bool
     """The policy answered it, or was cut off; False where the call failed."""
+    question_id: str = ""
+    """See ``Call``."""
+    spends_turn: bool = True
+    """False where the engine or its network failed."""
 
 
 class PromptContents(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,6 +154,8 @@ class LiveRollout:
     """By the budget's clock: when a call last began or ended."""
     num_started: int = 0
     num_ended: int = 0
+    turns: Counter[str] = field(default_factory=Counter[str])
+    """By question the calls that spend its turn, without abandoned ones; a question that is asked again spends one."""
     num_sampled: int = 0
     """Without the tokens of abandoned calls: a holder's death uses up nothing of the budget."""
     num_policy_calls: int = 0
@@ -229,13 +236,24 @@ class LiveRollout:
                 f"rollout {self.trajectory_id}: it is closed and takes no more calls or rewards; end the agent",
             )
 
-    def check_may_call(self) -> None:
-        """Raise RefusedError when the attempt is closed or has used up its budget."""
+    def check_may_call(self, question_id: str | None = None) -> None:
+        """Raise RefusedError when the attempt is closed or has used up its budget.
+
+        Args:
+            question_id: the question that is asked again, whose turn may be spent already; None: it is new.
+        """
         self.check_is_open()
-        if spent := self.budget.spent(self.num_started - len(self.abandoned), self.num_sampled):
+        if spent := self.budget.spent(len(self.turns) - (question_id in self.turns), self.num_sampled):
             raise RefusedError(
                 429, "rollout_limit", f"rollout {self.trajectory_id}: its limit of {spent} is used up; end here"
             )
+
+    def take_back_turns(self, question_ids: Iterable[str]) -> None:
+        """Count calls no more, one of each of these questions."""
+        for question_id in question_ids:
+            self.turns[question_id] -= 1
+            if self.turns[question_id] <= 0:
+                del self.turns[question_id]
 
     def check_fits(self, num_prompt: int) -> None:
         """Raise RefusedError when a prompt leaves no room for an answer in the task's context."""

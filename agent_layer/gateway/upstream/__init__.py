@@ -7,6 +7,7 @@ from agent_layer.lazy import lazy_exports
 if TYPE_CHECKING:
     from agent_layer.gateway.upstream.client import Reply as Reply
     from agent_layer.gateway.upstream.client import Upstream as Upstream
+    from agent_layer.gateway.upstream.client import was_reached as was_reached
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -14,6 +15,7 @@ else:
             "agent_layer.gateway.upstream.client": (
                 "Reply",
                 "Upstream",
+                "was_reached",
             ),
         },
     )

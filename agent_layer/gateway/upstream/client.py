@@ -163,6 +163,11 @@ class Upstream:
             connection.transport.abort()
 
 
+def was_reached(error: EngineError) -> bool:
+    """Whether the engine could have read the request that ended in this error."""
+    return not isinstance(error.__cause__, OSError)  # as ``_connect`` raises it
+
+
 @cache
 def _target_of(url: str) -> tuple[_Place, bytes]:
     """Where a URL leads, and how a request there begins.

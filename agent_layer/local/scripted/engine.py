@@ -18,7 +18,6 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects import GrowingMessage
 from agent_layer.local.scripted.completing import ReceivedCall, find_continued_chat, text_choice
 from agent_layer.local.scripted.script import (
     END,
@@ -33,6 +32,7 @@ from agent_layer.local.scripted.script import (
     word_token_id,
 )
 from agent_layer.schema import JsonObject
+from agent_layer.schema.wire import GrowingMessage
 
 
 @dataclass(kw_only=True)
@@ -109,7 +109,8 @@ class ScriptedEngine:
         return web.Response(text="".join(lines))
 
     async def _list_models(self, _: web.Request) -> web.Response:
-        served = [{"id": name, "object": "model", "root": self.root} for name in (self.model, self.adapter) if name]
+        known = {"object": "model", "root": self.root, "max_model_len": self.context_tokens}
+        served = [{"id": name, **known} for name in (self.model, self.adapter) if name]
         return web.json_response({"object": "list", "data": served})
 
     async def _tokenize(self, request: web.Request) -> web.Response:

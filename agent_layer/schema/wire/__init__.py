@@ -1,4 +1,4 @@
-"""Forms that travel over HTTP: the gateway's own API and W3C trace context."""
+"""Forms that travel over HTTP: the gateway's own API, W3C trace context, and pieces of streamed chat messages."""
 
 from typing import TYPE_CHECKING
 
@@ -77,6 +77,9 @@ if TYPE_CHECKING:
     from agent_layer.schema.wire.gateway_api import (
         make_attempt_started as make_attempt_started,
     )
+    from agent_layer.schema.wire.growing import GrowingCall as GrowingCall
+    from agent_layer.schema.wire.growing import GrowingCalls as GrowingCalls
+    from agent_layer.schema.wire.growing import GrowingMessage as GrowingMessage
     from agent_layer.schema.wire.trace import (
         TraceContext as TraceContext,
     )
@@ -128,6 +131,11 @@ else:
                 "Resumption",
                 "RewardRequest",
                 "make_attempt_started",
+            ),
+            "agent_layer.schema.wire.growing": (
+                "GrowingCall",
+                "GrowingCalls",
+                "GrowingMessage",
             ),
             "agent_layer.schema.wire.trace": (
                 "TraceContext",

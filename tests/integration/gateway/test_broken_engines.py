@@ -33,7 +33,6 @@ STREAMS = {
     "nothing": (b"", "error"),
     "no JSON": (BEGIN + b"data: {x\n\n" + LAST + DONE, "error"),
     "no UTF-8": (BEGIN.replace(b"hel", b"\xff") + LAST + DONE, "error"),
-    "no token id": (BEGIN + event(1 << 40, finish="stop") + DONE, "error"),
     "an error": (BEGIN + b'data: {"error": {"message": "no memory"}}\n\n' + DONE, "error"),
     "a text as error": (BEGIN + b'data: {"error": "no memory"}\n\n', "error"),
 }
@@ -107,6 +106,155 @@ async def test_a_stream_ends_for_the_client_as_it_is_recorded(gateway, dialect, 
         assert (list(step.action.response_token_ids), step.action.message["content"]) == ([5, 6], "hello")
     elif dialect != "chat/completions":
         assert (ENDS[dialect] in told, '"error"' in told) == (False, True)
+
+
+def changed(event, change):
+    """Change the JSON of an event."""
+    told = json.loads(event[6:])
+    change(told, told["choices"][0])
+    return b"data: %b\n\n" % json.dumps(told).encode()
+
+
+def reply_of(change, finish="stop", *, stream):
+    """Whole or streamed, with its last event changed: two tokens, and the text 'hello'."""
+    if stream:
+        last = changed(event(6, content="lo", finish=finish), change)
+        return HEAD % (200, b"text/event-stream") + BEGIN + last + DONE
+    whole = changed(event(5, 6, prompt=[1, 2], finish=finish), lambda _, one: one.update(message={"content": "hello"}))
+    return HEAD % (200, b"application/json") + changed(whole, change)[6:]
+
+
+IDS, NO_IDS, TEXT = [5, 6], None, "text"
+UNREADABLE = {
+    "usage.prompt_tokens is null": (lambda told, _: told.update(usage={"prompt_tokens": None}), IDS, "tokens", "usage"),
+    "usage is a text": (lambda told, _: told.update(usage="much"), IDS, "tokens", "usage"),
+    "usage counts in text": (lambda told, _: told.update(usage={"prompt_tokens": "2"}), IDS, "tokens", "usage"),
+    "prompt ids in text": (lambda told, _: told.update(prompt_token_ids=["1"]), IDS, "tokens", "prompt_token_ids"),
+    "a log-probability is null": (
+        lambda _, choice: choice.update(logprobs={"content": [{"token": "a", "logprob": None}]}),
+        *(IDS, TEXT, "logprobs"),
+    ),
+    "log-probabilities in a list": (lambda _, choice: choice.update(logprobs=[-1.0]), IDS, TEXT, "logprobs"),
+    "an id is too large": (lambda _, choice: choice.update(token_ids=[1 << 40]), NO_IDS, "logprobs", "token_ids"),
+    "an id is negative": (lambda _, choice: choice.update(token_ids=[-6]), NO_IDS, "logprobs", "token_ids"),
+    "an id is null": (lambda _, choice: choice.update(token_ids=[None]), NO_IDS, "logprobs", "token_ids"),
+    "ids in text": (lambda _, choice: choice.update(token_ids="6"), NO_IDS, "logprobs", "token_ids"),
+    "a stop reason of its own kind": (lambda _, choice: choice.update(stop_reason=[1]), IDS, "tokens", "stop_reason"),
+}
+
+
+@pytest.mark.parametrize("dialect", ENDS)
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("name", UNREADABLE)
+async def test_a_member_that_cannot_be_read_leaves_the_rest_recorded(gateway, dialect, name, stream):
+    change, ids, level, member = UNREADABLE[name]
+    opened = await gateway.open(group_id="g")
+
+    async with broken(gateway, reply_of(change, stream=stream)):
+        status, told = await ask(gateway, opened, dialect, stream=stream)
+
+    step = gateway.step(opened)
+    assert (status, step.status, step.action.message["content"]) == (200, "ok", "hello")
+    assert "hel" in told
+    assert f"unread:{member}" in step.findings
+    found = step.action.response_token_ids
+    assert (None if found is None else len(found)) == (None if ids is None else 2)
+    is_prompt_lost = member == "prompt_token_ids" and not stream  # a stream has them in its first event
+    assert step.capture_level == ("logprobs" if is_prompt_lost else level)
+
+
+@pytest.mark.parametrize("dialect", ENDS)
+@pytest.mark.parametrize("choices", [None, [], 5])
+async def test_a_last_event_without_choices_takes_nothing_away(gateway, dialect, choices):
+    last = b"data: %b\n\n" % json.dumps({"choices": choices, "usage": None}).encode()
+    opened = await gateway.open(group_id="g")
+
+    async with broken(gateway, HEAD % (200, b"text/event-stream") + BEGIN + LAST + last + DONE):
+        _, told = await ask(gateway, opened, dialect, stream=True)
+
+    step = gateway.step(opened)
+    assert (step.status, step.capture_level, list(step.action.response_token_ids)) == ("ok", "tokens", [5, 6])
+    assert step.findings == ([] if choices == [] else ["unread:choices"])
+    assert ENDS[dialect] in told
+
+
+USED = {"prompt_tokens": 2, "completion_tokens": 2}
+DISAGREEMENTS = {
+    "fewer tokens than counted": (lambda told, _: told.update(usage={**USED, "completion_tokens": 3}), "usage"),
+    "more tokens than counted": (lambda told, _: told.update(usage={**USED, "completion_tokens": 1}), "usage"),
+    "another prompt than counted": (lambda told, _: told.update(usage={**USED, "prompt_tokens": 3}), "usage"),
+    "more log-probabilities than tokens": (
+        lambda _, choice: choice["logprobs"]["content"].append({"token": "b", "logprob": -2.0}),
+        "logprobs",
+    ),
+    "another choice than was asked": (lambda _, choice: choice.update(index=1), "choices"),
+}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("name", DISAGREEMENTS)
+async def test_an_answer_that_contradicts_itself_is_not_trained(gateway, name, stream):
+    change, member = DISAGREEMENTS[name]
+    opened = await gateway.open(group_id="g")
+
+    async with broken(gateway, reply_of(change, stream=stream)):
+        await ask(gateway, opened, "chat/completions", stream=stream)
+    trajectory = gateway.log.trajectory(opened["trajectory_id"])
+
+    assert f"disagrees:{member}" in trajectory.steps[0].findings
+    assert trajectory.steps[0].capture_level == "text"
+    if trajectory.steps[0].status == "ok":
+        with pytest.raises(CaptureError, match=f"disagrees:{member}"):
+            samples_of(trajectory)
+
+
+REASONS = {
+    "stop": ("ok", "end_turn", "completed"),
+    "tool_calls": ("ok", "tool_use", "completed"),
+    "length": ("ok", "max_tokens", "incomplete"),
+    "content_filter": ("ok", "refusal", "incomplete"),
+    "abort": ("aborted", "max_tokens", "incomplete"),
+    "repetition": ("aborted", "max_tokens", "incomplete"),
+    "a reason of tomorrow": ("aborted", "max_tokens", "incomplete"),
+    "": ("aborted", "max_tokens", "incomplete"),
+    None: ("aborted", "max_tokens", "incomplete"),
+    "error": ("error", None, "failed"),
+}
+
+
+@pytest.mark.parametrize("dialect", ENDS)
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("reason", REASONS)
+async def test_an_answer_ends_as_one_table_says(gateway, dialect, reason, stream):
+    status, stop_reason, response_status = REASONS[reason]
+    opened = await gateway.open(group_id="g")
+
+    async with broken(gateway, reply_of(lambda *_: None, reason, stream=stream)):
+        code, told = await ask(gateway, opened, dialect, stream=stream)
+
+    step = gateway.step(opened)
+    assert (step.status, list(step.action.response_token_ids)) == (status, [5, 6])
+    assert (step.findings == []) == (status == "ok")
+    assert all(finding.startswith("unfinished:") for finding in step.findings)
+    match dialect, status:
+        case "messages", "error":
+            assert (code, '"type":"error"' in told) == (200 if stream else 502, True)
+        case "messages", _:
+            assert f'"stop_reason":"{stop_reason}"' in told
+        case "responses", _:
+            assert f'"status":"{response_status}"' in told
+    assert not (status != "ok" and ('"end_turn"' in told or "response.completed" in told))
+
+
+async def test_fewer_choices_than_asked_are_not_trained(gateway):
+    opened = await gateway.open(group_id="g")
+
+    async with broken(gateway, reply_of(lambda *_: None, stream=False)):
+        await gateway.chat(opened, "x", n=2)
+
+    step = gateway.step(opened)
+    assert (step.status, step.capture_level) == ("aborted", "text")
+    assert step.findings == ["disagrees:choices", "unfinished:no reason"]
 
 
 async def test_an_answer_with_fewer_log_probabilities_than_tokens_is_a_finding(gateway):

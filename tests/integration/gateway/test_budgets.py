@@ -1,12 +1,17 @@
 """What an attempt may use up: calls, tokens and time, counted at the gateway."""
 
+import asyncio
 import time
 
 import aiohttp
 import pytest
+from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_layer.engines.control import EngineControl
+from agent_layer.errors import BadInputError, EngineError
+from agent_layer.gateway.calls.pipeline import Calls
 from agent_layer.gateway.rollouts.rollout import Budget
 from agent_layer.schema.task import Limits
 
@@ -30,6 +35,76 @@ def test_an_answers_length_stays_within_the_tokens_that_are_left(limit, num_samp
 def test_a_request_without_a_length_or_a_rollout_without_a_limit_is_left_alone():
     assert Budget(limits=Limits(tokens=5)).cap({"n": 2}, 0) == {}
     assert Budget().cap({"max_tokens": 10**9}, 0) == {}
+
+
+def fails_with(status):
+    def fail(_):
+        raise ERRORS[status]()
+
+    return fail
+
+
+ERRORS = {
+    400: lambda: BadInputError("not this"),
+    429: web.HTTPTooManyRequests,
+    500: web.HTTPInternalServerError,
+    503: web.HTTPServiceUnavailable,
+}
+
+
+@pytest.mark.parametrize(
+    ("failing", "spent"),
+    [
+        (lambda _: {"content": "x", "finish_reason": "error"}, 0),
+        (lambda _: {"content": "x", "finish_reason": "abort"}, 0),
+        (lambda _: {"content": "x", "finish_reason": "repetition"}, 1),
+        (fails_with(400), 1),
+        (fails_with(429), 0),
+        (fails_with(500), 0),
+        (fails_with(503), 0),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_the_engine_failed_spends_no_turn(gateway, failing, spent, stream):
+    opened, works = await gateway.open(limits={"turns": 2}), gateway.engine.script
+    gateway.engine.script = failing
+    for _ in range(2):
+        await gateway.chat(opened, "hello", stream=stream)
+    gateway.engine.script = works
+
+    statuses = [(await gateway.chat(opened, "hello", stream=stream))[0] for _ in range(3)]
+
+    assert statuses == ([429, 429, 429] if spent else [200, 200, 429])
+
+
+async def test_a_stream_that_the_engine_breaks_off_spends_no_turn(gateway):
+    opened, works = await gateway.open(limits={"turns": 1}), gateway.engine.script
+    gateway.engine.script = lambda _: {"content": "x", "error": {"message": "no memory"}}
+    for _ in range(2):
+        await gateway.chat(opened, "hello", stream=True)
+    gateway.engine.script = works
+
+    statuses = [(await gateway.chat(opened, "hello"))[0] for _ in range(2)]
+
+    assert statuses == [200, 429]
+
+
+@pytest.mark.parametrize("names", [{}, {"x-agent-layer-call": "c"}, {"idempotency-key": "k"}])
+async def test_a_question_that_is_asked_again_spends_one_turn(gateway, until, names):
+    gateway.engine.token_seconds = 0.05
+    opened = await gateway.open(limits={"turns": 1})
+    for tries in range(2):
+        asking = asyncio.create_task(
+            gateway.chat(opened, "hello", headers=names | {"x-stainless-retry-count": str(tries)})
+        )
+        await until(lambda: len(gateway.log.parts("start")) == tries + 1)  # noqa: B023  # awaited at once
+        asking.cancel()
+        await until(lambda: len(gateway.log.parts("end")) == tries + 1)  # noqa: B023  # awaited at once
+
+    answered, _ = await gateway.chat(opened, "hello", headers=names | {"x-stainless-retry-count": "2"})
+    another, _ = await gateway.chat(opened, "something else")
+
+    assert (answered, another) == (200, 429)
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
@@ -56,6 +131,58 @@ async def test_prompt_and_answer_stay_within_the_tasks_context(gateway):
     bodies = [call.body for call in gateway.engine.calls]
     assert [body.get("max_tokens") for body in bodies] == [6, None, 2]
     assert bodies[1]["max_completion_tokens"] == 5
+
+
+LONG = [1, 15, 16, 17, 20, 64_000]
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("asked", LONG)
+async def test_a_length_that_does_not_fit_is_lowered_to_the_engines_room(gateway, asked, stream, name):
+    gateway.engine.context_tokens = 20
+    opened = await gateway.open()
+
+    status, _ = await gateway.chat(opened, "hello", stream=stream, **{name: asked})  # a prompt of 4 tokens
+    status_of_long, told = await gateway.chat(opened, "word " * 30, stream=stream, **{name: asked})
+    _, closed = await gateway.post(f"/rollouts/{opened['rollout_id']}/close", {})
+
+    assert (status, status_of_long, told["error"]["code"]) == (200, 400, "context_length_exceeded")
+    steps = gateway.log.trajectory(opened["trajectory_id"]).steps
+    assert steps[0].sampling_asked[name] == asked
+    assert steps[0].sampling_applied[name] == min(asked, 16)
+    assert closed["is_context_full"]
+
+
+@pytest.mark.parametrize("dialect", ["chat/completions", "messages", "responses"])
+@pytest.mark.parametrize("says", [{"context": False}, {"tokens": False}, {"context": False, "tokens": False}, {}])
+async def test_an_engine_that_does_not_say_what_fits_decides_by_itself(gateway, monkeypatch, dialect, says):
+    gateway.engine.context_tokens = 20
+    if not says.get("context", True):
+        monkeypatch.setattr(EngineControl, "read_context_tokens", lambda _: None)
+    if not says.get("tokens", True):
+        monkeypatch.setattr(Calls, "_count_at", fail_to_count)
+    opened = await gateway.open()
+    said = [{"role": "user", "content": "hello"}]
+    asked = {
+        "chat/completions": {"messages": said, "max_tokens": 32_000},
+        "messages": {"messages": said, "max_tokens": 32_000},
+        "responses": {"input": "hello", "max_output_tokens": 32_000},
+    }[dialect]
+
+    async with gateway.session.post(
+        f"{opened['base_url']}/{dialect}",
+        json={"model": "m", **asked},
+        headers={"Authorization": f"Bearer {opened['api_key']}"},
+    ) as reply:
+        assert reply.status == 200, await reply.text()
+
+    step = gateway.step(opened)
+    assert (step.status, len(step.action.response_token_ids)) == ("ok", 4)
+
+
+async def fail_to_count(*_):
+    raise EngineError("it has no /tokenize")
 
 
 async def test_a_judge_is_not_limited_by_the_policys_context(gateway):

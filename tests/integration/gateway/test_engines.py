@@ -11,6 +11,7 @@ from agent_layer.engines.registry import EngineRegistry
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.engines.pool import EngineWatcher
 from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.script import echo
 from agent_layer.local.scripted.serving import serve
 
 from ...waiting import within
@@ -117,6 +118,41 @@ async def test_the_only_engine_that_fails_gives_its_error(gateway):
 
     assert (await gateway.chat(opened, "hello"))[0] == 503
     assert gateway.step(opened).status == "error"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("num_engines", [1, 2, 3, 4])
+async def test_a_request_that_two_engines_failed_goes_to_no_third(gateway, num_engines, stream):
+    opened = await gateway.open(limits={"turns": 1})
+    async with AsyncExitStack() as others:
+        engines = [gateway.engine]
+        for _ in range(num_engines - 1):
+            engines.append(await others.enter_async_context(serve(ScriptedEngine())))
+            await gateway.post("/engines", {"url": engines[-1].url})
+        for engine in engines:
+            engine.script = fail
+            engine.calls.clear()
+
+        status, _ = await gateway.chat(opened, "hello", stream=stream)
+        asked = sorted(len(engine.calls) for engine in engines)
+        for engine in engines:
+            engine.script = echo
+        again, _ = await gateway.chat(opened, "hello", stream=stream)
+
+    assert (status, again) == (503, 200)
+    assert asked == [0] * max(0, num_engines - 2) + [1] * min(2, num_engines)
+    assert [step.status for step in gateway.log.trajectory(opened["trajectory_id"]).steps] == ["error", "ok"]
+
+
+async def test_engines_that_are_not_there_do_not_count_as_failed(gateway):
+    async with AsyncExitStack() as dying:
+        for _ in range(3):
+            engine = await dying.enter_async_context(serve(ScriptedEngine()))
+            await gateway.post("/engines", {"url": engine.url})
+        await dying.aclose()
+
+        for _ in range(4):
+            assert (await gateway.chat(await gateway.open(), "hello"))[0] == 200
 
 
 async def test_a_drained_engine_gets_no_calls_until_it_joins_again(gateway, second):

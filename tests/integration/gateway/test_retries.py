@@ -15,7 +15,6 @@ CALL = {"x-agent-layer-call": "call-1"}
     [
         (CALL, CALL),
         ({"idempotency-key": "k"}, {"idempotency-key": "k", "x-agent-layer-call": "another"}),
-        ({"x-stainless-retry-count": "0"}, {"x-stainless-retry-count": "1"}),
     ],
 )
 async def test_a_retry_gets_the_same_answer(gateway, stream, first, again):

@@ -17,7 +17,6 @@ IDENTITIES = {
     "call": {"x-agent-layer-call": "call-1"},
     "other-call": {"x-agent-layer-call": "call-2"},
     "key": {"idempotency-key": "key-1"},
-    "sdk": {"x-stainless-retry-count": "1"},
 }
 """Ways in which attempts identify themselves; attempts with one name ask the same."""
 

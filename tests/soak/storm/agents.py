@@ -142,12 +142,11 @@ class Agent:
             self.book.note("saw", mark, model.ask(body, call))
 
     def _ask_again(self, model: "Plain", _: int) -> None:
-        """Repeat a call in the ways clients do; each answer must be repeated."""
+        """Repeat a call under its name; its answer must be repeated."""
         mark, question = self.mark()
-        sign = self.chance.choice(["x-agent-layer-call", "idempotency-key", "x-stainless-retry-count"])
-        headers = {} if "retry" in sign else {sign: f"again-{mark}"}
-        self.book.note("saw", mark, model.ask(_body(question), headers))
-        self.book.note("saw", mark, model.ask(_body(question), headers or {sign: "1"}))
+        headers = {self.chance.choice(["x-agent-layer-call", "idempotency-key"]): f"again-{mark}"}
+        for _ in range(2):
+            self.book.note("saw", mark, model.ask(_body(question), headers))
 
     def _ask_twice_at_once(self, model: "Plain", _: int) -> None:
         mark, question = self.mark(is_long=True)

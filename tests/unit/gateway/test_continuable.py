@@ -85,3 +85,14 @@ def test_half_an_event_is_neither_shown_nor_remembered():
 
     assert shown == event("ab", [1], prompt_token_ids=[9])
     assert answer.token_ids == [1]
+
+
+@pytest.mark.parametrize("strange", [b'{"choices": null}', b'{"choices": 5}', b'{"choices": [{"token_ids": ["x"]}]}'])
+def test_an_event_that_cannot_be_read_passes_and_ends_the_cutting(strange):
+    answer = JoinedAnswer()
+    answer.feed(event("ab", [1], prompt_token_ids=[9]))
+
+    seen = answer.feed(b"data: %b\n\n" % strange)
+
+    assert seen == b"data: %b\n\n" % strange
+    assert answer.can_be_cut == (b"null" in strange)

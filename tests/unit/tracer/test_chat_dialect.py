@@ -70,6 +70,18 @@ def test_what_is_no_answer_is_a_finding():
     assert CHAT.read_stream(['{"choices": 7}'], is_whole=False).findings == ["answer_not_understood"]
 
 
+def test_a_chunk_that_cannot_be_read_takes_nothing_from_the_others():
+    chunks = [*streamed([(["forty ", "two"], [("f", "c", ["{}"])])]), '{"choices": null}']
+
+    answer = CHAT.read_stream(chunks, is_whole=True)
+
+    assert answer.findings == ["answer_not_understood"]
+    assert (answer.status, answer.actions) == (
+        "ok",
+        CHAT.read_answer(whole([(["forty two"], [("f", "c", ["{}"])])])).actions,
+    )
+
+
 def test_all_that_shapes_the_answer_is_sampling():
     asked = CHAT.read_request(
         {"messages": [1], "tools": [2], "model": "m", "stream": True, "n": 2, "stop": ["x"], "temperature": 0}

@@ -1,11 +1,15 @@
 """What the official clients offer works: events, parsed answers, counts, retries, plain addresses."""
 
+import asyncio
+
 import anthropic
 import openai
 import pytest
 from pydantic import BaseModel
 
 from agent_layer.local.scripted.script import token_logprob
+
+from ....waiting import until
 
 HELLO = [{"role": "user", "content": "hi"}]
 
@@ -155,17 +159,22 @@ async def test_logprobs_are_shown_in_a_response_that_includes_them(gateway, conn
 async def test_a_retry_of_the_sdk_is_no_second_step(gateway, clients, dialect):
     opened = await gateway.open()
     of_openai, of_anthropic = await clients(opened)
+    of_openai, of_anthropic = (one.with_options(timeout=0.4, max_retries=20) for one in (of_openai, of_anthropic))
     ask = {
-        "completions": lambda **more: of_openai.chat.completions.create(model="m", messages=HELLO, **more),
-        "responses": lambda **more: of_openai.responses.create(model="m", input="hi", **more),
-        "messages": lambda **more: of_anthropic.messages.create(model="m", max_tokens=9, messages=HELLO, **more),
+        "completions": lambda: of_openai.chat.completions.create(model="m", messages=HELLO),
+        "responses": lambda: of_openai.responses.create(model="m", input="hi"),
+        "messages": lambda: of_anthropic.messages.create(model="m", max_tokens=9, messages=HELLO),
     }[dialect]
+    gateway.engine.token_seconds = 60.0
 
-    first = await ask()
-    again = await ask(extra_headers={"x-stainless-retry-count": "1"})
+    asking = asyncio.create_task(ask())
+    await until(lambda: gateway.engine.calls)
+    gateway.engine.token_seconds = 0.0
+    await asking
 
-    assert first == again
-    assert len(gateway.engine.calls) == len(gateway.log.trajectory(opened["trajectory_id"]).steps) == 1
+    steps = gateway.log.trajectory(opened["trajectory_id"]).steps
+    assert [step.status for step in steps if step.status != "aborted"] == ["ok"]
+    assert len(steps) == len(gateway.engine.calls) > 1
 
 
 async def test_plain_addresses_with_the_operators_key(gateway):
