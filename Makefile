@@ -14,7 +14,7 @@ DEMO_ARGS ?=
 PARTS ?=
 # Hundreds of processes start in these; 'make test-rest' runs them.
 REST := tests/integration/faults tests/integration/placement
-# These compare what a process has open before and after, so they have one for themselves.
+# These run beside the checks, which use the other core.
 SANDBOXES := tests/integration/sandbox
 IGNORED := $(addprefix --ignore ,$(REST) $(SANDBOXES))
 # Bytecode is kept even where the environment forbids it: each process would compile what it imports, vLLM for 12 s.
@@ -70,10 +70,8 @@ test: setup $(SERVERS) $(NODE) ## unit and integration tests, a smoke test of ea
 test-sandboxes: setup $(SERVERS) ## the tests of sandboxes (about 3 minutes)
 	$(BIN)/pytest $(SANDBOXES)
 
-# What measures durations runs first and alone; all else shares the machine, a file to a process.
 test-rest: setup $(SERVERS) ## what else CI runs: killed and moved processes, the store over real servers
-	$(BIN)/pytest -m serial tests/servers $(REST)
-	$(BIN)/pytest -m 'not serial and not smoke' $(PARALLEL) tests/servers $(REST)
+	$(BIN)/pytest -m 'not serial and not smoke and not long' $(PARALLEL) tests/servers $(REST)
 
 test-all: setup $(SERVERS) $(NODE) ## all tests: also all makes of servers, the soaks, long training runs, more examples of each property
 	$(BIN)/pytest -m serial --servers all

@@ -61,7 +61,7 @@ async def ask(gateway, opened, number, client, *, stream):
         headers = NAMES[client.names](number) | {"x-stainless-retry-count": str(tries)}
         limit = client.gives_up_after[tries] * TICK_SECONDS if tries < len(client.gives_up_after) else None
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(limit):  # wait: the patience of a client
                 status, told = await gateway.chat(opened, "hello", stream=stream, headers=headers)
         except TimeoutError:
             continue
