@@ -25,7 +25,7 @@ _VIEWS = {
 }
 """With a text that is there."""
 _MOST_STOPS = 14
-_GROUND = "getComputedStyle(document.body).backgroundColor"
+_GROUND = "getComputedStyle(document.documentElement).backgroundColor"
 _IS_SIDEWAYS = "document.documentElement.scrollWidth > innerWidth"
 _LOST = """[...document.querySelectorAll(':is(a, button, input, select, summary):not(.skip)')].filter(one => {
   if (!one.checkVisibility()) return false;
