@@ -84,12 +84,14 @@ def open_tab(chromium: Any, address: str) -> Iterator[Tab]:
     tab.page.set_default_timeout(scaled(_LIMIT_SECONDS) * 1000)
     tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
     tab.page.on("request", lambda asked: tab.hosts.add(asked.url.split("/")[2]))
-    yield tab
-    tab.is_closing = True
-    for held in tab.held:
-        while held:
-            held.pop().abort()
-    tab.page.close()
+    try:
+        yield tab
+    finally:
+        tab.is_closing = True
+        for held in tab.held:
+            while held:
+                held.pop().abort()
+        tab.page.close()
 
 
 def find_program() -> str:

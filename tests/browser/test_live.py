@@ -6,6 +6,7 @@ import pytest
 
 from ..builders import attempt, call
 from ..stored import write_segment
+from ..waiting import wait_until
 
 _ASKED = """path => performance.getEntriesByType('resource')
   .filter(one => new URL(one.name).pathname === '/api/v1/' + path).map(one => one.startTime)"""
@@ -22,18 +23,20 @@ def tab(fresh_tab):
 def test_a_live_run_moves_the_page_which_asks_less_often_while_it_goes_on(tab, fresh):
     tab.open("#/run/r0")
     tab.page.wait_for_selector("[data-live=true]", state="attached")
-    num_before, num_new, asked = tab.ask("runs/r0")["counts"]["trajectories"], 0, []
-    while len(asked) < 4:  # the first two: before the stream, and at its beginning
-        write_segment(fresh.store, *attempt(f"new{num_new}.0-0", at=5000.0 + num_new, run="r0", status="failed"))
-        num_new += 1
-        tab.page.wait_for_timeout(100)
-        asked = tab.page.evaluate(_ASKED, "runs/r0")
-    pauses = [late - early for early, late in pairwise(asked[1:])]
+    num_before, names = tab.ask("runs/r0")["counts"]["trajectories"], []
 
+    def moves():
+        names.append(f"new{len(names)}.0-0")
+        write_segment(fresh.store, *attempt(names[-1], at=5000.0 + len(names), run="r0", status="failed"))
+        tab.page.wait_for_timeout(200)
+        return len(tab.page.evaluate(_ASKED, "runs/r0")) >= 4  # the first two: before the stream, and at its beginning
+
+    wait_until(moves, what="the page to ask twice while the run goes on")
+    pauses = [late - early for early, late in pairwise(tab.page.evaluate(_ASKED, "runs/r0")[1:])]
     assert [pause for pause in pauses if pause < _ARE_SPARSE] == []
     assert max(pauses) >= 2 * _ARE_SPARSE
-    tab.page.get_by_text(f"new{num_new - 1}.0-0").first.wait_for()
-    tab.page.locator(".tiles", has_text=f"{num_before + num_new}").wait_for()  # may come with the next answer
+    tab.page.get_by_text(names[-1]).first.wait_for()
+    tab.page.locator(".tiles", has_text=f"{num_before + len(names)}").wait_for()  # may come with the next answer
     assert tab.errors == []
 
 

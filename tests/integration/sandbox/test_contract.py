@@ -14,29 +14,16 @@ import pytest
 import pytest_asyncio
 
 from agent_layer.errors import BadInputError, SandboxError
-from envs.sandbox import Resources, SandboxSpec, connect_sandbox
-from envs.sandbox.registry import list_kind_names, make_kind
-from envs.sandbox.supervisor import SupervisorHandle
+from envs.sandbox import Resources, SandboxSpec
+from envs.sandbox.registry import list_kind_names
 
 from ...waiting import scaled, until, within
-from .conftest import open_kind
+from .conftest import open_kind, open_supervised
 from .docker_daemon import list_box_processes
 from .leftovers import find_by_argument, is_alive, list_descendants, list_directories
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SUPERVISED = "supervised"
-
-
-class SupervisedKind:
-    """Boxes as a client of the supervisor gets them."""
-
-    def __init__(self, name, connection):
-        self.name = name
-        self._connection = connection
-
-    async def start(self, spec, *, owner):
-        del owner
-        return await self._connection.take(spec)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=[*list_kind_names(), SUPERVISED])
@@ -46,14 +33,8 @@ async def kind(request):
         async with open_kind(request.param, request) as made:
             yield made
         return
-    made = make_kind("namespace")
-    works = (await made.probe()).works
-    await made.close()
-    supervisor = SupervisorHandle()
-    address = await supervisor.allow_scoring("test", "t", None, most_boxes=64)
-    async with connect_sandbox(address) as connection:
-        yield SupervisedKind("namespace" if works else "process", connection)
-    await supervisor.close()
+    async with open_supervised() as made:
+        yield made
 
 
 async def run_python(box, code, **options):
