@@ -11,6 +11,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.schema import LogRecord, Reward, RewardSource
 from agent_layer.schema.wire import TraceContext, derive_span_id
 from tracer.core.clock import SYSTEM, ClockAndIds, new_trace
+from tracer.core.liveness import Life
 
 if TYPE_CHECKING:
     from agent_layer.recorder import FlushReport
@@ -77,6 +78,8 @@ class Rollout:
     """Source of the times and ids of its records."""
     process_id: int = field(default_factory=os.getpid, repr=False, compare=False)
     """Process that created this handle. It ends the attempt; forked children do not."""
+    life: Life = field(default_factory=Life, repr=False, compare=False)
+    """Whether a block of the attempt is still open in this family of processes."""
     stored: set[str] = field(default_factory=set[str], repr=False, compare=False)
     """Hashes of contents that are already recorded in this trajectory."""
     answers: dict[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
