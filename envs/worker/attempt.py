@@ -267,7 +267,9 @@ class Attempt:
             progress = await context.start_limiter.acquire()
             rewards = declared_rewards(task, self._scorer)
             checkpoint = await self._resumability.read_checkpoint()
-            opening = await context.call(record_start, context, self.lease, rewards, checkpoint)
+            opening = await context.call(
+                record_start, context, self.lease, rewards, checkpoint, scorer=self._scorer
+            )
             box = await context.sandboxes.take(self.lease, self._lose_box)
             opened = await context.call(open_attempt, context, self.lease, opening, checkpoint)
             rollout = dataclasses.replace(self._resumability.attach(opened, checkpoint), box=box)

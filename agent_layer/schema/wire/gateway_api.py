@@ -65,6 +65,8 @@ class OpenRequest(_Request, frozen=True, kw_only=True):
     sampling_seed: int | None = None
     """Each call gets a seed of its own from this, unless ``sampling`` has one; None: none."""
     rewards: dict[str, RewardSpec] = {}
+    scorer: str | None = None
+    """Name of the task's scorer, which alone rewards the rollout: its key may not. None: its agent reports rewards."""
     owner: Literal["worker"] | None = None
     """'worker' when the opener records beginning and end itself."""
     input_hash: str | None = None
