@@ -81,7 +81,9 @@ async def test_a_used_up_budget_is_said_so_that_no_sdk_tries_again(gateway, limi
 
 
 @pytest.mark.parametrize("path", ["reward", "v1/../reward"])
-@pytest.mark.parametrize("reward", [{"score": 5, "step": 0}, {"score": 1}, {"reward": 1, "agent": "a"}, {"name": "own"}])
+@pytest.mark.parametrize(
+    "reward", [{"score": 5, "step": 0}, {"score": 1}, {"reward": 1, "agent": "a"}, {"name": "own"}]
+)
 async def test_a_rollouts_key_rewards_nothing_beside_a_scorer(gateway, path, reward):
     judged, trusted = await gateway.open(scorer="my:score"), await gateway.open()
 

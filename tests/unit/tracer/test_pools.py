@@ -110,7 +110,6 @@ POOLS = {
     "processes": (lambda: ProcessPoolExecutor(1, mp_context=FORK), FUTURES),
     "ThreadPool": (lambda: ThreadPool(1), MULTIPROCESSING),
     "Pool": (lambda: Pool(1, context=FORK), MULTIPROCESSING),
-    "Pool.renewed": (lambda: Pool(1, maxtasksperchild=1, context=FORK), {"apply": MULTIPROCESSING["apply"]}),
 }
 WAYS = [(pool, way) for pool, (_, ways) in POOLS.items() for way in ways]
 
@@ -140,6 +139,21 @@ def test_each_task_is_in_the_rollout_that_handed_it_over(noted, pool, way):
 
     own = [(a, "a"), (a, "a"), (a, "by-None"), (b, "b"), (b, "b"), (c, "c")]
     assert noted() == sorted(own)
+
+
+def test_children_that_a_pool_starts_later_are_in_no_rollout_of_its_beginning(noted):
+    with tracer.rollout(task="t") as a:
+        begun = Pool(
+            1, maxtasksperchild=1, context=FORK
+        )  # alone: children forked at one moment keep each other's pipes
+        begun.apply(ask, ("a",))
+    with begun:
+        for words in ("b", "c"):
+            with tracer.rollout(task="t", rollout_id=words):
+                begun.apply(ask, (words,))
+            begun.apply(ask, ("nobody",))
+
+    assert noted() == sorted([(a.trajectory_id, "a"), ("b-0", "b"), ("c-0", "c")])
 
 
 @pytest.mark.parametrize("pool", POOLS)
