@@ -230,7 +230,7 @@ class _Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     results: list[tuple[str, Literal["passed", "failed", "error"]]]
 
 
-def _read_results(ended: ExecResult) -> list[tuple[str, str]]:
+def _read_results(ended: ExecResult) -> Sequence[tuple[str, str]]:
     """Return the claimed result of each test; none unless the run ended by itself and wrote.
 
     Raises: ForgedJsonError: honest code cannot have written this.

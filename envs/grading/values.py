@@ -228,11 +228,9 @@ def _read_output(ended: ExecResult, num_calls: int) -> list[str | None]:
 def _read_answer(text: str) -> Answer:
     """Return a claim: a value or the name of an exception, never both and nothing beside."""
     found = read_json(text)
-    match found:
-        case {"value": _} | {"raised": str()} if len(cast("JsonObject", found)) == 1:
-            pass
-        case _:
-            raise ForgedJsonError("claim: the judged code wrote its own answer, not one of a value and an exception")
+    fields = cast("JsonObject", found) if isinstance(found, dict) else {}
+    if len(fields) != 1 or ("value" not in fields and not isinstance(fields.get("raised"), str)):
+        raise ForgedJsonError("claim: the judged code wrote its own answer, not one of a value and an exception")
     try:
         return msgspec.convert(found, Answer)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the latter: a field's name has a lone surrogate

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
-from typing import ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, Protocol, SupportsFloat, TypeVar
 
 import msgspec
 
@@ -164,7 +164,7 @@ def current() -> Rollout | None:
 
 
 def reward(
-    score: float | None,
+    score: SupportsFloat | None,
     name: str = "reward",
     *,
     step: int | None = None,
@@ -173,7 +173,7 @@ def reward(
 ) -> None:
     """Record a judgement of the current rollout; see ``Rollout.reward``.
 
-    Raises: BadInputError: there is no current rollout, so the judgement would be lost.
+    Raises: BadInputError: there is no current rollout, so the judgement would be lost; or it is no finite number.
     """
     rollout = current()
     if rollout is None:

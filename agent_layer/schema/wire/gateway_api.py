@@ -147,8 +147,8 @@ class RenewedRollouts(msgspec.Struct, frozen=True, kw_only=True):
 class RewardRequest(_Request, frozen=True, kw_only=True):
     """Body of POST /r/{trajectory}/reward."""
 
-    score: float | None = None
-    reward: float | None = None
+    score: float | bool | None = None
+    reward: float | bool | None = None
     """Alias of score."""
     name: str = "reward"
     step: int | None = None
@@ -189,7 +189,7 @@ class EndRequest(_Request, frozen=True, kw_only=True):
 
     attempt: int | None = None
     """None: the newest."""
-    reward: float | None = None
+    reward: float | bool | None = None
     status: EndStatus = "completed"
     """``failed`` counts as ``truncated`` where the last call of the policy did not fit into the model's context."""
 

@@ -80,6 +80,17 @@ async def test_a_used_up_budget_is_said_so_that_no_sdk_tries_again(gateway, limi
     assert len(gateway.engine.calls) == num_calls
 
 
+@pytest.mark.parametrize(("sent", "status"), [(True, 200), (1, 200), (0.5, 200), (None, 200), ("1", 400), ([1], 400)])
+@pytest.mark.parametrize("field", ["score", "reward"])
+async def test_a_reward_is_a_number_of_any_type_that_json_has(gateway, field, sent, status):
+    opened = await gateway.open()
+
+    answered, answer = await gateway.post(f"/r/{opened['trajectory_id']}/reward", {field: sent}, key=opened["api_key"])
+
+    assert answered == status
+    assert status == 200 or field in answer["error"]["message"]
+
+
 @pytest.mark.parametrize("path", ["reward", "v1/../reward"])
 @pytest.mark.parametrize(
     "reward", [{"score": 5, "step": 0}, {"score": 1}, {"reward": 1, "agent": "a"}, {"name": "own"}]
