@@ -25,6 +25,7 @@ from agent_layer.settings import SANDBOX_VARIABLE, agent_environment
 from envs.checkpoints import check_graph, run_graph
 from envs.environment import Environment
 from envs.episode import play
+from envs.grading import plain_result
 from envs.progress import current_progress
 from envs.registry import find_object
 from envs.resume import is_resumable, resumable
@@ -122,7 +123,7 @@ def _extract_result(end: object) -> object:
     """Return the text of the last message if the end state has messages, else the state itself."""
     if isinstance(end, Mapping) and (messages := cast("Mapping[str, object]", end).get("messages")):
         return json_value(getattr(cast("list[object]", messages)[-1], "content", None))
-    return json_value(cast("object", end))
+    return plain_result(cast("object", end))
 
 
 class CommandTarget:

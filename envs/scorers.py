@@ -23,6 +23,7 @@ from agent_layer.schema import (
     Task,
     current_rewards,
     new_id,
+    plain_number,
 )
 from envs.grading import AnyScorer, GroupScorer, ScoringRun, Verdict, call_scorer, can_score, only_reward, read_scores
 from envs.registry import find_object, hash_scorer
@@ -85,9 +86,34 @@ def declared_rewards(task: Task, scorer: object) -> dict[str, RewardSpec]:
 def reported_scores(task: Task, result: object) -> dict[str, float]:
     """Parse the return value of an agent as scores by name; empty when it has none.
 
-    A plain number is the score of the only declared reward, else of ``reward``.
+    A plain number, of any type, is the score of the only declared reward, else of ``reward``. Where the task declares
+    no rewards, a mapping with anything but finite numbers has none.
     """
-    return read_scores(result, only_reward(task))
+    report = read_scores(result, only_reward(task))
+    return report.scores if task.rewards or not report.refused else {}
+
+
+def explain_no_score(task: Task, result: object, rewards: Iterable[Reward]) -> dict[str, str]:
+    """Return why what an agent returned is no score, by name of the reward.
+
+    Where the task declares rewards, anything else than a finite number in their place is none. Elsewhere NaN and
+    infinities are none, and texts are results.
+
+    Args:
+        task: the attempt's task.
+        result: what the agent returned.
+        rewards: rewards so far; what they judge needs no explanation.
+    """
+    only = only_reward(task)
+    refused = read_scores(result, only).refused
+    given = {one.name for one in current_rewards(list(rewards)) if one.scope == "rollout"}
+    if task.rewards:
+        return {name: why for name, why in refused.items() if name in task.rewards and name not in given}
+    named = cast("Mapping[object, object]", result) if isinstance(result, Mapping) else {only: result}
+    numbers = [
+        refused[str(name)] for name, one in named.items() if str(name) in refused and plain_number(one) is not None
+    ]
+    return {only: "; ".join(numbers)[:_LONGEST_ERROR]} if numbers and not given else {}
 
 
 def missing_scores(task: Task, rewards: Iterable[Reward]) -> dict[str, float]:
@@ -136,10 +162,13 @@ def _make_verdict_rewards(run: ScoringRun, declared: Mapping[str, RewardSpec], v
     task, trajectory_id = run.task, run.trajectory.trajectory_id
     match verdict.status:
         case "ok":
-            scores = _total(task, verdict.scores)
+            refused = verdict.refused
+            scores = _total(task, verdict.scores) if task.rewards or not refused else {}  # no sum of a part
             absent = [name for name in declared if name not in scores]
             rewards = make_rewards(task, trajectory_id, scores, "verifier")
-            rewards += null_rewards(task, trajectory_id, absent, "missing", "the scorer did not give it")
+            for name in dict.fromkeys([*absent, *refused]):
+                why = refused.get(name) or "; ".join(refused.values()) or "the scorer did not give it"
+                rewards += null_rewards(task, trajectory_id, [name], "missing", why[:_LONGEST_ERROR])
             rewards += [
                 msgspec.structs.replace(reward, scope="step", step=step)
                 for step, given in verdict.step_scores.items()
@@ -177,7 +206,12 @@ def make_rewards(task: Task, trajectory_id: str, scores: Mapping[str, float], so
 
 
 def null_rewards(
-    task: Task, trajectory_id: str, names: Iterable[str], status: RewardStatus, error: str
+    task: Task,
+    trajectory_id: str,
+    names: Iterable[str],
+    status: RewardStatus,
+    error: str,
+    source: RewardSource = "verifier",
 ) -> list[Reward]:
     """Return rewards without a score, which is not zero."""
     return [
@@ -187,7 +221,7 @@ def null_rewards(
             run=task.run,
             at=time.time(),
             name=name,
-            source="verifier",
+            source=source,
             status=status,
             error=error,
         )

@@ -28,9 +28,10 @@ from agent_layer.errors import (
 )
 from agent_layer.schema import Accepted, Cause, JsonObject, Limits, Outcome, RewardSpec, Split, check_name
 from agent_layer.schema.wire import EndStatus, OpenRequest, TraceContext, make_attempt_started
-from tracer.core import Rollout, Scope, add_failure_note, current, enter_scope, safe_repr
+from tracer.core import Rollout, Scope, add_failure_note, current, enter_attempt, safe_repr, warn_once
 from tracer.integrations import instrument
-from tracer.session import Session, active_session, warn_once
+from tracer.pools import propagate_context_to_pools
+from tracer.session import Session, active_session
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -78,16 +79,14 @@ def rollout(task: str, **options: Unpack[RolloutOptions]) -> "RolloutBlock":
 
 @contextmanager
 def enter_rollout(rollout: Rollout, *, agent: str | None = None) -> Generator[Rollout]:
-    """Context manager: run the block inside an attempt that its caller, such as a worker, opens and ends."""
+    """Context manager: run the block inside an attempt that its caller, such as a worker, opens and ends.
+
+    Threads, tasks and forked children that outlive its last block in this process are in no rollout after it.
+    """
     instrument()
-    with enter_scope(Scope(rollout=rollout, agents=(agent,) if agent else ())):
-        try:
-            yield rollout
-        except BaseException as error:
-            with add_failure_note(error, f"rollout {rollout.rollout_id} could not be ended"):
-                rollout.abandon_unfinished()
-            raise
-        rollout.abandon_unfinished()
+    propagate_context_to_pools()
+    with enter_attempt(Scope(rollout=rollout, agents=(agent,) if agent else ())):
+        yield rollout
 
 
 class RolloutBlock:

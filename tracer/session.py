@@ -1,16 +1,15 @@
 """Tracing session of a process: settings, recorder, instrumented clients."""
 
 import atexit
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from agent_layer.recorder import open_recorder
 from agent_layer.settings import Settings, load_settings
-from tracer.core import SYSTEM, ClockAndIds, Rollout, Scope, Sink, enter_process_scope, propagate_context
+from tracer.core import SYSTEM, ClockAndIds, Rollout, Scope, Sink, enter_process_scope, propagate_context, warn_once
 from tracer.integrations import instrument
 from tracer.transport import GatewayClient, connect_gateway, rollout_from_environment
 
@@ -46,8 +45,6 @@ class _Process:
     """Session of the whole process, set by ``init``."""
 
     session: Session | None = None
-    warned: ClassVar[set[str]] = set()
-    """Subjects that stderr has shown a sentence about."""
 
 
 _OVERRIDE: ContextVar[Session | None] = ContextVar("tracer_tracing", default=None)
@@ -113,10 +110,3 @@ def flush(timeout: float | None = None) -> "FlushReport":
         where = f"{report.pending} records wait in {session.settings.log_dir} until it is mended"
         warn_once("tracer.flush", f"{report.error}; {where}")
     return report
-
-
-def warn_once(subject: str, sentence: str) -> None:
-    """Write a sentence to stderr, unless this process wrote one about this subject before."""
-    if subject not in _Process.warned:
-        _Process.warned.add(subject)
-        sys.stderr.write(f"{subject}: {sentence}\n")

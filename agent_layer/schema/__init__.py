@@ -127,6 +127,12 @@ if TYPE_CHECKING:
         newest_labels as newest_labels,
     )
     from agent_layer.schema.reward import (
+        plain_number as plain_number,
+    )
+    from agent_layer.schema.reward import (
+        read_score as read_score,
+    )
+    from agent_layer.schema.reward import (
         reward_topic as reward_topic,
     )
     from agent_layer.schema.reward import (
@@ -373,6 +379,8 @@ else:
                 "current_rewards",
                 "label_rank",
                 "newest_labels",
+                "plain_number",
+                "read_score",
                 "reward_topic",
                 "rollout_reward",
             ),

@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal, TypeAlias
+from numbers import Number
+from typing import Final, Literal, SupportsFloat, TypeAlias, cast
 
 import msgspec
 
+from agent_layer.errors import BadInputError
 from agent_layer.schema.record import Record, current_version, sortable_time
 from agent_layer.schema.rollout import Outcome
 from agent_layer.schema.task import RewardSpec
@@ -16,6 +18,7 @@ RewardStatus: TypeAlias = Literal["ok", "missing", "verifier_error", "infra_erro
 """``tampering``: the judged code tried to forge its judgement. Its score is 0, and counts."""
 TAMPERING: Final = "tampering"
 """Status of such a reward, and the finding and alarm of its trajectory."""
+_LONGEST_SHOWN = 100
 RewardTopic: TypeAlias = tuple[RewardScope, str, int | None, str | None]
 
 
@@ -46,6 +49,48 @@ class Reward(Record, frozen=True, kw_only=True, tag="reward"):
     """Reward id of the judgement that this one replaces."""
     void: bool = False
     """A failed attempt to judge again: never current; the earlier judgement still holds."""
+
+
+def plain_number(value: object) -> float | None:
+    """Return a number of any type as Python's own: NumPy's and torch's scalars, Decimal, Fraction, bool among them.
+
+    Returns: a bool, int or float, perhaps not finite; None: no number, such as a text, or an array of several.
+    """
+    if type(value) in (bool, int, float):
+        return cast("float", value)
+    try:
+        if isinstance(value, str | bytes | type) or getattr(value, "shape", ()) != ():
+            return None
+        if not isinstance(value, Number) and not hasattr(type(value), "__float__"):
+            return None
+        item = getattr(value, "item", None)
+        found = item() if callable(item) else value
+        return cast("float", found) if type(found) in (bool, int, float) else float(cast("SupportsFloat", found))
+    except Exception:  # noqa: BLE001 - a foreign type may raise anything
+        return None
+
+
+def read_score(value: object, subject: str) -> float:
+    """Return a score as a float.
+
+    Args:
+        value: a number of any type.
+        subject: what it is the score of, for the error.
+
+    Raises: BadInputError: it is no number, or not finite.
+    """
+    number = plain_number(value)
+    try:
+        score = math.nan if number is None else float(number)
+    except OverflowError:
+        score = math.inf
+    if not math.isfinite(score):
+        shown = f" {value!r}"[:_LONGEST_SHOWN] if number is not None or isinstance(value, str) else ""
+        raise BadInputError(
+            f"{subject}: expected a finite number, found{shown} of type {type(value).__name__}; give a number, or None"
+            " where there is no judgement"
+        )
+    return score
 
 
 def current_rewards(rewards: Sequence[Reward]) -> list[Reward]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, SupportsFloat, Unpack
 
 from redis import Redis
 
@@ -316,12 +316,12 @@ class Store:
     def _follower(self, consumer: Consumer) -> Follower:
         return Follower(self._index, self.objects, consumer, self._settings.claim_seconds)
 
-    def reward(self, trajectory_id: str, score: float | None, **options: Unpack[RewardOptions]) -> Reward:
+    def reward(self, trajectory_id: str, score: SupportsFloat | None, **options: Unpack[RewardOptions]) -> Reward:
         """Append a judgement to a stored trajectory; it counts once it is shipped. Nothing is overwritten.
 
         Args:
             trajectory_id: what is judged.
-            score: None withdraws a judgement without another in its place.
+            score: a number of any type; None withdraws a judgement without another in its place.
             options: name, source, step or agent, comment, reward_id; see RewardOptions.
 
         Returns: the judgement; for a reward_id that is known already, the earlier one.

@@ -17,7 +17,7 @@ import msgspec
 from aiohttp import ClientSession, ClientTimeout
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import JsonObject, Task, new_id
+from agent_layer.schema import JsonObject, Task, new_id, read_score
 from envs.env_context import AttemptContext, EnvContext, ToolCalls, ToolResult, make_context
 from envs.environment import Environment, StepResult, declared_tools
 from envs.episode.conversation import Conversation, Prompt
@@ -112,7 +112,8 @@ class _Episode:
         began = time.monotonic()
         result = await self._step(answer.text, uses)
         if result.reward is not None:
-            self._total = (self._total or 0.0) + result.reward
+            score = read_score(result.reward, f"step reward of {type(self._environment).__name__}")
+            self._total = (self._total or 0.0) + score
         uses = _fill_in(uses, result, time.monotonic() - began)
         message = {"role": "assistant", **readable_message(answer.message, uses)}
         self._conversation.add_answer(message, answer.num_prompt, answer.num_sampled)

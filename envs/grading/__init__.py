@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from envs.grading.values import Case as Case
     from envs.grading.values import ValueScorer as ValueScorer
     from envs.grading.values import call_functions as call_functions
+    from envs.grading.verdict_reader import plain_result as plain_result
     from envs.grading.verdict_reader import read_scores as read_scores
     from envs.grading.verdict_reader import read_verdict as read_verdict
 else:
@@ -87,6 +88,7 @@ else:
                 "call_functions",
             ),
             "envs.grading.verdict_reader": (
+                "plain_result",
                 "read_scores",
                 "read_verdict",
             ),

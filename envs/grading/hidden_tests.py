@@ -20,7 +20,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -226,7 +226,11 @@ def _make_function(name: str, code: str, expectation: str) -> str:
     return f"def {name}():\n" + "".join(f"    {line}\n" for line in body.strip().splitlines())
 
 
-def _read_results(ended: ExecResult) -> list[tuple[str, str]]:
+class _Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    results: list[tuple[str, Literal["passed", "failed", "error"]]]
+
+
+def _read_results(ended: ExecResult) -> Sequence[tuple[str, str]]:
     """Return the claimed result of each test; none unless the run ended by itself and wrote.
 
     Raises: ForgedJsonError: honest code cannot have written this.
@@ -238,8 +242,8 @@ def _read_results(ended: ExecResult) -> list[tuple[str, str]]:
             raise ForgedJsonError("tests: the judged code ended the run, and claimed success")
         return []
     try:
-        return msgspec.convert(read_json(ended.stdout), dict[str, list[tuple[str, str]]])["results"]
-    except (msgspec.ValidationError, UnicodeEncodeError, KeyError) as error:
+        return msgspec.convert(read_json(ended.stdout), _Report).results
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise ForgedJsonError(f"tests: the judged code wrote the report of its own tests, {error!r}") from error
 
 

@@ -9,8 +9,8 @@ Everything here works on values that ``read_json`` made, so no foreign ``__eq__`
 
 import json
 import math
-from collections.abc import Sequence
-from typing import Final, NoReturn, cast
+from collections.abc import Sequence, Sized
+from typing import Final, NoReturn, TypeVar, cast
 
 from agent_layer.errors import BadInputError
 
@@ -19,6 +19,9 @@ DEEPEST: Final = 200
 _MOST_DIGITS: Final = 4300
 """Digits of an integer; reading more takes quadratic time."""
 _TAGS: Final = frozenset({"$tuple", "$set", "$bytes", "$int", "$float", "$dict", "$object"})
+
+
+Made = TypeVar("Made", bound=Sized)
 
 
 class ForgedJsonError(BadInputError):
@@ -104,8 +107,11 @@ def read_value(value: object) -> object:
             return [read_value(one) for one in cast("list[object]", value)]
         case dict():
             fields = cast("dict[str, object]", value)
-            if len(fields) == 1 and (tag := next(iter(fields))) in _TAGS:
-                return _read_tagged(tag, fields[tag])
+            tags = [key for key in fields if key.startswith("$")]
+            if tags and len(fields) == 1:
+                return _read_tagged(tags[0], fields[tags[0]])
+            if tags:
+                raise ForgedJsonError(f"claim: {tags[0]} has members beside it; return plain values")
             return {key: read_value(one) for key, one in fields.items()}
         case _:
             return value
@@ -117,10 +123,11 @@ def _read_tagged(tag: str, inner: object) -> object:
             case "$tuple", list():
                 return tuple(read_value(one) for one in cast("list[object]", inner))
             case "$set", list():
-                return frozenset(read_value(one) for one in cast("list[object]", inner))
+                items = cast("list[object]", inner)
+                return _check_size(frozenset(map(read_value, items)), items)
             case "$dict", list():
                 pairs = cast("list[list[object]]", inner)
-                return {read_value(key): read_value(one) for key, one in pairs}
+                return _check_size({read_value(key): read_value(one) for key, one in pairs}, pairs)
             case "$bytes", str():
                 return bytes.fromhex(inner)
             case "$int", str():
@@ -131,6 +138,12 @@ def _read_tagged(tag: str, inner: object) -> object:
                 raise ForgedJsonError(f"claim: {tag} has no plain form; return plain values")
     except (TypeError, ValueError, KeyError) as error:
         raise ForgedJsonError(f"claim: {tag} is malformed, {error!r}; return plain values") from error
+
+
+def _check_size(made: Made, items: Sequence[object]) -> Made:
+    if len(made) != len(items):
+        raise ValueError("an item is there twice")
+    return made
 
 
 def _equal_lists(expected: Sequence[object], found: Sequence[object], tolerance: float) -> bool:

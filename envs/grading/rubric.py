@@ -63,7 +63,8 @@ class Rubric:
             if verdict.status != "ok" and self._parts[name].required:
                 error = f"{name}: {verdict.evidence.get('error', verdict.status)}"
                 return Verdict(status=verdict.status, evidence={"error": error})
-        scores = {name: sum(one.scores.values()) for name, one in verdicts.items() if one.status == "ok" and one.scores}
+        counted = {name: one for name, one in verdicts.items() if one.status == "ok" and not one.refused}
+        scores = {name: sum(one.scores.values()) for name, one in counted.items() if one.scores}
         if all(name in scores for name, part in self._parts.items() if part.required):
             total = sum(self._parts[name].weight * score for name, score in scores.items())
             name = only_reward(context.task)
@@ -71,7 +72,9 @@ class Rubric:
         elif not context.task.rewards:
             scores = {}  # their plain sum would count in place of the total
         evidence: JsonObject = {name: one.evidence for name, one in verdicts.items() if one.evidence}
-        return Verdict(scores=scores, step_scores=_merge_steps(verdicts), evidence=evidence)
+        refused = {name: "; ".join(one.refused.values()) for name, one in verdicts.items() if one.refused}
+        steps = _merge_steps(verdicts)
+        return Verdict(scores=scores, step_scores=steps, refused=refused, evidence=evidence)
 
 
 def _list_tampering(verdict: Verdict) -> list[str]:

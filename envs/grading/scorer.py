@@ -22,6 +22,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """``tampering``: every score is 0 and counts. With any status but these two, every score is null."""
     tampering: list[str] = []
     """What the judged code tried; not empty means tampering."""
+    refused: dict[str, str] = {}
+    """Why a score is none, by name, for scores that are no finite numbers; read from the others."""
     evidence: JsonObject = {}
     """For people: outputs, failed checks."""
 

@@ -83,6 +83,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Name of the exception's type; None: none."""
 
 
+class _Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    answers: list[str | None]
+
+
 class ValueScorer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Scores 1 when all cases of ``task.grading`` hold, else 0. Contract: ``Scorer``."""
 
@@ -212,17 +216,23 @@ def _read_output(ended: ExecResult, num_calls: int) -> list[str | None]:
         return []
     found = read_json(ended.stdout)
     try:
-        texts = msgspec.convert(found, dict[str, list[str | None]])["answers"]
-    except (msgspec.ValidationError, UnicodeEncodeError, KeyError) as error:
+        texts = msgspec.convert(found, _Report).answers
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise ForgedJsonError(f"claim: the judged code wrote the report of its own judgement, {error!r}") from error
-    if len(texts) > num_calls:
+    is_short = 0 < len(texts) < num_calls and texts[-1] is None  # the last was too slow
+    if len(texts) != num_calls and not is_short:
         raise ForgedJsonError(f"claim: {len(texts)} answers to {num_calls} calls")
     return texts
 
 
 def _read_answer(text: str) -> Answer:
+    """Return a claim: a value or the name of an exception, never both and nothing beside."""
+    found = read_json(text)
+    fields = cast("JsonObject", found) if isinstance(found, dict) else {}
+    if len(fields) != 1 or ("value" not in fields and not isinstance(fields.get("raised"), str)):
+        raise ForgedJsonError("claim: the judged code wrote its own answer, not one of a value and an exception")
     try:
-        return msgspec.convert(read_json(text), Answer)
+        return msgspec.convert(found, Answer)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the latter: a field's name has a lone surrogate
         raise ForgedJsonError(f"claim: the judged code wrote its own answer, {error!r}") from error
 

@@ -10,9 +10,10 @@ from agent_layer.errors import AgentFailedError
 from agent_layer.schema import Task
 from envs.agents import Target
 from envs.failures import Ending, classify_failure
+from envs.grading import plain_result
 from envs.progress import Progress, progress_scope
 from tracer import enter_rollout
-from tracer.core import Rollout, json_value
+from tracer.core import Rollout
 
 StopReason: TypeAlias = Literal["cancel", "lost", "drain", "limit", "pause"]
 """Why a run ends early: its rollout was cancelled, its lease is lost, the worker stops, its task's limits are used up,
@@ -36,7 +37,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
     ending: Ending
     result: object = None
-    """What the agent returned, a JSON value."""
+    """What the agent returned, a JSON value; numbers of any type are numbers, NaN and infinities included."""
     seconds: float
 
 
@@ -89,7 +90,7 @@ class AgentRun:
             running.cancel()
             self._progress.mark_prepared()
         ending, result = self._ending(running)
-        return RunResult(ending=ending, result=json_value(result), seconds=time.monotonic() - began)
+        return RunResult(ending=ending, result=plain_result(result), seconds=time.monotonic() - began)
 
     async def _wait_for(self, running: asyncio.Task[object]) -> None:
         """Wait until the run has ended, is stopped, or has used up its time."""

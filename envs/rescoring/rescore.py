@@ -8,9 +8,9 @@ the scorer has scored, as long as that is current.
 import asyncio
 import base64
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 import msgspec
 
@@ -25,6 +25,7 @@ from agent_layer.schema import (
     content_hash,
     current_rewards,
     decode,
+    plain_number,
     reward_topic,
 )
 from agent_layer.schema.sandbox import Snapshot
@@ -156,12 +157,20 @@ async def _judge_group(
         runs = [await _open_run(one, options, artifacts, ended_with_it) for one, artifacts in found]
         try:
             async with asyncio.timeout(options.seconds):
-                judgements = await scorer.score_group(runs)
+                judgements = _list_judgements(await scorer.score_group(runs))
         except Exception as error:  # noqa: BLE001  # a scorer may raise anything
             return [error] * len(runs)
     if len(judgements) != len(runs):
         return [BadInputError(f"the scorer gave {len(judgements)} judgements on {len(runs)} attempts")] * len(runs)
     return judgements
+
+
+def _list_judgements(given: object) -> list[Judgement]:
+    is_one = isinstance(given, str | bytes | Mapping) or plain_number(given) is not None
+    if is_one or not isinstance(given, Iterable):
+        kind = type(cast("object", given)).__name__
+        raise BadInputError(f"score_group: expected a judgement for each attempt, in order, found one {kind}")
+    return list(cast("Iterable[Judgement]", given))
 
 
 async def _rescore_one(store: Store, row: TrajectoryRow, options: RescoreOptions) -> Verdict:

@@ -41,7 +41,16 @@ from envs.failures import Ending, RefusedTaskError, blame_full_context
 from envs.hosts import STOPPED, AgentRun, StopReason
 from envs.progress import Progress
 from envs.sandbox.supervisor import AttemptSandbox
-from envs.scorers import AGENT, FAILED_STATUSES, declared_rewards, make_rewards, missing_scores, reported_scores
+from envs.scorers import (
+    AGENT,
+    FAILED_STATUSES,
+    declared_rewards,
+    explain_no_score,
+    make_rewards,
+    missing_scores,
+    null_rewards,
+    reported_scores,
+)
 from envs.worker.context import WorkerContext
 from envs.worker.gateway_attempts import close_attempt, open_attempt, record_start
 from envs.worker.heartbeat import LeasePhase
@@ -267,7 +276,7 @@ class Attempt:
             progress = await context.start_limiter.acquire()
             rewards = declared_rewards(task, self._scorer)
             checkpoint = await self._resumability.read_checkpoint()
-            opening = await context.call(record_start, context, self.lease, rewards, checkpoint)
+            opening = await context.call(record_start, context, self.lease, rewards, checkpoint, scorer=self._scorer)
             box = await context.sandboxes.take(self.lease, self._lose_box)
             opened = await context.call(open_attempt, context, self.lease, opening, checkpoint)
             rollout = dataclasses.replace(self._resumability.attach(opened, checkpoint), box=box)
@@ -377,6 +386,11 @@ class Attempt:
         ending, is_truncated = end.ending, end.ending.status == "truncated"
         if self._scorer is None and not is_truncated:
             rewards = make_rewards(task, trajectory_id, reported_scores(task, end.result), "agent")
+            if explain_no_score(task, end.result, rewards):
+                await self._wait_stored(scoring)
+                known = await self._context.call(self._read_rewards, trajectory_id)
+                for name, why in explain_no_score(task, end.result, [*known, *rewards]).items():
+                    rewards += null_rewards(task, trajectory_id, [name], "missing", why, "agent")
         else:
             self._on_phase(self.lease, "scoring")
             await self._wait_stored(scoring)

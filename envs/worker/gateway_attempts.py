@@ -27,7 +27,12 @@ class AttemptOpening(NamedTuple):
 
 
 def record_start(
-    context: WorkerContext, lease: Lease, rewards: dict[str, RewardSpec], checkpoint: Checkpoint | None = None
+    context: WorkerContext,
+    lease: Lease,
+    rewards: dict[str, RewardSpec],
+    checkpoint: Checkpoint | None = None,
+    *,
+    scorer: str | None = None,
 ) -> AttemptOpening:
     """Record the start of an attempt.
 
@@ -37,6 +42,7 @@ def record_start(
         rewards: the rewards that the task declares.
         checkpoint: where the attempt resumes. Its start is recorded again: the machine with the first record may be
             gone.
+        scorer: scorer of the task; None: the agent reports its rewards.
     """
     task = lease.task
     request = OpenRequest(
@@ -55,6 +61,7 @@ def record_start(
         rewards=rewards,
         env=task.env or context.env,
         env_version=context.env_version,
+        scorer=scorer,
         owner="worker",
         lease_seconds=context.settings.lease_seconds,
         resume=checkpoint and Resumption(calls=checkpoint.calls, seconds=checkpoint.seconds, worker=context.worker),

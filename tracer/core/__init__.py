@@ -58,6 +58,9 @@ if TYPE_CHECKING:
     from tracer.core.decorators import step as step
     from tracer.core.decorators import tool as tool
     from tracer.core.errors import add_failure_note as add_failure_note
+    from tracer.core.errors import warn_once as warn_once
+    from tracer.core.liveness import Life as Life
+    from tracer.core.liveness import LifeName as LifeName
     from tracer.core.rollout_handle import Rollout as Rollout
     from tracer.core.rollout_handle import Sink as Sink
     from tracer.core.scope import (
@@ -70,10 +73,16 @@ if TYPE_CHECKING:
         add_scope_refinement as add_scope_refinement,
     )
     from tracer.core.scope import (
+        call_outside_rollouts as call_outside_rollouts,
+    )
+    from tracer.core.scope import (
         current as current,
     )
     from tracer.core.scope import (
         current_scope as current_scope,
+    )
+    from tracer.core.scope import (
+        enter_attempt as enter_attempt,
     )
     from tracer.core.scope import (
         enter_process_scope as enter_process_scope,
@@ -83,6 +92,9 @@ if TYPE_CHECKING:
     )
     from tracer.core.scope import (
         is_context_propagated as is_context_propagated,
+    )
+    from tracer.core.scope import (
+        live_scope as live_scope,
     )
     from tracer.core.scope import (
         outer_scope as outer_scope,
@@ -127,7 +139,8 @@ else:
                 "step",
                 "tool",
             ),
-            "tracer.core.errors": ("add_failure_note",),
+            "tracer.core.errors": ("add_failure_note", "warn_once"),
+            "tracer.core.liveness": ("Life", "LifeName"),
             "tracer.core.rollout_handle": (
                 "Rollout",
                 "Sink",
@@ -137,11 +150,14 @@ else:
                 "CallLineage",
                 "Scope",
                 "add_scope_refinement",
+                "call_outside_rollouts",
                 "current",
                 "current_scope",
+                "enter_attempt",
                 "enter_process_scope",
                 "enter_scope",
                 "is_context_propagated",
+                "live_scope",
                 "outer_scope",
                 "propagate_context",
                 "reward",

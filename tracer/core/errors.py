@@ -1,9 +1,20 @@
-"""Attaches a failure of ours to the agent's exception as a note, so that the agent's exception propagates."""
+"""Failures of ours, told without a stop of the agent: a note at its exception, or a sentence on stderr."""
 
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
 from agent_layer.errors import AgentLayerError
+
+_WARNED: set[str] = set()
+"""Subjects that stderr has shown a sentence about."""
+
+
+def warn_once(subject: str, sentence: str) -> None:
+    """Write a sentence to stderr, unless this process wrote one about this subject before."""
+    if subject not in _WARNED:
+        _WARNED.add(subject)
+        sys.stderr.write(f"{subject}: {sentence}\n")
 
 
 @contextmanager

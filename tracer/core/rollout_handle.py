@@ -3,14 +3,15 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, SupportsFloat
 
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import LogRecord, Reward, RewardSource
+from agent_layer.schema import LogRecord, Reward, RewardSource, read_score
 from agent_layer.schema.wire import TraceContext, derive_span_id
 from tracer.core.clock import SYSTEM, ClockAndIds, new_trace
+from tracer.core.liveness import Life
 
 if TYPE_CHECKING:
     from agent_layer.recorder import FlushReport
@@ -77,6 +78,8 @@ class Rollout:
     """Source of the times and ids of its records."""
     process_id: int = field(default_factory=os.getpid, repr=False, compare=False)
     """Process that created this handle. It ends the attempt; forked children do not."""
+    life: Life = field(default_factory=Life, repr=False, compare=False)
+    """Whether a block of the attempt is still open in this family of processes."""
     stored: set[str] = field(default_factory=set[str], repr=False, compare=False)
     """Hashes of contents that are already recorded in this trajectory."""
     answers: dict[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
@@ -181,7 +184,7 @@ class Rollout:
 
     def reward(
         self,
-        score: float | None,
+        score: SupportsFloat | None,
         name: str = "reward",
         *,
         step: int | None = None,
@@ -191,12 +194,15 @@ class Rollout:
         """Record a judgement of the rollout, or of one step or one agent of it.
 
         Args:
-            score: None: no judgement could be made; that is not zero.
+            score: a number of any type; None: no judgement could be made, which is not zero.
             name: which of the task's rewards; a later judgement of the same name replaces this one.
             step: index of the step that is judged, from 0.
             agent: name of the agent that is judged, when no step is given.
             source: kind of judge.
+
+        Raises: BadInputError: the score is no finite number.
         """
+        subject = f"reward {name!r} of attempt {self.trajectory_id}"
         self.append(
             Reward(
                 trajectory_id=self.trajectory_id,
@@ -204,7 +210,7 @@ class Rollout:
                 run=self.run,
                 at=self.clock.now(),
                 name=name,
-                score=None if score is None else float(score),
+                score=None if score is None else read_score(score, subject),
                 scope="step" if step is not None else "agent" if agent is not None else "rollout",
                 step=step,
                 agent=agent,

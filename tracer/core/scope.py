@@ -3,16 +3,20 @@
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ParamSpec, Protocol, SupportsFloat, TypeVar
 
 import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import GraphPlace, RewardSource, Role
 from tracer.core.contents import ContentWriter
+from tracer.core.errors import add_failure_note, warn_once
 from tracer.core.rollout_handle import Rollout
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass
@@ -63,7 +67,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         return self.agents if name is None or name == self.agent else (*self.agents, name)
 
 
-_SCOPE: ContextVar[Scope | None] = ContextVar("tracer_scope")
+_SCOPE: ContextVar[Scope | None] = ContextVar("tracer_scope", default=None)
 _CARRIED: ContextVar[bool] = ContextVar("tracer_carried", default=False)
 _REFINEMENTS: list[Callable[[Scope], Scope]] = []
 
@@ -80,12 +84,14 @@ class _Process:
 
 def enter_process_scope(scope: Scope | None) -> None:
     """Set the scope of the whole process, all threads included; for a process that was started for a rollout."""
+    if scope is not None:
+        scope.rollout.life.open_block()  # which never ends: the starter of the process ends the rollout
     _Process.scope = scope
 
 
 def _leave_to_parent() -> None:
     """Drop in a forked child the open calls and tools, which the parent will end."""
-    if (scope := outer_scope()) is not None:
+    if (scope := _find_scope()) is not None:
         scope.rollout.unfinished.clear()
 
 
@@ -93,8 +99,28 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def outer_scope() -> Scope | None:
-    """Return the scope that this context was entered with, without what a framework adds."""
-    return _SCOPE.get(_Process.scope)
+    """Return the scope that this context was entered with, without what a framework adds.
+
+    None where its rollout has ended, with one warning: a thread, task or process may outlive it.
+    """
+    return _find_scope(live_scope)
+
+
+def live_scope(scope: Scope) -> Scope | None:
+    """Return the scope; None, with one warning, where its rollout has ended."""
+    if not scope.rollout.life.is_over:
+        return scope
+    warn_once(
+        "tracer.rollout",
+        f"rollout {scope.rollout.rollout_id} has ended, but a thread, task or process that began inside it still works;"
+        " what it does now is recorded in no rollout. Wait for it inside the block, or hand each piece of work to a"
+        " pool inside the rollout that it belongs to",
+    )
+    return None
+
+
+def _find_scope(check: Callable[[Scope], Scope | None] = lambda scope: scope) -> Scope | None:
+    return ((scope := _SCOPE.get()) and check(scope)) or _Process.scope
 
 
 def current_scope() -> Scope | None:
@@ -108,7 +134,17 @@ def current_scope() -> Scope | None:
 
 def is_context_propagated() -> bool:
     """Whether threads that start here inherit this context."""
-    return _CARRIED.get() or outer_scope() is not None
+    return _CARRIED.get() or _find_scope() is not None
+
+
+def call_outside_rollouts(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function such that the threads and forked children that it starts are in no rollout of this context.
+
+    Other context variables reach them as before.
+    """
+    context = copy_context()
+    context.run(_SCOPE.set, None)
+    return context.run(function, *args, **kwargs)
 
 
 @contextmanager
@@ -128,7 +164,7 @@ def current() -> Rollout | None:
 
 
 def reward(
-    score: float | None,
+    score: SupportsFloat | None,
     name: str = "reward",
     *,
     step: int | None = None,
@@ -137,7 +173,7 @@ def reward(
 ) -> None:
     """Record a judgement of the current rollout; see ``Rollout.reward``.
 
-    Raises: BadInputError: there is no current rollout, so the judgement would be lost.
+    Raises: BadInputError: there is no current rollout, so the judgement would be lost; or it is no finite number.
     """
     rollout = current()
     if rollout is None:
@@ -157,3 +193,20 @@ def enter_scope(scope: Scope | None) -> Generator[Scope | None]:
     finally:
         with suppress(ValueError):  # an abandoned generator may be closed in another context
             _SCOPE.reset(token)
+
+
+@contextmanager
+def enter_attempt(scope: Scope) -> Generator[None]:
+    """Context manager: run the block in a scope whose rollout is open at least as long; leave no call in it open."""
+    rollout = scope.rollout
+    rollout.life.open_block()
+    with enter_scope(scope):
+        try:
+            yield
+        except BaseException as error:
+            with add_failure_note(error, f"rollout {rollout.rollout_id} could not be ended"):
+                rollout.abandon_unfinished()
+            raise
+        finally:
+            rollout.life.close_block()
+        rollout.abandon_unfinished()

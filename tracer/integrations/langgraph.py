@@ -27,6 +27,7 @@ from tracer.core import (
     adopt_call,
     announce_call,
     failed_answer,
+    live_scope,
     outer_scope,
 )
 from tracer.integrations.langgraph_runs import (
@@ -80,7 +81,7 @@ class GraphHandler(BaseCallbackHandler):
     ) -> None:
         """Track a graph, node or other chain while it runs."""
         parent, base = self._runs.get(parent_run_id), outer_scope()
-        base = base or (parent and parent.base)
+        base = base or (parent and live_scope(parent.base))
         if base is None:
             return
         run = Run(base, parent, name, metadata or {}, inputs, add_state=add_state)
@@ -196,7 +197,7 @@ class GraphHandler(BaseCallbackHandler):
     def _run_scope(self, parent_run_id: UUID | None) -> Scope | None:
         """Return the scope of the run with this id, also when its context variables were lost."""
         run, base = self._runs.get(parent_run_id), outer_scope()
-        base = base or (run and run.base)
+        base = base or (run and live_scope(run.base))
         if base is None:
             return None
         return scope_at(run, base) if run else self.find_scope(base)

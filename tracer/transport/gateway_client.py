@@ -6,7 +6,7 @@ With several gateways, each attempt belongs to one, chosen by a hash of its roll
 from collections import defaultdict
 from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import TypedDict, TypeVar, Unpack
+from typing import SupportsFloat, TypedDict, TypeVar, Unpack
 from urllib.parse import urlsplit
 from zlib import crc32
 
@@ -20,7 +20,7 @@ from agent_layer.errors import (
     NotWholeError,
     UnreachableError,
 )
-from agent_layer.schema import new_id, split_trajectory_id
+from agent_layer.schema import new_id, read_score, split_trajectory_id
 from agent_layer.schema.wire import (
     CLOSE_ROLLOUT,
     END_ROLLOUT,
@@ -117,11 +117,15 @@ class GatewayClient:
         rollout_id: str,
         *,
         attempt: int | None = None,
-        reward: float | None = None,
+        reward: SupportsFloat | None = None,
         status: EndStatus = "completed",
     ) -> EndedRollout:
-        """Close the attempt, wait until all of it is stored, and accept it; for rollouts without a worker."""
-        ending = EndRequest(attempt=attempt, reward=reward, status=status)
+        """Close the attempt, wait until all of it is stored, and accept it; for rollouts without a worker.
+
+        Raises: BadInputError: the reward is no finite number.
+        """
+        score = None if reward is None else read_score(reward, f"reward of rollout {rollout_id}")
+        ending = EndRequest(attempt=attempt, reward=score, status=status)
         return self._call(END_ROLLOUT, END_ROLLOUT.fill(rollout_id=rollout_id), ending)
 
     def _call(self, endpoint: Endpoint[B, A], path: str, body: B, answer_seconds: float | None = None) -> A:
@@ -221,7 +225,7 @@ class ShardedGatewayClient(GatewayClient):
         rollout_id: str,
         *,
         attempt: int | None = None,
-        reward: float | None = None,
+        reward: SupportsFloat | None = None,
         status: EndStatus = "completed",
     ) -> EndedRollout:
         """See GatewayClient; None: the first attempt."""

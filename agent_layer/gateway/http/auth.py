@@ -1,4 +1,4 @@
-"""Access by keys: the operator's key opens everything, a rollout's key its own calls and rewards.
+"""Access by keys: the operator's key opens everything, a rollout's key its own calls, and rewards without a scorer.
 
 Keys are compared by their digests, and an unknown rollout costs a comparison, too. So the time of a refusal reveals
 neither the length of a key nor whether a rollout exists.
@@ -70,6 +70,17 @@ class Access:
         if found is None or not found.is_open:
             return None
         return found if hmac.compare_digest(_digest(_key_of(request)), _digest(found.api_key)) else None
+
+    def check_may_reward(self, request: web.Request, rollout: LiveRollout) -> None:
+        """Raise RefusedError for a rollout's key whose task has a scorer: what the agent runs may hold the key, too."""
+        if rollout.scorer is not None and not self._is_operator(_key_of(request)):
+            raise RefusedError(
+                403,
+                "reward_refused",
+                f"rollout {rollout.trajectory_id}: the scorer {rollout.scorer!r} of its task alone rewards it, so a"
+                " reward with the rollout's key is refused; leave it out, or give the task 'scorer': 'agent' if you"
+                " trust the agent",
+            )
 
     def check_operator(self, request: web.Request) -> None:
         """Raise RefusedError when the key is not one of the operator's."""

@@ -160,6 +160,7 @@ class RolloutRoutes:
         rollout = self.access.enter(request)
         asked = await read_body(request, REWARD_ROLLOUT.request)
         rollout.check_is_open()
+        self.access.check_may_reward(request, rollout)
         reward = record_reward(rollout, asked)
         rollout.logs.add(self.finalizer.log.append(reward))
         return as_json(RecordedReward(reward_id=reward.reward_id))

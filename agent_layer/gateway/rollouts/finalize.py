@@ -243,7 +243,7 @@ def record_reward(rollout: LiveRollout, asked: RewardRequest) -> Reward:
         run=rollout.started.run,
         at=time.time(),
         name=asked.name,
-        score=score,
+        score=None if score is None else float(score),
         scope="step" if asked.step is not None else "agent" if asked.agent is not None else "rollout",
         step=asked.step,
         agent=asked.agent,

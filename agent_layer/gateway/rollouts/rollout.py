@@ -135,6 +135,8 @@ class LiveRollout:
     sampling: JsonObject = field(default_factory=dict[str, object])
     sampling_seed: int | None = None
     """Decides the seed of each call; None: calls have none."""
+    scorer: str | None = None
+    """Alone rewards it; None: its agent may."""
     is_ours: bool = True
     """The gateway writes its beginning and end; False: a worker does."""
     is_open: bool = True
@@ -383,6 +385,7 @@ def new_rollout(
         active_at=clock(),
         sampling=request.sampling,
         sampling_seed=request.sampling_seed,
+        scorer=request.scorer,
         is_ours=request.owner != "worker",
         calls_optional=request.calls_optional,
     )

@@ -65,6 +65,8 @@ class OpenRequest(_Request, frozen=True, kw_only=True):
     sampling_seed: int | None = None
     """Each call gets a seed of its own from this, unless ``sampling`` has one; None: none."""
     rewards: dict[str, RewardSpec] = {}
+    scorer: str | None = None
+    """Name of the task's scorer, which alone rewards the rollout: its key may not. None: its agent reports rewards."""
     owner: Literal["worker"] | None = None
     """'worker' when the opener records beginning and end itself."""
     input_hash: str | None = None
@@ -145,8 +147,8 @@ class RenewedRollouts(msgspec.Struct, frozen=True, kw_only=True):
 class RewardRequest(_Request, frozen=True, kw_only=True):
     """Body of POST /r/{trajectory}/reward."""
 
-    score: float | None = None
-    reward: float | None = None
+    score: float | bool | None = None
+    reward: float | bool | None = None
     """Alias of score."""
     name: str = "reward"
     step: int | None = None
@@ -187,7 +189,7 @@ class EndRequest(_Request, frozen=True, kw_only=True):
 
     attempt: int | None = None
     """None: the newest."""
-    reward: float | None = None
+    reward: float | bool | None = None
     status: EndStatus = "completed"
     """``failed`` counts as ``truncated`` where the last call of the policy did not fit into the model's context."""
 

@@ -1,9 +1,8 @@
 """Rewards given after an attempt: how they are recorded, checked and superseded."""
 
-import math
 import time
 from collections.abc import Sequence
-from typing import TypedDict, cast
+from typing import SupportsFloat, TypedDict, cast
 
 import msgspec
 from redis import Redis
@@ -19,6 +18,7 @@ from agent_layer.schema import (
     decode,
     encode,
     new_id,
+    read_score,
     reward_topic,
 )
 from agent_layer.store.index import TrajectoryRow
@@ -45,7 +45,7 @@ class RewardOptions(TypedDict, total=False):
 
 
 def make_reward(
-    row: TrajectoryRow, score: float | None, options: RewardOptions, known: Sequence[Reward], run: str
+    row: TrajectoryRow, score: SupportsFloat | None, options: RewardOptions, known: Sequence[Reward], run: str
 ) -> Reward:
     """Make a reward that supersedes the current one of the same rollout, step or agent.
 
@@ -59,7 +59,9 @@ def make_reward(
     Raises: BadInputError: the score is not finite, or there is no such step, agent or name.
     """
     step, agent = options.get("step"), options.get("agent")
-    _check(row, score, step, agent)
+    subject = f"reward of trajectory {row.trajectory_id!r}"
+    score = None if score is None else read_score(score, subject)
+    _check(row, subject, step, agent)
     reward_id = options.get("reward_id")
     reward = Reward(
         trajectory_id=row.trajectory_id,
@@ -67,7 +69,7 @@ def make_reward(
         run=row.run or run,
         at=time.time(),
         name=check_name(options.get("name", "reward"), "reward name"),
-        score=None if score is None else float(score),
+        score=score,
         scope="step" if step is not None else "agent" if agent is not None else "rollout",
         step=step,
         agent=agent,
@@ -108,10 +110,7 @@ def commit_reward(redis: Redis, keys: Keys, reward: Reward) -> Reward:
     return msgspec.structs.replace(first, comment=reward.comment, error=reward.error)
 
 
-def _check(row: TrajectoryRow, score: float | None, step: int | None, agent: str | None) -> None:
-    subject = f"reward of trajectory {row.trajectory_id!r}"
-    if score is not None and not math.isfinite(score):
-        raise BadInputError(f"{subject}: expected a finite number, found {score}; None takes a judgement back")
+def _check(row: TrajectoryRow, subject: str, step: int | None, agent: str | None) -> None:
     if step is not None and agent is not None:
         raise BadInputError(f"{subject}: expected a step or an agent, found both; say it of one of them")
     if step is not None and not 0 <= step < row.num_steps:

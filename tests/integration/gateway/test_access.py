@@ -80,6 +80,37 @@ async def test_a_used_up_budget_is_said_so_that_no_sdk_tries_again(gateway, limi
     assert len(gateway.engine.calls) == num_calls
 
 
+@pytest.mark.parametrize(("sent", "status"), [(True, 200), (1, 200), (0.5, 200), (None, 200), ("1", 400), ([1], 400)])
+@pytest.mark.parametrize("field", ["score", "reward"])
+async def test_a_reward_is_a_number_of_any_type_that_json_has(gateway, field, sent, status):
+    opened = await gateway.open()
+
+    answered, answer = await gateway.post(f"/r/{opened['trajectory_id']}/reward", {field: sent}, key=opened["api_key"])
+
+    assert answered == status
+    assert status == 200 or field in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["reward", "v1/../reward"])
+@pytest.mark.parametrize(
+    "reward", [{"score": 5, "step": 0}, {"score": 1}, {"reward": 1, "agent": "a"}, {"name": "own"}]
+)
+async def test_a_rollouts_key_rewards_nothing_beside_a_scorer(gateway, path, reward):
+    judged, trusted = await gateway.open(scorer="my:score"), await gateway.open()
+
+    async def post(opened, key):
+        return await gateway.post(f"/r/{opened['trajectory_id']}/{path}", reward, key=key)
+
+    refused = await post(judged, judged["api_key"])
+    allowed = [await post(judged, "operator-key"), await post(trusted, trusted["api_key"])]
+
+    assert refused[0] == 403
+    assert refused[1]["error"]["code"] == "reward_refused"
+    assert "'my:score'" in refused[1]["error"]["message"]
+    assert [status for status, _ in allowed] == [200, 200]
+    assert (await gateway.chat(judged, "hello"))[0] == 200
+
+
 async def test_bad_requests_are_answered_in_one_sentence(gateway):
     opened = await gateway.open()
 

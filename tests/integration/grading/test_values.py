@@ -149,3 +149,50 @@ async def test_a_grading_of_another_form_is_null(judge, grading):
 
     assert (reward.score, reward.status) == (None, "verifier_error")
     assert "correct it" in reward.error
+
+
+RAISES = [{"call": "fine:f", "raises": "KeyError"}]
+CONTRADICTIONS = {
+    "both forms": {"value": 1, "raised": "KeyError"},
+    "both forms, the other order": {"raised": "KeyError", "value": None},
+    "an exception of no name": {"raised": None},
+    "an exception that is a value": {"raised": {"value": "KeyError"}},
+    "a value and no exception": {"value": 1, "raised": None},
+    "a member beside the value": {"value": 1, "right": True},
+    "a member beside the exception": {"raised": "KeyError", "why": ""},
+    "no member": {},
+    "a list": [["raised", "KeyError"]],
+    "a text": "KeyError",
+}
+
+
+@pytest.mark.parametrize("case", [RAISES, [{"call": "fine:f", "expected": 1}]], ids=["raises", "expected"])
+@pytest.mark.parametrize("answer", CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+async def test_an_answer_that_honest_code_cannot_write_is_tampering(judge, answer, case):
+    forged = f"import __main__, json\n__main__._dumps = lambda _: json.dumps({answer!r})\n\ndef f():\n    return 1\n"
+
+    reward = await judge(ValueScorer(), case, {"fine.py": forged})
+
+    assert (reward.score, reward.status) == (0.0, "tampering")
+
+
+REPORTS = {
+    "a member beside the answers": {"answers": ["{}", "{}"], "right": []},
+    "no answers": {"answers": []},
+    "too few, and none was slow": {"answers": ['{"value": 1}']},
+    "too many": {"answers": ['{"value": 1}'] * 3},
+    "answers that are no texts": {"answers": [{"value": 1}, {"value": 1}]},
+}
+
+
+@pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)
+async def test_a_report_that_honest_code_cannot_write_is_tampering(judge, report):
+    forged = f"import json, os\nbody = json.dumps({report!r}).encode()\n"
+    forged += "parent = f'/proc/{os.getppid()}'\n"
+    forged += "for n in os.listdir(parent + '/fd'):\n"
+    forged += "    if 'pipe' in os.readlink(f'{parent}/fd/{n}') or 'socket' in os.readlink(f'{parent}/fd/{n}'):\n"
+    forged += "        open(f'{parent}/fd/{n}', 'wb', 0).write(body)\nos.kill(os.getppid(), 9)\n"
+
+    reward = await judge(ValueScorer(), [{"call": "fine:f", "expected": 1}] * 2, {"fine.py": forged})
+
+    assert reward.score == 0.0

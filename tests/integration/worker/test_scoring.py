@@ -3,7 +3,9 @@
 import asyncio
 import os
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 
+import numpy as np
 import pytest
 
 from agent_layer.schema.task import Limits, RewardSpec
@@ -283,3 +285,32 @@ async def test_an_attempt_whose_worker_ends_before_its_scorer_does_is_lost(harne
     assert (outcome.status, outcome.cause) == ("lost", "infra")
     (rollout,) = harness.dispatcher.rollouts(groups)
     assert (rollout.status, rollout.num_failures) == ("queued", 0)
+
+
+async def test_an_agent_s_numbers_of_any_type_are_rewards_and_what_is_none_is_named(harness, task, chatter):
+    returned = {
+        "mean": np.mean([0, 1]),
+        "flag": np.bool_(1),
+        "decimal": Decimal("0.25"),
+        "named": {"a": np.float32(0.5), "b": 1},
+        "nan": np.float64("nan"),
+        "text": "0.5",
+        "own": "a text",
+    }
+
+    async def agent(view, rollout):
+        await chatter(view, rollout)
+        if view.id == "own":
+            rollout.reward(0.75)
+        return returned[view.id]
+
+    asked = [task(name, rewards={"right": RewardSpec()} if name == "text" else {}) for name in returned]
+
+    found = {one.started.task_id: one for one in await harness.run(agent, *asked)}
+
+    rewards = {name: one.reward for name, one in found.items()}
+    assert rewards == {"mean": 0.5, "flag": 1, "decimal": 0.25, "named": 1.5, "nan": None, "text": None, "own": 0.75}
+    assert [found[name].rewards[0].status for name in ("nan", "text")] == ["missing", "missing"]
+    assert "found nan of type float" in found["nan"].rewards[0].error
+    assert "found '0.5' of type str" in found["text"].rewards[0].error
+    assert found["flag"].outcome.result is True

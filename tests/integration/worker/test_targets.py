@@ -79,6 +79,35 @@ async def test_a_command_that_traces_finds_its_rollout(harness, task):
     assert [(reward.name, reward.score, reward.step) for reward in trajectory.rewards] == [("own", 0.75, 0)]
 
 
+FORGES = """
+import json, os, sys, urllib.request
+base, key = os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"]
+headers = {"Authorization": "Bearer " + key}
+
+def post(path, body):
+    try:
+        return urllib.request.urlopen(urllib.request.Request(base + path, json.dumps(body).encode(), headers)).status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+post("/chat/completions", {"model": "m", "messages": [{"role": "user", "content": "hi"}]})
+print(json.dumps([post("/../reward", {"score": 5, "step": 0}), post("/../reward", {"score": 5})]))
+"""
+
+
+async def test_a_command_rewards_itself_only_where_no_scorer_judges_it(harness, task, write_module):
+    write_module("strict", "async def score(task, trajectory, result):\n    return 0.5\n")
+    command = [sys.executable, "-c", FORGES]
+
+    ran = await harness.run(command, task("a", scorer="strict:score"), task("b", scorer="agent"))
+    judged, trusted = sorted(ran, key=lambda trajectory: trajectory.started.task_id)
+
+    assert judged.outcome.result == [403, 403]
+    assert [(reward.score, reward.step) for reward in judged.rewards] == [(0.5, None)]
+    assert trusted.outcome.result == [200, 200]
+    assert [(reward.score, reward.step) for reward in trusted.rewards] == [(5.0, 0), (5.0, None)]
+
+
 LEAVES = """
 import os, subprocess, sys, time
 daemon = subprocess.Popen(["sleep", "600"], start_new_session=True)  # holds the agent's output open
