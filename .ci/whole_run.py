@@ -101,6 +101,7 @@ def run_whole(commit: str, command: list[str], *, beside_load: bool) -> int:
     clone, log_path = place / "clone", place / "log"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
     subprocess.run(["git", "checkout", "-q", commit], cwd=clone, check=True)
+    name = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=clone, text=True).strip()
     tally = clone / "build" / "tally.jsonl"
     tally.parent.mkdir()
     loads, ended = [os.getloadavg()[0]], threading.Event()
@@ -112,21 +113,20 @@ def run_whole(commit: str, command: list[str], *, beside_load: bool) -> int:
         minutes = (time.monotonic() - began) / 60
     ended.set()
     parts = read_parts(tally)
-    names = [f"flaky `{name}`" for part in parts for name in part.flaky]
-    names += [f"red `{name}`" for part in parts for name in part.reds]
+    faults = [f"flaky `{name}`" for part in parts for name in part.flaky]
+    faults += [f"red `{name}`" for part in parts for name in part.reds]
     if done.returncode:
-        names.append(f"exit status {done.returncode}")
+        faults.append(f"exit status {done.returncode}")
     beside = ", beside a second suite" if beside_load else ""
-    told = subprocess.run(["git", "rev-parse", "--short", commit], cwd=ROOT, capture_output=True, text=True, check=True)
     num_cores, mean = len(os.sched_getaffinity(0)), fmean(loads)
     cells = [
         f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
-        told.stdout.strip(),
+        name,
         f"`{shlex.join(command)}`",
         f"{num_cores} cores, load {min(loads):.1f} to {max(loads):.1f}, mean {mean:.1f}{beside}",
         f"{minutes:.1f}",
         counts_of(parts),
-        "; ".join(names) or "none",
+        "; ".join(faults) or "none",
     ]
     write_page(f"| {' | '.join(cells)} |", parts)
     print(cells)
