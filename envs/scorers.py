@@ -116,6 +116,21 @@ def explain_no_score(task: Task, result: object, rewards: Iterable[Reward]) -> d
     return {only: "; ".join(numbers)[:_LONGEST_ERROR]} if numbers and not given else {}
 
 
+def make_report(task: Task, trajectory_id: str, result: object, known: Iterable[Reward] = ()) -> list[Reward]:
+    """Return the rewards that an agent returned; what is no score is null and says why.
+
+    Args:
+        task: the attempt's task.
+        trajectory_id: the attempt.
+        result: what the agent returned.
+        known: rewards so far; what they judge is not made null.
+    """
+    rewards = make_rewards(task, trajectory_id, reported_scores(task, result), "agent")
+    for name, why in explain_no_score(task, result, [*known, *rewards]).items():
+        rewards += null_rewards(task, trajectory_id, [name], "missing", why, "agent")
+    return rewards
+
+
 def missing_scores(task: Task, rewards: Iterable[Reward]) -> dict[str, float]:
     """Return 0 for each required reward that a truncated attempt has not earned.
 

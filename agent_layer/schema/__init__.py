@@ -90,54 +90,24 @@ if TYPE_CHECKING:
     from agent_layer.schema.record import Record as Record
     from agent_layer.schema.record import known_time as known_time
     from agent_layer.schema.record import sortable_time as sortable_time
-    from agent_layer.schema.reward import (
-        TAMPERING as TAMPERING,
-    )
-    from agent_layer.schema.reward import (
-        Label as Label,
-    )
-    from agent_layer.schema.reward import (
-        LabelRank as LabelRank,
-    )
+    from agent_layer.schema.reward import TAMPERING as TAMPERING
+    from agent_layer.schema.reward import Label as Label
+    from agent_layer.schema.reward import LabelRank as LabelRank
     from agent_layer.schema.reward import (
         Reward,
     )
-    from agent_layer.schema.reward import (
-        RewardSource as RewardSource,
-    )
-    from agent_layer.schema.reward import (
-        RewardStatus as RewardStatus,
-    )
-    from agent_layer.schema.reward import (
-        RewardTopic as RewardTopic,
-    )
-    from agent_layer.schema.reward import (
-        counted_score as counted_score,
-    )
-    from agent_layer.schema.reward import (
-        current_labels as current_labels,
-    )
-    from agent_layer.schema.reward import (
-        current_rewards as current_rewards,
-    )
-    from agent_layer.schema.reward import (
-        label_rank as label_rank,
-    )
-    from agent_layer.schema.reward import (
-        newest_labels as newest_labels,
-    )
-    from agent_layer.schema.reward import (
-        plain_number as plain_number,
-    )
-    from agent_layer.schema.reward import (
-        read_score as read_score,
-    )
-    from agent_layer.schema.reward import (
-        reward_topic as reward_topic,
-    )
-    from agent_layer.schema.reward import (
-        rollout_reward as rollout_reward,
-    )
+    from agent_layer.schema.reward import RewardSource as RewardSource
+    from agent_layer.schema.reward import RewardStatus as RewardStatus
+    from agent_layer.schema.reward import RewardTopic as RewardTopic
+    from agent_layer.schema.reward import counted_score as counted_score
+    from agent_layer.schema.reward import current_labels as current_labels
+    from agent_layer.schema.reward import current_rewards as current_rewards
+    from agent_layer.schema.reward import label_rank as label_rank
+    from agent_layer.schema.reward import newest_labels as newest_labels
+    from agent_layer.schema.reward import plain_number as plain_number
+    from agent_layer.schema.reward import read_score as read_score
+    from agent_layer.schema.reward import reward_topic as reward_topic
+    from agent_layer.schema.reward import rollout_reward as rollout_reward
     from agent_layer.schema.rollout import (
         FINAL_STATUSES as FINAL_STATUSES,
     )

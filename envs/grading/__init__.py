@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from envs.grading.calling import call_scorer as call_scorer
     from envs.grading.calling import can_score as can_score
     from envs.grading.calling import only_reward as only_reward
+    from envs.grading.calling import plain_result as plain_result
+    from envs.grading.calling import read_scores as read_scores
+    from envs.grading.calling import read_verdict as read_verdict
     from envs.grading.forgeries import common_cheats as common_cheats
     from envs.grading.hidden_tests import HiddenTests as HiddenTests
     from envs.grading.judge_calls import JUDGED as JUDGED
@@ -39,9 +42,6 @@ if TYPE_CHECKING:
     from envs.grading.values import Case as Case
     from envs.grading.values import ValueScorer as ValueScorer
     from envs.grading.values import call_functions as call_functions
-    from envs.grading.verdict_reader import plain_result as plain_result
-    from envs.grading.verdict_reader import read_scores as read_scores
-    from envs.grading.verdict_reader import read_verdict as read_verdict
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -53,6 +53,9 @@ else:
                 "call_scorer",
                 "can_score",
                 "only_reward",
+                "plain_result",
+                "read_scores",
+                "read_verdict",
             ),
             "envs.grading.forgeries": ("common_cheats",),
             "envs.grading.hidden_tests": ("HiddenTests",),
@@ -86,11 +89,6 @@ else:
                 "Case",
                 "ValueScorer",
                 "call_functions",
-            ),
-            "envs.grading.verdict_reader": (
-                "plain_result",
-                "read_scores",
-                "read_verdict",
             ),
         },
     )

@@ -1,14 +1,16 @@
-"""Calls a scorer of either form, and makes its answer or failure a verdict."""
+"""Calls a scorer of either form, and makes its answer or failure a verdict; reads numbers of any type as scores."""
 
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias, cast
 
-from agent_layer.errors import SandboxError, UnreachableError
-from agent_layer.schema import Task, Trajectory
+import msgspec
+
+from agent_layer.errors import BadInputError, SandboxError, UnreachableError
+from agent_layer.schema import Task, Trajectory, plain_number, read_score
 from envs.failures import ModelCallError, describe_error
 from envs.grading.scorer import Scorer, ScoringContext, Verdict
-from envs.grading.verdict_reader import read_verdict
+from tracer.core import json_value
 
 ScorerFunction: TypeAlias = Callable[[Task, Trajectory, object], Awaitable[object]]
 AnyScorer: TypeAlias = ScorerFunction | Scorer
@@ -42,3 +44,53 @@ def can_score(found: object) -> bool:
 def only_reward(task: Task) -> str:
     """Return the name of the reward that a plain number is the score of."""
     return next(iter(task.rewards)) if len(task.rewards) == 1 else "reward"
+
+
+def read_verdict(answer: object, only_reward: str) -> Verdict:
+    """Return the answer of a scorer as a verdict, which names what is no finite number.
+
+    Args:
+        answer: what it returned.
+        only_reward: name of the reward that a plain number is the score of.
+    """
+    if not isinstance(answer, Verdict):
+        return read_scores(answer, only_reward)
+    if answer.tampering and answer.status == "ok":
+        answer = msgspec.structs.replace(answer, status="tampering")
+    found = read_scores(answer.scores, only_reward)
+    steps = {step: read_scores(scores, only_reward) for step, scores in answer.step_scores.items()}
+    refused = {f"{name} of step {step}": why for step, one in steps.items() for name, why in one.refused.items()}
+    return msgspec.structs.replace(
+        answer,
+        scores=found.scores,
+        step_scores={step: one.scores for step, one in steps.items()},
+        refused={**answer.refused, **refused, **found.refused},
+    )
+
+
+def read_scores(value: object, only_reward: str) -> Verdict:
+    """Return a number, or a mapping of names to numbers, as a verdict; None gives no score."""
+    found = cast("Mapping[object, object]", value) if isinstance(value, Mapping) else {only_reward: value}
+    scores, refused = dict[str, float](), dict[str, str]()
+    for name, score in found.items():
+        if score is None:
+            continue
+        try:
+            scores[str(name)] = read_score(score, f"score {str(name)!r}")
+        except BadInputError as error:
+            refused[str(name)] = str(error)
+    return Verdict(scores=scores, refused=refused)
+
+
+def plain_result(result: object) -> object:
+    """Return what an agent returned as JSON, numbers of any type as numbers; NaN and infinities stay what they are."""
+    if isinstance(result, Mapping):
+        fields = cast("Mapping[object, object]", result)
+        if all(isinstance(name, str) for name in fields):
+            return {cast("str", name): _plain_field(value) for name, value in fields.items()}
+    return _plain_field(cast("object", result))
+
+
+def _plain_field(value: object) -> object:
+    number = plain_number(value)
+    return json_value(value if number is None else number)

@@ -10,20 +10,19 @@ that must not share memory through files.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias, cast
+from typing import Annotated, Final, cast
 
 import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import JsonObject
 from agent_layer.schema.sandbox import ExecResult, Sandbox, SandboxSpec
-from envs.failures import describe_error
-from envs.grading.plain import ForgedJsonError, check_plain, equal_values, read_json, read_value
+from envs.grading.checks import CheckAsked, run_checks
+from envs.grading.plain import ForgedJsonError, check_plain, equal_values, read_json
 from envs.grading.prepared_box import UnfitArtifactsError, allow_seconds, prepare_box
 from envs.grading.scorer import ScoringContext, Verdict
-from envs.registry import find_object
 
 PYTHON: Final = ("python3", "-I")
 """Interpreter in the box; ``-I`` keeps start-up hooks of the judged folder out."""
@@ -34,9 +33,6 @@ _MAX_OUTPUT: Final = 8 << 20
 _NUM_SHOWN: Final = 5
 """Failed cases that the evidence shows."""
 _LONGEST_SHOWN: Final = 200
-
-Check: TypeAlias = Callable[[Sequence[object], object], object]
-"""Takes the arguments of a call and its value, as plain Python values; returns whether the value will do."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,7 +57,7 @@ class Case(Call, frozen=True, kw_only=True, forbid_unknown_fields=True):
     raises: str | None = None
     """Name of the exception's type that it must raise."""
     check: str | None = None
-    """``module:function`` of a ``Check``, which runs in the scorer's process on plain values."""
+    """``module:function`` of a ``Check``, which runs outside the box on plain values, in a child of the scorer."""
     tolerance: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
     """Absolute and relative difference that two floats may have."""
 
@@ -96,6 +92,8 @@ class ValueScorer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Each case has a fresh box."""
     call_seconds: float = 5.0
     """Longest call; the first that is longer is the last, and the cases after it fail."""
+    check_seconds: float = 5.0
+    """Longest check; the first that is longer is the last, and the cases with checks after it fail."""
     seconds: float = 60.0
     """Longest time of all calls; shorter where the task limits ``score_seconds``. Later calls fail."""
     answer_path: str | None = None
@@ -141,7 +139,7 @@ class ValueScorer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return Verdict(scores={name: 0.0}, evidence={"error": str(error)})
         except ForgedJsonError as error:
             return Verdict(status="tampering", tampering=[str(error)])
-        misses = [_miss(case, answer) for case, answer in zip(grading.cases, answers, strict=True)]
+        misses = await self._find_misses(grading.cases, answers, max(left, allow_seconds(context, self.seconds) / 8))
         failed = [index for index, miss in enumerate(misses) if miss]
         share = 1 - len(failed) / len(grading.cases)
         return Verdict(
@@ -155,6 +153,19 @@ class ValueScorer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 ],
             },
         )
+
+    async def _find_misses(self, cases: Sequence[Case], answers: Sequence[Answer], seconds: float) -> list[str | None]:
+        """Return why each answer is not what its case expects; None: it is."""
+        asked = [
+            CheckAsked(check=case.check, args=case.args, value=answer.value)
+            for case, answer in zip(cases, answers, strict=True)
+            if case.check is not None
+        ]
+        checked = iter(await run_checks(asked, check_seconds=self.check_seconds, seconds=seconds))
+        return [
+            _miss(case, answer) if case.check is None else next(checked)
+            for case, answer in zip(cases, answers, strict=True)
+        ]
 
 
 def read_grading(grading: object, task_id: str) -> ValueGrading:
@@ -238,17 +249,9 @@ def _read_answer(text: str) -> Answer:
 
 
 def _miss(case: Case, answer: Answer) -> str | None:
-    """Return why an answer is not what its case expects; None: it is."""
     if case.raises is not None:
         return None if answer.raised == case.raises else "differs"
-    if case.check is None:
-        return None if equal_values(case.expected, answer.value, case.tolerance) else "differs"
-    check = cast("Check", find_object(case.check, "scorer"))
-    try:
-        holds = check(cast("list[object]", read_value(case.args)), read_value(answer.value)) is True
-    except Exception as error:  # noqa: BLE001  # a check may stumble over any value, which then will not do
-        return f"the check raised {describe_error(error)}"[:_LONGEST_SHOWN]
-    return None if holds else "the check did not hold"
+    return None if equal_values(case.expected, answer.value, case.tolerance) else "differs"
 
 
 def _show(index: int, case: Case, answer: Answer) -> JsonObject:

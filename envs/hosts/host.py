@@ -52,6 +52,8 @@ class Host:
         self._is_closed = False
         """The worker sends nothing more."""
         self._why_killed = ""
+        self._stuck: set[str] = set()
+        """Requests that were given up because they got no answer in time: any of them may have blocked the others."""
         self._pending: dict[str, asyncio.Future[Reply]] = {}
         self._listeners: dict[str, OnProgress] = {}
 
@@ -109,7 +111,8 @@ class Host:
         self.is_dead, self._death = True, how
         lost = [answer for answer in self._pending.values() if not answer.done()]
         for answer in lost:
-            answer.set_exception(HostDiedError(f"{self._name}: {how}", len(lost) - 1, bool(self._why_killed)))
+            num_beside = len(lost) - 1 + len(self._stuck)
+            answer.set_exception(HostDiedError(f"{self._name}: {how}", num_beside, bool(self._why_killed)))
             answer.exception()  # the caller may be gone
         self.close()
 
@@ -125,6 +128,15 @@ class Host:
         self.is_dead = True
         self._why_killed = self._why_killed or why
         self._kill()
+
+    def give_up(self, token: str) -> int:
+        """Kill the process because a request got no answer in time; return how many requests end beside it.
+
+        Any of them may have blocked the process.
+        """
+        self._stuck.add(token)
+        self.kill()
+        return len((self._pending.keys() | self._stuck) - {token})
 
     def close(self) -> None:
         """Close the channel: the worker sends nothing more."""

@@ -41,16 +41,7 @@ from envs.failures import Ending, RefusedTaskError, blame_full_context
 from envs.hosts import STOPPED, AgentRun, StopReason
 from envs.progress import Progress
 from envs.sandbox.supervisor import AttemptSandbox
-from envs.scorers import (
-    AGENT,
-    FAILED_STATUSES,
-    declared_rewards,
-    explain_no_score,
-    make_rewards,
-    missing_scores,
-    null_rewards,
-    reported_scores,
-)
+from envs.scorers import AGENT, FAILED_STATUSES, declared_rewards, make_report, make_rewards, missing_scores
 from envs.worker.context import WorkerContext
 from envs.worker.gateway_attempts import close_attempt, open_attempt, record_start
 from envs.worker.heartbeat import LeasePhase
@@ -385,12 +376,11 @@ class Attempt:
         task, trajectory_id, end = self.lease.task, scoring.rollout.trajectory_id, scoring.end
         ending, is_truncated = end.ending, end.ending.status == "truncated"
         if self._scorer is None and not is_truncated:
-            rewards = make_rewards(task, trajectory_id, reported_scores(task, end.result), "agent")
-            if explain_no_score(task, end.result, rewards):
+            rewards = make_report(task, trajectory_id, end.result)
+            if any(reward.score is None for reward in rewards):  # unless the agent rewarded in another way
                 await self._wait_stored(scoring)
                 known = await self._context.call(self._read_rewards, trajectory_id)
-                for name, why in explain_no_score(task, end.result, [*known, *rewards]).items():
-                    rewards += null_rewards(task, trajectory_id, [name], "missing", why, "agent")
+                rewards = make_report(task, trajectory_id, end.result, known)
         else:
             self._on_phase(self.lease, "scoring")
             await self._wait_stored(scoring)

@@ -33,7 +33,7 @@ class ScoringStage:
         settings: number of tries and the delays between them.
         slots: scorers that run at the same time.
         make_host: makes a scorer process. The first serves all requests, the second repeats alone those that were in
-            the first when it died.
+            the first when it died or hung.
         jitter: returns a number from 0 to 1.
     """
 
@@ -110,12 +110,12 @@ class ScoringStage:
             sandbox=sandbox,
             artifacts=artifacts,
         )
-        judged = await self._score_once(request)
+        judged, is_alone = await self._score_once(request)
         for number in range(1, self._settings.score_attempts):
             if not _has_failed(judged):
                 break
             await asyncio.sleep(retry_delay(self._settings.retry_base_seconds, number - 1, self._jitter()))
-            judged = await self._score_once(request)
+            judged, is_alone = await self._score_once(request, is_alone=is_alone)
         if judged.error is not None:
             raise UnreachableError(judged.error)
         if forged := next((one for one in judged.rewards if one.status == TAMPERING), None):
@@ -143,21 +143,26 @@ class ScoringStage:
             self._with_boxes.add(scorer)
         return found.error
 
-    async def _score_once(self, request: Judge) -> Judged:
-        """Run the scorer once; if its process dies with others in it, run it alone to see which one is the cause."""
+    async def _score_once(self, request: Judge, *, is_alone: bool = False) -> tuple[Judged, bool]:
+        """Run the scorer once; if its process dies or hangs with others in it, run it alone to see which is the cause.
+
+        Returns: the judgement, and whether this request is a cause, so that it runs alone from then on.
+        """
         async with self._slots:
-            try:
-                return await self._send(self._shared_host, request)
-            except HostDiedError as error:
-                if not error.num_beside:
-                    return _null_judgement(request, "verifier_error", str(error))
+            if not is_alone:
+                try:
+                    return await self._send(self._shared_host, request), False
+                except _LostJudgementError as lost:
+                    if not lost.num_beside:
+                        return lost.judged, True
             async with self._alone:
                 try:
-                    return await self._send(self._spare_host, request)
-                except HostDiedError as error:
-                    return _null_judgement(request, "verifier_error", str(error))
+                    return await self._send(self._spare_host, request), False
+                except _LostJudgementError as lost:
+                    return lost.judged, True
 
     async def _send(self, process: SharedHost, request: Judge) -> Judged:
+        """Send a request to a process; raise _LostJudgementError when that dies or does not answer in time."""
         host = await process.acquire_host()
         loop, limit, has_started = asyncio.get_running_loop(), asyncio.timeout(self._settings.start_seconds), False
 
@@ -167,23 +172,38 @@ class ScoringStage:
                 limit.reschedule(loop.time() + request.seconds + _MARGIN_SECONDS)
                 has_started = True
 
-        answer = host.ask(msgspec.structs.replace(request, token=self._next_token()), start_clock)
+        token = self._next_token()
+        answer = host.ask(msgspec.structs.replace(request, token=token), start_clock)
         try:
             async with limit:
                 judged = await answer
-        except TimeoutError:
-            host.kill()
+        except HostDiedError as error:
+            raise _LostJudgementError(
+                _null_judgement(request, "verifier_error", str(error)), error.num_beside
+            ) from error
+        except TimeoutError as error:
             if has_started:
-                error = f"the scorer blocked its process for longer than score_seconds ({request.seconds:g})"
-                return _null_judgement(request, "timeout", error)
-            limit_seconds = self._settings.start_seconds
-            error = f"trajectory {request.trajectory_id}: it was not read within start_seconds ({limit_seconds:g})"
-            return Judged(token="", error=error)
+                why = f"the scorer blocked its process for longer than score_seconds ({request.seconds:g})"
+                lost = _null_judgement(request, "timeout", why)
+            else:
+                limit_seconds = self._settings.start_seconds
+                why = f"trajectory {request.trajectory_id}: it was not read within start_seconds ({limit_seconds:g})"
+                lost = Judged(token="", error=why)
+            raise _LostJudgementError(lost, host.give_up(token)) from error
         assert isinstance(judged, Judged)
         return judged
 
     def _next_token(self) -> str:
         return str(next(self._tokens))
+
+
+class _LostJudgementError(Exception):
+    """The process gave no judgement: what it is without one, and how many requests were lost beside it."""
+
+    def __init__(self, judged: Judged, num_beside: int) -> None:
+        super().__init__(judged, num_beside)
+        self.judged = judged
+        self.num_beside = num_beside
 
 
 def _has_failed(judged: Judged) -> bool:

@@ -52,7 +52,7 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class RewardOrder(_Body, frozen=True, kw_only=True):
     """Judge a trajectory, or a step or an agent of it. Earlier judgements stay, superseded."""
 
-    score: float | bool | msgspec.UnsetType | None = msgspec.UNSET
+    score: float | msgspec.UnsetType | None = msgspec.UNSET
     """Left out: the current score stays, for a comment on it. Null withdraws it."""
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=128)] = "reward"
     step: int | None = None

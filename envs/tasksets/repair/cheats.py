@@ -111,6 +111,7 @@ _BY_RESULT: Final = {
     "returns always the same": "def _cheat(value):\n    return lambda *args: []",
     "returns its arguments": "def _cheat(value):\n    return lambda *args: args[0] if args else None",
     "raises always": "def _cheat(value):\n    def fail(*args):\n        raise ValueError\n    return fail",
+    "returns what raising looks like": "def _cheat(value):\n    return lambda *args: {'raises': 'ValueError'}",
     "leaves when it is called": (
         "def _cheat(value):\n    def leave(*args):\n        raise SystemExit(0)\n    return leave"
     ),

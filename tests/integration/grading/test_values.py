@@ -1,5 +1,7 @@
 """Data-only scorer in real boxes: what is right scores 1, and nothing else does."""
 
+import asyncio
+
 import pytest
 
 from envs.grading import ValueScorer
@@ -196,3 +198,88 @@ async def test_a_report_that_honest_code_cannot_write_is_tampering(judge, report
     reward = await judge(ValueScorer(), [{"call": "fine:f", "expected": 1}] * 2, {"fine.py": forged})
 
     assert reward.score == 0.0
+
+
+CHECKS = """
+import os, time
+
+def equals(arguments, value): return value == arguments[0]
+
+def is_slow(arguments, value):
+    while value == "slow": time.sleep(0.01)
+    return True
+
+def ends(arguments, value):
+    print("a line", flush=True)
+    if value == "ends": os._exit(0)
+    return True
+
+def exits(arguments, value): raise SystemExit(value)
+"""
+
+
+@pytest.mark.parametrize("check", ["is_slow", "ends"])
+async def test_a_check_is_a_no_where_a_value_makes_it_slow_or_end_its_process(judge, write_module, check):
+    write_module("own_checks", CHECKS)
+    cases = [{"call": "own:f", "args": [word], "check": f"own_checks:{check}"} for word in ("a", "slow", "ends", "b")]
+    before = asyncio.get_running_loop().time()
+
+    reward = await judge(
+        ValueScorer(partial=True, check_seconds=0.5), cases, {"own.py": "def f(x): return x"}, seconds=30
+    )
+
+    assert (reward.status, reward.score) == ("ok", 0.25 if check == "is_slow" else 0.5)
+    assert "took too long" in reward.comment or "ended its process" in reward.comment
+    assert asyncio.get_running_loop().time() - before < 20  # far less than it would last
+
+
+async def test_a_check_that_exits_is_a_no(judge, write_module):
+    write_module("own_checks", CHECKS)
+
+    reward = await judge(
+        ValueScorer(), [{"call": "own:f", "check": "own_checks:exits"}], {"own.py": "def f(): return 0"}
+    )
+
+    assert (reward.status, reward.score) == ("ok", 0.0)
+
+
+async def test_a_check_blocks_no_attempt_beside_it(judge, write_module):
+    write_module("own_checks", CHECKS)
+    files = {"own.py": "def f(x): return x"}
+
+    async def judge_word(word):
+        case = {"call": "own:f", "args": [word], "check": "own_checks:is_slow"}
+        return await judge(ValueScorer(check_seconds=2.0), [case], files, seconds=30)
+
+    found = await asyncio.gather(*map(judge_word, ["slow", *"abcdefg"]))
+
+    assert [reward.score for reward in found] == [0.0, *[1.0] * 7]
+    assert {reward.status for reward in found} == {"ok"}
+
+
+async def test_checks_and_expectations_keep_their_order(judge, write_module):
+    write_module("own_checks", CHECKS)
+    cases = [
+        {"call": "own:f", "args": [1], "expected": 1},
+        {"call": "own:f", "args": [2], "check": "own_checks:equals"},
+        {"call": "own:f", "args": [3], "raises": "ValueError"},
+        {"call": "own:f", "args": [4], "check": "own_checks:equals"},
+        {"call": "own:f", "args": [5], "expected": 6},
+    ]
+
+    reward = await judge(ValueScorer(partial=True), cases, {"own.py": "def f(x): return x + (x == 4)"})
+
+    assert reward.score == 0.4
+    assert '"case":2' in reward.comment
+    assert '"case":3' in reward.comment
+    assert '"case":4' in reward.comment
+
+
+@pytest.mark.parametrize("name", ["none_such:check", "own_checks:none_such"])
+async def test_a_check_that_cannot_be_imported_is_the_scorers_failure(judge, write_module, name):
+    write_module("own_checks", CHECKS)
+
+    reward = await judge(ValueScorer(), [{"call": "own:f", "check": name}], {"own.py": "def f(): return 1"})
+
+    assert (reward.status, reward.score) == ("verifier_error", None)
+    assert "none_such" in reward.error

@@ -314,3 +314,31 @@ async def test_an_agent_s_numbers_of_any_type_are_rewards_and_what_is_none_is_na
     assert "found nan of type float" in found["nan"].rewards[0].error
     assert "found '0.5' of type str" in found["text"].rewards[0].error
     assert found["flag"].outcome.result is True
+
+
+BLOCKING = """
+import asyncio, pathlib, time
+
+HERE = pathlib.Path(__file__).parent
+
+
+async def score(task, trajectory, result):
+    (HERE / f"began-{task.id}").touch()
+    while len(list(HERE.glob("began-*"))) < 8:  # all are in the process when one blocks it
+        await asyncio.sleep(0.01)
+    if task.id in ("slow0", "slow1"):
+        time.sleep(600)
+    await asyncio.sleep(0.3)
+    return 0.5
+"""
+
+
+async def test_a_scorer_that_blocks_its_process_nulls_no_attempt_beside_it(harness, task, chatter, write_module):
+    write_module("blocking", BLOCKING)
+    names = ["slow0", "slow1", *(f"fast{number}" for number in range(6))]
+    once = harness.settings.model_copy(update={"score_seconds": 1.0, "score_attempts": 1})
+
+    ran = await replace(harness, settings=once).run(chatter, *[task(name, scorer="blocking:score") for name in names])
+
+    rewards = {one.started.task_id: (one.reward, one.rewards[-1].status) for one in ran}
+    assert rewards == {name: (None, "timeout") if "slow" in name else (0.5, "ok") for name in names}

@@ -1,12 +1,15 @@
 """Solutions of code repair: right ones behave as the original, wrong ones do not."""
 
 import ast
+import sys
+from types import ModuleType
 
 import msgspec
 import pytest
 
 from envs.tasksets import open_taskset
 from envs.tasksets.repair.programs import TEMPLATES, list_rewrites, probes_of, rewrite, run_cases
+from envs.tasksets.repair.scorer import _PLAYER_SOURCE, _claim
 from envs.tasksets.repair.scripts import fresh_checks, write_near_miss
 from envs.tasksets.repair.tasks import draw_problem, failures
 
@@ -91,3 +94,24 @@ def test_tests_in_the_repository_are_python_that_imports_its_modules():
     for path, text in problem.task.files.items():
         names = [node.module for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
         assert all(f"{name}.py" in problem.broken for name in names), path
+
+
+RAISER = "def f(number):\n    if number < 0:\n        raise ValueError\n    return number\n"
+LOOKALIKES = ["{'raises': 'ValueError'}", "[False, 'ValueError']", "(False, 'ValueError')", "'ValueError'"]
+
+
+@pytest.mark.parametrize("returned", LOOKALIKES)
+def test_to_return_what_raising_looks_like_is_not_to_raise(returned, monkeypatch):
+    player = ModuleType("player")
+    exec(_PLAYER_SOURCE, player.__dict__)  # as the box does
+    expected = [_claim(one) for one in ({"raises": "ValueError"}, 1)]
+
+    def play(source):
+        judged = ModuleType("judged")
+        exec(source, judged.__dict__)
+        monkeypatch.setitem(sys.modules, "judged", judged)
+        (found,) = player.play_all([("judged", [("f", [-1]), ("f", [1])])])
+        return found
+
+    assert play(RAISER) == expected
+    assert play(RAISER.replace("raise ValueError", f"return {returned}")) != expected
