@@ -1,5 +1,7 @@
 """``store delete`` and ``store expire`` as users type them."""
 
+from itertools import chain
+
 import pytest
 
 from agent_layer.dispatcher import connect
@@ -8,6 +10,7 @@ from agent_layer.schema.task import Task
 from agent_layer.store import open_store
 
 from ...builders import attempt, content
+from ...stored import write_segment
 
 
 def attempt_of(tid, task, user, group=None):
@@ -17,11 +20,11 @@ def attempt_of(tid, task, user, group=None):
 
 @pytest.fixture
 def stored(settings):
-    """A store with attempts of two users, put there by recorder and shipper."""
-    recorder = open_recorder(settings)
-    recorder.append(*attempt_of("x.0-0", "task-one", "user-seven"), *attempt_of("y.0-0", "task-two", "user-eight"))
-    assert recorder.flush().pending == 0
-    return open_store(settings)
+    """A store with attempts of two users, in one segment."""
+    store = open_store(settings)
+    attempts = attempt_of("x.0-0", "task-one", "user-seven"), attempt_of("y.0-0", "task-two", "user-eight")
+    write_segment(store, *chain.from_iterable(attempts))
+    return store
 
 
 def ids(store):

@@ -12,6 +12,7 @@ import pytest
 
 from agent_layer.cli.services.doctor import diagnose
 from agent_layer.errors import BadInputError
+from agent_layer.settings import Settings
 from agent_layer.store import open_store
 
 from ...waiting import run, scaled
@@ -83,8 +84,8 @@ def test_a_tracer_that_knows_neither_redis_nor_objects_is_in_the_store_after_its
     assert not (worker.dir / "objects").exists()
 
 
-def test_who_asks_for_the_index_where_logs_only_leave_is_told_whose_it_is(start_ingest, machine, settings):
-    worker = machine(start_ingest(settings))
+def test_who_asks_for_the_index_where_logs_only_leave_is_told_whose_it_is(settings):
+    worker = Settings(dir=settings.dir, ingest_url="http://127.0.0.1:9", ingest_key="key")
 
     with pytest.raises(BadInputError, match="AGENT_LAYER_REDIS_URL beside AGENT_LAYER_INGEST_URL"):
         open_store(worker)

@@ -86,6 +86,7 @@ def said(agent_layer):
         (["up", "--engine", "http://127.0.0.1:99999"], "expected http://HOST:PORT"),
         (["up", "--engine", "http://[::1"], "expected http://HOST:PORT"),
         (["up", "--engine", "ftp://127.0.0.1"], "expected http://HOST:PORT"),
+        (["up", "--engine", "http://127.0.0.1:9"], "is it running"),
         (["up", "--model", NO_FILE], "config.json"),
         (["up", "--port", "99999"], "port"),
         (["serve"], "AGENT_LAYER_VLLM_URLS"),

@@ -17,9 +17,8 @@ from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.view import find_page
 
 from ...processes import family_of, is_running
-from ...waiting import read_line, scaled, wait_for_exit
+from ...waiting import communicate, read_line, scaled, wait_for_exit
 
-_PATIENCE_SECONDS = 90
 _RUN = """
 import sys, threading
 from agent_layer.local import run_page
@@ -47,15 +46,15 @@ def started(settings, *command, **more):
         yield process
     finally:
         process.kill()
-        wait_for_exit(process, _PATIENCE_SECONDS)
+        wait_for_exit(process)
         for stream in (process.stdin, process.stdout, process.stderr):
             stream.close()
 
 
-def line_of(stream, pattern):
-    """The first line that matches."""
+def line_of_errors(process, pattern):
+    """Return what the first line on stderr that matches names."""
     seen = []
-    for line in stream:
+    while line := read_line(process, log=lambda: "".join(seen), of_errors=True):
         if found := re.fullmatch(pattern, line.rstrip("\n")):
             return found[1]
         seen.append(line)
@@ -63,7 +62,7 @@ def line_of(stream, pattern):
 
 
 def ask(address, path="api/v1/info"):
-    with urllib.request.urlopen(address + path, timeout=scaled(_PATIENCE_SECONDS)) as answer:
+    with urllib.request.urlopen(address + path, timeout=scaled(60)) as answer:
         return json.load(answer)
 
 
@@ -81,14 +80,14 @@ def test_up_prints_its_address_and_ends_the_page_with_itself(settings, wait_unti
         serve_in_thread(ScriptedEngine()) as engine,
         started(settings, "-m", "agent_layer.cli", "up", "--engine", engine.url, "--port", "0") as up,
     ):
-        address = line_of(up.stderr, r"view: (http://127\.0\.0\.1:\d+/)")
+        address = line_of_errors(up, r"view: (http://127\.0\.0\.1:\d+/)")
         wait_until(lambda: find_page(settings) == address)
         assert not (settings.dir / "logs" / "view.log").exists(), "a page that stays unopened costs a process"
 
         assert ask(address)["namespace"] == settings.namespace
         family = list(family_of(up.pid))
         up.send_signal(signal.SIGINT)
-        assert wait_for_exit(up, _PATIENCE_SECONDS) == 0
+        assert wait_for_exit(up) == 0
 
     assert find_page(settings) is None
     assert not serves(address, settings)
@@ -108,7 +107,7 @@ def test_a_page_that_is_killed_comes_again_and_ends_with_a_run_that_is_killed(se
         assert wait_until(lambda: _try(ask, address))["namespace"] == settings.namespace
         page = list(family_of(run.pid))
         run.kill()
-        wait_for_exit(run, _PATIENCE_SECONDS)
+        wait_for_exit(run)
 
         wait_until(lambda: not any(is_running(pid) for pid in page))
     assert not serves(address, settings)
@@ -128,9 +127,8 @@ def test_a_page_that_cannot_start_is_reported_once_and_ends_nothing(settings):
         said = read_line(run, of_errors=True)
         assert not serves(address, settings)
         assert run.poll() is None
-        run.stdin.close()
-        rest = run.stderr.read()
-        assert wait_for_exit(run, _PATIENCE_SECONDS) == 0
+        _, rest = communicate(run)
+        assert run.returncode == 0
 
     assert re.match(rf"no page at {address}: its process ended 2 times, see .*view\.log: .*expected no '#'", said)
     assert "no page" not in rest

@@ -1,11 +1,12 @@
 """Rescoring: a scorer's result supersedes the earlier one; a failure of the scorer changes nothing."""
 
 import itertools
+import os
 import signal
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -22,7 +23,8 @@ from agent_layer.store import open_store
 from envs.rescoring.rescore import RescoreOptions, rescore_trajectory
 
 from ...builders import closed_group
-from ...waiting import communicate
+from ...stored import write_segment
+from ...waiting import communicate, wait_until
 
 
 def attempt_of(
@@ -54,14 +56,9 @@ def store(settings):
 
 
 @pytest.fixture
-def put(settings):
-    """``put(*records)``: they are stored and indexed when it returns."""
-
-    def put(*records):
-        open_recorder(settings).append(*records)
-        assert open_recorder(settings).flush().pending == 0
-
-    return put
+def put(store):
+    """``put(*records)``: stores and indexes them."""
+    return partial(write_segment, store)
 
 
 _modules = itertools.count()
@@ -71,8 +68,8 @@ _modules = itertools.count()
 def scorer(write_module):
     """``scorer("return 1.0")``: the name of a scorer with this body, in a file of its own."""
 
-    def write(body, module=None):
-        name = module or f"late_scorer_{next(_modules)}"
+    def write(body):
+        name = f"late_scorer_{next(_modules)}"
         write_module(name, f"import asyncio, os, time\n\nasync def score(task, trajectory, result):\n    {body}\n")
         return f"{name}:score"
 
@@ -163,10 +160,10 @@ def test_one_reward_can_be_judged_alone(store, put, scorer, rescore):
     assert {one.name: one.score for one in store.get("r1.0-0").rewards} == {"correct": 0.25, "style": 0.5}
 
 
-def test_what_a_person_said_is_left_to_people(store, put, scorer, rescore):
+def test_what_a_person_said_is_left_to_people(settings, store, put, scorer, rescore):
     put(*attempt_of(1), *attempt_of(2))
     store.reward("r1.0-0", 0.9, name="correct")
-    put()
+    assert open_recorder(settings).flush().pending == 0
 
     rescore(scorer("return 0.1"))
 
@@ -201,23 +198,26 @@ def counted(store, num):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_rescoring_that_was_ended_goes_on_where_it_was(settings, put, scorer, wait_until, tmp_path, number):
-    store, num = open_store(settings), 40
+def test_a_rescoring_that_was_ended_goes_on_where_it_was(store, settings, put, scorer, rescore, number):
+    num = 20
     put(*itertools.chain.from_iterable(attempt_of(n) for n in range(num)))
-    stuck = "60 if task.input % 10 == 9 else 0.05"  # two of these hold up both slots
-    name = scorer(f"await asyncio.sleep(0 if os.environ.get('FAST') else {stuck}); return 1.0", module="slow_scorer")
+    stuck, mended = "60 if task.input % 10 == 9 else 0.05", settings.dir / "mended"  # two of these hold up both slots
+    name = scorer(f"await asyncio.sleep(0 if os.path.exists({str(mended)!r}) else {stuck}); return 1.0")
     command = [sys.executable, "-m", "agent_layer.cli", "rescore", name, "--slots", "2"]
-    environment = settings.environment() | {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    wait_until(lambda: process.poll() is not None or len(store.query(reward=(1, 1)).items) >= 4, seconds=90)
+    wait_until(lambda: process.poll() is not None or len(store.query(reward=(1, 1)).items) >= 4)
     process.send_signal(number)
-    said, errors = communicate(process, 60)
+    said, errors = communicate(process)
     assert process.returncode == (-signal.SIGKILL if number == signal.SIGKILL else 130), errors
     assert number == signal.SIGKILL or "the same command goes on from here" in said
 
-    assert subprocess.run([*command, "--run", "r"], env=environment | {"FAST": "1"}, check=False).returncode == 0
-    wait_until(lambda: len(store.query(reward=(1, 1), limit=100).items) == num)
+    mended.touch()
+    rescore(name, "--run", "r")
+    wait_until(
+        lambda: not any(path.stat().st_size for path in settings.log_dir.glob("*-*.log")), what="all to be shipped"
+    )
     assert counted(store, num) == [Counter({1.0: 1})] * num
 
 

@@ -5,10 +5,11 @@ import pytest
 from agent_layer.cli.main import build
 from agent_layer.dispatcher import connect
 from agent_layer.errors import BadInputError
-from agent_layer.recorder import open_recorder
 from agent_layer.schema.task import Task, hash_input
 from agent_layer.schema.wire.gateway_api import OpenRequest, make_attempt_started
 from agent_layer.store import open_store
+
+from ...stored import write_segment
 
 
 @pytest.fixture
@@ -17,10 +18,8 @@ def tried(settings):
     for number, split in ((1, "train"), (2, "eval")):
         task = Task(id=f"old{number}", run="r", input=number, split=split)
         request = OpenRequest(task_id=task.id, split=split, env="maze", env_version="3")
-        open_recorder(settings).append(
-            make_attempt_started(request, rollout_id=f"o{number}.0", run="r", at=1.0, task=task)
-        )
-    assert open_recorder(settings).flush().pending == 0
+        started = make_attempt_started(request, rollout_id=f"o{number}.0", run="r", at=1.0, task=task)
+        write_segment(open_store(settings), started)
 
 
 @pytest.fixture

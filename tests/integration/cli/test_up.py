@@ -25,7 +25,7 @@ from agent_layer.schema.step import Content
 from agent_layer.store.store import open_store
 from agent_layer.view import find_page
 
-from ...waiting import read_line, run, wait_for_exit
+from ...waiting import read_line, wait_for_exit, wait_until
 
 COMMAND = (sys.executable, "-m", "agent_layer.cli")
 
@@ -49,7 +49,7 @@ def running(settings, *arguments, **more):
             exported |= dict(re.findall(r"^export (\w+)=(.*)$", line))
         yield exported
         process.send_signal(signal.SIGINT)
-        assert wait_for_exit(process, 60) == 0
+        assert wait_for_exit(process) == 0
     finally:
         process.kill()
         process.stdout.close()
@@ -72,16 +72,19 @@ def post(url, body, key):
         pytest.fail(f"{url}: {refused.read().decode()}")
 
 
-@pytest.mark.parametrize("command", ["up", "serve", "serve --processes 2"])
-def test_an_agent_without_a_worker(settings, redis, keys, command):
+@pytest.mark.parametrize("command", ["up --no-view --engine {url}/v1", "serve", "serve --processes 2"])
+def test_an_agent_without_a_worker_beside_logs_of_a_killed_process(settings, redis, keys, command):
+    left = leave_log(settings)
     with serve_in_thread(ScriptedEngine()) as engine:
-        how = ("up", "--engine", f"{engine.url}/v1") if command == "up" else command.split()
+        how = command.format(url=engine.url).split()
         with running(settings, *how, "--port", "0", AGENT_LAYER_VLLM_URLS=engine.url) as exported:
             gateway, key = exported["AGENT_LAYER_GATEWAY_URL"], exported["AGENT_LAYER_API_KEY"]
             opened = post(f"{gateway}/rollouts", {"task_id": "t1", "run": "r", "group_id": "g"}, key)
             body = {"model": "any", "messages": [{"role": "user", "content": "hello"}]}
             post(f"{opened['base_url']}/chat/completions", body, opened["api_key"])
             ended = post(f"{gateway}/rollouts/{opened['rollout_id']}/end", {"reward": 0.5}, key)
+            wait_until(lambda: not left.exists(), what="the log of the killed process to be shipped")
+            assert find_page(settings) is None
 
     assert (ended["accepted"], ended["reward"]) == (True, 0.5)
     trajectory = open_store(settings).get(opened["trajectory_id"])
@@ -91,33 +94,6 @@ def test_an_agent_without_a_worker(settings, redis, keys, command):
     assert trajectory.reward == 0.5
     assert trajectory.accepted.group_id == "g"
     assert [policy.number for policy in list_policies(redis, keys, "r")] == [0]
-
-
-@pytest.mark.parametrize("command", ["up", "serve"])
-def test_logs_of_a_killed_process_are_shipped(settings, command, wait_until):
-    left = leave_log(settings)
-    with serve_in_thread(ScriptedEngine()) as engine:
-        how = ("up", "--no-view", "--engine", engine.url) if command == "up" else ("serve",)
-        with running(settings, *how, "--port", "0", AGENT_LAYER_VLLM_URLS=engine.url):
-            wait_until(lambda: not left.exists())
-            assert find_page(settings) is None
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("up",), "--model PATH"),
-        (("up", "--model", "/nowhere"), "config.json"),
-        (("up", "--engine", "http://127.0.0.1:9"), "is it running"),
-        (("serve",), "AGENT_LAYER_VLLM_URLS"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_exit_2(settings, arguments, said):
-    ended = run([*COMMAND, *arguments], env=environment_of(settings))
-
-    assert ended.returncode == 2
-    assert said in ended.stderr
-    assert "Traceback" not in ended.stderr
 
 
 @pytest.fixture
@@ -153,11 +129,11 @@ def test_a_gateway_whose_port_was_taken_meanwhile_is_not_waited_for(settings, st
     assert not list((settings.dir / "logs").glob("*.ready"))
 
 
-@pytest.mark.parametrize("command", ["up", "serve"])
-def test_an_engine_without_token_ids_is_refused(settings, command):
+@pytest.mark.parametrize("command", ["up --engine {url}", "serve"])
+def test_an_engine_without_token_ids_is_refused(agent_layer, monkeypatch, command):
     with serve_in_thread(ScriptedEngine(token_ids=False)) as engine:
-        arguments = ("up", "--engine", engine.url) if command == "up" else ("serve",)
-        ended = run([*COMMAND, *arguments], env=environment_of(settings, AGENT_LAYER_VLLM_URLS=engine.url))
+        monkeypatch.setenv("AGENT_LAYER_VLLM_URLS", engine.url)
+        status, _, said = agent_layer(*command.format(url=engine.url).split())
 
-    assert ended.returncode == 2
-    assert "token ids" in ended.stderr
+    assert status == 2
+    assert "token ids" in said

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[3]
 FLAKY = {"test_slow_once", "test_slow_once_in_a_loop", "test_server_starts_slowly_once"}
 RED = {
     "test_stuck_for_ever",
+    "test_left_out_when_it_runs_again",
     "test_killed_and_slow_once",
     "test_property_that_waits",
     "test_wrong_once",

@@ -20,6 +20,8 @@ from tracer.core import errors
 from tracer.session import Session, use_session
 from tracer.testing import Captured
 
+from ...waiting import scaled
+
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 
@@ -87,8 +89,8 @@ def call_back(pool, words):
         ask(found)
         called.set()
 
-    pool.apply_async(str, (words,), callback=answer).get(30)
-    assert called.wait(30)
+    pool.apply_async(str, (words,), callback=answer).get(scaled(30))
+    assert called.wait(scaled(30))
 
 
 MULTIPROCESSING = {
@@ -197,7 +199,7 @@ class Worker:
     def work(self, words):
         self.asked.put(words)
         if words is not None:
-            assert self.answered.get(timeout=30) == words
+            assert self.answered.get(timeout=scaled(30)) == words
 
 
 @pytest.mark.parametrize("kind", ["thread", "timer", "process", "grandchild"])

@@ -16,8 +16,6 @@ from ....queues import Queue
 from ....waiting import communicate, wait_for_exit, wait_until
 
 COMMAND = [sys.executable, "-m", "agent_layer.cli"]
-PATIENCE_SECONDS = 90
-"""For a command to begin and to end, also on a machine that is busy with much else."""
 
 
 @pytest.fixture
@@ -46,7 +44,7 @@ def start(environment, tmp_path):
     yield begin
     for process in started:
         process.kill()
-        communicate(process, PATIENCE_SECONDS)
+        communicate(process)
 
 
 class Screen:
@@ -62,17 +60,16 @@ class Screen:
         self.written = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")()
 
-    def reads(self, text, seconds=PATIENCE_SECONDS):
+    def reads(self, text):
         """Wait until the text was written, anywhere."""
-        wait_until(lambda: text in self._read(), seconds, f"{text!r} at the terminal", lambda: self.written)
-        return True
+        wait_until(lambda: text in self._read(), what=f"{text!r} at the terminal", log=lambda: self.written)
 
     def types(self, text):
         os.write(self._mine, text.encode())
 
     def ends(self):
         """Exit status; what was written meanwhile is read, else it could not end."""
-        wait_until(lambda: self._read() and self.process.poll() is not None, PATIENCE_SECONDS, "its end", self._read)
+        wait_until(lambda: (self._read(), self.process.poll())[1] is not None, what="its end", log=self._read)
         self._read()
         return self.process.returncode
 
@@ -87,7 +84,7 @@ class Screen:
 
     def close(self):
         self.process.kill()
-        wait_for_exit(self.process, PATIENCE_SECONDS)
+        wait_for_exit(self.process)
         os.close(self._mine)
 
 

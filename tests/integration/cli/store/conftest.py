@@ -1,14 +1,18 @@
 """Fixtures of the store's commands: attempts with every kind of record, and the command."""
 
+from itertools import chain
+
 import pytest
 
-from agent_layer.recorder.log import open_recorder
 from agent_layer.schema.ids import content_hash
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome
 from agent_layer.schema.step import Action, Content, Observation, PromptDelta, StepPart, StepState
 from agent_layer.schema.task import Task
+from agent_layer.store import open_store
+
+from ....stored import write_segment
 
 MESSAGES = (b'{"role":"system","content":"be brief"}', b'{"role":"user","content":"6 times 7?"}')
 
@@ -52,10 +56,7 @@ def record(settings):
     """``record(*attempts)``: puts records into the store, each argument those of one attempt."""
 
     def record(*attempts):
-        recorder = open_recorder(settings)
-        for records in attempts:
-            recorder.append(*records)
-        assert recorder.flush().pending == 0
+        write_segment(open_store(settings), *chain.from_iterable(attempts))
 
     return record
 

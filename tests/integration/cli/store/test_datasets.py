@@ -8,6 +8,7 @@ import pandas
 import pyarrow.parquet
 import pytest
 
+from agent_layer.recorder import open_recorder
 from agent_layer.store import open_store
 from agent_layer.store.arrow.steps import STEP_SCHEMA
 from agent_layer.store.arrow.trajectories import TRAJECTORY_SCHEMA, read_rows
@@ -121,6 +122,7 @@ def test_exporting_again_enters_what_has_changed(record, make_attempt, agent_lay
     store = open_store(settings)
     store.reward("x.1-0", 0.75, name="reward")
     store.reward("x.2-0", 0.0, name="reward")
+    assert open_recorder(settings).flush().pending == 0
     record(make_attempt("x.4-0"))
 
     assert agent_layer(*asked)[0] == 0
@@ -138,7 +140,7 @@ def test_a_later_label_enters_and_leaves_a_dataset(record, make_attempt, agent_l
     store = open_store(settings)
     for value, ids in (("2", ["x.1-0"]), (None, [])):
         store.label("x.1-0", name="level", value=value)
-        record()
+        assert open_recorder(settings).flush().pending == 0
 
         assert agent_layer(*asked)[0] == 0
 

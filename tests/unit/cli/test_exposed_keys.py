@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent_layer.cli.services.doctor import diagnose
+from agent_layer.cli.services import doctor
 from agent_layer.settings import Settings
 
 
@@ -19,9 +19,5 @@ from agent_layer.settings import Settings
         ({"ingest_url": "http://192.0.2.1:1", "ingest_key": "key"}, {"tls"}),
     ],
 )
-def test_what_is_unsafe_about_keys_is_noted(settings, changes, subjects):
-    looked = Settings(dir=settings.dir, redis_url=settings.redis_url, connect_seconds=0.1, **changes)
-
-    noted = {one.subject for one in diagnose(looked) if one.subject in ("tls", "keys")}
-
-    assert noted == subjects
+def test_what_is_unsafe_about_keys_is_noted(tmp_path, changes, subjects):
+    assert {one.subject for one in doctor._look_at_exposure(Settings(dir=tmp_path, **changes))} == subjects
