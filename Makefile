@@ -67,7 +67,7 @@ recording: setup ## train again and record the run that 'agent-layer view --demo
 test: setup $(SERVERS) $(NODE) ## unit and integration tests, a smoke test of each make of server, a short main job
 	$(BIN)/pytest -m 'not serial and not long' --servers smoke --ignore tests/soak $(IGNORED) $(PARALLEL) --durations 20
 
-test-sandboxes: setup $(SERVERS) ## the tests of sandboxes (about 3 minutes)
+test-sandboxes: setup $(SERVERS) ## the tests of sandboxes (about 2 minutes)
 	$(BIN)/pytest $(SANDBOXES)
 
 test-rest: setup $(SERVERS) ## what else CI runs: killed and moved processes, the store over real servers

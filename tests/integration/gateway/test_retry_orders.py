@@ -68,7 +68,7 @@ def kept(gateway):
 
 
 @settings(
-    max_examples=num_examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=num_examples(60, 40), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(st.lists(attempts, min_size=1, max_size=8), st.booleans())
 async def test_attempts_of_one_identity_make_one_good_step(kept, tried, stream):
