@@ -1,7 +1,7 @@
-"""Commands of this package: ``train``, ``replay``, which rebuilds what was trained, and ``checkpoint``."""
+"""Commands of this package: ``train``, ``replay``, which rebuilds what was trained, ``checkpoint``, ``new model``."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -56,6 +56,13 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
             min=1, help="Share the model among processes of this machine, a GPU each; on Ray 'cluster' says it."
         ),
     ] = 1,
+    tool_parser: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|auto|none", help="Of the vLLM servers that --on ray starts, as 'up' takes it."),
+    ] = None,
+    reasoning_parser: Annotated[
+        str | None, typer.Option(metavar="NAME|auto|none", help="The same for reasoning.")
+    ] = None,
     no_view: Annotated[bool, typer.Option("--no-view", help="Open no page ('agent-layer view').")] = False,
 ) -> None:
     """Train a policy on the rollouts of running workers; continue from the newest checkpoint.
@@ -73,8 +80,8 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
 
     With --dry-run the exit status is 0 if it could start, and 2 if something is missing.
     """
-    loaded = load_config(config)
     settings: Settings = context.obj
+    loaded = _with_parsers(load_config(config), tool_parser, reasoning_parser, starts_engines=on == "ray")
     if dry_run:
         plan = plan_run(loaded, settings, unchecked=unchecked, on_ray=on == "ray", num_ranks=processes)
         typer.echo("\n".join(write_plan(plan)))
@@ -87,11 +94,25 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
         sources = _open_sources(loaded, settings, unchecked=unchecked)
         from trainer_adapter.cluster import train_on_ray  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise BadInputError(
-            f"command 'train': expected torch and veRL to be installed, found no {error.name!r}; install torch first,"
-            f" then: {install_command('train')}"
-        ) from error
+        raise _needs_torch("train", error) from error
     console = Console()
+    page = nullcontext() if no_view else open_page(settings, loaded.run or settings.run, partial(typer.echo, err=True))
+    with page, stop_on_signals() as stop:
+        train = partial(train_on_ray, say=partial(typer.echo, err=True)) if on else train_on_ranks
+        done = train(loaded, settings, stop, _show_steps(console), sources=sources)
+    console.print(f"{len(done)} steps done; 'agent-layer train {config}' goes on where this ended")
+
+
+def _with_parsers(config: TrainConfig, tool: str | None, reasoning: str | None, *, starts_engines: bool) -> TrainConfig:
+    """Return the configuration with the parsers of the command line, where it names any."""
+    named = {name: one for name, one in (("tool_parser", tool), ("reasoning_parser", reasoning)) if one is not None}
+    if named and not starts_engines:
+        typer.echo("train: without --on ray it starts no vLLM; the parsers are those of 'agent-layer up'", err=True)
+    return msgspec.structs.replace(config, **named)
+
+
+def _show_steps(console: Console) -> Callable[[StepProgress | Restart], None]:
+    """Return what prints each step, and each finding of its health when it is new."""
     warned: set[str] = set()
 
     def show(progress: StepProgress | Restart) -> None:
@@ -104,11 +125,7 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
         warned.clear()
         warned.update(finding.name for finding in progress.health)
 
-    page = nullcontext() if no_view else open_page(settings, loaded.run or settings.run, partial(typer.echo, err=True))
-    with page, stop_on_signals() as stop:
-        train = partial(train_on_ray, say=partial(typer.echo, err=True)) if on else train_on_ranks
-        done = train(loaded, settings, stop, show, sources=sources)
-    console.print(f"{len(done)} steps done; 'agent-layer train {config}' goes on where this ended")
+    return show
 
 
 def _open_sources(config: TrainConfig, settings: Settings, *, unchecked: bool) -> "list[TaskSource]":
@@ -193,6 +210,43 @@ def _replay_line(replayed: Replay, policy: PolicyVersion | None) -> str:
 def _write(directory: Path, replayed: Replay) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"step-{replayed.record.step:06d}.msgpack").write_bytes(replayed.content)
+
+
+def new_model(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="New or empty.")],
+    *,
+    seed: Annotated[int, typer.Option(help="Of the random weights.")] = 0,
+    context_tokens: Annotated[
+        int, typer.Option("--context", min=256, max=131_072, help="Longest prompt and answer, in tokens: here bytes.")
+    ] = 8192,
+) -> None:
+    """Write a tiny untrained chat model, for a first hour without a download.
+
+    A Qwen2 of 0.4 M parameters whose tokens are bytes. Its chat template has tools and reasoning, so any agent runs
+    with it; 'up', 'eval' and 'train' take it as they take a real one. It says noise until something trains it.
+
+        agent-layer new model ./tiny
+        agent-layer up --model ./tiny
+    """
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise BadInputError(
+            f"model {directory}: expected a new or empty directory, found something there; choose another"
+        )
+    try:
+        from trainer_adapter.tiny_model import write_chat_model  # noqa: PLC0415  # torch takes seconds
+    except ModuleNotFoundError as error:
+        raise _needs_torch("new model", error) from error
+    num_parameters = write_chat_model(directory.absolute(), seed, context_tokens)
+    typer.echo(
+        f"{directory}: {num_parameters:,} untrained parameters; 'agent-layer up --model {directory}' serves them"
+    )
+
+
+def _needs_torch(command: str, error: ModuleNotFoundError) -> BadInputError:
+    return BadInputError(
+        f"command '{command}': expected torch and veRL to be installed, found no {error.name!r}; install torch first,"
+        f" then: {install_command('train')}"
+    )
 
 
 def list_checkpoints(context: typer.Context, *, run: Run = None) -> None:

@@ -274,6 +274,11 @@ class TrainConfig(_Section, frozen=True):
     'off' turns an entry off."""
     alarms: list[str] = []
     """Addresses, as Apprise writes them, that get what health finds; none: those of AGENT_LAYER_ALARM_URLS."""
+    tool_parser: str = "auto"
+    """vLLM's parser of tool calls, of the servers that this run starts: 'auto' for that of the model's family, a name,
+    or 'none'."""
+    reasoning_parser: str = "auto"
+    """vLLM's parser of reasoning; the same words."""
     verl: dict[str, object] = {}
     """Keys of veRL without an option here, by its dotted names, such as
     ``{actor_rollout_ref.actor.optim.override_optimizer_config.eps: 1.0e-6}``."""

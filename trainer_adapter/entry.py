@@ -44,6 +44,9 @@ class TrainOptions(TypedDict, total=False):
     lora: LoraConfig | None
     keep: RetentionConfig
     health: dict[str, HealthLimits | str | bool]
+    tool_parser: str
+    reasoning_parser: str
+    """Parsers of the vLLM that is started; default 'auto', that of the model's family."""
     verl: dict[str, object]
     unchecked: bool
     """Whether tasks of a set train that failed ``tasksets check``, or never ran it; default False."""
@@ -99,6 +102,8 @@ def train(
         lora=options.get("lora"),
         keep=options.get("keep", RetentionConfig()),
         health=options.get("health", {}),
+        tool_parser=options.get("tool_parser", "auto"),
+        reasoning_parser=options.get("reasoning_parser", "auto"),
         verl=options.get("verl", {}),
     )
     job = Job(

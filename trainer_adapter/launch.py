@@ -162,6 +162,8 @@ def _engine(settings: Settings, redis: Redis, job: Job) -> VllmServer | str:
         max_model_len=job.max_model_len,
         start_seconds=settings.engine_seconds,
         lora_rank=lora.rank if lora and has_adapters else None,
+        tool_parser=job.config.tool_parser,
+        reasoning_parser=job.config.reasoning_parser,
     )
 
 

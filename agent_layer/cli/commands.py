@@ -260,6 +260,17 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
             ),
         ),
         Command(
+            "new",
+            "Begin with something that runs.",
+            parts=(
+                Command(
+                    "model",
+                    "Write a tiny untrained chat model, for a first hour without a download.",
+                    "trainer_adapter.cli:new_model",
+                ),
+            ),
+        ),
+        Command(
             "demo",
             "Train a LangGraph agent on this machine: vLLM, gateway, worker, veRL trainer, Redis and objects.",
             "trainer_adapter.demo.cli:demo",

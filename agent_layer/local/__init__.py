@@ -8,6 +8,15 @@ if TYPE_CHECKING:
     from agent_layer.local.compactor import run_compactor as run_compactor
     from agent_layer.local.gateway_processes import GatewayProcesses as GatewayProcesses
     from agent_layer.local.page import run_page as run_page
+    from agent_layer.local.parsers import (
+        ReasoningParser as ReasoningParser,
+    )
+    from agent_layer.local.parsers import (
+        ToolParser as ToolParser,
+    )
+    from agent_layer.local.parsers import (
+        choose_parsers as choose_parsers,
+    )
     from agent_layer.local.providers import run_provider_proxy as run_provider_proxy
     from agent_layer.local.stack import (
         ReportPhase as ReportPhase,
@@ -32,6 +41,11 @@ else:
             "agent_layer.local.compactor": ("run_compactor",),
             "agent_layer.local.gateway_processes": ("GatewayProcesses",),
             "agent_layer.local.page": ("run_page",),
+            "agent_layer.local.parsers": (
+                "ReasoningParser",
+                "ToolParser",
+                "choose_parsers",
+            ),
             "agent_layer.local.providers": ("run_provider_proxy",),
             "agent_layer.local.stack": (
                 "ReportPhase",

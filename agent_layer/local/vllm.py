@@ -4,12 +4,14 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Self, TypeAlias
 
 from agent_layer.engines import EngineControl, EngineReport
 from agent_layer.errors import EngineError
 from agent_layer.infra.processes import SupervisedProcess, free_port, start_supervised
+from agent_layer.local.parsers import Parsers, choose_parsers
 
 Progress: TypeAlias = Callable[[float], None]
 """Receives the seconds waited so far, a few times a second."""
@@ -51,6 +53,10 @@ class VllmServer:
     max_num_seqs: int = 96
     lora_rank: int | None = None
     """Largest rank of an adapter that it may be given; None: it takes whole weights alone."""
+    tool_parser: str = "auto"
+    """vLLM's parser of tool calls; 'auto': that of the model's family, 'none': requests with tools are refused."""
+    reasoning_parser: str = "auto"
+    """vLLM's parser of reasoning; 'auto': that of the model's family, 'none': reasoning stays text."""
     arguments: tuple[str, ...] = ()
     start_seconds: float = 300.0
     port: int = field(default_factory=free_port)
@@ -60,6 +66,14 @@ class VllmServer:
     def url(self) -> str:
         """Return the address without /v1."""
         return f"http://127.0.0.1:{self.port}"
+
+    @cached_property
+    def parsers(self) -> Parsers:
+        """Return what it will parse of its answers.
+
+        Raises: BadInputError: the installed vLLM has no such parser.
+        """
+        return choose_parsers(self.model, self.tool_parser, self.reasoning_parser)
 
     @property
     def control(self) -> EngineControl:
@@ -72,7 +86,8 @@ class VllmServer:
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", f"--model={self.model}", *_FLAGS]
         command += [f"--served-model-name={self.name}", f"--port={self.port}", f"--max-num-seqs={self.max_num_seqs}"]
         lora, environment = self._lora_options()
-        self._child = start_supervised([*command, *length, *lora, *self.arguments], environment, self.log)
+        flags = [*length, *lora, *self.parsers.flags, *self.arguments]
+        self._child = start_supervised([*command, *flags], environment, self.log)
         return self._child
 
     def _lora_options(self) -> tuple[list[str], dict[str, str]]:

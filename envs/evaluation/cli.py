@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from agent_layer.errors import AgentFailedError, BadInputError
+from agent_layer.local import ReasoningParser, ToolParser
 from agent_layer.settings import Settings
 from agent_layer.view import link_to
 from envs.evaluation.evaluator import EvalRequest, RoundResult, compare_with, evaluate, list_rounds, show_round
@@ -60,6 +61,8 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
         typer.Option(help="URL of an OpenAI-compatible server, directory of weights, or FILE.py:function of a script."),
     ] = None,
     model_name: Annotated[str | None, typer.Option(help="Name of the model, where a server has several.")] = None,
+    tool_parser: ToolParser = "auto",
+    reasoning_parser: ReasoningParser = "auto",
     n: Annotated[int | None, typer.Option("-n", min=1, max=1000, help="Rollouts of each task; 8 by default.")] = None,
     level: Annotated[int | None, typer.Option(min=0, help="Difficulty of a task set; 0 by default.")] = None,
     split: Annotated[
@@ -118,6 +121,8 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
         command=command,
         model=model,
         model_name=model_name,
+        tool_parser=tool_parser,
+        reasoning_parser=reasoning_parser,
         n=n,
         level=level,
         split=split,

@@ -22,7 +22,7 @@ from envs.evaluation.driver import Driver, Stopped, start_worker
 from envs.evaluation.figures import Comparison, Figures, TaskResult, Yardstick, compare_results, compute_figures
 from envs.evaluation.identity import describe_command, describe_target
 from envs.evaluation.measure import AttemptReader
-from envs.evaluation.models import ServedModel, serve_model
+from envs.evaluation.models import ModelChoice, ServedModel, serve_model
 from envs.evaluation.prices import Price, Prices
 from envs.evaluation.rounds import (
     EvaluatedAgent,
@@ -48,6 +48,8 @@ class EvalRequest(msgspec.Struct, frozen=True, kw_only=True):
     command: list[str] = []
     model: str | None = None
     model_name: str | None = None
+    tool_parser: str = "auto"
+    reasoning_parser: str = "auto"
     n: int | None = None
     level: int | None = None
     split: str | None = None
@@ -97,10 +99,15 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
     with _locked(settings, name), LiveView() as view:
         ensure_shipper(settings)  # for logs of processes that were killed
         needs_model = any(not task.calls_optional for task in loaded.tasks)
-        serving = serve_model(
-            settings, request.model, request.model_name, needs_model=needs_model, report_phase=view.set_phase
+        choice = ModelChoice(
+            model=request.model,
+            name=request.model_name,
+            tool_parser=request.tool_parser,
+            reasoning_parser=request.reasoning_parser,
         )
-        with serving as served:
+        with serve_model(settings, choice, needs_model=needs_model, report_phase=view.set_phase) as served:
+            if served.warning is not None:
+                view.say(f"warning: {served.warning}")
             asked = _make_round(name, request, loaded, agent, served.model)
             if stored is not None:
                 check_same(stored, asked)

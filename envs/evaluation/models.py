@@ -36,6 +36,18 @@ _NO_ENGINE_SECONDS = 5.0
 """Longest wait of a call for an engine, where the round has none."""
 
 
+class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """The model that is asked for, and how it is served."""
+
+    model: str | None = None
+    """Address, directory of weights, or FILE.py:function of a scripted engine; None: what is configured."""
+    name: str | None = None
+    """Name at an endpoint that serves several."""
+    tool_parser: str = "auto"
+    reasoning_parser: str = "auto"
+    """Parsers of the vLLM that is started with weights; see ``VllmServer``."""
+
+
 class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
     """The evaluated model while it serves."""
 
@@ -44,6 +56,8 @@ class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
     model: EvaluatedModel
     stack: Stack | None
     """None: a gateway that the settings name."""
+    warning: str | None = None
+    """What agents will find missing; None: nothing that is known."""
 
     def check(self) -> None:
         """Raise EngineError when a process has ended."""
@@ -53,14 +67,13 @@ class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def serve_model(
-    settings: Settings, model: str | None, model_name: str | None, *, needs_model: bool, report_phase: ReportPhase
+    settings: Settings, choice: ModelChoice, *, needs_model: bool, report_phase: ReportPhase
 ) -> Generator[ServedModel]:
     """Serve the evaluated model behind a gateway during the block.
 
     Args:
         settings: places and addresses.
-        model: address, directory of weights, or FILE.py:function of a scripted engine; None: what is configured.
-        model_name: name at an endpoint that serves several.
+        choice: which model, and how.
         needs_model: whether agents call it; otherwise a gateway without a model will do.
         report_phase: receives what the call waits for.
 
@@ -69,7 +82,7 @@ def serve_model(
         EngineError: it does not start. UnreachableError: Redis, the model or the gateway does not answer.
     """
     if settings.gateway_url:
-        if model is not None:
+        if choice.model is not None:
             raise BadInputError(
                 f"eval: expected no --model beside the gateway at {settings.gateway_url}, which has its own; leave it"
                 " out, or unset AGENT_LAYER_GATEWAY_URL"
@@ -78,21 +91,23 @@ def serve_model(
             yield ServedModel(settings=settings, model=_describe_configured(settings, redis), stack=None)
         return
     with ExitStack() as cleanup:
-        settings, engine, described = _find_model(cleanup, settings, model, model_name, needs_model=needs_model)
+        settings, engine, described = _find_model(cleanup, settings, choice, needs_model=needs_model)
+        warning = engine.parsers.warning if isinstance(engine, VllmServer) else None
         stack = cleanup.enter_context(run_stack(settings, engine, report_phase=report_phase))
         if stack.engine is not None:
             described = _merge(described, stack.engine)
-        yield ServedModel(settings=stack.settings, model=described, stack=stack)
+        yield ServedModel(settings=stack.settings, model=described, stack=stack, warning=warning)
 
 
 def _find_model(
-    cleanup: ExitStack, settings: Settings, model: str | None, model_name: str | None, *, needs_model: bool
+    cleanup: ExitStack, settings: Settings, choice: ModelChoice, *, needs_model: bool
 ) -> tuple[Settings, VllmServer | str | None, EvaluatedModel]:
     """Return settings and engine for the stack, and what is known of the model."""
+    model = choice.model
     if model is None:
-        return _find_configured(settings, model_name, needs_model=needs_model)
+        return _find_configured(settings, choice.name, needs_model=needs_model)
     if "://" in model:
-        return _find_at(settings, model, model_name)
+        return _find_at(settings, model, choice.name)
     if model.partition(":")[0].endswith(".py"):
         return settings, _start_script(cleanup, settings, model), _describe_script(model)
     directory = Path(model).absolute()
@@ -107,7 +122,13 @@ def _find_model(
             " a server as --model URL"
         )
     log = settings.dir.absolute() / "logs" / "vllm.log"
-    server = VllmServer(model=directory, log=log, start_seconds=settings.engine_seconds)
+    server = VllmServer(
+        model=directory,
+        log=log,
+        start_seconds=settings.engine_seconds,
+        tool_parser=choice.tool_parser,
+        reasoning_parser=choice.reasoning_parser,
+    )
     found = EvaluatedModel(kind="engine", location=str(directory), fingerprint=fingerprint_weights(directory))
     return settings, server, found
 

@@ -42,10 +42,14 @@ class LiveView:
             self._live.stop()
 
     def set_phase(self, phase: str) -> None:
-        """Show what is waited for; where there is no terminal, each phase is a line."""
-        self._phase = phase
-        if not self._console.is_terminal:
-            self._console.print(f"{phase} …", soft_wrap=True)
+        """Show what is waited for; where there is no terminal, each phase is a line, however long it takes."""
+        known, self._phase = self._phase, phase
+        if not self._console.is_terminal and phase.partition("(")[0] != known.partition("(")[0]:
+            self.say(f"{phase.partition('(')[0].strip()} …")
+
+    def say(self, sentence: str) -> None:
+        """Print a line that stays."""
+        self._console.print(sentence, soft_wrap=True, markup=False)
 
     def begin(self, one: Round) -> None:
         """Show a round from now on."""

@@ -68,9 +68,11 @@ def configure(model, tmp_path):
 @pytest.fixture(scope="session")
 def chat_model(tmp_path_factory):
     """Directory of a tiny chat model, whose template supports tools."""
-    from .tiny_chat_model import write_tiny_chat_model
+    from trainer_adapter.tiny_model import write_chat_model
 
-    return write_tiny_chat_model(tmp_path_factory.mktemp("chat") / "model")
+    directory = tmp_path_factory.mktemp("chat") / "model"
+    write_chat_model(directory)
+    return directory
 
 
 @pytest.fixture

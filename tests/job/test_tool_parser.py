@@ -29,9 +29,7 @@ FORCED = {"structured_outputs": {"choice": [CALL]}, "temperature": 1.0, "seed": 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory, chat_model):
     home = tmp_path_factory.mktemp("tools")
-    parser = ("--enable-auto-tool-choice", "--tool-call-parser=hermes")
-    log, patience = home / "vllm.log", scaled(300)
-    engine = VllmServer(model=chat_model, log=log, max_model_len=1024, arguments=parser, start_seconds=patience)
+    engine = VllmServer(model=chat_model, log=home / "vllm.log", max_model_len=1024, start_seconds=scaled(300))
     with run_stack(Settings(dir=home / "state"), engine) as stack:
         yield stack
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from agent_layer.errors import BadInputError
+from agent_layer.local import choose_parsers
 from agent_layer.schema import JsonObject, as_json_object
 from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import ClusterConfig, TrainConfig
@@ -148,6 +149,8 @@ def verl_overrides(
         f"{_ROLLOUT}.agent.agent_loop_manager_class": "trainer_adapter.cluster.rows.SlotManager",
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
     }
+    parsers = choose_parsers(config.model, config.tool_parser, config.reasoning_parser)
+    found |= {f"{_ROLLOUT}.engine_kwargs.vllm.{name}": value for name, value in parsers.engine_arguments.items()}
     if lora := config.lora:
         found |= {
             f"{_MODEL}.lora_rank": lora.rank,

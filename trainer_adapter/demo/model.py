@@ -10,11 +10,11 @@ qwen2 directory with a byte-pair tokenizer whatever its configuration says, and 
 import sys
 from pathlib import Path
 
-import torch
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
-from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2ForCausalLM
 
 from agent_layer.errors import EngineError
+from trainer_adapter.tiny_model import make_untrained
 
 SPECIAL = ["<pad>", "<|end|>", "<unk>"]
 WORDS = ["guess", "higher", "lower", "found", "foul", "yes", "no", "open", "empty"]
@@ -39,25 +39,7 @@ def write_model(directory: Path, seed: int) -> None:
 
 def make_model(seed: int) -> Qwen2ForCausalLM:
     """Return the untrained model of a seed."""
-    torch.manual_seed(seed)
-    return Qwen2ForCausalLM(_configuration()).float()
-
-
-def _configuration() -> Qwen2Config:
-    return Qwen2Config(
-        vocab_size=len(SPECIAL + WORDS + NUMBERS),
-        hidden_size=128,
-        intermediate_size=256,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=512,
-        tie_word_embeddings=False,
-        initializer_range=0.05,
-        bos_token_id=None,
-        eos_token_id=1,
-        pad_token_id=0,
-    )
+    return make_untrained(seed, vocabulary=len(SPECIAL + WORDS + NUMBERS), positions=512, end=1, pad=0)
 
 
 def _tokenizer() -> PreTrainedTokenizerFast:

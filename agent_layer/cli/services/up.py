@@ -12,14 +12,14 @@ from rich.console import Console
 
 from agent_layer.engines import read_engine_address
 from agent_layer.errors import BadInputError, EngineError
-from agent_layer.local import Stack, VllmServer, run_page, run_stack, shell_exports
+from agent_layer.local import ReasoningParser, Stack, ToolParser, VllmServer, run_page, run_stack, shell_exports
 from agent_layer.recorder import ensure_shipper
 from agent_layer.settings import Settings
 
 _CHECK_SECONDS = 1.0
 
 
-def up(
+def up(  # noqa: PLR0917  # options of a command are its arguments
     context: typer.Context,
     model: Annotated[Path | None, typer.Option(help="Directory of a model; vLLM is started with it.")] = None,
     engine: Annotated[str | None, typer.Option(help="Address of an engine that runs already.")] = None,
@@ -28,6 +28,8 @@ def up(
         int | None,
         typer.Option(min=1, help="Let vLLM take LoRA adapters up to this rank ('lora: {publish: adapter}')."),
     ] = None,
+    tool_parser: ToolParser = "auto",
+    reasoning_parser: ReasoningParser = "auto",
     no_view: Annotated[bool, typer.Option("--no-view", help="Open no page ('agent-layer view').")] = False,
 ) -> None:
     """Run Redis, objects, an engine and the gateway on this machine.
@@ -35,7 +37,10 @@ def up(
     Prints the settings with which workers and trainers find them, and the address of the page that shows what they do.
     Ctrl-C stops everything.
     """
-    source, say = _engine_of(context.obj, model, engine, lora_rank), partial(typer.echo, err=True)
+    source, say = _engine_of(context.obj, model, engine), partial(typer.echo, err=True)
+    if isinstance(source, VllmServer):
+        source.lora_rank, source.tool_parser, source.reasoning_parser = lora_rank, tool_parser, reasoning_parser
+        say(str(source.parsers))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt), ExitStack() as running:
         stack = _start(running, context.obj, source, port)
@@ -60,7 +65,7 @@ def _start(running: ExitStack, settings: Settings, source: VllmServer | str, por
             raise
 
 
-def _engine_of(settings: Settings, model: Path | None, engine: str | None, lora_rank: int | None) -> VllmServer | str:
+def _engine_of(settings: Settings, model: Path | None, engine: str | None) -> VllmServer | str:
     """Return the engine to start, or the address of one that runs."""
     if model and engine:
         raise BadInputError("up: expected --model or --engine, found both; choose one")
@@ -68,7 +73,7 @@ def _engine_of(settings: Settings, model: Path | None, engine: str | None, lora_
         if not (model / "config.json").is_file():
             raise BadInputError(f"model {model}: expected a directory with config.json, found none; check the path")
         log = settings.dir.absolute() / "logs" / "vllm.log"
-        return VllmServer(model=model.absolute(), log=log, lora_rank=lora_rank, start_seconds=settings.engine_seconds)
+        return VllmServer(model=model.absolute(), log=log, start_seconds=settings.engine_seconds)
     if url := engine or next(iter(settings.engine_urls), None):
         return read_engine_address(url)
     raise BadInputError(

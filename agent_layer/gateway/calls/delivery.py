@@ -17,6 +17,7 @@ from agent_layer.gateway.calls.requests import in_background
 from agent_layer.gateway.dialects import (
     BAD_REQUEST,
     CONTEXT_FULL,
+    NO_TOOL_PARSER,
     AnswerEnd,
     AnswerStream,
     ChatAnswer,
@@ -26,6 +27,7 @@ from agent_layer.gateway.dialects import (
     is_context_full,
     is_openai_error,
     judge_end,
+    lacks_tool_parser,
     openai_error,
     read_answer,
     read_engine_error,
@@ -37,6 +39,10 @@ from agent_layer.schema.wire import CALL_HEADER
 _JSON, _STREAM = "application/json", "text/event-stream"
 _LONGEST_ERROR = 2000
 _FIRST_ERROR = 400
+_NO_TOOL_PARSER = (
+    "engine {}: expected a parser of tool calls for a request with tools, found none; start it with 'agent-layer up"
+    " --model DIR --tool-parser NAME', or vLLM with --enable-auto-tool-choice --tool-call-parser NAME"
+)
 
 
 class Reply(Protocol):
@@ -244,6 +250,9 @@ def refuse(call: ModelCall, http: web.Request, status: int, body: bytes) -> Whol
         return WholeAnswer(
             http, refusal(path, _FIRST_ERROR, CONTEXT_FULL, read_engine_error(body[:_LONGEST_ERROR])[1]), body
         )
+    if lacks_tool_parser(status, body[:_LONGEST_ERROR]):
+        call.ending = Ending("error", error=f"{status} {found}", spends_turn=False)
+        return WholeAnswer(http, refusal(path, status, NO_TOOL_PARSER, _NO_TOOL_PARSER.format(call.route.url)), body)
     call.ending = Ending("error", error=f"{status} {found}", spends_turn=status in BAD_REQUEST)
     if error_shape(path) is openai_error and is_openai_error(body):
         return WholeAnswer(http, web.Response(status=status, body=body, content_type=_JSON), body)

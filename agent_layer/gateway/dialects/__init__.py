@@ -42,6 +42,9 @@ if TYPE_CHECKING:
         CONTEXT_FULL as CONTEXT_FULL,
     )
     from agent_layer.gateway.dialects.refusals import (
+        NO_TOOL_PARSER as NO_TOOL_PARSER,
+    )
+    from agent_layer.gateway.dialects.refusals import (
         RefusedError as RefusedError,
     )
     from agent_layer.gateway.dialects.refusals import (
@@ -52,6 +55,9 @@ if TYPE_CHECKING:
     )
     from agent_layer.gateway.dialects.refusals import (
         is_openai_error as is_openai_error,
+    )
+    from agent_layer.gateway.dialects.refusals import (
+        lacks_tool_parser as lacks_tool_parser,
     )
     from agent_layer.gateway.dialects.refusals import (
         openai_error as openai_error,
@@ -104,7 +110,9 @@ else:
                 "refuse_unread",
                 "BAD_REQUEST",
                 "CONTEXT_FULL",
+                "NO_TOOL_PARSER",
                 "is_context_full",
+                "lacks_tool_parser",
                 "read_engine_error",
                 "error_shape",
             ),

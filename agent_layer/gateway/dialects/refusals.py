@@ -113,6 +113,17 @@ def is_context_full(status: int, body: bytes) -> bool:
     return status in BAD_REQUEST and _CONTEXT_FULL.search(body) is not None
 
 
+NO_TOOL_PARSER: Final = "tool_parser_missing"
+"""Code of a request with tools that an engine refused because it parses no tool calls."""
+_NO_TOOL_PARSER: Final = re.compile(rb"--(?:enable-auto-tool-choice|tool-call-parser)")
+"""As vLLM writes it."""
+
+
+def lacks_tool_parser(status: int, body: bytes) -> bool:
+    """Whether an engine refused a request because it was started without a parser of tool calls."""
+    return status in BAD_REQUEST and _NO_TOOL_PARSER.search(body) is not None
+
+
 class _Error(msgspec.Struct):
     message: str | None = None
     type: str | None = None

@@ -34,6 +34,9 @@ from agent_layer.local.scripted.script import (
 from agent_layer.schema import JsonObject
 from agent_layer.schema.wire import GrowingMessage
 
+_NO_TOOL_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+"""As vLLM says it."""
+
 
 @dataclass(kw_only=True)
 class ScriptedEngine:
@@ -47,6 +50,8 @@ class ScriptedEngine:
     """Pause before each word, so that a test can interrupt an answer."""
     context_tokens: int | None = None
     """Longest prompt and answer; longer ones are refused as vLLM does. None: not limited."""
+    parses_tools: bool = True
+    """False: it refuses requests with tools, as vLLM without a tool parser does."""
     prefill_seconds: float = 0.0
     """Pause before the first event of a stream."""
     weights: str = "initial"
@@ -123,6 +128,8 @@ class ScriptedEngine:
         body = cast("JsonObject", await request.json())
         if body.get("model") not in (self.model, self.adapter):
             return _refuse(404, f"The model `{body.get('model')}` does not exist.")
+        if body.get("tools") and body.get("tool_choice") != "none" and not self.parses_tools:
+            return _refuse(400, _NO_TOOL_PARSER)
         prompt = [word_token_id(word) for word in render_prompt(_messages(body), body.get("tools"))]
         if (refusal := self._refuse_long(len(prompt), _length_asked(body))) is not None:
             return refusal

@@ -10,6 +10,8 @@ from agent_layer.schema.rollout import Outcome
 
 pytestmark = pytest.mark.usefixtures("index")
 
+HELLO = {"role": "user", "content": "hello"}
+
 
 @pytest.fixture(autouse=True)
 def _log_all(caplog):
@@ -136,3 +138,25 @@ async def test_a_call_that_failed_is_none(gateway):
     _, closed = await gateway.post(f"/rollouts/{opened['rollout_id']}/close", {"attempt": 0})
 
     assert (closed["started"], closed["policy_calls"]) == (1, 0)
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "messages", "responses"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_engine_without_a_tool_parser_is_named_with_the_remedy(gateway, path, stream):
+    gateway.engine.parses_tools = False
+    opened = await gateway.open(limits={"turns": 1})
+    schema = {"type": "object", "properties": {}}
+    function = {"name": "add", "parameters": schema}
+    asked = {
+        "chat/completions": {"messages": [HELLO], "tools": [{"type": "function", "function": function}]},
+        "messages": {"messages": [HELLO], "tools": [{"name": "add", "input_schema": schema}], "max_tokens": 8},
+        "responses": {"input": "hello", "tools": [{"type": "function", **function}]},
+    }[path]
+
+    url = opened["base_url"].removeprefix(gateway.url)
+    status, told = await gateway.post(f"{url}/{path}", {"model": "m", "stream": stream, **asked}, opened["api_key"])
+    status_without, _ = await gateway.chat(opened, "hello")
+
+    assert (status, status_without) == (400, 200), "it spends no turn of the policy"
+    assert "--tool-parser NAME" in told["error"]["message"]
+    assert told["error"]["code"] == "tool_parser_missing"

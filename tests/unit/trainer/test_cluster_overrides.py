@@ -145,3 +145,14 @@ def test_an_engine_over_two_machines_is_refused():
         refuse_on_ray(configure(nodes=2, gpus_per_node=2, tensor_parallel=4))
     refuse_on_ray(configure(nodes=2, gpus_per_node=4, tensor_parallel=4))
     refuse_on_ray(configure(nodes=2, gpus_per_node=2, tensor_parallel=4, engine_gpus=4, mode="separate_async"))
+
+
+@pytest.mark.parametrize(("tool", "found"), [("auto", "hermes"), ("qwen3_coder", "qwen3_coder"), ("none", None)])
+def test_verls_servers_have_the_parsers_of_the_models_family(tmp_path: Path, tool: str, found: str | None):
+    (tmp_path / "chat_template.jinja").write_text("{%- if tools %}<tool_call>{%- endif %}")
+    config = msgspec.structs.replace(configure(), model=tmp_path, tool_parser=tool)
+
+    overrides = override(config, on_cpu=True)
+
+    assert overrides.get(f"{ROLLOUT}.engine_kwargs.vllm.tool_call_parser") == found
+    assert overrides.get(f"{ROLLOUT}.engine_kwargs.vllm.enable_auto_tool_choice") == (found and True)
