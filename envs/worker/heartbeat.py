@@ -6,7 +6,7 @@ It beats at intervals, and at once when the dispatcher signals the worker: a rol
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -53,6 +53,8 @@ class Heartbeat:
         self._on_beat = on_beat
         self._on_drain = on_drain
         self._held: dict[str, tuple[Lease, LeasePhase]] = {}
+        self.num_beats = 0
+        """Beats over all leases that have begun."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="agent-layer heartbeat", daemon=True)
 
@@ -70,11 +72,15 @@ class Heartbeat:
     def announce(self, **about: str) -> None:
         """Add to what listings show of the worker, and beat at once."""
         self._about = {**self._about, **about}
-        self._beat()
+        self._beat_all()
 
     def hold_lease(self, lease: Lease, phase: LeasePhase) -> None:
         """Renew this lease until ``drop_lease``."""
         self._held[lease.token] = (lease, phase)
+
+    def catch_up(self, leases: Sequence[Lease]) -> None:
+        """Beat for leases that are held now: a beat since they were granted may have answered a signal without them."""
+        self._beat([held for lease in leases if (held := self._held.get(lease.token))])
 
     def drop_lease(self, lease: Lease) -> None:
         """Stop renewing a lease."""
@@ -85,7 +91,7 @@ class Heartbeat:
         every_seconds = self._queue.settings.heartbeat_seconds
         while not self._stopping.is_set():
             began = time.monotonic()
-            wait_seconds = every_seconds if self._beat() else min(_RETRY_SECONDS, every_seconds)
+            wait_seconds = every_seconds if self._beat_all() else min(_RETRY_SECONDS, every_seconds)
             last_signal = self._wait_for_signal(last_signal, began + wait_seconds)
 
     def _wait_for_signal(self, last_signal: str, until: float) -> str:
@@ -100,10 +106,13 @@ class Heartbeat:
                 return newest
         return last_signal
 
-    def _beat(self) -> bool:
-        """Renew all leases and act on the answers; False when Redis does not answer."""
-        held = list(self._held.values())
-        about = msgspec.json.encode({**self._about, "held": len(held)})
+    def _beat_all(self) -> bool:
+        """Renew all leases, and act on the answers; False when Redis does not answer."""
+        self.num_beats += 1  # before the leases are read; see ``catch_up``
+        return self._beat(list(self._held.values()))
+
+    def _beat(self, held: Sequence[tuple[Lease, LeasePhase]]) -> bool:
+        about = msgspec.json.encode({**self._about, "held": len(self._held)})
         try:
             beats = self._queue.heartbeat(self._worker, about, held)
         except RedisError as error:

@@ -102,9 +102,12 @@ class Worker:
                 background = (self._context.stored_waiter, self._reporter, liveness)
                 services = [group.create_task(one.run()) for one in background]
                 while not self._stopping.is_set():
+                    num_beats = self._heartbeat.num_beats
                     leases = await self._claim()
                     for lease in leases:
                         self._start(lease, group)
+                    if leases and self._heartbeat.num_beats != num_beats:
+                        await self._context.call(self._heartbeat.catch_up, leases)
                     if self._num_free() == 0 or not leases:
                         await self._expect_sandboxes()
                 await self._wait_for_attempts()
@@ -180,6 +183,7 @@ class Worker:
     def _start(self, lease: Lease, group: asyncio.TaskGroup) -> None:
         attempt = Attempt(lease, self._context, self._heartbeat.hold_lease)
         self._running[lease.token] = attempt
+        self._heartbeat.hold_lease(lease, "running")
         task = group.create_task(self._run_attempt(attempt))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

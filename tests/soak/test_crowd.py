@@ -11,8 +11,8 @@ from ..waiting import run
 CROWD = Path(__file__).parent / "crowd"
 SECONDS = float(os.environ.get("AGENT_LAYER_TEST_CROWD_SECONDS", "40"))
 """How long the crowd is watched with all slots taken; 300 for a report."""
-MOST_KB = {"gateway": 4.5, "worker 0": 2.0, "worker 1": 2.0, "shipper": 1.0, "redis": 4.0}
-"""What one rollout may leave in memory. The gateway remembers the last 10,000 closed ones (tracemalloc: 3.3 KB each),
+MOST_KB = {"gateway": 3.5, "worker 0": 2.0, "worker 1": 2.0, "shipper": 1.0, "redis": 4.0}
+"""What one rollout may leave in memory. The gateway remembers the last 10,000 closed ones (tracemalloc: 2.6 KB each),
 Redis holds queue and index (2 KB and 0.2 KB a step, DESIGN §11)."""
 NOISE_MB = 1.5
 """By so much the medians of a few samples differ anyway."""

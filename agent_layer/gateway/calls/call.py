@@ -280,10 +280,10 @@ class ModelCall:
         rollout.check_may_call(self.entry.question_id)
         rollout.logs.add(self.log.append_prepared(prepared))
         for content in self.parsed.prompt.contents:
-            rollout.stored.add(content.hash)
+            rollout.history.stored.add(content.hash)
         self.parsed.prompt.contents.clear()  # large ones would stay in memory for as long as the answer takes
         rollout.num_started += 1
-        rollout.turns[self.entry.question_id] += 1
+        rollout.history.turns[self.entry.question_id] += 1
         rollout.record_activity()
         self.phase = Phase.RUNNING
         self.entry.is_started = True
@@ -335,9 +335,11 @@ class ModelCall:
         sampled = sum(len(action.response_token_ids or ()) for action in part.actions or ())
         is_policy = self.start.role != "aux"
         is_of_policy = is_policy and (ending.status != "error" or sampled > 0)
-        rollout.ended.append(EndedCall(entry.call_id, sampled, is_of_policy, entry.question_id, ending.spends_turn))
+        rollout.history.ended.append(
+            EndedCall(entry.call_id, sampled, is_of_policy, entry.question_id, ending.spends_turn)
+        )
         if not ending.spends_turn:
-            rollout.take_back_turns([entry.question_id])
+            rollout.history.take_back_turns([entry.question_id])
         rollout.num_policy_calls += is_of_policy
         if is_policy and (is_whole or ending.is_context_full):
             rollout.is_context_full = ending.is_context_full

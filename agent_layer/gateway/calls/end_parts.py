@@ -90,12 +90,12 @@ def remember(
     if is_whole:
         conversation = context.parent.conversation if context.parent else call_id
         num_messages = len(prompt.state.messages or ())
-        rollout.prompts.add(prompt.messages, PrefixAnchor(call_id, 0, conversation, num_messages))
+        rollout.history.prompts.add(prompt.messages, PrefixAnchor(call_id, 0, conversation, num_messages))
         for choice, action in enumerate(answer.actions):
-            rollout.said.add(action.message or {}, conversation, num_messages)
+            rollout.history.said.add(action.message or {}, conversation, num_messages)
             if sequence and action.response_token_ids:
                 response = action.response_token_ids.tobytes()
-                rollout.sequences.add(
+                rollout.history.sequences.add(
                     sequence.extended(response), PrefixAnchor(call_id, choice, conversation, num_messages)
                 )
     return context
@@ -106,7 +106,7 @@ def _find_context(
 ) -> tuple[Context, Hashed]:
     """Express a prompt as what it adds to the longest earlier sequence."""
     packed = ids.tobytes()
-    match, sequence = rollout.sequences.find(packed)
+    match, sequence = rollout.history.sequences.find(packed)
     findings = _find_breaks(rollout, prompt, match.key.num_messages if match else -1, hash_answers)
     if match is None:
         return Context(PromptDelta(delta=ids), prompt.before, findings), sequence
@@ -128,11 +128,11 @@ def _find_breaks(
         return []  # the tokens go on behind the last answer of the history, or there is no history
     cause = cause_of_break(
         History(
-            answers=[rollout.said.recognise(answer) for answer in hash_answers()],
+            answers=[rollout.history.said.recognise(answer) for answer in hash_answers()],
             num_messages=len(prompt.state.messages or ()),
             num_equal=prompt.before.num_messages if prompt.before else 0,
             num_continued=num_continued,
-            longest=rollout.said.longest(prompt.before.conversation) if prompt.before else 0,
+            longest=rollout.history.said.longest(prompt.before.conversation) if prompt.before else 0,
         )
     )
     return [f"{BREAK}:{cause}"] if cause else []

@@ -112,14 +112,14 @@ class Calls:
 
     async def _answer(self, client: WatchedClient, parsed: ParsedCall) -> web.StreamResponse:
         rollout, http, key = parsed.rollout, client.http, parsed.retry_key
-        earlier = await rollout.calls.join(key)
+        earlier = await rollout.history.calls.join(key)
         if earlier and earlier.is_good:
             if http.transport is None:
-                rollout.calls.return_undelivered(key, earlier)
+                rollout.history.calls.return_undelivered(key, earlier)
             return repeat_response(earlier, parsed.request)
         rollout.check_may_call(earlier and earlier.question_id)
         minted_id = f"{self._name}-{next(self._numbers)}"
-        entry = client.call = rollout.calls.add(key, minted_id, key.agent, earlier)
+        entry = client.call = rollout.history.calls.add(key, minted_id, key.agent, earlier)
         entry.has_lost_client = lambda: http.transport is None
         call = ModelCall(parsed=parsed, entry=entry, log=self.log)
         with rollout.asking():
@@ -161,7 +161,7 @@ class Calls:
                 if call.entry.is_good:
                     self.cache.keep(call.entry, delivery.body, delivery.content_type)
                     if delivery.is_delivered:
-                        call.rollout.calls.record_delivery(call.parsed.retry_key, call.entry)
+                        call.rollout.history.calls.record_delivery(call.parsed.retry_key, call.entry)
                 return response
         finally:
             self._release(call)

@@ -70,7 +70,7 @@ class ErrorAnswers:
             refused = _refused(request, error)
         self._record(refused, f"{request.method} {request.path}")
         if refused.reason not in _ENDINGS and (rollout := self.access.identify(request)):
-            rollout.refusals.add(refused.reason)
+            rollout.refusals |= {refused.reason}
         return refusal(request.path, refused.status, refused.code, refused.message)
 
     def _record(self, refused: "_Refused", address: str) -> None:

@@ -7,7 +7,7 @@ is not read from its connection before.
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from agent_layer.errors import BackPressureError
 
@@ -17,7 +17,8 @@ class BodyQuota:
     """Bytes that one rollout holds."""
 
     num_bytes: int = 0
-    _released: asyncio.Event = field(default_factory=asyncio.Event)
+    _released: asyncio.Event | None = None
+    """Set by the next release; None: no request waits for it."""
 
     @asynccontextmanager
     async def hold(self, num_bytes: int, most: int, wait_seconds: float) -> AsyncGenerator["HeldBytes"]:
@@ -28,7 +29,7 @@ class BodyQuota:
         try:
             async with asyncio.timeout(wait_seconds):
                 while self.num_bytes and self.num_bytes + num_bytes > most:
-                    self._released.clear()
+                    self._released = self._released or asyncio.Event()
                     await self._released.wait()
         except TimeoutError:
             raise BackPressureError(
@@ -45,7 +46,9 @@ class BodyQuota:
     def release(self, num_bytes: int) -> None:
         """Release bytes, for a request that waits."""
         self.num_bytes -= num_bytes
-        self._released.set()
+        if self._released:
+            self._released.set()
+            self._released = None
 
 
 @dataclass(slots=True)

@@ -123,8 +123,8 @@ class Finalizer:
         """Refuse new calls, and let the running ones end at once."""
         self.rollouts.close(rollout)
         await self.stop_calls(rollout)
-        self.cache.clear(rollout.calls.all())
-        rollout.forget_calls()
+        self.cache.clear(rollout.history.calls.all())
+        rollout.known_calls = None
 
     async def stop_calls(self, rollout: LiveRollout) -> None:
         """Let the running calls end at once, down to the engine."""

@@ -69,8 +69,8 @@ class AttemptResumption:
 
     def _hand_on(self, held: LiveRollout, asked: Resumption) -> tuple[LiveRollout, list[str]]:
         """Nothing is awaited here, so that nothing happens in between."""
-        left = [one for one in held.ended[asked.calls :] if one.call_id not in held.abandoned]
-        abandoned = [one.call_id for one in held.ended[asked.calls :]]
+        left = [one for one in held.history.ended[asked.calls :] if one.call_id not in held.abandoned]
+        abandoned = [one.call_id for one in held.history.ended[asked.calls :]]
         resumed = Resumed(
             trajectory_id=held.trajectory_id,
             run=held.started.run,
@@ -80,8 +80,8 @@ class AttemptResumption:
         )
         held.logs.add(self.finalizer.log.append(resumed))
         going_on = _successor_of(held, left, asked.seconds)
-        held.calls.abandon(going_on.abandoned)  # what is left behind is neither repeated nor continued
-        for table in (held.sequences, held.prompts):
+        held.history.calls.abandon(going_on.abandoned)  # what is left behind is neither repeated nor continued
+        for table in (held.history.sequences, held.history.prompts):
             table.keep_only(lambda place: place.call_id not in going_on.abandoned)
         held.is_open = False
         self.rollouts.replace(going_on)
@@ -92,14 +92,14 @@ class AttemptResumption:
 def _mark_of(rollout: LiveRollout) -> MarkedRollout:
     budget = rollout.budget
     return MarkedRollout(
-        trajectory_id=rollout.trajectory_id, calls=len(rollout.ended), seconds=budget.clock() - budget.opened_at
+        trajectory_id=rollout.trajectory_id, calls=len(rollout.history.ended), seconds=budget.clock() - budget.opened_at
     )
 
 
 def _check_mark(held: LiveRollout, asked: Resumption) -> None:
-    if not 0 <= asked.calls <= len(held.ended):
+    if not 0 <= asked.calls <= len(held.history.ended):
         raise BadInputError(
-            f"rollout {held.trajectory_id}: expected a mark of at most its {len(held.ended)} calls, found"
+            f"rollout {held.trajectory_id}: expected a mark of at most its {len(held.history.ended)} calls, found"
             f" {asked.calls}; resume it from a checkpoint of this attempt"
         )
 
@@ -116,11 +116,10 @@ def _successor_of(held: LiveRollout, left: list[EndedCall], seconds: float) -> L
         is_resumed=True,
         num_sampled=held.num_sampled - sum(one.num_sampled for one in left),
         num_policy_calls=held.num_policy_calls - sum(one.is_of_policy for one in left),
-        turns=held.turns.copy(),
         abandoned=held.abandoned | {one.call_id for one in left},
         running=set(),
         num_asking=0,
         active_at=held.budget.clock(),
     )
-    successor.take_back_turns(one.question_id for one in left if one.spends_turn)
+    successor.history.take_back_turns(one.question_id for one in left if one.spends_turn)
     return successor

@@ -126,8 +126,34 @@ class PromptContents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(kw_only=True, slots=True)
+class CallHistory:
+    """A rollout's calls so far, as its next calls need them: most of an open rollout, and nothing of a closed one."""
+
+    calls: CallTable = field(default_factory=CallTable)
+    turns: Counter[str] = field(default_factory=Counter[str])
+    """By question the calls that spend its turn, without abandoned ones; a question that is asked again spends one."""
+    ended: list[EndedCall] = field(default_factory=list[EndedCall])
+    """In order of their end."""
+    sequences: PrefixTable[PrefixAnchor] = field(default_factory=PrefixTable[PrefixAnchor])
+    """Token sequences, prompt and answer."""
+    prompts: PrefixTable[PrefixAnchor] = field(default_factory=PrefixTable[PrefixAnchor])
+    """Message lists that were asked."""
+    said: AnsweredMessages = field(default_factory=AnsweredMessages)
+    """Answers of the model."""
+    stored: set[str] = field(default_factory=set[str])
+    """Hashes of contents that are stored."""
+
+    def take_back_turns(self, question_ids: Iterable[str]) -> None:
+        """Count calls no more, one of each of these questions."""
+        for question_id in question_ids:
+            self.turns[question_id] -= 1
+            if self.turns[question_id] <= 0:
+                del self.turns[question_id]
+
+
+@dataclass(kw_only=True, slots=True)
 class LiveRollout:
-    """One attempt at a rollout."""
+    """One attempt at a rollout. Thousands of closed ones stay known, so what only calls need lies in its history."""
 
     started: AttemptStarted
     api_key: str
@@ -156,20 +182,16 @@ class LiveRollout:
     """By the budget's clock: when a call last began or ended."""
     num_started: int = 0
     num_ended: int = 0
-    turns: Counter[str] = field(default_factory=Counter[str])
-    """By question the calls that spend its turn, without abandoned ones; a question that is asked again spends one."""
     num_sampled: int = 0
     """Without the tokens of abandoned calls: a holder's death uses up nothing of the budget."""
     num_policy_calls: int = 0
     """Ended calls that the policy answered or in which it was cut off, without abandoned ones."""
     is_context_full: bool = False
     """The last call of the policy that an engine decided did not fit into the model's context."""
-    refusals: set[str] = field(default_factory=set[str])
+    refusals: frozenset[str] = frozenset()
     """Codes with which requests of its agent were refused."""
     calls_optional: bool = False
-    ended: list[EndedCall] = field(default_factory=list[EndedCall])
-    """In order of their end, until it is closed."""
-    abandoned: set[str] = field(default_factory=set[str])
+    abandoned: frozenset[str] = frozenset()
     """Ids of ended calls that a resume left behind."""
     untokened: list[str] = field(default_factory=list[str])
     """Calls of the policy that were answered without token ids or log-probabilities."""
@@ -182,21 +204,19 @@ class LiveRollout:
     logs: set[str] = field(default_factory=set[str])
     """Names of the log files in which its records lie."""
     bodies: BodyQuota = field(default_factory=BodyQuota)
-    calls: CallTable = field(default_factory=CallTable)
-    sequences: PrefixTable[PrefixAnchor] = field(default_factory=PrefixTable[PrefixAnchor])
-    """Token sequences, prompt and answer."""
-    prompts: PrefixTable[PrefixAnchor] = field(default_factory=PrefixTable[PrefixAnchor])
-    """Message lists that were asked."""
-    said: AnsweredMessages = field(default_factory=AnsweredMessages)
-    """Answers of the model."""
-    stored: set[str] = field(default_factory=set[str])
-    """Hashes of contents that are stored."""
+    known_calls: CallHistory | None = field(default_factory=CallHistory)
+    """None once it is closed."""
     running: set[asyncio.Task[object]] = field(default_factory=set[asyncio.Task[object]])
 
     @property
     def trajectory_id(self) -> str:
         """Name of the attempt."""
         return self.started.trajectory_id
+
+    @property
+    def history(self) -> CallHistory:
+        """Calls so far; of a closed rollout an empty history, which keeps nothing."""
+        return CallHistory() if self.known_calls is None else self.known_calls
 
     @property
     def findings(self) -> list[str]:
@@ -245,17 +265,11 @@ class LiveRollout:
             question_id: the question that is asked again, whose turn may be spent already; None: it is new.
         """
         self.check_is_open()
-        if spent := self.budget.spent(len(self.turns) - (question_id in self.turns), self.num_sampled):
+        turns = self.history.turns
+        if spent := self.budget.spent(len(turns) - (question_id in turns), self.num_sampled):
             raise RefusedError(
                 429, "rollout_limit", f"rollout {self.trajectory_id}: its limit of {spent} is used up; end here"
             )
-
-    def take_back_turns(self, question_ids: Iterable[str]) -> None:
-        """Count calls no more, one of each of these questions."""
-        for question_id in question_ids:
-            self.turns[question_id] -= 1
-            if self.turns[question_id] <= 0:
-                del self.turns[question_id]
 
     def check_fits(self, num_prompt: int) -> None:
         """Raise RefusedError when a prompt leaves no room for an answer in the task's context."""
@@ -312,7 +326,7 @@ class LiveRollout:
         hashes = [part.hash for part in parts]
         tools = None if request.tools is None else stored_part(bytes(request.tools))
         sequence = "".join(hashes).encode()
-        match, earlier = self.prompts.find(sequence[:-_HASH_LENGTH])
+        match, earlier = self.history.prompts.find(sequence[:-_HASH_LENGTH])
         before = match.key if match else None
         return PromptContents(
             state=StepState(messages=hashes, tools=tools and tools.hash),
@@ -324,21 +338,13 @@ class LiveRollout:
             request=request,
         )
 
-    def forget_calls(self) -> None:
-        """Drop what only further calls would need."""
-        self.calls, self.stored, self.ended = CallTable(), set(), []
-        self.sequences, self.prompts, self.said = (
-            PrefixTable[PrefixAnchor](),
-            PrefixTable[PrefixAnchor](),
-            AnsweredMessages(),
-        )
-
     def _new_contents(self, parts: list[Part]) -> list[Content]:
         """What is not stored for this trajectory yet; where a part is stored, so are its images."""
         new: dict[str, bytes] = {}
+        stored = self.history.stored
         for part in parts:
-            if part.hash not in self.stored:
-                new |= {name: body for name, body in part.media.items() if name not in self.stored}
+            if part.hash not in stored:
+                new |= {name: body for name, body in part.media.items() if name not in stored}
                 new[part.hash] = part.body
         return [Content(trajectory_id=self.trajectory_id, hash=name, body=body) for name, body in new.items()]
 

@@ -2,14 +2,18 @@
 
 import asyncio
 import gc
+import sys
+from types import FunctionType, MethodType
 
 import pytest
 
 from agent_layer.errors import BackPressureError
 from agent_layer.gateway.rollouts.retries import Call
+from agent_layer.gateway.rollouts.rollout import LiveRollout
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, Outcome
 
+from ...clocks import SteppedClock
 from ...waiting import scaled
 
 pytestmark = pytest.mark.usefixtures("index")
@@ -39,6 +43,34 @@ async def test_a_closed_rollout_leaves_no_answers_in_memory(gateway):
 def count_answers(text):
     calls = [one for one in gc.get_objects() if type(one) is Call]
     return sum(text in (call.answer or b"") for call in calls)
+
+
+async def test_a_closed_rollout_is_small_however_many_calls_it_made(gateway):
+    """The gateway keeps 10,000 of them: what only calls need goes when the rollout closes."""
+    quiet, busy = await gateway.open(), await gateway.open()
+    for number in range(20):
+        await gateway.chat(busy, f"question {number}")
+    was_large = measure_rollout(busy) > 20_000
+    for opened in (quiet, busy):
+        await gateway.post(f"/rollouts/{opened['rollout_id']}/close", {"attempt": 0})
+
+    assert was_large
+    assert measure_rollout(quiet) < 3_000
+    assert measure_rollout(busy) < measure_rollout(quiet) + 200
+
+
+def measure_rollout(opened):
+    """Return the bytes of a rollout and of all that it refers to, without code, classes and its clock."""
+    (rollout,) = [
+        one for one in gc.get_objects() if type(one) is LiveRollout and one.trajectory_id == opened["trajectory_id"]
+    ]
+    found, waiting = {}, [rollout]
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in found and not isinstance(one, type | FunctionType | MethodType | SteppedClock):
+            found[id(one)] = one
+            waiting += gc.get_referents(one)
+    return sum(map(sys.getsizeof, found.values()))
 
 
 async def test_closing_lets_running_calls_end(settings, run_gateway, until):

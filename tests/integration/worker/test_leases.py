@@ -6,11 +6,12 @@ from dataclasses import replace
 import openai
 import pytest
 
+from agent_layer.dispatcher import WorkerQueue
 from agent_layer.schema.wire.gateway_api import OpenRequest
 from tracer.transport.gateway_client import GatewayClient
 
 from ...queues import queue_of
-from ...waiting import scaled
+from ...waiting import scaled, wait_until
 
 
 async def test_a_cancelled_rollout_ends_and_counts_for_nothing(harness, task, until):
@@ -30,6 +31,27 @@ async def test_a_cancelled_rollout_ends_and_counts_for_nothing(harness, task, un
         await until(ended.is_set)
 
     assert harness.dispatcher.groups(groups)[0].num_accepted == 0
+
+
+async def test_a_rollout_that_is_cancelled_while_its_worker_claims_it_ends_at_once(harness, task, until, caplog):
+    rare = harness.settings.model_copy(update={"heartbeat_seconds": 1000.0, "lease_seconds": 2000.0})
+
+    async def agent(_view, _rollout):
+        await asyncio.sleep(600)
+
+    class SlowQueue(WorkerQueue):
+        def claim(self, *args, **options):
+            if leases := super().claim(*args, **options):
+                cancelled_at = harness.dispatcher.stats().now
+                harness.dispatcher.cancel([lease.group_id for lease in leases])
+                wait_until(lambda: any(one.seen_at >= cancelled_at for one in harness.dispatcher.workers()))
+            return leases
+
+    queue = queue_of(harness.dispatcher)
+    async with replace(harness, settings=rare).worker(agent) as worker:
+        worker._queue = SlowQueue(queue.redis, queue.keys, rare)
+        await harness.submit(task())
+        await until(lambda: "why=cancel" in caplog.text)
 
 
 async def test_a_worker_that_stops_gives_back_what_runs_at_once(harness, task, until):

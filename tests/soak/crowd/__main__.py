@@ -54,6 +54,8 @@ def live(place: Place, asked: argparse.Namespace) -> tuple[dict[str, float], lis
     dispatcher.cancel(groups)
     cancelled = time.time()
     watch.until(lambda: not read_book(place.book).running, _CANCEL_SECONDS, "all agents ended")
+    dispatcher.drain([worker.worker for worker in dispatcher.workers()])  # the last claims may begin agents yet
+    watch.until(lambda: not place.has_workers, _CANCEL_SECONDS, "all workers drained")
     book, (rollouts, statuses) = read_book(place.book), count_rollouts(dispatcher, groups)
     counts: dict[str, float] = {f"rollouts {status}": number for status, number in statuses.items()}
     counts |= {

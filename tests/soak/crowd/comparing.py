@@ -28,7 +28,7 @@ def count_rollouts(dispatcher: Dispatcher, groups: Sequence[str]) -> tuple[list[
 
 
 def find_breaches(book: Book, rollouts: Sequence[RolloutState], store: Store) -> Iterator[str]:
-    """Every breach: leases that were lost, attempts after the first, agents that ran twice, what the store lacks."""
+    """Every breach: lost leases, attempts after the first, agents that ran twice or on, what the store lacks."""
     for rollout in rollouts:
         subject = f"rollout {rollout.rollout_id}"
         yield from (f"{subject}: {error}" for error in rollout.errors)
@@ -37,6 +37,7 @@ def find_breaches(book: Book, rollouts: Sequence[RolloutState], store: Store) ->
         if rollout.status not in ("completed", "cancelled"):
             yield f"{subject}: expected completed or cancelled, found {rollout.status}"
     yield from (f"attempt {name}: its agent ran twice" for name in book.doubled)
+    yield from (f"attempt {name}: its agent began and has no end, though no worker runs" for name in book.running)
     completed = {f"{one.rollout_id}-{one.accepted}" for one in rollouts if one.status == "completed"}
     accepted = _accepted(store, len(completed))
     yield from (f"attempt {name}: accepted by the queue alone or by the store alone" for name in completed ^ accepted)

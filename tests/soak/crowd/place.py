@@ -33,6 +33,11 @@ class Place:
     redis_pid: int
     book: Path
 
+    @property
+    def has_workers(self) -> bool:
+        """Whether a worker runs."""
+        return any(process.is_running for name, process in self.processes.items() if name.startswith("worker"))
+
     def trees(self) -> dict[str, Tree]:
         """Gateway, workers (with all that they started), shipper, engine and Redis, as the kernel sees them now."""
         lock = self.settings.log_dir / "shipper.lock"

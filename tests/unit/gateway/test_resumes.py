@@ -85,7 +85,7 @@ class Life:
         self.held.num_started += 1
         self.held.num_ended += 1
         self.held.num_sampled += len(answer)
-        self.held.ended.append(EndedCall(call_id, len(answer), is_of_policy=True))
+        self.held.history.ended.append(EndedCall(call_id, len(answer), is_of_policy=True))
         if status == "ok":
             self.path.append((call_id, length + len(delta) + len(answer)))
 
