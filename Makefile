@@ -74,8 +74,8 @@ test-rest: setup $(SERVERS) ## what else CI runs: killed and moved processes, th
 	$(BIN)/pytest -m 'not serial and not smoke and not long' $(PARALLEL) tests/servers $(REST)
 
 test-all: setup $(SERVERS) $(NODE) ## all tests: also all makes of servers, the soaks, long training runs, more examples of each property
-	$(BIN)/pytest -m serial --servers all
-	$(BIN)/pytest -m 'not serial' --servers all --hypothesis-profile long $(PARALLEL)
+	failed=0; $(BIN)/pytest -m serial --servers all || failed=1; \
+	$(BIN)/pytest -m 'not serial' --servers all --hypothesis-profile long $(PARALLEL) || failed=1; exit $$failed
 
 soak: setup $(SERVERS) ## only the soaks: processes killed, frozen and crowded for minutes
 	$(BIN)/pytest -m serial tests/soak
