@@ -10,7 +10,7 @@ from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
 from envs.evaluation.identity import describe_command, describe_target, fingerprint_weights
-from envs.evaluation.models import serve_model
+from envs.evaluation.models import ModelChoice, serve_model
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def endpoint():
 
 def find(settings, model, model_name=None, *, needs_model=True):
     """Return the model and the settings of its gateway."""
-    serving = serve_model(settings, model, model_name, needs_model=needs_model, report_phase=lambda _: None)
-    with serving as served:
+    choice = ModelChoice(model=model, name=model_name)
+    with serve_model(settings, choice, needs_model=needs_model, report_phase=lambda _: None) as served:
         return served.model, served.settings
 
 
