@@ -1,4 +1,4 @@
-"""Declares agents resumable, by an attribute of that name."""
+"""Resumable agents: declared by an attribute of that name, paused by an exception."""
 
 from typing import TypeVar
 
@@ -7,6 +7,10 @@ from agent_layer.errors import BadInputError
 A = TypeVar("A")
 
 _ATTRIBUTE = "resumable"
+
+
+class PausedError(Exception):
+    """The attempt pauses here: its state is saved, and another worker resumes it."""
 
 
 def resumable(agent: A) -> A:

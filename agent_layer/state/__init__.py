@@ -1,4 +1,4 @@
-"""State that services share through Redis and objects: outbox, checkpoints, call counts, vocabularies."""
+"""State that services share: outbox, checkpoints, call counts, vocabularies, taken sandboxes of this machine."""
 
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,14 @@ if TYPE_CHECKING:
     )
     from agent_layer.state.outbox import read_outbox as read_outbox
     from agent_layer.state.outbox import remove_decisions as remove_decisions
+    from agent_layer.state.supervisor_directory import TakenSandbox as TakenSandbox
+    from agent_layer.state.supervisor_directory import hold_supervisor_directory as hold_supervisor_directory
+    from agent_layer.state.supervisor_directory import make_supervisor_directory as make_supervisor_directory
+    from agent_layer.state.supervisor_directory import read_taken_sandboxes as read_taken_sandboxes
+    from agent_layer.state.supervisor_directory import (
+        remove_stale_supervisor_directories as remove_stale_supervisor_directories,
+    )
+    from agent_layer.state.supervisor_directory import write_taken_sandboxes as write_taken_sandboxes
     from agent_layer.state.vocabularies import TokenBytes as TokenBytes
     from agent_layer.state.vocabularies import has_vocabulary as has_vocabulary
     from agent_layer.state.vocabularies import read_vocabulary as read_vocabulary
@@ -74,6 +82,14 @@ else:
             "agent_layer.state.outbox": (
                 "remove_decisions",
                 "read_outbox",
+            ),
+            "agent_layer.state.supervisor_directory": (
+                "TakenSandbox",
+                "hold_supervisor_directory",
+                "make_supervisor_directory",
+                "read_taken_sandboxes",
+                "remove_stale_supervisor_directories",
+                "write_taken_sandboxes",
             ),
             "agent_layer.state.vocabularies": (
                 "TokenBytes",

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from agent_layer.store.cli_filters import takes_filters as takes_filters
     from agent_layer.store.cli_filters import takes_filters_of as takes_filters_of
     from agent_layer.store.consumers import GroupDelivery
-    from agent_layer.store.index import Filters, Page, TrajectoryRow
+    from agent_layer.store.index import Filters, TrajectoryRow
+    from agent_layer.store.page import Page
     from agent_layer.store.store import Store, open_store
 else:
     __getattr__ = lazy_exports(
@@ -23,9 +24,9 @@ else:
             "agent_layer.store.consumers": ("GroupDelivery",),
             "agent_layer.store.index": (
                 "Filters",
-                "Page",
                 "TrajectoryRow",
             ),
+            "agent_layer.store.page": ("Page",),
             "agent_layer.store.store": (
                 "Store",
                 "open_store",

@@ -29,17 +29,15 @@ from agent_layer.store.index import (
     Filters,
     Index,
     Order,
-    Page,
     Summary,
     TrajectoryRow,
     count_trajectories,
     explain_search,
-    find_first_page,
-    find_trajectories,
     scan_trajectories,
     summarise_trajectories,
 )
 from agent_layer.store.maintenance import DeletionReport, Progress
+from agent_layer.store.page import Page, read_page
 from agent_layer.store.reading import (
     LabelOptions,
     RewardOptions,
@@ -111,9 +109,7 @@ class Store:
 
         Raises: BadInputError: a filter, the order, the limit or the cursor is not valid.
         """
-        if limit is None:
-            return find_first_page(self._index, filters, order, cursor)
-        return find_trajectories(self._index, filters, order, limit, cursor)
+        return read_page(self._index, filters, order, limit, cursor)
 
     def scan(self, **filters: Unpack[Filters]) -> Iterator[TrajectoryRow]:
         """Yield all trajectories that pass the filters, oldest first, a page at a time; raises what ``query`` does."""

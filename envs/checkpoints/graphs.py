@@ -4,11 +4,8 @@ from collections.abc import Awaitable, Mapping
 from typing import Protocol, Self, runtime_checkable
 
 from agent_layer.errors import BadInputError
+from envs.resume import PausedError
 from tracer.core import Rollout
-
-
-class PausedError(Exception):
-    """The attempt pauses between two supersteps."""
 
 
 @runtime_checkable

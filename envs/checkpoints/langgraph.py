@@ -18,7 +18,7 @@ from langgraph.checkpoint.base import (
     writes_sort_key,
 )
 
-from envs.checkpoints.graphs import PausedError
+from envs.resume import PausedError
 from tracer.core import Rollout
 
 _Packed: TypeAlias = tuple[str, bytes]

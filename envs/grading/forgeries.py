@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Final
 
-from envs.tasksets import Script
+from envs.script import Script
 
 _AT_IMPORT: Final[dict[str, str]] = {
     "exit-at-import": """

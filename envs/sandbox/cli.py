@@ -15,10 +15,11 @@ import typer
 from agent_layer.errors import AgentFailedError, BadInputError, SandboxError
 from agent_layer.schema.sandbox import ISOLATIONS, ExecResult, Sandbox, SandboxSpec
 from agent_layer.settings import read_sandbox_address
+from agent_layer.state import read_taken_sandboxes
 from envs.sandbox.kind import SandboxKind, Support
 from envs.sandbox.pool import open_pool
 from envs.sandbox.registry import list_kind_names, make_kind
-from envs.sandbox.supervisor import connect_sandbox, read_lists
+from envs.sandbox.supervisor import connect_sandbox
 
 _T = TypeVar("_T")
 _MAX_OUTPUT = 64 << 20
@@ -106,7 +107,10 @@ def list_boxes() -> None:
     """List the sandboxes that this user's workers have taken on this machine, oldest first."""
     columns = ("task", "role", "kind", "age_seconds", "lease", "box")
     now = time.time()
-    rows = [(one.task, one.role, one.kind, f"{now - one.taken_at:.0f}", one.owner, one.box) for one in read_lists()]
+    rows = [
+        (one.task, one.role, one.kind, f"{now - one.taken_at:.0f}", one.owner, one.box)
+        for one in read_taken_sandboxes()
+    ]
     widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     for row in (columns, *rows):
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -3,23 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-import msgspec
-
-from agent_layer.schema import JsonObject, Split, Task
-
-
-class Script(msgspec.Struct, frozen=True, kw_only=True):
-    """What a scripted agent does in place of a model."""
-
-    name: str
-    replies: list[JsonObject] = []
-    """Assistant messages, in order, as a model would answer them: ``content``, ``tool_calls``."""
-    files: dict[str, str | None] = {}
-    """Files below the work directory that these leave behind, by path; None: removed. For judging without an agent."""
-    links: dict[str, str] = {}
-    """Symbolic links that these leave behind, by path, with their targets."""
-    result: object = None
-    """What the agent returns."""
+from agent_layer.schema import Split, Task
+from envs.script import Script
 
 
 class TaskSet(Protocol):

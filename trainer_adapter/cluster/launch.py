@@ -31,6 +31,8 @@ from trainer_adapter.cluster.gpus import FoundGpus, find_gpu_faults, gpu_bytes_o
 from trainer_adapter.cluster.nodes import JoinedCluster, find_address, needs_of, write_needs
 from trainer_adapter.cluster.overrides import (
     MARK,
+    check_config,
+    compose_config,
     context_of,
     environment_of,
     fix_temperature,
@@ -309,9 +311,7 @@ def plan_on_ray(config: TrainConfig, settings: Settings, sources: list[TaskSourc
 def _plan(
     config: TrainConfig, settings: Settings, sources: list[TaskSource], directory: Path, missing: list[str]
 ) -> RayPlan:
-    from omegaconf import OmegaConf  # noqa: PLC0415  # veRL takes seconds
-
-    from trainer_adapter.cluster.main import check_config, compose_config  # noqa: PLC0415
+    from omegaconf import OmegaConf  # noqa: PLC0415  # comes with veRL
 
     cluster = config.cluster or ClusterConfig()
     address = cluster.address or settings.ray_address

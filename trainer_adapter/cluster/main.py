@@ -5,20 +5,18 @@ from pathlib import Path
 
 import msgspec
 import ray
-from hydra import compose, initialize_config_module
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from ray.exceptions import RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from verl.trainer import main_ppo
-from verl.trainer.ppo.utils import need_critic, need_reference_policy
-from verl.utils.config import omega_conf_to_dataclass, validate_config
 
 from agent_layer.settings import adopt_environment, program_environment
 from trainer_adapter.cluster.launch import write_end
+from trainer_adapter.cluster.overrides import check_config, compose_config
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportUntypedBaseClass=false
-# veRL, Hydra and Ray carry few types.
+# veRL and Ray carry few types.
 
 _STOCK = main_ppo.TaskRunnerV1.__ray_metadata__.modified_class  # pyright: ignore[reportAttributeAccessIssue]  # Ray forbids a subclass of an actor
 
@@ -60,22 +58,6 @@ class OwnMachineRunner:
         actor = ray.remote(ClusterRunner).options(num_cpus=0, scheduling_strategy=here, **self._options).remote()
         ray.get(actor.take_variables.remote(program_environment()))  # pyright: ignore[reportFunctionMemberAccess]  # Ray's handles have the methods of their class
         return actor
-
-
-def compose_config(overrides: dict[str, object]) -> DictConfig:
-    """Return veRL's whole configuration with these values by dotted name."""
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose("ppo_trainer")
-    OmegaConf.set_struct(config, value=False)
-    for name, value in overrides.items():
-        OmegaConf.update(config, name, value, force_add=True)
-    return config
-
-
-def check_config(config: DictConfig) -> None:
-    """Raise what veRL's own check raises, such as for a key that its sections do not have."""
-    validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
-    omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
 
 
 def run(directory: Path) -> None:

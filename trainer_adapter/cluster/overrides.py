@@ -1,11 +1,12 @@
 """A run's configuration as veRL's: every key that the driver on Ray sets, and what it cannot honour.
 
-What is here needs no veRL.
+What is here needs no veRL, except to compose the whole configuration and to check it.
 """
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,6 +16,9 @@ from agent_layer.schema import JsonObject, as_json_object
 from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import ClusterConfig, TrainConfig
 from trainer_adapter.verl_keys import refuse_keys_of_options
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 _ACTOR, _ROLLOUT, _MODEL = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.model"
 _ENGINE, _REFERENCE = f"{_ACTOR}.fsdp_config", "actor_rollout_ref.ref.fsdp_config"
@@ -194,6 +198,28 @@ def _ray_options(config: TrainConfig, directory: Path, *, on_cpu: bool, address:
             f"{init}.object_store_memory": _BYTES // 4,
         }
     return found
+
+
+def compose_config(overrides: dict[str, object]) -> "DictConfig":
+    """Return veRL's whole configuration with these values by dotted name."""
+    from hydra import compose, initialize_config_module  # noqa: PLC0415  # comes with veRL
+    from omegaconf import OmegaConf  # noqa: PLC0415
+
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config = compose("ppo_trainer")
+    OmegaConf.set_struct(config, value=False)
+    for name, value in overrides.items():
+        OmegaConf.update(config, name, value, force_add=True)
+    return config
+
+
+def check_config(config: "DictConfig") -> None:
+    """Raise what veRL's own check raises, such as for a key that its sections do not have."""
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy  # noqa: PLC0415  # veRL takes seconds
+    from verl.utils.config import omega_conf_to_dataclass, validate_config  # noqa: PLC0415  # pyright: ignore[reportUnknownVariableType]  # untyped
+
+    validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
 
 
 def environment_of(config: TrainConfig, directory: Path, *, on_cpu: bool, is_joined: bool = False) -> dict[str, str]:

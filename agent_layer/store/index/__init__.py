@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from agent_layer.store.index.scripts import RETIRE as RETIRE
     from agent_layer.store.index.scripts import SEARCH as SEARCH
     from agent_layer.store.index.search import Explanation as Explanation
-    from agent_layer.store.index.search import Page as Page
+    from agent_layer.store.index.search import RowPage as RowPage
     from agent_layer.store.index.search import explain_search as explain_search
-    from agent_layer.store.index.search import find_first_page as find_first_page
     from agent_layer.store.index.search import find_trajectories as find_trajectories
     from agent_layer.store.index.search import scan_trajectories as scan_trajectories
 else:
@@ -79,9 +78,8 @@ else:
             ),
             "agent_layer.store.index.search": (
                 "Explanation",
-                "Page",
+                "RowPage",
                 "explain_search",
-                "find_first_page",
                 "find_trajectories",
                 "scan_trajectories",
             ),

@@ -2,9 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast, get_args
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, get_args
 
 import msgspec
 
@@ -15,10 +14,6 @@ from agent_layer.store.index.filters import Conditions, Filters, NumberRange, pa
 from agent_layer.store.index.index import Index, Position, ScanRequest, Zone, scan_request
 from agent_layer.store.index.planner import Order, Ordering, choose_buckets, find_ordering, plan_blocks, still_needed
 from agent_layer.store.index.rows import TrajectoryRow
-
-if TYPE_CHECKING:
-    import pandas
-    import pyarrow
 
 _MOST_BLOCKS = 32
 """Blocks per call: one at first, because the newest often suffices; at most this many, which blocks Redis shortly."""
@@ -35,7 +30,7 @@ LARGEST_SEARCH = 1_024
 """A longer answer consists of several searches, so that each call stays small."""
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
+class RowPage(msgspec.Struct, frozen=True, kw_only=True):
     """One page of an answer, in the requested order of its rows.
 
     No trajectory is on two pages unless it moved meanwhile: by order of start, when its ``AttemptStarted`` arrives
@@ -45,39 +40,6 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     items: list[TrajectoryRow]
     cursor: str | None = None
     """Pass it to get the next page; None on the last page."""
-
-    def to_reader(self) -> "pyarrow.RecordBatchReader":
-        """Return the rows as a stream of Arrow batches with the schema ``arrow.trajectories.TRAJECTORY_SCHEMA``.
-
-        Raises: BadInputError: the extra ``arrow`` is not installed.
-        """
-        from agent_layer.store.arrow import stream_rows  # noqa: PLC0415  # comes with an extra
-
-        return stream_rows(self._rows())
-
-    def to_arrow(self) -> "pyarrow.Table":
-        """Return the rows as a table; raises the same as ``to_reader``."""
-        return self.to_reader().read_all()
-
-    def to_pandas(self) -> "pandas.DataFrame":
-        """Return the same table as a data frame, indexed by trajectory id; raises the same as ``to_reader``."""
-        return self.to_arrow().to_pandas().set_index("trajectory_id")  # pyright: ignore[reportUnknownMemberType]  # pandas is untyped
-
-    def _rows(self) -> Iterator[TrajectoryRow]:
-        return iter(self.items)
-
-
-class FirstPage(Page, frozen=True, kw_only=True, dict=True):
-    """First page of an answer without a limit of its rows.
-
-    ``to_reader``, ``to_arrow`` and ``to_pandas`` have all rows of the answer; they read the later pages one by one.
-    """
-
-    def _rows(self) -> Iterator[TrajectoryRow]:
-        yield from self.items
-        if self.cursor is not None:
-            read_rest = cast("Callable[[str], Iterator[TrajectoryRow]]", vars(self)[_READ_REST])
-            yield from read_rest(self.cursor)
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,21 +57,9 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     """Members of these that have all requested names, and whose numbers were compared."""
 
 
-_READ_REST = "read_rest"
-"""Name of what a first page reads later rows with; no field, because it is nothing that can be stored or compared."""
-
-
-def find_first_page(index: Index, filters: Filters, order: Order = "newest", cursor: str | None = None) -> FirstPage:
-    """Return the first page, of ``FIRST_PAGE`` rows, that knows how to read the others; see ``find_trajectories``."""
-    page = find_trajectories(index, filters, order, FIRST_PAGE, cursor)
-    first = FirstPage(items=page.items, cursor=page.cursor)
-    vars(first)[_READ_REST] = partial(scan_trajectories, index, filters, order)
-    return first
-
-
 def find_trajectories(
     index: Index, filters: Filters, order: Order = "newest", limit: int = FIRST_PAGE, cursor: str | None = None
-) -> Page:
+) -> RowPage:
     """Return the first trajectories, in the requested order, that pass all filters.
 
     Raises: BadInputError: a filter, the order, the limit or the cursor is not valid.
@@ -123,7 +73,7 @@ def find_trajectories(
             break
         after = more[-1]
     last = found[limit - 1] if len(found) > limit else None
-    return Page(
+    return RowPage(
         items=_read_in_order(index, ordering, found[:limit], last),
         cursor=None if last is None else _write_cursor(last, order),
     )

@@ -151,4 +151,4 @@ class BoxList(Answer, frozen=True, kw_only=True):
     """Sandboxes of this machine and user, oldest first."""
 
     items: list[BoxLine] | None
-    """None: the package of environments is not installed here."""
+    """None: not known."""

@@ -1,16 +1,15 @@
 """What runs now: workers and what they hold, what waits and why, dead letters, sandboxes."""
 
 from collections import Counter
-from collections.abc import Callable
-from importlib import import_module
 from itertools import islice
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 import msgspec
 
 from agent_layer.dispatcher import Dispatcher, RolloutState, RunState, WorkerState
 from agent_layer.schema import make_trajectory_id
 from agent_layer.settings import Settings
+from agent_layer.state import read_taken_sandboxes
 from agent_layer.view.answers import (
     Backlog,
     BoxLine,
@@ -87,11 +86,7 @@ def list_dead(source: Source, asked: Asked) -> DeadList:
 def list_sandboxes(source: Source, _: Asked) -> BoxList:
     """List the sandboxes that workers of this machine have taken. Raises: NotFoundError: there is only a bucket."""
     refuse_archive(source, "sandboxes")
-    try:  # environments stand on this package, so their list is found by its name
-        read_lists = cast("Callable[[], list[object]]", import_module("envs.sandbox.supervisor").read_lists)
-    except (ImportError, AttributeError):  # not installed, or a folder of the user has the name
-        return BoxList(items=None)
-    return BoxList(items=msgspec.convert(read_lists(), list[BoxLine], from_attributes=True))
+    return BoxList(items=msgspec.convert(read_taken_sandboxes(), list[BoxLine], from_attributes=True))
 
 
 def _dispatcher(source: Source) -> Dispatcher:

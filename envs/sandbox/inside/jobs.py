@@ -13,22 +13,37 @@ import stat
 import sys
 import tarfile
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, NamedTuple, cast
 
-from envs.sandbox.inside.lockdown import limit_cpu, set_limits
+from envs.sandbox.inside.lockdown import Limits, limit_cpu, set_limits
 from envs.sandbox.inside.warm_python import find_snippet, run_snippet
-
-if TYPE_CHECKING:
-    from envs.sandbox.inside.server import Rules
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _CHUNK = 1 << 16
 _MOST_ENTRIES = 100_000
 
 
-def become_user(rules: "Rules") -> None:
+class Rules(NamedTuple):
+    """What holds for all children of a server."""
+
+    workdir: str
+    variables: dict[str, str]
+    """Their whole environment."""
+    limits: Limits
+    watched_bytes: int | None
+    """Memory of all processes together, beyond which they are killed; None: a cgroup limits it."""
+    give_up_rights: Callable[[], None]
+    """What a child does before it runs anything."""
+    kill_others: Callable[[], None]
+    """Kill every process of the box but this one."""
+    list_processes: Callable[[], Iterator[int]]
+    has_warm_python: bool = True
+    """This interpreter is what commands of the box find as ``python3``."""
+
+
+def become_user(rules: Rules) -> None:
     """Take on the limits and the rights of the box's user, for good."""
     set_limits(rules.limits)
     rules.give_up_rights()
@@ -36,7 +51,7 @@ def become_user(rules: "Rules") -> None:
         score.write(b"1000")  # to be killed before the server of the box, which reports the end
 
 
-def run_job(fields: dict[str, object], rules: "Rules") -> int:
+def run_job(fields: dict[str, object], rules: Rules) -> int:
     """Do what a request asks, as the box's user; return the exit code."""
     limit_cpu(cast("int", fields["cpu_seconds"]))
     if fields["job"] == "exec":
@@ -50,7 +65,7 @@ def run_job(fields: dict[str, object], rules: "Rules") -> int:
     return 0
 
 
-def _execute(fields: dict[str, object], rules: "Rules") -> int:
+def _execute(fields: dict[str, object], rules: Rules) -> int:
     argv = cast("list[str]", fields["argv"])
     variables = {**rules.variables, **cast("dict[str, str]", fields["env"])}
     try:

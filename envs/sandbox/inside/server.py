@@ -24,8 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple, cast
 
-from envs.sandbox.inside.jobs import become_user, run_job
-from envs.sandbox.inside.lockdown import Limits
+from envs.sandbox.inside.jobs import Rules, become_user, run_job
 from envs.sandbox.inside.packets import LONGEST_PACKET, Packet, receive_packet, send_packet
 from envs.sandbox.inside.warm_python import rehearse
 
@@ -34,24 +33,6 @@ _DEFAULT = (signal.SIGCHLD, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signa
 _WATCH_SECONDS = 0.1
 _LONGEST_REAP_SECONDS = 2.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
-class Rules(NamedTuple):
-    """What holds for all children of a server."""
-
-    workdir: str
-    variables: dict[str, str]
-    """Their whole environment."""
-    limits: Limits
-    watched_bytes: int | None
-    """Memory of all processes together, beyond which they are killed; None: a cgroup limits it."""
-    give_up_rights: Callable[[], None]
-    """What a child does before it runs anything."""
-    kill_others: Callable[[], None]
-    """Kill every process of the box but this one."""
-    list_processes: Callable[[], Iterator[int]]
-    has_warm_python: bool = True
-    """This interpreter is what commands of the box find as ``python3``."""
 
 
 class _Job(NamedTuple):

@@ -18,11 +18,12 @@ from contextlib import suppress
 from typing import cast
 
 from envs.sandbox.inside import kernel
+from envs.sandbox.inside.jobs import Rules
 from envs.sandbox.inside.keeper import end_everything, keep, kill_descendants, list_descendants, serve_reaper
 from envs.sandbox.inside.lockdown import Limits, give_up_rights, seal_server
 from envs.sandbox.inside.oci import run_container
 from envs.sandbox.inside.packets import describe_error, receive_packet, send_packet
-from envs.sandbox.inside.server import Rules, Server, kill_others, list_processes
+from envs.sandbox.inside.server import Server, kill_others, list_processes
 from envs.sandbox.inside.skeleton import USER
 from envs.sandbox.inside.zygote import serve_zygote
 

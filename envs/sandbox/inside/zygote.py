@@ -20,9 +20,10 @@ from typing import NoReturn, cast
 
 from envs.sandbox.inside import kernel
 from envs.sandbox.inside.bubblewrap import enter_session
+from envs.sandbox.inside.jobs import Rules
 from envs.sandbox.inside.lockdown import Limits, give_up_rights, seal_server
 from envs.sandbox.inside.packets import Packet, describe_error, receive_packet, send_packet
-from envs.sandbox.inside.server import Rules, Server, kill_others, list_processes
+from envs.sandbox.inside.server import Server, kill_others, list_processes
 from envs.sandbox.inside.skeleton import build_skeleton, enter_box
 
 _WARM = (

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from envs.sandbox.supervisor.directory import read_lists as read_lists
     from envs.sandbox.supervisor.handle import SupervisorHandle as SupervisorHandle
     from envs.sandbox.supervisor.messages import BoxFacts as BoxFacts
     from envs.sandbox.supervisor.messages import CollectedFiles as CollectedFiles
     from envs.sandbox.supervisor.messages import TakeBox as TakeBox
     from envs.sandbox.supervisor.messages import TakenBox as TakenBox
-    from envs.sandbox.supervisor.messages import TakenRow as TakenRow
     from envs.sandbox.supervisor.remote import AttemptSandbox as AttemptSandbox
     from envs.sandbox.supervisor.remote import SandboxConnection as SandboxConnection
     from envs.sandbox.supervisor.remote import connect_sandbox as connect_sandbox
@@ -23,9 +21,8 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         {
-            "envs.sandbox.supervisor.directory": ("read_lists",),
             "envs.sandbox.supervisor.handle": ("SupervisorHandle",),
-            "envs.sandbox.supervisor.messages": ("BoxFacts", "CollectedFiles", "TakeBox", "TakenBox", "TakenRow"),
+            "envs.sandbox.supervisor.messages": ("BoxFacts", "CollectedFiles", "TakeBox", "TakenBox"),
             "envs.sandbox.supervisor.remote": ("AttemptSandbox", "SandboxConnection", "connect_sandbox"),
         },
     )
@@ -38,7 +35,5 @@ __all__ = [
     "SupervisorHandle",
     "TakeBox",
     "TakenBox",
-    "TakenRow",
     "connect_sandbox",
-    "read_lists",
 ]

@@ -18,10 +18,15 @@ from agent_layer.infra import Backoff
 from agent_layer.infra.processes import RestartHistory, RestartPolicy
 from agent_layer.schema.sandbox import SandboxSpec, SandboxUsage
 from agent_layer.settings import Settings, program_environment
+from agent_layer.state import (
+    TakenSandbox,
+    hold_supervisor_directory,
+    make_supervisor_directory,
+    remove_stale_supervisor_directories,
+)
 from envs.channel import Channel, connect
 from envs.sandbox import PATH, PoolOptions, PoolStats
 from envs.sandbox.supervisor.calls import PendingCalls, decoder
-from envs.sandbox.supervisor.directory import hold_directory, make_directory, remove_stale_directories
 from envs.sandbox.supervisor.messages import (
     AllowScoring,
     Begin,
@@ -40,7 +45,6 @@ from envs.sandbox.supervisor.messages import (
     SupervisorToOwner,
     TakeBox,
     TakenBox,
-    TakenRow,
     Welcome,
 )
 
@@ -58,7 +62,7 @@ _TAKEN = decoder(TakenBox)
 _COLLECTED = decoder(CollectedFiles)
 _USAGE = decoder(SandboxUsage)
 _STATS = decoder(PoolStats)
-_ROWS = decoder(list[TakenRow])
+_ROWS = decoder(list[TakenSandbox])
 _TEXT = decoder(str)
 _TEXTS = decoder(list[str])
 _NOTHING = decoder(type(None))
@@ -191,7 +195,7 @@ class SupervisorHandle:
         """Return the counts of the pool."""
         return await self._call(GetStats(), _STATS, self.answer_seconds)
 
-    async def list_boxes(self) -> list[TakenRow]:
+    async def list_boxes(self) -> list[TakenSandbox]:
         """Return the boxes that are taken."""
         return await self._call_running(ListBoxes(), _ROWS) if self.is_running else []
 
@@ -230,7 +234,7 @@ class SupervisorHandle:
 
     async def _start(self) -> _Running:
         """Start a supervisor, and wait until it accepts clients."""
-        remove_stale_directories()
+        remove_stale_supervisor_directories()
         running = await _spawn(self._variables)
 
         def on_message(message: SupervisorToOwner) -> None:
@@ -289,9 +293,9 @@ async def _spawn(variables: Mapping[str, str]) -> _Running:
     """
     with ExitStack() as stack:
         undo = stack.enter_context(ExitStack())
-        directory = make_directory()
+        directory = make_supervisor_directory()
         undo.callback(shutil.rmtree, directory, ignore_errors=True)
-        lock = hold_directory(directory)
+        lock = hold_supervisor_directory(directory)
         stack.callback(os.close, lock)
         ours, theirs = socket.socketpair()
         undo.callback(ours.close)

@@ -322,18 +322,6 @@ class CollectedFiles(msgspec.Struct, frozen=True, kw_only=True):
     usage: SandboxUsage
 
 
-class TakenRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One taken box, for people."""
-
-    box: str
-    kind: str
-    owner: str
-    task: str
-    role: Literal["agent", "scorer"]
-    taken_at: float
-    """When the attempt got its first box; seconds since the epoch."""
-
-
 _ERRORS = {"bad_input": BadInputError, "unsupported": UnsupportedSandboxError, "sandbox": SandboxError}
 
 

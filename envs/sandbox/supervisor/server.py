@@ -22,10 +22,10 @@ import msgspec
 from agent_layer.errors import AgentLayerError, BadInputError, SandboxError
 from agent_layer.infra.processes import raise_file_limit
 from agent_layer.schema.sandbox import ISOLATIONS, Sandbox, SandboxSpec
+from agent_layer.state import TakenSandbox, write_taken_sandboxes
 from envs.channel import Channel, connect
 from envs.sandbox import SandboxKind, SandboxPool, list_kind_names, make_kind, open_pool
 from envs.sandbox.supervisor.clients import Client
-from envs.sandbox.supervisor.directory import write_list
 from envs.sandbox.supervisor.messages import (
     AllowScoring,
     Answer,
@@ -45,7 +45,6 @@ from envs.sandbox.supervisor.messages import (
     OwnerToSupervisor,
     TakeBox,
     TakenBox,
-    TakenRow,
     ToSupervisor,
     Welcome,
     make_failure,
@@ -140,11 +139,11 @@ class Supervisor:
 
     async def keep_listed(self) -> None:
         """Keep a file beside the socket up to date with what is taken, for people, until cancelled."""
-        listed: list[TakenRow] = []
+        listed: list[TakenSandbox] = []
         while True:
             await asyncio.sleep(_LIST_SECONDS)
             if (rows := self._list_boxes()) != listed:
-                await asyncio.to_thread(write_list, self._path.parent, rows)
+                await asyncio.to_thread(write_taken_sandboxes, self._path.parent, rows)
                 listed = rows
 
     async def close(self) -> None:
@@ -247,9 +246,9 @@ class Supervisor:
             raise SandboxError(f"sandbox: the attempt of lease {token} has no box any more")
         return owner
 
-    def _list_boxes(self) -> list[TakenRow]:
+    def _list_boxes(self) -> list[TakenSandbox]:
         return [
-            TakenRow(
+            TakenSandbox(
                 box=box.id,
                 kind=box.kind,
                 owner=owner.token,

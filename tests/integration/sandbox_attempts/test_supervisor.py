@@ -12,8 +12,9 @@ import pytest
 import pytest_asyncio
 
 from agent_layer.errors import BadInputError, SandboxError
+from agent_layer.state import read_taken_sandboxes
 from envs.sandbox import Resources, SandboxSpec, connect_sandbox
-from envs.sandbox.supervisor import SupervisorHandle, TakeBox, read_lists
+from envs.sandbox.supervisor import SupervisorHandle, TakeBox
 from envs.sandbox.supervisor.messages import Call, Hello, Read
 
 from ...waiting import scaled, until, within
@@ -320,13 +321,13 @@ async def test_what_is_taken_is_listed_for_people(own_supervisor):
     before = time.time()
     taken = await take(own_supervisor, "mine", task="riddle")
 
-    (row,) = await until(lambda: [row for row in read_lists() if row.box == taken.facts.id])
+    (row,) = await until(lambda: [row for row in read_taken_sandboxes() if row.box == taken.facts.id])
 
     assert (row.task, row.owner, row.role, row.kind) == ("riddle", "mine", "agent", "process")
     after = time.time()
     assert before <= row.taken_at <= after
     await own_supervisor.close()
-    assert not [row for row in read_lists() if row.box == taken.facts.id]
+    assert not [row for row in read_taken_sandboxes() if row.box == taken.facts.id]
 
 
 async def test_boxes_are_ready_as_expected(supervisor):

@@ -1,15 +1,24 @@
 """What runs now as the API tells it, against the dispatcher's own answers."""
 
 import json
+import os
 import random
+import shutil
 from collections import Counter
 
+import msgspec
 import pytest
 
 from agent_layer.dispatcher import Dispatcher, Report
 from agent_layer.engines import Engine, EngineRegistry, register_policy
 from agent_layer.schema import PolicyVersion
 from agent_layer.schema.task import Task
+from agent_layer.state import (
+    TakenSandbox,
+    hold_supervisor_directory,
+    make_supervisor_directory,
+    write_taken_sandboxes,
+)
 
 from ...queues import Queue
 from ...viewing import Viewed
@@ -107,3 +116,17 @@ def test_a_quiet_machine_has_lists_that_are_empty(fresh):
     assert fresh.get("/api/v1/queue")["leases"] == fresh.get("/api/v1/queue")["backlog"] == []
     assert fresh.get("/api/v1/dead") == {"total": 0, "items": [], "by_error": []}
     assert isinstance(fresh.get("/api/v1/sandboxes")["items"], list)
+
+
+def test_sandboxes_are_those_that_supervisors_have_written_down(fresh):
+    taken = TakenSandbox(box="b-1", kind="process", owner="lease", task="t", role="agent", taken_at=1.5)
+    directory = make_supervisor_directory()
+    lock = hold_supervisor_directory(directory)
+    try:
+        write_taken_sandboxes(directory, [taken])
+        (listed,) = [one for one in fresh.get("/api/v1/sandboxes")["items"] if one["box"] == "b-1"]
+    finally:
+        os.close(lock)
+        shutil.rmtree(directory)
+
+    assert listed == msgspec.structs.asdict(taken)

@@ -20,7 +20,7 @@ from agent_layer.store.arrow.steps import STEP_SCHEMA, step_schema, tabulate_ste
 from agent_layer.store.arrow.stream import tabulate_stream
 from agent_layer.store.arrow.trajectories import TRAJECTORY_SCHEMA, read_rows, tabulate_rows
 from agent_layer.store.index.rows import TrajectoryRow
-from agent_layer.store.index.search import Page
+from agent_layer.store.page import Page
 from agent_layer.store.reading.display import show_step
 from agent_layer.times import format_time
 

@@ -96,7 +96,7 @@ function Leases({ queue }) {
 
 /** @param {{items: import("../core/types.js").Box[] | null, now: number | null}} props */
 function Boxes({ items, now }) {
-  if (items === null) return html`<${Empty}>Sandboxes are not told here: the package of environments is not installed.<//>`;
+  if (items === null) return html`<${Empty}>Sandboxes are not known here.<//>`;
   if (!items.length) return html`<${Empty}>No worker of this machine has a sandbox now.<//>`;
   return html`<${Table} head=${[["Task"], ["Kind"], ["Role"], ["Age", "right"], ["Sandbox", "wide-only"]]}>${items.map((one) => html`<tr key=${one.box}><td>${shortId(one.task, 26)}</td><td>${one.kind}</td><td>${one.role}</td><td class="right">${now === null ? "–" : seconds(Math.max(0, now - one.taken_at))}</td><td class="mono wide-only">${shortId(one.box, 30)}</td></tr>`)}<//>`;
 }

@@ -1,4 +1,4 @@
-"""The directory of a supervisor: its socket, a lock that shows whether it is in use, and a list for people."""
+"""Directory of a supervisor of sandboxes: its socket, a lock that shows whether it is in use, a list for people."""
 
 import os
 import shutil
@@ -6,12 +6,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 from agent_layer.infra.processes import is_locked, share_lock
-from envs.sandbox.supervisor.messages import TakenRow
 
 _PREFIX: Final = "agent-layer-supervisor-"
 _LOCK: Final = "lock"
@@ -21,18 +20,30 @@ _LONGEST_PLACE: Final = 60
 _SHORT_PLACE: Final = "/tmp"  # directories in it are private
 
 
-def make_directory() -> Path:
+class TakenSandbox(msgspec.Struct, frozen=True, kw_only=True):
+    """A sandbox that an attempt has taken, for people."""
+
+    box: str
+    kind: str
+    owner: str
+    task: str
+    role: Literal["agent", "scorer"]
+    taken_at: float
+    """When the attempt got its first box; seconds since the epoch."""
+
+
+def make_supervisor_directory() -> Path:
     """Make a directory that only this user can enter, whose path leaves room for the name of a socket."""
     place = tempfile.gettempdir() if len(tempfile.gettempdir()) <= _LONGEST_PLACE else _SHORT_PLACE
     return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=place))
 
 
-def hold_directory(directory: Path) -> int:
+def hold_supervisor_directory(directory: Path) -> int:
     """Show that a directory is in use, for as long as any process has the descriptor that this returns."""
     return share_lock(directory / _LOCK)
 
 
-def remove_stale_directories() -> None:
+def remove_stale_supervisor_directories() -> None:
     """Remove what workers have left that were killed together with their supervisors."""
     for directory in _find_directories():
         pid = directory.name.removeprefix(_PREFIX).partition("-")[0]
@@ -40,7 +51,7 @@ def remove_stale_directories() -> None:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def write_list(directory: Path, rows: list[TakenRow]) -> None:
+def write_taken_sandboxes(directory: Path, rows: list[TakenSandbox]) -> None:
     """Replace the list of taken boxes."""
     fresh = directory / f"{_LIST}.new"
     with suppress(OSError):  # a full disk, or the supervisor ends
@@ -48,13 +59,13 @@ def write_list(directory: Path, rows: list[TakenRow]) -> None:
         fresh.replace(directory / _LIST)
 
 
-def read_lists() -> list[TakenRow]:
+def read_taken_sandboxes() -> list[TakenSandbox]:
     """Return the boxes that all workers of this user have taken on this machine, oldest first."""
-    rows: list[TakenRow] = []
+    rows: list[TakenSandbox] = []
     for directory in _find_directories():
         with suppress(OSError, msgspec.DecodeError):
             if is_locked(directory / _LOCK):
-                rows += msgspec.json.decode((directory / _LIST).read_bytes(), type=list[TakenRow])
+                rows += msgspec.json.decode((directory / _LIST).read_bytes(), type=list[TakenSandbox])
     return sorted(rows, key=lambda row: row.taken_at)
 
 
