@@ -7,13 +7,12 @@ import fcntl
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from agent_layer.health.progress import HealthFinding
-from agent_layer.infra import make_private, open_private
+from agent_layer.infra import make_private, open_private, replace_file
 from agent_layer.schema import Record
 from agent_layer.settings import Settings
 
@@ -63,7 +62,4 @@ class AlarmFile:
 
     def write(self, alarms: FiringAlarms) -> None:
         """Replace the content in one move; call it under ``lock``."""
-        fresh = Path(f"{self._path}.new")
-        with open(fresh, "wb", opener=open_private) as file:
-            file.write(msgspec.json.encode(alarms))
-        fresh.replace(self._path)
+        replace_file(self._path, msgspec.json.encode(alarms))

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from agent_layer.infra import replace_file
 from agent_layer.infra.processes import is_locked, share_lock
 from envs.sandbox.supervisor.messages import TakenRow
 
@@ -42,10 +43,8 @@ def remove_stale_directories() -> None:
 
 def write_list(directory: Path, rows: list[TakenRow]) -> None:
     """Replace the list of taken boxes."""
-    fresh = directory / f"{_LIST}.new"
     with suppress(OSError):  # a full disk, or the supervisor ends
-        fresh.write_bytes(msgspec.json.encode(rows))
-        fresh.replace(directory / _LIST)
+        replace_file(directory / _LIST, msgspec.json.encode(rows))
 
 
 def read_lists() -> list[TakenRow]:
