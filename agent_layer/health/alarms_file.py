@@ -3,16 +3,14 @@
 The trainer and ``agent-layer alerts watch`` write it, one at a time; the page reads it.
 """
 
-import fcntl
-import os
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Final
 
 import msgspec
 
 from agent_layer.health.progress import HealthFinding
-from agent_layer.infra import make_private, open_private, replace_file
+from agent_layer.infra import make_private, replace_file
+from agent_layer.infra.processes import hold_lock
 from agent_layer.schema import Record
 from agent_layer.settings import Settings
 
@@ -49,16 +47,10 @@ class AlarmFile:
         except (FileNotFoundError, msgspec.DecodeError):  # none yet, or torn by a machine that lost power
             return FiringAlarms()
 
-    @contextmanager
-    def lock(self) -> Generator[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Context manager: no other process changes the file, or sends what it would say, during the block."""
         make_private(self._path.parent)
-        descriptor = open_private(str(self._path.with_suffix(".lock")), os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
+        return hold_lock(self._path.with_suffix(".lock"))
 
     def write(self, alarms: FiringAlarms) -> None:
         """Replace the content in one move; call it under ``lock``."""
