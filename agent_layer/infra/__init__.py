@@ -7,6 +7,8 @@ from agent_layer.lazy import lazy_exports
 if TYPE_CHECKING:
     from agent_layer.infra.backoff import Backoff as Backoff
     from agent_layer.infra.batches import batched as batched
+    from agent_layer.infra.counts import format_count as format_count
+    from agent_layer.infra.counts import quantile as quantile
     from agent_layer.infra.extras import find_extra as find_extra
     from agent_layer.infra.extras import install_command as install_command
     from agent_layer.infra.files import make_private as make_private
@@ -22,6 +24,7 @@ else:
         {
             "agent_layer.infra.backoff": ("Backoff",),
             "agent_layer.infra.batches": ("batched",),
+            "agent_layer.infra.counts": ("format_count", "quantile"),
             "agent_layer.infra.extras": ("find_extra", "install_command"),
             "agent_layer.infra.files": ("make_private", "open_private", "replace_file", "sync_path", "write_beside"),
             "agent_layer.infra.lines": ("append_line", "read_lines"),

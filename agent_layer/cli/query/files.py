@@ -13,9 +13,10 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, TypeAlias
 import msgspec
 import typer
 
-from agent_layer.cli.ui import format_count, show_progress
+from agent_layer.cli.ui import show_progress
 from agent_layer.errors import BackPressureError, BadInputError, CorruptRecordError, NotFoundError
 from agent_layer.export import Feed, write_export
+from agent_layer.infra import format_count
 from agent_layer.ingest import ImportBatch, line_trajectory_id, make_records, read_line
 from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.schema import FINAL_STATUSES, check_name, trajectory_owner
