@@ -11,7 +11,7 @@ import msgspec
 from agent_layer.dispatcher import parse_tasks
 from agent_layer.errors import BadInputError
 from agent_layer.health import HealthLimits, StepProgress, progress_path, read_progress
-from agent_layer.infra import make_private
+from agent_layer.infra import make_private, replace_file
 from agent_layer.settings import Settings, load_settings
 from trainer_adapter.config import (
     AlgorithmConfig,
@@ -168,10 +168,7 @@ def _write_tasks(path: Path, tasks: Path | str | Iterable[Mapping[str, object]],
         named = {"scorer": import_path(scorer)}
         lines = (msgspec.json.encode(msgspec.json.decode(line) | named) for line in lines)
     make_private(path.parent)
-    pending = path.with_suffix(".new")  # the tasks may be read from the file itself
-    with pending.open("wb") as file:
-        file.writelines(line + b"\n" for line in lines)
-    pending.replace(path)
+    replace_file(path, (line + b"\n" for line in lines))  # the tasks may be read from the file itself
 
 
 def _read_lines(path: Path) -> Iterator[bytes]:

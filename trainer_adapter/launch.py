@@ -4,7 +4,6 @@ A URL in the settings wins: an engine or gateway that runs elsewhere is used, no
 caller.
 """
 
-import os
 import sys
 import time
 from collections.abc import Callable, Generator
@@ -15,9 +14,8 @@ from pathlib import Path
 from redis import Redis
 
 from agent_layer.engines import ADAPTER_FILE, newest_policy, remove_ended_engines
-from agent_layer.errors import AgentLayerError, BadInputError
-from agent_layer.infra import make_private
-from agent_layer.infra.processes import SupervisedProcess, start_supervised, try_lock
+from agent_layer.errors import AgentLayerError
+from agent_layer.infra.processes import SupervisedProcess, hold_alone, start_supervised
 from agent_layer.infra.redis import Keys, open_redis
 from agent_layer.local import VllmServer, run_page, run_stack
 from agent_layer.settings import Settings
@@ -95,9 +93,13 @@ def run_job(
     """
     logs = settings.dir.absolute() / "logs"
     config = settings.dir / "runs" / settings.run / "train.json"
-    make_private(config.parent)
     with ExitStack() as cleanup:
-        cleanup.enter_context(_only_job(settings))
+        refusal = (
+            f"run {settings.run}: expected no other job of it in {settings.dir}, found one; stop it, or choose another"
+            " run. If a worker of that job says this, its module starts a job when it is imported: move the call of"
+            " train below 'if __name__ == \"__main__\":'"
+        )
+        cleanup.enter_context(hold_alone(config.with_name("job.lock"), refusal))
         write_config(job.config, config)
         report_phase("Redis is starting")
         redis = cleanup.enter_context(open_redis(settings))
@@ -125,21 +127,6 @@ def open_page(settings: Settings, run: str, say: Callable[[str], None]) -> Gener
         if address is not None:
             say(f"view: {make_link(address, 'run', run)}")
         yield
-
-
-@contextmanager
-def _only_job(settings: Settings) -> Generator[None]:
-    """Hold the run for this process; the kernel releases it when the process dies."""
-    if (lock := try_lock(settings.dir / "runs" / settings.run / "job.lock")) is None:
-        raise BadInputError(
-            f"run {settings.run}: expected no other job of it in {settings.dir}, found one; stop it, or choose another"
-            " run. If a worker of that job says this, its module starts a job when it is imported: move the call of"
-            " train below 'if __name__ == \"__main__\":'"
-        )
-    try:
-        yield
-    finally:
-        os.close(lock)
 
 
 def _start(arguments: list[str], settings: Settings, log: Path) -> SupervisedProcess:

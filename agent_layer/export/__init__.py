@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from agent_layer.export.dataset_writer import DatasetWriter as DatasetWriter
     from agent_layer.export.feed import Feed as Feed
     from agent_layer.export.feed import StoreFeedPosition as StoreFeedPosition
-    from agent_layer.export.files import replace_file as replace_file
+    from agent_layer.export.files import write_export as write_export
     from agent_layer.export.otlp import OtlpSender as OtlpSender
     from agent_layer.export.spans import ExportedTrace as ExportedTrace
     from agent_layer.export.spans import make_trace as make_trace
@@ -38,7 +38,7 @@ else:
                 "Feed",
                 "StoreFeedPosition",
             ),
-            "agent_layer.export.files": ("replace_file",),
+            "agent_layer.export.files": ("write_export",),
             "agent_layer.export.otlp": ("OtlpSender",),
             "agent_layer.export.spans": (
                 "ExportedTrace",

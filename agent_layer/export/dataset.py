@@ -20,7 +20,7 @@ import msgspec
 import pyarrow as pa
 
 from agent_layer.errors import BadInputError
-from agent_layer.export.files import replace_file
+from agent_layer.export.files import write_export
 from agent_layer.export.parts import PartFiles
 from agent_layer.infra.processes import try_lock
 from agent_layer.store.arrow import STEP_SCHEMA, TRAJECTORY_SCHEMA, tabulate_rows
@@ -159,7 +159,7 @@ class Dataset:
         return found
 
     def _keep(self, state: _State) -> None:
-        with replace_file(self._directory / "dataset.json") as path:
+        with write_export(self._directory / "dataset.json") as path:
             path.write_bytes(msgspec.json.format(msgspec.json.encode(state)))
         self._state = state
 

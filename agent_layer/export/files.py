@@ -1,18 +1,18 @@
 """Atomic output files: an export appears whole under its name, or not at all."""
 
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from agent_layer.errors import BadInputError
+from agent_layer.infra import write_beside
 
 UNFINISHED = ".unfinished-"
 """Prefix of unfinished files; dataset readers skip names that begin with a dot."""
 
 
 @contextmanager
-def replace_file(path: Path) -> Generator[Path]:
+def write_export(path: Path) -> Generator[Path]:
     """Return a path to write to; it replaces the file when the block ends without an error.
 
     Raises: BadInputError: the path is not writable.
@@ -22,16 +22,10 @@ def replace_file(path: Path) -> Generator[Path]:
             f"export to {str(path)!r}: expected the name of a file, found what is none; choose another, '-' is standard"
             " output where a command says so"
         )
-    unfinished = path.with_name(f"{UNFINISHED}{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        with write_beside(path, path.with_name(f"{UNFINISHED}{path.name}"), private=False, sync=True) as unfinished:
             yield unfinished
-            with unfinished.open("rb") as file:
-                os.fsync(file.fileno())
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
     except OSError as error:
         raise BadInputError(
             f"export to {path}: expected a place that can be written to, found {error.strerror or error};"

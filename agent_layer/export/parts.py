@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from agent_layer.export.files import UNFINISHED, replace_file
+from agent_layer.export.files import UNFINISHED, write_export
 
 # pyright: reportUnknownMemberType=false
 # pyarrow's functions accept many kinds of files, with partly unknown types.
@@ -65,7 +65,7 @@ class PartFiles:
 
     def _write(self, number: int, table: pa.Table) -> None:
         with (
-            replace_file(self._path(number)) as path,
+            write_export(self._path(number)) as path,
             pq.ParquetWriter(path, self._schema, compression="zstd") as writer,
         ):
             if table.num_rows:  # ``datasets`` cannot read an empty row group

@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agent_layer.export.files import replace_file
+from agent_layer.export.files import write_export
 from agent_layer.schema import JsonObject, Trajectory, as_json_object, as_json_objects, resolve
 from agent_layer.store.arrow import JSON, json_text
 from agent_layer.store.index import TrajectoryRow
@@ -88,7 +88,7 @@ def write_verl(path: Path, tasks: Iterable[JsonObject | None]) -> tuple[int, int
     Raises: BadInputError: the file cannot be written.
     """
     remaining, num_written, num_left_out = iter(tasks), 0, 0
-    with replace_file(path) as unfinished, pq.ParquetWriter(unfinished, _SCHEMA, compression="zstd") as writer:
+    with write_export(path) as unfinished, pq.ParquetWriter(unfinished, _SCHEMA, compression="zstd") as writer:
         while batch := list(islice(remaining, _BATCH)):
             rows = [row for row in batch if row is not None]
             if rows:  # ``datasets`` cannot read an empty row group

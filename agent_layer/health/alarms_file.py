@@ -3,17 +3,14 @@
 The trainer and ``agent-layer alerts watch`` write it, one at a time; the page reads it.
 """
 
-import fcntl
-import os
-from collections.abc import Generator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import AbstractContextManager
 from typing import Final
 
 import msgspec
 
 from agent_layer.health.progress import HealthFinding
-from agent_layer.infra import make_private, open_private
+from agent_layer.infra import make_private, replace_file
+from agent_layer.infra.processes import hold_lock
 from agent_layer.schema import Record
 from agent_layer.settings import Settings
 
@@ -50,20 +47,11 @@ class AlarmFile:
         except (FileNotFoundError, msgspec.DecodeError):  # none yet, or torn by a machine that lost power
             return FiringAlarms()
 
-    @contextmanager
-    def lock(self) -> Generator[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Context manager: no other process changes the file, or sends what it would say, during the block."""
         make_private(self._path.parent)
-        descriptor = open_private(str(self._path.with_suffix(".lock")), os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
+        return hold_lock(self._path.with_suffix(".lock"))
 
     def write(self, alarms: FiringAlarms) -> None:
         """Replace the content in one move; call it under ``lock``."""
-        fresh = Path(f"{self._path}.new")
-        with open(fresh, "wb", opener=open_private) as file:
-            file.write(msgspec.json.encode(alarms))
-        fresh.replace(self._path)
+        replace_file(self._path, msgspec.json.encode(alarms))

@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from agent_layer.errors import BackPressureError
-from agent_layer.infra.private import make_private, open_private
+from agent_layer.infra.files import make_private, open_private
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
 

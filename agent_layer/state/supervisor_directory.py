@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from agent_layer.infra import replace_file
 from agent_layer.infra.processes import is_locked, share_lock
 
 _PREFIX: Final = "agent-layer-supervisor-"
@@ -53,10 +54,8 @@ def remove_stale_supervisor_directories() -> None:
 
 def write_taken_sandboxes(directory: Path, rows: list[TakenSandbox]) -> None:
     """Replace the list of taken boxes."""
-    fresh = directory / f"{_LIST}.new"
     with suppress(OSError):  # a full disk, or the supervisor ends
-        fresh.write_bytes(msgspec.json.encode(rows))
-        fresh.replace(directory / _LIST)
+        replace_file(directory / _LIST, msgspec.json.encode(rows))
 
 
 def read_taken_sandboxes() -> list[TakenSandbox]:

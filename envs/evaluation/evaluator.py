@@ -1,9 +1,7 @@
 """One evaluation from what was asked to its figures: tasks, model, round, rollouts, record."""
 
-import os
 import time
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,8 +10,7 @@ import msgspec
 
 from agent_layer.dispatcher import connect
 from agent_layer.errors import BadInputError
-from agent_layer.infra import make_private
-from agent_layer.infra.processes import try_lock
+from agent_layer.infra.processes import hold_alone
 from agent_layer.recorder import ensure_shipper
 from agent_layer.schema import JsonObject, Task
 from agent_layer.settings import Settings
@@ -96,7 +93,9 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
     request = _complete(request, stored)
     loaded, agent = _load(request, stored)
     name = stored.name if stored else check_round_name(request.name or _make_name(loaded.source))
-    with _locked(settings, name), LiveView() as view:
+    lock = settings.dir.absolute() / "runs" / f"eval.{name}" / "lock"
+    refusal = f"round {name!r}: another process runs it; wait for its end, or choose another name"
+    with hold_alone(lock, refusal), LiveView() as view:
         ensure_shipper(settings)  # for logs of processes that were killed
         needs_model = any(not task.calls_optional for task in loaded.tasks)
         choice = ModelChoice(
@@ -314,17 +313,3 @@ def _check_price(one: Round, max_cost: float | None) -> None:
 def _make_name(source: TaskSource) -> str:
     stem = "".join(letter if letter.isalnum() else "-" for letter in Path(source.name).stem).strip("-") or "tasks"
     return f"{stem[:48]}-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"[:-3]
-
-
-@contextmanager
-def _locked(settings: Settings, name: str) -> Generator[None]:
-    """Hold the round, so that no other process on this machine runs it."""
-    path = settings.dir.absolute() / "runs" / f"eval.{name}" / "lock"
-    make_private(path.parent)
-    descriptor = try_lock(path)
-    if descriptor is None:
-        raise BadInputError(f"round {name!r}: another process runs it; wait for its end, or choose another name")
-    try:
-        yield
-    finally:
-        os.close(descriptor)

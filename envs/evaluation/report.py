@@ -7,6 +7,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from agent_layer.infra import format_count
 from agent_layer.schema import JsonObject
 from agent_layer.times import format_time
 from envs.evaluation.figures import Comparison, Estimate, Figures, TaskResult
@@ -122,9 +123,10 @@ def _times_of(one: Round) -> list[tuple[str, float | None]]:
 def _lines_of(one: Round, figures: Figures) -> Iterable[tuple[str, str]]:
     yield "model", describe_model(one.model)
     yield "agent", one.agent.target or " ".join(one.agent.command)
+    num_tasks = format_count(figures.num_tasks, "task")
     yield (
         "rollouts",
-        f"{figures.num_rewards} of {figures.num_asked} ({_count(figures.num_tasks, 'task')}, n = {one.yardstick.n})",
+        f"{figures.num_rewards} of {figures.num_asked} ({num_tasks}, n = {one.yardstick.n})",
     )
     for one_k in figures.pass_at:
         of = "" if one_k.num_tasks == figures.num_tasks else f" (of {one_k.num_tasks} tasks)"
@@ -172,10 +174,6 @@ def _table_of_slices(figures: Figures) -> Table:
         mean = "-" if one.mean_reward is None else f"{one.mean_reward:.3f}"
         table.add_row(one.field, one.value, str(one.num_tasks), str(one.num_rewards), _describe(one.pass_at_1), mean)
     return table
-
-
-def _count(num: int, word: str) -> str:
-    return f"{num:,} {word if num == 1 else f'{word}s'}"
 
 
 def _describe(estimate: Estimate | None, sign: str = "") -> str:

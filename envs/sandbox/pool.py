@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 import msgspec
 
 from agent_layer.errors import AgentLayerError, SandboxError
+from agent_layer.infra import quantile
 from agent_layer.schema.sandbox import (
     EXEC_SECONDS,
     MAX_FILE,
@@ -180,10 +181,10 @@ class SandboxPool:
             misses=self._misses,
             dead_at_hand_out=self._dead,
             failed_starts=self._failed,
-            start_seconds_p50=_quantile(self._start_seconds, 0.5),
-            start_seconds_p99=_quantile(self._start_seconds, 0.99),
-            take_seconds_p50=_quantile(self._take_seconds, 0.5),
-            take_seconds_p99=_quantile(self._take_seconds, 0.99),
+            start_seconds_p50=quantile(self._start_seconds, 0.5),
+            start_seconds_p99=quantile(self._start_seconds, 0.99),
+            take_seconds_p50=quantile(self._take_seconds, 0.5),
+            take_seconds_p99=quantile(self._take_seconds, 0.99),
         )
 
     async def close(self) -> None:
@@ -416,8 +417,3 @@ async def open_pool(
         yield pool
     finally:
         await pool.close()
-
-
-def _quantile(values: Iterable[float], q: float) -> float | None:
-    ordered = sorted(values)
-    return ordered[round(q * (len(ordered) - 1))] if ordered else None

@@ -12,6 +12,7 @@ from rich.progress import Progress as ProgressBar
 from rich.table import Table
 
 from agent_layer.errors import AgentFailedError, BadInputError
+from agent_layer.infra import replace_file
 from agent_layer.schema import Split
 from agent_layer.settings import Settings
 from envs.tasksets.gate import (
@@ -70,10 +71,8 @@ def write(  # noqa: PLR0913  # options of a command are its arguments
     _check_level(opened, level)
     tasks = opened.tasks(split=split, seed=seed, level=level, count=count)
     lines = [write_task_line(task, opened) for task in tasks]
-    new = file.with_name(f"{file.name}.new")
     try:
-        new.write_bytes(b"".join(lines))
-        new.replace(file)
+        replace_file(file, lines, private=False)
     except OSError as error:
         raise BadInputError(f"tasks file {file}: cannot be written, {error.strerror}; choose another place") from error
     typer.echo(f"{len(lines)} tasks of {opened.name} in {file}")

@@ -19,6 +19,7 @@ import msgspec
 import tracer
 from agent_layer.dispatcher import WorkerQueue
 from agent_layer.errors import BadInputError
+from agent_layer.infra import format_count
 from agent_layer.infra.processes import raise_file_limit
 from agent_layer.infra.redis import Keys
 from agent_layer.recorder import open_recorder
@@ -217,7 +218,7 @@ class ShutdownSignals:
     def _print_wait(self) -> None:
         num_running = self._worker.num_running
         if num_running:
-            rollouts = f"{num_running} rollout{'' if num_running == 1 else 's'}"
+            rollouts = format_count(num_running, "rollout")
             sentence = f"waiting for {rollouts} to end, at most {self._drain_seconds:g} s; Ctrl-C again gives up sooner"
         else:
             sentence = "nothing runs; ending as soon as everything is stored"

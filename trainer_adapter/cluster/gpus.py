@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from agent_layer.infra import format_count
 from trainer_adapter.cluster.overrides import mode_of
 from trainer_adapter.config import ClusterConfig, TrainConfig
 from trainer_adapter.memory import MemoryPart, ModelShape, estimate_memory, sum_bytes
@@ -234,8 +235,7 @@ def _trainer(plan: GpuPlan) -> str:
 
 
 def _engines(plan: GpuPlan) -> str:
-    engines = "engine" if plan.num_engines == 1 else "engines"
-    return f"{plan.num_engines} {engines}, {plan.tensor_parallel} GPU{'s' * (plan.tensor_parallel > 1)} for each,"
+    return f"{format_count(plan.num_engines, 'engine')}, {format_count(plan.tensor_parallel, 'GPU')} for each,"
 
 
 def _gb(num_bytes: int) -> str:

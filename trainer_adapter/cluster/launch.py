@@ -1,6 +1,5 @@
 """Start, watch and stop of training on Ray; its dry run."""
 
-import os
 import sys
 import time
 import warnings
@@ -24,7 +23,7 @@ from agent_layer.health import (
     restarts_path,
 )
 from agent_layer.infra import Backoff, make_private
-from agent_layer.infra.processes import SupervisedProcess, kill_marked, start_supervised, try_lock
+from agent_layer.infra.processes import SupervisedProcess, hold_alone, kill_marked, start_supervised
 from agent_layer.infra.redis import open_redis
 from agent_layer.settings import Settings
 from trainer_adapter.cluster.gpus import FoundGpus, find_gpu_faults, gpu_bytes_of, plan_gpus, write_gpus
@@ -107,7 +106,12 @@ def train_on_ray(
     news, restarts = _News(settings, report), RestartCount(config, settings)
     address = find_address(config, settings)
     joined = None if address is None else JoinedCluster(address, config, settings, directory, say)
-    with _only_launcher(settings, directory), open_redis(settings):  # Redis outlives the processes on Ray
+    refusal = (
+        f"run {settings.run}: expected no other 'train --on ray' of it in {settings.dir}, found one; stop it, or"
+        " choose another run"
+    )
+    alone = hold_alone(directory / "launcher.lock", refusal)  # its holder ends what an earlier start left
+    with alone, open_redis(settings):  # Redis outlives the processes on Ray
         while True:
             end = _run_trainer(config, settings, directory, sources, stop, news, joined)
             if end is None:
@@ -265,21 +269,6 @@ class _News:
                 self._told.add((step.step, step.ended_at))
                 self.steps = [*(one for one in self.steps if one.step != step.step), step]
                 self._report(step)
-
-
-@contextmanager
-def _only_launcher(settings: Settings, directory: Path) -> Generator[None]:
-    """Hold the run on this machine: its holder ends what an earlier start left."""
-    make_private(directory)
-    if (lock := try_lock(directory / "launcher.lock")) is None:
-        raise BadInputError(
-            f"run {settings.run}: expected no other 'train --on ray' of it in {settings.dir}, found one; stop it, or"
-            " choose another run"
-        )
-    try:
-        yield
-    finally:
-        os.close(lock)
 
 
 def plan_on_ray(config: TrainConfig, settings: Settings, sources: list[TaskSource]) -> RayPlan:

@@ -1,6 +1,5 @@
 """Checkpoints: directories that appear whole or not at all, with a cursor."""
 
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from agent_layer.errors import NotFoundError
-from agent_layer.infra import make_private
+from agent_layer.infra import make_private, sync_path
 from agent_layer.schema import Record
 from agent_layer.settings import Settings
 from trainer_adapter.tasks import Draw, StreamState
@@ -90,7 +89,7 @@ class CheckpointDirectory:
         name = f"step-{cursor.step:06d}"
         before = sorted(one for one in self._directory.glob("step-*") if one.stem == name)
         pending.replace(self._directory / _following_name(name, before))
-        _sync(self._directory)
+        sync_path(self._directory)
         for directory in before:
             self._delete(directory)
 
@@ -124,13 +123,5 @@ def _read_cursor(directory: Path) -> Cursor | None:
 
 def _sync_tree(directory: Path) -> None:
     for path in directory.rglob("*"):
-        _sync(path)
-    _sync(directory)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_path(path)
+    sync_path(directory)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from agent_layer.errors import AgentLayerError
-from agent_layer.infra import make_private
+from agent_layer.infra import make_private, replace_file
 from agent_layer.settings import Settings
 
 
@@ -50,9 +50,7 @@ def lower_row_memory(path: Path, longest: int, microbatch_tokens: int) -> int | 
     kept, whole = _KEPT_SHARE
     most = max(microbatch_tokens, longest * kept // whole)
     make_private(path.parent)
-    fresh = path.with_suffix(".new")
-    fresh.write_bytes(msgspec.json.encode(RowMemory(max_tokens=most)))
-    fresh.replace(path)
+    replace_file(path, msgspec.json.encode(RowMemory(max_tokens=most)))
     return most
 
 

@@ -3,7 +3,6 @@
 import signal
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from fcntl import LOCK_EX, LOCK_NB, flock
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -23,7 +22,7 @@ from agent_layer.health import (
     read_restarts,
     restarts_path,
 )
-from agent_layer.infra import make_private
+from agent_layer.infra.processes import hold_alone
 from agent_layer.infra.redis import open_redis
 from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.schema import JsonObject
@@ -119,7 +118,10 @@ def train_run(
     check_verl_options(config.verl)
     check_trackers(config)
     with (
-        _only_trainer(settings, run),
+        hold_alone(
+            settings.dir / "runs" / run / "trainer.lock",
+            f"run {run}: expected no other trainer in {settings.dir}, found one; stop it, or choose another run",
+        ),
         open_notifier(settings, config.alarms) as notifier,
         open_trackers(config, settings, run) as track,
     ):
@@ -181,21 +183,6 @@ def stop_on_signals(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _only_trainer(settings: Settings, run: str) -> Generator[None]:
-    """Hold the lock of the run on this machine; the kernel releases it when the trainer dies."""
-    path = settings.dir / "runs" / run / "trainer.lock"
-    make_private(path.parent)
-    with path.open("w") as file:
-        try:
-            flock(file, LOCK_EX | LOCK_NB)
-        except BlockingIOError as error:
-            raise BadInputError(
-                f"run {run}: expected no other trainer in {settings.dir}, found one; stop it, or choose another run"
-            ) from error
-        yield
 
 
 def _read_bounds(model: Path, memory: Path) -> ModelBounds:

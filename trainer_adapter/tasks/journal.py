@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from agent_layer.infra import append_line, read_lines
+from agent_layer.infra import append_line, read_lines, replace_file
 from agent_layer.schema import Record
 from agent_layer.settings import Settings
 from trainer_adapter.tasks.state import Draw
@@ -56,9 +56,7 @@ class DrawJournal:
         if not self._known:
             self._path.unlink(missing_ok=True)
             return
-        pending = self._path.with_suffix(".new")
-        pending.write_bytes(b"".join(msgspec.json.encode(entry) + b"\n" for entry in self._known))
-        pending.replace(self._path)
+        replace_file(self._path, (msgspec.json.encode(entry) + b"\n" for entry in self._known))
 
     def _read(self) -> list[JournalEntry]:
         return read_lines(self._path, JournalEntry)  # without a torn last line, which was never submitted

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra import make_private
+from agent_layer.infra import make_private, replace_file
 from agent_layer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -88,9 +88,7 @@ class MixFile:
     def write(self, mix: Mix) -> None:
         """Write the mix; a reader sees the old file or the new one."""
         make_private(self._path.parent)
-        pending = self._path.with_suffix(".new")
-        pending.write_bytes(msgspec.json.format(msgspec.json.encode(mix)) + b"\n")
-        pending.replace(self._path)
+        replace_file(self._path, msgspec.json.format(msgspec.json.encode(mix)) + b"\n")
 
     def _find(self) -> Mix | None:
         try:

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra import make_private
+from agent_layer.infra import make_private, replace_file
 from agent_layer.schema import Split, Task, check_name
 from agent_layer.settings import Settings
 from envs.tasksets import TaskSet, open_taskset
@@ -98,11 +98,8 @@ class TaskSource:
         # a second trainer of the run, which is refused, must not replace the tasks of the first by others
         path = self._directory / f"{self.name}-level-{level}-seed-{seed}-count-{count}.jsonl"
         make_private(path.parent)
-        pending = path.with_suffix(".new")
-        with pending.open("wb") as file:
-            found = taskset.tasks(split=self._split, seed=seed, level=level, count=count)
-            file.writelines(write_task_line(task, taskset) for task in islice(found, count))
-        pending.replace(path)
+        found = taskset.tasks(split=self._split, seed=seed, level=level, count=count)
+        replace_file(path, (write_task_line(task, taskset) for task in islice(found, count)))
         return path
 
 

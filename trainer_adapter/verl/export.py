@@ -5,7 +5,6 @@ bfloat16. One file of the result is in memory at a time.
 """
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
+from agent_layer.infra import sync_path
 from trainer_adapter.verl.adapters import add_adapter, file_name, find_parts, is_factor, read_adapter
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -141,9 +141,9 @@ def _export(
         weights = _add_adapter(stored, adapter) if adapter else stored
         _write_weights(pending, weights, _TYPES[precision], part_bytes, progress)
     for path in (*pending.iterdir(), pending):
-        _sync(path)
+        sync_path(path)
     pending.replace(directory)
-    _sync(directory.parent)
+    sync_path(directory.parent)
 
 
 def check_new(directory: Path) -> None:
@@ -246,11 +246,3 @@ def _write_weights(
 def _set_precision(path: Path, precision: Precision) -> None:
     config = json.loads(path.read_bytes())
     path.write_text(json.dumps(config | {"dtype": precision}, indent=2))
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

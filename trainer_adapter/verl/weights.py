@@ -4,7 +4,6 @@ Promise 10: a version is registered before any engine serves it, so that every r
 """
 
 import logging
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterable
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from agent_layer.engines import Engine, EngineRegistry, get_policy, newest_policy, register_policy
 from agent_layer.errors import AgentLayerError, EngineError, NotFoundError, UnreachableError
-from agent_layer.infra import make_private
+from agent_layer.infra import make_private, sync_path
 from agent_layer.infra.redis import Keys
 from agent_layer.recorder import Recorder
 from agent_layer.schema import PolicyVersion
@@ -190,8 +189,7 @@ def write_weights(directory: Path, weights: PublishedWeights, base: Path, precis
     save_file(whole, path, metadata={"format": "pt"})
     if weights.adapter:
         weights.adapter.save_pretrained(str(pending))
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+    sync_path(path)
     weights_hash = _hash_file(path)
     shutil.rmtree(directory, ignore_errors=True)  # left by a trainer that died before it registered the number
     pending.replace(directory)

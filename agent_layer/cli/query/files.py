@@ -13,9 +13,10 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, TypeAlias
 import msgspec
 import typer
 
-from agent_layer.cli.ui import format_count, show_progress
+from agent_layer.cli.ui import show_progress
 from agent_layer.errors import BackPressureError, BadInputError, CorruptRecordError, NotFoundError
-from agent_layer.export import Feed, replace_file
+from agent_layer.export import Feed, write_export
+from agent_layer.infra import format_count
 from agent_layer.ingest import ImportBatch, line_trajectory_id, make_records, read_line
 from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.schema import FINAL_STATUSES, check_name, trajectory_owner
@@ -95,7 +96,7 @@ def jsonl(
     if file == "-":
         num_written = _write_lines(sys.stdout.buffer, lines, store.count(**filters))
     else:
-        with replace_file(Path(file)) as path, path.open("wb") as opened:
+        with write_export(Path(file)) as path, path.open("wb") as opened:
             num_written = _write_lines(opened, lines, store.count(**filters))
     where = "on standard output" if file == "-" else f"in {file}"
     typer.echo(f"{format_count(num_written, 'trajectory')} {where}", err=file == "-")

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.ui import format_count
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError, UnreachableError
 from agent_layer.export import ExportedTrace, Feed, OtlpSender, StoreFeedPosition, make_trace
+from agent_layer.infra import format_count
 from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
 

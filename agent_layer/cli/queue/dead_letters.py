@@ -18,7 +18,6 @@ from agent_layer.cli.ui import (
     describe_seconds,
     describe_tries,
     find_run,
-    format_count,
     limit_rows,
     present,
     print_link,
@@ -27,6 +26,7 @@ from agent_layer.cli.ui import (
 )
 from agent_layer.dispatcher import Dispatcher, RolloutState, connect
 from agent_layer.errors import NotFoundError
+from agent_layer.infra import format_count
 from agent_layer.store import Filters
 
 _COLUMNS = (

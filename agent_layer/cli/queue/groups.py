@@ -19,7 +19,6 @@ from agent_layer.cli.ui import (
     describe_none,
     describe_seconds,
     find_run,
-    format_count,
     limit_rows,
     present,
     print_link,
@@ -28,6 +27,7 @@ from agent_layer.cli.ui import (
 )
 from agent_layer.dispatcher import Dispatcher, GroupState, connect
 from agent_layer.errors import NotFoundError
+from agent_layer.infra import format_count
 from agent_layer.settings import Settings
 
 _MOST_LINKS = 8

@@ -16,7 +16,6 @@ from agent_layer.cli.ui import (
     describe_seconds,
     describe_why,
     find_run,
-    format_count,
     limit_rows,
     present,
     print_link,
@@ -25,6 +24,7 @@ from agent_layer.cli.ui import (
 )
 from agent_layer.dispatcher import Dispatcher, RunState, connect
 from agent_layer.errors import BadInputError
+from agent_layer.infra import format_count
 from agent_layer.settings import Settings
 
 _COLUMNS = (

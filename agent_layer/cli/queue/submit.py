@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from agent_layer.cli.ui import describe_lack, format_count, print_link
+from agent_layer.cli.ui import describe_lack, print_link
 from agent_layer.dispatcher import (
     Dispatcher,
     GroupState,
@@ -26,6 +26,7 @@ from agent_layer.dispatcher import (
     read_placed_tasks,
 )
 from agent_layer.errors import AgentFailedError
+from agent_layer.infra import format_count
 from agent_layer.recorder import ensure_shipper
 from agent_layer.schema import Partial, Task
 from agent_layer.settings import Settings

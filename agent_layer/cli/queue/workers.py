@@ -13,7 +13,6 @@ from agent_layer.cli.ui import (
     Watch,
     choose,
     describe_seconds,
-    format_count,
     limit_rows,
     present,
     print_link,
@@ -21,6 +20,7 @@ from agent_layer.cli.ui import (
 )
 from agent_layer.dispatcher import Dispatcher, WorkerState, connect
 from agent_layer.errors import NotFoundError
+from agent_layer.infra import format_count
 from agent_layer.schema import JsonObject
 from agent_layer.settings import Settings
 

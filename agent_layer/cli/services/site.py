@@ -9,8 +9,9 @@ import typer
 from redis.exceptions import NoPermissionError
 
 from agent_layer.cli.services.view import open_shown
-from agent_layer.cli.ui import describe_size, format_count, show_progress
+from agent_layer.cli.ui import describe_size, show_progress
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError, UnreachableError
+from agent_layer.infra import format_count
 from agent_layer.settings import Settings
 from agent_layer.store import Store, parse_which, takes_filters
 from agent_layer.store.index import Filters, Order, TrajectoryRow

@@ -13,11 +13,11 @@ from typing import Annotated
 import typer
 from aiohttp import web
 
-from agent_layer.cli.ui import format_count
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.gateway import listen
 from agent_layer.gateway.http import check_exposure, load_tls, serve_until_stopped
+from agent_layer.infra import format_count
 from agent_layer.infra.objects import open_objects
 from agent_layer.infra.processes import reachable_host
 from agent_layer.settings import Settings

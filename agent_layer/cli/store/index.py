@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.ui import format_count, show_progress
+from agent_layer.cli.ui import show_progress
+from agent_layer.infra import format_count
 from agent_layer.store import open_store
 from agent_layer.store.maintenance import describe_call_stats
 

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
         draw_table as draw_table,
     )
     from agent_layer.cli.ui.output import (
-        format_count as format_count,
-    )
-    from agent_layer.cli.ui.output import (
         show_progress as show_progress,
     )
     from agent_layer.cli.ui.output import (
@@ -89,7 +86,6 @@ else:
         {
             "agent_layer.cli.ui.links": ("print_link", "print_run_link", "print_step_link"),
             "agent_layer.cli.ui.output": (
-                "format_count",
                 "defuse",
                 "describe_seconds",
                 "describe_size",

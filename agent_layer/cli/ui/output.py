@@ -50,12 +50,6 @@ def write_lines(records: Iterable[object]) -> None:
     sys.stdout.flush()
 
 
-def format_count(num: int, word: str) -> str:
-    """Return a number with its noun, in the plural unless it is 1."""
-    plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
-    return f"{num:,} {word if num == 1 else plural}"
-
-
 def describe_size(num_bytes: float) -> str:
     """Return a size in the unit that suits it, with three digits."""
     for unit in ("bytes", "KB", "MB", "GB"):

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 
 from rich.text import Text
 
-from agent_layer.cli.ui.output import defuse, format_count, open_console
+from agent_layer.cli.ui.output import defuse, open_console
 from agent_layer.cli.ui.trajectory_text import Block, Kind
+from agent_layer.infra import format_count
 
 _STYLES: dict[Kind, str] = {
     "title": "bold blue",

@@ -5,9 +5,10 @@ from itertools import islice
 from operator import itemgetter
 from typing import TypeVar
 
-from agent_layer.cli.ui.output import describe_seconds, format_count
+from agent_layer.cli.ui.output import describe_seconds
 from agent_layer.dispatcher import Dispatcher, QueueStats, RolloutState, RunState
 from agent_layer.errors import BadInputError, NotFoundError
+from agent_layer.infra import format_count
 
 T = TypeVar("T")
 

@@ -5,8 +5,9 @@ from typing import Literal, NamedTuple, cast
 
 import msgspec
 
-from agent_layer.cli.ui.output import format_count, open_console
+from agent_layer.cli.ui.output import open_console
 from agent_layer.cli.ui.tables import Column, TableView, draw
+from agent_layer.infra import format_count
 from agent_layer.schema import JsonObject, as_json_object
 from agent_layer.schema.sandbox import SandboxUsage
 
@@ -99,7 +100,7 @@ def _describe_sandbox(used: JsonObject) -> str:
         said.append(f"at most {usage.peak_memory_mb:.3g} MB")
     said.append(f"{usage.output_bytes:,} bytes of output")
     if usage.num_scoring_boxes:
-        boxes = f"{usage.num_scoring_boxes} fresh {'box' if usage.num_scoring_boxes == 1 else 'boxes'}"
+        boxes = format_count(usage.num_scoring_boxes, "fresh box")
         said.append(f"scored in {boxes}, {usage.scoring_seconds or 0:.3g} s")
     return ", ".join(said)
 

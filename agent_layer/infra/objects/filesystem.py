@@ -7,9 +7,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from agent_layer.errors import NotFoundError, UnreachableError
-from agent_layer.infra import make_private, open_private
+from agent_layer.infra import make_private, replace_file, sync_path
 from agent_layer.infra.objects.base import ObjectEntry, ObjectStore
-from agent_layer.schema import new_id
 from agent_layer.settings import Settings
 
 
@@ -32,19 +31,10 @@ class DirectoryObjects:
     def put(self, key: str, content: bytes) -> None:
         """See ObjectStore."""
         path = self._directory / key
-        unfinished = path.with_name(f".{path.name}.{new_id()}")
         with self._translate_errors("store", key):
             make_private(path.parent)
-            try:
-                with open(unfinished, "wb", opener=open_private) as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                unfinished.replace(path)
-            except OSError:  # on a full disk, what is left of it would keep others out
-                unfinished.unlink(missing_ok=True)
-                raise
-            _sync_directory(path.parent)
+            replace_file(path, content, sync=True)
+            sync_path(path.parent)
 
     def get(self, key: str, offset: int = 0, size: int | None = None) -> bytes:
         """See ObjectStore."""
@@ -96,12 +86,3 @@ class DirectoryObjects:
                 f"object store {self._directory}: expected to {deed} {key!r}, found {error.strerror!r};"
                 " see its permissions and its free space"
             ) from error
-
-
-def _sync_directory(directory: Path) -> None:
-    """Put the new name on disk, too."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
         start_detached as start_detached,
     )
     from agent_layer.infra.processes.file_limit import raise_file_limit as raise_file_limit
+    from agent_layer.infra.processes.locks import hold_alone as hold_alone
+    from agent_layer.infra.processes.locks import hold_lock as hold_lock
     from agent_layer.infra.processes.locks import is_locked as is_locked
     from agent_layer.infra.processes.locks import share_lock as share_lock
     from agent_layer.infra.processes.locks import try_lock as try_lock
@@ -94,6 +96,8 @@ else:
             ),
             "agent_layer.infra.processes.file_limit": ("raise_file_limit",),
             "agent_layer.infra.processes.locks": (
+                "hold_alone",
+                "hold_lock",
                 "is_locked",
                 "share_lock",
                 "try_lock",

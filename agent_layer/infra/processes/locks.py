@@ -2,7 +2,12 @@
 
 import fcntl
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+
+from agent_layer.errors import BadInputError
+from agent_layer.infra import make_private
 
 
 def share_lock(path: Path) -> int:
@@ -27,6 +32,36 @@ def try_lock(path: Path) -> int | None:
             return None
         raise
     return descriptor
+
+
+@contextmanager
+def hold_lock(path: Path) -> Generator[None]:
+    """Context manager: wait for the exclusive lock of a file, which it creates, and hold it during the block."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def hold_alone(path: Path, refusal: str) -> Generator[None]:
+    """Context manager: no other process does the same during the block; the kernel releases the lock of a dead one.
+
+    Args:
+        path: of the lock file; its directory is created, too.
+        refusal: error where another process holds the lock.
+
+    Raises: BadInputError: that is so.
+    """
+    make_private(path.parent)
+    if (descriptor := try_lock(path)) is None:
+        raise BadInputError(refusal)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def is_locked(path: Path) -> bool:

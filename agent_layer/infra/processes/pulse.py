@@ -7,12 +7,13 @@ standard library.
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
+
+from agent_layer.infra import replace_file
 
 
 class Pulse(NamedTuple):
@@ -26,9 +27,8 @@ class Pulse(NamedTuple):
 
 def write_pulse(file: Path, worker: str, *, is_draining: bool) -> None:
     """Record an answered heartbeat; uses this machine's monotonic clock."""
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    beside.write_text(json.dumps({"worker": worker, "answered_at": time.monotonic(), "is_draining": is_draining}))
-    beside.replace(file)
+    pulse = {"worker": worker, "answered_at": time.monotonic(), "is_draining": is_draining}
+    replace_file(file, json.dumps(pulse).encode(), private=False)
 
 
 def read_pulse(file: Path) -> Pulse | None:

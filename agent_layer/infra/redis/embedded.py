@@ -6,13 +6,10 @@ server, so the last user stops it, even if that user is killed. If the superviso
 ``acquire_server`` starts both again, and clients call it whenever they lose the connection.
 """
 
-import fcntl
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,7 +21,7 @@ from redis.retry import Retry
 
 from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.infra import make_private
-from agent_layer.infra.processes import Detached, share_lock, start_detached, try_lock
+from agent_layer.infra.processes import Detached, hold_lock, share_lock, start_detached, try_lock
 from agent_layer.settings import Settings
 
 _LONGEST_SOCKET_PATH = 100
@@ -40,7 +37,7 @@ def acquire_server(settings: Settings) -> Path:
     directory = settings.dir.absolute() / "redis"
     _make_own(directory)
     socket = socket_path(directory)
-    with _locked(directory / "start.lock"):
+    with hold_lock(directory / "start.lock"):
         _hold(directory / "users.lock")
         _ensure_answer(settings, directory, socket)
     return socket
@@ -99,13 +96,6 @@ def _make_own(directory: Path) -> None:
             f"directory {directory}: expected to be this user's own, found another's; choose another --dir"
         )
     directory.chmod(0o700)
-
-
-@contextmanager
-def _locked(path: Path) -> Generator[None]:
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _hold(path: Path) -> None:

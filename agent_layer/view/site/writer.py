@@ -15,6 +15,7 @@ import msgspec
 
 from agent_layer import __version__
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
+from agent_layer.infra import format_count
 from agent_layer.schema import content_hash
 from agent_layer.store.index import TrajectoryRow
 from agent_layer.times import format_time
@@ -134,8 +135,7 @@ def _write_page(place: Path, selection: Selection) -> None:
 
 def _describe(selection: Selection) -> str:
     num, of = len(selection.rows), selection.num_matching
-    all_of_them = "1 trajectory" if num == 1 else f"{num:,} trajectories"
-    which = f"{num:,} of {of:,} matching trajectories" if num < of else all_of_them
+    which = f"{num:,} of {of:,} matching trajectories" if num < of else format_count(num, "trajectory")
     at = format_time(int(selection.at)).replace(".000Z", "Z")
     return (
         f"Export of {which}, {at}: {selection.command} · {', '.join(_ABSENT).capitalize()},"

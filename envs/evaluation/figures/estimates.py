@@ -7,7 +7,7 @@ and values that are all equal have no spread to resample, although a few tasks p
 
 import random
 from collections.abc import Sequence
-from math import ceil, comb, sqrt
+from math import comb, sqrt
 from statistics import NormalDist, fmean
 
 import msgspec
@@ -93,9 +93,3 @@ def sign_test(num_wins: int, num_losses: int) -> float:
     """Return the two-sided p-value of an exact sign test; with one rollout per task it is McNemar's exact test."""
     num, least = num_wins + num_losses, min(num_wins, num_losses)
     return min(1.0, 2 * sum(comb(num, at) for at in range(least + 1)) / 2**num)
-
-
-def percentile(values: Sequence[float], part: float) -> float | None:
-    """Return the smallest value that at least this part (0 to 1) of all does not exceed; None without any."""
-    ranked = sorted(values)
-    return ranked[max(0, ceil(part * len(ranked)) - 1)] if ranked else None

@@ -6,12 +6,12 @@ from statistics import fmean
 
 import msgspec
 
+from agent_layer.infra import quantile
 from envs.evaluation.figures.estimates import (
     Estimate,
     estimate_mean,
     estimate_pass_at_k,
     estimate_rate,
-    percentile,
     wilson_interval,
 )
 
@@ -196,8 +196,8 @@ def compute_figures(
         num_uncounted=sum(one.num_uncounted for one in attempts),
         cost=sum(one.cost for one in attempts),
         unpriced=sorted({model for one in attempts for model in one.unpriced}),
-        seconds_p50=percentile(seconds, 0.5),
-        seconds_p90=percentile(seconds, 0.9),
+        seconds_p50=quantile(seconds, 0.5),
+        seconds_p90=quantile(seconds, 0.9),
         seconds_max=max(seconds, default=None),
         slices=_slice(tasks, results, yardstick),
     )

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra import make_private
+from agent_layer.infra import make_private, replace_file
 from agent_layer.schema import JsonObject, Task, content_hash
 from envs.tasksets import TaskSet
 from envs.tasksets.gate.gate import Report
@@ -22,9 +22,7 @@ def save_report(directory: Path, report: Report) -> Path:
     """Keep a report in place of earlier ones of the same set and version; return its file."""
     path = _path_of(directory, report.taskset, report.version)
     make_private(path.parent)
-    new = path.with_suffix(".new")
-    new.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
-    new.replace(path)
+    replace_file(path, msgspec.json.format(msgspec.json.encode(report), indent=1))
     return path
 
 

@@ -10,6 +10,7 @@ from typing import Final, cast
 import msgspec
 
 from agent_layer.errors import BadInputError
+from agent_layer.infra import format_count
 from agent_layer.schema import Limits, RewardSpec, Split, Task, TaskView
 from agent_layer.schema.sandbox import SandboxSpec
 from envs.tasksets.repair.choices import Choices, draw_choices, show
@@ -246,7 +247,7 @@ def _make_task(
     tests = {f"test_{part.template.name}.py": _tests_of(part, shown) for part in parts}
     num_bugs = sum(part.bug is not None for part in parts)
     prompt = (
-        f"This repository has {len(sources)} Python {'file' if len(sources) == 1 else 'files'} and"
+        f"This repository has {format_count(len(sources), 'Python file')} and"
         f" {'a bug' if num_bugs == 1 else f'{num_bugs} bugs'}: {', '.join(sorted(sources))}. Run its tests with"
         " 'python3 -m unittest -q'. Repair the source, not the tests: other tests will judge it."
     )

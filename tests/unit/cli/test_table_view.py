@@ -8,10 +8,11 @@ import pytest
 from rich.console import Console
 
 from agent_layer.cli.ui import watch as dispatch_watch
-from agent_layer.cli.ui.output import describe_seconds, format_count, open_console
+from agent_layer.cli.ui.output import describe_seconds, open_console
 from agent_layer.cli.ui.tables import Column, TableView, draw
 from agent_layer.cli.ui.trajectory_text import print_rows
 from agent_layer.cli.ui.watch import present
+from agent_layer.infra import format_count
 from agent_layer.store.index.rows import TrajectoryRow
 from agent_layer.store.reading.display import show_row
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from agent_layer.errors import BadInputError
+from agent_layer.infra import format_count
 from agent_layer.settings import Settings
 from trainer_adapter.cluster import mode_of
 from trainer_adapter.config import ClusterConfig, TrainConfig
@@ -74,7 +75,7 @@ def needs_of(config: TrainConfig) -> ClusterNeeds:
 
 def write_needs(needs: ClusterNeeds, address: str) -> Iterator[str]:
     """Yield lines about what a run takes of the cluster at an address."""
-    yield f"Ray cluster {address}: {_count(needs.num_gpus, 'GPU')} free, looked at when it starts"
+    yield f"Ray cluster {address}: {format_count(needs.num_gpus, 'GPU')} free, looked at when it starts"
     for pools, owner in ((needs.trainer, "for the trained model"), (needs.engines, "for one engine")):
         if pools:
             yield f"  {len(pools)} x {_pool(pools[0])} on one machine, {owner}"
@@ -94,7 +95,7 @@ def find_shortage(needs: ClusterNeeds, machines: Sequence[FreeMachine]) -> str |
         fitting = [name for name in gpus if gpus[name] >= pool.num_gpus and cpus[name] >= wanted]
         if not fitting:
             return (
-                f"Ray cluster: expected {_count(len(pools), 'place')} of {_pool(pool)} on one machine each, found"
+                f"Ray cluster: expected {format_count(len(pools), 'place')} of {_pool(pool)} on one machine each, found"
                 f" {number} free on {_describe(machines)}; start Ray on more machines ('ray start --address=…'), wait"
                 " for other jobs, or lower cluster.nodes, gpus_per_node or engine_gpus"
             )
@@ -112,12 +113,8 @@ def find_shortage(needs: ClusterNeeds, machines: Sequence[FreeMachine]) -> str |
 def _describe(machines: Sequence[FreeMachine]) -> str:
     named = [f"{one.address} ({one.num_gpus:g} GPUs, {one.num_cpus:g} CPUs)" for one in machines[:_MOST_NAMED]]
     more = [f"{len(machines) - _MOST_NAMED} more"] if len(machines) > _MOST_NAMED else []
-    return f"{_count(len(machines), 'machine')}: {', '.join([*named, *more])}" if machines else "no machine"
+    return f"{format_count(len(machines), 'machine')}: {', '.join([*named, *more])}" if machines else "no machine"
 
 
 def _pool(pool: GpuPool) -> str:
-    return f"{_count(pool.num_gpus, 'GPU')} and {pool.num_gpus * pool.cpus_per_gpu} CPUs"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
+    return f"{format_count(pool.num_gpus, 'GPU')} and {pool.num_gpus * pool.cpus_per_gpu} CPUs"

@@ -13,6 +13,7 @@ import msgspec
 import ray
 
 from agent_layer.errors import AgentLayerError, UnreachableError
+from agent_layer.infra import replace_file
 from envs.placement import join_ray
 from trainer_adapter.cluster import MARK
 from trainer_adapter.cluster.nodes.checks import MachineCheck, wait_for_machines
@@ -70,10 +71,7 @@ def _joined(request: PrepareRequest, say: Callable[[str], None]) -> Generator[No
 
 
 def _answer(directory: Path, told: Preparation) -> None:
-    path = answer_path(directory)
-    pending = path.with_suffix(".pending")
-    pending.write_bytes(msgspec.json.encode(told))
-    pending.replace(path)
+    replace_file(answer_path(directory), msgspec.json.encode(told))
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ from math import comb
 
 import pytest
 
+from agent_layer.infra import quantile
 from envs.evaluation.figures.estimates import (
     Estimate,
     difference_of_shares,
     estimate_mean,
     estimate_pass_at_k,
     estimate_rate,
-    percentile,
     sign_test,
     wilson_interval,
 )
@@ -89,5 +89,5 @@ def test_the_difference_of_two_shares_is_newcombes():
 
 @pytest.mark.parametrize(("part", "value"), [(0.0, 1), (0.5, 2), (0.75, 3), (0.9, 4), (1.0, 4)])
 def test_a_percentile_is_one_of_the_values(part, value):
-    assert percentile([4, 2, 1, 3], part) == value
-    assert percentile([], part) is None
+    assert quantile([4, 2, 1, 3], part) == value
+    assert quantile([], part) is None
