@@ -1,6 +1,5 @@
 """``new model`` writes a model where it is told to, whatever is there, and whole or not at all."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ def test_an_empty_directory_stays_the_same_one(tmp_path, agent_layer, monkeypatc
 
     assert (status, said) == (0, "")
     assert Path("config.json").is_file()
-    assert not [name for name in os.listdir() if name.startswith(".")], "no scratch is left"
+    assert not list(Path().glob(".*")), "no scratch is left"
 
 
 @pytest.mark.parametrize("exists", [True, False])
