@@ -215,7 +215,7 @@ def _write(directory: Path, replayed: Replay) -> None:
 def new_model(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="New or empty.")],
     *,
-    seed: Annotated[int, typer.Option(help="Of the random weights.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the random weights.")] = 0,
     context_tokens: Annotated[
         int, typer.Option("--context", min=256, max=131_072, help="Longest prompt and answer, in tokens: here bytes.")
     ] = 8192,

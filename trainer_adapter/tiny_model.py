@@ -28,8 +28,8 @@ Tools:
 </tool_call><|im_end|>
 {% endif %}
 {%- for message in messages %}<|im_start|>{{ message.role }}
-{% set reasoning = message.reasoning_content or message.reasoning %}
-{%- if reasoning %}<think>
+{% set reasoning = message.reasoning if message.reasoning is string else message.reasoning_content %}
+{%- if reasoning is string %}<think>
 {{ reasoning }}</think>{% endif %}{{ message.content or '' }}
 {%- for call in message.tool_calls or [] %}{{ '\\n' if not loop.first }}<tool_call>
 {"name": {{ call.function.name | tojson }}, "arguments": {{ call.function.arguments | tojson }}}
@@ -72,7 +72,8 @@ def make_untrained(seed: int, *, vocabulary: int, positions: int, end: int, pad:
 def write_chat_model(directory: Path, seed: int = 0, positions: int = 8192) -> int:
     """Write a general model in Hugging Face's form; return its number of parameters.
 
-    Its tokens are the 256 bytes and the marks of its chat template. The directory appears once everything is in it.
+    Its tokens are the 256 bytes and the marks of its chat template. A new directory appears once everything is in it.
+    An empty one is kept, because it may be a mount or the current one; it gets ``config.json`` last.
 
     Args:
         directory: new or empty.
@@ -85,14 +86,20 @@ def write_chat_model(directory: Path, seed: int = 0, positions: int = 8192) -> i
     end, pad = (tokenizer.get_vocab()[token] for token in (_END, _PAD))
     model = make_untrained(seed, vocabulary=len(tokenizer), positions=positions, end=end, pad=pad)
     model.generation_config.eos_token_id = [end, pad]
+    directory = directory.resolve()
     directory.parent.mkdir(parents=True, exist_ok=True)
     disable_progress_bar()
-    with TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}.") as scratch:
+    is_new = not directory.is_dir()
+    with TemporaryDirectory(dir=directory.parent if is_new else directory, prefix=".model.") as scratch:
         written = Path(scratch) / "model"
         model.save_pretrained(written)
         tokenizer.save_pretrained(written)
         _check_bytes(written)
-        written.rename(directory)
+        if is_new:
+            written.rename(directory)
+        else:
+            for path in sorted(written.iterdir(), key=lambda path: path.name == "config.json"):
+                path.rename(directory / path.name)
     return sum(weight.numel() for weight in model.parameters())
 
 

@@ -37,6 +37,12 @@ ReasoningParser: TypeAlias = Annotated[
 """Option of the commands that start vLLM."""
 
 
+_PARSER_ON_REQUEST: Final = "deepseek_v3"
+"""Parser that knows its marks only in a request that thinks. vLLM 0.31 looks for them at its start, finds none, and
+refuses every request with a budget of thoughts, as Anthropic's ``thinking`` has it."""
+_THINK_MARKS: Final = {"reasoning_start_str": "<think>", "reasoning_end_str": "</think>"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parsers:
     """What a vLLM server parses of its answers."""
@@ -56,15 +62,22 @@ class Parsers:
     def flags(self) -> tuple[str, ...]:
         """Return the options of ``vllm serve``."""
         tool = () if self.tool is None else ("--enable-auto-tool-choice", f"--tool-call-parser={self.tool}")
-        return tool if self.reasoning is None else (*tool, f"--reasoning-parser={self.reasoning}")
+        reasoning = () if self.reasoning is None else (f"--reasoning-parser={self.reasoning}",)
+        if self.reasoning == _PARSER_ON_REQUEST:
+            reasoning += (f"--reasoning-config={msgspec.json.encode(_THINK_MARKS).decode()}",)
+        return (*tool, *reasoning)
 
     @property
-    def engine_arguments(self) -> Mapping[str, bool | str]:
+    def engine_arguments(self) -> Mapping[str, object]:
         """Return the same as keywords, as veRL passes them on."""
-        tool: Mapping[str, bool | str] = (
-            {} if self.tool is None else {"enable_auto_tool_choice": True, "tool_call_parser": self.tool}
-        )
-        return tool if self.reasoning is None else {**tool, "reasoning_parser": self.reasoning}
+        found: dict[str, object] = {}
+        if self.tool is not None:
+            found |= {"enable_auto_tool_choice": True, "tool_call_parser": self.tool}
+        if self.reasoning is not None:
+            found["reasoning_parser"] = self.reasoning
+        if self.reasoning == _PARSER_ON_REQUEST:
+            found["reasoning_config"] = dict(_THINK_MARKS)
+        return found
 
 
 class _Family(msgspec.Struct, frozen=True):

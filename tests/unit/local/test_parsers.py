@@ -107,6 +107,18 @@ def test_who_asks_for_a_parser_gets_it(tmp_path):
     assert choose_parsers(model, "none").warning is None, "who asks for none knows it"
 
 
+def test_a_parser_that_knows_its_marks_only_in_a_request_is_started_with_them(tmp_path):
+    """Without them vLLM refuses each request with a budget of thoughts, as Anthropic's clients send it."""
+    model = write_model(tmp_path, "qwen2", "{%- set thinking = false -%}<think>")
+    marks = {"reasoning_start_str": "<think>", "reasoning_end_str": "</think>"}
+
+    found = choose_parsers(model)
+
+    assert found.reasoning == "deepseek_v3"
+    assert json.loads(found.flags[-1].removeprefix("--reasoning-config=")) == marks
+    assert found.engine_arguments["reasoning_config"] == marks
+
+
 @pytest.mark.parametrize("option", ["--tool-parser", "--reasoning-parser"])
 def test_a_parser_that_vllm_lacks_is_refused_with_those_that_it_has(tmp_path, agent_layer, option):
     model = write_model(tmp_path / "model", "qwen2", HERMES)

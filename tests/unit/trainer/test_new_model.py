@@ -1,0 +1,98 @@
+"""``new model`` writes a model where it is told to, whatever is there, and whole or not at all."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+TOLD = {"role": "user", "content": "hi"}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    from transformers import AutoTokenizer  # noqa: PLC0415  # takes seconds
+
+    from trainer_adapter.tiny_model import write_chat_model  # noqa: PLC0415  # torch takes seconds
+
+    directory = tmp_path_factory.mktemp("chat") / "model"
+    write_chat_model(directory)
+    return AutoTokenizer.from_pretrained(directory)
+
+
+def test_an_empty_directory_stays_the_same_one(tmp_path, agent_layer, monkeypatch):
+    """It may be where the shell is, or a mount, and a new one in its place would leave both empty."""
+    monkeypatch.chdir(tmp_path)
+
+    status, _, said = agent_layer("new", "model", ".")
+
+    assert (status, said) == (0, "")
+    assert Path("config.json").is_file()
+    assert not list(Path().glob(".*")), "no scratch is left"
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_is_followed(tmp_path, agent_layer, exists):
+    target = tmp_path / "large-disk"
+    if exists:
+        target.mkdir()
+    (tmp_path / "link").symlink_to(target)
+
+    status, _, said = agent_layer("new", "model", tmp_path / "link")
+
+    assert (status, said) == (0, "")
+    assert (target / "config.json").is_file()
+
+
+def test_equal_seeds_write_equal_bytes(tmp_path, agent_layer):
+    for name, seed in (("one", 7), ("same", 7), ("other", 8)):
+        agent_layer("new", "model", tmp_path / name, "--seed", seed)
+
+    weights = {name: (tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "same", "other")}
+    assert weights["one"] == weights["same"] != weights["other"]
+
+
+@pytest.mark.parametrize("seed", ["-1", "99999999999999999999"])
+def test_a_seed_out_of_range_is_refused(tmp_path, agent_layer, seed):
+    status, _, said = agent_layer("new", "model", tmp_path / "model", "--seed", seed)
+
+    assert status == 2
+    assert "--seed" in said
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_what_is_interrupted_leaves_nothing(tmp_path, monkeypatch, is_new):
+    from trainer_adapter import tiny_model  # noqa: PLC0415  # torch takes seconds
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tiny_model, "_check_bytes", interrupt)
+    if not is_new:
+        (tmp_path / "model").mkdir()
+
+    with pytest.raises(KeyboardInterrupt):
+        tiny_model.write_chat_model(tmp_path / "model")
+
+    assert [path.name for path in tmp_path.rglob("*")] == ([] if is_new else ["model"])
+
+
+@pytest.mark.parametrize("thought", ["hmm\n", ""])
+@pytest.mark.parametrize("content", ["5", "", "\n\n5 "])
+def test_a_turn_with_reasoning_reads_as_it_was_sampled(tokenizer, thought, content):
+    asked = tokenizer.apply_chat_template([TOLD], tokenize=False, add_generation_prompt=True, enable_thinking=True)
+    answer = {"role": "assistant", "content": content, "reasoning": thought, "reasoning_content": thought}
+
+    later = tokenizer.apply_chat_template([TOLD, answer, TOLD], tokenize=False)
+
+    assert later.startswith(f"{asked}{thought}</think>{content}<|im_end|>")
+
+
+@pytest.mark.parametrize("fields", [{}, {"reasoning": None}, {"reasoning_content": None}])
+def test_a_turn_without_reasoning_has_no_marks_of_it(tokenizer, fields):
+    asked = tokenizer.apply_chat_template([TOLD], tokenize=False, add_generation_prompt=True)
+
+    later = tokenizer.apply_chat_template([TOLD, {"role": "assistant", "content": "5", **fields}], tokenize=False)
+
+    assert later.startswith(f"{asked}5<|im_end|>")
