@@ -20,21 +20,21 @@ from agent_layer.errors import BadInputError
 from agent_layer.schema import UNREADABLE
 
 ToolParser: TypeAlias = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="NAME|auto|none",
-        help="vLLM's parser of tool calls (--tool-call-parser). auto: that of the model's family; none: no tools.",
+        help="vLLM's parser of tool calls (--tool-call-parser). auto, the default: that of the model's family.",
     ),
 ]
-"""Option of the commands that start vLLM."""
+"""Option of the commands that start vLLM; None is auto."""
 ReasoningParser: TypeAlias = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="NAME|auto|none",
         help="vLLM's parser of reasoning (--reasoning-parser). auto: that of the model's family; none: it stays text.",
     ),
 ]
-"""Option of the commands that start vLLM."""
+"""Option of the commands that start vLLM; None is auto."""
 
 
 _PARSER_ON_REQUEST: Final = "deepseek_v3"

@@ -61,8 +61,8 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
         typer.Option(help="URL of an OpenAI-compatible server, directory of weights, or FILE.py:function of a script."),
     ] = None,
     model_name: Annotated[str | None, typer.Option(help="Name of the model, where a server has several.")] = None,
-    tool_parser: ToolParser = "auto",
-    reasoning_parser: ReasoningParser = "auto",
+    tool_parser: ToolParser = None,
+    reasoning_parser: ReasoningParser = None,
     n: Annotated[int | None, typer.Option("-n", min=1, max=1000, help="Rollouts of each task; 8 by default.")] = None,
     level: Annotated[int | None, typer.Option(min=0, help="Difficulty of a task set; 0 by default.")] = None,
     split: Annotated[

@@ -45,8 +45,8 @@ class EvalRequest(msgspec.Struct, frozen=True, kw_only=True):
     command: list[str] = []
     model: str | None = None
     model_name: str | None = None
-    tool_parser: str = "auto"
-    reasoning_parser: str = "auto"
+    tool_parser: str | None = None
+    reasoning_parser: str | None = None
     n: int | None = None
     level: int | None = None
     split: str | None = None
@@ -181,6 +181,8 @@ def _complete(request: EvalRequest, stored: Round | None) -> EvalRequest:
         "tasks": source.name,
         "model": stored.asked_model,
         "model_name": stored.model.name if stored.model.kind == "endpoint" else None,
+        "tool_parser": stored.model.tool_parser,
+        "reasoning_parser": stored.model.reasoning_parser,
         "n": yardstick.n,
         "level": source.level,
         "split": source.split,

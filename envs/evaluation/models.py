@@ -43,9 +43,9 @@ class ModelChoice(msgspec.Struct, frozen=True, kw_only=True):
     """Address, directory of weights, or FILE.py:function of a scripted engine; None: what is configured."""
     name: str | None = None
     """Name at an endpoint that serves several."""
-    tool_parser: str = "auto"
-    reasoning_parser: str = "auto"
-    """Parsers of the vLLM that is started with weights; see ``VllmServer``."""
+    tool_parser: str | None = None
+    reasoning_parser: str | None = None
+    """Parsers of the vLLM that is started with weights, as ``VllmServer`` names them; None: that of the family."""
 
 
 class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +104,12 @@ def _find_model(
 ) -> tuple[Settings, VllmServer | str | None, EvaluatedModel]:
     """Return settings and engine for the stack, and what is known of the model."""
     model = choice.model
+    is_started = model is not None and "://" not in model and not model.partition(":")[0].endswith(".py")
+    if (choice.tool_parser or choice.reasoning_parser) and not is_started:
+        raise BadInputError(
+            "eval: expected a parser beside --model PATH, for which vLLM is started, found it beside a model that is"
+            " served already; start that server with it"
+        )
     if model is None:
         return _find_configured(settings, choice.name, needs_model=needs_model)
     if "://" in model:
@@ -126,10 +132,16 @@ def _find_model(
         model=directory,
         log=log,
         start_seconds=settings.engine_seconds,
-        tool_parser=choice.tool_parser,
-        reasoning_parser=choice.reasoning_parser,
+        tool_parser=choice.tool_parser or "auto",
+        reasoning_parser=choice.reasoning_parser or "auto",
     )
-    found = EvaluatedModel(kind="engine", location=str(directory), fingerprint=fingerprint_weights(directory))
+    found = EvaluatedModel(
+        kind="engine",
+        location=str(directory),
+        fingerprint=fingerprint_weights(directory),
+        tool_parser=server.parsers.tool or "none",
+        reasoning_parser=server.parsers.reasoning or "none",
+    )
     return settings, server, found
 
 

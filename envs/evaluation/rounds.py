@@ -35,6 +35,9 @@ class EvaluatedModel(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str | None = None
     """Hash of weights or script; None: they cannot be read from here."""
     policy_version: int | None = None
+    tool_parser: str | None = None
+    reasoning_parser: str | None = None
+    """Parsers of the vLLM that was started with it, 'none' for none; None: it ran already, or is no vLLM."""
 
 
 class TaskSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,6 +184,14 @@ def _differences(stored: Round, asked: Round) -> list[tuple[str, object, object]
             else [("the model at", before.location, now.location)]
         ),
         ("policy version", before.policy_version, now.policy_version),
+        *(
+            [
+                ("--tool-parser", before.tool_parser, now.tool_parser),
+                ("--reasoning-parser", before.reasoning_parser, now.reasoning_parser),
+            ]
+            if before.tool_parser is not None
+            else []  # a round of an earlier release, or no vLLM of ours
+        ),
         ("-n", stored.yardstick.n, asked.yardstick.n),
         ("--threshold", stored.yardstick.threshold, asked.yardstick.threshold),
         ("sampling", stored.sampling, asked.sampling),

@@ -28,8 +28,8 @@ def up(  # noqa: PLR0917  # options of a command are its arguments
         int | None,
         typer.Option(min=1, help="Let vLLM take LoRA adapters up to this rank ('lora: {publish: adapter}')."),
     ] = None,
-    tool_parser: ToolParser = "auto",
-    reasoning_parser: ReasoningParser = "auto",
+    tool_parser: ToolParser = None,
+    reasoning_parser: ReasoningParser = None,
     no_view: Annotated[bool, typer.Option("--no-view", help="Open no page ('agent-layer view').")] = False,
 ) -> None:
     """Run Redis, objects, an engine and the gateway on this machine.
@@ -39,8 +39,13 @@ def up(  # noqa: PLR0917  # options of a command are its arguments
     """
     source, say = _engine_of(context.obj, model, engine), partial(typer.echo, err=True)
     if isinstance(source, VllmServer):
-        source.lora_rank, source.tool_parser, source.reasoning_parser = lora_rank, tool_parser, reasoning_parser
+        source.lora_rank = lora_rank
+        source.tool_parser, source.reasoning_parser = tool_parser or "auto", reasoning_parser or "auto"
         say(str(source.parsers))
+    elif tool_parser or reasoning_parser:
+        raise BadInputError(
+            "up: expected a parser beside --model, found it beside an engine that runs already; start that engine so"
+        )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt), ExitStack() as running:
         stack = _start(running, context.obj, source, port)

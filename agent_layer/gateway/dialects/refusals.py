@@ -115,7 +115,7 @@ def is_context_full(status: int, body: bytes) -> bool:
 
 NO_TOOL_PARSER: Final = "tool_parser_missing"
 """Code of a request with tools that an engine refused because it parses no tool calls."""
-_NO_TOOL_PARSER: Final = re.compile(rb"--(?:enable-auto-tool-choice|tool-call-parser)")
+_NO_TOOL_PARSER: Final = re.compile(rb"tool.choice[^{}]{0,80} requires --(?:enable-auto-tool-choice|tool-call-parser)")
 """As vLLM writes it."""
 
 

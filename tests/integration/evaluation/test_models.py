@@ -86,6 +86,16 @@ def test_a_model_that_cannot_be_found_is_one_sentence(settings, model, said):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("model", [None, "http://127.0.0.1:9", "script.py:answer"])
+def test_a_parser_for_a_model_that_is_served_already_is_refused(settings, model):
+    choice = ModelChoice(model=model, tool_parser="hermes")
+    with (
+        pytest.raises(BadInputError, match="beside --model PATH"),
+        serve_model(settings, choice, needs_model=True, report_phase=lambda _: None),
+    ):
+        pass
+
+
 def test_a_server_that_does_not_answer_is_unreachable(settings):
     with pytest.raises(UnreachableError):
         find(settings, "http://127.0.0.1:9/v1")

@@ -1,5 +1,7 @@
 """Rounds as they are stored, and what may go on with one."""
 
+from contextlib import nullcontext
+
 import msgspec
 import pytest
 
@@ -69,6 +71,18 @@ def test_a_resumed_round_names_what_differs(fields, difference):
         check_same(ROUND, changed(**fields))
 
     assert f"expected {difference}" in str(refused.value)
+
+
+@pytest.mark.parametrize(("before", "now", "is_same"), [("hermes", "hermes", True), ("hermes", "none", False)])
+def test_a_round_goes_on_with_the_parsers_with_which_it_began(before, now, is_same):
+    began, goes_on = (
+        changed(model=msgspec.structs.replace(ROUND.model, tool_parser=one, reasoning_parser="none"))
+        for one in (before, now)
+    )
+
+    with nullcontext() if is_same else pytest.raises(BadInputError, match="expected --tool-parser hermes"):
+        check_same(began, goes_on)
+    check_same(ROUND, goes_on)  # ROUND is of a release that did not note them
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x/y", "n" * 97])
