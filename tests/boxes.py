@@ -1,23 +1,31 @@
-"""Kinds of sandbox that tests need: without them they are skipped, or fail where AGENT_LAYER_REQUIRE names the kind."""
+"""What tests need of a machine: without it they are skipped, or fail where AGENT_LAYER_REQUIRE names it."""
 
 import asyncio
 import os
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import NoReturn
 
 import pytest
 
 from envs.sandbox.registry import make_kind
 
-__all__ = ["require_kind"]
+__all__ = ["REQUIRED", "end_without", "require_kind"]
+
+REQUIRED = frozenset(os.environ.get("AGENT_LAYER_REQUIRE", "").split(","))
+"""Read at import: a fixture of all tests clears such variables."""
+
+
+def end_without(reason: str, *names: str) -> NoReturn:
+    """End the test that lacks these: it is skipped, or fails if one of them is required."""
+    (pytest.skip if REQUIRED.isdisjoint(names) else pytest.fail)(reason)
 
 
 def require_kind(*names: str) -> None:
     """End the test unless one of these kinds of sandbox works on this machine."""
     if reasons := _find_reasons(names):
-        is_required = not {*names}.isdisjoint(os.environ.get("AGENT_LAYER_REQUIRE", "").split(","))
-        (pytest.fail if is_required else pytest.skip)("; ".join(reasons))
+        end_without("; ".join(reasons), *names)
 
 
 @cache

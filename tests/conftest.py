@@ -28,6 +28,7 @@ from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper
 
 from .leaks import take_leaks, watch_loops
+from .ordering import Ordering
 from .processes import stop_shippers
 from .profiles import register_profiles
 from .reruns import Reruns
@@ -52,7 +53,8 @@ asyncio.set_event_loop(None)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let this run try again what may have failed by the machine's fault, and sum itself up."""
+    """Let this run begin with its dearest tests, try again what the machine may have failed, and sum itself up."""
+    config.pluginmanager.register(Ordering())
     config.pluginmanager.register(Reruns(config))
 
 

@@ -1,7 +1,6 @@
 """Runs of the guessing game on Ray, for tests: what they train, and what they leave running."""
 
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -121,7 +120,9 @@ def addresses_that_reach(port: int) -> set[str]:
 def configure(home: Path, steps: int, checkpoint_steps: int = 10, cluster: ClusterConfig | None = None) -> TrainConfig:
     """The game of the demo; writes its model and tasks."""
     if not (home / "model").exists():
-        subprocess.run([sys.executable, "-m", "trainer_adapter.demo.model", home / "model", "0"], check=True)
+        from trainer_adapter.demo.model import write_model  # noqa: PLC0415  # torch takes seconds
+
+        write_model(home / "model", seed=0)
         write_tasks(home / "tasks.jsonl")
     keep = RetentionConfig(checkpoint_steps=checkpoint_steps)
     cluster = msgspec.structs.replace(cluster or ClusterConfig(), max_model_len=64)

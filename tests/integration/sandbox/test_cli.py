@@ -10,8 +10,8 @@ import pytest
 from agent_layer.cli.main import main
 from envs.sandbox.registry import list_kind_names, make_kind
 
+from ...boxes import end_without
 from ...waiting import run
-from .conftest import REQUIRED
 
 pytestmark = pytest.mark.usefixtures("namespace")
 
@@ -26,7 +26,7 @@ def namespace():
             await kind.close()
 
     if not (support := asyncio.run(probe())).works:
-        (pytest.fail if "namespace" in REQUIRED else pytest.skip)(support.reason)
+        end_without(support.reason, "namespace")
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from agent_layer.errors import BadInputError, SandboxError
 from envs.sandbox import SandboxSpec
 from envs.sandbox.registry import make_kind
 
+from ...boxes import REQUIRED, end_without
 from ...waiting import until
-from .conftest import REQUIRED
 from .docker_daemon import ask
 from .root_directory import MARK
 
@@ -31,7 +31,7 @@ async def docker(docker_daemon):
     support = await made.probe()
     if not support.works:
         await made.close()
-        (pytest.fail if "docker" in REQUIRED else pytest.skip)(support.reason)
+        end_without(support.reason, "docker")
     yield made
     await made.close()
 

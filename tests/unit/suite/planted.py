@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import booleans
 
+from ...browser.tabs import find_program
 from ...waiting import WaitExpired, wait_until, within
 
 FILE_OF_OURS = str(Path(__file__).parents[3] / "agent_layer" / "planted.py")
@@ -39,6 +40,11 @@ def test_passes():
 
 def test_left_out():
     pytest.skip("no such server here")
+
+
+def test_chromium_that_is_required_is_missing(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    find_program()
 
 
 def test_slow_once(is_first):

@@ -15,6 +15,7 @@ PLANTED = "tests/unit/suite/planted.py"
 ROOT = Path(__file__).parents[3]
 FLAKY = {"test_slow_once", "test_slow_once_in_a_loop", "test_server_starts_slowly_once"}
 RED = {
+    "test_chromium_that_is_required_is_missing",
     "test_stuck_for_ever",
     "test_left_out_when_it_runs_again",
     "test_killed_and_slow_once",
@@ -34,7 +35,7 @@ def planted(tmp_path):
 
     def run_planted(names=(), options=()):
         tally = tmp_path / "tally"
-        variables = {"PLANTED_PLACE": str(tmp_path), "TEST_TALLY": str(tally)}
+        variables = {"PLANTED_PLACE": str(tmp_path), "TEST_TALLY": str(tally), "AGENT_LAYER_REQUIRE": "chromium"}
         chosen = [f"{PLANTED}::{name}" for name in names] or [PLANTED]
         command = [sys.executable, "-m", "pytest", *chosen, "-p", "no:cacheprovider", "--randomly-seed=7", *options]
         done = run(command, 300, cwd=ROOT, env=os.environ | variables, stdin=subprocess.DEVNULL)

@@ -1,0 +1,61 @@
+"""Which tests begin first, and which share a process, where pytest-xdist runs files in several.
+
+A long file that begins last runs alone, beside an idle core. So the dearest begin first; the rest stays shuffled.
+Tests that train in their own process stay in one, because each process imports torch, veRL and vLLM for ten seconds.
+"""
+
+from pathlib import PurePosixPath
+
+import pytest
+
+try:
+    from xdist.scheduler import LoadFileScheduling
+except ImportError:  # a run in one process needs no scheduler
+    LoadFileScheduling = object
+
+__all__ = ["Ordering", "rank_test", "share_process"]
+
+_DEAREST = (
+    "tests/job/test_on_ray.py",
+    "tests/job/",
+    "tests/integration/placement/",
+    "tests/browser/",
+    "tests/integration/faults/",
+    "tests/integration/worker/",
+    "tests/integration/agents/",
+)
+"""By the seconds of docs/internals/tests.md."""
+_TRAINING = "tests/job"
+_OWN_SERVERS = ("tests/job/test_on_ray.py", "tests/job/test_main_job.py")
+"""Files of that folder whose processes begin themselves: they take minutes, and run beside the others."""
+
+
+def rank_test(nodeid: str) -> int:
+    """Return the place of the test's file in the order of beginning; equal ones stay as they were shuffled."""
+    return next((place for place, start in enumerate(_DEAREST) if nodeid.startswith(start)), len(_DEAREST))
+
+
+def share_process(nodeid: str) -> str:
+    """Return the name of what runs in one process: a file, or the folder of training."""
+    file = nodeid.partition("::")[0]
+    is_shared = PurePosixPath(file).parent.as_posix() == _TRAINING and file not in _OWN_SERVERS
+    return _TRAINING if is_shared else file
+
+
+class _Scheduling(LoadFileScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        return share_process(nodeid)
+
+
+class Ordering:
+    """Plugin of every test process."""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Put the dearest first; pytest-randomly has shuffled them by now."""
+        items.sort(key=lambda item: rank_test(item.nodeid))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: object) -> object:
+        """Return the scheduler of ``--dist loadfile``; None: that of xdist."""
+        return _Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
