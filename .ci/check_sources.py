@@ -1,4 +1,4 @@
-"""Rules for sources that no linter knows (CONTRIBUTING.md): sizes, one reader of the environment, names inside texts.
+"""Rules for sources that no linter knows (CONTRIBUTING.md): sizes, mechanisms with one home, names inside texts.
 
     python .ci/check_sources.py        path and what is wrong; exit status 1 if anything is found
 
@@ -10,9 +10,10 @@ import ast
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from agent_layer.cli.commands import PANELS
 
@@ -26,7 +27,6 @@ MAX_LINES = 500
 MAX_FILES = 12
 """Beside ``__init__.py``; tests and examples are exempt."""
 MAY_REACH_ENVIRONMENT = {
-    "agent_layer/settings/environment.py": "reads it for everybody, beside settings",
     "agent_layer/cli/ui/pager.py": "tells less how to behave, unless the user has",
     "agent_layer/infra/processes/supervised.py": "hands it to a child, with more",
     "agent_layer/recorder/shipping.py": "hands it to the shipper, with its settings",
@@ -39,7 +39,34 @@ MAY_REACH_ENVIRONMENT = {
     "trainer_adapter/verl/platform.py": "sets what torch reads",
     "trainer_adapter/verl/trackers.py": "sets what trackers read",
 }
+MAY_SPEAK_HTTP = {
+    "agent_layer/cli/services/doctor.py": "asks as a user's programs would: over proxies, and after redirects",
+    "agent_layer/engines/control.py": "asks an engine itself: past proxies, and after no redirect",
+    "agent_layer/engines/teacher.py": "asks by control.py, and names what that raises",
+    "agent_layer/shipper/remote.py": "keeps connections open from log to log",
+    "envs/sandbox/inside/keeper.py": "speaks over a unix socket, and imports nothing of ours",
+    "tracer/transport/gateway_client.py": "waits shorter for a connection than for an answer",
+}
+MAY_LOCK = {
+    "agent_layer/recorder/logfile.py": "the lock of a log is its state; nobody may create the file by locking it",
+}
+MAY_MOVE = {
+    "agent_layer/recorder/logfile.py": "the name of a log is its state",
+    "agent_layer/recorder/shipping.py": "a long output goes aside, and a new one begins",
+    "agent_layer/shipper/ship.py": "the name of a log is its state",
+    "agent_layer/view/site/directory.py": "a directory, with all that is in it",
+    "trainer_adapter/loop/checkpoint.py": "a directory, with all that is in it",
+    "trainer_adapter/tiny_model.py": "a directory, with all that is in it",
+    "trainer_adapter/verl/export.py": "a directory, with all that is in it",
+    "trainer_adapter/verl/weights.py": "a directory, with all that is in it",
+    "agent_layer/gateway/rollouts/resume.py": "no path: a rollout in a table",
+    "envs/tasksets/repair/scripts.py": "no path: names in a program",
+    "envs/tasksets/repair/tasks.py": "no path: names in a program",
+}
 _ENVIRONMENT = {"getenv", "environ", "environb"}
+_HTTP = {"urlopen", "http.client", "urllib.request", "HTTPConnection", "HTTPSConnection"}
+_LOCKS = {"flock", "lockf"}
+_MOVES = {"replace", "rename", "renames"}
 _ADVISED = re.compile(r"['`]agent-layer ([a-z]+)(?: ([a-z]+))?")
 _IMPORT = re.compile(r"^\s*from ((?:agent_layer|tracer|trainer_adapter|envs)[\w.]*) import ([\w, ]+)", re.MULTILINE)
 _REPLACED = re.compile(r"^((?:agent_layer|tracer|trainer_adapter|envs)(?:\.\w+)+)\.(\w+)$")
@@ -56,13 +83,35 @@ def check_sizes() -> Iterator[str]:
             yield f"{_name(folder)}: expected at most {MAX_FILES} files beside __init__.py, found {num_files}"
 
 
-def check_environment() -> Iterator[str]:
-    """Yield modules that reach the environment past the settings, and exemptions that cover nothing."""
-    reaching = {_name(path) for path in SOURCES if _reaches_environment(path.read_text())}
-    for path in sorted(reaching - set(MAY_REACH_ENVIRONMENT)):
-        yield f"{path}: reaches the environment; read a setting, or name the reason in {_name(Path(__file__))}"
-    for path in sorted(set(MAY_REACH_ENVIRONMENT) - reaching):
-        yield f"{path}: its exemption in {_name(Path(__file__))} covers nothing; remove it"
+class Mechanism(NamedTuple):
+    """Something that is done in one place."""
+
+    home: str
+    """Where its path begins."""
+    words: set[str]
+    """Without any of them, a module does not do it; a quick look."""
+    is_use: Callable[[ast.AST], bool]
+    others: Mapping[str, str]
+    """Files that do it besides, to the reason."""
+    finding: str
+
+
+def check_homes() -> Iterator[str]:
+    """Yield modules that do what others do for them, and exemptions that cover nothing."""
+    for mechanism in MECHANISMS:
+        users = {_name(path) for path in SOURCES if uses(mechanism, path.read_text())}
+        at_home = {path for path in users if path.startswith(mechanism.home)}
+        for path in sorted(users - at_home - set(mechanism.others)):
+            yield f"{path}: {mechanism.finding}, or name the reason in {_name(Path(__file__))}"
+        for path in sorted(set(mechanism.others) - users):
+            yield f"{path}: its exemption in {_name(Path(__file__))} covers nothing; remove it"
+        if not at_home:
+            yield f"{_name(Path(__file__))}: finds no use in {mechanism.home} any more; correct its pattern"
+
+
+def uses(mechanism: Mechanism, source: str) -> bool:
+    """Whether a module uses the mechanism itself."""
+    return any(word in source for word in mechanism.words) and any(map(mechanism.is_use, ast.walk(ast.parse(source))))
 
 
 def check_types() -> Iterator[str]:
@@ -96,16 +145,58 @@ def _name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def _reaches_environment(source: str) -> bool:
-    if not any(name in source for name in _ENVIRONMENT):
-        return False
-    return any(map(_names_environment, ast.walk(ast.parse(source))))
-
-
 def _names_environment(node: ast.AST) -> bool:
     if isinstance(node, ast.ImportFrom):
         return node.module == "os" and any(name.name in _ENVIRONMENT for name in node.names)
     return isinstance(node, ast.Attribute) and node.attr in _ENVIRONMENT and getattr(node.value, "id", "") == "os"
+
+
+def _names_any(names: set[str]) -> Callable[[ast.AST], bool]:
+    """Return whether a node is one of these names, a last part of a longer one, or an import of it."""
+
+    def is_named(node: ast.AST) -> bool:
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name):
+                return name in names
+            case ast.ImportFrom(module=str(module)):
+                return module in names or any(f"{module}.{one.name}" in names for one in node.names)
+            case _:
+                return False
+
+    return is_named
+
+
+def _moves_onto_name(node: ast.AST) -> bool:
+    """Whether a node is ``path.replace(other)``, ``os.replace(path, other)`` or the like; text has two arguments."""
+    match node:
+        case ast.ImportFrom(module="os" | "shutil"):
+            return any(one.name in _MOVES | {"move"} for one in node.names)
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="os" | "shutil"), attr=name)):
+            return name in _MOVES | {"move"}
+        case ast.Call(func=ast.Attribute(attr=name), args=[_], keywords=[]):
+            return name in _MOVES and not isinstance(node.args[0], ast.Starred)
+        case _:
+            return False
+
+
+MECHANISMS = (
+    Mechanism(
+        "agent_layer/settings/environment.py",
+        _ENVIRONMENT,
+        _names_environment,
+        MAY_REACH_ENVIRONMENT,
+        "reaches the environment; read a setting",
+    ),
+    Mechanism(
+        "agent_layer/infra/", {"http", "url"}, _names_any(_HTTP), MAY_SPEAK_HTTP, "speaks HTTP itself; ask infra"
+    ),
+    Mechanism(
+        "agent_layer/infra/", _LOCKS, _names_any(_LOCKS), MAY_LOCK, "locks a file itself; use hold_lock, hold_alone"
+    ),
+    Mechanism(
+        "agent_layer/infra/", {*_MOVES, "move"}, _moves_onto_name, MAY_MOVE, "moves a file itself; use replace_file"
+    ),
+)
 
 
 def _strings_of(path: Path) -> Iterator[str]:
@@ -156,7 +247,7 @@ def _names_in(module: str) -> frozenset[str]:
 
 def main() -> int:
     """Print what is wrong; return the exit status."""
-    checks = (check_sizes, check_environment, check_types, check_advice, check_programs)
+    checks = (check_sizes, check_homes, check_types, check_advice, check_programs)
     findings = [finding for check in checks for finding in check()]
     print(*findings, sep="\n", end="\n" if findings else "")
     return 1 if findings else 0

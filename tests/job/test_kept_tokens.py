@@ -14,7 +14,7 @@ from agent_layer.schema.training import StepRef, TrainingSample
 from agent_layer.store import open_store
 from agent_layer.store.consumers.trained_batches import list_batches
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
-from trainer_adapter.algorithms.papers.registry import ALGORITHMS
+from trainer_adapter.algorithms.papers import ALGORITHMS
 from trainer_adapter.data.advantages import TrainingBatch, advantage_rule, assign_credit, value_advantages
 from trainer_adapter.data.credit import CreditRule, Turn
 from trainer_adapter.data.replay import rebuild_batch

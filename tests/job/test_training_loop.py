@@ -25,7 +25,7 @@ from trainer_adapter.algorithms import AlgorithmConfig
 from trainer_adapter.config import OptimizerConfig, Schedule, SourceConfig, write_config
 from trainer_adapter.data.replay import rebuild_batch
 from trainer_adapter.loop.checkpoint import CheckpointDirectory
-from trainer_adapter.selection.success_ramp import SuccessRamp
+from trainer_adapter.selection import SuccessRamp
 
 from ..waiting import communicate
 from .conftest import MADE_UP, RUN, acknowledged, train

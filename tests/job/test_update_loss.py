@@ -11,7 +11,7 @@ from math import exp, log
 import pytest
 
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
-from trainer_adapter.algorithms.papers.registry import ALGORITHMS
+from trainer_adapter.algorithms.papers import ALGORITHMS
 
 from .plain_losses import LOSSES, MEANS, PlainRollout, mean_over, plain_loss
 

@@ -9,7 +9,7 @@ import pytest
 
 from agent_layer.dispatcher import connect
 from trainer_adapter.config import RolloutConfig, SourceConfig, TrainConfig, write_config
-from trainer_adapter.selection.success_between import SuccessBetween
+from trainer_adapter.selection import SuccessBetween
 from trainer_adapter.tasks.mix import MixFile, mix_path
 
 from ...waiting import read_line

@@ -14,8 +14,7 @@ from agent_layer.store import open_store
 from trainer_adapter.config import RolloutConfig, SourceConfig, TrainConfig
 from trainer_adapter.loop.checkpoint import Cursor
 from trainer_adapter.loop.feed import CONSUMER, GroupFeed
-from trainer_adapter.selection.success_ramp import SuccessRamp
-from trainer_adapter.selection.success_share import SuccessShare
+from trainer_adapter.selection import SuccessRamp, SuccessShare
 from trainer_adapter.tasks.journal import DrawJournal
 from trainer_adapter.tasks.mix import MixFile
 from trainer_adapter.tasks.source import open_training_sources

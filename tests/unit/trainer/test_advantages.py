@@ -8,7 +8,7 @@ from agent_layer.errors import EmptyGroupError
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.training import TrainingSample
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
-from trainer_adapter.algorithms.papers.registry import ALGORITHMS
+from trainer_adapter.algorithms.papers import ALGORITHMS
 from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, group_advantages, select_batch
 from trainer_adapter.schedule import Schedule
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer_adapter.loop.feed import update_rates
-from trainer_adapter.selection.success_share import SuccessShare
-from trainer_adapter.selection.variance_share import VarianceShare
+from trainer_adapter.selection import SuccessShare, VarianceShare
 
 rates = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 minimums = st.integers(2, 4)

@@ -4,12 +4,16 @@ import msgspec
 import pytest
 
 from agent_layer.schema.task import Task
-from trainer_adapter.selection.group_ramp import GroupRamp
-from trainer_adapter.selection.input_size import InputSize
-from trainer_adapter.selection.labelled import Labelled
-from trainer_adapter.selection.registry import Curriculum, LevelRamp, TaskFilter
-from trainer_adapter.selection.success_between import SuccessBetween
-from trainer_adapter.selection.success_ramp import SuccessRamp
+from trainer_adapter.selection import (
+    Curriculum,
+    GroupRamp,
+    InputSize,
+    Labelled,
+    LevelRamp,
+    SuccessBetween,
+    SuccessRamp,
+    TaskFilter,
+)
 
 
 def task(**fields):

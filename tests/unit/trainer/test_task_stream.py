@@ -8,9 +8,7 @@ import pytest
 
 from agent_layer.errors import BadInputError
 from trainer_adapter.config import SourceConfig
-from trainer_adapter.selection.labelled import Labelled
-from trainer_adapter.selection.success_between import SuccessBetween
-from trainer_adapter.selection.success_ramp import SuccessRamp
+from trainer_adapter.selection import Labelled, SuccessBetween, SuccessRamp
 from trainer_adapter.tasks.journal import DrawJournal
 from trainer_adapter.tasks.mix import MixFile
 from trainer_adapter.tasks.source import open_sources

@@ -5,7 +5,7 @@ import pytest
 
 from agent_layer.errors import BadInputError
 from trainer_adapter.config import Schedule, SourceConfig, TrainConfig, load_config, write_config
-from trainer_adapter.selection.group_ramp import GroupRamp
+from trainer_adapter.selection import GroupRamp
 
 YAML = """
 model: start

@@ -15,7 +15,7 @@ from torch import Tensor
 from verl.checkpoint_engine import CheckpointEngine, CheckpointEngineRegistry
 
 from agent_layer.errors import UnreachableError
-from agent_layer.infra import make_private
+from agent_layer.infra import make_private, write_beside
 
 # pyright: reportUnknownMemberType=false, reportUntypedClassDecorator=false, reportIncompatibleMethodOverride=false
 # pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false, reportAttributeAccessIssue=false
@@ -69,9 +69,9 @@ class FileTransfer(CheckpointEngine):
                 whole[name] = tensor.detach().to("cpu", copy=True).contiguous()
         if self._is_master:
             make_private(self._directory)
-            pending = self._directory / "pending"
-            save_file(whole, pending)
-            pending.replace(self._file(global_steps))
+            path, pending = self._file(global_steps), self._directory / "pending"
+            with write_beside(path, pending, private=False, sync=False):
+                save_file(whole, pending)
 
     async def receive_weights(self, global_steps: int | None = None) -> AsyncGenerator[tuple[str, Tensor]]:
         """Yield the name and value of each tensor.
