@@ -1,4 +1,4 @@
-"""``new model`` writes a model where it is told to, whatever is there, and whole or not at all."""
+"""``new model`` writes a model that others can read, or names what is in its way."""
 
 from pathlib import Path
 
