@@ -48,7 +48,7 @@ MAY_SPEAK_HTTP = {
     "tracer/transport/gateway_client.py": "waits shorter for a connection than for an answer",
 }
 MAY_LOCK = {
-    "agent_layer/recorder/logfile.py": "the lock of a log is its state; nobody may create the file by locking it",
+    "agent_layer/recorder/logfile.py": "the lock of a log is its state, and locking it must not create it",
 }
 MAY_MOVE = {
     "agent_layer/recorder/logfile.py": "the name of a log is its state",

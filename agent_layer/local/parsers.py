@@ -61,15 +61,11 @@ class Parsers:
     @property
     def flags(self) -> tuple[str, ...]:
         """Return the options of ``vllm serve``."""
-        tool = () if self.tool is None else ("--enable-auto-tool-choice", f"--tool-call-parser={self.tool}")
-        reasoning = () if self.reasoning is None else (f"--reasoning-parser={self.reasoning}",)
-        if self.reasoning == _PARSER_ON_REQUEST:
-            reasoning += (f"--reasoning-config={msgspec.json.encode(_THINK_MARKS).decode()}",)
-        return (*tool, *reasoning)
+        return tuple(_write_flag(name, value) for name, value in self.engine_arguments.items())
 
     @property
     def engine_arguments(self) -> Mapping[str, object]:
-        """Return the same as keywords, as veRL passes them on."""
+        """Return them as keywords, as veRL passes them on."""
         found: dict[str, object] = {}
         if self.tool is not None:
             found |= {"enable_auto_tool_choice": True, "tool_call_parser": self.tool}
@@ -78,6 +74,13 @@ class Parsers:
         if self.reasoning == _PARSER_ON_REQUEST:
             found["reasoning_config"] = dict(_THINK_MARKS)
         return found
+
+
+def _write_flag(name: str, value: object) -> str:
+    option = f"--{name.replace('_', '-')}"
+    if value is True:
+        return option
+    return f"{option}={value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
 
 
 class _Family(msgspec.Struct, frozen=True):
