@@ -95,6 +95,7 @@ check-rest: setup $(NODE)
 	$(BIN)/python .ci/check_words.py
 	$(BIN)/python .ci/check_docs.py
 	$(BIN)/python .ci/check_sources.py
+	$(BIN)/python .ci/write_faces.py --check
 	$(BIN)/python .ci/check_tests.py
 	$(BIN)/pyright --pythonpath $(BIN)/python -p pyright-programs.json
 	if [ -e .venv/node/node_modules/.bin/tsc ]; then .venv/node/node_modules/.bin/tsc -p agent_layer/view/page/jsconfig.json; fi
@@ -102,7 +103,8 @@ check-rest: setup $(NODE)
 screenshots: setup ## remake the pictures of the page in docs/images/view, of the page at ADDRESS (http://127.0.0.1:8792/)
 	$(BIN)/python tests/browser/screenshots.py $(ADDRESS)
 
-format: setup ## format and mend what can be mended
+format: setup ## format and mend what can be mended, and write what type checkers read of faces
+	$(BIN)/python .ci/write_faces.py
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

@@ -19,7 +19,7 @@ from typing import Protocol, TypeAlias, cast, runtime_checkable
 import msgspec
 
 from agent_layer.errors import AgentFailedError, BadInputError
-from agent_layer.infra.processes import KILL_NOW, REAPER_PROGRAM
+from agent_layer.infra import KILL_NOW, REAPER_PROGRAM
 from agent_layer.schema import Task, TaskView
 from agent_layer.settings import SANDBOX_VARIABLE, agent_environment
 from envs.checkpoints import check_graph, run_graph
@@ -29,7 +29,7 @@ from envs.grading import plain_result
 from envs.progress import current_progress
 from envs.registry import find_object
 from envs.resume import is_resumable, resumable
-from envs.sandbox.supervisor import AttemptSandbox
+from envs.sandbox import AttemptSandbox
 from tracer import rollout_variables
 from tracer.core import Rollout, json_value
 

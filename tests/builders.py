@@ -8,7 +8,7 @@ from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Group, Outcome
 from agent_layer.schema.step import Action, Content, Observation, PromptDelta, StepPart, StepState, Usage
-from agent_layer.schema.wire.trace import TraceContext
+from agent_layer.schema.trace import TraceContext
 from tracer import Rollout
 from tracer.testing import Captured
 

@@ -24,8 +24,7 @@ import msgspec
 from agent_layer.dispatcher import Dispatcher, Lease
 from agent_layer.engines import Engine, EngineRegistry, register_policy
 from agent_layer.health import StepProgress, append_progress, find_unhealthy, progress_path
-from agent_layer.infra.objects import open_objects
-from agent_layer.infra.redis import open_redis
+from agent_layer.infra import open_objects, open_redis
 from agent_layer.schema import PolicyVersion, PromptDelta, Task, TokenIds, Vocabulary
 from agent_layer.schema.codec import LogRecord
 from agent_layer.schema.ids import content_hash
@@ -36,8 +35,7 @@ from agent_layer.schema.step import Action, Content, StepPart, StepState
 from agent_layer.schema.training import TrainedTokens
 from agent_layer.settings import Settings
 from agent_layer.state import store_vocabulary
-from agent_layer.store import Store
-from agent_layer.store.consumers import GroupDelivery
+from agent_layer.store import GroupDelivery, Store
 from trainer_adapter.data import count_step, gap_by_engine, read_group, record_batch, select_batch, success_by_task
 
 from .builders import attempt, closed_group
@@ -356,8 +354,7 @@ def _serve(store: Store, settings: Settings, workers: Sequence[Worker], port: in
     """Serve the page until Ctrl-C; workers go on to be seen."""
     from aiohttp import web  # noqa: PLC0415  # only a person who looks needs a server
 
-    from agent_layer.view import build_view_app  # noqa: PLC0415
-    from agent_layer.view.reads import Source  # noqa: PLC0415
+    from agent_layer.view import Source, build_view_app  # noqa: PLC0415
 
     queue = Queue(store.redis, store.keys, settings)
 

@@ -10,10 +10,9 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from agent_layer.infra.objects import open_objects
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, open_objects
 from agent_layer.settings import Settings
-from agent_layer.view.demo import RECORDING, pack_recording
+from agent_layer.view.demo.recording import RECORDING, pack_recording
 
 MOST_BYTES = 2_000_000
 """What the package may grow by."""

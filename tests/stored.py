@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from agent_layer.engines.policies import list_policies
 from agent_layer.schema.codec import LogRecord, encode, record_owner
 from agent_layer.schema.ids import new_id
-from agent_layer.store import Store
-from agent_layer.store.index import Index
+from agent_layer.store import Index, Store
 from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.maintenance.rebuild import index_segment
 from agent_layer.store.segments.format import StoredRecord, build_segment, find_frames, read_footer, segment_key, unpack

@@ -16,7 +16,7 @@ from aiohttp.client import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
 
-from agent_layer.infra.objects import open_objects
+from agent_layer.infra import open_objects
 from agent_layer.infra.redis.client import open_redis
 from agent_layer.schema.codec import LogRecord
 from agent_layer.schema.record import Advantages, Logprobs, TokenIds
@@ -26,8 +26,7 @@ from agent_layer.schema.training import ExcludedRollout, TrainedBatch, TrainedRo
 from agent_layer.settings import Settings
 from agent_layer.state.vocabularies import store_vocabulary
 from agent_layer.store import Store
-from agent_layer.view import build_view_app
-from agent_layer.view.reads import Source
+from agent_layer.view import Source, build_view_app
 
 from .builders import attempt, call, closed_group, sampled
 from .stored import write_segment

@@ -14,8 +14,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from agent_layer.schema import Role
-from agent_layer.schema.wire import TraceContext
+from agent_layer.schema import Role, TraceContext
 from tracer.core import (
     CallLineage,
     Life,

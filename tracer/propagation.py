@@ -3,8 +3,7 @@
 from collections.abc import Generator, Mapping, MutableMapping
 from contextlib import contextmanager
 
-from agent_layer.schema import check_name, split_trajectory_id
-from agent_layer.schema.wire import ROLLOUT_HEADER, RUN_HEADER, parse_trace
+from agent_layer.schema import ROLLOUT_HEADER, RUN_HEADER, check_name, parse_trace, split_trajectory_id
 from agent_layer.settings import Settings
 from tracer.core import Rollout, active_trace, current_scope, new_trace, write_trace
 from tracer.rollouts import enter_rollout

@@ -26,8 +26,20 @@ from agent_layer.errors import (
     RedactionError,
     UnreachableError,
 )
-from agent_layer.schema import Accepted, Cause, JsonObject, Limits, Outcome, RewardSpec, Split, check_name
-from agent_layer.schema.wire import EndStatus, OpenRequest, TraceContext, make_attempt_started
+from agent_layer.schema import (
+    Accepted,
+    Cause,
+    EndStatus,
+    JsonObject,
+    Limits,
+    OpenRequest,
+    Outcome,
+    RewardSpec,
+    Split,
+    TraceContext,
+    check_name,
+    make_attempt_started,
+)
 from tracer.core import Rollout, Scope, add_failure_note, current, enter_attempt, safe_repr, warn_once
 from tracer.integrations import instrument
 from tracer.pools import propagate_context_to_pools

@@ -28,6 +28,7 @@ from agent_layer.schema import (
     Observation,
     Reward,
     Step,
+    TraceContext,
     Trajectory,
     TrajectoryRecord,
     assemble_trajectory,
@@ -35,7 +36,6 @@ from agent_layer.schema import (
     encode,
     resolve,
 )
-from agent_layer.schema.wire import TraceContext
 from agent_layer.settings import load_settings
 from tracer.core import active_trace
 from tracer.session import Session, use_session

@@ -18,10 +18,9 @@ from agent_layer.health import Restart, StepProgress
 from agent_layer.infra import install_command
 from agent_layer.schema import PolicyVersion, TrainedBatch
 from agent_layer.settings import Settings
-from agent_layer.store import open_store
-from agent_layer.store.consumers import list_batches
+from agent_layer.store import list_batches, open_store
 from agent_layer.view import link_to
-from envs.tasksets.gate import check_trainable
+from envs.tasksets import check_trainable
 from trainer_adapter.config import TrainConfig, load_config
 from trainer_adapter.data import Replay, rebuild_batch
 from trainer_adapter.dry_run import plan_run, write_plan

@@ -14,11 +14,9 @@ from agent_layer.dispatcher import Dispatcher
 from agent_layer.engines import EngineRegistry
 from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.health import CATALOGUE, HealthEntry, set_limits
-from agent_layer.infra import install_command
-from agent_layer.infra.processes import is_locked
-from agent_layer.infra.redis import Keys, is_redis_running, open_redis
+from agent_layer.infra import Keys, install_command, is_locked, is_redis_running, open_redis
 from agent_layer.settings import Settings
-from envs.tasksets.gate import check_trainable
+from envs.tasksets import check_trainable
 from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import ClusterConfig, TrainConfig
 from trainer_adapter.memory import MemoryEstimate, MemoryPart, estimate_memory, read_shape

@@ -15,8 +15,7 @@ from redis import Redis
 
 from agent_layer.engines import ADAPTER_FILE, newest_policy, remove_ended_engines
 from agent_layer.errors import AgentLayerError
-from agent_layer.infra.processes import SupervisedProcess, hold_alone, start_supervised
-from agent_layer.infra.redis import Keys, open_redis
+from agent_layer.infra import Keys, SupervisedProcess, hold_alone, open_redis, start_supervised
 from agent_layer.local import VllmServer, run_page, run_stack
 from agent_layer.settings import Settings
 from agent_layer.view import make_link

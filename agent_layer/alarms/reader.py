@@ -24,7 +24,7 @@ from agent_layer.health import (
     read_progress,
     set_live_limits,
 )
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys
 from agent_layer.schema import check_name
 from agent_layer.settings import Settings
 

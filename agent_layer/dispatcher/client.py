@@ -15,8 +15,7 @@ from agent_layer.dispatcher.scripts import Scripts
 from agent_layer.dispatcher.submission import add_groups
 from agent_layer.dispatcher.tasks import check_lifetime, check_task
 from agent_layer.errors import BadInputError
-from agent_layer.infra import batched
-from agent_layer.infra.redis import Keys, open_redis
+from agent_layer.infra import Keys, batched, open_redis
 from agent_layer.schema import Task, make_group_id
 from agent_layer.settings import Settings, load_settings
 

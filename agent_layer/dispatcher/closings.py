@@ -9,15 +9,13 @@ from itertools import islice
 from typing import NamedTuple, Protocol, TypeAlias, cast
 
 from redis import Redis
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import ConnectionError as RedisConnectionError, TimeoutError as RedisTimeoutError
 
 from agent_layer.dispatcher.inspection import QueueInspector
 from agent_layer.dispatcher.models import GroupState
 from agent_layer.dispatcher.scripts import Scripts
 from agent_layer.errors import NotFoundError
-from agent_layer.infra import batched
-from agent_layer.infra.redis import AsyncRedis, open_async_redis
+from agent_layer.infra import AsyncRedis, batched, open_async_redis
 
 _Entries: TypeAlias = list[tuple[bytes, dict[bytes, bytes]]]
 _Streams: TypeAlias = list[tuple[bytes, _Entries]]

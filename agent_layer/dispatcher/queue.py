@@ -15,14 +15,12 @@ from typing import TypeAlias, cast
 
 import msgspec
 from redis import Redis
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import ConnectionError as RedisConnectionError, TimeoutError as RedisTimeoutError
 
 from agent_layer.dispatcher.models import HeartbeatAnswer, HeldRollout, Lease, LeaseEnding, Report
 from agent_layer.dispatcher.scripts import Refusal, Scripts
 from agent_layer.errors import BadInputError, CorruptRecordError, LeaseLostError
-from agent_layer.infra import batched
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, batched
 from agent_layer.recorder import KeyScrubber
 from agent_layer.schema import Cause, Outcome, Task, decode
 from agent_layer.settings import Settings

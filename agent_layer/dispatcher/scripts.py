@@ -18,7 +18,7 @@ from agent_layer.dispatcher.models import (
 )
 from agent_layer.dispatcher.tasks import num_launched
 from agent_layer.errors import CorruptRecordError
-from agent_layer.infra.redis import Keys, LuaScript
+from agent_layer.infra import Keys, LuaScript
 from agent_layer.schema import Task, decode, encode, new_id
 from agent_layer.settings import Settings
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from agent_layer.dispatcher.scripts import Scripts
 from agent_layer.dispatcher.tasks import num_launched
 from agent_layer.errors import BackPressureError, UnreachableError
-from agent_layer.infra.redis import RedisUnreachableError
+from agent_layer.infra import RedisUnreachableError
 from agent_layer.schema import Task
 
 _ROLLOUTS_PER_CALL = 256

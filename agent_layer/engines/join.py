@@ -17,7 +17,7 @@ from agent_layer.engines.fingerprints import read_fingerprints
 from agent_layer.engines.policies import list_policies, newest_policy
 from agent_layer.engines.registry import Engine, EngineRegistry, LogprobsMode
 from agent_layer.errors import BadInputError, EngineError, NotFoundError
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys
 from agent_layer.settings import Settings
 
 _HEALTH_SECONDS = 10.0

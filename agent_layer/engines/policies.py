@@ -6,7 +6,7 @@ from typing import cast
 from redis import Redis
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys
 from agent_layer.schema import PolicyVersion, decode, encode
 
 

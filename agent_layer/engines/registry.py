@@ -23,7 +23,7 @@ from redis.client import Pipeline
 from agent_layer.engines.control import EngineControl
 from agent_layer.engines.fingerprints import read_fingerprints
 from agent_layer.errors import EngineError, NotFoundError
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys
 
 EngineState: TypeAlias = Literal["serving", "draining", "loading"]
 LogprobsMode: TypeAlias = Literal["raw", "processed"]

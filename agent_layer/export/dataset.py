@@ -22,9 +22,8 @@ import pyarrow as pa
 from agent_layer.errors import BadInputError
 from agent_layer.export.files import write_export
 from agent_layer.export.parts import PartFiles
-from agent_layer.infra.processes import try_lock
-from agent_layer.store.arrow import STEP_SCHEMA, TRAJECTORY_SCHEMA, tabulate_rows
-from agent_layer.store.index import TrajectoryRow
+from agent_layer.infra import try_lock
+from agent_layer.store import STEP_SCHEMA, TRAJECTORY_SCHEMA, TrajectoryRow, tabulate_rows
 
 Table: TypeAlias = Literal["trajectories", "steps"]
 

@@ -5,10 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from agent_layer.errors import CorruptRecordError
 from agent_layer.export.dataset import Dataset, DatasetEntry
 from agent_layer.export.feed import Feed
-from agent_layer.store import Store
-from agent_layer.store.arrow import tabulate_steps
-from agent_layer.store.index import TrajectoryRow, Which
-from agent_layer.store.reading import pick_steps
+from agent_layer.store import Store, TrajectoryRow, Which, pick_steps, tabulate_steps
 
 _BATCH = 1_024
 _BATCH_BYTES = 32 << 20

@@ -10,8 +10,7 @@ from typing import Protocol, Unpack, cast
 
 from agent_layer.errors import NotFoundError
 from agent_layer.schema import FINAL_STATUSES
-from agent_layer.store import Store
-from agent_layer.store.index import Filters, TrajectoryRow
+from agent_layer.store import Filters, Store, TrajectoryRow
 from agent_layer.times import parse_time
 
 _LINGER_SECONDS = 2.0

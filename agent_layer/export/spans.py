@@ -24,8 +24,7 @@ from agent_layer.export.attributes import (
     observation_attributes,
     reward_attributes,
 )
-from agent_layer.schema import Observation, Reward, Step, Trajectory, current_rewards
-from agent_layer.schema.wire import derive_span_id, derive_trace_id
+from agent_layer.schema import Observation, Reward, Step, Trajectory, current_rewards, derive_span_id, derive_trace_id
 
 Member: TypeAlias = Step | Observation
 

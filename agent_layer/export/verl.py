@@ -20,8 +20,7 @@ import pyarrow.parquet as pq
 
 from agent_layer.export.files import write_export
 from agent_layer.schema import JsonObject, Trajectory, as_json_object, as_json_objects, resolve
-from agent_layer.store.arrow import JSON, json_text
-from agent_layer.store.index import TrajectoryRow
+from agent_layer.store import JSON, TrajectoryRow, json_text
 
 _BATCH = 512
 

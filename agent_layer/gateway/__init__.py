@@ -1,19 +1,13 @@
 """The LLM endpoint in front of the engines: records each call, exactly."""
 
-from typing import TYPE_CHECKING
+from agent_layer.lazy import face
 
-from agent_layer.lazy import lazy_exports
-
-if TYPE_CHECKING:
-    from agent_layer.gateway.serving import listen as listen
-    from agent_layer.gateway.serving import serve_gateway as serve_gateway
-else:
-    __getattr__ = lazy_exports(
-        __name__,
-        {
-            "agent_layer.gateway.serving": (
-                "listen",
-                "serve_gateway",
-            ),
-        },
-    )
+__getattr__, __all__ = face(
+    __name__,
+    {
+        "engines.models": "read_model_names",
+        "http.bind": "check_exposure load_tls",
+        "http.server": "serve_until_stopped",
+        "serving": "listen serve_gateway",
+    },
+)

@@ -4,7 +4,7 @@ import argparse
 import logging
 from pathlib import Path
 
-from agent_layer.gateway.http import PeerProxy
+from agent_layer.gateway.http.peers import PeerProxy
 from agent_layer.gateway.serving import listen, serve_gateway
 from agent_layer.settings import load_settings
 

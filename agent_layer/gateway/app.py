@@ -11,36 +11,27 @@ from redis import Redis
 
 from agent_layer.engines import EngineRegistry
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.calls import BODY_BOUNDS, Calls
-from agent_layer.gateway.engines import EnginePool, EngineWatcher, PolicyRegistrar
-from agent_layer.gateway.http import (
-    COUNTERS,
-    Access,
-    EngineRoutes,
-    ErrorAnswers,
-    ModelRoutes,
-    PeerProxy,
-    RolloutRoutes,
-    as_json,
-    backlog_bytes,
-    metrics_text,
-)
-from agent_layer.gateway.rollouts import (
-    AttemptResumption,
-    Counters,
-    CountingLog,
-    Finalizer,
-    ResponseCache,
-    RolloutRegistry,
-    SettlingLog,
-    abort_all,
-    reap_expired,
-)
-from agent_layer.gateway.upstream import Upstream
-from agent_layer.infra.redis import Keys
+from agent_layer.gateway.calls.pipeline import Calls
+from agent_layer.gateway.calls.requests import BODY_BOUNDS
+from agent_layer.gateway.engines.pool import EnginePool, EngineWatcher, PolicyRegistrar
+from agent_layer.gateway.http.auth import Access
+from agent_layer.gateway.http.engine_routes import EngineRoutes
+from agent_layer.gateway.http.errors import ErrorAnswers, as_json
+from agent_layer.gateway.http.metrics import backlog_bytes, metrics_text
+from agent_layer.gateway.http.model_routes import ModelRoutes
+from agent_layer.gateway.http.peers import PeerProxy
+from agent_layer.gateway.http.rollout_routes import RolloutRoutes
+from agent_layer.gateway.http.server import COUNTERS
+from agent_layer.gateway.rollouts.counters import Counters, CountingLog, SettlingLog
+from agent_layer.gateway.rollouts.expiry import abort_all, reap_expired
+from agent_layer.gateway.rollouts.finalize import Finalizer
+from agent_layer.gateway.rollouts.registry import RolloutRegistry
+from agent_layer.gateway.rollouts.resume import AttemptResumption
+from agent_layer.gateway.rollouts.retries import ResponseCache
+from agent_layer.gateway.upstream.client import Upstream
+from agent_layer.infra import Keys
 from agent_layer.recorder import KeyScrubber
-from agent_layer.schema import new_id
-from agent_layer.schema.wire import BodyBounds
+from agent_layer.schema import BodyBounds, new_id
 from agent_layer.settings import Settings
 
 __all__ = ["Gateway", "build_app"]

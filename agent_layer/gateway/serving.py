@@ -10,8 +10,10 @@ from aiohttp import web
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.app import build_app
-from agent_layer.gateway.http import BACKLOG, PeerProxy, check_exposure, load_tls, serve_until_stopped
-from agent_layer.infra.redis import open_redis
+from agent_layer.gateway.http.bind import check_exposure, load_tls
+from agent_layer.gateway.http.peers import PeerProxy
+from agent_layer.gateway.http.server import BACKLOG, serve_until_stopped
+from agent_layer.infra import open_redis
 from agent_layer.recorder import open_recorder
 from agent_layer.settings import Settings
 

@@ -9,8 +9,7 @@ from typing import Final
 import msgspec
 
 from agent_layer.health.progress import HealthFinding
-from agent_layer.infra import make_private, replace_file
-from agent_layer.infra.processes import hold_lock
+from agent_layer.infra import hold_lock, make_private, replace_file
 from agent_layer.schema import Record
 from agent_layer.settings import Settings
 

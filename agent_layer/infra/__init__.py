@@ -1,32 +1,35 @@
 """Infrastructure: Redis, object stores, processes. The only importers of redis, boto3 and ctypes."""
 
-from typing import TYPE_CHECKING
+from agent_layer.lazy import face
 
-from agent_layer.lazy import lazy_exports
-
-if TYPE_CHECKING:
-    from agent_layer.infra.backoff import Backoff as Backoff
-    from agent_layer.infra.batches import batched as batched
-    from agent_layer.infra.counts import format_count as format_count
-    from agent_layer.infra.counts import quantile as quantile
-    from agent_layer.infra.extras import find_extra as find_extra
-    from agent_layer.infra.extras import install_command as install_command
-    from agent_layer.infra.files import make_private as make_private
-    from agent_layer.infra.files import open_private as open_private
-    from agent_layer.infra.files import replace_file as replace_file
-    from agent_layer.infra.files import sync_path as sync_path
-    from agent_layer.infra.files import write_beside as write_beside
-    from agent_layer.infra.lines import append_line as append_line
-    from agent_layer.infra.lines import read_lines as read_lines
-else:
-    __getattr__ = lazy_exports(
-        __name__,
-        {
-            "agent_layer.infra.backoff": ("Backoff",),
-            "agent_layer.infra.batches": ("batched",),
-            "agent_layer.infra.counts": ("format_count", "quantile"),
-            "agent_layer.infra.extras": ("find_extra", "install_command"),
-            "agent_layer.infra.files": ("make_private", "open_private", "replace_file", "sync_path", "write_beside"),
-            "agent_layer.infra.lines": ("append_line", "read_lines"),
-        },
-    )
+__getattr__, __all__ = face(
+    __name__,
+    {
+        "backoff": "Backoff",
+        "batches": "batched",
+        "counts": "format_count quantile",
+        "extras": "find_extra install_command",
+        "files": "make_private replace_file sync_path write_beside",
+        "lines": "append_line read_lines",
+        "objects.base": "ObjectEntry ObjectStore",
+        "objects.filesystem": "open_objects",
+        "objects.memory": "MemoryObjects",
+        "processes.addresses": "free_port is_free is_listening is_responding reachable_host",
+        "processes.detached": "LOCK_DESCRIPTOR Detached start_detached",
+        "processes.file_limit": "raise_file_limit",
+        "processes.locks": "hold_alone hold_lock is_locked share_lock try_lock",
+        "processes.marked": "kill_marked",
+        "processes.pulse": "probe_pulse read_pulse write_pulse",
+        "processes.reaper": (
+            "KILL_NOW REAPER_PROGRAM ChildExitPipe become_subreaper die_with_parent exit_like kill_descendants"
+            " list_children reap"
+        ),
+        "processes.restart": "RestartHistory RestartPolicy",
+        "processes.supervised": "SupervisedProcess start_supervised supervised_command",
+        "redis.client": "AsyncRedis open_async_redis open_redis",
+        "redis.embedded": "find_redis_server is_redis_running",
+        "redis.keys": "Keys",
+        "redis.retry": "RedisUnreachableError",
+        "redis.scripts": "LuaScript commands_of",
+    },
+)

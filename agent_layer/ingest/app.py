@@ -23,8 +23,7 @@ from agent_layer.ingest.intake import Intake, Log
 from agent_layer.ingest.ledger import OwnLog
 from agent_layer.ingest.logs import LogReceiver
 from agent_layer.ingest.spans import ReceivedSpan
-from agent_layer.schema import check_name, split_trajectory_id
-from agent_layer.schema.wire import ROLLOUT_HEADER, BodyBounds, check_bounds
+from agent_layer.schema import ROLLOUT_HEADER, BodyBounds, check_bounds, check_name, split_trajectory_id
 from agent_layer.settings import Settings
 
 _RETRY_SECONDS = "5"

@@ -15,14 +15,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
-from opentelemetry.proto.trace.v1.trace_pb2 import Status as SpanStatus
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status as SpanStatus
 
 from agent_layer.errors import BadInputError
 from agent_layer.ingest.protobuf_bounds import check_messages
 from agent_layer.ingest.spans import ReceivedEvent, ReceivedSpan
-from agent_layer.schema import UNREADABLE, JsonObject
-from agent_layer.schema.wire import BodyBounds
+from agent_layer.schema import UNREADABLE, BodyBounds, JsonObject
 
 
 def check_protobuf(body: bytes, bounds: BodyBounds, subject: str) -> None:

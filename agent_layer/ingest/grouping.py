@@ -7,7 +7,7 @@ import msgspec
 
 from agent_layer import otel_names as names
 from agent_layer.errors import BadInputError
-from agent_layer.ingest.conventions import SESSIONS
+from agent_layer.ingest.conventions.recognition import SESSIONS
 from agent_layer.ingest.spans import ReceivedSpan, first_text
 from agent_layer.schema import check_name, content_hash, make_trajectory_id, split_trajectory_id
 

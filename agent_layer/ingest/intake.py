@@ -12,7 +12,7 @@ import msgspec
 
 from agent_layer import otel_names as names
 from agent_layer.errors import BadInputError
-from agent_layer.ingest.conventions import interpret_span
+from agent_layer.ingest.conventions.recognition import interpret_span
 from agent_layer.ingest.grouping import BoundedMap, SpanTarget, TargetIndex
 from agent_layer.ingest.records import make_observation, make_outcome, make_start, make_step_parts, span_call_id
 from agent_layer.ingest.spans import AgentRun, ModelCall, ReceivedSpan, SpanMeaning, ToolCall, first_text

@@ -17,10 +17,10 @@ from agent_layer.schema import (
     StepPart,
     StepState,
     StepStatus,
+    TraceContext,
     content_hash,
     split_trajectory_id,
 )
-from agent_layer.schema.wire import TraceContext
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._:~-]+")
 

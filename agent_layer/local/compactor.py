@@ -14,11 +14,9 @@ from contextlib import contextmanager
 from redis.exceptions import RedisError
 
 from agent_layer.errors import AgentLayerError
-from agent_layer.infra.processes import start_supervised
-from agent_layer.infra.redis import Keys, open_redis
+from agent_layer.infra import Keys, open_redis, start_supervised
 from agent_layer.settings import Settings, load_settings
-from agent_layer.store import open_store
-from agent_layer.store.maintenance import Limits
+from agent_layer.store import Limits, open_store
 
 _NICENESS = 10
 _POLL_SECONDS = 0.1

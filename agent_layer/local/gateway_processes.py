@@ -14,8 +14,8 @@ from functools import partial
 from typing import Self
 
 from agent_layer.errors import BadInputError, EngineError, UnreachableError
-from agent_layer.gateway.http import check_exposure
-from agent_layer.infra.processes import (
+from agent_layer.gateway import check_exposure
+from agent_layer.infra import (
     RestartHistory,
     RestartPolicy,
     SupervisedProcess,

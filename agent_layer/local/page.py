@@ -13,13 +13,7 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing, contextmanager
 
 from agent_layer.errors import AgentLayerError
-from agent_layer.infra.processes import (
-    RestartHistory,
-    RestartPolicy,
-    SupervisedProcess,
-    is_listening,
-    start_supervised,
-)
+from agent_layer.infra import RestartHistory, RestartPolicy, SupervisedProcess, is_listening, start_supervised
 from agent_layer.settings import Settings
 from agent_layer.view import announce_page, find_page
 

@@ -8,11 +8,10 @@ import socket
 import sys
 
 from agent_layer.errors import AgentLayerError
-from agent_layer.gateway.http import load_tls, serve_until_stopped
+from agent_layer.gateway import load_tls, serve_until_stopped
 from agent_layer.settings import load_settings
 from agent_layer.store import open_store
-from agent_layer.view import build_view_app
-from agent_layer.view.reads import Source
+from agent_layer.view import Source, build_view_app
 
 _NICENESS = 10
 

@@ -6,8 +6,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from agent_layer.errors import EngineError
-from agent_layer.gateway.engines import read_model_names
-from agent_layer.infra.processes import SupervisedProcess, free_port, is_listening, start_supervised
+from agent_layer.gateway import read_model_names
+from agent_layer.infra import SupervisedProcess, free_port, is_listening, start_supervised
 from agent_layer.settings import Settings
 
 _START_SECONDS = 120.0

@@ -2,7 +2,7 @@
 
 import sys
 
-from agent_layer.infra.processes import probe_pulse
+from agent_layer.infra import probe_pulse
 
 if __name__ == "__main__":
     sys.exit(probe_pulse(sys.argv[1:]))

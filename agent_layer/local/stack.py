@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from agent_layer.engines import Engine, register_engine, remove_ended_engines
 from agent_layer.errors import BadInputError, EngineError, UnreachableError
-from agent_layer.infra.processes import SupervisedProcess, free_port, is_free, is_responding, start_supervised
-from agent_layer.infra.redis import open_redis
+from agent_layer.infra import SupervisedProcess, free_port, is_free, is_responding, open_redis, start_supervised
 from agent_layer.local.compactor import run_compactor
 from agent_layer.local.providers import run_provider_proxy
 from agent_layer.local.vllm import VllmServer

@@ -10,7 +10,7 @@ from typing import Self, TypeAlias
 
 from agent_layer.engines import EngineControl, EngineReport
 from agent_layer.errors import EngineError
-from agent_layer.infra.processes import SupervisedProcess, free_port, start_supervised
+from agent_layer.infra import SupervisedProcess, free_port, start_supervised
 from agent_layer.local.parsers import Parsers, choose_parsers
 
 Progress: TypeAlias = Callable[[float], None]

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent_layer.errors import BackPressureError, BadInputError
-from agent_layer.infra import Backoff, make_private
-from agent_layer.infra.processes import share_lock
+from agent_layer.infra import Backoff, make_private, share_lock
 from agent_layer.recorder.forks import register_forkable
 from agent_layer.recorder.frames import frame
 from agent_layer.recorder.logfile import LogFile, is_set_aside, is_settled

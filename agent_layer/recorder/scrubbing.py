@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from agent_layer.schema.wire import KEY_PREFIX
+from agent_layer.schema import KEY_PREFIX
 
 _SHORTEST = 8
 """Shorter operator keys are words that texts contain anyway."""

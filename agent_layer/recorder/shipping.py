@@ -6,8 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agent_layer.infra import make_private
-from agent_layer.infra.processes import Detached, start_detached, try_lock
+from agent_layer.infra import Detached, make_private, start_detached, try_lock
 
 if TYPE_CHECKING:
     from agent_layer.settings import Settings

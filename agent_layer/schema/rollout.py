@@ -7,7 +7,7 @@ import msgspec
 from agent_layer.schema.record import JsonObject, Record, current_version
 from agent_layer.schema.sandbox import SandboxUsage
 from agent_layer.schema.task import RewardSpec, Split, Task
-from agent_layer.schema.wire import TraceContext
+from agent_layer.schema.trace import TraceContext
 
 RolloutStatus: TypeAlias = Literal[
     "queued",

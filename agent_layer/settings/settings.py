@@ -14,8 +14,7 @@ from pydantic import AliasChoices, Field, ValidationError, ValidationInfo, field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import check_name
-from agent_layer.schema.wire import MAX_LEASE_SECONDS
+from agent_layer.schema import MAX_LEASE_SECONDS, check_name
 
 _LARGEST = 1e15
 """Largest number that a setting may have."""

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from agent_layer.errors import AgentLayerError
-from agent_layer.infra import make_private
-from agent_layer.infra.processes import LOCK_DESCRIPTOR, try_lock
+from agent_layer.infra import LOCK_DESCRIPTOR, make_private, try_lock
 from agent_layer.recorder import SHIPPER_ERROR
 from agent_layer.settings import Settings, load_settings
 from agent_layer.shipper.lifecycle import ShipperLoop

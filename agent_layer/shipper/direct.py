@@ -8,16 +8,15 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from agent_layer.errors import CorruptRecordError, UnreachableError
-from agent_layer.infra.objects import ObjectStore, open_objects
-from agent_layer.infra.redis import Keys, RedisUnreachableError, open_redis
+from agent_layer.infra import Keys, ObjectStore, RedisUnreachableError, open_objects, open_redis
 from agent_layer.schema import ContentRef, LogRecord, encode, record_owner
 from agent_layer.settings import Settings
 from agent_layer.state import read_outbox, remove_decisions
-from agent_layer.store.index import commit_segments
-from agent_layer.store.segments import (
+from agent_layer.store import (
     BlobLimits,
     StoredRecord,
     build_segment,
+    commit_segments,
     drop_deleted_owners,
     read_record,
     segment_key,

@@ -7,8 +7,7 @@ import time
 from pathlib import Path
 
 from agent_layer.errors import CorruptRecordError, UnreachableError
-from agent_layer.infra import Backoff
-from agent_layer.infra.processes import is_locked, try_lock
+from agent_layer.infra import Backoff, is_locked, try_lock
 from agent_layer.settings import Settings
 from agent_layer.shipper.destination import open_destination
 from agent_layer.shipper.ship import Shipper

@@ -6,9 +6,8 @@ import msgspec
 from redis import Redis
 
 from agent_layer.errors import CaptureError
-from agent_layer.infra.redis import Keys
-from agent_layer.schema import ENDED, STARTED, Split
-from agent_layer.schema.wire import ClosedRollout
+from agent_layer.infra import Keys
+from agent_layer.schema import ENDED, STARTED, ClosedRollout, Split
 
 
 class CallCount(msgspec.Struct, frozen=True, kw_only=True):

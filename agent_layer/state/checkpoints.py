@@ -13,8 +13,7 @@ import msgspec
 import zstandard
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.infra.objects import ObjectStore
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, ObjectStore
 
 _DIGEST_BYTES: Final = 16
 _BEHIND_TRAJECTORY: Final = "@"

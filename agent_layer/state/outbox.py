@@ -10,7 +10,7 @@ import msgspec
 from redis import Redis
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys
 from agent_layer.schema import Accepted, Fill, Group, LogRecord, Outcome, Split, new_id
 
 _LARGEST_BATCH = 256

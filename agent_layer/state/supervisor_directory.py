@@ -10,8 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from agent_layer.infra import replace_file
-from agent_layer.infra.processes import is_locked, share_lock
+from agent_layer.infra import is_locked, replace_file, share_lock
 
 _PREFIX: Final = "agent-layer-supervisor-"
 _LOCK: Final = "lock"

@@ -9,8 +9,7 @@ from itertools import accumulate
 import zstandard
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.infra.objects import ObjectStore
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, ObjectStore
 from agent_layer.recorder import frame, unframe
 from agent_layer.schema import Vocabulary, decode, encode
 

@@ -1,37 +1,51 @@
 """The store: Redis index over segments in S3 or a directory. ``open_store()`` opens it for reading."""
 
-from typing import TYPE_CHECKING
+from agent_layer.lazy import face
 
-from agent_layer.lazy import lazy_exports
-
-if TYPE_CHECKING:
-    from agent_layer.store.cli_filters import parse_which as parse_which
-    from agent_layer.store.cli_filters import takes_filters as takes_filters
-    from agent_layer.store.cli_filters import takes_filters_of as takes_filters_of
-    from agent_layer.store.consumers import GroupDelivery
-    from agent_layer.store.index import Filters, TrajectoryRow
-    from agent_layer.store.page import Page
-    from agent_layer.store.store import Store, open_store
-else:
-    __getattr__ = lazy_exports(
-        __name__,
-        {
-            "agent_layer.store.cli_filters": (
-                "parse_which",
-                "takes_filters",
-                "takes_filters_of",
-            ),
-            "agent_layer.store.consumers": ("GroupDelivery",),
-            "agent_layer.store.index": (
-                "Filters",
-                "TrajectoryRow",
-            ),
-            "agent_layer.store.page": ("Page",),
-            "agent_layer.store.store": (
-                "Store",
-                "open_store",
-            ),
-        },
-    )
-
-__all__ = ["Filters", "GroupDelivery", "Page", "Store", "TrajectoryRow", "open_store"]
+__getattr__, __all__ = face(
+    __name__,
+    {
+        "consumers.follower": "GroupDelivery",
+        "index.filters": "Filters",
+        "index.rows": "TrajectoryRow",
+        "page": "Page",
+        "store": "Store open_store",
+    },
+    {
+        "arrow.columns": "JSON json_text",
+        "arrow.steps": "STEP_SCHEMA tabulate_steps",
+        "arrow.trajectories": "TRAJECTORY_SCHEMA tabulate_rows",
+        "cli_filters": "parse_which takes_filters takes_filters_of",
+        "consumers.scripts": "CLAIM_SCRIPTS",
+        "consumers.trained_batches": "list_batches",
+        "index.aggregate": "By Summary count_by_bucket count_by_fields find_newest_starts summarise_trajectories",
+        "index.commit": "commit_segments",
+        "index.filters": "Which bucket_ends",
+        "index.index": "Index",
+        "index.planner": "Order",
+        "index.scripts": "COMMIT ENTER_REWARDS FORGET MARK_COMMITTED RETIRE SEARCH",
+        "maintenance.audit": "Finding",
+        "maintenance.call_stats": "describe_call_stats",
+        "maintenance.deletion": "DeletionReport",
+        "maintenance.gc": "Grace",
+        "maintenance.index_audit": "AUDIT_ROWS COUNT_ORPHAN_BITS",
+        "maintenance.merge_plan": "Limits",
+        "maintenance.rebuild": "Progress find_unindexed",
+        "maintenance.retention": "ExpiryReport",
+        "reading.display": "show_row show_step show_trajectory step_rewards",
+        "reading.labels": "make_label read_known_labels",
+        "reading.reader": "pick_step pick_steps",
+        "reading.rewards": "commit_reward find_current_reward read_rewards",
+        "reading.tokens": "read_step_tokens",
+        "segments.blob_refs": "store_contents",
+        "segments.blobs": "BlobLimits",
+        "segments.fields": "FIELDS",
+        "segments.format": (
+            "SegmentBuilder StoredRecord build_segment list_segments read_chunk read_footer segment_key segment_name"
+        ),
+        "segments.scripts": "HOLD_BLOBS RELEASE_UNNEEDED",
+        "segments.summary": "read_record",
+        "segments.tombstones": "drop_deleted_owners owner_hash",
+        "text.text_index": "TextMatch",
+    },
+)

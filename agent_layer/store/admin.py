@@ -4,28 +4,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Unpack, cast
 
-from agent_layer.infra.objects import ObjectStore
-from agent_layer.store.index import Filters, Index
-from agent_layer.store.maintenance import (
-    CheckReport,
-    CompactionReport,
-    DeletionReport,
-    ExpiryReport,
-    ExpiryRules,
-    GcReport,
-    Grace,
-    Limits,
-    Progress,
-    ReindexReport,
-    check_store,
-    collect_garbage,
-    compact,
-    delete_trajectories,
-    expire_trajectories,
-    offload_index,
-    reindex,
-)
-from agent_layer.store.segments import remove_unneeded
+from agent_layer.infra import ObjectStore
+from agent_layer.store.index.filters import Filters
+from agent_layer.store.index.index import Index
+from agent_layer.store.maintenance.audit import CheckReport, check_store
+from agent_layer.store.maintenance.compaction import CompactionReport, compact
+from agent_layer.store.maintenance.deletion import DeletionReport, delete_trajectories
+from agent_layer.store.maintenance.gc import GcReport, Grace, collect_garbage
+from agent_layer.store.maintenance.merge_plan import Limits
+from agent_layer.store.maintenance.rebuild import Progress, ReindexReport, offload_index, reindex
+from agent_layer.store.maintenance.retention import ExpiryReport, ExpiryRules, expire_trajectories
+from agent_layer.store.segments.blob_refs import remove_unneeded
 
 
 class StoreAdmin:

@@ -8,8 +8,8 @@ from typing import Annotated, cast, get_type_hints
 import typer
 
 from agent_layer.errors import BadInputError
-from agent_layer.store.index import Filters, Which
-from agent_layer.store.segments import FIELDS
+from agent_layer.store.index.filters import Filters, Which
+from agent_layer.store.segments.fields import FIELDS
 from agent_layer.times import parse_range
 
 _RANGE_HELP = "10..20 with both ends, 5.. or ..0.5, or one number."

@@ -4,15 +4,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from agent_layer.store.index import (
-    Filters,
-    Index,
-    Order,
-    RowPage,
-    TrajectoryRow,
-    find_trajectories,
-    scan_trajectories,
-)
+from agent_layer.store.index.filters import Filters
+from agent_layer.store.index.index import Index
+from agent_layer.store.index.planner import Order
+from agent_layer.store.index.rows import TrajectoryRow
+from agent_layer.store.index.search import RowPage, find_trajectories, scan_trajectories
 
 if TYPE_CHECKING:
     import pandas
@@ -30,7 +26,7 @@ class Page(RowPage, frozen=True, kw_only=True):
 
         Raises: BadInputError: the extra ``arrow`` is not installed.
         """
-        from agent_layer.store.arrow import stream_rows  # noqa: PLC0415  # comes with an extra
+        from agent_layer.store.arrow.trajectories import stream_rows  # noqa: PLC0415  # comes with an extra
 
         return stream_rows(self._rows())
 

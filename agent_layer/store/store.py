@@ -8,54 +8,34 @@ from typing import TYPE_CHECKING, SupportsFloat, Unpack
 from redis import Redis
 
 from agent_layer.errors import BadInputError, CorruptRecordError
-from agent_layer.infra.objects import ObjectStore, open_objects
-from agent_layer.infra.redis import Keys, open_redis
+from agent_layer.infra import Keys, ObjectStore, open_objects, open_redis
 from agent_layer.schema import Label, LogRecord, Reward, Split, Step, Trajectory, content_hash, new_id
 from agent_layer.settings import Settings, load_settings
 from agent_layer.state import TokenBytes, read_vocabulary
 from agent_layer.store.admin import StoreAdmin
-from agent_layer.store.consumers import (
-    MAX_UNACKED,
-    ONLY_MEMBER,
-    Consumer,
-    Follower,
-    FollowOptions,
-    GroupDelivery,
-    acknowledge,
-)
-from agent_layer.store.index import (
-    By,
-    Explanation,
-    Filters,
-    Index,
-    Order,
-    Summary,
-    TrajectoryRow,
-    count_trajectories,
-    explain_search,
-    scan_trajectories,
-    summarise_trajectories,
-)
-from agent_layer.store.maintenance import DeletionReport, Progress
+from agent_layer.store.consumers.claims import ONLY_MEMBER, Consumer, acknowledge
+from agent_layer.store.consumers.follower import MAX_UNACKED, Follower, FollowOptions, GroupDelivery
+from agent_layer.store.index.aggregate import By, Summary, count_trajectories, summarise_trajectories
+from agent_layer.store.index.filters import Filters
+from agent_layer.store.index.index import Index
+from agent_layer.store.index.planner import Order
+from agent_layer.store.index.rows import TrajectoryRow
+from agent_layer.store.index.search import Explanation, explain_search, scan_trajectories
+from agent_layer.store.maintenance.deletion import DeletionReport
+from agent_layer.store.maintenance.rebuild import Progress
 from agent_layer.store.page import Page, read_page
-from agent_layer.store.reading import (
-    LabelOptions,
-    RewardOptions,
-    StepTokens,
-    commit_reward,
-    make_label,
-    make_reward,
+from agent_layer.store.reading.labels import LabelOptions, make_label, read_known_labels
+from agent_layer.store.reading.reader import (
     pick_step,
-    read_known_labels,
-    read_rewards,
-    read_step_tokens,
     read_trajectories,
     stream_steps,
     stream_trajectories,
     trajectory_not_found,
 )
-from agent_layer.store.segments import Contents, fetch_contents, read_blob
-from agent_layer.store.text import TextIndex, TextPage
+from agent_layer.store.reading.rewards import RewardOptions, commit_reward, make_reward, read_rewards
+from agent_layer.store.reading.tokens import StepTokens, read_step_tokens
+from agent_layer.store.segments.blobs import Contents, fetch_contents, read_blob
+from agent_layer.store.text.text_index import TextIndex, TextPage
 from agent_layer.store.writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -254,7 +234,7 @@ class Store:
 
         Raises: BadInputError: there is no such column, or the extra ``arrow`` is not installed.
         """
-        from agent_layer.store.arrow import tabulate_stream  # noqa: PLC0415  # comes with an extra
+        from agent_layer.store.arrow.stream import tabulate_stream  # noqa: PLC0415  # comes with an extra
 
         found = stream_steps(self.read(self.scan(**filters), contents=contents), filters.get("step"))
         return tabulate_stream(found, columns=columns, contents=contents)

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BadInputError
-from agent_layer.view.reads import PREFIX
+from agent_layer.view.reads.routes import PREFIX
 
 SESSION: Final = f"{PREFIX}/session"
 """Where a browser exchanges the operator's key for a cookie. It changes nothing that is stored."""

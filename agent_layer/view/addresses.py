@@ -16,7 +16,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from agent_layer.errors import AgentLayerError
-from agent_layer.infra.redis import Keys, open_redis
+from agent_layer.infra import Keys, open_redis
 from agent_layer.settings import Settings
 
 _LEASE_SECONDS: Final = 15.0

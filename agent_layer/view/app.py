@@ -22,11 +22,18 @@ from agent_layer.errors import (
 from agent_layer.store import Store
 from agent_layer.view.access import METRICS, SESSION, Access, writer_name
 from agent_layer.view.answer_cache import AnswerCache, Kept
-from agent_layer.view.events import EventStreams
+from agent_layer.view.events.streams import EventStreams
 from agent_layer.view.files import SCRIPTS, find_file
 from agent_layer.view.openapi import make_document
-from agent_layer.view.reads import IMAGES, PREFIX, ROUTES, Asked, Route, Source, read_image, source_for
-from agent_layer.view.writes import EXPORTS, JOURNAL_ROUTES, WRITES, Desk, Journal, Writer, Writes
+from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.bucket import source_for
+from agent_layer.view.reads.images import IMAGES, read_image
+from agent_layer.view.reads.routes import PREFIX, ROUTES, Route
+from agent_layer.view.reads.source import Source
+from agent_layer.view.writes.exports import EXPORTS
+from agent_layer.view.writes.journal import Journal
+from agent_layer.view.writes.orders import Desk
+from agent_layer.view.writes.routes import JOURNAL_ROUTES, WRITES, Writer, Writes
 
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _LARGEST_BODY: Final = 256 * 1024

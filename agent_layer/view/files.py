@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
-from agent_layer.view.site import bundle_modules
+from agent_layer.view.site.bundle import bundle_modules
 
 _Reader: TypeAlias = Callable[[str], str]
 """Returns the text of a file by its name."""

@@ -5,9 +5,9 @@ from typing import Final, Literal, TypeAlias
 from urllib.parse import quote, urlencode
 
 from agent_layer.settings import Settings
-from agent_layer.store.index import Filters
+from agent_layer.store import Filters
 from agent_layer.view.addresses import find_page
-from agent_layer.view.reads import query_parameters
+from agent_layer.view.reads.asked import query_parameters
 
 Thing: TypeAlias = Literal[
     "failures", "fleet", "group", "learning", "run", "runs", "step", "trajectories", "trajectory", "update"

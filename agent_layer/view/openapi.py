@@ -7,9 +7,12 @@ from typing import Final, TypeAlias
 import msgspec
 
 from agent_layer import __version__
-from agent_layer.view.answers import Change
-from agent_layer.view.reads import IMAGES, PREFIX, ROUTES, Route
-from agent_layer.view.writes import EXPORTS, JOURNAL_ROUTES, WRITES, ExportOrder, WriteLine
+from agent_layer.view.answers.events import Change
+from agent_layer.view.reads.images import IMAGES
+from agent_layer.view.reads.routes import PREFIX, ROUTES, Route
+from agent_layer.view.writes.exports import EXPORTS, ExportOrder
+from agent_layer.view.writes.journal import WriteLine
+from agent_layer.view.writes.routes import JOURNAL_ROUTES, WRITES
 
 _Json: TypeAlias = dict[str, object]
 

@@ -1,27 +1,8 @@
 """Checkpoints of attempts, so that an attempt resumes on another worker."""
 
-from typing import TYPE_CHECKING
+from agent_layer.lazy import face
 
-from agent_layer.lazy import lazy_exports
-
-if TYPE_CHECKING:
-    from envs.checkpoints.graphs import check_graph as check_graph
-    from envs.checkpoints.graphs import run_graph as run_graph
-    from envs.checkpoints.remote import RemoteCheckpointer as RemoteCheckpointer
-    from envs.checkpoints.store import CheckpointStore as CheckpointStore
-    from envs.checkpoints.store import LeaseCheckpointer as LeaseCheckpointer
-else:
-    __getattr__ = lazy_exports(
-        __name__,
-        {
-            "envs.checkpoints.graphs": (
-                "check_graph",
-                "run_graph",
-            ),
-            "envs.checkpoints.remote": ("RemoteCheckpointer",),
-            "envs.checkpoints.store": (
-                "CheckpointStore",
-                "LeaseCheckpointer",
-            ),
-        },
-    )
+__getattr__, __all__ = face(
+    __name__,
+    {"graphs": "check_graph run_graph", "remote": "RemoteCheckpointer", "store": "CheckpointStore LeaseCheckpointer"},
+)

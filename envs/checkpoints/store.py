@@ -16,9 +16,8 @@ from redis.exceptions import RedisError
 
 from agent_layer.dispatcher import Lease
 from agent_layer.errors import LeaseLostError, NotFoundError, UnreachableError
-from agent_layer.infra.objects import ObjectStore
-from agent_layer.infra.redis import Keys
-from agent_layer.schema.wire import MarkedRollout
+from agent_layer.infra import Keys, ObjectStore
+from agent_layer.schema import MarkedRollout
 from agent_layer.state import Checkpoint, checkpoint_name, remove_checkpoint, store_checkpoint
 
 _PASSING: Final = (UnreachableError, NotFoundError, RedisError)

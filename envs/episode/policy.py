@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from aiohttp import ClientSession
 
-from agent_layer.schema import JsonObject, as_json_object, as_json_objects
-from agent_layer.schema.wire import CALL_HEADER
+from agent_layer.schema import CALL_HEADER, JsonObject, as_json_object, as_json_objects
 from envs.failures import CONTEXT_FULL, ContextFullError, ModelCallError
 from tracer.core import Rollout
 

@@ -18,10 +18,10 @@ import msgspec
 
 from agent_layer.dispatcher import Dispatcher, GroupState, RunState
 from agent_layer.errors import AgentFailedError, BadInputError, NotFoundError, NotWholeError
-from agent_layer.infra.processes import SupervisedProcess, start_supervised
+from agent_layer.infra import SupervisedProcess, start_supervised
 from agent_layer.schema import Task, make_group_id
 from agent_layer.settings import Settings
-from envs.evaluation.figures import MeasuredAttempt, collect_results
+from envs.evaluation.figures.figures import MeasuredAttempt, collect_results
 from envs.evaluation.measure import AttemptReader
 from envs.evaluation.rounds import Round
 

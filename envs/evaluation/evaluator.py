@@ -10,13 +10,14 @@ import msgspec
 
 from agent_layer.dispatcher import connect
 from agent_layer.errors import BadInputError
-from agent_layer.infra.processes import hold_alone
+from agent_layer.infra import hold_alone
 from agent_layer.recorder import ensure_shipper
 from agent_layer.schema import JsonObject, Task
 from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
 from envs.evaluation.driver import Driver, Stopped, start_worker
-from envs.evaluation.figures import Comparison, Figures, TaskResult, Yardstick, compare_results, compute_figures
+from envs.evaluation.figures.comparison import Comparison, compare_results
+from envs.evaluation.figures.figures import Figures, TaskResult, Yardstick, compute_figures
 from envs.evaluation.identity import describe_command, describe_target
 from envs.evaluation.measure import AttemptReader
 from envs.evaluation.models import ModelChoice, ServedModel, serve_model

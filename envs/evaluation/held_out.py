@@ -16,16 +16,10 @@ from agent_layer.schema import JsonObject, PolicyVersion, Task, make_group_id
 from agent_layer.store import Store
 from envs.evaluation.driver import Driver, Stopped
 from envs.evaluation.evaluator import RoundResult
-from envs.evaluation.figures import Yardstick, compute_figures
+from envs.evaluation.figures.figures import Yardstick, compute_figures
 from envs.evaluation.measure import AttemptReader
 from envs.evaluation.prices import Prices
-from envs.evaluation.rounds import (
-    EvaluatedAgent,
-    EvaluatedModel,
-    Round,
-    RoundStore,
-    check_round_name,
-)
+from envs.evaluation.rounds import EvaluatedAgent, EvaluatedModel, Round, RoundStore, check_round_name
 from envs.evaluation.tasks import LoadedTasks, hash_tasks, prepare_task, reference_task
 
 log = logging.getLogger(__name__)

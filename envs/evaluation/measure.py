@@ -5,9 +5,8 @@ from collections.abc import Iterable
 import msgspec
 
 from agent_layer.schema import Step, Trajectory, current_rewards
-from agent_layer.store import Store
-from agent_layer.store.index import TrajectoryRow
-from envs.evaluation.figures import MeasuredAttempt
+from agent_layer.store import Store, TrajectoryRow
+from envs.evaluation.figures.figures import MeasuredAttempt
 from envs.evaluation.prices import Prices
 from envs.grading import JUDGED, judge_run
 

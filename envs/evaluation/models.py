@@ -13,17 +13,9 @@ from pathlib import Path
 import msgspec
 from redis import Redis
 
-from agent_layer.engines import (
-    Engine,
-    EngineControl,
-    open_engine_registry,
-    read_engine_address,
-    read_model_list,
-)
+from agent_layer.engines import Engine, EngineControl, open_engine_registry, read_engine_address, read_model_list
 from agent_layer.errors import BadInputError, EngineError
-from agent_layer.infra import install_command
-from agent_layer.infra.processes import free_port, is_responding, start_supervised
-from agent_layer.infra.redis import open_redis
+from agent_layer.infra import free_port, install_command, is_responding, open_redis, start_supervised
 from agent_layer.local import ReportPhase, Stack, VllmServer, run_stack
 from agent_layer.schema import content_hash
 from agent_layer.settings import Settings, read_model_key

@@ -10,7 +10,9 @@ from rich.table import Table
 from agent_layer.infra import format_count
 from agent_layer.schema import JsonObject
 from agent_layer.times import format_time
-from envs.evaluation.figures import Comparison, Estimate, Figures, TaskResult
+from envs.evaluation.figures.comparison import Comparison
+from envs.evaluation.figures.estimates import Estimate
+from envs.evaluation.figures.figures import Figures, TaskResult
 from envs.evaluation.rounds import EvaluatedModel, Round
 
 _PIPE_COLUMNS = 160

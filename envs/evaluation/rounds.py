@@ -3,9 +3,9 @@
 import msgspec
 
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
-from agent_layer.infra.objects import ObjectStore
+from agent_layer.infra import ObjectStore
 from agent_layer.schema import JsonObject, check_name
-from envs.evaluation.figures import Figures, TaskRef, TaskResult, Yardstick
+from envs.evaluation.figures.figures import Figures, TaskRef, TaskResult, Yardstick
 from envs.evaluation.prices import Price
 
 _RUN_PREFIX = "eval."

@@ -9,7 +9,7 @@ import msgspec
 from agent_layer.dispatcher import check_task, read_tasks
 from agent_layer.errors import BadInputError
 from agent_layer.schema import JsonObject, Task, content_hash, hash_input
-from envs.evaluation.figures import TaskRef
+from envs.evaluation.figures.figures import TaskRef
 from envs.evaluation.rounds import TaskSource
 from envs.tasksets import open_taskset
 

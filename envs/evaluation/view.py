@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 
 from envs.evaluation.driver import Progress
-from envs.evaluation.figures import collect_results, count_causes, mean_pass_rate
+from envs.evaluation.figures.figures import collect_results, count_causes, mean_pass_rate
 from envs.evaluation.rounds import Round
 
 _LINE_SECONDS = 10.0

@@ -15,8 +15,7 @@ import msgspec
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
 from agent_layer.errors import AgentLayerError, UnreachableError
-from agent_layer.schema import JsonObject, Limits
-from agent_layer.schema.wire import AGENT_HEADER, ROLE_HEADER, OpenedRollout, OpenRequest
+from agent_layer.schema import AGENT_HEADER, ROLE_HEADER, JsonObject, Limits, OpenedRollout, OpenRequest
 from envs.failures import ModelCallError
 from tracer.transport import GatewayClient
 

@@ -16,7 +16,7 @@ from envs.failures import describe_error
 from envs.hosts.agent_run import AgentRun, RunResult, StopReason
 from envs.hosts.protocol import Active, Ended, FromHost, Save, Saved, Start, Started, Stop, Stopping, ToHost
 from envs.progress import Progress
-from envs.sandbox.supervisor import AttemptSandbox
+from envs.sandbox import AttemptSandbox
 from tracer.core import Rollout, Sink
 
 _REPORT_SECONDS = 0.2

@@ -24,7 +24,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from agent_layer.infra.processes import (
+from agent_layer.infra import (
     ChildExitPipe,
     become_subreaper,
     die_with_parent,

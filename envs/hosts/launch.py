@@ -13,8 +13,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra import Backoff
-from agent_layer.infra.processes import KILL_NOW, REAPER_PROGRAM, RestartHistory, RestartPolicy
+from agent_layer.infra import KILL_NOW, REAPER_PROGRAM, Backoff, RestartHistory, RestartPolicy
 from envs.channel import ChannelClosedError, receive_first, send_blocking
 from envs.hosts.protocol import LONGEST_PACKET, Begin, Ready
 

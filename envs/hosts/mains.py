@@ -11,7 +11,7 @@ import msgspec
 
 import tracer
 from agent_layer.errors import BadInputError
-from agent_layer.infra.processes import raise_file_limit
+from agent_layer.infra import raise_file_limit
 from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.settings import Settings, load_settings
 from envs.agents import Target, load_target

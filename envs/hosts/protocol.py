@@ -4,10 +4,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from agent_layer.schema import Cause, Reward, RolloutStatus, Task
+from agent_layer.schema import Cause, Reward, RolloutStatus, Task, TraceContext
 from agent_layer.schema.sandbox import SandboxSpec
-from agent_layer.schema.wire import TraceContext
-from envs.sandbox.supervisor import BoxFacts
+from envs.sandbox import BoxFacts
 
 LONGEST_PACKET = 1 << 17
 """Bytes of one message to or from a fork server; each is a packet, so that a socket can be passed along."""

@@ -31,7 +31,7 @@ from envs.hosts.protocol import (
     Stopping,
 )
 from envs.progress import current_progress
-from envs.sandbox.supervisor import AttemptSandbox
+from envs.sandbox import AttemptSandbox
 from tracer.core import Rollout
 
 _MARGIN_SECONDS = 2.0

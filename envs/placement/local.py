@@ -7,8 +7,7 @@ from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 from pathlib import Path
 
-from agent_layer.infra import make_private
-from agent_layer.infra.processes import read_pulse, supervised_command
+from agent_layer.infra import make_private, read_pulse, supervised_command
 from agent_layer.schema import new_id
 from agent_layer.settings import program_environment
 from envs.placement.worker_handle import WorkerSpec

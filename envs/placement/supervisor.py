@@ -6,8 +6,7 @@ import time
 from collections.abc import Coroutine
 
 from agent_layer.errors import AgentFailedError, AgentLayerError, BadInputError
-from agent_layer.infra import Backoff
-from agent_layer.infra.processes import RestartHistory, RestartPolicy
+from agent_layer.infra import Backoff, RestartHistory, RestartPolicy
 from agent_layer.settings import Settings
 from envs.placement.worker_handle import StartWorker, WorkerHandle, longest_shutdown_seconds
 from envs.worker import wait_within

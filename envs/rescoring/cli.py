@@ -14,8 +14,7 @@ from agent_layer.errors import BadInputError, NotWholeError
 from agent_layer.recorder import open_recorder
 from agent_layer.schema import check_name
 from agent_layer.settings import Settings
-from agent_layer.store import Store, open_store, takes_filters
-from agent_layer.store.index import Filters
+from agent_layer.store import Filters, Store, open_store, takes_filters
 from agent_layer.view import link_to
 from envs.registry import hash_scorer
 from envs.rescoring.rescore import RescoreOptions, Tally, Verdict, rescore

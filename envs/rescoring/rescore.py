@@ -29,9 +29,7 @@ from agent_layer.schema import (
     reward_topic,
 )
 from agent_layer.schema.sandbox import Snapshot
-from agent_layer.store import Store
-from agent_layer.store.index import TrajectoryRow
-from agent_layer.store.reading import commit_reward, find_current_reward, read_rewards
+from agent_layer.store import Store, TrajectoryRow, commit_reward, find_current_reward, read_rewards
 from envs.grading import AnyScorer, GroupScorer, JudgeCalls, Judgement, ScoringContext, ScoringRun, TakeBox
 from envs.scorers import FAILED_STATUSES, declared_rewards, run_scorer
 from tracer.transport import GatewayClient

@@ -19,7 +19,7 @@ from agent_layer.state import read_taken_sandboxes
 from envs.sandbox.kind import SandboxKind, Support
 from envs.sandbox.pool import open_pool
 from envs.sandbox.registry import list_kind_names, make_kind
-from envs.sandbox.supervisor import connect_sandbox
+from envs.sandbox.supervisor.remote import connect_sandbox
 
 _T = TypeVar("_T")
 _MAX_OUTPUT = 64 << 20

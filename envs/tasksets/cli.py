@@ -7,24 +7,15 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as ProgressBar
+from rich.progress import BarColumn, MofNCompleteColumn, Progress as ProgressBar, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.infra import replace_file
 from agent_layer.schema import Split
 from agent_layer.settings import Settings
-from envs.tasksets.gate import (
-    CHECKS,
-    GateOptions,
-    Progress,
-    Report,
-    check_taskset,
-    find_report,
-    save_report,
-    write_task_line,
-)
+from envs.tasksets.gate.gate import CHECKS, GateOptions, Progress, Report, check_taskset
+from envs.tasksets.gate.records import find_report, save_report, write_task_line
 from envs.tasksets.registry import list_taskset_names, open_taskset
 from envs.tasksets.taskset import TaskSet
 

@@ -32,15 +32,14 @@ from agent_layer.errors import (
     SandboxError,
     UnreachableError,
 )
-from agent_layer.schema import NO_POLICY_CALL, Outcome, PhaseTimes, Reward, rollout_reward
+from agent_layer.schema import NO_POLICY_CALL, ClosedRollout, Outcome, PhaseTimes, Reward, rollout_reward
 from agent_layer.schema.sandbox import SandboxUsage
-from agent_layer.schema.wire import ClosedRollout
 from agent_layer.state import explain_no_policy_call
-from agent_layer.store.reading import read_rewards
+from agent_layer.store import read_rewards
 from envs.failures import Ending, RefusedTaskError, blame_full_context
 from envs.hosts import STOPPED, AgentRun, StopReason
 from envs.progress import Progress
-from envs.sandbox.supervisor import AttemptSandbox
+from envs.sandbox import AttemptSandbox
 from envs.scorers import AGENT, FAILED_STATUSES, declared_rewards, make_report, make_rewards, missing_scores
 from envs.worker.context import WorkerContext
 from envs.worker.gateway_attempts import close_attempt, open_attempt, record_start

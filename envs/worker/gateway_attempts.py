@@ -8,8 +8,16 @@ from typing import NamedTuple
 
 from agent_layer.dispatcher import Lease
 from agent_layer.errors import AgentLayerError, BadInputError, NotFoundError, NotWholeError, UnreachableError
-from agent_layer.schema import RewardSpec, Split, derive_seed
-from agent_layer.schema.wire import ClosedRollout, OpenRequest, RenewedRollouts, Resumption, make_attempt_started
+from agent_layer.schema import (
+    ClosedRollout,
+    OpenRequest,
+    RenewedRollouts,
+    Resumption,
+    RewardSpec,
+    Split,
+    derive_seed,
+    make_attempt_started,
+)
 from agent_layer.state import Checkpoint, check_trainable
 from envs.failures import RefusedTaskError
 from envs.worker.context import WorkerContext

@@ -13,7 +13,7 @@ import msgspec
 from redis.exceptions import RedisError
 
 from agent_layer.dispatcher import Lease, LeaseAnswer, WorkerQueue
-from agent_layer.infra.processes import write_pulse
+from agent_layer.infra import write_pulse
 from agent_layer.schema import JsonObject
 
 LeasePhase: TypeAlias = Literal["running", "scoring", "sealing"]

@@ -13,7 +13,7 @@ from agent_layer.schema import Content, Task, content_hash
 from agent_layer.schema.sandbox import SandboxSpec, SandboxUsage
 from agent_layer.settings import Settings
 from envs.failures import Ending, RefusedTaskError
-from envs.sandbox.supervisor import AttemptSandbox, CollectedFiles, SupervisorHandle, TakeBox
+from envs.sandbox import AttemptSandbox, CollectedFiles, SupervisorHandle, TakeBox
 
 _SCORING_BOXES = 16
 """Boxes that the scorer of one attempt may have at the same time."""

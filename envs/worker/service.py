@@ -19,9 +19,7 @@ import msgspec
 import tracer
 from agent_layer.dispatcher import WorkerQueue
 from agent_layer.errors import BadInputError
-from agent_layer.infra import format_count
-from agent_layer.infra.processes import raise_file_limit
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, format_count, raise_file_limit
 from agent_layer.recorder import open_recorder
 from agent_layer.schema import new_id
 from agent_layer.schema.sandbox import SandboxSpec
@@ -33,7 +31,7 @@ from envs.checkpoints import CheckpointStore
 from envs.hosts import HostTarget, make_hosts, make_scorers
 from envs.progress import StartLimiter
 from envs.resume import is_resumable
-from envs.sandbox.supervisor import SupervisorHandle
+from envs.sandbox import SupervisorHandle
 from envs.scorers import AGENT
 from envs.worker.context import WorkerContext
 from envs.worker.sandbox_stage import SandboxStage

@@ -2,7 +2,7 @@
 
 import re
 
-from agent_layer.local.scripted import ScriptAnswer, ScriptPrompt
+from agent_layer.local import ScriptAnswer, ScriptPrompt
 
 __all__ = ["calculate"]
 

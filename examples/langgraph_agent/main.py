@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib import import_module
 
 import tracer
-from agent_layer.local.scripted import ScriptedEngine, serve_in_thread
+from agent_layer.local import ScriptedEngine, serve_in_thread
 from agent_layer.settings import load_settings
 from examples.langgraph_agent.script import plan_trip
 

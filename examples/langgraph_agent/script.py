@@ -2,7 +2,7 @@
 
 import json
 
-from agent_layer.local.scripted import ScriptAnswer, ScriptPrompt
+from agent_layer.local import ScriptAnswer, ScriptPrompt
 
 __all__ = ["plan_trip"]
 

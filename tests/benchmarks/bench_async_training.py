@@ -25,15 +25,8 @@ from waiting_agent import HIGHEST, WAITS
 from agent_layer.health import StepProgress, progress_path, read_progress
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
-from envs.tasksets.guess_number import REWARDS
-from trainer_adapter.config import (
-    AlgorithmConfig,
-    OptimizerConfig,
-    RolloutConfig,
-    Schedule,
-    SourceConfig,
-    TrainConfig,
-)
+from envs.tasksets import REWARDS
+from trainer_adapter.config import AlgorithmConfig, OptimizerConfig, RolloutConfig, Schedule, SourceConfig, TrainConfig
 from trainer_adapter.demo.display import mean_success
 from trainer_adapter.launch import Job, run_job
 

@@ -18,7 +18,7 @@ from store_servers import run_servers
 from store_workload import appends_of
 
 from agent_layer.dispatcher import WorkerQueue, connect
-from agent_layer.infra.redis import Keys, open_redis
+from agent_layer.infra import Keys, open_redis
 from agent_layer.recorder import Recorder
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.schema.task import Task

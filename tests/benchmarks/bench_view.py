@@ -25,13 +25,12 @@ from store_servers import run_servers
 from view_records import LONG, NUM_STEPS, NUM_TOKENS, long_records
 from view_scroll import scroll_frames
 
-from agent_layer.infra.processes import free_port
+from agent_layer.infra import free_port
 from agent_layer.recorder import open_recorder
 from agent_layer.schema import TokenIds, Vocabulary
 from agent_layer.settings import Settings
 from agent_layer.state import store_vocabulary
-from agent_layer.store import Store, open_store
-from agent_layer.store.index import Index
+from agent_layer.store import Index, Store, open_store
 
 __all__ = ["measure_view"]
 

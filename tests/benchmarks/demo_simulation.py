@@ -28,7 +28,8 @@ from demo_runs import GOAL
 
 from agent_layer.schema import TrainingSample
 from agent_layer.schema.record import Logprobs, TokenIds
-from envs.tasksets.guess_number import HIGHEST, MAX_GUESSES, REWARDS, Game, compare
+from envs.tasksets import HIGHEST, REWARDS, Game, compare
+from envs.tasksets.guess_number.game import MAX_GUESSES
 from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import plan_start_versions, select_batch

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 from agent_layer.dispatcher import Lease, Report, WorkerQueue
-from agent_layer.infra.redis import Keys, open_redis
+from agent_layer.infra import Keys, open_redis
 from agent_layer.settings import load_settings
 
 RUN = "held"

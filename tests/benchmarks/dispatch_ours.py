@@ -13,7 +13,7 @@ from dispatch_orders import serve_orders
 from dispatch_tally import Tally
 
 from agent_layer.dispatcher import Dispatcher, Report, WorkerQueue
-from agent_layer.infra.redis import Keys, open_redis
+from agent_layer.infra import Keys, open_redis
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.task import Task
 from agent_layer.settings import load_settings

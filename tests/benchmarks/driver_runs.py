@@ -31,8 +31,7 @@ from rich.table import Table
 
 from agent_layer.health import progress_path, read_progress
 from agent_layer.settings import Settings
-from agent_layer.store import open_store
-from agent_layer.store.consumers import list_batches
+from agent_layer.store import list_batches, open_store
 from trainer_adapter.config import ClusterConfig
 from trainer_adapter.demo.job import RECIPE, make_config, write_tasks
 from trainer_adapter.launch import Job, run_job

@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.graph import END, START, StateGraph
 
 import tracer
-from envs.tasksets.guess_number import Game, compare
+from envs.tasksets import Game, compare
 from envs.tasksets.guess_number import agent as demo
 
 __all__ = ["HIGHEST", "WAITS", "draw_wait_seconds", "play"]

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from agent_layer.view.demo import RECORDING
+from agent_layer.view.demo.recording import RECORDING
 
 from ..record_demo import MOST_BYTES
 from ..waiting import read_line, wait_for_exit

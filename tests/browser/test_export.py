@@ -4,9 +4,8 @@ import re
 
 import pytest
 
-from agent_layer.view.reads import Asked
-from agent_layer.view.reads.tokens import show_tokens
-from agent_layer.view.site import Selection, write_site
+from agent_layer.view import Asked, Selection, write_site
+from agent_layer.view.reads.tokens.tokens import show_tokens
 
 from ..builders import attempt
 from ..pictures import REMOTE, SVG, data_url, image_part, make_png, store_message

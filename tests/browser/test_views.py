@@ -9,10 +9,8 @@ import pytest
 from agent_layer.cli.services.view import archive_settings
 from agent_layer.engines import Engine, EngineRegistry, register_policy
 from agent_layer.schema import PolicyVersion
-from agent_layer.store import open_store
-from agent_layer.store.maintenance import find_unindexed
-from agent_layer.view import build_view_app
-from agent_layer.view.reads import Source, find_cooled
+from agent_layer.store import find_unindexed, open_store
+from agent_layer.view import Source, build_view_app, find_cooled
 
 from ..builders import attempt, call, sampled
 from ..stored import damage, put_segment

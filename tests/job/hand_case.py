@@ -13,7 +13,7 @@ from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.step import Action, PromptDelta, StepPart
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store.consumers.follower import GroupDelivery
-from trainer_adapter.algorithms import CorrectionConfig
+from trainer_adapter.algorithms.options import CorrectionConfig
 from trainer_adapter.data.advantages import select_batch
 from trainer_adapter.data.groups import read_group
 

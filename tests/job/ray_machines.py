@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from agent_layer.infra.processes import free_port
+from agent_layer.infra import free_port
 
 from ..waiting import scaled, wait_for_exit, wait_until_ready
 

@@ -16,8 +16,7 @@ import requests
 
 from agent_layer.schema import codec
 from agent_layer.settings import Settings
-from agent_layer.store import open_store
-from agent_layer.store.consumers import list_batches
+from agent_layer.store import list_batches, open_store
 from trainer_adapter.cluster.overrides import MARK
 from trainer_adapter.config import ClusterConfig, RetentionConfig, RolloutConfig, TrainConfig, load_config
 from trainer_adapter.data.advantages import TrainingBatch

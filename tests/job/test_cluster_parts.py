@@ -30,7 +30,7 @@ def weights():
 
 
 def test_order_and_layout_of_the_same_weights_do_not_change_their_hash(weights):
-    from trainer_adapter.cluster.weights import hash_weights
+    from trainer_adapter.cluster.weights.digest import hash_weights
 
     one, other = weights
     transposed = one.t().contiguous().t()
@@ -42,7 +42,7 @@ def test_order_and_layout_of_the_same_weights_do_not_change_their_hash(weights):
 def test_a_bit_a_shape_a_type_a_name_or_a_missing_tensor_change_the_hash(weights):
     import torch
 
-    from trainer_adapter.cluster.weights import hash_weights
+    from trainer_adapter.cluster.weights.digest import hash_weights
 
     one, other = weights
     changed = (
@@ -62,7 +62,8 @@ def test_a_version_whose_weights_verl_sends_is_registered_with_their_hash_if_it_
 ):
     from trainer_adapter.cluster.bridge import Bridge, RunEnded
     from trainer_adapter.cluster.publisher import ClusterPublisher
-    from trainer_adapter.cluster.weights import EngineFleet, hash_weights
+    from trainer_adapter.cluster.weights.digest import hash_weights
+    from trainer_adapter.cluster.weights.fleet import EngineFleet
     from trainer_adapter.verl import PublishedWeights
 
     bridge, threads = Bridge(), list[str]()

@@ -4,8 +4,7 @@ import pytest
 
 from agent_layer.errors import AgentLayerError
 from agent_layer.health import AlarmFile, HealthLimits, progress_path, read_progress
-from agent_layer.store import open_store
-from agent_layer.store.consumers import list_batches
+from agent_layer.store import list_batches, open_store
 
 from .conftest import MADE_UP, RUN, Report, acknowledged, train
 

@@ -20,12 +20,10 @@ from agent_layer.dispatcher import HELD, connect
 from agent_layer.engines import open_engine_registry
 from agent_layer.health.progress import progress_path, read_progress
 from agent_layer.health.restarts import Restart, read_restarts, restarts_path
-from agent_layer.infra.processes import SupervisedProcess, start_supervised
+from agent_layer.infra import SupervisedProcess, open_redis, start_supervised
 from agent_layer.infra.processes.marked import list_marked
-from agent_layer.infra.redis import open_redis
 from agent_layer.settings import Settings
-from agent_layer.store import open_store
-from agent_layer.store.consumers import list_batches
+from agent_layer.store import list_batches, open_store
 from trainer_adapter.cluster.overrides import MARK
 from trainer_adapter.config import ClusterConfig, RetentionConfig, RolloutConfig, TrainConfig
 from trainer_adapter.demo.job import RECIPE, make_config, write_tasks

@@ -15,8 +15,7 @@ import pytest
 
 from agent_layer.health import progress_path, read_progress
 from agent_layer.infra.processes.addresses import free_port
-from agent_layer.store import open_store
-from agent_layer.store.consumers import list_batches
+from agent_layer.store import list_batches, open_store
 from trainer_adapter.config import (
     AlgorithmConfig,
     OptimizerConfig,

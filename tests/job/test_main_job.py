@@ -15,7 +15,8 @@ from agent_layer.health.progress import progress_path, read_progress
 from agent_layer.local.vllm import VllmServer
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
-from envs.tasksets.guess_number import HIGHEST, MAX_GUESSES
+from envs.tasksets import HIGHEST
+from envs.tasksets.guess_number.game import MAX_GUESSES
 from trainer_adapter.demo.played import read_games
 
 from ..waiting import run, scaled

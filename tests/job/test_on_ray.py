@@ -16,13 +16,13 @@ import pytest
 
 from agent_layer.engines import get_policy, open_engine_registry
 from agent_layer.health.progress import progress_path, read_progress
-from agent_layer.infra.redis import Keys, open_redis
+from agent_layer.infra import Keys, open_redis
 from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.schema.record import Logprobs
 from agent_layer.settings import Settings
-from agent_layer.store import open_store
-from agent_layer.store.consumers import list_batches
-from trainer_adapter.algorithms import DistillConfig, TeacherConfig
+from agent_layer.store import list_batches, open_store
+from trainer_adapter.algorithms import DistillConfig
+from trainer_adapter.algorithms.options import TeacherConfig
 from trainer_adapter.config import ClusterConfig, LoraConfig, Schedule, TrainConfig
 from trainer_adapter.data import TrainingBatch
 from trainer_adapter.demo.cli import STEPS as DEMO_STEPS
@@ -264,7 +264,7 @@ def test_the_reference_of_an_adapter_is_the_model_without_it(lora: Game):
 def test_a_checkpoint_of_an_adapter_exports_the_weights_that_the_servers_confirmed(lora: Game, tmp_path: Path):
     from safetensors.torch import load_file
 
-    from trainer_adapter.cluster.weights import hash_weights
+    from trainer_adapter.cluster.weights.digest import hash_weights
     from trainer_adapter.verl import export_checkpoint
 
     for directory, cursor in CheckpointDirectory(lora.settings, RUN).all():

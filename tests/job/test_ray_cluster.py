@@ -13,10 +13,10 @@ import pytest
 from agent_layer.engines import open_engine_registry
 from agent_layer.errors import BadInputError
 from agent_layer.health.progress import progress_path, read_progress
-from agent_layer.infra.processes import list_marked
-from agent_layer.infra.redis import open_redis
+from agent_layer.infra import open_redis
+from agent_layer.infra.processes.marked import list_marked
 from agent_layer.settings import Settings
-from trainer_adapter.cluster.nodes import JoinedCluster
+from trainer_adapter.cluster.nodes.joined import JoinedCluster
 from trainer_adapter.cluster.overrides import MARK
 from trainer_adapter.config import ClusterConfig
 from trainer_adapter.demo.job import RECIPE

@@ -8,7 +8,8 @@ from math import log, prod
 
 import pytest
 
-from trainer_adapter.algorithms import AlgorithmConfig, CorrectionConfig, RejectionRule, resolve_algorithm
+from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
+from trainer_adapter.algorithms.options import CorrectionConfig, RejectionRule
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 

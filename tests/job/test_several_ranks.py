@@ -20,8 +20,7 @@ from agent_layer.schema import codec
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.step import Action, PromptDelta, StepPart
 from agent_layer.schema.training import TrainingSample
-from agent_layer.store import open_store
-from agent_layer.store.consumers import list_batches
+from agent_layer.store import list_batches, open_store
 from trainer_adapter.algorithms import AlgorithmConfig
 from trainer_adapter.config import OptimizerConfig, Schedule, SourceConfig, TrainConfig, write_config
 from trainer_adapter.data import rebuild_batch

@@ -10,15 +10,10 @@ import pytest
 
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.training import TrainingSample
-from trainer_adapter.algorithms import AlgorithmConfig, CorrectionConfig, RejectionRule, resolve_algorithm
+from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
+from trainer_adapter.algorithms.options import CorrectionConfig, RejectionRule
 from trainer_adapter.config import OptimizerConfig, Schedule, SourceConfig, TrainConfig
-from trainer_adapter.data.advantages import (
-    GroupSamples,
-    RolloutSamples,
-    TrainingBatch,
-    group_advantages,
-    select_batch,
-)
+from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, TrainingBatch, group_advantages, select_batch
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 

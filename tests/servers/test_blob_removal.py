@@ -4,9 +4,7 @@ import base64
 import random
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 
 from agent_layer.schema.ids import content_hash, new_id
 from agent_layer.store.maintenance.gc import Grace

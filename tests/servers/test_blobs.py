@@ -5,9 +5,7 @@ import json
 import random
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.schema.codec import LogRecord, encode

@@ -4,9 +4,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 import pytest
-from hypothesis import HealthCheck, Phase
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, settings as hypothesis_settings, strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,

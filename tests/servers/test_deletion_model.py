@@ -1,9 +1,7 @@
 """Deletion against a plain model: in any order of events, deleted stays deleted, and the rest stays."""
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 
 from agent_layer.store.segments.format import read_footer
 

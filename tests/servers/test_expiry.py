@@ -3,9 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
+from hypothesis import given, settings as hypothesis_settings, strategies as st
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema.step import Action

@@ -4,8 +4,7 @@ import math
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.cli.main import build
 from agent_layer.errors import BadInputError, NotFoundError

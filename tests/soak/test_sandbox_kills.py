@@ -36,7 +36,7 @@ asyncio.run(main())
 WORKER = """
 import asyncio, sys
 from envs.sandbox import SandboxSpec
-from envs.sandbox.supervisor import SupervisorHandle, TakeBox
+from envs.sandbox import SupervisorHandle, TakeBox
 
 async def main():
     handle, kind, host = SupervisorHandle(), *sys.argv[1:]

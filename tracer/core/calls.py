@@ -14,8 +14,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from agent_layer.schema import Action, JsonObject, PartSource, StepPart, StepState, StepStatus, Usage
-from agent_layer.schema.wire import TraceContext
+from agent_layer.schema import Action, JsonObject, PartSource, StepPart, StepState, StepStatus, TraceContext, Usage
 from tracer.core.clock import active_trace
 from tracer.core.contents import ContentWriter, safe_repr
 from tracer.core.errors import add_failure_note

@@ -9,8 +9,7 @@ import time
 from collections.abc import MutableMapping
 from typing import Protocol
 
-from agent_layer.schema import new_id
-from agent_layer.schema.wire import TraceContext
+from agent_layer.schema import TraceContext, new_id
 
 
 def active_trace() -> TraceContext | None:

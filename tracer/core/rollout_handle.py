@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Protocol, SupportsFloat
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import LogRecord, Reward, RewardSource, read_score
-from agent_layer.schema.wire import TraceContext, derive_span_id
+from agent_layer.schema import LogRecord, Reward, RewardSource, TraceContext, derive_span_id, read_score
 from tracer.core.clock import SYSTEM, ClockAndIds, new_trace
 from tracer.core.liveness import Life
 
 if TYPE_CHECKING:
     from agent_layer.recorder import FlushReport
+    from agent_layer.schema import OpenedRollout
     from agent_layer.schema.sandbox import Sandbox
-    from agent_layer.schema.wire import OpenedRollout
 
 
 class Sink(Protocol):

@@ -7,8 +7,7 @@ from typing import cast
 import msgspec
 from openai import AsyncOpenAI, OpenAI
 
-from agent_layer.schema import Action, JsonObject, Usage
-from agent_layer.schema.wire import GrowingMessage
+from agent_layer.schema import Action, GrowingMessage, JsonObject, Usage
 from tracer.core import CallAnswer, CallRequest
 from tracer.integrations.client import Api, Dialect, parse_answer, parse_stream, sampling_fields, trace_client
 from tracer.integrations.openai_responses import RESPONSES

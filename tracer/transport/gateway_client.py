@@ -20,8 +20,7 @@ from agent_layer.errors import (
     NotWholeError,
     UnreachableError,
 )
-from agent_layer.schema import new_id, read_score, split_trajectory_id
-from agent_layer.schema.wire import (
+from agent_layer.schema import (
     CLOSE_ROLLOUT,
     END_ROLLOUT,
     MARK_ROLLOUT,
@@ -42,6 +41,9 @@ from agent_layer.schema.wire import (
     RenewedRollouts,
     RenewRequest,
     RewardRequest,
+    new_id,
+    read_score,
+    split_trajectory_id,
 )
 
 _ERRORS: dict[int, type[AgentLayerError]] = {404: NotFoundError, 409: NotWholeError, 412: LeaseLostError}

@@ -8,8 +8,7 @@ receives its rewards; other records of such a process are dropped. A process sta
 from collections.abc import Mapping
 
 from agent_layer.recorder import FlushReport, open_recorder
-from agent_layer.schema import LogRecord, Reward, check_name, make_trajectory_id
-from agent_layer.schema.wire import RewardRequest, parse_trace
+from agent_layer.schema import LogRecord, Reward, RewardRequest, check_name, make_trajectory_id, parse_trace
 from agent_layer.settings import Inheritance, Settings, read_inheritance
 from tracer.core import Rollout, Sink, new_trace
 from tracer.transport.gateway_client import GatewayClient

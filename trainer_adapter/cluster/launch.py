@@ -22,12 +22,19 @@ from agent_layer.health import (
     read_restarts,
     restarts_path,
 )
-from agent_layer.infra import Backoff, make_private
-from agent_layer.infra.processes import SupervisedProcess, hold_alone, kill_marked, start_supervised
-from agent_layer.infra.redis import open_redis
+from agent_layer.infra import (
+    Backoff,
+    SupervisedProcess,
+    hold_alone,
+    kill_marked,
+    make_private,
+    open_redis,
+    start_supervised,
+)
 from agent_layer.settings import Settings
 from trainer_adapter.cluster.gpus import FoundGpus, find_gpu_faults, gpu_bytes_of, plan_gpus, write_gpus
-from trainer_adapter.cluster.nodes import JoinedCluster, find_address, needs_of, write_needs
+from trainer_adapter.cluster.nodes.joined import JoinedCluster
+from trainer_adapter.cluster.nodes.needs import find_address, needs_of, write_needs
 from trainer_adapter.cluster.overrides import (
     MARK,
     check_config,

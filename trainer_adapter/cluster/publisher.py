@@ -9,7 +9,7 @@ from agent_layer.recorder import Recorder
 from agent_layer.settings import Settings
 from trainer_adapter.cluster.bridge import Bridge
 from trainer_adapter.cluster.update import ClusterUpdate
-from trainer_adapter.cluster.weights import EngineFleet, location_of
+from trainer_adapter.cluster.weights.fleet import EngineFleet, location_of
 from trainer_adapter.data import TrainingBatch
 from trainer_adapter.verl import PublishedWeights, UpdateReport, WeightPublisher
 

@@ -29,16 +29,16 @@ from verl.workers.rollout.llm_server import LLMServerManager
 from agent_layer.engines import open_engine_registry, remove_ended_engines
 from agent_layer.errors import EngineError
 from agent_layer.health import Restart, append_restart, restarts_path
-from agent_layer.infra.redis import open_redis
+from agent_layer.infra import open_redis
 from agent_layer.recorder import Recorder
 from agent_layer.settings import Settings, load_settings
 from trainer_adapter.cluster.bridge import Bridge, RunEnded, UpdateRequest
-from trainer_adapter.cluster.nodes import ServerEnd
+from trainer_adapter.cluster.nodes.watch import ServerEnd
 from trainer_adapter.cluster.publisher import ClusterPublisher, RemoteUpdate
 from trainer_adapter.cluster.rows import SlotManager, clear_rows, write_rows
 from trainer_adapter.cluster.server import ClusterReplica, HeldWeights
 from trainer_adapter.cluster.update import ClusterUpdate
-from trainer_adapter.cluster.weights import EngineFleet
+from trainer_adapter.cluster.weights.fleet import EngineFleet
 from trainer_adapter.cluster.worker import ClusterWorker
 from trainer_adapter.config import ClusterConfig, TrainConfig, load_config
 from trainer_adapter.loop import CheckpointDirectory, train_run

@@ -20,7 +20,7 @@ from verl.workers.engine import BaseEngine
 from verl.workers.engine.fsdp import transformer_impl
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
-from trainer_adapter.cluster.weights import hash_weights
+from trainer_adapter.cluster.weights.digest import hash_weights
 from trainer_adapter.verl import adapter_of, load_engines, merged_weights
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false

@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from agent_layer.schema import ExcludedRollout, Fill, Group, LengthRule, Trajectory
-from agent_layer.store.consumers import GroupDelivery
+from agent_layer.store import GroupDelivery
 from trainer_adapter.algorithms import Credit
 from trainer_adapter.data.advantages import GroupSamples
 from trainer_adapter.data.capture import CaptureCounts, count_capture

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 
 from agent_layer.health import StepProgress
-from agent_layer.infra.processes import SupervisedProcess
+from agent_layer.infra import SupervisedProcess
 
 
 class Display:

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import msgspec
 
-from envs.tasksets.guess_number import HIGHEST, REWARDS
+from envs.tasksets import HIGHEST, REWARDS
 from trainer_adapter.config import (
     AlgorithmConfig,
     OptimizerConfig,
     RetentionConfig,
     RolloutConfig,
-    Schedule,
     SourceConfig,
     TrainConfig,
 )
+from trainer_adapter.schedule import Schedule
 from trainer_adapter.selection import SuccessShare
 
 

@@ -15,7 +15,7 @@ from rich.tree import Tree
 
 from agent_layer.schema import Task, Trajectory
 from agent_layer.store import Store
-from envs.tasksets.guess_number import Game, compare
+from envs.tasksets import Game, compare
 
 _MOST_LINES = 16
 """Guesses that are shown, the most frequent ones."""

@@ -15,8 +15,7 @@ import msgspec
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.errors import BadInputError
 from agent_layer.schema import LogRecord, Task, derive_seed
-from agent_layer.store import Store
-from agent_layer.store.consumers import GroupDelivery
+from agent_layer.store import GroupDelivery, Store
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import plan_start_versions
 from trainer_adapter.loop.checkpoint import Cursor

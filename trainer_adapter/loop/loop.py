@@ -15,7 +15,7 @@ import msgspec
 
 from agent_layer.errors import AgentLayerError
 from agent_layer.health import Restart, RoundProgress, StepProgress, find_unhealthy, set_limits
-from agent_layer.store.consumers import GroupDelivery
+from agent_layer.store import GroupDelivery
 from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import (

@@ -10,8 +10,7 @@ from agent_layer.settings import Settings
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.loop.run import EmbeddedDriver, stop_on_signals, train_run
 from trainer_adapter.tasks import TaskSource
-from trainer_adapter.verl import EmbeddedTrainer, PolicyTrainer
-from trainer_adapter.verl.ranks import LeadingTrainer, follow_leader
+from trainer_adapter.verl import EmbeddedTrainer, LeadingTrainer, PolicyTrainer, follow_leader
 
 _STOP_SECONDS = 600
 """After Ctrl-C, for the present update and its checkpoint."""

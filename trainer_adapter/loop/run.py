@@ -14,16 +14,8 @@ from redis import Redis
 from agent_layer.alarms import open_notifier
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.errors import BadInputError
-from agent_layer.health import (
-    StepProgress,
-    append_progress,
-    progress_path,
-    read_progress,
-    read_restarts,
-    restarts_path,
-)
-from agent_layer.infra.processes import hold_alone
-from agent_layer.infra.redis import open_redis
+from agent_layer.health import StepProgress, append_progress, progress_path, read_progress, read_restarts, restarts_path
+from agent_layer.infra import hold_alone, open_redis
 from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.schema import JsonObject
 from agent_layer.settings import Settings

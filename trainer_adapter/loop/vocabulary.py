@@ -7,8 +7,7 @@ from typing import Final, cast
 import msgspec
 
 from agent_layer.engines import read_fingerprints
-from agent_layer.infra.objects import ObjectStore
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, ObjectStore
 from agent_layer.schema import JsonObject, TokenIds, Vocabulary, as_json_object, as_json_objects
 from agent_layer.state import has_vocabulary, store_vocabulary
 

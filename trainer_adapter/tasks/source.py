@@ -12,8 +12,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.infra import make_private, replace_file
 from agent_layer.schema import Split, Task, check_name
 from agent_layer.settings import Settings
-from envs.tasksets import TaskSet, open_taskset
-from envs.tasksets.gate import write_task_line
+from envs.tasksets import TaskSet, open_taskset, write_task_line
 from trainer_adapter.config import SourceConfig, TrainConfig
 from trainer_adapter.tasks.task_file import TaskFile
 

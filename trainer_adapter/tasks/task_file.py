@@ -16,7 +16,7 @@ import numpy as np
 from agent_layer.dispatcher import TaskName, read_task, read_task_name
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Split, Task
-from envs.tasksets.gate import find_taskset
+from envs.tasksets import find_taskset
 
 
 class _Line(NamedTuple):

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from peft import LoraConfig as PeftConfig
-from peft import PeftModel
+from peft import LoraConfig as PeftConfig, PeftModel
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from transformers import AutoConfig

@@ -44,25 +44,12 @@ from trainer_adapter.verl.adapters import (
 )
 from trainer_adapter.verl.correction import correct_rollouts
 from trainer_adapter.verl.export import check_num_processes
-from trainer_adapter.verl.losses import (
-    RATIO_GAP,
-    VERL_LOSSES,
-    make_loss,
-    sequence_log_ratios,
-    weigh_rows,
-)
+from trainer_adapter.verl.losses import RATIO_GAP, VERL_LOSSES, make_loss, sequence_log_ratios, weigh_rows
 from trainer_adapter.verl.options import verl_arguments
 from trainer_adapter.verl.platform import enter_platform
-from trainer_adapter.verl.ranks import join_rows, share_rows
+from trainer_adapter.verl.ranks.shares import join_rows, share_rows
 from trainer_adapter.verl.rollout_rows import RolloutRows
-from trainer_adapter.verl.tensors import (
-    TEACHER,
-    LogprobGap,
-    add_teacher,
-    measure_logprob_gap,
-    pack_batch,
-    read_columns,
-)
+from trainer_adapter.verl.tensors import TEACHER, LogprobGap, add_teacher, measure_logprob_gap, pack_batch, read_columns
 from trainer_adapter.verl.weights import PublishedWeights
 from trainer_adapter.verl_keys import ENGINE, MODEL, OPTIMIZER
 

@@ -19,8 +19,7 @@ from torch import Tensor
 
 from agent_layer.engines import Engine, EngineRegistry, get_policy, newest_policy, register_policy
 from agent_layer.errors import AgentLayerError, EngineError, NotFoundError, UnreachableError
-from agent_layer.infra import make_private, sync_path
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, make_private, sync_path
 from agent_layer.recorder import Recorder
 from agent_layer.schema import PolicyVersion
 from agent_layer.settings import Settings

@@ -13,17 +13,23 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, TypeAlias
 import msgspec
 import typer
 
-from agent_layer.cli.ui import show_progress
+from agent_layer.cli.ui.output import show_progress
 from agent_layer.errors import BackPressureError, BadInputError, CorruptRecordError, NotFoundError
 from agent_layer.export import Feed, write_export
 from agent_layer.infra import format_count
 from agent_layer.ingest import ImportBatch, line_trajectory_id, make_records, read_line
 from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.schema import FINAL_STATUSES, check_name, trajectory_owner
-from agent_layer.store import Store, open_store, parse_which, takes_filters
-from agent_layer.store.index import Filters, TrajectoryRow
-from agent_layer.store.reading import show_trajectory
-from agent_layer.store.segments import owner_hash
+from agent_layer.store import (
+    Filters,
+    Store,
+    TrajectoryRow,
+    open_store,
+    owner_hash,
+    parse_which,
+    show_trajectory,
+    takes_filters,
+)
 from agent_layer.times import parse_time
 
 if TYPE_CHECKING:
@@ -51,12 +57,7 @@ def parquet(
     filters: Filters,
 ) -> None:
     """Keep a Parquet dataset equal to a query: DIR/{trajectories,steps}/*.parquet."""
-    from agent_layer.export import (  # noqa: PLC0415  # comes with an extra
-        Dataset,
-        DatasetPlan,
-        DatasetWriter,
-        Table,
-    )
+    from agent_layer.export import Dataset, DatasetPlan, DatasetWriter, Table  # noqa: PLC0415  # comes with an extra
 
     store, left_out = open_store(context.obj), _LeftOut()
     wanted: dict[Table, bool] = {"trajectories": trajectories, "steps": steps}

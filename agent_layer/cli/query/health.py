@@ -6,7 +6,9 @@ import msgspec
 import typer
 from rich.table import Table
 
-from agent_layer.cli.ui import Format, Run, draw_table, print_link, write_lines
+from agent_layer.cli.ui.links import print_link
+from agent_layer.cli.ui.output import draw_table, write_lines
+from agent_layer.cli.ui.watch import Format, Run
 from agent_layer.errors import NotFoundError
 from agent_layer.health import CATALOGUE, HealthEntry, progress_path, read_progress
 from agent_layer.settings import Settings

@@ -4,10 +4,9 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.ui import print_link
+from agent_layer.cli.ui.links import print_link
 from agent_layer.errors import BadInputError
-from agent_layer.store import open_store
-from agent_layer.store.reading import make_label, read_known_labels
+from agent_layer.store import make_label, open_store, read_known_labels
 
 
 def label(

@@ -3,10 +3,9 @@
 import typer
 
 from agent_layer.errors import UnreachableError
-from agent_layer.infra.objects import open_objects
+from agent_layer.infra import open_objects
 from agent_layer.settings import Settings
-from agent_layer.store import Store
-from agent_layer.store.maintenance import find_unindexed
+from agent_layer.store import Store, find_unindexed
 
 _MOST_NAMED = 8
 _LISTING_SECONDS = 2.0

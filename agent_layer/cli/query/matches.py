@@ -4,11 +4,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from agent_layer.cli.ui import defuse, draw_table, show_progress, write_lines
-from agent_layer.store import Store
-from agent_layer.store.index import Filters
-from agent_layer.store.reading import show_row
-from agent_layer.store.text import TextMatch
+from agent_layer.cli.ui.output import defuse, draw_table, show_progress, write_lines
+from agent_layer.store import Filters, Store, TextMatch, show_row
 
 
 def print_matches(store: Store, text: str, limit: int, cursor: str | None, filters: Filters, *, as_lines: bool) -> None:

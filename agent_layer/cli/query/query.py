@@ -7,13 +7,28 @@ import typer
 
 from agent_layer.cli.query.left_out import describe_left_out, print_left_out
 from agent_layer.cli.query.matches import print_matches
-from agent_layer.cli.ui import describe_trajectory, print_blocks, print_link, print_rows, print_step_link, write_lines
+from agent_layer.cli.ui.links import print_link, print_step_link
+from agent_layer.cli.ui.output import write_lines
+from agent_layer.cli.ui.pager import print_blocks
+from agent_layer.cli.ui.trajectory_text import describe_trajectory, print_rows
 from agent_layer.engines import newest_policy
 from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.schema import JsonObject
-from agent_layer.store import Store, open_store, parse_which, takes_filters
-from agent_layer.store.index import Filters, Order, TrajectoryRow, Which
-from agent_layer.store.reading import pick_step, pick_steps, show_row, show_step, show_trajectory
+from agent_layer.store import (
+    Filters,
+    Order,
+    Store,
+    TrajectoryRow,
+    Which,
+    open_store,
+    parse_which,
+    pick_step,
+    pick_steps,
+    show_row,
+    show_step,
+    show_trajectory,
+    takes_filters,
+)
 
 
 @takes_filters

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.ui import print_step_link
+from agent_layer.cli.ui.links import print_step_link
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Reward
 from agent_layer.store import Store, open_store

@@ -7,9 +7,9 @@ import typer
 from rich.table import Table
 
 from agent_layer.cli.query.left_out import print_left_out
-from agent_layer.cli.ui import draw_table, print_link, write_lines
-from agent_layer.store import open_store, takes_filters_of
-from agent_layer.store.index import By, Filters, Summary
+from agent_layer.cli.ui.links import print_link
+from agent_layer.cli.ui.output import draw_table, write_lines
+from agent_layer.store import By, Filters, Summary, open_store, takes_filters_of
 
 _BY_HELP = (
     "One line per value of these fields, separated by commas: run, split, task_type, env, env_version, status, cause,"

@@ -7,23 +7,11 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.ui import (
-    Column,
-    Format,
-    Limit,
-    Run,
-    TableView,
-    Watch,
-    choose,
-    describe_seconds,
-    describe_tries,
-    find_run,
-    limit_rows,
-    present,
-    print_link,
-    row_of,
-    write_lines,
-)
+from agent_layer.cli.ui.links import print_link
+from agent_layer.cli.ui.output import describe_seconds, write_lines
+from agent_layer.cli.ui.queue_text import choose, describe_tries, find_run, limit_rows
+from agent_layer.cli.ui.tables import Column, TableView, row_of
+from agent_layer.cli.ui.watch import Format, Limit, Run, Watch, present
 from agent_layer.dispatcher import Dispatcher, RolloutState, connect
 from agent_layer.errors import NotFoundError
 from agent_layer.infra import format_count

@@ -5,26 +5,19 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.ui import (
+from agent_layer.cli.ui.links import print_link, print_run_link
+from agent_layer.cli.ui.output import describe_seconds
+from agent_layer.cli.ui.queue_text import (
     MOST_LOOKED_AT,
-    Column,
-    Format,
-    Limit,
-    Run,
-    TableView,
-    Watch,
     choose,
     describe_depth,
     describe_left_out,
     describe_none,
-    describe_seconds,
     find_run,
     limit_rows,
-    present,
-    print_link,
-    print_run_link,
-    row_of,
 )
+from agent_layer.cli.ui.tables import Column, TableView, row_of
+from agent_layer.cli.ui.watch import Format, Limit, Run, Watch, present
 from agent_layer.dispatcher import Dispatcher, GroupState, connect
 from agent_layer.errors import NotFoundError
 from agent_layer.infra import format_count

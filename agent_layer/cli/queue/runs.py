@@ -6,22 +6,11 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.ui import (
-    Column,
-    Format,
-    Limit,
-    Run,
-    TableView,
-    Watch,
-    describe_seconds,
-    describe_why,
-    find_run,
-    limit_rows,
-    present,
-    print_link,
-    print_run_link,
-    row_of,
-)
+from agent_layer.cli.ui.links import print_link, print_run_link
+from agent_layer.cli.ui.output import describe_seconds
+from agent_layer.cli.ui.queue_text import describe_why, find_run, limit_rows
+from agent_layer.cli.ui.tables import Column, TableView, row_of
+from agent_layer.cli.ui.watch import Format, Limit, Run, Watch, present
 from agent_layer.dispatcher import Dispatcher, RunState, connect
 from agent_layer.errors import BadInputError
 from agent_layer.infra import format_count

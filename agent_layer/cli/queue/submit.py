@@ -12,7 +12,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from agent_layer.cli.ui import describe_lack, print_link
+from agent_layer.cli.ui.links import print_link
+from agent_layer.cli.ui.queue_text import describe_lack
 from agent_layer.dispatcher import (
     Dispatcher,
     GroupState,

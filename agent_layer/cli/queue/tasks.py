@@ -8,25 +8,19 @@ from typing import Annotated
 import msgspec
 import typer
 
-from agent_layer.cli.ui import (
+from agent_layer.cli.ui.links import print_run_link
+from agent_layer.cli.ui.output import describe_seconds
+from agent_layer.cli.ui.queue_text import (
     MOST_LOOKED_AT,
-    Column,
-    Format,
-    Limit,
-    Run,
-    TableView,
-    Watch,
     describe_depth,
     describe_left_out,
     describe_none,
-    describe_seconds,
     describe_status,
     describe_tries,
     limit_rows,
-    present,
-    print_run_link,
-    row_of,
 )
+from agent_layer.cli.ui.tables import Column, TableView, row_of
+from agent_layer.cli.ui.watch import Format, Limit, Run, Watch, present
 from agent_layer.dispatcher import (
     HELD,
     OVER,

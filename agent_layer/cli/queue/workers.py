@@ -5,19 +5,11 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.ui import (
-    Column,
-    Format,
-    Limit,
-    TableView,
-    Watch,
-    choose,
-    describe_seconds,
-    limit_rows,
-    present,
-    print_link,
-    row_of,
-)
+from agent_layer.cli.ui.links import print_link
+from agent_layer.cli.ui.output import describe_seconds
+from agent_layer.cli.ui.queue_text import choose, limit_rows
+from agent_layer.cli.ui.tables import Column, TableView, row_of
+from agent_layer.cli.ui.watch import Format, Limit, Watch, present
 from agent_layer.dispatcher import Dispatcher, WorkerState, connect
 from agent_layer.errors import NotFoundError
 from agent_layer.infra import format_count

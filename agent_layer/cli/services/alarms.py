@@ -8,10 +8,12 @@ import typer
 from rich.table import Table
 
 from agent_layer.alarms import AlarmReader, RunAlarms, open_notifier, open_senders, prometheus_rules, watch_runs
-from agent_layer.cli.ui import Format, Run, draw_table, print_run_link, write_lines
+from agent_layer.cli.ui.links import print_run_link
+from agent_layer.cli.ui.output import draw_table, write_lines
+from agent_layer.cli.ui.watch import Format, Run
 from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.health import CATALOGUE, HealthEntry, HealthFinding, LiveEntry, set_live_limits
-from agent_layer.infra.redis import open_redis
+from agent_layer.infra import open_redis
 from agent_layer.settings import Settings
 
 

@@ -21,9 +21,7 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from agent_layer.errors import AgentLayerError, BadInputError, CorruptRecordError
-from agent_layer.infra import install_command
-from agent_layer.infra.objects import open_objects
-from agent_layer.infra.redis import find_redis_server, open_redis
+from agent_layer.infra import find_redis_server, install_command, open_objects, open_redis
 from agent_layer.schema import new_id
 from agent_layer.settings import Settings
 

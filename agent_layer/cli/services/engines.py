@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from agent_layer.cli.ui import print_link
+from agent_layer.cli.ui.links import print_link
 from agent_layer.engines import (
     Engine,
     PushedVersion,
@@ -18,7 +18,7 @@ from agent_layer.engines import (
     release_engines,
 )
 from agent_layer.errors import BadInputError, EngineError
-from agent_layer.infra.redis import open_redis
+from agent_layer.infra import open_redis
 from agent_layer.settings import Settings
 
 Url = Annotated[str, typer.Argument(help="Address of the engine, http://HOST:PORT.")]

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 from aiohttp import web
 
-from agent_layer.gateway import listen
-from agent_layer.gateway.http import check_exposure, load_tls, serve_until_stopped
-from agent_layer.infra.processes import reachable_host
+from agent_layer.gateway import check_exposure, listen, load_tls, serve_until_stopped
+from agent_layer.infra import reachable_host
 from agent_layer.ingest import build_app
 from agent_layer.recorder import open_recorder
 from agent_layer.settings import Settings

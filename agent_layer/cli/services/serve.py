@@ -11,8 +11,7 @@ import typer
 from agent_layer.engines import open_engine_registry, register_engine
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway import listen, serve_gateway
-from agent_layer.infra.processes import reachable_host
-from agent_layer.infra.redis import open_redis
+from agent_layer.infra import open_redis, reachable_host
 from agent_layer.local import GatewayProcesses, ensure_api_key, run_compactor, run_provider_proxy, shell_exports
 from agent_layer.recorder import ensure_shipper
 from agent_layer.settings import Settings

@@ -9,14 +9,12 @@ import typer
 from redis.exceptions import NoPermissionError
 
 from agent_layer.cli.services.view import open_shown
-from agent_layer.cli.ui import describe_size, show_progress
+from agent_layer.cli.ui.output import describe_size, show_progress
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError, UnreachableError
 from agent_layer.infra import format_count
 from agent_layer.settings import Settings
-from agent_layer.store import Store, parse_which, takes_filters
-from agent_layer.store.index import Filters, Order, TrajectoryRow
-from agent_layer.view.reads import Asked, query_parameters
-from agent_layer.view.site import Selection, write_site
+from agent_layer.store import Filters, Order, Store, TrajectoryRow, parse_which, takes_filters
+from agent_layer.view import Asked, Selection, query_parameters, write_site
 
 _MOST = 10_000
 _PAGE = 500

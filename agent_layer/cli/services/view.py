@@ -15,18 +15,11 @@ from aiohttp import web
 
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.errors import BadInputError, UnreachableError
-from agent_layer.gateway import listen
-from agent_layer.gateway.http import check_exposure, load_tls, serve_until_stopped
-from agent_layer.infra import format_count
-from agent_layer.infra.objects import open_objects
-from agent_layer.infra.processes import reachable_host
+from agent_layer.gateway import check_exposure, listen, load_tls, serve_until_stopped
+from agent_layer.infra import format_count, open_objects, reachable_host
 from agent_layer.settings import Settings
-from agent_layer.store import Store, open_store
-from agent_layer.store.maintenance import find_unindexed
-from agent_layer.store.segments import list_segments
-from agent_layer.view import announce_page, build_view_app
-from agent_layer.view.demo import open_recording
-from agent_layer.view.reads import Cooled, Source, find_cooled
+from agent_layer.store import Store, find_unindexed, list_segments, open_store
+from agent_layer.view import Cooled, Source, announce_page, build_view_app, find_cooled, open_recording
 
 
 def archive_settings(settings: Settings, bucket: str, directory: Path) -> Settings:

@@ -12,11 +12,20 @@ import typer
 
 from agent_layer.dispatcher import INSPECT, LEASE_SCRIPTS, SUBMIT_SCRIPTS
 from agent_layer.errors import BadInputError
-from agent_layer.infra.redis import Keys, LuaScript, commands_of
-from agent_layer.store.consumers import CLAIM_SCRIPTS
-from agent_layer.store.index import COMMIT, ENTER_REWARDS, FORGET, MARK_COMMITTED, RETIRE, SEARCH
-from agent_layer.store.maintenance import AUDIT_ROWS, COUNT_ORPHAN_BITS
-from agent_layer.store.segments import HOLD_BLOBS, RELEASE_UNNEEDED
+from agent_layer.infra import Keys, LuaScript, commands_of
+from agent_layer.store import (
+    AUDIT_ROWS,
+    CLAIM_SCRIPTS,
+    COMMIT,
+    COUNT_ORPHAN_BITS,
+    ENTER_REWARDS,
+    FORGET,
+    HOLD_BLOBS,
+    MARK_COMMITTED,
+    RELEASE_UNNEEDED,
+    RETIRE,
+    SEARCH,
+)
 
 Role: TypeAlias = Literal["gateway", "worker", "trainer", "shipper", "reader", "operator"]
 

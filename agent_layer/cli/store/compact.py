@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.ui import describe_size, show_progress
+from agent_layer.cli.ui.output import describe_size, show_progress
 from agent_layer.infra import format_count
-from agent_layer.store import open_store
-from agent_layer.store.maintenance import Finding, Grace
+from agent_layer.store import Finding, Grace, open_store
 from agent_layer.times import parse_span
 
 

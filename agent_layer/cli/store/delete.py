@@ -6,12 +6,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from agent_layer.cli.ui import describe_size, draw_table, show_progress
+from agent_layer.cli.ui.output import describe_size, draw_table, show_progress
 from agent_layer.dispatcher import connect
 from agent_layer.infra import format_count
-from agent_layer.store import open_store, takes_filters
-from agent_layer.store.index import Filters
-from agent_layer.store.maintenance import DeletionReport, ExpiryReport
+from agent_layer.store import DeletionReport, ExpiryReport, Filters, open_store, takes_filters
 
 
 @takes_filters

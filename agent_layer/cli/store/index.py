@@ -4,10 +4,9 @@ from typing import Annotated
 
 import typer
 
-from agent_layer.cli.ui import show_progress
+from agent_layer.cli.ui.output import show_progress
 from agent_layer.infra import format_count
-from agent_layer.store import open_store
-from agent_layer.store.maintenance import describe_call_stats
+from agent_layer.store import describe_call_stats, open_store
 
 
 def reindex(

@@ -3,7 +3,7 @@
 import typer
 
 from agent_layer.settings import Settings
-from agent_layer.store.index import Filters
+from agent_layer.store import Filters
 from agent_layer.view import Thing, link_to
 
 

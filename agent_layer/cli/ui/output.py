@@ -10,11 +10,10 @@ from contextlib import contextmanager
 
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as ProgressBar
+from rich.progress import BarColumn, MofNCompleteColumn, Progress as ProgressBar, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from agent_layer.store.maintenance import Progress
+from agent_layer.store import Progress
 
 _HIDDEN = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},

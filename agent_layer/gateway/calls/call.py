@@ -20,12 +20,16 @@ from agent_layer.engines import BAD_LOGPROBS, NO_LOGPROBS, RAW_LOGPROBS, SMALLES
 from agent_layer.gateway.calls.end_parts import Context, end_part, extend_policy_runs, remember
 from agent_layer.gateway.calls.requests import is_large, read_role
 from agent_layer.gateway.calls.sampling import SamplingPolicy, SettledSampling, settle_sampling
-from agent_layer.gateway.dialects import ChatAnswer, ChatRequest, Dialect, Exchange
-from agent_layer.gateway.engines import ExternalModel
-from agent_layer.gateway.rollouts import Call, EndedCall, HashedAnswer, LiveRollout, Log, PromptContents, RetryKey
+from agent_layer.gateway.dialects.base import Dialect, Exchange
+from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.chat_answer import ChatAnswer
+from agent_layer.gateway.engines.models import ExternalModel
+from agent_layer.gateway.rollouts.divergence import HashedAnswer
+from agent_layer.gateway.rollouts.log_protocol import Log
+from agent_layer.gateway.rollouts.retries import Call, RetryKey
+from agent_layer.gateway.rollouts.rollout import EndedCall, LiveRollout, PromptContents
 from agent_layer.recorder import PreparedRecords
-from agent_layer.schema import Action, JsonObject, PolicyRun, Role, StepPart, StepStatus, find_media
-from agent_layer.schema.wire import parse_trace
+from agent_layer.schema import Action, JsonObject, PolicyRun, Role, StepPart, StepStatus, find_media, parse_trace
 
 NOT_APPLIED: Final = "not_applied"
 """Finding of a field that was asked and that nothing applied: its name follows."""

@@ -10,9 +10,15 @@ from typing import Final
 from agent_layer.engines import Engine
 from agent_layer.errors import EngineError
 from agent_layer.gateway.calls.call import ModelCall
-from agent_layer.gateway.dialects import JoinedAnswer, continuation_body, read_stream_options, supports_continuation
-from agent_layer.gateway.engines import EnginePool, PreemptedError
-from agent_layer.gateway.upstream import Upstream
+from agent_layer.gateway.dialects.continuation import (
+    JoinedAnswer,
+    continuation_body,
+    read_stream_options,
+    supports_continuation,
+)
+from agent_layer.gateway.engines.pool import EnginePool
+from agent_layer.gateway.engines.preemption import PreemptedError
+from agent_layer.gateway.upstream.client import Upstream
 
 _JSON, _STREAM = "application/json", "text/event-stream"
 _STREAMED: Final = {"stream": True, "stream_options": {"include_usage": True}}

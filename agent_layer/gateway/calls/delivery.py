@@ -14,27 +14,25 @@ from aiohttp import hdrs, web
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway.calls.call import Ending, ModelCall
 from agent_layer.gateway.calls.requests import in_background
-from agent_layer.gateway.dialects import (
+from agent_layer.gateway.dialects.base import AnswerStream
+from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.chat_answer import ChatAnswer, read_answer
+from agent_layer.gateway.dialects.endings import AnswerEnd, judge_end
+from agent_layer.gateway.dialects.refusals import (
     BAD_REQUEST,
     CONTEXT_FULL,
     NO_TOOL_PARSER,
-    AnswerEnd,
-    AnswerStream,
-    ChatAnswer,
-    ChatRequest,
     RefusedError,
     error_shape,
     is_context_full,
     is_openai_error,
-    judge_end,
     lacks_tool_parser,
     openai_error,
-    read_answer,
     read_engine_error,
     refusal,
 )
-from agent_layer.gateway.rollouts import Call
-from agent_layer.schema.wire import CALL_HEADER
+from agent_layer.gateway.rollouts.retries import Call
+from agent_layer.schema import CALL_HEADER
 
 _JSON, _STREAM = "application/json", "text/event-stream"
 _LONGEST_ERROR = 2000

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from agent_layer.gateway.rollouts import Call
+from agent_layer.gateway.rollouts.retries import Call
 
 _Task: TypeAlias = asyncio.Task[object]
 

@@ -6,16 +6,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from agent_layer.gateway.dialects import ChatAnswer
-from agent_layer.gateway.rollouts import (
-    Hashed,
-    HashedAnswer,
-    History,
-    LiveRollout,
-    PrefixAnchor,
-    PromptContents,
-    cause_of_break,
-)
+from agent_layer.gateway.dialects.chat_answer import ChatAnswer
+from agent_layer.gateway.rollouts.divergence import HashedAnswer, History, cause_of_break
+from agent_layer.gateway.rollouts.prefix import Hashed
+from agent_layer.gateway.rollouts.rollout import LiveRollout, PrefixAnchor, PromptContents
 from agent_layer.schema import (
     BREAK,
     DISAGREES,

@@ -27,25 +27,18 @@ from agent_layer.gateway.calls.call import Ending, ModelCall, ParsedCall, Room
 from agent_layer.gateway.calls.continuation import can_continue, post_continued
 from agent_layer.gateway.calls.delivery import Delivery, Reply, read_reply, refuse, repeat_response
 from agent_layer.gateway.calls.disconnects import DisconnectWatcher, WatchedClient
-from agent_layer.gateway.calls.requests import (
-    BODY_BOUNDS,
-    body_size,
-    in_background,
-    is_large,
-    read_text,
-    retry_key,
-)
-from agent_layer.gateway.dialects import (
-    BAD_REQUEST,
-    ChatRequest,
-    Dialect,
-    is_context_full,
-    read_count,
-    tokenize_body,
-)
-from agent_layer.gateway.engines import EnginePool, ExternalModel
-from agent_layer.gateway.rollouts import HeldBytes, LiveRollout, Log, PromptContents, ResponseCache, wait_until
-from agent_layer.gateway.upstream import Upstream, was_reached
+from agent_layer.gateway.calls.requests import BODY_BOUNDS, body_size, in_background, is_large, read_text, retry_key
+from agent_layer.gateway.dialects.base import Dialect
+from agent_layer.gateway.dialects.chat import ChatRequest, read_count, tokenize_body
+from agent_layer.gateway.dialects.refusals import BAD_REQUEST, is_context_full
+from agent_layer.gateway.engines.models import ExternalModel
+from agent_layer.gateway.engines.pool import EnginePool
+from agent_layer.gateway.rollouts.body_quota import HeldBytes
+from agent_layer.gateway.rollouts.finalize import wait_until
+from agent_layer.gateway.rollouts.log_protocol import Log
+from agent_layer.gateway.rollouts.retries import ResponseCache
+from agent_layer.gateway.rollouts.rollout import LiveRollout, PromptContents
+from agent_layer.gateway.upstream.client import Upstream, was_reached
 from agent_layer.schema import new_id
 from agent_layer.settings import Settings
 

@@ -11,10 +11,18 @@ import msgspec
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects import RefusedError
-from agent_layer.gateway.rollouts import RetryKey
-from agent_layer.schema import UNREADABLE, check_name, check_storable
-from agent_layer.schema.wire import AGENT_HEADER, CALL_HEADER, ROLE_HEADER, BodyBounds, check_bounds
+from agent_layer.gateway.dialects.refusals import RefusedError
+from agent_layer.gateway.rollouts.retries import RetryKey
+from agent_layer.schema import (
+    AGENT_HEADER,
+    CALL_HEADER,
+    ROLE_HEADER,
+    UNREADABLE,
+    BodyBounds,
+    check_bounds,
+    check_name,
+    check_storable,
+)
 
 B = TypeVar("B", bound=msgspec.Struct)
 T = TypeVar("T")

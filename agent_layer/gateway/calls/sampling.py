@@ -19,7 +19,7 @@ from agent_layer.engines import (
     find_unreproducible,
     neutral_value,
 )
-from agent_layer.gateway.dialects import RefusedError
+from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.schema import JsonObject, as_json_object, as_json_objects
 
 SamplingPolicy: TypeAlias = Literal["neutralise", "refuse", "keep"]

@@ -21,8 +21,7 @@ from agent_layer.gateway.dialects.chat_answer import (
     hide_in_events,
 )
 from agent_layer.gateway.dialects.refusals import openai_error
-from agent_layer.schema import DISAGREES, UNREADABLE, Action, JsonObject, Logprobs, TokenIds
-from agent_layer.schema.wire import GrowingMessage
+from agent_layer.schema import DISAGREES, UNREADABLE, Action, GrowingMessage, JsonObject, Logprobs, TokenIds
 
 
 class ChunkChoice(msgspec.Struct, gc=False):

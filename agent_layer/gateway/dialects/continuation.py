@@ -16,8 +16,7 @@ import msgspec
 from agent_layer.engines import NEUTRAL_SAMPLING, is_neutral
 from agent_layer.errors import EngineError
 from agent_layer.gateway.dialects.chat import ChatRequest
-from agent_layer.schema import UNREADABLE, JsonObject, derive_seed
-from agent_layer.schema.wire import GrowingMessage
+from agent_layer.schema import UNREADABLE, GrowingMessage, JsonObject, derive_seed
 
 _SAME: Final = frozenset(
     {"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop_token_ids", "ignore_eos"}

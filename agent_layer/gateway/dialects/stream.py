@@ -15,8 +15,7 @@ from agent_layer.gateway.dialects.chat_stream import Chunk, GrowingAnswer, ends,
 from agent_layer.gateway.dialects.endings import failure_of
 from agent_layer.gateway.dialects.refusals import read_engine_error
 from agent_layer.gateway.dialects.turns import assistant_message, tool_call
-from agent_layer.schema import UNREADABLE, JsonObject, as_json_objects
-from agent_layer.schema.wire import GrowingCall, GrowingCalls
+from agent_layer.schema import UNREADABLE, GrowingCall, GrowingCalls, JsonObject, as_json_objects
 
 Kind: TypeAlias = Literal["reasoning", "text", "call"]
 Events: TypeAlias = list[JsonObject]

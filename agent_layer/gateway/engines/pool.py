@@ -17,14 +17,15 @@ from redis.exceptions import RedisError
 
 from agent_layer.engines import Engine, EngineRegistry, get_policy, newest_number, register_policy
 from agent_layer.errors import BadInputError, EngineError, UnreachableError
-from agent_layer.gateway.dialects import ChatRequest
+from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.engines.admission import Admission, adapt_limit
 from agent_layer.gateway.engines.health import check_engines
 from agent_layer.gateway.engines.models import ExternalModel, ModelNames, read_model_names
 from agent_layer.gateway.engines.preemption import Preemptions
 from agent_layer.gateway.engines.rotation import Rotation
-from agent_layer.gateway.rollouts import LiveRollout, Log
-from agent_layer.infra.redis import Keys
+from agent_layer.gateway.rollouts.log_protocol import Log
+from agent_layer.gateway.rollouts.rollout import LiveRollout
+from agent_layer.infra import Keys
 from agent_layer.schema import PolicyVersion
 from agent_layer.settings import Settings
 

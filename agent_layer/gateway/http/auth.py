@@ -13,9 +13,11 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects import RefusedError
-from agent_layer.gateway.rollouts import Counters, LiveRollout, RolloutRegistry, new_key
-from agent_layer.schema.wire import ROLLOUT_HEADER
+from agent_layer.gateway.dialects.refusals import RefusedError
+from agent_layer.gateway.rollouts.counters import Counters
+from agent_layer.gateway.rollouts.registry import RolloutRegistry
+from agent_layer.gateway.rollouts.rollout import LiveRollout, new_key
+from agent_layer.schema import ROLLOUT_HEADER
 
 _API_KEY_HEADER = "x-api-key"
 """Where Anthropic's clients put their key."""

@@ -19,8 +19,8 @@ from agent_layer.engines import (
     release_engines,
 )
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.calls import read_body
-from agent_layer.gateway.engines import EngineWatcher
+from agent_layer.gateway.calls.requests import read_body
+from agent_layer.gateway.engines.pool import EngineWatcher
 from agent_layer.gateway.http.errors import as_json
 from agent_layer.settings import Settings
 

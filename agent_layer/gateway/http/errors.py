@@ -24,9 +24,9 @@ from agent_layer.errors import (
     NotWholeError,
     UnreachableError,
 )
-from agent_layer.gateway.dialects import CONTEXT_FULL, RefusedError, refusal
+from agent_layer.gateway.dialects.refusals import CONTEXT_FULL, RefusedError, refusal
 from agent_layer.gateway.http.auth import Access
-from agent_layer.gateway.rollouts import Counters
+from agent_layer.gateway.rollouts.counters import Counters
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

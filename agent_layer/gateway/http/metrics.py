@@ -6,8 +6,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
-from agent_layer.gateway.engines import EngineWatcher
-from agent_layer.gateway.rollouts import Counters, Durations, RolloutRegistry, Sample
+from agent_layer.gateway.engines.pool import EngineWatcher
+from agent_layer.gateway.rollouts.counters import Counters, Durations, Sample
+from agent_layer.gateway.rollouts.registry import RolloutRegistry
 
 _HELP: Final[dict[str, str]] = {
     "calls_started": "Model calls whose start is recorded.",

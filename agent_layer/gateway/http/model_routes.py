@@ -6,8 +6,12 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from agent_layer.gateway.calls import Calls, body_size, in_background, read_text
-from agent_layer.gateway.dialects import Completions, Dialect, Messages, Responses
+from agent_layer.gateway.calls.pipeline import Calls
+from agent_layer.gateway.calls.requests import body_size, in_background, read_text
+from agent_layer.gateway.dialects.base import Dialect
+from agent_layer.gateway.dialects.completions import Completions
+from agent_layer.gateway.dialects.messages import Messages
+from agent_layer.gateway.dialects.responses import Responses
 from agent_layer.gateway.http.auth import Access
 from agent_layer.gateway.http.errors import as_json
 

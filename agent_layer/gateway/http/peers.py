@@ -16,15 +16,17 @@ import msgspec
 from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSession, ClientTimeout, web
 
 from agent_layer.errors import UnreachableError
-from agent_layer.gateway.calls import DisconnectWatcher, read_text
+from agent_layer.gateway.calls.disconnects import DisconnectWatcher
+from agent_layer.gateway.calls.requests import read_text
 from agent_layer.gateway.http.errors import as_json
-from agent_layer.schema import UNREADABLE, new_id
-from agent_layer.schema.wire import (
+from agent_layer.schema import (
     OPEN_ROLLOUT,
     RENEW_ROLLOUTS,
     ROLLOUT_HEADER,
+    UNREADABLE,
     RenewedRollouts,
     RenewRequest,
+    new_id,
 )
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -8,22 +8,17 @@ import msgspec
 from aiohttp import web
 
 from agent_layer.errors import BackPressureError, BadInputError
-from agent_layer.gateway.calls import read_body
+from agent_layer.gateway.calls.requests import read_body
 from agent_layer.gateway.http.auth import Access
 from agent_layer.gateway.http.bind import public_address
 from agent_layer.gateway.http.errors import as_json
 from agent_layer.gateway.http.peers import PeerProxy
-from agent_layer.gateway.rollouts import (
-    AttemptResumption,
-    Counters,
-    Finalizer,
-    LiveRollout,
-    RolloutRegistry,
-    new_rollout,
-    record_reward,
-)
-from agent_layer.schema import new_id
-from agent_layer.schema.wire import (
+from agent_layer.gateway.rollouts.counters import Counters
+from agent_layer.gateway.rollouts.finalize import Finalizer, record_reward
+from agent_layer.gateway.rollouts.registry import RolloutRegistry
+from agent_layer.gateway.rollouts.resume import AttemptResumption
+from agent_layer.gateway.rollouts.rollout import LiveRollout, new_rollout
+from agent_layer.schema import (
     CLOSE_ROLLOUT,
     END_ROLLOUT,
     MARK_ROLLOUT,
@@ -43,6 +38,7 @@ from agent_layer.schema.wire import (
     RecordedReward,
     RenewedRollouts,
     RenewRequest,
+    new_id,
     parse_trace,
 )
 from agent_layer.settings import Settings

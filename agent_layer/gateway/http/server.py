@@ -15,9 +15,9 @@ from typing import Any, Final, TypeAlias
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from agent_layer.gateway.dialects import refusal, refuse_unread
-from agent_layer.gateway.rollouts import Counters
-from agent_layer.infra.processes import raise_file_limit
+from agent_layer.gateway.dialects.refusals import refusal, refuse_unread
+from agent_layer.gateway.rollouts.counters import Counters
+from agent_layer.infra import raise_file_limit
 
 BACKLOG: Final = 1024
 """Connections that may wait to be accepted."""

@@ -13,26 +13,29 @@ import msgspec
 from redis import Redis
 
 from agent_layer.errors import BackPressureError, CaptureError, NotWholeError
-from agent_layer.gateway.dialects import RefusedError
+from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.gateway.rollouts.counters import SettlingLog
 from agent_layer.gateway.rollouts.registry import RolloutRegistry
 from agent_layer.gateway.rollouts.retries import ResponseCache
 from agent_layer.gateway.rollouts.rollout import LiveRollout
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys
 from agent_layer.schema import (
     NO_POLICY_CALL,
     Accepted,
     Cause,
+    ClosedRollout,
+    EndedRollout,
+    EndRequest,
     LogRecord,
     Outcome,
     Record,
     Reward,
+    RewardRequest,
     RolloutStatus,
     decode,
     new_id,
     rollout_reward,
 )
-from agent_layer.schema.wire import ClosedRollout, EndedRollout, EndRequest, RewardRequest
 from agent_layer.settings import Settings
 from agent_layer.state import check_trainable, count_calls, explain_no_policy_call
 

@@ -8,8 +8,7 @@ from typing import Literal, TypeAlias
 from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.gateway.rollouts.counters import Counters
 from agent_layer.gateway.rollouts.rollout import LiveRollout
-from agent_layer.schema import make_trajectory_id
-from agent_layer.schema.wire import RenewedRollouts, RenewRequest
+from agent_layer.schema import RenewedRollouts, RenewRequest, make_trajectory_id
 
 Lapse: TypeAlias = Literal["idle", "expired", "forgotten"]
 """Why a rollout expires: it was not used, its key was not renewed, or it was paused for too long."""

@@ -15,8 +15,7 @@ from agent_layer.gateway.rollouts.counters import Counters
 from agent_layer.gateway.rollouts.finalize import Finalizer
 from agent_layer.gateway.rollouts.registry import RolloutRegistry
 from agent_layer.gateway.rollouts.rollout import EndedCall, LiveRollout, new_key
-from agent_layer.schema import Resumed
-from agent_layer.schema.wire import MarkedRollout, Resumption
+from agent_layer.schema import MarkedRollout, Resumed, Resumption
 
 
 @dataclass(frozen=True, kw_only=True)

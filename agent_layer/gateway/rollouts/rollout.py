@@ -13,27 +13,30 @@ from dataclasses import dataclass, field
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects import CONTEXT_FULL, ChatRequest, RefusedError
+from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.refusals import CONTEXT_FULL, RefusedError
 from agent_layer.gateway.rollouts.body_quota import BodyQuota
 from agent_layer.gateway.rollouts.divergence import AnsweredMessages, HashedAnswer, hash_answer
 from agent_layer.gateway.rollouts.media import Part, stored_part
 from agent_layer.gateway.rollouts.prefix import Hashed, PrefixTable
 from agent_layer.gateway.rollouts.retries import Call, CallTable
 from agent_layer.schema import (
+    KEY_PREFIX,
     NOT_SAMPLING,
     REFUSED,
     AttemptStarted,
     Content,
     JsonObject,
     Limits,
+    OpenRequest,
     Outcome,
     Reward,
     StepState,
     check_name,
     derive_seed,
+    make_attempt_started,
     new_id,
 )
-from agent_layer.schema.wire import KEY_PREFIX, OpenRequest, make_attempt_started
 
 _CAPS = ("max_tokens", "max_completion_tokens")
 _HASH_LENGTH = 32

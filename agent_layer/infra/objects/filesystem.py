@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from agent_layer.errors import NotFoundError, UnreachableError
-from agent_layer.infra import make_private, replace_file, sync_path
+from agent_layer.infra.files import make_private, replace_file, sync_path
 from agent_layer.infra.objects.base import ObjectEntry, ObjectStore
 from agent_layer.settings import Settings
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from botocore.exceptions import BotoCoreError, ClientError, FlexibleChecksumError, HTTPClientError, SSLError
 
 from agent_layer.errors import NotFoundError, UnreachableError
-from agent_layer.infra import Backoff
+from agent_layer.infra.backoff import Backoff
 from agent_layer.infra.objects.base import ObjectEntry
 from agent_layer.infra.objects.s3_client import S3Client, open_s3
 from agent_layer.settings import Settings

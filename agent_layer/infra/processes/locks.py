@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra import make_private
+from agent_layer.infra.files import make_private
 
 
 def share_lock(path: Path) -> int:

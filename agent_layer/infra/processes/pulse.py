@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from agent_layer.infra import replace_file
+from agent_layer.infra.files import replace_file
 
 
 class Pulse(NamedTuple):

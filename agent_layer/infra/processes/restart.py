@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from agent_layer.infra import Backoff
+from agent_layer.infra.backoff import Backoff
 
 _NO_DELAY = Backoff(0.0, 0.0)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from agent_layer.infra import make_private, open_private
+from agent_layer.infra.files import make_private, open_private
 from agent_layer.infra.processes.reaper import die_with_parent
 
 GRACE_SECONDS = 10.0

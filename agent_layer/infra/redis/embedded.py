@@ -20,8 +20,9 @@ from redis.exceptions import BusyLoadingError, RedisError
 from redis.retry import Retry
 
 from agent_layer.errors import BadInputError, UnreachableError
-from agent_layer.infra import make_private
-from agent_layer.infra.processes import Detached, hold_lock, share_lock, start_detached, try_lock
+from agent_layer.infra.files import make_private
+from agent_layer.infra.processes.detached import Detached, start_detached
+from agent_layer.infra.processes.locks import hold_lock, share_lock, try_lock
 from agent_layer.settings import Settings
 
 _LONGEST_SOCKET_PATH = 100

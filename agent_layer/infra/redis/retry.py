@@ -10,13 +10,19 @@ from contextvars import ContextVar
 from typing import TypeVar, cast
 
 from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoPermissionError, OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import (
+    ConnectionError as RedisConnectionError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TimeoutError as RedisTimeoutError,
+)
 from redis.retry import Retry
 
 from agent_layer.errors import UnreachableError
-from agent_layer.infra import Backoff
+from agent_layer.infra.backoff import Backoff
 
 T = TypeVar("T")
 

@@ -15,7 +15,10 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from agent_layer.infra.processes import LOCK_DESCRIPTOR, RestartHistory, RestartPolicy, die_with_parent, try_lock
+from agent_layer.infra.processes.detached import LOCK_DESCRIPTOR
+from agent_layer.infra.processes.locks import try_lock
+from agent_layer.infra.processes.reaper import die_with_parent
+from agent_layer.infra.processes.restart import RestartHistory, RestartPolicy
 
 _RESTARTS = RestartPolicy(healthy_seconds=1.0, max_short=1)
 """A server that exits sooner would fail again."""

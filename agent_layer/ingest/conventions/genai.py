@@ -3,15 +3,7 @@
 from typing import cast
 
 from agent_layer import otel_names as names
-from agent_layer.ingest import (
-    AgentRun,
-    ModelCall,
-    ReceivedSpan,
-    SpanMeaning,
-    ToolCall,
-    first_text,
-    token_usage,
-)
+from agent_layer.ingest.spans import AgentRun, ModelCall, ReceivedSpan, SpanMeaning, ToolCall, first_text, token_usage
 from agent_layer.schema import Action, JsonObject, as_json_objects, parse_json_text, to_chat_messages
 
 __all__ = ["SESSIONS", "read", "requested_sampling"]

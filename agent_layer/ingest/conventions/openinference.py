@@ -1,6 +1,6 @@
 """Convention of OpenInference (Arize Phoenix): lists are spread over numbered attributes."""
 
-from agent_layer.ingest import (
+from agent_layer.ingest.spans import (
     AgentRun,
     ModelCall,
     ReceivedSpan,

@@ -4,7 +4,8 @@ Its newer releases write model calls by the GenAI conventions (``genai``), and e
 """
 
 from agent_layer import otel_names as names
-from agent_layer.ingest import (
+from agent_layer.ingest.conventions.genai import requested_sampling
+from agent_layer.ingest.spans import (
     AgentRun,
     ModelCall,
     ReceivedSpan,
@@ -15,7 +16,6 @@ from agent_layer.ingest import (
     token_usage,
     unflatten,
 )
-from agent_layer.ingest.conventions.genai import requested_sampling
 from agent_layer.schema import Action, JsonObject, parse_json_text
 
 __all__ = ["SESSIONS", "read"]

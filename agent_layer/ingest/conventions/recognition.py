@@ -1,7 +1,7 @@
 """Order of the conventions that describe model calls, the most specific first."""
 
-from agent_layer.ingest import ReceivedSpan, SpanMeaning
 from agent_layer.ingest.conventions import genai, openinference, openllmetry
+from agent_layer.ingest.spans import ReceivedSpan, SpanMeaning
 
 __all__ = ["SESSIONS", "interpret_span"]
 

@@ -31,8 +31,7 @@ from agent_layer.local.scripted.script import (
     token_logprob,
     word_token_id,
 )
-from agent_layer.schema import JsonObject
-from agent_layer.schema.wire import GrowingMessage
+from agent_layer.schema import GrowingMessage, JsonObject
 
 _NO_TOOL_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
 """As vLLM says it."""

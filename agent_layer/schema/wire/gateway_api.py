@@ -8,17 +8,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from agent_layer.schema import (
-    AttemptStarted,
-    JsonObject,
-    Limits,
-    RewardSpec,
-    Split,
-    Task,
-    hash_input,
-    make_trajectory_id,
-)
-from agent_layer.schema.wire.trace import TraceContext
+from agent_layer.schema.ids import make_trajectory_id
+from agent_layer.schema.record import JsonObject
+from agent_layer.schema.rollout import AttemptStarted
+from agent_layer.schema.task import Limits, RewardSpec, Split, Task, hash_input
+from agent_layer.schema.trace import TraceContext
 
 B = TypeVar("B", bound=msgspec.Struct)
 A = TypeVar("A", bound=msgspec.Struct)

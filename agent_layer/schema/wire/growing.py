@@ -12,7 +12,8 @@ from typing import Final, cast
 
 import msgspec
 
-from agent_layer.schema import JsonObject, as_json_object, as_json_objects
+from agent_layer.schema.messages import as_json_object, as_json_objects
+from agent_layer.schema.record import JsonObject
 
 _WHOLE: Final = frozenset({"role", "id", "type", "name"})
 """Texts that are sent whole; all others are sent in pieces."""

@@ -19,7 +19,7 @@ from agent_layer.store.arrow.columns import (
     json_text,
     select_columns,
 )
-from agent_layer.store.reading import step_reward
+from agent_layer.store.reading.display import step_reward
 
 _VERSIONS = pa.list_(pa.struct([pa.field("version", pa.int64()), pa.field("num_tokens", pa.int32())]))
 _CALLS = pa.list_(

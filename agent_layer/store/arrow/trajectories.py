@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from agent_layer.infra import batched
 from agent_layer.store.arrow.columns import LABELS, MOMENT, Column, build_batch, build_schema
-from agent_layer.store.index import TrajectoryRow
+from agent_layer.store.index.rows import TrajectoryRow
 
 
 def _plain(name: str, kind: pa.DataType, meaning: str) -> Column[TrajectoryRow]:

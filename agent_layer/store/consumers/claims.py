@@ -18,8 +18,7 @@ from redis.commands.core import Script
 from redis.exceptions import RedisError
 
 from agent_layer.errors import BadInputError, CorruptRecordError, LeaseLostError
-from agent_layer.infra import batched
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, batched
 from agent_layer.schema import Group, Split, check_name, decode, new_id
 from agent_layer.store.consumers.scripts import ACK, JOIN, POSTPONE, RENEW, TAKE
 

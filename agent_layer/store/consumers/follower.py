@@ -9,11 +9,11 @@ from threading import Event
 from typing import TypedDict, cast
 
 from agent_layer.errors import BackPressureError, CorruptRecordError, NotFoundError
-from agent_layer.infra.objects import ObjectStore
+from agent_layer.infra import ObjectStore
 from agent_layer.schema import FINAL_STATUSES, Group, Trajectory, trajectory_owner
 from agent_layer.store.consumers.claims import AckAnswer, Claim, Claims, Consumer, StreamPosition, keep_renewed
-from agent_layer.store.index import Index
-from agent_layer.store.reading import read_trajectories
+from agent_layer.store.index.index import Index
+from agent_layer.store.reading.reader import read_trajectories
 
 log = logging.getLogger(__name__)
 

@@ -6,10 +6,9 @@ from typing import cast
 from redis import Redis
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.infra import batched
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, batched
 from agent_layer.schema import TrainedBatch, decode, trajectory_owner
-from agent_layer.store.segments import deletion_times, drop_deleted_rollouts
+from agent_layer.store.segments.tombstones import deletion_times, drop_deleted_rollouts
 
 _PAGE = 256
 

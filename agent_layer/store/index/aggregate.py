@@ -14,7 +14,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.store.index.blocks import Matches, bucket_name, find_matches, read_blocks
 from agent_layer.store.index.filters import Filters, parse_filters
 from agent_layer.store.index.index import Index
-from agent_layer.store.segments import FIELDS
+from agent_layer.store.segments.fields import FIELDS
 
 By: TypeAlias = Literal[
     "run", "split", "task_type", "env", "env_version", "status", "cause", "agent", "tool", "finding", "engine", "policy"

@@ -7,8 +7,7 @@ from typing import cast
 import msgspec
 from redis import Redis
 
-from agent_layer.infra import batched
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, batched
 from agent_layer.schema import (
     Cause,
     Outcome,
@@ -23,7 +22,9 @@ from agent_layer.schema import (
     trajectory_owner,
 )
 from agent_layer.store.index.scripts import COMMIT, ENTER_REWARDS, MARK_COMMITTED
-from agent_layer.store.segments import SealedSegment, may_change_reward, member_ids
+from agent_layer.store.segments.format import SealedSegment
+from agent_layer.store.segments.summary import may_change_reward
+from agent_layer.store.segments.tombstones import member_ids
 
 _LARGEST_BATCH = 256
 """Largest number of rows, calls and rewards that one script merges; more would block Redis for longer."""

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from redis import Redis
 
-from agent_layer.infra import batched
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, batched
 from agent_layer.store.index.scripts import FORGET
 
 _OWNERS_PER_CALL = 64

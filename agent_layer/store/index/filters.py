@@ -8,7 +8,7 @@ from hashlib import sha1
 from typing import Literal, NamedTuple, TypeAlias, TypedDict
 
 from agent_layer.errors import BadInputError
-from agent_layer.store.segments import FIELDS
+from agent_layer.store.segments.fields import FIELDS
 from agent_layer.times import parse_time
 
 Range: TypeAlias = tuple[float | None, float | None]

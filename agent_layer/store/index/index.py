@@ -12,13 +12,13 @@ import msgspec
 from redis import Redis
 from redis.client import Pipeline
 
-from agent_layer.infra import batched
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, batched
 from agent_layer.schema import Chunk, trajectory_owner
 from agent_layer.store.index.filters import Conditions
 from agent_layer.store.index.rows import TrajectoryRow, read_row
 from agent_layer.store.index.scripts import SEARCH
-from agent_layer.store.segments import COLUMNS, owner_hash
+from agent_layer.store.segments.fields import COLUMNS
+from agent_layer.store.segments.tombstones import owner_hash
 
 _MOST_KEYS = 512
 """Per command, so that none takes long."""

@@ -6,7 +6,7 @@ from typing import cast
 import msgspec
 
 from agent_layer.schema import Cause, RolloutStatus, Split
-from agent_layer.store.segments import FIELDS
+from agent_layer.store.segments.fields import FIELDS
 from agent_layer.times import format_time
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from agent_layer.infra.redis import LuaScript
-from agent_layer.store.segments import COLUMNS, FIELDS, KEY_PRELUDE
+from agent_layer.infra import LuaScript
+from agent_layer.store.segments.fields import COLUMNS, FIELDS
+from agent_layer.store.segments.scripts import KEY_PRELUDE
 
 _LUA = Path(__file__).parent / "lua"
 

@@ -12,24 +12,18 @@ from typing import Literal, TypeAlias, cast
 import msgspec
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.infra import batched
-from agent_layer.infra.objects import ObjectStore
+from agent_layer.infra import ObjectStore, batched
 from agent_layer.state import count_calls
-from agent_layer.store.index import Index, scan_trajectories
+from agent_layer.store.index.index import Index
+from agent_layer.store.index.search import scan_trajectories
 from agent_layer.store.maintenance.call_stats import CallStats, count_call_stats
 from agent_layer.store.maintenance.index_audit import count_orphan_bits, find_inconsistent_rows, find_missing_entries
 from agent_layer.store.maintenance.merge import BrokenSegmentError, open_segment
 from agent_layer.store.maintenance.rebuild import Progress, index_segment, read_segment, reindex
 from agent_layer.store.maintenance.removal import find_successors, is_superseded
-from agent_layer.store.segments import (
-    decode_names,
-    is_segment_name,
-    list_segments,
-    list_tombstones,
-    read_blob,
-    segment_key,
-    segment_name,
-)
+from agent_layer.store.segments.blobs import read_blob
+from agent_layer.store.segments.format import is_segment_name, list_segments, segment_key, segment_name
+from agent_layer.store.segments.tombstones import decode_names, list_tombstones
 
 FindingKind: TypeAlias = Literal["corrupt", "unindexed", "missing", "misfiled", "undead", "short", "lost"]
 """``corrupt``: bytes of a segment or blob do not match their checksum; only a copy helps. ``unindexed``: the index

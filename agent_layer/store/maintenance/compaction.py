@@ -14,25 +14,19 @@ from typing import cast
 import msgspec
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.infra import batched
-from agent_layer.infra.objects import ObjectStore
+from agent_layer.infra import ObjectStore, batched
 from agent_layer.schema import SegmentFooter
-from agent_layer.store.index import Index, apply_tombstones, commit_segments
+from agent_layer.store.index.commit import commit_segments
+from agent_layer.store.index.deletion import apply_tombstones
+from agent_layer.store.index.index import Index
 from agent_layer.store.maintenance.audit import Finding
 from agent_layer.store.maintenance.lock import MaintenanceLock, check_index_complete, maintenance_lock
 from agent_layer.store.maintenance.merge import BrokenSegmentError, Merger, Source, merge_sources, open_segment
 from agent_layer.store.maintenance.merge_plan import Limits, limit_packs, merged_name, needs_rewrite, plan_packs
 from agent_layer.store.maintenance.rebuild import Progress, index_segment, read_segment
 from agent_layer.store.maintenance.removal import find_successors, is_superseded, remove_segments
-from agent_layer.store.segments import (
-    SealedSegment,
-    decode_names,
-    deletion_times,
-    is_segment_name,
-    named_owners,
-    segment_key,
-    write_tombstones,
-)
+from agent_layer.store.segments.format import SealedSegment, is_segment_name, segment_key
+from agent_layer.store.segments.tombstones import decode_names, deletion_times, named_owners, write_tombstones
 
 _NUM_AT_ONCE = 16
 _PART_BYTES = 8 << 20

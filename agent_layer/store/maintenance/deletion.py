@@ -8,23 +8,25 @@ Logs of unknown attempts that wait on other machines need another deletion.
 A group is deleted with its last stored member.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Collection, Iterable, Iterator, Set as AbstractSet
 from itertools import chain
 from typing import NamedTuple, cast
 
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra import batched
-from agent_layer.infra.objects import ObjectStore
+from agent_layer.infra import ObjectStore, batched
 from agent_layer.schema import FINAL_STATUSES, Group, decode, owner_text, trajectory_owner
 from agent_layer.state import remove_checkpoints
-from agent_layer.store.consumers import segments_of_batches
-from agent_layer.store.index import Filters, Index, TrajectoryRow, apply_tombstones, scan_trajectories
+from agent_layer.store.consumers.trained_batches import segments_of_batches
+from agent_layer.store.index.deletion import apply_tombstones
+from agent_layer.store.index.filters import Filters
+from agent_layer.store.index.index import Index
+from agent_layer.store.index.rows import TrajectoryRow
+from agent_layer.store.index.search import scan_trajectories
 from agent_layer.store.maintenance.lock import check_index_complete
-from agent_layer.store.reading import trajectory_not_found
-from agent_layer.store.segments import write_tombstones
+from agent_layer.store.reading.reader import trajectory_not_found
+from agent_layer.store.segments.tombstones import write_tombstones
 
 _PAGE = 256
 _LARGEST_OBJECT = 4_096

@@ -11,30 +11,21 @@ from typing import Final, cast
 import msgspec
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.infra import batched
-from agent_layer.infra.objects import ObjectEntry, ObjectStore
+from agent_layer.infra import ObjectEntry, ObjectStore, batched
 from agent_layer.recorder import read_frames
 from agent_layer.schema import SegmentFooter, Tombstone, decode
 from agent_layer.state import checkpoint_prefix, checkpoint_trajectory, parse_checkpoint_key
-from agent_layer.store.index import Index
+from agent_layer.store.index.index import Index
 from agent_layer.store.maintenance.audit import Finding
 from agent_layer.store.maintenance.lock import MaintenanceLock, check_index_complete, maintenance_lock
 from agent_layer.store.maintenance.merge import BrokenSegmentError, Source, open_segment
 from agent_layer.store.maintenance.merge_plan import Limits
 from agent_layer.store.maintenance.rebuild import Progress
 from agent_layer.store.maintenance.removal import find_successors, is_superseded, remove_segments
-from agent_layer.store.segments import (
-    decode_names,
-    find_orphans,
-    is_segment_name,
-    named_owners,
-    owner_hash,
-    parse_blob_key,
-    read_footer,
-    remove_unneeded,
-    segment_key,
-    segment_name,
-)
+from agent_layer.store.segments.blob_refs import find_orphans, remove_unneeded
+from agent_layer.store.segments.blobs import parse_blob_key
+from agent_layer.store.segments.format import is_segment_name, read_footer, segment_key, segment_name
+from agent_layer.store.segments.tombstones import decode_names, named_owners, owner_hash
 
 _PAGE: Final = 256
 

@@ -10,11 +10,14 @@ from typing import NamedTuple, TypeAlias, cast
 import msgspec
 from redis import Redis
 
-from agent_layer.infra import batched
-from agent_layer.infra.redis import Keys, LuaScript
+from agent_layer.infra import Keys, LuaScript, batched
 from agent_layer.schema import Chunk, SegmentFooter, TrajectorySummary, owner_text, trajectory_owner
-from agent_layer.store.index import INDEX_CONSTANTS, INDEX_PRELUDE, Index, compute_rewards, read_given_labels
-from agent_layer.store.segments import COLUMNS, Segment
+from agent_layer.store.index.commit import compute_rewards
+from agent_layer.store.index.index import Index
+from agent_layer.store.index.rows import read_given_labels
+from agent_layer.store.index.scripts import INDEX_CONSTANTS, INDEX_PRELUDE
+from agent_layer.store.segments.fields import COLUMNS
+from agent_layer.store.segments.format import Segment
 
 _LUA = Path(__file__).parent / "lua"
 

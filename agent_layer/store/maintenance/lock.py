@@ -12,7 +12,7 @@ from redis.exceptions import LockError
 from redis.lock import Lock
 
 from agent_layer.errors import BadInputError, LeaseLostError
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys
 
 
 class MaintenanceLock:

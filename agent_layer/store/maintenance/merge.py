@@ -4,17 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.infra.objects import MemoryObjects, ObjectStore
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, MemoryObjects, ObjectStore
 from agent_layer.schema import Chunk, SegmentFooter, split_owner
-from agent_layer.store.segments import (
-    SegmentBuilder,
-    StoredRecord,
-    drop_deleted,
-    read_chunk,
-    read_footer,
-    segment_key,
-)
+from agent_layer.store.segments.format import SegmentBuilder, StoredRecord, read_chunk, read_footer, segment_key
+from agent_layer.store.segments.tombstones import drop_deleted
 
 
 class BrokenSegmentError(Exception):

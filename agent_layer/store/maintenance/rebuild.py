@@ -13,26 +13,24 @@ import msgspec
 from redis import Redis
 
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
-from agent_layer.infra import batched
-from agent_layer.infra.objects import MemoryObjects, ObjectStore
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, MemoryObjects, ObjectStore, batched
 from agent_layer.schema import LogRecord, decode
-from agent_layer.store.index import Index, commit_segments, count_trajectories
+from agent_layer.store.index.aggregate import count_trajectories
+from agent_layer.store.index.commit import commit_segments
+from agent_layer.store.index.index import Index
 from agent_layer.store.maintenance.index_audit import count_orphan_bits
 from agent_layer.store.maintenance.lock import check_permission
-from agent_layer.store.segments import (
+from agent_layer.store.segments.format import (
     SealedSegment,
     Segment,
-    decode_names,
     list_segments,
-    list_tombstones,
-    load_tombstones,
     read_chunk,
     read_footer,
     salvage_segment,
     segment_key,
     segment_name,
 )
+from agent_layer.store.segments.tombstones import decode_names, list_tombstones, load_tombstones
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with (segments done, segments in all)."""

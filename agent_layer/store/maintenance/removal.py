@@ -11,14 +11,14 @@ from typing import NamedTuple, cast
 import msgspec
 from redis import Redis
 
-from agent_layer.infra import batched
-from agent_layer.infra.objects import ObjectStore
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, ObjectStore, batched
 from agent_layer.schema import Chunk, SegmentFooter, split_owner
-from agent_layer.store.index import RETIRE, remember_replaced
+from agent_layer.store.index.commit import remember_replaced
+from agent_layer.store.index.scripts import RETIRE
 from agent_layer.store.maintenance.merge import BrokenSegmentError, Source, open_segment, read_live_records
 from agent_layer.store.maintenance.merge_plan import day_of, may_replace
-from agent_layer.store.segments import deletion_times, named_owners, segment_key
+from agent_layer.store.segments.format import segment_key
+from agent_layer.store.segments.tombstones import deletion_times, named_owners
 
 _OWNERS_AT_ONCE = 64
 """Most owners for one script, so that Redis stays responsive."""

@@ -12,10 +12,12 @@ from typing import Literal, NamedTuple, TypeAlias, cast
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra import batched
-from agent_layer.infra.objects import ObjectStore
+from agent_layer.infra import ObjectStore, batched
 from agent_layer.schema import FINAL_STATUSES, Group, decode
-from agent_layer.store.index import Filters, Index, TrajectoryRow, scan_trajectories
+from agent_layer.store.index.filters import Filters
+from agent_layer.store.index.index import Index
+from agent_layer.store.index.rows import TrajectoryRow
+from agent_layer.store.index.search import scan_trajectories
 from agent_layer.store.maintenance.deletion import DeletionReport, execute_deletion, plan_deletion, summarise_deletion
 from agent_layer.store.maintenance.lock import check_index_complete
 from agent_layer.times import parse_time

@@ -26,7 +26,7 @@ from agent_layer.schema import (
     newest_labels,
     resolve,
 )
-from agent_layer.store.index import TrajectoryRow
+from agent_layer.store.index.rows import TrajectoryRow
 from agent_layer.times import format_time
 
 

@@ -7,9 +7,9 @@ from typing import Final, TypedDict, cast
 from redis import Redis
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys
 from agent_layer.schema import Label, RewardSource, new_id
-from agent_layer.store.index import GivenLabel, TrajectoryRow, read_given_labels
+from agent_layer.store.index.rows import GivenLabel, TrajectoryRow, read_given_labels
 
 LONGEST_LABEL: Final = 128
 """Most characters of its name."""

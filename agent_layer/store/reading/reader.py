@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.infra.objects import ObjectStore
+from agent_layer.infra import ObjectStore
 from agent_layer.schema import (
     Chunk,
     LogRecord,
@@ -26,8 +26,11 @@ from agent_layer.schema import (
     requested_tool_names,
     trajectory_owner,
 )
-from agent_layer.store.index import Index, TrajectoryRow, Which
-from agent_layer.store.segments import fetch_contents, read_chunk, segment_key
+from agent_layer.store.index.filters import Which
+from agent_layer.store.index.index import Index
+from agent_layer.store.index.rows import TrajectoryRow
+from agent_layer.store.segments.blobs import fetch_contents
+from agent_layer.store.segments.format import read_chunk, segment_key
 
 _NUM_AT_ONCE = 16
 """Concurrent requests; a remote store answers each of them slowly."""

@@ -8,7 +8,7 @@ import msgspec
 from redis import Redis
 
 from agent_layer.errors import BadInputError, CorruptRecordError
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys
 from agent_layer.schema import (
     Reward,
     RewardSource,
@@ -21,7 +21,7 @@ from agent_layer.schema import (
     read_score,
     reward_topic,
 )
-from agent_layer.store.index import TrajectoryRow
+from agent_layer.store.index.rows import TrajectoryRow
 
 _AGREED_SECONDS = 86_400
 """How long a reward id stays taken: longer than logs wait for an unreachable store."""

@@ -20,9 +20,7 @@ from typing import NamedTuple, cast
 import msgspec
 from redis import Redis
 
-from agent_layer.infra import batched
-from agent_layer.infra.objects import ObjectStore
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, ObjectStore, batched
 from agent_layer.schema import Content, ContentRef, LogRecord, decode, encode
 from agent_layer.store.segments.blobs import BlobLimits, blob_key, blob_name, is_large, pack
 from agent_layer.store.segments.format import StoredRecord, list_segments, segment_name

@@ -22,8 +22,7 @@ import msgspec
 import zstandard
 
 from agent_layer.errors import BadInputError, CorruptRecordError
-from agent_layer.infra.objects import ObjectStore
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, ObjectStore
 from agent_layer.recorder import FRAME_HEADER, frame, unframe
 from agent_layer.schema import (
     Chunk,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agent_layer.infra.redis import LuaScript
+from agent_layer.infra import LuaScript
 
 _LUA = Path(__file__).parent / "lua"
 

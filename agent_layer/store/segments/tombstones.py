@@ -14,9 +14,7 @@ import msgspec
 from redis import Redis
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.infra import batched
-from agent_layer.infra.objects import ObjectStore
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, ObjectStore, batched
 from agent_layer.recorder import frame, read_frames
 from agent_layer.schema import (
     Group,

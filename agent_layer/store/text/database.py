@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, cast, get_args
 from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.infra import make_private
 from agent_layer.schema import trajectory_owner
-from agent_layer.store.segments import owner_hash
+from agent_layer.store.segments.tombstones import owner_hash
 from agent_layer.store.text.texts import MOST_CHARACTERS, Text, Where
 
 _VERSION: Final = "1"

@@ -16,12 +16,15 @@ from typing import Final
 import msgspec
 
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError, UnreachableError
-from agent_layer.infra.objects import MemoryObjects, ObjectStore
-from agent_layer.infra.processes import try_lock
+from agent_layer.infra import MemoryObjects, ObjectStore, try_lock
 from agent_layer.schema import ContentRef, Trajectory, decode_known, id_timestamp, trajectory_owner
-from agent_layer.store.index import Filters, Index, TrajectoryRow, select_matching
-from agent_layer.store.reading import stream_trajectories
-from agent_layer.store.segments import decode_names, is_segment_name, read_chunk, read_footer, segment_key
+from agent_layer.store.index.filters import Filters
+from agent_layer.store.index.index import Index
+from agent_layer.store.index.membership import select_matching
+from agent_layer.store.index.rows import TrajectoryRow
+from agent_layer.store.reading.reader import stream_trajectories
+from agent_layer.store.segments.format import is_segment_name, read_chunk, read_footer, segment_key
+from agent_layer.store.segments.tombstones import decode_names
 from agent_layer.store.text.database import FoundText, TextDatabase
 from agent_layer.store.text.texts import Text, Where, texts_of
 from agent_layer.times import format_time

@@ -17,15 +17,15 @@ from typing import Final
 import msgspec
 import zstandard
 
-from agent_layer.infra.objects import ObjectStore
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, ObjectStore
 from agent_layer.schema import AttemptStarted, LogRecord, PolicyVersion, decode, encode
 from agent_layer.settings import Settings
-from agent_layer.store import Store, open_store
-from agent_layer.store.segments import (
+from agent_layer.store import (
     SegmentBuilder,
+    Store,
     StoredRecord,
     list_segments,
+    open_store,
     read_chunk,
     read_footer,
     segment_key,

@@ -6,7 +6,7 @@ from typing import Final, cast
 
 import msgspec
 
-from agent_layer.view.answers import Change, ChangeKind
+from agent_layer.view.answers.events import Change, ChangeKind
 
 MOST_IDS: Final = 100
 _KINDS: Final[Mapping[bytes, tuple[ChangeKind, bytes]]] = {

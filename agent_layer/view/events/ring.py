@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from agent_layer.view.answers import Change
+from agent_layer.view.answers.events import Change
 
 KEPT: Final = 512
 """Messages kept: at two rounds a second with a few kinds each, about a minute."""

@@ -9,7 +9,7 @@ from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.schema import new_id
 from agent_layer.view.events.ring import KEPT, Ring
 from agent_layer.view.events.watcher import watch
-from agent_layer.view.reads import Source
+from agent_layer.view.reads.source import Source
 
 MOST_STREAMS: Final = 64
 _HEARTBEAT_SECONDS: Final = 15.0

@@ -10,10 +10,11 @@ from typing import Final, NamedTuple, TypeAlias, cast
 from redis.exceptions import RedisError
 
 from agent_layer.errors import AgentLayerError
-from agent_layer.infra.redis import AsyncRedis, open_async_redis
+from agent_layer.infra import AsyncRedis, open_async_redis
 from agent_layer.view.events.gathered import Gathered
 from agent_layer.view.events.ring import Ring
-from agent_layer.view.reads import Source, show_fleet_state
+from agent_layer.view.reads.fleet import show_fleet_state
+from agent_layer.view.reads.source import Source
 
 log = logging.getLogger(__name__)
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
 from agent_layer.errors import BadInputError
-from agent_layer.store import Filters, parse_which
-from agent_layer.store.segments import FIELDS
+from agent_layer.store import FIELDS, Filters, parse_which
 from agent_layer.times import parse_range
 
 _BY_VALUE: Final = tuple(field.filter for field in FIELDS if field.filter is not None)

@@ -10,7 +10,7 @@ from agent_layer.dispatcher import Dispatcher, RolloutState, RunState, WorkerSta
 from agent_layer.schema import make_trajectory_id
 from agent_layer.settings import Settings
 from agent_layer.state import read_taken_sandboxes
-from agent_layer.view.answers import (
+from agent_layer.view.answers.fleet import (
     Backlog,
     BoxLine,
     BoxList,

@@ -7,17 +7,15 @@ from collections.abc import Mapping
 from typing import Final, cast, get_args
 
 from agent_layer.errors import BadInputError
-from agent_layer.store.index import By, Order, bucket_ends, count_by_bucket, count_by_fields
-from agent_layer.view.answers import (
+from agent_layer.store import By, Order, bucket_ends, count_by_bucket, count_by_fields
+from agent_layer.view.answers.details import SearchAnswer, SearchLine, SnippetPiece
+from agent_layer.view.answers.lists import (
     Bin,
     CountAnswer,
     FacetAnswer,
     FacetLine,
     HistogramAnswer,
     QueryAnswer,
-    SearchAnswer,
-    SearchLine,
-    SnippetPiece,
     SummaryAnswer,
     SummaryLine,
 )

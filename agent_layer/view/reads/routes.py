@@ -3,40 +3,34 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from agent_layer.view.answers import (
+from agent_layer.view.answers.compare import DiffAnswer, ForksAnswer
+from agent_layer.view.answers.details import GroupAnswer, SearchAnswer, StepAnswer, TokensAnswer, TrajectoryAnswer
+from agent_layer.view.answers.fleet import BoxList, DeadList, QueueAnswer, WorkerList
+from agent_layer.view.answers.learning import FailuresAnswer, LearningAnswer
+from agent_layer.view.answers.lists import (
     Answer,
-    BoxList,
     CatalogueList,
     CountAnswer,
-    DeadList,
-    DiffAnswer,
     EngineList,
     FacetAnswer,
-    FailuresAnswer,
-    ForksAnswer,
-    GroupAnswer,
     HistogramAnswer,
     Info,
-    LearningAnswer,
     Progress,
     QueryAnswer,
-    QueueAnswer,
     RunAnswer,
     RunList,
-    SearchAnswer,
-    StepAnswer,
     SummaryAnswer,
-    TokensAnswer,
-    TrajectoryAnswer,
     UpdateAnswer,
     UpdateList,
-    WorkerList,
 )
 from agent_layer.view.reads import fleet, groups, lists, runs, trajectories, updates
 from agent_layer.view.reads.asked import FILTERS, Asked
-from agent_layer.view.reads.overviews import show_failures, show_learning
+from agent_layer.view.reads.overviews.failures import show_failures
+from agent_layer.view.reads.overviews.learning import show_learning
 from agent_layer.view.reads.source import Source
-from agent_layer.view.reads.tokens import show_diff, show_forks, show_step_tokens, show_tokens
+from agent_layer.view.reads.tokens.diff import show_diff
+from agent_layer.view.reads.tokens.forks import show_forks
+from agent_layer.view.reads.tokens.tokens import show_step_tokens, show_tokens
 
 PREFIX: Final = "/api/v1"
 

@@ -12,10 +12,9 @@ from agent_layer.engines import Engine, EngineRegistry, behind_seconds, newest_n
 from agent_layer.errors import NotFoundError
 from agent_layer.health import StepProgress
 from agent_layer.schema import TrainedBatch
-from agent_layer.store.consumers import list_batches
-from agent_layer.store.index import Summary, count_by_fields, find_newest_starts, summarise_trajectories
+from agent_layer.store import Summary, count_by_fields, find_newest_starts, list_batches, summarise_trajectories
 from agent_layer.times import format_minute, format_time
-from agent_layer.view.answers import (
+from agent_layer.view.answers.lists import (
     AlarmLine,
     CatalogueLine,
     CatalogueList,

@@ -12,8 +12,7 @@ from agent_layer.health import StepProgress, progress_path, read_progress
 from agent_layer.schema import Trajectory, check_name
 from agent_layer.settings import Settings
 from agent_layer.state import TokenBytes, read_vocabulary
-from agent_layer.store import Store
-from agent_layer.store.index import Index
+from agent_layer.store import Index, Store
 
 _MOST_TRAJECTORIES = 8
 """Ranges of the tokens of one trajectory are asked for one after another."""

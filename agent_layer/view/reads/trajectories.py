@@ -18,8 +18,8 @@ from agent_layer.schema import (
     refer_to,
     resolve,
 )
-from agent_layer.store.reading import pick_step, step_rewards
-from agent_layer.view.answers import (
+from agent_layer.store import pick_step, step_rewards
+from agent_layer.view.answers.details import (
     LabelLine,
     ObservationLine,
     OutcomeLine,
@@ -34,7 +34,7 @@ from agent_layer.view.answers import (
 from agent_layer.view.reads.asked import Asked
 from agent_layer.view.reads.images import TOO_DEEP, show_value
 from agent_layer.view.reads.source import Source
-from agent_layer.view.reads.tokens import Places, break_cause
+from agent_layer.view.reads.tokens.tokens import Places, break_cause
 from agent_layer.view.reads.updates import exclusion_line, mean_advantage, read_group
 
 

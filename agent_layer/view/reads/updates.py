@@ -8,9 +8,8 @@ from statistics import fmean
 from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.health import StepProgress
 from agent_layer.schema import ExcludedRollout, Group, TrainedBatch, TrainedRollout, TrainedTokens, Trajectory, decode
-from agent_layer.store import TrajectoryRow
-from agent_layer.store.consumers import list_batches
-from agent_layer.view.answers import ExclusionLine, GroupLine, Lane, UpdateAnswer
+from agent_layer.store import TrajectoryRow, list_batches
+from agent_layer.view.answers.lists import ExclusionLine, GroupLine, Lane, UpdateAnswer
 from agent_layer.view.reads.asked import Asked
 from agent_layer.view.reads.source import Source
 

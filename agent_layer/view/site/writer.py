@@ -17,23 +17,19 @@ from agent_layer import __version__
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
 from agent_layer.infra import format_count
 from agent_layer.schema import content_hash
-from agent_layer.store.index import TrajectoryRow
+from agent_layer.store import TrajectoryRow
 from agent_layer.times import format_time
-from agent_layer.view.answers import Answer, TokensAnswer, TrajectoryAnswer
-from agent_layer.view.reads import (
-    Asked,
-    Source,
-    image_names,
-    info,
-    list_runs,
-    list_updates,
-    read_image,
-    show_group,
-    show_run,
-    show_trajectory,
-    show_update,
-)
-from agent_layer.view.reads.tokens import show_forks, show_tokens
+from agent_layer.view.answers.details import TokensAnswer, TrajectoryAnswer
+from agent_layer.view.answers.lists import Answer
+from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.groups import show_group
+from agent_layer.view.reads.images import image_names, read_image
+from agent_layer.view.reads.runs import info, list_runs, list_updates, show_run
+from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.tokens.forks import show_forks
+from agent_layer.view.reads.tokens.tokens import show_tokens
+from agent_layer.view.reads.trajectories import show_trajectory
+from agent_layer.view.reads.updates import show_update
 from agent_layer.view.site.bundle import bundle_modules
 from agent_layer.view.site.directory import replace_directory, write_mark
 

@@ -8,8 +8,7 @@ import msgspec
 from agent_layer.dispatcher import task_line
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Task
-from agent_layer.store import Store
-from agent_layer.store.reading import show_trajectory
+from agent_layer.store import Store, show_trajectory
 from agent_layer.view.writes.orders import Identity
 
 

@@ -13,11 +13,11 @@ from typing import Final
 
 import msgspec
 
-from agent_layer.infra.objects import ObjectStore
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, ObjectStore
 from agent_layer.schema import JsonObject
-from agent_layer.view.answers import Answer
-from agent_layer.view.reads import Asked, Source
+from agent_layer.view.answers.lists import Answer
+from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.source import Source
 
 MOST_LISTED: Final = 200
 MOST_KEPT: Final = 10_000

@@ -8,8 +8,7 @@ import msgspec
 from agent_layer.dispatcher import Dispatcher, RunState
 from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.schema import JsonObject, Label, Reward
-from agent_layer.store import Store
-from agent_layer.store.reading import find_current_reward, make_label, read_known_labels, read_rewards
+from agent_layer.store import Store, find_current_reward, make_label, read_known_labels, read_rewards
 
 Path: TypeAlias = Mapping[str, str]
 """Names in the address."""

@@ -10,7 +10,7 @@ import msgspec
 
 from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.schema import JsonObject, new_id
-from agent_layer.view.reads import Route
+from agent_layer.view.reads.routes import Route
 from agent_layer.view.writes.exports import EXPORTS, ExportOrder
 from agent_layer.view.writes.journal import Journal, WriteLine, WriteList, list_writes
 from agent_layer.view.writes.orders import (

@@ -19,40 +19,19 @@ from typing import Final
 
 from agent_layer.errors import BadInputError, SandboxError
 from agent_layer.schema import new_id
-from agent_layer.schema.sandbox import HOST_IMAGE
+from agent_layer.schema.sandbox import HOST_IMAGE, Isolation, Sandbox, SandboxSpec, check_spec
 from agent_layer.settings import load_settings
-from envs.sandbox import (
-    ADDRESS_SPACE,
-    PATH,
-    ImageForm,
-    Isolation,
-    Sandbox,
-    SandboxSpec,
-    box_variables,
-    check_spec,
-    image_form,
-    pack_programs,
-)
-from envs.sandbox.inside import send_packet
+from envs.sandbox.archive import pack_programs
+from envs.sandbox.inside.packets import send_packet
 from envs.sandbox.kinds.docker_daemon import DaemonFacts, DockerDaemon
-from envs.sandbox.served import (
-    FIRST_USER,
-    HIDING_OPTIONS,
-    NUM_USERS,
-    BoxConnection,
-    Cgroup,
-    CgroupUsage,
-    Program,
-    ServedKind,
-    check_ready,
-    check_workdir,
-    find_box_python,
-    find_cgroup,
-    launch_program,
-    list_hidden_folders,
-    list_host_binds,
-    writable_mb,
-)
+from envs.sandbox.served.cgroups import Cgroup, CgroupUsage, find_cgroup
+from envs.sandbox.served.connection import BoxConnection, check_ready
+from envs.sandbox.served.host_root import HIDING_OPTIONS, list_host_binds
+from envs.sandbox.served.kind import ServedKind
+from envs.sandbox.served.launch import Program, launch_program
+from envs.sandbox.served.rules import check_workdir, writable_mb
+from envs.sandbox.served.zygote import FIRST_USER, NUM_USERS, find_box_python, list_hidden_folders
+from envs.sandbox.spec import ADDRESS_SPACE, PATH, ImageForm, box_variables, image_form
 
 _START_SECONDS: Final = 60.0
 _OWNER_LABEL: Final = "agent-layer.owner"

@@ -1,8 +1,11 @@
 """Kind ``namespace``: boxes on the host's kernel with a view of their own, made in milliseconds by a warm zygote."""
 
 from agent_layer.errors import BadInputError
-from envs.sandbox import ImageForm, Isolation, SandboxSpec
-from envs.sandbox.served import BOX_USER, FIRST_USER, ZygoteKind, check_workdir, has_own_users
+from agent_layer.schema.sandbox import Isolation, SandboxSpec
+from envs.sandbox.served.rules import BOX_USER, check_workdir
+from envs.sandbox.served.zygote import FIRST_USER, has_own_users
+from envs.sandbox.served.zygote_kind import ZygoteKind
+from envs.sandbox.spec import ImageForm
 
 
 class NamespaceKind(ZygoteKind):

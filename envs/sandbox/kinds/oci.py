@@ -14,34 +14,23 @@ import msgspec
 
 from agent_layer.errors import SandboxError
 from agent_layer.schema import new_id
-from agent_layer.schema.sandbox import HOST_IMAGE
+from agent_layer.schema.sandbox import HOST_IMAGE, Isolation, Sandbox, SandboxSpec, check_spec
 from agent_layer.settings import load_settings
-from envs.sandbox import PATH, ImageForm, Isolation, Sandbox, SandboxSpec, check_spec
-from envs.sandbox.served import (
-    BOX_USER,
+from envs.sandbox.served.cgroups import Cgroup, CgroupTree, CgroupUsage, make_cgroup_tree, remove_cgroup
+from envs.sandbox.served.connection import BoxConnection, BoxReply, check_ready
+from envs.sandbox.served.kind import ServedKind
+from envs.sandbox.served.launch import Program, launch_program
+from envs.sandbox.served.rules import BOX_USER, box_rules, check_image, check_workdir, writable_mb
+from envs.sandbox.served.zygote import (
     FIRST_USER,
     NUM_USERS,
-    BoxConnection,
-    BoxReply,
-    Cgroup,
-    CgroupTree,
-    CgroupUsage,
-    Program,
-    ServedKind,
-    box_rules,
-    check_image,
-    check_ready,
-    check_workdir,
     describe_limits,
     describe_means,
     find_box_python,
     has_own_users,
-    launch_program,
     list_hidden_folders,
-    make_cgroup_tree,
-    remove_cgroup,
-    writable_mb,
 )
+from envs.sandbox.spec import PATH, ImageForm
 
 _START_SECONDS: Final = 30.0
 _FIRST_USER: Final = FIRST_USER + 3 * NUM_USERS

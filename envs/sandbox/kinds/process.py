@@ -11,8 +11,12 @@ from typing import Final
 
 from agent_layer.errors import SandboxError, UnsupportedSandboxError
 from agent_layer.schema import new_id
-from envs.sandbox import ADDRESS_SPACE, PATH, ImageForm, Isolation, Sandbox, SandboxSpec, box_variables, check_spec
-from envs.sandbox.served import BoxConnection, CgroupUsage, Program, ServedKind, check_ready, launch_program
+from agent_layer.schema.sandbox import Isolation, Sandbox, SandboxSpec, check_spec
+from envs.sandbox.served.cgroups import CgroupUsage
+from envs.sandbox.served.connection import BoxConnection, check_ready
+from envs.sandbox.served.kind import ServedKind
+from envs.sandbox.served.launch import Program, launch_program
+from envs.sandbox.spec import ADDRESS_SPACE, PATH, ImageForm, box_variables
 
 _START_SECONDS: Final = 60.0
 

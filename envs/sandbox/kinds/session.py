@@ -9,9 +9,11 @@ import os
 import shutil
 
 from agent_layer.errors import SandboxError
-from agent_layer.schema.sandbox import HOST_IMAGE
-from envs.sandbox import PATH, ImageForm, Isolation, SandboxSpec
-from envs.sandbox.served import BOX_USER, FIRST_USER, NUM_USERS, ZygoteKind, check_image, check_workdir, has_own_users
+from agent_layer.schema.sandbox import HOST_IMAGE, Isolation, SandboxSpec
+from envs.sandbox.served.rules import BOX_USER, check_image, check_workdir
+from envs.sandbox.served.zygote import FIRST_USER, NUM_USERS, has_own_users
+from envs.sandbox.served.zygote_kind import ZygoteKind
+from envs.sandbox.spec import PATH, ImageForm
 
 
 class SessionKind(ZygoteKind):

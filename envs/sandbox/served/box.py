@@ -16,7 +16,17 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 
 from agent_layer.errors import SandboxError
-from envs.sandbox import EXEC_SECONDS, MAX_FILE, MAX_OUTPUT, Entry, ExecResult, Process, Sandbox, SandboxSpec, Snapshot
+from agent_layer.schema.sandbox import (
+    EXEC_SECONDS,
+    MAX_FILE,
+    MAX_OUTPUT,
+    Entry,
+    ExecResult,
+    Process,
+    Sandbox,
+    SandboxSpec,
+    Snapshot,
+)
 from envs.sandbox.served.cgroups import CgroupUsage
 from envs.sandbox.served.connection import BoxConnection, BoxReply
 from envs.sandbox.served.live import KILL_SECONDS, LONGEST_CPU_SECONDS, LiveProcess

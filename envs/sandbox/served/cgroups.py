@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from agent_layer.schema import new_id
-from envs.sandbox import Resources
+from agent_layer.schema.sandbox import Resources
 
 _NEEDED: Final = ("memory", "pids")
 _OPTIONAL: Final = ("cpu", "cpuacct")

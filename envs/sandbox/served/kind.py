@@ -4,9 +4,11 @@ import asyncio
 from abc import ABC, abstractmethod
 
 from agent_layer.errors import SandboxError
-from envs.sandbox import ImageForm, Isolation, Sandbox, SandboxSpec, Support
+from agent_layer.schema.sandbox import Isolation, Sandbox, SandboxSpec
+from envs.sandbox.kind import Support
 from envs.sandbox.served.box import BoxLife, ServedSandbox
 from envs.sandbox.served.connection import BoxConnection
+from envs.sandbox.spec import ImageForm
 
 
 class ServedKind(ABC):

@@ -9,7 +9,8 @@ from contextlib import ExitStack, suppress
 from typing import Final, Literal
 
 from agent_layer.errors import SandboxError
-from envs.sandbox import PATH, pack_programs
+from envs.sandbox.archive import pack_programs
+from envs.sandbox.spec import PATH
 
 _END_SECONDS: Final = 30.0
 """A keeper waits 5 s for its processes, and as long for each directory."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 
 from agent_layer.errors import SandboxError
-from envs.sandbox import ExecResult
+from agent_layer.schema.sandbox import ExecResult
 from envs.sandbox.served.connection import BoxConnection, BoxReply
 from envs.sandbox.served.outcome import Outcome, make_result
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from envs.sandbox import ExecResult, ExecStatus
+from agent_layer.schema.sandbox import ExecResult, ExecStatus
 from envs.sandbox.served.cgroups import CgroupUsage
 from envs.sandbox.served.connection import BoxReply
 

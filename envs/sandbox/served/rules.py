@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Final
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema.sandbox import HOST_IMAGE
-from envs.sandbox import ADDRESS_SPACE, Resources, SandboxSpec, box_variables
+from agent_layer.schema.sandbox import HOST_IMAGE, Resources, SandboxSpec
 from envs.sandbox.served.zygote import has_own_users
+from envs.sandbox.spec import ADDRESS_SPACE, box_variables
 
 BOX_USER: Final = 1000
 """Number of the box's user inside."""

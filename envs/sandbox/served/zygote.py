@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from agent_layer.errors import SandboxError
-from envs.sandbox import SandboxSpec
-from envs.sandbox.inside import receive_packet, send_packet
+from agent_layer.schema.sandbox import SandboxSpec
+from envs.sandbox.inside.packets import receive_packet, send_packet
 from envs.sandbox.served.cgroups import Cgroup, CgroupTree, CgroupUsage, make_cgroup_tree, remove_cgroup
 from envs.sandbox.served.launch import Program, launch_program
 

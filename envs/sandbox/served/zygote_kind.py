@@ -9,8 +9,7 @@ from typing import ClassVar, Final
 
 from agent_layer.errors import SandboxError
 from agent_layer.schema import new_id
-from agent_layer.schema.sandbox import HOST_IMAGE
-from envs.sandbox import Sandbox, SandboxSpec, check_spec
+from agent_layer.schema.sandbox import HOST_IMAGE, Sandbox, SandboxSpec, check_spec
 from envs.sandbox.served.connection import BoxConnection, check_ready
 from envs.sandbox.served.kind import ServedKind
 from envs.sandbox.served.rules import box_rules, writable_mb

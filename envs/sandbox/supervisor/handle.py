@@ -14,8 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from agent_layer.errors import SandboxError
-from agent_layer.infra import Backoff
-from agent_layer.infra.processes import RestartHistory, RestartPolicy
+from agent_layer.infra import Backoff, RestartHistory, RestartPolicy
 from agent_layer.schema.sandbox import SandboxSpec, SandboxUsage
 from agent_layer.settings import Settings, program_environment
 from agent_layer.state import (
@@ -25,7 +24,8 @@ from agent_layer.state import (
     remove_stale_supervisor_directories,
 )
 from envs.channel import Channel, connect
-from envs.sandbox import PATH, PoolOptions, PoolStats
+from envs.sandbox.pool import PoolOptions, PoolStats
+from envs.sandbox.spec import PATH
 from envs.sandbox.supervisor.calls import PendingCalls, decoder
 from envs.sandbox.supervisor.messages import (
     AllowScoring,

@@ -10,7 +10,7 @@ import msgspec
 
 from agent_layer.errors import BadInputError, SandboxError, UnsupportedSandboxError
 from agent_layer.schema.sandbox import EXEC_SECONDS, MAX_FILE, MAX_OUTPUT, SandboxSpec, SandboxUsage
-from envs.sandbox import PoolOptions
+from envs.sandbox.pool import PoolOptions
 
 LONGEST_HELLO = 1 << 10
 """Bytes of a client's first message."""

@@ -21,7 +21,7 @@ from agent_layer.schema.sandbox import (
     Snapshot,
 )
 from envs.channel import Channel
-from envs.sandbox import TAKE_SECONDS
+from envs.sandbox.pool import TAKE_SECONDS
 from envs.sandbox.supervisor.calls import PendingCalls, decoder
 from envs.sandbox.supervisor.messages import (
     BoxCall,

@@ -7,16 +7,7 @@ from typing import Literal
 from agent_layer.errors import SandboxError
 from agent_layer.schema.sandbox import ExecResult
 from envs.channel import Channel
-from envs.sandbox.supervisor.messages import (
-    STDIN_WINDOW,
-    Cancel,
-    Fed,
-    Feed,
-    FromSupervisor,
-    Kill,
-    Output,
-    Valve,
-)
+from envs.sandbox.supervisor.messages import STDIN_WINDOW, Cancel, Fed, Feed, FromSupervisor, Kill, Output, Valve
 
 _KILL_SECONDS = 20.0
 

@@ -20,11 +20,13 @@ from typing import assert_never
 import msgspec
 
 from agent_layer.errors import AgentLayerError, BadInputError, SandboxError
-from agent_layer.infra.processes import raise_file_limit
+from agent_layer.infra import raise_file_limit
 from agent_layer.schema.sandbox import ISOLATIONS, Sandbox, SandboxSpec
 from agent_layer.state import TakenSandbox, write_taken_sandboxes
 from envs.channel import Channel, connect
-from envs.sandbox import SandboxKind, SandboxPool, list_kind_names, make_kind, open_pool
+from envs.sandbox.kind import SandboxKind
+from envs.sandbox.pool import SandboxPool, open_pool
+from envs.sandbox.registry import list_kind_names, make_kind
 from envs.sandbox.supervisor.clients import Client
 from envs.sandbox.supervisor.messages import (
     AllowScoring,

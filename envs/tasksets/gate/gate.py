@@ -13,8 +13,10 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Split, Task, content_hash, hash_input
 from envs.sandbox import PoolOptions, open_pool
-from envs.tasksets import Script, TaskSet, open_taskset
+from envs.script import Script
 from envs.tasksets.gate.script_judge import Judgement, ScriptJudge
+from envs.tasksets.registry import open_taskset
+from envs.tasksets.taskset import TaskSet
 
 CheckName: TypeAlias = Literal[
     "same tasks twice",
@@ -43,7 +45,7 @@ _SPLITS: Final[tuple[Split, ...]] = ("train", "eval")
 _NUM_COMPARED: Final = 8
 """Tasks of each split and level that are compared for being the same twice, and for being in one split only."""
 _CONCURRENCY: Final = max(2, os.cpu_count() or 2) + 1
-_PRINT: Final = "from envs.tasksets.gate import print_hashes; print_hashes(*sys.argv[2:])"
+_PRINT: Final = "from envs.tasksets.gate.gate import print_hashes; print_hashes(*sys.argv[2:])"
 _CHILD_SECONDS: Final = 300.0
 _REPEATED: Final = 6
 """Of this many scripts of a kind, one is judged twice."""

@@ -10,8 +10,8 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.infra import make_private, replace_file
 from agent_layer.schema import JsonObject, Task, content_hash
-from envs.tasksets import TaskSet
 from envs.tasksets.gate.gate import Report
+from envs.tasksets.taskset import TaskSet
 
 TASKSET_LABEL: Final = "taskset"
 VERSION_LABEL: Final = "taskset_version"

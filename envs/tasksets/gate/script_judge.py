@@ -12,7 +12,7 @@ from agent_layer.schema.sandbox import Sandbox, SandboxSpec, Snapshot
 from envs.grading import ScoringRun
 from envs.sandbox import SandboxPool
 from envs.scorers import declared_rewards, load_scorer, run_scorer
-from envs.tasksets import Script
+from envs.script import Script
 
 _SECONDS = 300.0
 """As the setting ``score_seconds``, so that slow cheats end here as they would in a worker."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from envs.tasksets.repair.programs import find_mutations
+from envs.tasksets.repair.programs.mutations import find_mutations
 
 _NUM_LINES: Final = 3
 _NUM_EDITS: Final = 3

@@ -12,7 +12,7 @@ from typing import Final, cast
 
 import msgspec
 
-from envs.tasksets.repair.programs import Call, Case, Template
+from envs.tasksets.repair.programs.template import Call, Case, Template
 
 _WORD: Final = re.compile(r'"""[\s\S]*?"""|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|[A-Za-z_]\w*')
 """A string, which is left alone, or an identifier."""

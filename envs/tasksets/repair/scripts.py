@@ -10,15 +10,9 @@ import msgspec
 
 from agent_layer.schema import JsonObject
 from envs.tasksets import Script
-from envs.tasksets.repair.programs import (
-    PLAIN,
-    RUNAWAY,
-    find_mutations,
-    list_rewrites,
-    load_modules,
-    rewrite,
-    run_case,
-)
+from envs.tasksets.repair.programs.mutations import find_mutations
+from envs.tasksets.repair.programs.rewrites import PLAIN, list_rewrites, rewrite
+from envs.tasksets.repair.programs.trial import RUNAWAY, load_modules, run_case
 from envs.tasksets.repair.repository import module_of, spread
 from envs.tasksets.repair.tasks import Check, Part, Problem, failures
 

@@ -14,17 +14,9 @@ from agent_layer.infra import format_count
 from agent_layer.schema import Limits, RewardSpec, Split, Task, TaskView
 from agent_layer.schema.sandbox import SandboxSpec
 from envs.tasksets.repair.choices import Choices, draw_choices, show
-from envs.tasksets.repair.programs import (
-    TEMPLATES,
-    Bug,
-    Call,
-    Case,
-    Outcome,
-    Template,
-    draw_bug,
-    load_modules,
-    run_case,
-)
+from envs.tasksets.repair.programs.catalogue import TEMPLATES, Bug, draw_bug
+from envs.tasksets.repair.programs.template import Call, Case, Template
+from envs.tasksets.repair.programs.trial import Outcome, load_modules, run_case
 from envs.tasksets.repair.repository import Names, choose_names, module_of, spread, write_tests
 
 NAME: Final = "repair"

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent_layer.alarms import AlarmReader, metric_name, prometheus_rules
+from agent_layer.alarms import AlarmReader, prometheus_rules
+from agent_layer.alarms.metrics import metric_name
 from agent_layer.dispatcher import Report
 from agent_layer.engines import Engine, EngineRegistry, register_policy
 from agent_layer.health import (

@@ -4,8 +4,7 @@ import pytest
 
 from agent_layer.local import run_compactor
 from agent_layer.schema.ids import new_id
-from agent_layer.store import open_store
-from agent_layer.store.maintenance import Limits
+from agent_layer.store import Limits, open_store
 
 from ...builders import attempt
 from ...stored import write_segment

@@ -9,8 +9,7 @@ from collections import Counter
 from functools import partial
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.cli.main import build
 from agent_layer.errors import AgentFailedError, BadInputError

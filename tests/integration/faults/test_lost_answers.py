@@ -4,7 +4,7 @@ import pytest
 
 from agent_layer.dispatcher import Dispatcher, Report, WorkerQueue, connect
 from agent_layer.errors import UnreachableError
-from agent_layer.infra.redis import open_redis
+from agent_layer.infra import open_redis
 from agent_layer.schema import Task
 
 from ...waiting import scaled

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from agent_layer.engines.registry import EngineRegistry
 from agent_layer.gateway.app import build_app
-from agent_layer.gateway.http import GuardedRunner
+from agent_layer.gateway.http.server import GuardedRunner
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve
 from agent_layer.recorder.log import PreparedRecords

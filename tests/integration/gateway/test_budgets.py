@@ -6,8 +6,7 @@ import time
 import aiohttp
 import pytest
 from aiohttp import web
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.engines.control import EngineControl
 from agent_layer.errors import BadInputError, EngineError

@@ -6,8 +6,7 @@ import itertools
 import msgspec
 import pytest
 from aiohttp import web
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from trainer_adapter.data import samples_of
 

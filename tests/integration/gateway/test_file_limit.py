@@ -17,7 +17,7 @@ import asyncio, resource
 resource.setrlimit(resource.RLIMIT_NOFILE, ({_FEW}, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 from aiohttp import web
 from agent_layer.gateway import listen
-from agent_layer.gateway.http import serve_until_stopped
+from agent_layer.gateway import serve_until_stopped
 app = web.Application()
 app.add_routes([web.get("/", lambda _: answer())])
 async def answer(): return web.Response(text="here")

@@ -5,8 +5,7 @@ import json
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.gateway.rollouts.media import stored_part
 from agent_layer.schema.messages import resolve

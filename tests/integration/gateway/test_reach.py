@@ -3,8 +3,7 @@
 import asyncio
 from contextlib import suppress
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from ...profiles import num_examples
 from ...waiting import within

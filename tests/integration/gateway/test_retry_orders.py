@@ -5,8 +5,7 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from ...profiles import num_examples
 from ...waiting import until

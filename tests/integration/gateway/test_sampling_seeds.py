@@ -2,7 +2,7 @@
 
 import asyncio
 
-from agent_layer.schema.wire import AGENT_HEADER
+from agent_layer.schema import AGENT_HEADER
 
 
 def seeds(gateway):

@@ -8,7 +8,7 @@ import pytest
 from agent_layer.cli.services.doctor import diagnose
 from agent_layer.engines.control import EngineControl, read_model_list
 from agent_layer.errors import UnreachableError
-from agent_layer.infra.processes import is_responding
+from agent_layer.infra import is_responding
 
 from ...waiting import join
 

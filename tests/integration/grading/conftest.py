@@ -4,7 +4,8 @@ import pytest
 import pytest_asyncio
 
 from agent_layer.schema import RewardSpec, Task, Trajectory
-from envs.grading import ScoringRun, archive_files
+from envs.grading import ScoringRun
+from envs.grading.prepared_box import archive_files
 from envs.sandbox import Resources, SandboxSpec, open_pool
 from envs.scorers import run_scorer
 

@@ -12,8 +12,7 @@ import pytest
 import zstandard
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.errors import BadInputError
 from agent_layer.ingest.app import build_app

@@ -7,8 +7,7 @@ import threading
 from multiprocessing import get_context
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.infra.processes.locks import is_locked

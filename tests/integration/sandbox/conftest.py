@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from envs.sandbox import Resources, SandboxSpec, connect_sandbox
+from envs.sandbox import Resources, SandboxSpec, SupervisorHandle, connect_sandbox
 from envs.sandbox.registry import list_kind_names, make_kind
-from envs.sandbox.supervisor import SupervisorHandle
 
 from ...boxes import end_without
 from .docker_daemon import run_docker_daemon

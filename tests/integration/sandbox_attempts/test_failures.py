@@ -7,11 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ...waiting import until, within
-from ..sandbox.leftovers import (
-    find_by_argument,
-    is_alive,
-    list_descendants,
-)
+from ..sandbox.leftovers import find_by_argument, is_alive, list_descendants
 from .conftest import lapses, make_box_task, play
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -13,8 +13,7 @@ import pytest_asyncio
 
 from agent_layer.errors import BadInputError, SandboxError
 from agent_layer.state import read_taken_sandboxes
-from envs.sandbox import Resources, SandboxSpec, connect_sandbox
-from envs.sandbox.supervisor import SupervisorHandle, TakeBox
+from envs.sandbox import Resources, SandboxSpec, SupervisorHandle, TakeBox, connect_sandbox
 from envs.sandbox.supervisor.messages import Call, Hello, Read
 
 from ...waiting import scaled, until, within

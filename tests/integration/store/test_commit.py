@@ -6,9 +6,7 @@ from collections import defaultdict
 from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.codec import encode, record_owner

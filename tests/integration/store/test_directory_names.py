@@ -3,8 +3,7 @@
 import pytest
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra.objects import open_objects
-from agent_layer.infra.redis import open_redis
+from agent_layer.infra import open_objects, open_redis
 from agent_layer.settings import Settings, load_settings
 
 

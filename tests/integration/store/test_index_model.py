@@ -3,9 +3,7 @@
 from collections import defaultdict
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 
 from agent_layer.schema.codec import encode, record_owner
 from agent_layer.schema.ids import new_id

@@ -11,7 +11,7 @@ import pytest
 
 from agent_layer.cli.store.acl import acl_rules
 from agent_layer.errors import BadInputError, UnreachableError
-from agent_layer.infra.objects import open_objects
+from agent_layer.infra import open_objects
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.step import Action, Observation, StepState

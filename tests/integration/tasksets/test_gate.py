@@ -8,8 +8,10 @@ import pytest
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Task
 from envs.sandbox import open_pool
-from envs.tasksets import open_taskset
-from envs.tasksets.gate import GateOptions, ScriptJudge, check_taskset, check_trainable, find_report, save_report
+from envs.tasksets import check_trainable, open_taskset
+from envs.tasksets.gate.gate import GateOptions, check_taskset
+from envs.tasksets.gate.records import find_report, save_report
+from envs.tasksets.gate.script_judge import ScriptJudge
 
 from ...boxes import require_kind
 

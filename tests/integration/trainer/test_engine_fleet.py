@@ -8,7 +8,7 @@ from agent_layer.engines import open_engine_registry
 from agent_layer.errors import EngineError
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
-from trainer_adapter.cluster.weights import EngineFleet
+from trainer_adapter.cluster.weights.fleet import EngineFleet
 
 
 @pytest.fixture

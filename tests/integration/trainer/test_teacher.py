@@ -5,10 +5,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from agent_layer.engines import TeacherEngine
 from agent_layer.errors import BadInputError, EngineError, UnreachableError
-from agent_layer.infra.processes import free_port
+from agent_layer.infra import free_port
 from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.schema.record import TokenIds
-from trainer_adapter.algorithms import AlgorithmConfig, DistillConfig, TeacherConfig
+from trainer_adapter.algorithms import AlgorithmConfig, DistillConfig
+from trainer_adapter.algorithms.options import TeacherConfig
 from trainer_adapter.config import SourceConfig, TrainConfig
 from trainer_adapter.teacher import Teacher, open_teacher
 from trainer_adapter.teacher.targets import Silence

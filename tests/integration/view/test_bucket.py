@@ -10,11 +10,13 @@ from agent_layer.cli.services.view import archive_settings, open_shown
 from agent_layer.cli.store.acl import acl_rules
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.errors import NotFoundError
-from agent_layer.infra.objects import open_objects
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, open_objects
 from agent_layer.schema.task import Task
 from agent_layer.store import Store, open_store
-from agent_layer.view.reads import ROUTES, Asked, Source, show_fleet_state, source_for
+from agent_layer.view import Asked, Source
+from agent_layer.view.reads.bucket import source_for
+from agent_layer.view.reads.fleet import show_fleet_state
+from agent_layer.view.reads.routes import ROUTES
 
 from ...builders import attempt, call, closed_group, sampled
 from ...stored import lose_index, put_segment, write_segment

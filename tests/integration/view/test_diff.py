@@ -5,7 +5,7 @@ from itertools import combinations_with_replacement
 
 from agent_layer.schema.record import TokenIds
 from agent_layer.schema.step import PromptDelta
-from agent_layer.view.reads import Asked
+from agent_layer.view import Asked
 from agent_layer.view.reads.tokens.diff import show_diff
 
 from ...builders import attempt, call, sampled

@@ -9,16 +9,14 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from agent_layer.dispatcher import Dispatcher
-from agent_layer.infra.objects import open_objects
+from agent_layer.infra import open_objects
 from agent_layer.schema.task import Task
 from agent_layer.schema.training import PolicyVersion, TrainedBatch, TrainedRollout
 from agent_layer.store import Store
-from agent_layer.view import build_view_app
-from agent_layer.view.answers import Change
-from agent_layer.view.events import EventStreams
+from agent_layer.view import Source, build_view_app
+from agent_layer.view.answers.events import Change
 from agent_layer.view.events.ring import Ring
-from agent_layer.view.events.streams import MOST_STREAMS
-from agent_layer.view.reads import Source
+from agent_layer.view.events.streams import MOST_STREAMS, EventStreams
 
 from ...builders import attempt, call, closed_group
 from ...stored import write_segment

@@ -13,12 +13,7 @@ from agent_layer.dispatcher import Dispatcher, Report
 from agent_layer.engines import Engine, EngineRegistry, register_policy
 from agent_layer.schema import PolicyVersion
 from agent_layer.schema.task import Task
-from agent_layer.state import (
-    TakenSandbox,
-    hold_supervisor_directory,
-    make_supervisor_directory,
-    write_taken_sandboxes,
-)
+from agent_layer.state import TakenSandbox, hold_supervisor_directory, make_supervisor_directory, write_taken_sandboxes
 
 from ...queues import Queue
 from ...viewing import Viewed

@@ -7,9 +7,10 @@ from statistics import fmean
 import pytest
 
 from agent_layer.schema.rollout import Outcome
-from agent_layer.view.answers import RoundLine
-from agent_layer.view.reads import FAILED
-from agent_layer.view.reads.overviews import error_kind, find_regressions
+from agent_layer.view.answers.lists import RoundLine
+from agent_layer.view.reads.lists import FAILED
+from agent_layer.view.reads.overviews.failures import error_kind
+from agent_layer.view.reads.overviews.learning import find_regressions
 
 from ...builders import attempt
 from ...stored import write_segment

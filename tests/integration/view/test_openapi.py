@@ -7,8 +7,10 @@ from pathlib import Path
 from jsonschema import Draft202012Validator
 
 from agent_layer.view.openapi import make_document
-from agent_layer.view.reads import IMAGES, PREFIX, ROUTES
-from agent_layer.view.writes import EXPORTS, JOURNAL_ROUTES, WRITES
+from agent_layer.view.reads.images import IMAGES
+from agent_layer.view.reads.routes import PREFIX, ROUTES
+from agent_layer.view.writes.exports import EXPORTS
+from agent_layer.view.writes.routes import JOURNAL_ROUTES, WRITES
 
 from ...builders import attempt
 from ...stored import write_segment

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from agent_layer.health import append_progress, progress_path
-from agent_layer.infra.objects import open_objects
+from agent_layer.infra import open_objects
 from agent_layer.store import Store
-from agent_layer.view.reads import Source
+from agent_layer.view import Source
 
 from ...unit.health.reports import report
 

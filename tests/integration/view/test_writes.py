@@ -10,7 +10,9 @@ from agent_layer.dispatcher import Dispatcher, parse_tasks
 from agent_layer.dispatcher.models import Report
 from agent_layer.schema.task import Task
 from agent_layer.view import build_view_app
-from agent_layer.view.writes import EXPORTS, WRITES, Journal, WriteLine
+from agent_layer.view.writes.exports import EXPORTS
+from agent_layer.view.writes.journal import Journal, WriteLine
+from agent_layer.view.writes.routes import WRITES
 
 from ...queues import Queue
 from ...viewing import API_KEY, SECRET

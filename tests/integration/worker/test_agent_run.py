@@ -6,7 +6,7 @@ import pytest
 
 from agent_layer.recorder import open_recorder
 from agent_layer.schema.task import Limits, Task
-from agent_layer.schema.wire.trace import TraceContext
+from agent_layer.schema.trace import TraceContext
 from envs.hosts.agent_run import AgentRun
 from envs.progress import Progress
 from tracer import Rollout

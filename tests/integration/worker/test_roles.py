@@ -32,8 +32,7 @@ from agent_layer.store import open_store
 from agent_layer.store.consumers.trained_batches import list_batches
 from agent_layer.store.maintenance.gc import Grace
 from agent_layer.store.maintenance.merge_plan import Limits
-from agent_layer.view import build_view_app
-from agent_layer.view.reads import Source
+from agent_layer.view import Source, build_view_app
 
 from ...processes import stop_shippers
 from ...waiting import scaled, until, wait_until, within

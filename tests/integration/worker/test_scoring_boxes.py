@@ -11,7 +11,7 @@ from agent_layer.schema import Trajectory, find_alarms
 from agent_layer.schema.rollout import FINAL_STATUSES
 from agent_layer.schema.sandbox import Resources, SandboxSpec
 from agent_layer.schema.task import RewardSpec
-from agent_layer.store.index import TrajectoryRow
+from agent_layer.store import TrajectoryRow
 from envs.evaluation.measure import AttemptReader
 from envs.evaluation.prices import Price, Prices
 from envs.grading import ValueScorer

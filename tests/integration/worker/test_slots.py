@@ -5,7 +5,7 @@ import socket
 
 from agent_layer.recorder import open_recorder
 from agent_layer.schema.task import Task
-from agent_layer.schema.wire.trace import TraceContext
+from agent_layer.schema.trace import TraceContext
 from envs.channel import connect
 from envs.hosts.agent_runner import AgentRunner
 from envs.hosts.host import FROM_HOST

@@ -1,7 +1,6 @@
 """Conversations of episodes: their sizes, and what makes room in them."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from envs.episode.conversation import DROPPED, Conversation
 

@@ -1,7 +1,6 @@
 """Estimates of tokens, and cuts to a number of them."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from envs.tokens import cut_middle, estimate_tokens
 

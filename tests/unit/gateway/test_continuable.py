@@ -4,8 +4,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.engines import NEUTRAL_SAMPLING
 from agent_layer.gateway.calls.end_parts import extend_policy_runs

@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.gateway.dialects.chat import read_request
 from agent_layer.gateway.dialects.chat_answer import read_answer

@@ -1,7 +1,6 @@
 """Prefix matching by length and hash finds what comparing the sequences would find."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.gateway.rollouts.prefix import PrefixTable
 from agent_layer.schema.ids import content_hash

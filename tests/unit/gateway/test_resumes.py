@@ -2,8 +2,7 @@
 
 import asyncio
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.cli.ui.trajectory_text import describe_trajectory
 from agent_layer.gateway.rollouts.counters import Counters

@@ -1,7 +1,6 @@
 """Calls go where their cache is, unless that is much worse than elsewhere."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.engines.registry import Engine
 from agent_layer.gateway.engines.metrics import read_gauges

@@ -7,7 +7,7 @@ import pytest
 
 from agent_layer.engines import NEUTRAL_SAMPLING, find_unreproducible
 from agent_layer.gateway.calls.sampling import settle_sampling
-from agent_layer.gateway.dialects import RefusedError
+from agent_layer.gateway.dialects.refusals import RefusedError
 
 SUBJECT = "rollout r-0"
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}

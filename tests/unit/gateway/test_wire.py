@@ -1,8 +1,7 @@
 """An answer parses alike however it is cut into packets; other bytes are refused."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.gateway.upstream.wire import Chunked, Counted, UntilClose, WireError, body_of, read_head
 

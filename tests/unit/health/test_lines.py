@@ -10,8 +10,7 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.errors import BackPressureError
 from agent_layer.infra import append_line, lines, read_lines

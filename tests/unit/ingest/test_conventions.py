@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.ingest.conventions.recognition import interpret_span
 from agent_layer.ingest.spans import AgentRun, ModelCall, ReceivedEvent, ReceivedSpan, ToolCall

@@ -1,8 +1,7 @@
 """Bounds of protobuf bodies: a walk counts what a parser would build, however the bytes are written."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
@@ -10,7 +9,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 
 from agent_layer.errors import BadInputError
 from agent_layer.ingest.decoding import check_protobuf
-from agent_layer.schema.wire import BodyBounds
+from agent_layer.schema import BodyBounds
 
 
 def lists_of_pairs(values):

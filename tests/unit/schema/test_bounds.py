@@ -3,11 +3,10 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema.wire import BodyBounds, check_bounds
+from agent_layer.schema import BodyBounds, check_bounds
 from agent_layer.schema.wire import bounds as module
 
 TEXTS = st.text(st.sampled_from('"\\[]{},:a\u00e4\n'), max_size=8)

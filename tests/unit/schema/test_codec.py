@@ -4,8 +4,7 @@ import pickle
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.errors import CorruptRecordError
 from agent_layer.schema.codec import decode, decode_known, encode, record_owner

@@ -1,6 +1,5 @@
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.schema.ids import content_hash
 from agent_layer.schema.messages import refer_to, resolve

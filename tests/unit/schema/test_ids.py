@@ -1,8 +1,7 @@
 """Names sort by time, derive from one another, and need no escaping."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema.ids import (

@@ -1,6 +1,5 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.schema.step import StepPart
 from agent_layer.schema.trajectory import assemble_steps, join_spans

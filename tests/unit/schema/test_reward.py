@@ -3,8 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.schema.reward import Reward, current_rewards, rollout_reward
 from agent_layer.schema.rollout import Outcome

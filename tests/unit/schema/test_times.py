@@ -1,8 +1,7 @@
 """Times and ranges as users type them."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.errors import BadInputError
 from agent_layer.times import format_span, format_time, parse_range, parse_time

@@ -8,7 +8,7 @@ import pytest
 import agent_layer
 from agent_layer.cli.main import build
 from agent_layer.cli.store.acl import ROLES, acl_rules, granted_scripts
-from agent_layer.infra.redis import LuaScript
+from agent_layer.infra import LuaScript
 from agent_layer.infra.redis.keys import Keys
 
 PACKAGE = Path(agent_layer.__file__).parent

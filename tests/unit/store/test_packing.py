@@ -1,7 +1,6 @@
 """The compaction plan: which segments are merged, and that planning terminates."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.schema.ids import id_timestamp, new_id
 from agent_layer.store.maintenance.merge_plan import Limits, day_of, may_replace, merged_name, needs_rewrite, plan_packs

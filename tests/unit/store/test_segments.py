@@ -2,8 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from zstandard import ZstdCompressor
 
 from agent_layer.errors import BadInputError, CorruptRecordError

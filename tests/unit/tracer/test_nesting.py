@@ -8,8 +8,7 @@ from contextlib import closing
 from contextvars import copy_context
 from functools import partial
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from langgraph.graph import START, StateGraph
 
 import tracer

@@ -3,15 +3,14 @@
 import asyncio
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState, use_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 import tracer
 from agent_layer.export.spans import make_trace
-from agent_layer.schema.wire.trace import TraceContext, parse_trace
+from agent_layer.schema.trace import TraceContext, parse_trace
 from tracer.core.clock import new_span_id, new_trace, write_trace
 
 ids = st.integers(1, 2**128 - 1).map(lambda number: f"{number:032x}")

@@ -1,7 +1,6 @@
 """Admission: no group begins too early, and no wait is in vain."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trainer_adapter.data.groups import plan_start_versions
 

@@ -1,8 +1,7 @@
 """Advantages: nulls leave the baseline, equal rewards teach nothing."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.errors import EmptyGroupError
 from agent_layer.schema.record import Logprobs, TokenIds

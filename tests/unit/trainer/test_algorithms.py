@@ -3,7 +3,8 @@
 import pytest
 
 from agent_layer.errors import BadInputError
-from trainer_adapter.algorithms import AlgorithmConfig, CorrectionConfig, RejectionRule, resolve_algorithm
+from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
+from trainer_adapter.algorithms.options import CorrectionConfig, RejectionRule
 from trainer_adapter.config import load_config
 
 BOUNDS = {

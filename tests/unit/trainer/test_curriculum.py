@@ -3,8 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trainer_adapter.loop.feed import update_rates
 from trainer_adapter.selection import SuccessShare, VarianceShare

@@ -1,7 +1,6 @@
 """Micro-batches: every row once, within the limit, and hardly any padding where paths of a tree differ in length."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trainer_adapter.data.microbatches import split_by_length
 

@@ -1,8 +1,7 @@
 """An update that ran out of memory lowers the longest row, so that its groups end no run for ever."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trainer_adapter.loop.row_memory import is_out_of_memory, lower_row_memory, read_row_memory
 

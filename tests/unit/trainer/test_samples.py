@@ -4,8 +4,7 @@ from array import array
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from agent_layer.errors import BadInputError, CaptureError
 from agent_layer.schema.record import Logprobs, TokenIds

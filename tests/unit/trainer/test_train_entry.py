@@ -9,8 +9,7 @@ import pytest
 
 import trainer_adapter
 from agent_layer.errors import BadInputError
-from agent_layer.infra import make_private
-from agent_layer.infra.processes import try_lock
+from agent_layer.infra import make_private, try_lock
 from agent_layer.settings import Settings
 from envs.tasksets.guess_number.game import Game, compare
 from trainer_adapter.entry import import_path

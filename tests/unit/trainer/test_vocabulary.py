@@ -1,20 +1,18 @@
 """Vocabularies: the bytes of sampled ids are those of the text, whatever the kind of the tokenizer."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from agent_layer.engines import read_fingerprints
 from agent_layer.errors import CorruptRecordError
-from agent_layer.infra.objects import MemoryObjects
-from agent_layer.infra.redis import Keys
+from agent_layer.infra import Keys, MemoryObjects
 from agent_layer.schema.record import Advantages, Logprobs, TokenIds
 from agent_layer.schema.step import Action, Step
 from agent_layer.schema.training import TrainedTokens
 from agent_layer.schema.trajectory import Trajectory
 from agent_layer.state import TokenBytes, read_vocabulary
-from agent_layer.store.reading import read_step_tokens
+from agent_layer.store import read_step_tokens
 from trainer_adapter.loop.vocabulary import keep_vocabulary, make_vocabulary
 
 CORPUS = ["a text to learn from, with words that come again: words, text, again", "naïve façade: 12 €"]

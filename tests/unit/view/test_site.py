@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from agent_layer.errors import BadInputError
-from agent_layer.view.site import bundle_modules, replace_directory
-from agent_layer.view.site.directory import MARK, write_mark
+from agent_layer.view.site.bundle import bundle_modules
+from agent_layer.view.site.directory import MARK, replace_directory, write_mark
 
 from ...waiting import run
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 
 from agent_layer.errors import BadInputError, UnreachableError
-from agent_layer.infra import make_private
-from agent_layer.infra.processes import SupervisedProcess, start_supervised
+from agent_layer.infra import SupervisedProcess, make_private, start_supervised
 from agent_layer.settings import Settings
 from trainer_adapter.cluster.nodes.needs import ClusterNeeds, needs_of
 from trainer_adapter.config import ClusterConfig, TrainConfig

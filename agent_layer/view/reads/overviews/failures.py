@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from heapq import nlargest
 from typing import Final, cast
 
-from agent_layer.store import Filters, TrajectoryRow
-from agent_layer.store.index import By, count_by_fields
-from agent_layer.view.answers import ErrorKind, FailuresAnswer
-from agent_layer.view.reads import FAILED, Asked, Source, facet_lines, read_whole
+from agent_layer.store import By, Filters, TrajectoryRow, count_by_fields
+from agent_layer.view.answers.learning import ErrorKind, FailuresAnswer
+from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.lists import FAILED, facet_lines
+from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.updates import read_whole
 
 _FIELDS: Final[Sequence[By]] = ("status", "cause", "task_type")
 _MOST_READ: Final = 200

@@ -7,9 +7,13 @@ from typing import cast
 
 import msgspec
 
-from agent_layer.store.index import By, Summary
-from agent_layer.view.answers import LearningAnswer, LearningPoint, Regression, RoundLine
-from agent_layer.view.reads import ABOVE_ZERO, Asked, Source, make_progress, natural_key
+from agent_layer.store import By, Summary
+from agent_layer.view.answers.learning import LearningAnswer, LearningPoint, Regression
+from agent_layer.view.answers.lists import RoundLine
+from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.lists import ABOVE_ZERO, natural_key
+from agent_layer.view.reads.runs import make_progress
+from agent_layer.view.reads.source import Source
 
 _CLEAR_ERRORS = 2.0
 """Standard errors of a difference of two rates beyond which chance does not explain it."""

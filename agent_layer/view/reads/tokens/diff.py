@@ -6,8 +6,9 @@ from typing import Final, Literal
 
 from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.schema import Step
-from agent_layer.view.answers import DiffAnswer, DiffStep
-from agent_layer.view.reads import Asked, Source
+from agent_layer.view.answers.compare import DiffAnswer, DiffStep
+from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.source import Source
 from agent_layer.view.reads.tokens.tokens import token_ids
 
 _NAMES: Final[tuple[Literal["a", "b"], ...]] = ("a", "b")

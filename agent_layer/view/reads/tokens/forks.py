@@ -4,8 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from agent_layer.schema import ABANDONED, Step, Trajectory
-from agent_layer.view.answers import ForkNode, ForksAnswer
-from agent_layer.view.reads import Asked, Source
+from agent_layer.view.answers.compare import ForkNode, ForksAnswer
+from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.source import Source
 from agent_layer.view.reads.tokens.tokens import Places, break_cause
 
 

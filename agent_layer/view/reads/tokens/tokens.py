@@ -5,9 +5,10 @@ from itertools import chain, repeat
 from typing import NamedTuple
 
 from agent_layer.schema import Step, Trajectory, prefix_break_cause
-from agent_layer.store.reading import pick_step, read_step_tokens
-from agent_layer.view.answers import TokenPart, TokensAnswer
-from agent_layer.view.reads import Asked, Source
+from agent_layer.store import pick_step, read_step_tokens
+from agent_layer.view.answers.details import TokenPart, TokensAnswer
+from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.source import Source
 
 _MOST_TOKENS = 16_384
 """In one answer."""

@@ -10,20 +10,18 @@ import msgspec
 from agent_layer.schema import Split, content_hash
 from envs.tasksets.repair.programs.mutations import Mutation, find_mutations
 from envs.tasksets.repair.programs.template import Case, Template
-from envs.tasksets.repair.programs.templates import (
-    CACHING,
-    CALENDARS,
-    FORMULAS,
-    INTERVALS,
-    INVENTORY,
-    LEDGER,
-    MATRICES,
-    NUMERALS,
-    QUEUEING,
-    RECORDS,
-    ROUTES,
-    WRAPPING,
-)
+from envs.tasksets.repair.programs.templates.caching import CACHING
+from envs.tasksets.repair.programs.templates.calendars import CALENDARS
+from envs.tasksets.repair.programs.templates.formulas import FORMULAS
+from envs.tasksets.repair.programs.templates.intervals import INTERVALS
+from envs.tasksets.repair.programs.templates.inventory import INVENTORY
+from envs.tasksets.repair.programs.templates.ledger import LEDGER
+from envs.tasksets.repair.programs.templates.matrices import MATRICES
+from envs.tasksets.repair.programs.templates.numerals import NUMERALS
+from envs.tasksets.repair.programs.templates.queueing import QUEUEING
+from envs.tasksets.repair.programs.templates.records import RECORDS
+from envs.tasksets.repair.programs.templates.routes import ROUTES
+from envs.tasksets.repair.programs.templates.wrapping import WRAPPING
 from envs.tasksets.repair.programs.trial import RUNAWAY, Outcome, load_modules, run_case
 
 TEMPLATES: Final[Sequence[Template]] = (

@@ -2,7 +2,9 @@
 
 import pytest
 
-from envs.evaluation.figures import MeasuredAttempt, TaskRef, TaskResult, Yardstick, compare_results, compute_figures
+from envs.evaluation import Yardstick
+from envs.evaluation.figures.comparison import compare_results
+from envs.evaluation.figures.figures import MeasuredAttempt, TaskRef, TaskResult, compute_figures
 
 YARDSTICK = Yardstick(n=2, threshold=1.0, seed=0)
 

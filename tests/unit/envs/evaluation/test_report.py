@@ -2,7 +2,8 @@
 
 import pytest
 
-from envs.evaluation.figures import MeasuredAttempt, TaskRef, Yardstick, compute_figures
+from envs.evaluation import Yardstick
+from envs.evaluation.figures.figures import MeasuredAttempt, TaskRef, compute_figures
 from envs.evaluation.report import print_round
 from envs.evaluation.rounds import EvaluatedAgent, EvaluatedModel, Round, TaskSource
 

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from agent_layer.errors import BadInputError
-from agent_layer.infra.objects import MemoryObjects
-from envs.evaluation.figures import TaskRef, Yardstick
+from agent_layer.infra import MemoryObjects
+from envs.evaluation import Yardstick
+from envs.evaluation.figures.figures import TaskRef
 from envs.evaluation.prices import Price, Prices
 from envs.evaluation.rounds import (
     EvaluatedAgent,

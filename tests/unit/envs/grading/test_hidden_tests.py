@@ -6,9 +6,7 @@ import pytest
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema.sandbox import ExecResult
-from envs.grading.hidden_tests import HiddenTests, read_tests
-from envs.grading.hidden_tests import _judge as judge_results
-from envs.grading.hidden_tests import _read_results as read_results
+from envs.grading.hidden_tests import HiddenTests, _judge as judge_results, _read_results as read_results, read_tests
 from envs.grading.plain import ForgedJsonError
 from envs.registry import hash_scorer
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent_layer.errors import SandboxError
-from envs.sandbox.served import BoxConnection
+from envs.sandbox.served.connection import BoxConnection
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from importlib import resources
 
 import pytest
 
-from envs.sandbox.inside.filters import assemble_filter
+from envs.sandbox.inside.filters.assembler import assemble_filter
 
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}

@@ -3,7 +3,9 @@
 import pytest
 
 from agent_layer.errors import BadInputError
-from envs.sandbox import Resources, SandboxSpec, box_variables, check_spec
+from agent_layer.schema.sandbox import check_spec
+from envs.sandbox import Resources, SandboxSpec
+from envs.sandbox.spec import box_variables
 
 
 def test_equal_specs_have_equal_hashes():

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from envs.tasksets import open_taskset
-from envs.tasksets.repair.programs import TEMPLATES, list_rewrites, probes_of, rewrite, run_cases
+from envs.tasksets.repair.programs.catalogue import TEMPLATES, probes_of, run_cases
+from envs.tasksets.repair.programs.rewrites import list_rewrites, rewrite
 from envs.tasksets.repair.scorer import _PLAYER_SOURCE, _claim
 from envs.tasksets.repair.scripts import fresh_checks, write_near_miss
 from envs.tasksets.repair.tasks import draw_problem, failures

@@ -11,7 +11,10 @@ import pytest
 from agent_layer.errors import BadInputError
 from agent_layer.schema import hash_input
 from envs.tasksets import list_taskset_names, open_taskset
-from envs.tasksets.repair.programs import RUNAWAY, TEMPLATES, call, find_mutations, load_modules, run_cases
+from envs.tasksets.repair.programs.catalogue import TEMPLATES, run_cases
+from envs.tasksets.repair.programs.mutations import find_mutations
+from envs.tasksets.repair.programs.template import call
+from envs.tasksets.repair.programs.trial import RUNAWAY, load_modules
 from envs.tasksets.repair.tasks import draw_problem, failures, find_problem
 
 _DRAW = """

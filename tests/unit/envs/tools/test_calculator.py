@@ -4,8 +4,7 @@ import time
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from envs.tools import ToolError, calculator
 from envs.tools.arithmetic import calculate

@@ -6,8 +6,7 @@ from typing import Annotated, Literal, Optional
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.errors import BadInputError
 from envs.env_context import EnvContext

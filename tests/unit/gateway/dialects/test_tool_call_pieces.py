@@ -4,8 +4,7 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agent_layer.gateway.dialects.base import Exchange
 from agent_layer.gateway.dialects.chat_stream import ChatStream

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from envs.tasksets.repair.programs import Call, Case, Template, call
+from envs.tasksets.repair.programs.template import Call, Case, Template, call
 
 _SOURCE = '''\
 """A cache that forgets what was used longest ago, and counts of ways through a grid that use it."""

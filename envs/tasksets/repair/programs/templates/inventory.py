@@ -2,7 +2,7 @@
 
 from random import Random
 
-from envs.tasksets.repair.programs import Call, Case, Template, call
+from envs.tasksets.repair.programs.template import Call, Case, Template, call
 
 _SOURCE = '''\
 """Stock of a shop: what is there, what runs low, what it is worth."""

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from envs.tasksets.repair.programs import Call, Case, Template, call
+from envs.tasksets.repair.programs.template import Call, Case, Template, call
 
 _SOURCE = '''\
 """Accounts, with whole cents, a limit of credit and a history."""

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from envs.tasksets.repair.programs import Call, Case, Template, call
+from envs.tasksets.repair.programs.template import Call, Case, Template, call
 
 _SOURCE = '''\
 """A queue whose entry of least rank comes first, as a binary heap; equal ranks keep their order."""

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from envs.tasksets.repair.programs import Case, Template, call
+from envs.tasksets.repair.programs.template import Case, Template, call
 
 _SOURCE = '''\
 """Lines of separated fields; a field in quotes may contain the separator, and a quote twice."""

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Mapping
 
-from agent_layer.schema import Record, content_hash
+from agent_layer.schema.ids import content_hash
+from agent_layer.schema.record import Record
 
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}")
 

@@ -1,0 +1,64 @@
+# Written from the table in __init__.py by .ci/write_faces.py ('make format').
+from .alarms import BREAK as BREAK, DISAGREES as DISAGREES, NO_POLICY_CALL as NO_POLICY_CALL, REFUSED as REFUSED
+from .alarms import UNFINISHED as UNFINISHED, UNREAD as UNREAD, find_alarms as find_alarms
+from .alarms import finding_kinds as finding_kinds, is_empty_answer as is_empty_answer
+from .alarms import prefix_break_cause as prefix_break_cause
+from .codec import LogRecord as LogRecord, check_storable as check_storable, decode as decode
+from .codec import decode_footer as decode_footer, decode_known as decode_known, encode as encode
+from .codec import record_owner as record_owner
+from .ids import check_name as check_name, content_hash as content_hash, derive_seed as derive_seed
+from .ids import id_timestamp as id_timestamp, make_group_id as make_group_id, make_rollout_id as make_rollout_id
+from .ids import make_trajectory_id as make_trajectory_id, new_id as new_id, owner_text as owner_text
+from .ids import split_owner as split_owner, split_trajectory_id as split_trajectory_id
+from .ids import trajectory_owner as trajectory_owner
+from .messages import MEDIA as MEDIA, UNREADABLE as UNREADABLE, as_json_object as as_json_object
+from .messages import as_json_objects as as_json_objects, find_media as find_media, parse_json_text as parse_json_text
+from .messages import refer_to as refer_to, resolve as resolve, resolve_in as resolve_in
+from .messages import to_chat_messages as to_chat_messages, to_part_message as to_part_message
+from .record import Advantages as Advantages, JsonObject as JsonObject, Logprobs as Logprobs, Record as Record
+from .record import TokenIds as TokenIds, known_time as known_time, sortable_time as sortable_time
+from .reward import Label as Label, Reward as Reward, RewardSource as RewardSource, RewardStatus as RewardStatus
+from .reward import RewardTopic as RewardTopic, TAMPERING as TAMPERING, counted_score as counted_score
+from .reward import current_rewards as current_rewards, label_rank as label_rank, newest_labels as newest_labels
+from .reward import plain_number as plain_number, read_score as read_score, reward_topic as reward_topic
+from .reward import rollout_reward as rollout_reward
+from .rollout import Accepted as Accepted, AttemptStarted as AttemptStarted, Cause as Cause
+from .rollout import FINAL_STATUSES as FINAL_STATUSES, Fill as Fill, Group as Group, Outcome as Outcome
+from .rollout import PhaseTimes as PhaseTimes, Resumed as Resumed, RolloutStatus as RolloutStatus
+from .segment import BatchEntry as BatchEntry, Block as Block, Chunk as Chunk, ENDED as ENDED, GroupEntry as GroupEntry
+from .segment import PolicyEntry as PolicyEntry, STARTED as STARTED, SegmentFooter as SegmentFooter
+from .segment import Tombstone as Tombstone, TrajectorySummary as TrajectorySummary
+from .step import Action as Action, CaptureLevel as CaptureLevel, Content as Content, ContentRef as ContentRef
+from .step import GraphPlace as GraphPlace, Observation as Observation, PartSource as PartSource, PolicyRun as PolicyRun
+from .step import PromptDelta as PromptDelta, Role as Role, Step as Step, StepPart as StepPart, StepState as StepState
+from .step import StepStatus as StepStatus, Usage as Usage, requested_tool_names as requested_tool_names
+from .step import tool_names as tool_names
+from .task import History as History, Limits as Limits, NOT_SAMPLING as NOT_SAMPLING, Partial as Partial
+from .task import RewardSpec as RewardSpec, Split as Split, Task as Task, TaskView as TaskView, hash_input as hash_input
+from .trace import TraceContext as TraceContext, derive_span_id as derive_span_id, derive_trace_id as derive_trace_id
+from .trace import parse_trace as parse_trace
+from .training import AdvantageRule as AdvantageRule, DistillRule as DistillRule, ExcludedRollout as ExcludedRollout
+from .training import LengthRule as LengthRule, LongRows as LongRows, Overlong as Overlong
+from .training import PolicyVersion as PolicyVersion, StepRef as StepRef, TrainedBatch as TrainedBatch
+from .training import TrainedRollout as TrainedRollout, TrainedTokens as TrainedTokens, TrainingSample as TrainingSample
+from .training import Vocabulary as Vocabulary
+from .trajectory import ABANDONED as ABANDONED, Trajectory as Trajectory, TrajectoryRecord as TrajectoryRecord
+from .trajectory import assemble_trajectory as assemble_trajectory
+from .wire.bounds import BodyBounds as BodyBounds, check_bounds as check_bounds
+from .wire.gateway_api import AGENT_HEADER as AGENT_HEADER, CALL_HEADER as CALL_HEADER, CLOSE_ROLLOUT as CLOSE_ROLLOUT
+from .wire.gateway_api import CloseRequest as CloseRequest, ClosedRollout as ClosedRollout, END_ROLLOUT as END_ROLLOUT
+from .wire.gateway_api import EndRequest as EndRequest, EndStatus as EndStatus, EndedRollout as EndedRollout
+from .wire.gateway_api import Endpoint as Endpoint, HolderRequest as HolderRequest, KEY_PREFIX as KEY_PREFIX
+from .wire.gateway_api import MARK_ROLLOUT as MARK_ROLLOUT, MAX_LEASE_SECONDS as MAX_LEASE_SECONDS
+from .wire.gateway_api import MarkedRollout as MarkedRollout, OPEN_ROLLOUT as OPEN_ROLLOUT, OpenRequest as OpenRequest
+from .wire.gateway_api import OpenedRollout as OpenedRollout, PAUSE_ROLLOUT as PAUSE_ROLLOUT
+from .wire.gateway_api import RENEW_ROLLOUTS as RENEW_ROLLOUTS, REWARD_ROLLOUT as REWARD_ROLLOUT
+from .wire.gateway_api import ROLE_HEADER as ROLE_HEADER, ROLLOUT_HEADER as ROLLOUT_HEADER, RUN_HEADER as RUN_HEADER
+from .wire.gateway_api import RecordedReward as RecordedReward, RenewRequest as RenewRequest
+from .wire.gateway_api import RenewedRollouts as RenewedRollouts, Resumption as Resumption
+from .wire.gateway_api import RewardRequest as RewardRequest, make_attempt_started as make_attempt_started
+from .wire.growing import GrowingCall as GrowingCall, GrowingCalls as GrowingCalls, GrowingMessage as GrowingMessage
+__all__ = [
+    "Action", "Group", "Limits", "Logprobs", "Observation", "Outcome", "PolicyRun", "PolicyVersion", "Reward",
+    "RewardSpec", "Step", "StepState", "Task", "TaskView", "TokenIds", "TrainedBatch", "TrainingSample", "Trajectory",
+]

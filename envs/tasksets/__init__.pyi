@@ -1,0 +1,12 @@
+# Written from the table in __init__.py by .ci/write_faces.py ('make format').
+from .gate.records import check_trainable as check_trainable, find_taskset as find_taskset
+from .gate.records import write_task_line as write_task_line
+from .guess_number.game import Game as Game, HIGHEST as HIGHEST, REWARDS as REWARDS
+from .guess_number.game import chance_without_hints as chance_without_hints
+from .guess_number.game import chance_without_repeats as chance_without_repeats, compare as compare
+from .registry import list_taskset_names as list_taskset_names, open_taskset as open_taskset
+from .taskset import TaskSet as TaskSet
+from envs.script import Script as Script
+__all__ = [
+    "Script", "TaskSet", "list_taskset_names", "open_taskset",
+]

@@ -1,0 +1,13 @@
+# Written from the table in __init__.py by .ci/write_faces.py ('make format').
+from .advantages import TrainingBatch as TrainingBatch, advantage_rule as advantage_rule, assign_credit as assign_credit
+from .advantages import group_advantages as group_advantages, select_batch as select_batch
+from .credit import CreditRule as CreditRule, RolloutSamples as RolloutSamples
+from .exclusions import find_exclusions as find_exclusions
+from .groups import GroupIntake as GroupIntake, count_step as count_step, plan_start_versions as plan_start_versions
+from .groups import read_group as read_group, success_by_task as success_by_task
+from .kept_tokens import TokenColumns as TokenColumns, calls_of as calls_of, gap_by_engine as gap_by_engine
+from .kept_tokens import record_tokens as record_tokens
+from .lengths import ModelBounds as ModelBounds, NO_BOUNDS as NO_BOUNDS, bounds_of as bounds_of
+from .microbatches import split_by_length as split_by_length
+from .replay import Replay as Replay, rebuild_batch as rebuild_batch, record_batch as record_batch
+from .samples import samples_of as samples_of

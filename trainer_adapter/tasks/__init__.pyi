@@ -1,0 +1,9 @@
+# Written from the table in __init__.py by .ci/write_faces.py ('make format').
+from .held_out import load_held_out as load_held_out
+from .journal import DrawJournal as DrawJournal, journal_path as journal_path
+from .mix import MixFile as MixFile, mix_path as mix_path
+from .source import TaskSource as TaskSource, open_sources as open_sources
+from .source import open_training_sources as open_training_sources
+from .state import Draw as Draw, StreamState as StreamState
+from .stream import TaskStream as TaskStream
+from .task_file import TaskFile as TaskFile
