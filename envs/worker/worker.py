@@ -18,7 +18,7 @@ from agent_layer.schema import JsonObject
 from envs.worker.attempt import Attempt
 from envs.worker.context import WorkerContext
 from envs.worker.heartbeat import Heartbeat
-from envs.worker.key_renewal import LivenessMonitor
+from envs.worker.idle_limits import LivenessMonitor
 from envs.worker.reporter import Reporter
 
 _CLAIM_SECONDS = 1.0
