@@ -157,18 +157,20 @@ async def _judge_group(
         runs = [await _open_run(one, options, artifacts, ended_with_it) for one, artifacts in found]
         try:
             async with asyncio.timeout(options.seconds):
-                given = cast("object", await scorer.score_group(runs))
-            is_one = isinstance(given, str | bytes | Mapping) or plain_number(given) is not None
-            if is_one or not isinstance(given, Iterable):
-                kind = type(cast("object", given)).__name__
-                error = f"score_group: expected a judgement for each attempt, in order, found one {kind}"
-                return [BadInputError(error)] * len(runs)
-            judgements = list(cast("Iterable[Judgement]", given))
+                judgements = _list_judgements(await scorer.score_group(runs))
         except Exception as error:  # noqa: BLE001  # a scorer may raise anything
             return [error] * len(runs)
     if len(judgements) != len(runs):
         return [BadInputError(f"the scorer gave {len(judgements)} judgements on {len(runs)} attempts")] * len(runs)
     return judgements
+
+
+def _list_judgements(given: object) -> list[Judgement]:  # kept: tests hold it
+    is_one = isinstance(given, str | bytes | Mapping) or plain_number(given) is not None
+    if is_one or not isinstance(given, Iterable):
+        kind = type(cast("object", given)).__name__
+        raise BadInputError(f"score_group: expected a judgement for each attempt, in order, found one {kind}")
+    return list(cast("Iterable[Judgement]", given))
 
 
 async def _rescore_one(store: Store, row: TrajectoryRow, options: RescoreOptions) -> Verdict:
