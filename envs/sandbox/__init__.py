@@ -31,6 +31,18 @@ if TYPE_CHECKING:
     from envs.sandbox.pool import open_pool as open_pool
     from envs.sandbox.registry import list_kind_names as list_kind_names
     from envs.sandbox.registry import make_kind as make_kind
+    from envs.sandbox.requests import BoxRequest as BoxRequest
+    from envs.sandbox.requests import CloseBox as CloseBox
+    from envs.sandbox.requests import Exec as Exec
+    from envs.sandbox.requests import Fork as Fork
+    from envs.sandbox.requests import ForwardingSandbox as ForwardingSandbox
+    from envs.sandbox.requests import ListFolder as ListFolder
+    from envs.sandbox.requests import Open as Open
+    from envs.sandbox.requests import Pack as Pack
+    from envs.sandbox.requests import Ping as Ping
+    from envs.sandbox.requests import Read as Read
+    from envs.sandbox.requests import Unpack as Unpack
+    from envs.sandbox.requests import Write as Write
     from envs.sandbox.spec import ADDRESS_SPACE as ADDRESS_SPACE
     from envs.sandbox.spec import PATH as PATH
     from envs.sandbox.spec import ImageForm as ImageForm
@@ -76,6 +88,20 @@ else:
             "envs.sandbox.kind": (
                 "SandboxKind",
                 "Support",
+            ),
+            "envs.sandbox.requests": (
+                "BoxRequest",
+                "CloseBox",
+                "Exec",
+                "ForwardingSandbox",
+                "Fork",
+                "ListFolder",
+                "Open",
+                "Pack",
+                "Ping",
+                "Read",
+                "Unpack",
+                "Write",
             ),
             "envs.sandbox.spec": (
                 "ADDRESS_SPACE",

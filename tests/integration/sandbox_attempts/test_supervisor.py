@@ -13,9 +13,9 @@ import pytest_asyncio
 
 from agent_layer.errors import BadInputError, SandboxError
 from agent_layer.state import read_taken_sandboxes
-from envs.sandbox import Resources, SandboxSpec, connect_sandbox
+from envs.sandbox import Read, Resources, SandboxSpec, connect_sandbox
 from envs.sandbox.supervisor import SupervisorHandle, TakeBox
-from envs.sandbox.supervisor.messages import Call, Hello, Read
+from envs.sandbox.supervisor.messages import Call, Hello
 
 from ...waiting import scaled, until, within
 from ..sandbox.leftovers import find_by_argument, is_alive, list_descendants
