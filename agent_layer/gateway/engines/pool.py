@@ -80,13 +80,13 @@ class EnginePool:
         Raises: EngineError: no engine served within ``request_seconds``.
         """
         run = rollout.started.run
-        engine = await self._engines.acquire(run, rollout.engine, self._settings.request_seconds, without)
+        engine = await self._engines.acquire(run, rollout.history.engine, self._settings.request_seconds, without)
         try:
             await self._policies.ensure(run, engine)
         except BaseException:
             self._engines.release(engine)
             raise
-        rollout.engine = engine.url
+        rollout.history.engine = engine.url
         return engine
 
     def release(self, engine: Engine) -> None:

@@ -105,7 +105,7 @@ class RolloutRoutes:
             attempt=rollout.started.attempt,
             trajectory_id=rollout.trajectory_id,
             base_url=f"{self._address_of(request)}/r/{rollout.trajectory_id}/v1",
-            api_key=rollout.api_key,
+            api_key=rollout.lease.api_key,
             model=self.model_name(),
             abandoned=abandoned,
         )
@@ -125,7 +125,7 @@ class RolloutRoutes:
         before = self.rollouts.find_newest(wanted)
         if before is None or before.started.attempt >= wanted.started.attempt:
             return
-        if before.is_accepted:
+        if before.judgement.is_accepted:
             raise BadInputError(
                 f"rollout {wanted.trajectory_id}: {before.trajectory_id} was accepted, and a rollout counts once;"
                 " open another rollout"
