@@ -99,7 +99,12 @@ class Calls:
             return request, rollout.inspect_prompt(request)
 
         request, prompt = await in_background(len(body), read)
-        _check_length(request, http)
+        most = http.app[BODY_BOUNDS].messages
+        if len(request.messages) > most:  # the gateway remembers a conversation: what continues it may be short
+            raise BadInputError(
+                f"{http.method} {http.path}: expected at most {most} messages, those that it continues included, found"
+                f" {len(request.messages)}; begin another conversation, or raise AGENT_LAYER_MAX_MESSAGES"
+            )
         return ParsedCall(
             rollout=rollout,
             request=request,
@@ -281,7 +286,7 @@ class Calls:
             return False  # and the engine stays: two do not fail at once
         return self.pool.report_failure(engine, call.rollout.started.run, tries.failed)
 
-    async def _wait_for_room(self) -> None:
+    async def _wait_for_room(self) -> None:  # kept: a step of the path that ``_run`` shows
         """Wait until the log is below its quota.
 
         Raises: BackPressureError: it stays full for ``log_wait_seconds``.
@@ -293,20 +298,7 @@ class Calls:
             )
 
 
-def _check_length(request: ChatRequest, http: web.Request) -> None:
-    """Check a conversation that the gateway remembers: what continues it may be short.
-
-    Raises: BadInputError: it has more messages than a request may have.
-    """
-    most = http.app[BODY_BOUNDS].messages
-    if len(request.messages) > most:
-        raise BadInputError(
-            f"{http.method} {http.path}: expected at most {most} messages, those that it continues included, found"
-            f" {len(request.messages)}; begin another conversation, or raise AGENT_LAYER_MAX_MESSAGES"
-        )
-
-
-def _refuse_stopped(call: ModelCall, http: web.Request, stop: BaseException) -> None:
+def _refuse_stopped(call: ModelCall, http: web.Request, stop: BaseException) -> None:  # kept: its docstring promises
     """Explain to a client that still waits why its call was stopped.
 
     Raises: RefusedError: the rollout is closed, or its time is over. CancelledError: the client reads part of a stream

@@ -114,7 +114,12 @@ class RolloutRoutes:
         await self._take_place(wanted)
         rollout = self.rollouts.add(wanted)
         if rollout is wanted:
-            self._record_start(rollout)
+            try:
+                self.finalizer.record_start(rollout)
+            except BackPressureError:
+                self.rollouts.forget(rollout)  # it may be opened again when there is room
+                raise
+            self.counters.add("rollouts_opened")
         return rollout
 
     async def _take_place(self, wanted: LiveRollout) -> None:
@@ -132,14 +137,6 @@ class RolloutRoutes:
             )
         if before.is_open:
             await self.finalizer.abort(before, f"{wanted.trajectory_id} took its place")
-
-    def _record_start(self, rollout: LiveRollout) -> None:
-        try:
-            self.finalizer.record_start(rollout)
-        except BackPressureError:
-            self.rollouts.forget(rollout)  # it may be opened again when there is room
-            raise
-        self.counters.add("rollouts_opened")
 
     async def _renew(self, _: web.Request, asked: RenewRequest) -> RenewedRollouts:
         return self.rollouts.renew_all(asked)

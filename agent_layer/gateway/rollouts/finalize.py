@@ -141,12 +141,24 @@ class Finalizer:
             CaptureError: it is to be trained on and holds answers without tokens; it has failed.
             RefusedError: a later attempt has taken the place of this one.
         """
-        self._refuse_overtaken(rollout)
+        newest = self.rollouts.find_newest(rollout)
+        if rollout.judgement.outcome is None and newest and newest.started.attempt > rollout.started.attempt:
+            raise RefusedError(
+                409,
+                "rollout_overtaken",
+                f"rollout {rollout.trajectory_id}: {newest.trajectory_id} took its place, so this attempt cannot count;"
+                " end the newer one",
+            )
         closed = await self.close(rollout)
         if request.status == "failed" and closed.is_context_full:
             request = msgspec.structs.replace(request, status="truncated")
         await self._wait_stored(rollout)
-        await self._check_whole(closed)
+        stored = await asyncio.to_thread(count_calls, self.redis, self.keys, closed.trajectory_id)
+        if not closed.started == closed.ended <= stored.ended == stored.started:
+            raise NotWholeError(
+                f"rollout {closed.trajectory_id}: expected each of its {closed.started} calls to be stored whole,"
+                f" found {closed.ended} ended here and {stored.ended} of {stored.started} stored; open another attempt"
+            )
         if request.status in _ACCEPTABLE:
             try:
                 check_trainable(closed, rollout.started.split)
@@ -199,30 +211,12 @@ class Finalizer:
         rollout.judgement = msgspec.structs.replace(rollout.judgement, outcome=outcome)
         rollout.logs.add(self.log.append(outcome))
 
-    def _refuse_overtaken(self, rollout: LiveRollout) -> None:
-        newest = self.rollouts.find_newest(rollout)
-        if rollout.judgement.outcome is None and newest and newest.started.attempt > rollout.started.attempt:
-            raise RefusedError(
-                409,
-                "rollout_overtaken",
-                f"rollout {rollout.trajectory_id}: {newest.trajectory_id} took its place, so this attempt cannot count;"
-                " end the newer one",
-            )
-
     async def _wait_stored(self, rollout: LiveRollout) -> None:
         limit = self.settings.seal_seconds
         if not await wait_until(lambda: self._are_settled(rollout.logs), limit):
             raise NotWholeError(
                 f"rollout {rollout.trajectory_id}: expected its log to be stored within {limit:.0f} s, but it is not;"
                 f" look at {self.settings.log_dir}/shipper.log and end it again"
-            )
-
-    async def _check_whole(self, closed: ClosedRollout) -> None:
-        stored = await asyncio.to_thread(count_calls, self.redis, self.keys, closed.trajectory_id)
-        if not closed.started == closed.ended <= stored.ended == stored.started:
-            raise NotWholeError(
-                f"rollout {closed.trajectory_id}: expected each of its {closed.started} calls to be stored whole,"
-                f" found {closed.ended} ended here and {stored.ended} of {stored.started} stored; open another attempt"
             )
 
     def _are_settled(self, logs: set[str]) -> bool:

@@ -99,16 +99,11 @@ def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment],
             bases = cast("list[list[bytes]]", enter(keys=[keys.name()], args=compute_rewards(bases)))
     if segments:
         mark(keys=[keys.name()], args=[said for one in segments for said in (one.footer.name, one.size_bytes)])
-    for one in segments:
-        _queue_replaced(redis, keys, one.footer)
-
-
-def _queue_replaced(redis: Redis, keys: Keys, footer: SegmentFooter) -> None:
-    """Queue replaced segments for removal, so that they go even if the process that merged them died."""
-    for page in batched(footer.replaces, _LARGEST_BATCH):
-        sizes = cast("list[bytes | None]", redis.hmget(keys.segments, page))
-        if committed := [name for name, size in zip(page, sizes, strict=True) if size is not None]:
-            remember_replaced(redis, keys, committed, footer.name)
+    for one in segments:  # so that the replaced ones go even if the process that merged them died
+        for page in batched(one.footer.replaces, _LARGEST_BATCH):
+            sizes = cast("list[bytes | None]", redis.hmget(keys.segments, page))
+            if committed := [name for name, size in zip(page, sizes, strict=True) if size is not None]:
+                remember_replaced(redis, keys, committed, one.footer.name)
 
 
 def remember_replaced(redis: Redis, keys: Keys, names: Sequence[str], by: str) -> None:

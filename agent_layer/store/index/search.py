@@ -10,7 +10,7 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.infra import batched
 from agent_layer.store.index.blocks import find_matches
-from agent_layer.store.index.filters import Conditions, Filters, NumberRange, parse_filters
+from agent_layer.store.index.filters import Conditions, Filters, parse_filters
 from agent_layer.store.index.index import Index, Position, ScanRequest, Zone, scan_request
 from agent_layer.store.index.planner import Order, Ordering, choose_buckets, find_ordering, plan_blocks, still_needed
 from agent_layer.store.index.rows import TrajectoryRow
@@ -257,12 +257,8 @@ def _single(conditions: Conditions) -> list[Conditions]:
 def _shown(one: Conditions) -> str:
     if one.ranges:
         (asked,) = one.ranges
-        return _range_text(asked)
+        return f"{asked.low:g} <= {asked.column} <= {asked.high:g}"
     return f"not {one.without[0]}" if one.without else one.names[0]
-
-
-def _range_text(asked: NumberRange) -> str:
-    return f"{asked.low:g} <= {asked.column} <= {asked.high:g}"
 
 
 def _count_alone(index: Index, conditions: Conditions) -> int:
