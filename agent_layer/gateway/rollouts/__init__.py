@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from agent_layer.gateway.rollouts.retries import ResponseCache as ResponseCache
     from agent_layer.gateway.rollouts.retries import RetryKey as RetryKey
     from agent_layer.gateway.rollouts.rollout import (
+        CallHistory as CallHistory,
+    )
+    from agent_layer.gateway.rollouts.rollout import (
         EndedCall as EndedCall,
     )
     from agent_layer.gateway.rollouts.rollout import (
@@ -91,6 +94,7 @@ else:
             ),
             "agent_layer.gateway.rollouts.rollout": (
                 "PromptContents",
+                "CallHistory",
                 "EndedCall",
                 "LiveRollout",
                 "PrefixAnchor",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from agent_layer.store.index.aggregate import count_trajectories as count_trajectories
     from agent_layer.store.index.aggregate import find_newest_starts as find_newest_starts
     from agent_layer.store.index.aggregate import summarise_trajectories as summarise_trajectories
+    from agent_layer.store.index.bounded_search import Order as Order
     from agent_layer.store.index.commit import commit_segments as commit_segments
     from agent_layer.store.index.commit import compute_rewards as compute_rewards
     from agent_layer.store.index.commit import remember_replaced as remember_replaced
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from agent_layer.store.index.filters import bucket_ends as bucket_ends
     from agent_layer.store.index.index import Index as Index
     from agent_layer.store.index.membership import select_matching as select_matching
-    from agent_layer.store.index.planner import Order as Order
     from agent_layer.store.index.rows import GivenLabel as GivenLabel
     from agent_layer.store.index.rows import TrajectoryRow as TrajectoryRow
     from agent_layer.store.index.rows import read_given_labels as read_given_labels
@@ -64,7 +64,7 @@ else:
             ),
             "agent_layer.store.index.index": ("Index",),
             "agent_layer.store.index.membership": ("select_matching",),
-            "agent_layer.store.index.planner": ("Order",),
+            "agent_layer.store.index.bounded_search": ("Order",),
             "agent_layer.store.index.rows": ("GivenLabel", "TrajectoryRow", "read_given_labels"),
             "agent_layer.store.index.scripts": (
                 "COMMIT",
