@@ -8,7 +8,6 @@ from typing import Final, TypeAlias
 import msgspec
 from aiohttp import hdrs, web
 
-from agent_layer.alarms import alarm_metrics
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.errors import (
     AgentLayerError,
@@ -19,6 +18,7 @@ from agent_layer.errors import (
     NotWholeError,
     UnreachableError,
 )
+from agent_layer.health import alarm_metrics
 from agent_layer.store import Store
 from agent_layer.view.access import METRICS, SESSION, Access, writer_name
 from agent_layer.view.answer_cache import AnswerCache, Kept
@@ -148,12 +148,9 @@ class _View:
 
     async def serve_metrics(self, _: web.Request) -> web.Response:
         """Serve what alarms measure, for Prometheus."""
-        text = await asyncio.to_thread(self._measure)
+        health = self._source.health
+        text = await asyncio.to_thread(lambda: alarm_metrics(health.read(health.list_runs())))
         return web.Response(text=text, headers={hdrs.CONTENT_TYPE: "text/plain; version=0.0.4; charset=utf-8"})
-
-    def _measure(self) -> str:
-        alarms = self._source.alarms
-        return alarm_metrics(alarms.read(alarms.list_runs()))
 
     async def serve_page(self, request: web.Request) -> web.StreamResponse:
         """Serve a file of the page, or tell a browser that it has it already."""

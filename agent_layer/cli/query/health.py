@@ -8,7 +8,7 @@ from rich.table import Table
 
 from agent_layer.cli.ui import Format, Run, draw_table, print_link, write_lines
 from agent_layer.errors import NotFoundError
-from agent_layer.health import CATALOGUE, HealthEntry, progress_path, read_progress
+from agent_layer.health import STEP_CHECKS, StepCheck, progress_path, read_progress
 from agent_layer.settings import Settings
 
 
@@ -49,15 +49,15 @@ def health(
 
 def _list_catalogue(format_: str) -> None:
     if format_ == "jsonl":
-        write_lines({name: getattr(entry, name) for name in _FIELDS} for entry in CATALOGUE)
+        write_lines({name: getattr(entry, name) for name in _FIELDS} for entry in STEP_CHECKS)
         return
     table = Table("name", "measures", "unit", "warn", "stop", "steps", box=None, pad_edge=False)
-    for entry in CATALOGUE:
+    for entry in STEP_CHECKS:
         table.add_row(entry.name, entry.measures, entry.unit, *map(_number, (entry.warn, entry.stop, entry.steps)))
     draw_table(table)
 
 
-_FIELDS = tuple(field.name for field in msgspec.structs.fields(HealthEntry) if field.name != "measure")
+_FIELDS = tuple(field.name for field in msgspec.structs.fields(StepCheck) if field.name != "measure")
 
 
 def _number(value: float | None) -> str:

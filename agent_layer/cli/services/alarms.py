@@ -7,10 +7,21 @@ import msgspec
 import typer
 from rich.table import Table
 
-from agent_layer.alarms import AlarmReader, RunAlarms, open_notifier, open_senders, prometheus_rules, watch_runs
 from agent_layer.cli.ui import Format, Run, draw_table, print_run_link, write_lines
 from agent_layer.errors import AgentLayerError, BadInputError
-from agent_layer.health import CATALOGUE, HealthEntry, HealthFinding, LiveEntry, set_live_limits
+from agent_layer.health import (
+    STEP_CHECKS,
+    HealthFinding,
+    HealthReader,
+    LiveCheck,
+    RunHealth,
+    StepCheck,
+    open_notifier,
+    open_senders,
+    prometheus_rules,
+    set_live_limits,
+    watch_runs,
+)
 from agent_layer.infra.redis import open_redis
 from agent_layer.settings import Settings
 
@@ -40,7 +51,7 @@ def now(context: typer.Context, *, run: Run = None, format_: Format = "table") -
     """Show what fires now, the worst first. Runs without a trainer here show what Redis knows of them."""
     settings: Settings = context.obj
     with open_redis(settings) as redis:
-        reader = AlarmReader(settings, redis)
+        reader = HealthReader(settings, redis)
         found = reader.read([run] if run else reader.list_runs())
     if format_ == "jsonl":
         write_lines(_line(one.run, finding) for one in found for finding in one.findings)
@@ -61,7 +72,7 @@ def list_alarms(context: typer.Context, *, format_: Format = "table") -> None:
         return
     table = Table("name", "measures", "unit", "warn", "stop", "steps", box=None, pad_edge=False)
     for one in found:
-        steps = "now" if isinstance(one, LiveEntry) else str(one.steps)
+        steps = "now" if isinstance(one, LiveCheck) else str(one.steps)
         limits = ("" if limit is None else f"{limit:g}" for limit in (one.warn, one.stop))
         table.add_row(one.name, one.measures, one.unit, *limits, steps)
     draw_table(table)
@@ -72,10 +83,10 @@ def prometheus(context: typer.Context) -> None:
     typer.echo(prometheus_rules(_alarms(context)), nl=False)
 
 
-def _alarms(context: typer.Context) -> list[HealthEntry | LiveEntry]:
+def _alarms(context: typer.Context) -> list[StepCheck | LiveCheck]:
     """Return the catalogue with the limits of the settings."""
     settings: Settings = context.obj
-    return [*CATALOGUE, *set_live_limits(settings.alarm_limits)]
+    return [*STEP_CHECKS, *set_live_limits(settings.alarm_limits)]
 
 
 def watch(
@@ -95,7 +106,7 @@ def watch(
         )
     shown: dict[str, set[str]] = {}
 
-    def show(one: RunAlarms) -> None:
+    def show(one: RunHealth) -> None:
         found = {finding.name: finding for finding in one.findings}
         before = shown.get(one.run, set())
         for name in sorted(found.keys() - before):
@@ -109,7 +120,7 @@ def watch(
         return True
 
     with open_redis(settings) as redis, open_notifier(settings) as notifier:
-        watch_runs(AlarmReader(settings, redis), notifier, wait, show)
+        watch_runs(HealthReader(settings, redis), notifier, wait, show)
 
 
 def test(context: typer.Context) -> None:

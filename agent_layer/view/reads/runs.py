@@ -7,10 +7,9 @@ from statistics import fmean
 from typing import Final
 
 from agent_layer import __version__
-from agent_layer.alarms import RunAlarms
 from agent_layer.engines import Engine, EngineRegistry, behind_seconds, newest_number, newest_policy
 from agent_layer.errors import NotFoundError
-from agent_layer.health import StepProgress
+from agent_layer.health import RunHealth, StepProgress
 from agent_layer.schema import TrainedBatch
 from agent_layer.store.consumers import list_batches
 from agent_layer.store.index import Summary, count_by_fields, find_newest_starts, summarise_trajectories
@@ -94,7 +93,7 @@ def show_run(source: Source, asked: Asked) -> RunAnswer:
         is_evaluation=is_evaluation,
         is_cooled=source.is_cooled,
         num_cooled=source.num_cooled(run),
-        health=_health(counts, source.alarms.read([run])[0], is_evaluation=is_evaluation),
+        health=_health(counts, source.health.read([run])[0], is_evaluation=is_evaluation),
         counts=counts,
         newest_version=policy
         and Version(
@@ -128,7 +127,7 @@ def list_engines(source: Source, _: Asked) -> EngineList:
 def _engine_line(source: Source, engine: Engine, now: float) -> EngineLine:
     redis, keys = source.store.redis, source.store.keys
     behind = behind_seconds(redis, keys, engine.run, engine.version, now)
-    limit = next((one.warn for one in source.alarms.alarms if one.name == "engine_behind"), None)
+    limit = next((one.warn for one in source.health.checks if one.name == "engine_behind"), None)
     return EngineLine(
         url=engine.url,
         run=engine.run,
@@ -162,7 +161,7 @@ def list_catalogue(source: Source, _: Asked) -> CatalogueList:
                 steps=one.steps,
                 advice=one.advice,
             )
-            for one in source.alarms.alarms
+            for one in source.health.checks
         ]
     )
 
@@ -177,7 +176,7 @@ def _run_lines(source: Source) -> list[RunLine]:
     of_run = {line.by["run"]: line for line in found}
     starts = find_newest_starts(index, "run")
     lines = list[RunLine]()
-    for alarms in source.alarms.read([run for run in starts if run in totals]):
+    for alarms in source.health.read([run for run in starts if run in totals]):
         run, accepted = alarms.run, of_run.get(alarms.run, _NONE_ACCEPTED)
         policy = newest_policy(redis, keys, run)
         lines.append(
@@ -226,11 +225,11 @@ def _counts(source: Source, run: str) -> tuple[Counts, bool]:
     return counts, by["split"].get("eval") == num > 0
 
 
-def _level(alarms: RunAlarms) -> HealthLevel:
+def _level(alarms: RunHealth) -> HealthLevel:
     return alarms.findings[0].level if alarms.findings else "ok" if alarms.reports else "unknown"
 
 
-def _health(counts: Counts, found: RunAlarms, *, is_evaluation: bool) -> Health:
+def _health(counts: Counts, found: RunHealth, *, is_evaluation: bool) -> Health:
     run, last = found.run, found.reports[-1] if found.reports else None
     findings = list(found.findings)
     if findings:

@@ -27,7 +27,6 @@ from agent_layer.view.answers import (
     Siblings,
     StepAnswer,
     StepLine,
-    TrajectoryAlarm,
     TrajectoryAnswer,
     TrajectoryUpdate,
 )
@@ -65,7 +64,7 @@ def show_trajectory(source: Source, asked: Asked) -> TrajectoryAnswer:
         ],
         outcome=msgspec.convert(msgspec.structs.asdict(whole.outcome), OutcomeLine) if whole.outcome else None,
         resumes=whole.resumes,
-        alarms=[TrajectoryAlarm(kind=one.kind, detail=one.detail) for one in find_alarms(whole)],
+        alarms=find_alarms(whole),
         exclusions=[exclusion_line(one) for one in whole.exclusions],
         updates=[
             TrajectoryUpdate(
