@@ -39,7 +39,9 @@ def find_unhealthy_now(facts: RunFacts, checks: Sequence[LiveCheck] = LIVE_CHECK
 def _judge(reports: Reports, check: StepCheck) -> HealthFinding | None:
     if (level := _exceeded(check, value := check.measure(reports, check.steps))) is None or value is None:
         return None
-    first = _begin_of(reports, check)
+    before: StepProgress | None = reports[-2] if len(reports) > 1 else None
+    known = [one.since_step for one in before.health if one.name == check.name] if before else []
+    first = known[0] if known and known[0] is not None else reports[-check.steps].step
     ends = {one.step: one.ended_at for one in reports}
     found = _finding(check, level, value, check.subject(reports, check.steps), ends.get(first))
     began = ends.get(first - 1)  # its rollouts started when the step before had ended
@@ -91,10 +93,3 @@ def _told(value: float, limit: float, unit: str) -> str:
     if unit == _SECONDS:
         return f"{format_span(value)}, limit {format_span(limit)}"
     return f"{value:.3g} ({unit}), limit {limit:g}"
-
-
-def _begin_of(reports: Reports, check: StepCheck) -> int:
-    """Return the step since which it is found: that of the report before if that has it, else that of the window."""
-    before: StepProgress | None = reports[-2] if len(reports) > 1 else None
-    known = [one.since_step for one in before.health if one.name == check.name] if before else []
-    return known[0] if known and known[0] is not None else reports[-check.steps].step

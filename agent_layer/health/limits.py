@@ -38,25 +38,21 @@ def set_limits(config: Mapping[str, HealthLimits | str | bool]) -> tuple[StepChe
             raise BadInputError(
                 f"health.{name}: expected 'off' or some of warn, stop and steps, found {limits!r}; correct it"
             )
-        if isinstance(limits, HealthLimits):
-            _check_order(names[name], limits)
+        if not isinstance(limits, HealthLimits):
+            continue
+        warn, stop, is_low_bad = limits.warn, limits.stop, names[name].is_low_bad
+        if not isinstance(warn, int | float) or not isinstance(stop, int | float):
+            continue  # of two limits, only both together contradict
+        if stop > warn if is_low_bad else stop < warn:
+            before = "at most" if is_low_bad else "at least"
+            raise BadInputError(
+                f"health.{name}: expected a stop of {before} the warning {warn:g}, found {stop:g}; correct one"
+            )
     return tuple(
         _with_limits(check, limits)
         for check in STEP_CHECKS
         if isinstance(limits := config.get(check.name, HealthLimits()), HealthLimits)
     )
-
-
-def _check_order(check: StepCheck, limits: HealthLimits) -> None:
-    """Raise BadInputError for a warning that never comes, because the run stops before; only both can contradict."""
-    warn, stop = limits.warn, limits.stop
-    if not isinstance(warn, int | float) or not isinstance(stop, int | float):
-        return
-    if stop > warn if check.is_low_bad else stop < warn:
-        before = "at most" if check.is_low_bad else "at least"
-        raise BadInputError(
-            f"health.{check.name}: expected a stop of {before} the warning {warn:g}, found {stop:g}; correct one"
-        )
 
 
 def _with_limits(check: StepCheck, limits: HealthLimits) -> StepCheck:

@@ -102,7 +102,12 @@ class _View:
         """Return what answers a route; it reads beside the event loop."""
 
         async def answer(request: web.Request) -> web.Response:
-            asked = self._asked(request, route)
+            query = {name: request.query.getall(name) for name in request.query}
+            if unknown := query.keys() - set(route.parameters):
+                known = ", ".join(route.parameters) or "none"
+                raise BadInputError(f"parameter {min(unknown)!r}: expected some of {known}; correct it or leave it out")
+            is_operator = self._access.is_operator(request)
+            asked = Asked(request.match_info, query, is_operator, self._access.takes_writes)
             found = await asyncio.to_thread(self._read, route, asked)
             headers = {} if found.tag is None else {hdrs.ETAG: f'W/"{found.tag}"'}
             if found.tag is not None and any(one.value == found.tag for one in request.if_none_match or ()):
@@ -121,13 +126,6 @@ class _View:
             return Kept(make(), None)
         question = route.path, source.is_cooled, *((name, *values) for name, values in sorted(asked.query.items()))
         return self._answers.get(question, source.index_state(), make)
-
-    def _asked(self, request: web.Request, route: Route) -> Asked:
-        query = {name: request.query.getall(name) for name in request.query}
-        if unknown := query.keys() - set(route.parameters):
-            known = ", ".join(route.parameters) or "none"
-            raise BadInputError(f"parameter {min(unknown)!r}: expected some of {known}; correct it or leave it out")
-        return Asked(request.match_info, query, self._access.is_operator(request), self._access.takes_writes)
 
     async def open_session(self, request: web.Request) -> web.StreamResponse:
         """Return a cookie to a browser that showed the operator's key, to stand for it."""
