@@ -95,14 +95,7 @@ def show_run(source: Source, asked: Asked) -> RunAnswer:
         num_cooled=source.num_cooled(run),
         health=_health(counts, source.health.read([run])[0], is_evaluation=is_evaluation),
         counts=counts,
-        newest_version=policy
-        and Version(
-            number=policy.number,
-            location=policy.location,
-            created_at=policy.created_at,
-            training_step=policy.training_step,
-            weights_hash=policy.weights_hash,
-        ),
+        newest_version=policy and Version.from_record(policy),
         failures=failures[:_MOST_FAILURES],
         steps=make_progress(source, run, reports),
     )
@@ -128,19 +121,8 @@ def _engine_line(source: Source, engine: Engine, now: float) -> EngineLine:
     redis, keys = source.store.redis, source.store.keys
     behind = behind_seconds(redis, keys, engine.run, engine.version, now)
     limit = next((one.warn for one in source.health.checks if one.name == "engine_behind"), None)
-    return EngineLine(
-        url=engine.url,
-        run=engine.run,
-        version=engine.version,
-        model=engine.model,
-        state=engine.state,
-        is_drained=engine.is_drained,
-        is_joined=engine.is_joined,
-        epoch=engine.epoch,
-        is_pushed=engine.is_pushed,
-        num_switches=engine.num_switches,
-        stall_seconds=engine.stall_seconds,
-        stalled_seconds=engine.stalled_seconds,
+    return EngineLine.from_record(
+        engine,
         newest_version=newest_number(redis, keys, engine.run),
         behind_seconds=behind,
         is_stale=limit is not None and behind > limit,
@@ -150,20 +132,7 @@ def _engine_line(source: Source, engine: Engine, now: float) -> EngineLine:
 
 def list_catalogue(source: Source, _: Asked) -> CatalogueList:
     """List what can be wrong with a run."""
-    return CatalogueList(
-        items=[
-            CatalogueLine(
-                name=one.name,
-                measures=one.measures,
-                unit=one.unit,
-                warn=one.warn,
-                stop=one.stop,
-                steps=one.steps,
-                advice=one.advice,
-            )
-            for one in source.health.checks
-        ]
-    )
+    return CatalogueList(items=[CatalogueLine.from_record(one) for one in source.health.checks])
 
 
 def _run_lines(source: Source) -> list[RunLine]:
@@ -180,14 +149,12 @@ def _run_lines(source: Source) -> list[RunLine]:
         run, accepted = alarms.run, of_run.get(alarms.run, _NONE_ACCEPTED)
         policy = newest_policy(redis, keys, run)
         lines.append(
-            RunLine(
+            RunLine.from_record(
+                accepted,
                 run=run,
                 num_trajectories=totals[run],
                 is_evaluation=evaluated.get(run) == totals[run],
                 num_accepted=accepted.count,
-                num_rewarded=accepted.num_rewarded,
-                mean_reward=accepted.mean_reward,
-                success_rate=accepted.success_rate,
                 newest_version=policy.number if policy else None,
                 num_updates=(policy.training_step or 0) if policy else 0,
                 newest_started_at=format_time(starts[run]),
@@ -269,13 +236,9 @@ def _update_line(batch: TrainedBatch) -> UpdateLine:
     for rollout in batch.rollouts:
         groups[rollout.group_id].append(rollout.reward)
     rewards = [reward for group in groups.values() for reward in group]
-    return UpdateLine(
-        step=batch.step,
-        trained_at=batch.trained_at,
-        policy_version=batch.policy_version,
+    return UpdateLine.from_record(
+        batch,
         num_rollouts=len(batch.rollouts),
-        num_samples=batch.num_samples,
-        num_deleted=batch.num_deleted,
         num_groups=len(groups),
         reward_mean=fmean(rewards) if rewards else None,
     )
@@ -301,25 +264,8 @@ def make_progress(source: Source, run: str, reports: Sequence[StepProgress], aft
         numbers={name: [getattr(one, name) for one in reports] for name in _NUMBERS},
         metrics={name: [one.metrics.get(name) for one in reports] for name in metrics},
         success_by_task={task: [one.success_by_task.get(task) for one in reports] for task in tasks},
-        evaluations=[
-            RoundLine(
-                step=one.step,
-                name=held.name,
-                round=held.round,
-                policy_version=held.policy_version,
-                pass_rate=held.pass_rate,
-                reward_mean=held.reward_mean,
-                num_rewards=held.num_rewards,
-                num_asked=held.num_asked,
-            )
-            for one in reports
-            for held in one.evaluations
-        ],
-        findings=[
-            FindingLine(step=one.step, name=found.name, level=found.level, sentence=found.sentence)
-            for one in reports
-            for found in one.health
-        ],
+        evaluations=[RoundLine.from_record(held, step=one.step) for one in reports for held in one.evaluations],
+        findings=[FindingLine.from_record(found, step=one.step) for one in reports for found in one.health],
     )
 
 
