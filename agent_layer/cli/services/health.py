@@ -1,24 +1,26 @@
-"""Commands about alarms: what fires, the catalogue, rules for Prometheus, messages to people."""
+"""Commands about the health of runs: the last step, what fires, the catalogue, rules for Prometheus, messages."""
 
 import time
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
 import typer
 from rich.table import Table
 
-from agent_layer.cli.ui import Format, Run, draw_table, print_run_link, write_lines
-from agent_layer.errors import AgentLayerError, BadInputError
+from agent_layer.cli.ui import Format, Run, draw_table, print_link, print_run_link, write_lines
+from agent_layer.errors import AgentLayerError, BadInputError, NotFoundError
 from agent_layer.health import (
     STEP_CHECKS,
+    Check,
     HealthFinding,
     HealthReader,
-    LiveCheck,
     RunHealth,
-    StepCheck,
     open_notifier,
     open_senders,
+    progress_path,
     prometheus_rules,
+    read_progress,
     set_live_limits,
     watch_runs,
 )
@@ -39,6 +41,39 @@ class _Fires(msgspec.Struct, frozen=True, kw_only=True):
     subject: str | None
     sentence: str
     advice: str
+
+
+def health(
+    context: typer.Context,
+    *,
+    run: Run = None,
+    catalogue: Annotated[
+        bool, typer.Option("--catalogue", help="List what is looked at, with the limits that hold by default.")
+    ] = False,
+    format_: Format = "table",
+) -> None:
+    """Show what was wrong with the last step of a training run, since when, and what to do.
+
+    The limits are in the section 'health' of a run's configuration: 'forks: {warn: 0.1, stop: 0.5, steps: 3}', or
+    'forks: off'.
+    """
+    if catalogue:
+        return _list_checks(STEP_CHECKS, format_)
+    settings: Settings = context.obj
+    name = run or settings.run
+    reports = read_progress(progress_path(settings, name))
+    if not reports:
+        raise NotFoundError(
+            f"run {name}: expected reports of its steps in {progress_path(settings, name)}, found none; check the run"
+            " and --dir, or wait for its first step"
+        )
+    last = reports[-1]
+    if format_ == "jsonl":
+        return write_lines(last.health)
+    typer.echo(f"run {name}, step {last.step}: {'' if last.health else 'healthy'}".rstrip())
+    for finding in last.health:
+        typer.echo(f"{finding.level}: {finding}")
+    return print_link(settings, "run", name)
 
 
 def alarms(context: typer.Context) -> None:
@@ -66,24 +101,25 @@ def now(context: typer.Context, *, run: Run = None, format_: Format = "table") -
 
 def list_alarms(context: typer.Context, *, format_: Format = "table") -> None:
     """List all alarms with their limits; 'now' is measured at any moment, without a trainer."""
-    found = _alarms(context)
+    _list_checks(_checks(context), format_)
+
+
+def _list_checks(checks: Sequence[Check], format_: Literal["table", "jsonl"]) -> None:
     if format_ == "jsonl":
-        write_lines({name: getattr(one, name) for name in one.__struct_fields__ if name != "measure"} for one in found)
-        return
+        return write_lines({name: getattr(one, name) for name in Check.__struct_fields__} for one in checks)
     table = Table("name", "measures", "unit", "warn", "stop", "steps", box=None, pad_edge=False)
-    for one in found:
-        steps = "now" if isinstance(one, LiveCheck) else str(one.steps)
+    for one in checks:
         limits = ("" if limit is None else f"{limit:g}" for limit in (one.warn, one.stop))
-        table.add_row(one.name, one.measures, one.unit, *limits, steps)
-    draw_table(table)
+        table.add_row(one.name, one.measures, one.unit, *limits, str(one.steps or "now"))
+    return draw_table(table)
 
 
 def prometheus(context: typer.Context) -> None:
     """Print the alarms as a file of rules for Prometheus, over the gauges at /metrics of 'agent-layer view'."""
-    typer.echo(prometheus_rules(_alarms(context)), nl=False)
+    typer.echo(prometheus_rules(_checks(context)), nl=False)
 
 
-def _alarms(context: typer.Context) -> list[StepCheck | LiveCheck]:
+def _checks(context: typer.Context) -> list[Check]:
     """Return the catalogue with the limits of the settings."""
     settings: Settings = context.obj
     return [*STEP_CHECKS, *set_live_limits(settings.alarm_limits)]
