@@ -45,6 +45,7 @@ def show_queue(source: Source, _: Asked) -> QueueAnswer:
     dispatcher = _dispatcher(source)
     stats, inspector = dispatcher.stats(), dispatcher.inspector
     lines = [_worker(one, source.settings.lease_seconds) for one in dispatcher.workers()]
+    # what is left of a lease when a heartbeat is late by half of its interval
     spare_seconds = max(0.0, source.settings.lease_seconds - 1.5 * source.settings.heartbeat_seconds)
     offers = [set(one.offers) for one in lines if one.state == "up"]
     held = inspector.rollouts_of(islice(inspector.listed_ids("leases"), _MOST_LEASES))

@@ -145,8 +145,8 @@ def _run_lines(source: Source) -> list[RunLine]:
     of_run = {line.by["run"]: line for line in found}
     starts = find_newest_starts(index, "run")
     lines = list[RunLine]()
-    for alarms in source.health.read([run for run in starts if run in totals]):
-        run, accepted = alarms.run, of_run.get(alarms.run, _NONE_ACCEPTED)
+    for health in source.health.read([run for run in starts if run in totals]):
+        run, accepted = health.run, of_run.get(health.run, _NONE_ACCEPTED)
         policy = newest_policy(redis, keys, run)
         lines.append(
             RunLine.from_record(
@@ -158,11 +158,11 @@ def _run_lines(source: Source) -> list[RunLine]:
                 newest_version=policy.number if policy else None,
                 num_updates=(policy.training_step or 0) if policy else 0,
                 newest_started_at=format_time(starts[run]),
-                health=_level(alarms),
-                finding=alarms.findings[0].name if alarms.findings else None,
+                health=_level(health),
+                finding=health.findings[0].name if health.findings else None,
                 is_cooled=source.is_cooled,
                 num_cooled=source.num_cooled(run),
-                finding_title=alarms.findings[0].title if alarms.findings else None,
+                finding_title=health.findings[0].title if health.findings else None,
             )
         )
     return lines
@@ -192,8 +192,8 @@ def _counts(source: Source, run: str) -> tuple[Counts, bool]:
     return counts, by["split"].get("eval") == num > 0
 
 
-def _level(alarms: RunHealth) -> HealthLevel:
-    return alarms.findings[0].level if alarms.findings else "ok" if alarms.reports else "unknown"
+def _level(health: RunHealth) -> HealthLevel:
+    return health.findings[0].level if health.findings else "ok" if health.reports else "unknown"
 
 
 def _health(counts: Counts, found: RunHealth, *, is_evaluation: bool) -> Health:
