@@ -13,7 +13,7 @@ import msgspec
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.engines import EngineRegistry
 from agent_layer.errors import AgentLayerError, BadInputError
-from agent_layer.health import CATALOGUE, HealthEntry, set_limits
+from agent_layer.health import STEP_CHECKS, StepCheck, set_limits
 from agent_layer.infra import install_command
 from agent_layer.infra.processes import is_locked
 from agent_layer.infra.redis import Keys, is_redis_running, open_redis
@@ -111,12 +111,12 @@ def _resolve(config: TrainConfig, settings: Settings, num_tasks: int | None) -> 
     if config.rollouts.groups_per_step is None and num_tasks is not None:
         options["rollouts"] = {**written["rollouts"], "groups_per_step": f"{num_tasks}, one of each task"}
     limits = {entry.name: entry for entry in set_limits(config.health)}
-    changed = [one for one in CATALOGUE if limits.get(one.name) != one]
+    changed = [one for one in STEP_CHECKS if limits.get(one.name) != one]
     options["health"] = {one.name: _limits(limits.get(one.name)) for one in changed} or "as in the catalogue"
     return dict(_flatten(options))
 
 
-def _limits(entry: HealthEntry | None) -> str:
+def _limits(entry: StepCheck | None) -> str:
     return "off" if entry is None else f"warn {entry.warn}, stop {entry.stop}, steps {entry.steps}"
 
 

@@ -8,16 +8,6 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from agent_layer.schema.alarms import BREAK as BREAK
-    from agent_layer.schema.alarms import DISAGREES as DISAGREES
-    from agent_layer.schema.alarms import NO_POLICY_CALL as NO_POLICY_CALL
-    from agent_layer.schema.alarms import REFUSED as REFUSED
-    from agent_layer.schema.alarms import UNFINISHED as UNFINISHED
-    from agent_layer.schema.alarms import UNREAD as UNREAD
-    from agent_layer.schema.alarms import find_alarms as find_alarms
-    from agent_layer.schema.alarms import finding_kinds as finding_kinds
-    from agent_layer.schema.alarms import is_empty_answer as is_empty_answer
-    from agent_layer.schema.alarms import prefix_break_cause as prefix_break_cause
     from agent_layer.schema.codec import (
         LogRecord as LogRecord,
     )
@@ -39,6 +29,17 @@ if TYPE_CHECKING:
     from agent_layer.schema.codec import (
         record_owner as record_owner,
     )
+    from agent_layer.schema.findings import BREAK as BREAK
+    from agent_layer.schema.findings import DISAGREES as DISAGREES
+    from agent_layer.schema.findings import NO_POLICY_CALL as NO_POLICY_CALL
+    from agent_layer.schema.findings import REFUSED as REFUSED
+    from agent_layer.schema.findings import UNFINISHED as UNFINISHED
+    from agent_layer.schema.findings import UNREAD as UNREAD
+    from agent_layer.schema.findings import TrajectoryAlarm as TrajectoryAlarm
+    from agent_layer.schema.findings import find_alarms as find_alarms
+    from agent_layer.schema.findings import finding_kinds as finding_kinds
+    from agent_layer.schema.findings import is_empty_answer as is_empty_answer
+    from agent_layer.schema.findings import prefix_break_cause as prefix_break_cause
     from agent_layer.schema.ids import check_name as check_name
     from agent_layer.schema.ids import content_hash as content_hash
     from agent_layer.schema.ids import derive_seed as derive_seed
@@ -279,7 +280,8 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         {
-            "agent_layer.schema.alarms": (
+            "agent_layer.schema.findings": (
+                "TrajectoryAlarm",
                 "BREAK",
                 "DISAGREES",
                 "NO_POLICY_CALL",

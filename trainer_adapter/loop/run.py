@@ -11,12 +11,12 @@ from typing import Protocol
 import msgspec
 from redis import Redis
 
-from agent_layer.alarms import open_notifier
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.errors import BadInputError
 from agent_layer.health import (
     StepProgress,
     append_progress,
+    open_notifier,
     progress_path,
     read_progress,
     read_restarts,

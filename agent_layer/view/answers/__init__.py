@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from agent_layer.view.answers.details import StepLine as StepLine
     from agent_layer.view.answers.details import TokenPart as TokenPart
     from agent_layer.view.answers.details import TokensAnswer as TokensAnswer
-    from agent_layer.view.answers.details import TrajectoryAlarm as TrajectoryAlarm
     from agent_layer.view.answers.details import TrajectoryAnswer as TrajectoryAnswer
     from agent_layer.view.answers.details import TrajectoryUpdate as TrajectoryUpdate
     from agent_layer.view.answers.events import Change as Change
@@ -101,7 +100,6 @@ else:
                 "StepLine",
                 "TokenPart",
                 "TokensAnswer",
-                "TrajectoryAlarm",
                 "TrajectoryAnswer",
                 "TrajectoryUpdate",
             ),

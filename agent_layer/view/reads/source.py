@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import NamedTuple, cast
 
-from agent_layer.alarms import AlarmReader
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.errors import NotFoundError
-from agent_layer.health import StepProgress, progress_path, read_progress
+from agent_layer.health import HealthReader, StepProgress, progress_path, read_progress
 from agent_layer.schema import Trajectory, check_name
 from agent_layer.settings import Settings
 from agent_layer.state import TokenBytes, read_vocabulary
@@ -51,7 +50,7 @@ class Source:
         self.store = store
         self.index = Index(store.redis, store.keys)
         self.dispatcher = Dispatcher(store.redis, settings)
-        self.alarms = AlarmReader(settings, store.redis, read_reports=self.progress)
+        self.health = HealthReader(settings, store.redis, read_reports=self.progress)
         self._lock = Lock()
         self._read: OrderedDict[tuple[str, str], Trajectory] = OrderedDict()
         self._images: OrderedDict[str, tuple[Trajectory, Mapping[str, str]]] = OrderedDict()

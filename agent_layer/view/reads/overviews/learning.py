@@ -5,8 +5,6 @@ from itertools import pairwise
 from math import sqrt
 from typing import cast
 
-import msgspec
-
 from agent_layer.store.index import By, Summary
 from agent_layer.view.answers import LearningAnswer, LearningPoint, Regression, RoundLine
 from agent_layer.view.reads import ABOVE_ZERO, Asked, Source, make_progress, natural_key
@@ -32,8 +30,12 @@ def show_learning(source: Source, asked: Asked) -> LearningAnswer:
 def _point(line: Summary, by: str, fixed: Mapping[str, str]) -> LearningPoint:
     values = {name: str(value) for name, value in line.by.items() if value is not None}
     key = line.by[by]
-    about = {"key": _UNKNOWN if key is None else str(key), "version": line.by["policy"], "filters": {**fixed, **values}}
-    return msgspec.convert(msgspec.structs.asdict(line) | about, LearningPoint)
+    return LearningPoint.from_record(
+        line,
+        key=_UNKNOWN if key is None else str(key),
+        version=line.by["policy"],
+        filters={**fixed, **values},
+    )
 
 
 def find_regressions(rounds: Sequence[RoundLine]) -> Iterator[Regression]:
