@@ -24,9 +24,8 @@ from agent_layer.view import link_to
 from envs.tasksets.gate import check_trainable
 from trainer_adapter.config import TrainConfig, load_config
 from trainer_adapter.data import Replay, rebuild_batch
-from trainer_adapter.dry_run import plan_run, write_plan
-from trainer_adapter.launch import open_page
 from trainer_adapter.loop import CheckpointDirectory
+from trainer_adapter.start import open_page, plan_run, write_plan
 
 if TYPE_CHECKING:
     from trainer_adapter.tasks import TaskSource
@@ -87,12 +86,13 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
         typer.echo("\n".join(write_plan(plan)))
         raise typer.Exit(2 if plan.missing else 0)
     try:
-        from trainer_adapter.loop import run_rank, stop_on_signals, train_on_ranks  # noqa: PLC0415  # torch takes seconds
+        from trainer_adapter.loop import stop_on_signals  # noqa: PLC0415  # torch takes seconds
+        from trainer_adapter.start import run_rank, train_on_ranks  # noqa: PLC0415
 
         if not on and run_rank(loaded, processes, sys.argv[1:]):
             return
         sources = _open_sources(loaded, settings, unchecked=unchecked)
-        from trainer_adapter.cluster import train_on_ray  # noqa: PLC0415
+        from trainer_adapter.start import train_on_ray  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _needs_torch("train", error) from error
     console = Console()

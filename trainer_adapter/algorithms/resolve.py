@@ -23,7 +23,7 @@ from trainer_adapter.algorithms.papers import (
     Loss,
     LossMean,
 )
-from trainer_adapter.schedule import Schedule
+from trainer_adapter.algorithms.schedule import Schedule
 
 _Value = TypeVar("_Value")
 

@@ -17,7 +17,7 @@ from trainer_adapter.demo.display import Display
 from trainer_adapter.demo.evaluation import evaluate_repair
 from trainer_adapter.demo.job import RECIPE, make_config, write_tasks
 from trainer_adapter.demo.report import print_report
-from trainer_adapter.launch import Job, open_page, run_job
+from trainer_adapter.start import Job, open_page, run_job
 
 
 def run_demo(settings: Settings, steps: int, seed: int, *, fresh: bool, shows_page: bool) -> None:

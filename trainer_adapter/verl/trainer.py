@@ -53,7 +53,7 @@ from trainer_adapter.verl.losses import (
 )
 from trainer_adapter.verl.options import verl_arguments
 from trainer_adapter.verl.platform import enter_platform
-from trainer_adapter.verl.ranks import join_rows, share_rows
+from trainer_adapter.verl.rank_shares import join_rows, share_rows
 from trainer_adapter.verl.rollout_rows import RolloutRows
 from trainer_adapter.verl.tensors import (
     TEACHER,

@@ -23,8 +23,8 @@ from trainer_adapter.config import (
     SourceConfig,
     TrainConfig,
 )
-from trainer_adapter.launch import Job, run_job
 from trainer_adapter.selection import TaskFilter
+from trainer_adapter.start.job import Job, run_job
 from trainer_adapter.tasks import TaskFile
 
 
