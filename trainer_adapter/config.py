@@ -353,7 +353,10 @@ def write_config(config: TrainConfig, path: Path) -> None:
 def flatten_options(options: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     """Yield options by dotted name; records in a list are numbered, and their empty fields left out."""
     for name, value in options.items():
-        records = _read_records(value)
+        try:
+            records = msgspec.convert(value, list[dict[str, object]])
+        except msgspec.ValidationError:
+            records = list[dict[str, object]]()
         for number, record in enumerate(records):
             present = {field: one for field, one in record.items() if one is not None}
             yield from flatten_options(present, f"{prefix}{name}.{number}.")
@@ -362,14 +365,6 @@ def flatten_options(options: Mapping[str, object], prefix: str = "") -> Iterator
             yield from flatten_options(section, f"{prefix}{name}.")
         elif not records:
             yield f"{prefix}{name}", value
-
-
-def _read_records(value: object) -> list[dict[str, object]]:
-    """Return the records of a list; empty if it is none of records."""
-    try:
-        return msgspec.convert(value, list[dict[str, object]])
-    except msgspec.ValidationError:
-        return []
 
 
 def _read_path(kind: type[object], value: object) -> object:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
         HealthFinding as HealthFinding,
     )
     from agent_layer.health.progress import (
+        ProgressReader as ProgressReader,
+    )
+    from agent_layer.health.progress import (
         RoundProgress as RoundProgress,
     )
     from agent_layer.health.progress import (
@@ -72,6 +75,7 @@ else:
                 "HealthFinding",
                 "RoundProgress",
                 "StepProgress",
+                "ProgressReader",
                 "append_progress",
                 "progress_path",
                 "read_progress",

@@ -13,15 +13,15 @@ import msgspec
 
 from agent_layer.errors import AgentLayerError, BadInputError, UnreachableError
 from agent_layer.health import (
+    ProgressReader,
     Restart,
     StepProgress,
     append_restart,
     progress_path,
     read_progress,
-    read_restarts,
     restarts_path,
 )
-from agent_layer.infra import Backoff, make_private
+from agent_layer.infra import Backoff, LineReader, make_private
 from agent_layer.infra.processes import SupervisedProcess, hold_alone, kill_marked, start_supervised
 from agent_layer.infra.redis import open_redis
 from agent_layer.settings import Settings
@@ -215,23 +215,21 @@ class _News:
     """Reports steps and restarts since this call began."""
 
     def __init__(self, settings: Settings, report: Callable[[StepProgress | Restart], None]) -> None:
-        self._steps_path = progress_path(settings, settings.run)
-        self._restarts_path = restarts_path(settings, settings.run)
+        self._progress = ProgressReader(progress_path(settings, settings.run))
+        self._restarts = LineReader(restarts_path(settings, settings.run), Restart)
         self._report = report
-        self._told = {(step.step, step.ended_at) for step in read_progress(self._steps_path)}
-        self._since = max((one.at for one in read_restarts(self._restarts_path)), default=0.0)
+        self._progress.read_on()
+        self._restarts.read_on()
         self.steps: list[StepProgress] = []
+        """In order, each as it was done last."""
 
     def report(self) -> None:
         """Report those that are new."""
-        for restart in read_restarts(self._restarts_path, self._since):
-            self._since = restart.at
+        for restart in self._restarts.read_on():
             self._report(restart)
-        for step in read_progress(self._steps_path):
-            if (step.step, step.ended_at) not in self._told:
-                self._told.add((step.step, step.ended_at))
-                self.steps = [*(one for one in self.steps if one.step != step.step), step]
-                self._report(step)
+        for step in self._progress.read_on():
+            self.steps = [*(one for one in self.steps if one.step != step.step), step]
+            self._report(step)
 
 
 def _start(

@@ -36,6 +36,9 @@ def test_a_method_and_a_coroutine_count(count):
         "def _open(a):\n    yield a\n\ndef f(a):\n    return _open(a)\n",
         "def _open(a):\n    1\n    2\n    3\n    4\n\ndef f(a):\n    return _open(a)\n",
         "def _open(a):  # kept: the name says more\n    return a\n\ndef f(a):\n    return _open(a)\n",
+        "class A(B):\n    def _set(self):\n        super()._set()\n",
+        "class A:\n    def _g(self): 1\n    def f(self):\n        self._g()\nclass B(A):\n    def _g(self): 2\n",
+        "async def _g():\n    1\n\ndef f():\n    return _g()\n",
         "def open_it(a):\n    return a\n\ndef f(a):\n    return open_it(a)\n",
     ],
 )
