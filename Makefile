@@ -94,6 +94,7 @@ check-rest: setup $(NODE)
 	$(BIN)/python .ci/check_words.py
 	$(BIN)/python .ci/check_docs.py
 	$(BIN)/python .ci/check_sources.py
+	$(BIN)/python .ci/check_helpers.py
 	$(BIN)/python .ci/check_tests.py
 	$(BIN)/pyright --pythonpath $(BIN)/python -p pyright-programs.json
 	if [ -e .venv/node/node_modules/.bin/tsc ]; then .venv/node/node_modules/.bin/tsc -p agent_layer/view/page/jsconfig.json; fi

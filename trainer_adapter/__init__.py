@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         load_config,
     )
     from trainer_adapter.data import group_advantages, samples_of
-    from trainer_adapter.entry import train
+    from trainer_adapter.start import train
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -43,7 +43,7 @@ else:
                 "group_advantages",
                 "samples_of",
             ),
-            "trainer_adapter.entry": ("train",),
+            "trainer_adapter.start": ("train",),
         },
     )
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from agent_layer.health.notify import open_notifier as open_notifier
     from agent_layer.health.notify import open_senders as open_senders
     from agent_layer.health.notify import watch_runs as watch_runs
+    from agent_layer.health.progress import ProgressReader as ProgressReader
     from agent_layer.health.progress import RoundProgress as RoundProgress
     from agent_layer.health.progress import StepProgress as StepProgress
     from agent_layer.health.progress import append_progress as append_progress
@@ -78,6 +79,7 @@ else:
             "agent_layer.health.progress": (
                 "RoundProgress",
                 "StepProgress",
+                "ProgressReader",
                 "append_progress",
                 "progress_path",
                 "read_progress",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent_layer.health.findings import HealthFinding
 from agent_layer.health.restarts import Restart
-from agent_layer.infra import append_line, read_lines
+from agent_layer.infra import LineReader, append_line
 from agent_layer.schema import Record
 from agent_layer.settings import Settings
 
@@ -144,10 +144,25 @@ def append_progress(path: Path, progress: StepProgress) -> None:
     append_line(path, progress)
 
 
+class ProgressReader:
+    """Reads the steps of a run again and again; each time only the lines that are new."""
+
+    def __init__(self, path: Path) -> None:
+        self._lines = LineReader(path, StepProgress)
+
+    def read(self) -> list[StepProgress]:
+        """Return all steps, oldest first; a step that was repeated after a restart keeps its last line."""
+        self._lines.read_on()
+        return sorted({one.step: one for one in self._lines.records}.values(), key=lambda one: one.step)
+
+    def read_on(self) -> list[StepProgress]:
+        """Return the steps that were done since the last call of either, repeated ones included."""
+        return self._lines.read_on()
+
+
 def read_progress(path: Path) -> list[StepProgress]:
-    """Read all complete lines; a step that was repeated after a restart keeps its last line."""
-    steps = read_lines(path, StepProgress)
-    return sorted({progress.step: progress for progress in steps}.values(), key=lambda progress: progress.step)
+    """Return all steps of a run; see ``ProgressReader``."""
+    return ProgressReader(path).read()
 
 
 def _result(progress: StepProgress) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agent_layer.infra.files import replace_file as replace_file
     from agent_layer.infra.files import sync_path as sync_path
     from agent_layer.infra.files import write_beside as write_beside
+    from agent_layer.infra.lines import LineReader as LineReader
     from agent_layer.infra.lines import append_line as append_line
     from agent_layer.infra.lines import read_lines as read_lines
 else:
@@ -27,6 +28,6 @@ else:
             "agent_layer.infra.counts": ("format_count", "quantile"),
             "agent_layer.infra.extras": ("find_extra", "install_command"),
             "agent_layer.infra.files": ("make_private", "open_private", "replace_file", "sync_path", "write_beside"),
-            "agent_layer.infra.lines": ("append_line", "read_lines"),
+            "agent_layer.infra.lines": ("LineReader", "append_line", "read_lines"),
         },
     )

@@ -35,7 +35,7 @@ from trainer_adapter.config import (
     TrainConfig,
 )
 from trainer_adapter.demo.display import mean_success
-from trainer_adapter.launch import Job, run_job
+from trainer_adapter.start import Job, run_job
 
 __all__ = ["measure_async_training"]
 

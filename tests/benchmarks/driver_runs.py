@@ -35,7 +35,7 @@ from agent_layer.store import open_store
 from agent_layer.store.consumers import list_batches
 from trainer_adapter.config import ClusterConfig
 from trainer_adapter.demo.job import RECIPE, make_config, write_tasks
-from trainer_adapter.launch import Job, run_job
+from trainer_adapter.start import Job, run_job
 
 Driver: TypeAlias = Literal["embedded", "ray"]
 

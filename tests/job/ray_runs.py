@@ -24,7 +24,7 @@ from trainer_adapter.config import ClusterConfig, RetentionConfig, RolloutConfig
 from trainer_adapter.data.advantages import TrainingBatch
 from trainer_adapter.data.replay import rebuild_batch
 from trainer_adapter.demo.job import make_config, write_tasks
-from trainer_adapter.launch import Job, run_job
+from trainer_adapter.start import Job, run_job
 
 from ..waiting import run, scaled
 

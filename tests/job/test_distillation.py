@@ -14,13 +14,13 @@ from agent_layer.store.consumers.trained_batches import list_batches
 from trainer_adapter.algorithms import (
     AlgorithmConfig,
     DistillConfig,
+    Schedule,
     TeacherConfig,
     resolve_algorithm,
 )
 from trainer_adapter.config import OptimizerConfig, SourceConfig, TrainConfig
 from trainer_adapter.data.advantages import select_batch
 from trainer_adapter.data.replay import rebuild_batch
-from trainer_adapter.schedule import Schedule
 from trainer_adapter.teacher import judge_group, open_teacher
 
 from ..teaching import ScriptedTeacher, judge

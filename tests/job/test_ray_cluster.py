@@ -20,7 +20,7 @@ from trainer_adapter.cluster.nodes import JoinedCluster
 from trainer_adapter.cluster.overrides import MARK
 from trainer_adapter.config import ClusterConfig
 from trainer_adapter.demo.job import RECIPE
-from trainer_adapter.launch import Job, run_job
+from trainer_adapter.start import Job, run_job
 
 from ..waiting import scaled
 from .ray_machines import TOKEN, RayMachines, ray_machines

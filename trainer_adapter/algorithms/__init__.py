@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trainer_adapter.algorithms.options import TeacherConfig as TeacherConfig
     from trainer_adapter.algorithms.resolve import ResolvedAlgorithm as ResolvedAlgorithm
     from trainer_adapter.algorithms.resolve import resolve_algorithm as resolve_algorithm
+    from trainer_adapter.algorithms.schedule import Schedule as Schedule
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -34,5 +35,6 @@ else:
                 "ResolvedAlgorithm",
                 "resolve_algorithm",
             ),
+            "trainer_adapter.algorithms.schedule": ("Schedule",),
         },
     )

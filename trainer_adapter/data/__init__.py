@@ -35,9 +35,6 @@ if TYPE_CHECKING:
         count_step as count_step,
     )
     from trainer_adapter.data.groups import (
-        plan_start_versions as plan_start_versions,
-    )
-    from trainer_adapter.data.groups import (
         read_group as read_group,
     )
     from trainer_adapter.data.groups import (
@@ -58,6 +55,7 @@ if TYPE_CHECKING:
     from trainer_adapter.data.lengths import NO_BOUNDS as NO_BOUNDS
     from trainer_adapter.data.lengths import ModelBounds as ModelBounds
     from trainer_adapter.data.lengths import bounds_of as bounds_of
+    from trainer_adapter.data.max_staleness import plan_start_versions as plan_start_versions
     from trainer_adapter.data.microbatches import split_by_length as split_by_length
     from trainer_adapter.data.replay import (
         Replay as Replay,
@@ -93,10 +91,10 @@ else:
                 "GroupIntake",
                 "StepCounts",
                 "count_step",
-                "plan_start_versions",
                 "read_group",
                 "success_by_task",
             ),
+            "trainer_adapter.data.max_staleness": ("plan_start_versions",),
             "trainer_adapter.data.microbatches": ("split_by_length",),
             "trainer_adapter.data.replay": (
                 "Replay",

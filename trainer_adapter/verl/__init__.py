@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from trainer_adapter.verl.options import check_verl_options as check_verl_options
     from trainer_adapter.verl.platform import CpuPlatform as CpuPlatform
     from trainer_adapter.verl.platform import load_engines as load_engines
+    from trainer_adapter.verl.ranks import LeadingTrainer as LeadingTrainer
+    from trainer_adapter.verl.ranks import follow_leader as follow_leader
     from trainer_adapter.verl.trackers import check_trackers as check_trackers
     from trainer_adapter.verl.trackers import open_trackers as open_trackers
     from trainer_adapter.verl.trainer import EmbeddedTrainer as EmbeddedTrainer
@@ -43,6 +45,7 @@ else:
                 "CpuPlatform",
                 "load_engines",
             ),
+            "trainer_adapter.verl.ranks": ("LeadingTrainer", "follow_leader"),
             "trainer_adapter.verl.trackers": (
                 "check_trackers",
                 "open_trackers",

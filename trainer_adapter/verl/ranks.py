@@ -15,7 +15,8 @@ from torch.distributed import ProcessGroup
 
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import TrainingBatch
-from trainer_adapter.verl import EmbeddedTrainer, PublishedWeights, UpdateReport
+from trainer_adapter.verl.trainer import EmbeddedTrainer, UpdateReport
+from trainer_adapter.verl.weights import PublishedWeights
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # Much of torch.distributed carries no types.
