@@ -161,7 +161,7 @@ def _read_weights(checkpoint: Path) -> dict[str, _Weight]:
     first = _load_shard(checkpoint, world_size, 0)
     meshes = [tensor.device_mesh.mesh for tensor in first.values() if isinstance(tensor, DTensor)]
     # processes whose shards make one copy of the model: with replicas, those of the first
-    ranks = meshes[0].reshape(-1, meshes[0].shape[-1])[0].tolist() if meshes else [0]
+    ranks: list[int] = meshes[0].reshape(-1, meshes[0].shape[-1])[0].tolist() if meshes else [0]
     shards = [first, *(_load_shard(checkpoint, world_size, rank) for rank in ranks[1:])]
     found: dict[str, _Weight] = {}
     seen: set[int] = set()
