@@ -12,16 +12,15 @@ PEERS := .venv/peers/installed-$(shell cksum < tests/benchmarks/peers.txt | cut 
 LIGHTNING := .venv/lightning/installed-$(shell cksum < tests/benchmarks/lightning.txt | cut -d' ' -f1)
 DEMO_ARGS ?=
 PARTS ?=
-# Hundreds of processes start in these; 'make test-rest' runs them.
-REST := tests/integration/faults tests/integration/placement
+# Hundreds of processes start in these, so 'make test' leaves them to CI.
+KILLED := tests/integration/faults tests/integration/placement
 # These run beside the checks, which use the other core.
 SANDBOXES := tests/integration/sandbox
-IGNORED := $(addprefix --ignore ,$(REST) $(SANDBOXES))
 # Bytecode is kept even where the environment forbids it: each process would compile what it imports, vLLM for 12 s.
 unexport PYTHONDONTWRITEBYTECODE
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo recording test test-sandboxes test-rest test-all soak check check-style check-types check-rest screenshots format bench clean
+.PHONY: help setup demo recording test test-sandboxes test-ci test-all soak check check-style check-types check-rest screenshots format bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -65,13 +64,13 @@ recording: setup ## train again and record the run that 'agent-layer view --demo
 	$(BIN)/python tests/record_demo.py
 
 test: setup $(SERVERS) $(NODE) ## unit and integration tests, a smoke test of each make of server, a short main job
-	$(BIN)/pytest -m 'not serial and not long' --servers smoke --ignore tests/soak $(IGNORED) $(PARALLEL) --durations 20
+	$(BIN)/pytest -m 'not serial and not long' --servers smoke $(addprefix --ignore ,tests/soak $(SANDBOXES) $(KILLED)) $(PARALLEL) --durations 20
 
 test-sandboxes: setup $(SERVERS) ## the tests of sandboxes (about 2 minutes)
 	$(BIN)/pytest $(SANDBOXES)
 
-test-rest: setup $(SERVERS) ## what else CI runs: killed and moved processes, the store over real servers
-	$(BIN)/pytest -m 'not serial and not smoke and not long' $(PARALLEL) tests/servers $(REST)
+test-ci: setup $(SERVERS) $(NODE) ## what CI runs beside the sandboxes: also killed and moved processes, the store over real servers
+	$(BIN)/pytest -m 'not serial and not long' --ignore tests/soak --ignore $(SANDBOXES) $(PARALLEL) --durations 20
 
 test-all: setup $(SERVERS) $(NODE) ## all tests: also all makes of servers, the soaks, long training runs, more examples of each property
 	failed=0; $(BIN)/pytest -m serial --servers all || failed=1; \
@@ -96,6 +95,7 @@ check-rest: setup $(NODE)
 	$(BIN)/python .ci/check_docs.py
 	$(BIN)/python .ci/check_sources.py
 	$(BIN)/python .ci/write_faces.py --check
+	$(BIN)/python .ci/check_helpers.py
 	$(BIN)/python .ci/check_tests.py
 	$(BIN)/pyright --pythonpath $(BIN)/python -p pyright-programs.json
 	if [ -e .venv/node/node_modules/.bin/tsc ]; then .venv/node/node_modules/.bin/tsc -p agent_layer/view/page/jsconfig.json; fi

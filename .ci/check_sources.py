@@ -9,7 +9,6 @@ import from us or replace: no type checker looks at these.
 import ast
 import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -24,8 +23,21 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 
 MAX_LINES = 500
-MAX_FILES = 16
-"""Beside ``__init__.py``; tests and examples are exempt."""
+SUFFIXES = {".py", ".lua", ".bpf"}
+MIN_FILES, MAX_FILES = 3, 16
+"""Source files and folders of a folder, beside ``__init__.py``; tests and examples are exempt."""
+MAY_HOLD_FEW = {
+    "agent_layer/schema/sandbox": "the protocol of sandboxes, which several rooms implement, and what it is asked for",
+    "agent_layer/settings": "a room: settings, and the one place that reads the environment",
+    "agent_layer/view/demo": "the recorded run is beside its reader",
+    "agent_layer/view/reads/overviews": "two views over many rollouts each, beside those of one record",
+    "envs/grading/inside": "programs that are sent into a box by their path",
+    "envs/rescoring": "a room: the command, and what it does",
+    "envs/tasksets/guess_number": "one task set: the game, and an agent that a registry names by its path",
+    "tracer/bootstrap": "Python itself imports the file, from a path that has nothing else",
+    "tracer/transport": "a room: its client is what environments use of the tracer",
+    "trainer_adapter/teacher": "a room: what is pure apart from what asks a server",
+}
 MAY_REACH_ENVIRONMENT = {
     "agent_layer/cli/ui/pager.py": "tells less how to behave, unless the user has",
     "agent_layer/infra/processes/supervised.py": "hands it to a child, with more",
@@ -35,7 +47,7 @@ MAY_REACH_ENVIRONMENT = {
     "trainer_adapter/cluster/nodes/machine.py": "shows PyTorch the GPUs that Ray hides",
     "trainer_adapter/cluster/overrides.py": "adds to the path of veRL's processes, and reads what it told them",
     "trainer_adapter/cluster/plugin.py": "runs first in veRL's processes, which name the platform there",
-    "trainer_adapter/loop/ranks.py": "reads what torchrun sets, and sets what it hands on",
+    "trainer_adapter/start/ranks.py": "reads what torchrun sets, and sets what it hands on",
     "trainer_adapter/verl/platform.py": "sets what torch reads",
     "trainer_adapter/verl/trackers.py": "sets what trackers read",
 }
@@ -74,13 +86,26 @@ _REPLACED = re.compile(r"^((?:agent_layer|tracer|trainer_adapter|envs)(?:\.\w+)+
 
 
 def check_sizes() -> Iterator[str]:
-    """Yield files with too many lines, and folders with too many files."""
+    """Yield files with too many lines, and folders with too many files or too few."""
     for path in [*SOURCES, *TESTS, *EXAMPLES]:
         if (num_lines := len(path.read_text().splitlines())) > MAX_LINES:
             yield f"{_name(path)}: expected at most {MAX_LINES} lines, found {num_lines}"
-    for folder, num_files in Counter(path.parent for path in SOURCES if path.name != "__init__.py").items():
+    few = set[str]()
+    for folder in sorted({path.parent for path in SOURCES}):
+        parts = [one for one in folder.iterdir() if one.suffix in SUFFIXES or (one / "__init__.py").exists()]
+        num_files = sum(one.suffix == ".py" for one in parts) - (folder / "__init__.py").exists()
         if num_files > MAX_FILES:
             yield f"{_name(folder)}: expected at most {MAX_FILES} files beside __init__.py, found {num_files}"
+        if len(parts) - (folder / "__init__.py").exists() < MIN_FILES:
+            few.add(_name(folder))
+    yield from (
+        f"{one}: expected at least {MIN_FILES} files or folders beside __init__.py; move them up, or name the reason in"
+        f" {_name(Path(__file__))}"
+        for one in sorted(few - set(MAY_HOLD_FEW))
+    )
+    yield from (
+        f"{one}: its exemption in {_name(Path(__file__))} covers nothing" for one in sorted(set(MAY_HOLD_FEW) - few)
+    )
 
 
 class Mechanism(NamedTuple):

@@ -69,29 +69,24 @@ def make_target(found: object, name: str) -> Target:
     if isinstance(found, _Graph):
         return resumable(_resume_graph(found, name)) if is_resumable(found) else _run_graph(found)
     if isinstance(found, type) and issubclass(found, Environment):
-        return _run_environment(cast("Callable[[], Environment]", found))
+        make = cast("Callable[[], Environment]", found)
+
+        async def play_environment(task: Task, rollout: Rollout) -> object:
+            return await play(make, task, rollout)
+
+        return play_environment
     if inspect.iscoroutinefunction(cast("object", found)):
-        run = _run_function(cast("_AgentFunction", found))
-        return resumable(run) if is_resumable(cast("object", found)) else run
+        function = cast("_AgentFunction", found)
+
+        async def run_function(task: Task, rollout: Rollout) -> object:
+            current_progress().mark_prepared()
+            return await function(task.view(), rollout)
+
+        return resumable(run_function) if is_resumable(cast("object", found)) else run_function
     raise BadInputError(
         f"agent {name!r}: is a {type(cast('object', found)).__name__}, not a coroutine function agent(task, rollout), a"
         " compiled graph or an Environment class; make it one of these"
     )
-
-
-def _run_function(function: _AgentFunction) -> Target:
-    async def run(task: Task, rollout: Rollout) -> object:
-        current_progress().mark_prepared()
-        return await function(task.view(), rollout)
-
-    return run
-
-
-def _run_environment(make: Callable[[], Environment]) -> Target:
-    async def run(task: Task, rollout: Rollout) -> object:
-        return await play(make, task, rollout)
-
-    return run
 
 
 def _run_graph(graph: _Graph) -> Target:
@@ -139,7 +134,16 @@ class CommandTarget:
             AgentFailedError: its exit status is not 0.
             BadInputError: no such program exists.
         """
-        process = await self._start(agent_environment() | command_variables(task, rollout))
+        if (program := shutil.which(self._command[0])) is None:
+            raise BadInputError(f"command {self._command[0]!r}: there is no such program; check its path")
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", REAPER_PROGRAM, "-", program, *self._command[1:]),
+            env=agent_environment() | command_variables(task, rollout),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            process_group=0,
+        )
         current_progress().mark_prepared()
         reading = asyncio.gather(_tail(process.stdout), _tail(process.stderr))
         try:
@@ -150,19 +154,12 @@ class CommandTarget:
         if status != 0:
             output_tail = errors[-2000:].decode("utf-8", "replace").strip()
             raise AgentFailedError(f"command {self._command[0]!r}: exited with status {status}: {output_tail}")
-        return _parse_output(output)
-
-    async def _start(self, variables: dict[str, str]) -> Process:
-        if (program := shutil.which(self._command[0])) is None:
-            raise BadInputError(f"command {self._command[0]!r}: there is no such program; check its path")
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", REAPER_PROGRAM, "-", program, *self._command[1:]),
-            env=variables,
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-            process_group=0,
-        )
+        if not (lines := output.decode("utf-8", "replace").strip().splitlines()):
+            return None
+        try:
+            return msgspec.json.decode(lines[-1])
+        except msgspec.DecodeError:
+            return lines[-1]
 
 
 def command_variables(task: Task, rollout: Rollout) -> dict[str, str]:
@@ -199,13 +196,3 @@ async def _end(process: Process) -> None:
 def _signal(process: Process, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, number)
-
-
-def _parse_output(output: bytes) -> object:
-    lines = output.decode("utf-8", "replace").strip().splitlines()
-    if not lines:
-        return None
-    try:
-        return msgspec.json.decode(lines[-1])
-    except msgspec.DecodeError:
-        return lines[-1]

@@ -155,22 +155,17 @@ async def run_scorer(scorer: AnyScorer, run: ScoringRun, seconds: float) -> list
         seconds: its longest time.
     """
     try:
-        verdict = await _ask_scorer(scorer, run, seconds)
+        async with asyncio.timeout(seconds):
+            verdict = await call_scorer(scorer, run)
+    except TimeoutError:
+        error = f"the scorer took longer than score_seconds ({seconds:g})"
+        verdict = Verdict(status="timeout", evidence={"error": error})
     finally:
         await run.close()
     if run.lost is not None:
         verdict = Verdict(status="infra_error", evidence={"error": run.lost})
     rewards = _make_verdict_rewards(run, declared_rewards(run.task, scorer), verdict)
     return [msgspec.structs.replace(reward, verifier_hash=hash_scorer(scorer)) for reward in rewards]
-
-
-async def _ask_scorer(scorer: AnyScorer, run: ScoringRun, seconds: float) -> Verdict:
-    try:
-        async with asyncio.timeout(seconds):
-            return await call_scorer(scorer, run)
-    except TimeoutError:
-        error = f"the scorer took longer than score_seconds ({seconds:g})"
-        return Verdict(status="timeout", evidence={"error": error})
 
 
 def _make_verdict_rewards(run: ScoringRun, declared: Mapping[str, RewardSpec], verdict: Verdict) -> list[Reward]:

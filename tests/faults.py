@@ -169,16 +169,9 @@ def _make_step(
         wait_seconds=60.0,
         update_seconds=18.0,
         switch_seconds=2.0,
-        num_fake_zeros=counts.capture.num_fake_zeros,
-        num_gaps=counts.capture.num_gaps,
-        num_forks=counts.capture.num_forks,
         metrics=_metrics(dice, step, fmean(gaps.values()) if gaps else 0.0),
         gap_by_engine=gaps,
-        **{
-            name: getattr(counts, name)
-            for name in counts.__struct_fields__
-            if name in StepProgress.__struct_fields__ and name != "capture"
-        },
+        **msgspec.structs.asdict(counts),
     )
     return msgspec.structs.replace(report, health=find_unhealthy([*before, report]))
 

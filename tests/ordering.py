@@ -18,10 +18,10 @@ __all__ = ["Ordering", "rank_test", "share_process"]
 _DEAREST = (
     "tests/job/test_on_ray.py",
     "tests/job/",
-    "tests/integration/placement/",
     "tests/browser/",
-    "tests/integration/faults/",
     "tests/integration/worker/",
+    "tests/integration/placement/",
+    "tests/integration/faults/",
     "tests/integration/agents/",
 )
 """By the seconds of docs/internals/tests.md."""

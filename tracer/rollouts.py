@@ -139,7 +139,14 @@ class RolloutBlock:
 
         Raises: BadInputError: it is a generator, whose calls return before it runs.
         """
-        _check_runs(function)
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise BadInputError(
+                f"rollout decorator: expected a function or coroutine, found the generator {function.__name__!r};"
+                " write 'with tracer.rollout(...)' around the loop that reads it"
+            )
+        if isinstance(function, (classmethod, staticmethod, property)):
+            kind = type(cast("object", function)).__name__
+            raise BadInputError(f"rollout decorator: expected a function, found a {kind}; put it below '@{kind}'")
 
         @wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -174,17 +181,6 @@ class RolloutBlock:
     def _entered_index(self, rollout: Rollout | None) -> int:
         """Return the index of the current rollout: tasks that share a block end in any order."""
         return next((place for place, entered in enumerate(self._entered) if entered[1] is rollout), -1)
-
-
-def _check_runs(function: object) -> None:
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise BadInputError(
-            f"rollout decorator: expected a function or coroutine, found the generator {function.__name__!r};"
-            " write 'with tracer.rollout(...)' around the loop that reads it"
-        )
-    if isinstance(function, (classmethod, staticmethod, property)):
-        kind = type(cast("object", function)).__name__
-        raise BadInputError(f"rollout decorator: expected a function, found a {kind}; put it below '@{kind}'")
 
 
 class _GatewayThreads:
@@ -237,7 +233,23 @@ def _end(session: Session, rollout: Rollout, error: BaseException | None) -> Non
         return
     status, cause = _classify_ending(error)
     if (gateway := session.gateway) is None:
-        _end_here(rollout, status, cause, error)
+        now = rollout.clock.now()
+        rollout.append(
+            Outcome(
+                trajectory_id=rollout.trajectory_id,
+                run=rollout.run,
+                status=status,
+                ended_at=now,
+                cause=cause,
+                error=None if error is None else safe_repr(error)[:2000],
+            )
+        )
+        if status in ("completed", "truncated"):
+            rollout.append(
+                Accepted(
+                    trajectory_id=rollout.trajectory_id, rollout_id=rollout.rollout_id, run=rollout.run, accepted_at=now
+                )
+            )
         return
     if status in ("completed", "truncated"):
         _wait_until_settled(session, rollout)
@@ -256,27 +268,7 @@ def _classify_ending(error: BaseException | None) -> tuple[EndStatus, Cause | No
     return ("failed" if isinstance(error, Exception) else "cancelled"), cause
 
 
-def _end_here(rollout: Rollout, status: EndStatus, cause: Cause | None, error: BaseException | None) -> None:
-    now = rollout.clock.now()
-    rollout.append(
-        Outcome(
-            trajectory_id=rollout.trajectory_id,
-            run=rollout.run,
-            status=status,
-            ended_at=now,
-            cause=cause,
-            error=None if error is None else safe_repr(error)[:2000],
-        )
-    )
-    if status in ("completed", "truncated"):
-        rollout.append(
-            Accepted(
-                trajectory_id=rollout.trajectory_id, rollout_id=rollout.rollout_id, run=rollout.run, accepted_at=now
-            )
-        )
-
-
-def _wait_until_settled(session: Session, rollout: Rollout) -> None:
+def _wait_until_settled(session: Session, rollout: Rollout) -> None:  # kept: a wait with an error of its own
     """Wait for the records of this process; the gateway waits for its own records only.
 
     Raises: NotWholeError: they are not in the store in time.

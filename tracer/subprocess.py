@@ -43,9 +43,14 @@ class Program:
         self.trajectory_id = rollout.trajectory_id
         environment = _environment(rollout, self.settings)
         with _start(self.command, environment) as process:
-            status = _wait_for_exit(process)
+            while (status := process.poll()) is None:  # a signal right before a blocking wait is handled at its end
+                time.sleep(_POLL_SECONDS)
         self.status = 128 - status if status < 0 else status
-        _await_logs(rollout, self.settings)
+        # logs that are here now, those of the program included
+        logs = {path.stem for ending in (OPEN, CLOSED) for path in self.settings.log_dir.glob(f"*-*{ending}")}
+        deadline = time.monotonic() + self.settings.flush_seconds
+        while time.monotonic() < deadline and any(not rollout.sink.is_settled(name) for name in logs):
+            time.sleep(_POLL_SECONDS)
         if self.status:
             raise AgentFailedError(f"command {self.command[0]!r}: expected exit status 0, found {self.status}")
 
@@ -74,35 +79,16 @@ def _start(command: Sequence[str], environment: dict[str, str]) -> Generator[sub
 
     before = {number: signal.signal(number, forward) for number in _FORWARDED}
     try:
-        process = _open(command, environment)
+        try:
+            process = subprocess.Popen(command, env=environment)
+        except OSError as error:
+            raise BadInputError(
+                f"command {command[0]!r}: expected a program that can be started, found {error.strerror!r}; check that"
+                " its first line names its interpreter, or start it with one, such as 'sh' or 'python'"
+            ) from error
         for number in early:
             process.send_signal(number)
         yield process
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _open(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(command, env=environment)
-    except OSError as error:
-        raise BadInputError(
-            f"command {command[0]!r}: expected a program that can be started, found {error.strerror!r}; check that its"
-            " first line names its interpreter, or start it with one, such as 'sh' or 'python'"
-        ) from error
-
-
-def _wait_for_exit(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the exit status. Polls, because a signal right before a blocking wait would be handled at its end."""
-    while (status := process.poll()) is None:
-        time.sleep(_POLL_SECONDS)
-    return status
-
-
-def _await_logs(rollout: Rollout, settings: Settings) -> None:
-    """Wait until all logs that are here now, those of the program included, are stored."""
-    waited_for = {path.stem for ending in (OPEN, CLOSED) for path in settings.log_dir.glob(f"*-*{ending}")}
-    deadline = time.monotonic() + settings.flush_seconds
-    while time.monotonic() < deadline and any(not rollout.sink.is_settled(name) for name in waited_for):
-        time.sleep(_POLL_SECONDS)

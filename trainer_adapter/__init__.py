@@ -8,10 +8,9 @@ __getattr__, __all__ = face(
         "agent_layer.schema": "TrainingSample",
         "config": (
             "AlgorithmConfig EvaluationConfig HeldOutConfig LoraConfig OptimizerConfig RetentionConfig RolloutConfig"
-            " SourceConfig TrainConfig load_config"
+            " Schedule SourceConfig TrainConfig load_config"
         ),
         "data": "group_advantages samples_of",
-        "entry": "train",
-        "schedule": "Schedule",
+        "start": "train",
     },
 )

@@ -23,9 +23,8 @@ from agent_layer.view import link_to
 from envs.tasksets import check_trainable
 from trainer_adapter.config import TrainConfig, load_config
 from trainer_adapter.data import Replay, rebuild_batch
-from trainer_adapter.dry_run import plan_run, write_plan
-from trainer_adapter.launch import open_page
 from trainer_adapter.loop import CheckpointDirectory
+from trainer_adapter.start import open_page, plan_run, write_plan
 
 if TYPE_CHECKING:
     from trainer_adapter.tasks import TaskSource
@@ -80,18 +79,23 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
     With --dry-run the exit status is 0 if it could start, and 2 if something is missing.
     """
     settings: Settings = context.obj
-    loaded = _with_parsers(load_config(config), tool_parser, reasoning_parser, starts_engines=on == "ray")
+    parsers = {"tool_parser": tool_parser, "reasoning_parser": reasoning_parser}
+    parsers = {name: parser for name, parser in parsers.items() if parser is not None}
+    if parsers and not on:
+        typer.echo("train: without --on ray it starts no vLLM; the parsers are those of 'agent-layer up'", err=True)
+    loaded = msgspec.structs.replace(load_config(config), **parsers)
     if dry_run:
         plan = plan_run(loaded, settings, unchecked=unchecked, on_ray=on == "ray", num_ranks=processes)
         typer.echo("\n".join(write_plan(plan)))
         raise typer.Exit(2 if plan.missing else 0)
     try:
-        from trainer_adapter.loop import run_rank, stop_on_signals, train_on_ranks  # noqa: PLC0415  # torch takes seconds
+        from trainer_adapter.loop import stop_on_signals  # noqa: PLC0415  # torch takes seconds
+        from trainer_adapter.start import run_rank, train_on_ranks  # noqa: PLC0415
 
         if not on and run_rank(loaded, processes, sys.argv[1:]):
             return
         sources = _open_sources(loaded, settings, unchecked=unchecked)
-        from trainer_adapter.cluster import train_on_ray  # noqa: PLC0415
+        from trainer_adapter.start import train_on_ray  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _needs_torch("train", error) from error
     console = Console()
@@ -100,14 +104,6 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
         train = partial(train_on_ray, say=partial(typer.echo, err=True)) if on else train_on_ranks
         done = train(loaded, settings, stop, _show_steps(console), sources=sources)
     console.print(f"{len(done)} steps done; 'agent-layer train {config}' goes on where this ended")
-
-
-def _with_parsers(config: TrainConfig, tool: str | None, reasoning: str | None, *, starts_engines: bool) -> TrainConfig:
-    """Return the configuration with the parsers of the command line, where it names any."""
-    named = {name: one for name, one in (("tool_parser", tool), ("reasoning_parser", reasoning)) if one is not None}
-    if named and not starts_engines:
-        typer.echo("train: without --on ray it starts no vLLM; the parsers are those of 'agent-layer up'", err=True)
-    return msgspec.structs.replace(config, **named)
 
 
 def _show_steps(console: Console) -> Callable[[StepProgress | Restart], None]:
@@ -162,7 +158,8 @@ def replay(
         differences += replayed.differences
         typer.echo(_replay_line(replayed, get_policy(store.redis, store.keys, record.run, record.policy_version)))
         if out is not None and not record.num_deleted:
-            _write(out, replayed)
+            out.mkdir(parents=True, exist_ok=True)
+            (out / f"step-{record.step:06d}.msgpack").write_bytes(replayed.content)
     shown = run or settings.run
     if link := link_to(settings, "run", shown) if step is None else link_to(settings, "update", shown, step):
         typer.echo(f"view: {link}", err=True)
@@ -204,11 +201,6 @@ def _replay_line(replayed: Replay, policy: PolicyVersion | None) -> str:
         verdict += ", its update was not completed"
     line = f"step {record.step:4d}  version {record.policy_version:4d}{weights}  {counts}  {verdict}"
     return "\n".join([line, *(f"  {difference}" for difference in replayed.differences)])
-
-
-def _write(directory: Path, replayed: Replay) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / f"step-{replayed.record.step:06d}.msgpack").write_bytes(replayed.content)
 
 
 def new_model(

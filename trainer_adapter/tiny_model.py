@@ -94,7 +94,14 @@ def write_chat_model(directory: Path, seed: int = 0, positions: int = 8192) -> i
         written = Path(scratch) / "model"
         model.save_pretrained(written)
         tokenizer.save_pretrained(written)
-        _check_bytes(written)
+        # each byte is a token for who reads it: transformers reads a qwen2 directory by rules of its own
+        read, text = AutoTokenizer.from_pretrained(written), "a  Ä\n漢🙂"
+        ids = read(f"{text}</think>", add_special_tokens=False)["input_ids"]
+        if len(ids) != len(text.encode()) + 1 or read.decode(ids[:-1]) != text:
+            raise EngineError(
+                f"model {written}: expected a token for each byte of {text!r}, found {len(ids)} for"
+                f" {len(text.encode()) + 1}; this version of transformers reads the tokenizer differently"
+            )
         if is_new:
             written.rename(directory)
         else:
@@ -114,14 +121,3 @@ def _make_tokenizer(positions: int) -> PreTrainedTokenizerFast:
     )
     fast.chat_template = CHAT_TEMPLATE
     return fast
-
-
-def _check_bytes(directory: Path) -> None:
-    """Check that each byte is a token for who reads it: transformers reads a qwen2 directory by rules of its own."""
-    tokenizer, text = AutoTokenizer.from_pretrained(directory), "a  Ä\n漢🙂"
-    ids = tokenizer(f"{text}</think>", add_special_tokens=False)["input_ids"]
-    if len(ids) != len(text.encode()) + 1 or tokenizer.decode(ids[:-1]) != text:
-        raise EngineError(
-            f"model {directory}: expected a token for each byte of {text!r}, found {len(ids)} for"
-            f" {len(text.encode()) + 1}; this version of transformers reads the tokenizer differently"
-        )

@@ -202,38 +202,38 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
         Command(
             "health",
             "Show what was wrong with the last step of a training run, since when, and what to do.",
-            f"{_QUERY}.health:health",
+            f"{_SERVICES}.health:health",
         ),
         Command(
             "alerts",
             "Show what fires in any run; list all alarms; print rules for Prometheus; send messages.",
-            f"{_SERVICES}.alarms:alarms",
+            f"{_SERVICES}.health:alarms",
             (
                 Command(
                     "now",
                     "Show what fires now, the worst first. Runs without a trainer here show what Redis knows of them.",
-                    f"{_SERVICES}.alarms:now",
+                    f"{_SERVICES}.health:now",
                 ),
                 Command(
                     "list",
                     "List all alarms with their limits; 'now' is measured at any moment, without a trainer.",
-                    f"{_SERVICES}.alarms:list_alarms",
+                    f"{_SERVICES}.health:list_alarms",
                 ),
                 Command(
                     "prometheus",
                     "Print the alarms as a file of rules for Prometheus, over the gauges at /metrics of 'agent-layer"
                     " view'.",
-                    f"{_SERVICES}.alarms:prometheus",
+                    f"{_SERVICES}.health:prometheus",
                 ),
                 Command(
                     "watch",
                     "Send each alarm of any run once when it begins to fire and once when it is over, until Ctrl-C.",
-                    f"{_SERVICES}.alarms:watch",
+                    f"{_SERVICES}.health:watch",
                 ),
                 Command(
                     "test",
                     "Send one message through every alarm address. Exit 1 if one does not take it.",
-                    f"{_SERVICES}.alarms:test",
+                    f"{_SERVICES}.health:test",
                 ),
             ),
         ),

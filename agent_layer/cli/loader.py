@@ -89,7 +89,7 @@ def missing_package(subject: str, package: str | None) -> BadInputError:
     return BadInputError(f"{subject}: needs the package {package!r}, which is not installed; {remedy}")
 
 
-def _check_packages(subject: str) -> None:
+def _check_packages(subject: str) -> None:  # kept: the reason for the check is its docstring
     """Check that Python imports our packages.
 
     Raises: BadInputError: a folder of the same name comes first; without this, its missing modules would be the error.
@@ -111,7 +111,7 @@ def _import_target(target: str) -> object:
         return getattr(import_module(module), name)
 
 
-def _fill_help(app: typer.Typer) -> None:
+def _fill_help(app: typer.Typer) -> None:  # kept: load_command is a list of named steps
     """Join the lines of each paragraph, so that help fills any terminal, and move examples below the options."""
     callback = app.registered_callback
     for one in (*app.registered_commands, *([callback] if callback else [])):

@@ -82,7 +82,12 @@ def build() -> typer.Typer:
 
 def main() -> None:
     """Run the command. Exit 0: done; 1: ran and failed; 2: bad input or unreachable, with one sentence."""
-    _ensure_streams()
+    # a write to what the starter closed then fails as to any file that cannot be written
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]  # as Python leaves it for a closed one
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 1)
+        sys.stdout = open(1, "w", encoding="utf-8")  # noqa: SIM115  # open until the process ends
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     status = _run(_directory_first(sys.argv[1:]))
     try:
         sys.stdout.flush()
@@ -112,15 +117,6 @@ def _run(arguments: Sequence[str]) -> int:  # noqa: PLR0911  # one for each way 
     except OSError as error:
         return _report_os_error(error)
     return status if isinstance(status, int) else 0
-
-
-def _ensure_streams() -> None:
-    """Open what the starter closed: a write to standard output then fails as to any file that cannot be written."""
-    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]  # as Python leaves it for a closed one
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 1)
-        sys.stdout = open(1, "w", encoding="utf-8")  # noqa: SIM115  # open until the process ends
-    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]
-        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
 
 
 def _report(error: AgentLayerError, status: int) -> int:

@@ -15,7 +15,7 @@ from agent_layer.dispatcher.inspection import QueueInspector
 from agent_layer.dispatcher.models import GroupState
 from agent_layer.dispatcher.scripts import Scripts
 from agent_layer.errors import NotFoundError
-from agent_layer.infra import AsyncRedis, batched, open_async_redis
+from agent_layer.infra import batched, open_async_redis
 
 _Entries: TypeAlias = list[tuple[bytes, dict[bytes, bytes]]]
 _Streams: TypeAlias = list[tuple[bytes, _Entries]]
@@ -173,7 +173,17 @@ async def follow(scripts: Scripts, groups: GroupFilter) -> AsyncGenerator[GroupS
             if groups.is_over:
                 return
             await asyncio.to_thread(scripts.reap)
-            read = await _read_closings(connection, scripts.redis, name, newest_id)
+            try:
+                found = await connection.xread(
+                    {name: newest_id}, count=_MOST_ENTRIES, block=round(_BLOCK_SECONDS * 1000)
+                )
+                first = await connection.xrange(name, count=1)
+            except (RedisConnectionError, RedisTimeoutError, OSError):
+                # while Redis is away, the retrying client waits for it, and raises when it stays away
+                await asyncio.to_thread(scripts.redis.exists, name)
+                read = ClosingsRead(newest_id, [], is_whole=False)
+            else:
+                read = _parse_closings(newest_id, cast("_Streams", found), cast("_Entries", first))
             pages, newest_id = groups.closed_since(newest_id, read), read.newest_id
 
 
@@ -188,17 +198,6 @@ def read_closings(redis: Redis, name: str, after_id: str, seconds: float) -> Clo
     block_ms = max(1, round(min(seconds, _BLOCK_SECONDS) * 1000))
     found = cast("_Streams", redis.xread({name: after_id}, count=_MOST_ENTRIES, block=block_ms))
     return _parse_closings(after_id, found, cast("_Entries", redis.xrange(name, count=1)))
-
-
-async def _read_closings(connection: AsyncRedis, redis: Redis, name: str, after_id: str) -> ClosingsRead:
-    """Do as ``read_closings``; while Redis is away, the retrying client waits for it and raises when it stays away."""
-    try:
-        found = await connection.xread({name: after_id}, count=_MOST_ENTRIES, block=round(_BLOCK_SECONDS * 1000))
-        first = await connection.xrange(name, count=1)
-    except (RedisConnectionError, RedisTimeoutError, OSError):
-        await asyncio.to_thread(redis.exists, name)
-        return ClosingsRead(after_id, [], is_whole=False)
-    return _parse_closings(after_id, cast("_Streams", found), cast("_Entries", first))
 
 
 def _parse_closings(after_id: str, found: _Streams, first: _Entries) -> ClosingsRead:

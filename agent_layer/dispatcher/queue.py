@@ -88,7 +88,9 @@ class WorkerQueue:
                 return claim.leases
             if claim.leases or left <= 0:
                 return claim.leases
-            self._wait(claim.wake_id, min(left, claim.due_seconds or left))
+            seconds = min(left, claim.due_seconds or left, _LONGEST_BLOCK_SECONDS)
+            block_ms = max(1, round(seconds * 1000))
+            self.redis.xread({self.keys.queue("wake"): claim.wake_id}, count=1, block=block_ms)
 
     def peek(self, num: int, capabilities: Iterable[str] = (), *, run: str = "") -> list[Task]:
         """Return the tasks of the rollouts that a worker is likely to lease next, without leasing them.
@@ -215,10 +217,6 @@ class WorkerQueue:
         with suppress(RedisConnectionError, RedisTimeoutError):  # the leases lapse by themselves
             for page in batched(reports, _ROWS_PER_CALL):
                 self._scripts.settle(page, [self.settings.lease_seconds] * len(page))
-
-    def _wait(self, wake_id: str, seconds: float) -> None:
-        block_ms = max(1, round(min(seconds, _LONGEST_BLOCK_SECONDS) * 1000))
-        self.redis.xread({self.keys.queue("wake"): wake_id}, count=1, block=block_ms)
 
     def _settle(self, reports: Sequence[Report]) -> Iterator[LeaseLostError | None]:
         refusals = self._scripts.settle(reports, [self._delay(report) for report in reports])

@@ -15,7 +15,6 @@ from agent_layer.schema import (
     NOT_SAMPLING,
     History,
     JsonObject,
-    Limits,
     Partial,
     Split,
     Task,
@@ -225,9 +224,24 @@ def check_task(task: Task, subject: str | None = None) -> Task:
     _check_bounds(where, "priority", task.priority, -_LARGEST_PRIORITY, _LARGEST_PRIORITY)
     _check_bounds(where, "from_policy", task.from_policy or 0, 0, _LARGEST_VERSION)
     _check_bounds(where, "expected_seconds", task.expected_seconds or 1, 0, _LONGEST_SECONDS)
-    _check_limits(where, task.limits)
+    for name, value in {
+        "wall_seconds": task.limits.wall_seconds,
+        "idle_seconds": task.limits.idle_seconds,
+        "score_seconds": task.limits.score_seconds,
+        "sandbox_seconds": task.limits.sandbox_seconds,
+        "turns": task.limits.turns,
+        "tokens": task.limits.tokens,
+        "context_tokens": task.limits.context_tokens,
+        "observation_tokens": task.limits.observation_tokens,
+    }.items():
+        if value is not None and not value > 0:
+            raise BadInputError(f"{where}: expected limits.{name} above 0, found {value:g}; correct it or leave it out")
     _check_sandbox(where, task)
-    _check_sampling(where, task)
+    if fixed := NOT_SAMPLING.intersection(task.sampling):
+        raise BadInputError(
+            f"{where}: expected sampling to name what shapes an answer, found {', '.join(sorted(fixed))}, which the"
+            " agent or the gateway decides; leave it out"
+        )
     for what, value in {"input": task.input, "grading": task.grading, "sampling": task.sampling}.items():
         _check_depth(value, f"{where}: {what}")
     check_storable(task, where)
@@ -268,21 +282,6 @@ def check_lifetime(task: Task, settings: Settings, subject: str | None = None) -
         )
 
 
-def _check_limits(where: str, limits: Limits) -> None:
-    for name, value in {
-        "wall_seconds": limits.wall_seconds,
-        "idle_seconds": limits.idle_seconds,
-        "score_seconds": limits.score_seconds,
-        "sandbox_seconds": limits.sandbox_seconds,
-        "turns": limits.turns,
-        "tokens": limits.tokens,
-        "context_tokens": limits.context_tokens,
-        "observation_tokens": limits.observation_tokens,
-    }.items():
-        if value is not None and not value > 0:
-            raise BadInputError(f"{where}: expected limits.{name} above 0, found {value:g}; correct it or leave it out")
-
-
 def _check_sandbox(where: str, task: Task) -> None:
     """Check what the task asks of its sandbox; whether a kind can make it shows on the worker."""
     if task.sandbox is not None:
@@ -304,15 +303,7 @@ def _check_sandbox(where: str, task: Task) -> None:
             )
 
 
-def _check_sampling(where: str, task: Task) -> None:
-    if fixed := NOT_SAMPLING.intersection(task.sampling):
-        raise BadInputError(
-            f"{where}: expected sampling to name what shapes an answer, found {', '.join(sorted(fixed))}, which the"
-            " agent or the gateway decides; leave it out"
-        )
-
-
-def _check_depth(value: object, where: str) -> None:
+def _check_depth(value: object, where: str) -> None:  # kept: a search with an early end
     level = [value]
     for _ in range(_DEEPEST + 1):
         level = [member for outer in level for member in _members_of(outer)]

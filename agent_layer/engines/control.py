@@ -24,18 +24,10 @@ import msgspec
 from agent_layer.errors import BadInputError, EngineError, UnreachableError
 from agent_layer.schema import JsonObject, as_json_object, as_json_objects
 
-
-def _opener() -> OpenerDirector:
-    """Return an opener without redirects and proxies: an engine itself answers, at the allowed address."""
-    opener = OpenerDirector()
-    for handler in (HTTPHandler(), HTTPSHandler(), HTTPErrorProcessor(), HTTPDefaultErrorHandler()):
-        opener.add_handler(handler)
-    return opener
-
-
-OPENER = _opener()
-"""For all requests to engines that are no calls of agents."""
-
+OPENER = OpenerDirector()
+"""For all requests to engines that are no calls of agents; without redirects and proxies: an engine itself answers."""
+for _handler in (HTTPHandler(), HTTPSHandler(), HTTPErrorProcessor(), HTTPDefaultErrorHandler()):
+    OPENER.add_handler(_handler)
 
 ADAPTER_FILE = "adapter_config.json"
 """In a directory with a LoRA adapter in PEFT's form; one with whole weights has none."""

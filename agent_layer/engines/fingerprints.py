@@ -38,7 +38,10 @@ def read_fingerprints(location: str) -> Fingerprints:
     directory = Path(location)
     if not directory.is_dir():
         return Fingerprints()
-    config = _config_of(directory / _CONFIG)
+    try:
+        config = msgspec.json.decode((directory / _CONFIG).read_bytes(), type=JsonObject)
+    except (OSError, msgspec.DecodeError):
+        config = {}
     files = [name.encode() + b"\0" + (directory / name).read_bytes() for name in _present(directory, _TOKENIZER_FILES)]
     settings = {name: value for name, value in config.items() if name != _TEMPLATE}
     if settings:
@@ -51,13 +54,6 @@ def read_fingerprints(location: str) -> Fingerprints:
 
 def _present(directory: Path, names: tuple[str, ...]) -> list[str]:
     return [name for name in names if (directory / name).is_file()]
-
-
-def _config_of(path: Path) -> JsonObject:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=JsonObject)
-    except (OSError, msgspec.DecodeError):
-        return {}
 
 
 def _hash_of(contents: list[bytes]) -> str | None:

@@ -286,7 +286,7 @@ class EngineRegistry:
 
         return cast("int", self._transact(url, drain)[0])
 
-    def _wait_idle(self, epochs: Mapping[str, int], drain_seconds: float) -> None:
+    def _wait_idle(self, epochs: Mapping[str, int], drain_seconds: float) -> None:  # kept: raises in its caller's try
         deadline = time.monotonic() + drain_seconds
         for url, epoch in epochs.items():
             while busy := self._busy_gateways(url, _IDLE, epoch):

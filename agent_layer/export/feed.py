@@ -74,7 +74,15 @@ class Feed:
 
     def wait_changed(self, wait_seconds: float) -> list[str]:
         """Wait for trajectories that end or change after their end; return those that are due, possibly none."""
-        self._read_events(1 if self._due_ids() else max(1, int(1_000 * wait_seconds)))
+        wait_ms = 1 if self._due_ids() else max(1, int(1_000 * wait_seconds))
+        events = self._store.keys.events
+        found = self._store.redis.xread({events: self._position}, count=_MOST_EVENTS, block=wait_ms)
+        for _, entries in cast("list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes]]]]]", found):
+            for entry_id, fields in entries:
+                self._position = entry_id
+                kind, status = fields.get(b"kind"), fields.get(b"status", b"").decode()
+                if kind in (b"addition", b"deleted") or (kind == b"trajectory" and status in FINAL_STATUSES):
+                    self._due.setdefault(fields[b"trajectory_id"].decode(), time.monotonic() + _LINGER_SECONDS)
         return self._due_ids()
 
     def matching_rows(self, trajectory_ids: Collection[str]) -> list[TrajectoryRow]:
@@ -91,19 +99,6 @@ class Feed:
     def _due_ids(self) -> list[str]:
         now = time.monotonic()
         return [trajectory_id for trajectory_id, due_at in self._due.items() if due_at <= now]
-
-    def _read_events(self, wait_ms: int) -> None:
-        events = self._store.keys.events
-        found = self._store.redis.xread({events: self._position}, count=_MOST_EVENTS, block=wait_ms)
-        for _, entries in cast("list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes]]]]]", found):
-            for entry_id, fields in entries:
-                self._position = entry_id
-                self._schedule(fields)
-
-    def _schedule(self, fields: dict[bytes, bytes]) -> None:
-        kind, status = fields.get(b"kind"), fields.get(b"status", b"").decode()
-        if kind in (b"addition", b"deleted") or (kind == b"trajectory" and status in FINAL_STATUSES):
-            self._due.setdefault(fields[b"trajectory_id"].decode(), time.monotonic() + _LINGER_SECONDS)
 
     def _matching_row(self, trajectory_id: str) -> Iterator[TrajectoryRow]:
         """Ask the store whether it matches the filters, among those that began in the same millisecond."""

@@ -111,14 +111,9 @@ def _prompt(trajectory: Trajectory) -> list[JsonObject] | None:
 def _message(value: object) -> JsonObject | None:
     """Return a message as role and text; None if it has other content."""
     message = as_json_object(value)
-    text = _text(message.get("content"))
-    if text is None or message.get("tool_calls") or not isinstance(message.get("role"), str):
+    content = message.get("content")
+    texts = [content] if isinstance(content, str) else [part.get("text") for part in as_json_objects(content)]
+    is_text = bool(texts) and all(isinstance(text, str) for text in texts)
+    if not is_text or message.get("tool_calls") or not isinstance(message.get("role"), str):
         return None
-    return {"role": message["role"], "content": text}
-
-
-def _text(content: object) -> str | None:
-    if isinstance(content, str):
-        return content
-    texts = [part.get("text") for part in as_json_objects(content)]
-    return "".join(cast("list[str]", texts)) if texts and all(isinstance(text, str) for text in texts) else None
+    return {"role": message["role"], "content": "".join(cast("list[str]", texts))}

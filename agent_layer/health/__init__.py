@@ -1,16 +1,18 @@
-"""How a training run is doing: reports of its steps, and the catalogue of what can be wrong."""
+"""How a training run is doing: reports of its steps, checks of what can be wrong, and alarms when one finds it."""
 
 from agent_layer.lazy import face
 
 __getattr__, __all__ = face(
     __name__,
     {
-        "alarms_file": "AlarmFile FiringAlarm FiringAlarms",
-        "catalogue": "ALARMS CATALOGUE LIVE Alarm HealthEntry LiveEntry",
-        "facts": "RunFacts",
-        "judge": "find_unhealthy find_unhealthy_now",
+        "checks": "STEP_CHECKS Check StepCheck",
+        "findings": "HealthFinding",
+        "judge": "find_unhealthy",
         "limits": "HealthLimits set_limits set_live_limits",
-        "progress": "HealthFinding RoundProgress StepProgress append_progress progress_path read_progress",
+        "notify": "open_notifier open_senders watch_runs",
+        "progress": "ProgressReader RoundProgress StepProgress append_progress progress_path read_progress",
+        "prometheus": "alarm_metrics prometheus_rules",
         "restarts": "Restart append_restart read_restarts restarts_path",
+        "run_health": "HealthReader RunHealth",
     },
 )

@@ -6,10 +6,10 @@ from typing import Literal
 
 import msgspec
 
-from agent_layer.health.catalogue import CATALOGUE, LIVE, Alarm, HealthEntry, LiveEntry
-from agent_layer.health.facts import RunFacts
-from agent_layer.health.measures import Reports
-from agent_layer.health.progress import HealthFinding, StepProgress
+from agent_layer.health.checks import LIVE_CHECKS, STEP_CHECKS, Check, LiveCheck, StepCheck
+from agent_layer.health.findings import HealthFinding
+from agent_layer.health.measures import Reports, RunFacts
+from agent_layer.health.progress import StepProgress
 from agent_layer.times import format_span, format_time
 
 _SECONDS = "seconds"
@@ -17,72 +17,74 @@ _SECONDS = "seconds"
 
 
 def find_unhealthy(
-    reports: Reports, entries: Sequence[HealthEntry] = CATALOGUE, started_at: int = 0
+    reports: Reports, checks: Sequence[StepCheck] = STEP_CHECKS, started_at: int = 0
 ) -> list[HealthFinding]:
     """Return what is wrong with the last of these reports, the worst first.
 
     Args:
         reports: of one run, oldest first.
-        entries: with their limits.
+        checks: with their limits.
         started_at: steps that were done when the trainer started; earlier ones are only compared with.
     """
     num_own = sum(report.step > started_at for report in reports)
-    found = [one for entry in entries if num_own >= entry.steps and (one := _judge(reports, entry))]
+    found = [one for check in checks if num_own >= check.steps and (one := _judge(reports, check))]
     return sorted(found, key=lambda finding: finding.level != "stop")
 
 
-def find_unhealthy_now(facts: RunFacts, entries: Sequence[LiveEntry] = LIVE) -> list[HealthFinding]:
+def find_unhealthy_now(facts: RunFacts, checks: Sequence[LiveCheck] = LIVE_CHECKS) -> list[HealthFinding]:
     """Return what is wrong with a run at this moment."""
-    return [one for entry in entries if (one := _judge_now(facts, entry)) is not None]
+    return [one for check in checks if (one := _judge_now(facts, check)) is not None]
 
 
-def _judge(reports: Reports, entry: HealthEntry) -> HealthFinding | None:
-    if (level := _exceeded(entry, value := entry.measure(reports, entry.steps))) is None or value is None:
+def _judge(reports: Reports, check: StepCheck) -> HealthFinding | None:
+    if (level := _exceeded(check, value := check.measure(reports, check.steps))) is None or value is None:
         return None
-    first = _begin_of(reports, entry)
+    before: StepProgress | None = reports[-2] if len(reports) > 1 else None
+    known = [one.since_step for one in before.health if one.name == check.name] if before else []
+    first = known[0] if known and known[0] is not None else reports[-check.steps].step
     ends = {one.step: one.ended_at for one in reports}
-    found = _finding(entry, level, value, entry.subject(reports, entry.steps), ends.get(first))
+    found = _finding(check, level, value, check.subject(reports, check.steps), ends.get(first))
     began = ends.get(first - 1)  # its rollouts started when the step before had ended
-    since = {} if began is None or not entry.filters else {"since": format_time(began)}
+    since = {} if began is None or not check.filters else {"since": format_time(began)}
     return msgspec.structs.replace(found, since_step=first, filters={**found.filters, **since})
 
 
-def _judge_now(facts: RunFacts, entry: LiveEntry) -> HealthFinding | None:
-    if (level := _exceeded(entry, value := entry.measure(facts))) is None or value is None:
+def _judge_now(facts: RunFacts, check: LiveCheck) -> HealthFinding | None:
+    if (level := _exceeded(check, value := check.measure(facts))) is None or value is None:
         return None
-    since = facts.now - value if entry.unit == _SECONDS else entry.since(facts)
-    return _finding(entry, level, value, entry.subject(facts), since)
+    since = facts.now - value if check.unit == _SECONDS else check.since(facts)
+    return _finding(check, level, value, check.subject(facts), since)
 
 
-def _exceeded(entry: Alarm, value: float | None) -> Literal["stop", "warn"] | None:
+def _exceeded(check: Check, value: float | None) -> Literal["stop", "warn"] | None:
     """Return the threshold that a value is beyond."""
     if value is None:
         return None
-    thresholds: tuple[tuple[Literal["stop", "warn"], float | None], ...] = (("stop", entry.stop), ("warn", entry.warn))
+    thresholds: tuple[tuple[Literal["stop", "warn"], float | None], ...] = (("stop", check.stop), ("warn", check.warn))
     for level, limit in thresholds:
-        if limit is not None and (value < limit if entry.is_low_bad else value > limit):
+        if limit is not None and (value < limit if check.is_low_bad else value > limit):
             return level
     return None
 
 
 def _finding(
-    entry: Alarm, level: Literal["stop", "warn"], value: float, subject: str | None, since: float | None
+    check: Check, level: Literal["stop", "warn"], value: float, subject: str | None, since: float | None
 ) -> HealthFinding:
-    limit = entry.stop if level == "stop" else entry.warn
+    limit = check.stop if level == "stop" else check.warn
     assert limit is not None
-    of_subject = {entry.subject_filter: subject} if entry.subject_filter and subject is not None else {}
+    of_subject = {check.subject_filter: subject} if check.subject_filter and subject is not None else {}
     return HealthFinding(
-        name=entry.name,
-        title=entry.title,
+        name=check.name,
+        title=check.title,
         level=level,
         value=value if isfinite(value) else None,
         limit=limit,
-        sentence=f"{entry.measures}: {_told(value, limit, entry.unit)}",
-        advice=entry.advice,
+        sentence=f"{check.measures}: {_told(value, limit, check.unit)}",
+        advice=check.advice,
         subject=subject,
         since=since,
-        view=entry.view,
-        filters={**entry.filters, **of_subject},
+        view=check.view,
+        filters={**check.filters, **of_subject},
     )
 
 
@@ -91,10 +93,3 @@ def _told(value: float, limit: float, unit: str) -> str:
     if unit == _SECONDS:
         return f"{format_span(value)}, limit {format_span(limit)}"
     return f"{value:.3g} ({unit}), limit {limit:g}"
-
-
-def _begin_of(reports: Reports, entry: HealthEntry) -> int:
-    """Return the step since which it is found: that of the report before if that has it, else that of the window."""
-    before: StepProgress | None = reports[-2] if len(reports) > 1 else None
-    known = [one.since_step for one in before.health if one.name == entry.name] if before else []
-    return known[0] if known and known[0] is not None else reports[-entry.steps].step

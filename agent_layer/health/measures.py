@@ -1,14 +1,17 @@
-"""Measures of a run's health: each is a number over the last steps of a run, from their reports alone.
+"""Measures of a run's health: each is one number, over its last steps or of this moment.
 
-A measure gets the reports of a run, oldest first, the judged one last, and the number of steps of its window. It
-returns None where the window is not known: too few steps, or steps without what it needs.
+A measure of steps gets the reports of a run, oldest first, the judged one last, and the number of steps of its window.
+It returns None where the window is not known: too few steps, or steps without what it needs. A measure of this moment
+gets ``RunFacts``, and returns None where it is not known, or where it would mean nothing.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import inf, log2
 from statistics import correlation, fmean, median, pstdev
 from typing import TypeAlias
+
+import msgspec
 
 from agent_layer.health.progress import StepProgress
 
@@ -29,6 +32,10 @@ _REFERENCE_STEPS = 20
 _MOST_PAIRED_TASKS = 24
 _LEAST_DEVIATION = 0.1
 """Of the success of a task that moves."""
+_FEWEST_JUDGED = 16
+"""Fewer attempts, or ended rollouts, have no share worth a look."""
+_FEWEST_INTERVALS = 3
+_LEAST_INTERVAL_SECONDS = 60.0
 
 
 def lasting(measure: StepMeasure) -> Measure:
@@ -169,3 +176,84 @@ def swap_of_success(reports: Reports, steps: int) -> float | None:
 def _results(reports: Reports, task: str) -> list[float]:
     """Return the known results of a task, oldest first."""
     return [report.success_by_task[task] for report in reports if task in report.success_by_task]
+
+
+class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One run at one moment, as it is known without its trainer: its work, its engines, its last steps.
+
+    The defaults are those of a run that is over.
+    """
+
+    now: float
+    """Seconds since the epoch, UTC."""
+    num_waiting: int = 0
+    """Rollouts that wait for a worker, those in back-off included."""
+    num_held: int = 0
+    """Rollouts that workers hold."""
+    num_accepted: int = 0
+    num_accepted_lately: int = 0
+    """In the last minutes."""
+    num_dead: int = 0
+    is_paused: bool = False
+    oldest_wait_seconds: float | None = None
+    """Since the oldest group that is open was queued; None: there is none."""
+    num_unserved: int = 0
+    """Of those that wait: what they need is offered by no worker that is up."""
+    num_judged: int = 0
+    """Newest attempts over which ``failure_rate`` is taken."""
+    failure_rate: float | None = None
+    step_times: Sequence[float] = ()
+    """When its last steps ended, oldest first, in seconds since the epoch."""
+    unserved_needs: str | None = None
+    """What most of ``num_unserved`` need, with spaces between."""
+    engine_behind_seconds: float | None = None
+    """For how long a newer version than that of its most backward engine is known; None: no engine serves it."""
+    engine_behind: str | None = None
+    """Address of that engine."""
+    engine_held_seconds: float | None = None
+    """For how long a switch of weights holds calls; None: no engine serves it."""
+    engine_held: str | None = None
+    """Address of the engine that is held for the longest time."""
+
+
+MeasureNow: TypeAlias = Callable[[RunFacts], float | None]
+
+
+def starved_seconds(facts: RunFacts) -> float | None:
+    """Return for how long work waits while no worker holds or ended any; 0 where it runs."""
+    if facts.is_paused or not facts.num_waiting:
+        return None
+    return 0.0 if facts.num_held or facts.num_accepted_lately else _waited_seconds(facts)
+
+
+def unserved_seconds(facts: RunFacts) -> float | None:
+    """Return for how long work waits that no worker can do; 0 where each has a worker."""
+    if facts.is_paused or not facts.num_waiting:
+        return None
+    return _waited_seconds(facts) if facts.num_unserved else 0.0
+
+
+def _waited_seconds(facts: RunFacts) -> float | None:
+    """Return for how long the oldest group waits, since the last step at most: until then the run was served."""
+    if facts.oldest_wait_seconds is None or not facts.step_times:
+        return facts.oldest_wait_seconds
+    return min(facts.oldest_wait_seconds, max(0.0, facts.now - facts.step_times[-1]))
+
+
+def stalled_intervals(facts: RunFacts) -> float | None:
+    """Return how many of its usual intervals have passed since the last step, where work of the run is left."""
+    intervals = [later - earlier for earlier, later in pairwise(facts.step_times)]
+    if facts.is_paused or not facts.num_waiting + facts.num_held or len(intervals) < _FEWEST_INTERVALS:
+        return None
+    return (facts.now - facts.step_times[-1]) / max(_LEAST_INTERVAL_SECONDS, median(intervals))
+
+
+def share_of_failures(facts: RunFacts) -> float | None:
+    """Return the share of the newest attempts that failed."""
+    return facts.failure_rate if facts.num_judged >= _FEWEST_JUDGED else None
+
+
+def share_of_lost_tasks(facts: RunFacts) -> float | None:
+    """Return the share of ended rollouts that were given up."""
+    ended = facts.num_dead + facts.num_accepted
+    return facts.num_dead / ended if ended >= _FEWEST_JUDGED else None

@@ -10,7 +10,7 @@ __getattr__, __all__ = face(
         "counts": "format_count quantile",
         "extras": "find_extra install_command",
         "files": "make_private replace_file sync_path write_beside",
-        "lines": "append_line read_lines",
+        "lines": "LineReader append_line read_lines",
         "objects.base": "ObjectEntry ObjectStore",
         "objects.filesystem": "open_objects",
         "objects.memory": "MemoryObjects",

@@ -7,11 +7,10 @@ next writer cuts it off, and readers skip it.
 import fcntl
 import logging
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -56,22 +55,57 @@ def _append(descriptor: int, line: bytes) -> None:
         raise
 
 
-def read_lines(path: Path, kind: type[_Record]) -> list[_Record]:
-    """Return the records of all complete lines, in their order; none where there is no file.
+class LineReader(Generic[_Record]):
+    """Reads a file on from where its last reading ended: a look at a long file costs no more than its new lines.
 
-    A line that is no such record is left out, and logged once.
+    A file that another has replaced is read from its beginning.
     """
-    if not path.exists():
-        return []
-    return list(_records(path, kind))
 
+    def __init__(self, path: Path, kind: type[_Record]) -> None:
+        self.records: list[_Record] = []
+        """All that were read of the present file."""
+        self._path, self._kind = path, kind
+        self._inode: int | None = None
+        self._offset = self._num_lines = 0
 
-def _records(path: Path, kind: type[_Record]) -> Iterator[_Record]:
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+    def read_on(self) -> list[_Record]:
+        """Return the records of the lines that were completed since the last call, in their order.
+
+        There are none where there is no file. A line that is no such record is left out, and logged once.
+        """
+        content = self._read_content()
+        new: list[_Record] = []
+        for line in content.split(b"\n")[:-1]:
+            self._num_lines += 1
+            self._offset += len(line) + 1
+            try:
+                new.append(msgspec.json.decode(line, type=self._kind))
+            except msgspec.DecodeError as error:
+                _report_unreadable(self._path, self._num_lines, str(error))
+        self.records += new
+        return new
+
+    def _read_content(self) -> bytes:
+        """Return what follows the last line that was read."""
         try:
-            yield msgspec.json.decode(line, type=kind)
-        except msgspec.DecodeError as error:
-            _report_unreadable(path, number, str(error))
+            file = self._path.open("rb")
+        except FileNotFoundError:
+            self._begin(None)
+            return b""
+        with file:
+            state = os.fstat(file.fileno())
+            if state.st_ino != self._inode or state.st_size < self._offset:
+                self._begin(state.st_ino)
+            file.seek(self._offset)
+            return file.read()
+
+    def _begin(self, inode: int | None) -> None:
+        self._inode, self._offset, self._num_lines, self.records = inode, 0, 0, []
+
+
+def read_lines(path: Path, kind: type[_Record]) -> list[_Record]:
+    """Return the records of all complete lines; see ``LineReader``."""
+    return LineReader(path, kind).read_on()
 
 
 @cache

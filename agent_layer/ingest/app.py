@@ -101,8 +101,15 @@ class _SpanReceiver:
         if not self._access.is_allowed(request):
             return _respond(request, 401, encoding.refuse("ingest: this key is not known; use AGENT_LAYER_INGEST_KEY"))
         try:
-            named = _default_trajectory(request)
-            spans = await self._read(encoding, await read_body(request, "OTLP request"))
+            if named := request.headers.get(ROLLOUT_HEADER):
+                split_trajectory_id(check_name(named, "trajectory"))
+            body = await read_body(request, "OTLP request")
+
+            def read() -> list[ReceivedSpan]:
+                encoding.check(body, self._bounds, "OTLP request")
+                return encoding.decode(body)
+
+            spans = read() if len(body) <= _INLINE_BYTES else await asyncio.to_thread(read)
             async with self._turn:
                 taken = await asyncio.to_thread(self._intake.add_spans, spans, named)
         except BadInputError as error:
@@ -112,23 +119,6 @@ class _SpanReceiver:
         if taken.num_rejected:
             log.warning("spans rejected num_rejected=%d first=%s", taken.num_rejected, taken.reason)
         return _respond(request, 200, encoding.answer(taken.num_rejected, taken.reason))
-
-    async def _read(self, encoding: _Encoding, body: bytes) -> list[ReceivedSpan]:
-        def read() -> list[ReceivedSpan]:
-            encoding.check(body, self._bounds, "OTLP request")
-            return encoding.decode(body)
-
-        return read() if len(body) <= _INLINE_BYTES else await asyncio.to_thread(read)
-
-
-def _default_trajectory(request: web.Request) -> str | None:
-    """Return the default trajectory of the request's spans.
-
-    Raises: BadInputError: the header names none.
-    """
-    if told := request.headers.get(ROLLOUT_HEADER):
-        split_trajectory_id(check_name(told, "trajectory"))
-    return told
 
 
 def _respond(request: web.Request, status: int, body: bytes, headers: dict[str, str] | None = None) -> web.Response:

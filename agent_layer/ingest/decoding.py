@@ -188,7 +188,12 @@ def decode_json(body: bytes) -> list[ReceivedSpan]:
     """
     try:
         body.decode()  # msgspec does not look at fields that it skips
-        return _spans_in(body)
+        return [
+            _read_json(_SPAN.decode(span), _json_attributes(resource.resource.attributes))
+            for resource in _DECODER.decode(body).resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
     except UNREADABLE as error:
         raise BadInputError(
             f"OTLP request: expected an ExportTraceServiceRequest in JSON, found {error}; check the exporter"
@@ -204,15 +209,6 @@ def answer_json(num_rejected: int, reason: str) -> bytes:
 def refuse_json(reason: str) -> bytes:
     """Refuse a request, with the reason."""
     return msgspec.json.encode({"message": reason})
-
-
-def _spans_in(body: bytes) -> list[ReceivedSpan]:
-    return [
-        _read_json(_SPAN.decode(span), _json_attributes(resource.resource.attributes))
-        for resource in _DECODER.decode(body).resource_spans
-        for scope in resource.scope_spans
-        for span in scope.spans
-    ]
 
 
 def _read_json(span: _Span, resource: JsonObject) -> ReceivedSpan:

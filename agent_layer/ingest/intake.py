@@ -6,7 +6,7 @@ The records are in the log before the client gets its answer. Sending a request 
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol, cast
+from typing import Protocol
 
 import msgspec
 
@@ -17,7 +17,7 @@ from agent_layer.ingest.grouping import BoundedMap, SpanTarget, TargetIndex
 from agent_layer.ingest.records import make_observation, make_outcome, make_start, make_step_parts, span_call_id
 from agent_layer.ingest.spans import AgentRun, ModelCall, ReceivedSpan, SpanMeaning, ToolCall, first_text
 from agent_layer.ingest.times import is_believable
-from agent_layer.schema import AttemptStarted, Content, JsonObject, LogRecord, check_storable
+from agent_layer.schema import AttemptStarted, Content, LogRecord, as_json_objects, check_storable
 
 _IDS = re.compile(r"(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{16}")
 
@@ -71,7 +71,11 @@ class Intake:
         records = [record for target, ours in targets.items() for record in self._records(target, ours, faults)]
         if records:
             self._log.append(*records)
-            self._remember(records)
+            for record in records:
+                if isinstance(record, Content):
+                    self._stored.set((record.trajectory_id, record.hash), value=True)
+                elif isinstance(record, AttemptStarted):
+                    self._begun.set(record.trajectory_id, record.started_at)
         return IntakeResult(num_spans=len(spans), num_rejected=len(faults), reason=faults[0] if faults else "")
 
     def _check_spans(
@@ -110,25 +114,14 @@ class Intake:
             contents, parts = make_step_parts(span, seen, target, self._run, agent)
             fresh = {one.hash: one for one in contents if not self._stored.get((target.trajectory_id, one.hash))}
             records += [*fresh.values(), *parts]
-            self._remember_tool_calls(target, span, seen)
+            for action in seen.actions or ():
+                for tool in as_json_objects((action.message or {}).get("tool_calls")):
+                    self._asked.set((target.trajectory_id, str(tool.get("id"))), span_call_id(span))
         elif isinstance(seen, ToolCall):
             call_id = self._asked.get((target.trajectory_id, seen.call_id or "")) or related.find_call_before(span)
             records.append(make_observation(span, seen, target, self._run, agent, call_id))
         check_storable(records, f"span {span.span_id}")
         return records
-
-    def _remember_tool_calls(self, target: SpanTarget, span: ReceivedSpan, call: ModelCall) -> None:
-        for action in call.actions or ():
-            asked = (action.message or {}).get("tool_calls")
-            for tool in cast("list[JsonObject]", asked) if isinstance(asked, list) else ():
-                self._asked.set((target.trajectory_id, str(tool.get("id"))), span_call_id(span))
-
-    def _remember(self, records: Iterable[LogRecord]) -> None:
-        for record in records:
-            if isinstance(record, Content):
-                self._stored.set((record.trajectory_id, record.hash), value=True)
-            elif isinstance(record, AttemptStarted):
-                self._begun.set(record.trajectory_id, record.started_at)
 
 
 class _RelatedSpans:
@@ -157,7 +150,7 @@ class _RelatedSpans:
         return span_call_id(max(before, key=lambda one: one.ended_at)) if before else None
 
 
-def _check(span: ReceivedSpan) -> None:
+def _check(span: ReceivedSpan) -> None:  # kept: what an exporter must send, with its errors
     if not _IDS.fullmatch(f"{span.trace_id}-{span.span_id}-{span.parent_id or span.span_id}"):
         raise BadInputError(
             f"span {span.span_id!r} of trace {span.trace_id!r}: expected hexadecimal ids of 8 and 16 bytes that are not"

@@ -19,6 +19,8 @@ _Layout: TypeAlias = Mapping[int, Descriptor | None]
 _PIECE_BYTES = 1 << 18
 _LENGTH = 2
 """Wire type of a field that begins with its length."""
+_FIXED_BYTES = {1: 8, 5: 4}
+"""Length of the wire types that have one, but for varints."""
 _LONGEST_VARINT = 10
 _MORE = 0x80
 """Bit of each byte of a varint but the last."""
@@ -50,7 +52,8 @@ def _holds_more(body: bytes, kind: Descriptor, most: int) -> bool:
         while at < end:
             tag, at = _read_varint(body, at)
             if tag & 7 != _LENGTH:
-                at = _skip(body, tag & 7, at)
+                # a group is read as if its content stood without it
+                at = at + _FIXED_BYTES.get(tag & 7, 0) if tag & 7 else _read_varint(body, at)[1]
                 continue
             size, at = _read_varint(body, at)
             if tag in layout:
@@ -61,19 +64,6 @@ def _holds_more(body: bytes, kind: Descriptor, most: int) -> bool:
                     unread.append((at, min(end, at + size), inner))
             at += size
     return False
-
-
-def _skip(body: bytes, wire_type: int, at: int) -> int:
-    """Return where a value without a length ends; a group is read as if its content stood without it."""
-    match wire_type:
-        case 0:
-            return _read_varint(body, at)[1]
-        case 1:
-            return at + 8
-        case 5:
-            return at + 4
-        case _:
-            return at
 
 
 def _read_varint(body: bytes, at: int) -> tuple[int, int]:

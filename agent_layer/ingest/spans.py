@@ -137,7 +137,7 @@ def _is_index(name: str) -> bool:
     return name.isdecimal() and len(name) <= _LONGEST_INDEX
 
 
-def _put(target: JsonObject, path: list[str], value: object) -> None:
+def _put(target: JsonObject, path: list[str], value: object) -> None:  # kept: it ends early, in a loop of its caller
     for step in path[:-1]:
         below = target.setdefault(step, {})
         if not isinstance(below, dict):

@@ -59,7 +59,12 @@ class GatewayProcesses:
             self.processes = [self._start(slot) for slot in range(self.num_processes)]
             self._started_at = [time.monotonic()] * self.num_processes
             self._histories = [RestartHistory(_RESTARTS) for _ in range(self.num_processes)]
-            self._wait()
+            for process, url in zip(self.processes, self._urls, strict=True):
+                if not process.wait_until_up(partial(is_listening, url), _START_SECONDS):
+                    raise UnreachableError(
+                        f"gateway at {url}: expected it to serve within {_START_SECONDS:.0f} s, but it does not; see"
+                        f" {process.log}, which ends: {process.log_tail}"
+                    )
             self._cleanup = cleanup.pop_all()
         return self
 
@@ -99,14 +104,6 @@ class GatewayProcesses:
         return start_supervised(
             command, self.settings.environment(), self.settings.dir / "logs" / f"gateway-{slot}.log"
         )
-
-    def _wait(self) -> None:
-        for process, url in zip(self.processes, self._urls, strict=True):
-            if not process.wait_until_up(partial(is_listening, url), _START_SECONDS):
-                raise UnreachableError(
-                    f"gateway at {url}: expected it to serve within {_START_SECONDS:.0f} s, but it does not; see"
-                    f" {process.log}, which ends: {process.log_tail}"
-                )
 
     @property
     def _scheme(self) -> str:

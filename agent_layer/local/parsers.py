@@ -186,7 +186,8 @@ def choose_parsers(model: Path, tool: str = "auto", reasoning: str = "auto") -> 
     Raises: BadInputError: the installed vLLM has no parser of this name.
     """
     template, model_type = read_chat_template(model), _read_model_type(model)
-    words = _read_words(model)
+    path = model / "tokenizer.json"
+    words = path.read_text(errors="replace") if path.is_file() else ""
     tools, reasonings = _list_parsers("tool_parsers"), _list_parsers("reasoning")
     chosen = _choose(tool, "--tool-parser", tools, _find(_TOOLS, template, model_type))
     thinking = _find(_REASONING, template, model_type)
@@ -260,12 +261,6 @@ def _templates(model: Path) -> Iterator[str]:
 
 def _read_model_type(model: Path) -> str:
     return _read(model / "config.json", _ModelConfig).model_type
-
-
-def _read_words(model: Path) -> str:
-    """Return the tokenizer as text; empty: it has another form."""
-    path = model / "tokenizer.json"
-    return path.read_text(errors="replace") if path.is_file() else ""
 
 
 def _read(path: Path, kind: type[_Config]) -> _Config:

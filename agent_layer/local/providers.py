@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from agent_layer.errors import EngineError
 from agent_layer.gateway import read_model_names
-from agent_layer.infra import SupervisedProcess, free_port, is_listening, start_supervised
+from agent_layer.infra import free_port, is_listening, start_supervised
 from agent_layer.settings import Settings
 
 _START_SECONDS = 120.0
@@ -33,15 +33,11 @@ def run_provider_proxy(settings: Settings) -> Generator[Settings]:
     command = [sys.executable, "-m", "agent_layer.local.litellm_server", f"--port={port}"]
     process = start_supervised(command, mine.environment() | _ENVIRONMENT, settings.dir / "logs" / "litellm.log")
     try:
-        _wait(process, url)
+        if not process.wait_until_up(lambda: is_listening(url), _START_SECONDS):
+            raise EngineError(
+                f"LiteLLM: expected it to serve within {_START_SECONDS:.0f} s, but it does not; the extra 'litellm'"
+                f" brings it; see {process.log}, which ends: {process.log_tail}"
+            )
         yield mine
     finally:
         process.stop()
-
-
-def _wait(process: SupervisedProcess, url: str) -> None:
-    if not process.wait_until_up(lambda: is_listening(url), _START_SECONDS):
-        raise EngineError(
-            f"LiteLLM: expected it to serve within {_START_SECONDS:.0f} s, but it does not; the extra 'litellm'"
-            f" brings it; see {process.log}, which ends: {process.log_tail}"
-        )

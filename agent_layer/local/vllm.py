@@ -107,7 +107,13 @@ class VllmServer:
         while not self.control.is_healthy():
             waited = time.monotonic() - began
             progress(waited)
-            self._check_alive(waited)
+            if not (self._child and self._child.is_running and waited < self.start_seconds):
+                log_tail = self._child.log_tail if self._child else "it was never started"
+                raise EngineError(
+                    f"vLLM with {self.model}: expected it to serve within {self.start_seconds:g} s, but after"
+                    f" {waited:.0f} s it does not (a longer limit: AGENT_LAYER_ENGINE_SECONDS); see {self.log}, which"
+                    f" ends: {log_tail}"
+                )
             time.sleep(0.25)
         return self.control.probe()
 
@@ -127,12 +133,3 @@ class VllmServer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    def _check_alive(self, waited: float) -> None:
-        if self._child and self._child.is_running and waited < self.start_seconds:
-            return
-        log_tail = self._child.log_tail if self._child else "it was never started"
-        raise EngineError(
-            f"vLLM with {self.model}: expected it to serve within {self.start_seconds:g} s, but after {waited:.0f} s"
-            f" it does not (a longer limit: AGENT_LAYER_ENGINE_SECONDS); see {self.log}, which ends: {log_tail}"
-        )

@@ -17,11 +17,11 @@ __getattr__, __all__ = face(
         "trajectory": "Trajectory",
     },
     {
-        "alarms": (
-            "BREAK DISAGREES NO_POLICY_CALL REFUSED UNFINISHED UNREAD find_alarms finding_kinds is_empty_answer"
-            " prefix_break_cause"
-        ),
         "codec": "LogRecord check_storable decode decode_footer decode_known encode record_owner",
+        "findings": (
+            "BREAK DISAGREES NO_POLICY_CALL REFUSED UNFINISHED UNREAD TrajectoryAlarm find_alarms finding_kinds"
+            " is_empty_answer prefix_break_cause"
+        ),
         "ids": (
             "check_name content_hash derive_seed id_timestamp make_group_id make_rollout_id make_trajectory_id new_id"
             " owner_text split_owner split_trajectory_id trajectory_owner"

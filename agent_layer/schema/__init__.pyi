@@ -1,11 +1,11 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
-from .alarms import BREAK as BREAK, DISAGREES as DISAGREES, NO_POLICY_CALL as NO_POLICY_CALL, REFUSED as REFUSED
-from .alarms import UNFINISHED as UNFINISHED, UNREAD as UNREAD, find_alarms as find_alarms
-from .alarms import finding_kinds as finding_kinds, is_empty_answer as is_empty_answer
-from .alarms import prefix_break_cause as prefix_break_cause
 from .codec import LogRecord as LogRecord, check_storable as check_storable, decode as decode
 from .codec import decode_footer as decode_footer, decode_known as decode_known, encode as encode
 from .codec import record_owner as record_owner
+from .findings import BREAK as BREAK, DISAGREES as DISAGREES, NO_POLICY_CALL as NO_POLICY_CALL, REFUSED as REFUSED
+from .findings import TrajectoryAlarm as TrajectoryAlarm, UNFINISHED as UNFINISHED, UNREAD as UNREAD
+from .findings import find_alarms as find_alarms, finding_kinds as finding_kinds, is_empty_answer as is_empty_answer
+from .findings import prefix_break_cause as prefix_break_cause
 from .ids import check_name as check_name, content_hash as content_hash, derive_seed as derive_seed
 from .ids import id_timestamp as id_timestamp, make_group_id as make_group_id, make_rollout_id as make_rollout_id
 from .ids import make_trajectory_id as make_trajectory_id, new_id as new_id, owner_text as owner_text

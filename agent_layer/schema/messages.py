@@ -135,21 +135,13 @@ def _content_part(item: object) -> JsonObject:
 
 def _tool_call_part(call: JsonObject) -> JsonObject:
     function = cast("JsonObject", call.get("function") or {})
-    arguments = _as_value(function.get("arguments"))
+    arguments = parse_json_text(function.get("arguments"))
     return {"type": "tool_call", "id": call.get("id"), "name": function.get("name"), "arguments": arguments}
 
 
 def _chat_tool_call(part: JsonObject) -> JsonObject:
     function = {"name": part.get("name"), "arguments": _as_text(part.get("arguments"))}
     return {"id": part.get("id"), "type": "function", "function": function}
-
-
-def _as_value(text: object) -> object:
-    """Return the value of JSON text; other values unchanged."""
-    try:
-        return msgspec.json.decode(text) if isinstance(text, str) else text
-    except msgspec.DecodeError:
-        return text
 
 
 def _as_text(value: object) -> str:

@@ -10,7 +10,8 @@ other model call span directly inside it.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -306,7 +307,9 @@ def infer_observations(
                     arguments=parse_json_text(function.get("arguments")),
                     output=output,
                 )
-        functions = _requested_functions(step)
+        calls = as_json_objects((step.action.message or {}).get("tool_calls"))
+        named = [(call.get("id"), as_json_object(call.get("function"))) for call in calls]
+        functions = {name: one for name, one in named if isinstance(name, str) and isinstance(one.get("name"), str)}
         if functions and step.call_id not in seen_calls:
             asking.append(_Asking(step, messages, functions))
 
@@ -325,14 +328,6 @@ class _Asking(NamedTuple):
         return len(messages) > num > 0 and messages[:num] == self.messages
 
 
-def _requested_functions(step: Step) -> dict[str, JsonObject]:
-    calls = as_json_objects((step.action.message or {}).get("tool_calls"))
-    named = [(call.get("id"), as_json_object(call.get("function"))) for call in calls]
-    return {
-        name: function for name, function in named if isinstance(name, str) and isinstance(function.get("name"), str)
-    }
-
-
 def _tool_answers(
     asking: _Asking, messages: Sequence[str], contents: Mapping[str, bytes]
 ) -> Iterator[tuple[str, object]]:
@@ -340,8 +335,14 @@ def _tool_answers(
     left = dict(asking.functions)
     observed: str | None = None
     for name in messages[len(asking.messages) :]:
-        message = _read_message(contents, name)
-        content = _plain(message.get("content"))
+        body, message = contents.get(name, b""), JsonObject()
+        if b'"tool"' in body or _OBSERVED.encode() in body:
+            with suppress(*UNREADABLE):
+                message = as_json_object(resolve(contents, name))
+        content = message.get("content")
+        texts = [part.get("text") for part in as_json_objects(content)]
+        if texts and all(isinstance(text, str) for text in texts):
+            content = "".join(map(str, texts))
         call_id = message.get("tool_call_id")
         if message.get("role") == "tool" and isinstance(call_id, str) and left.pop(call_id, None) is not None:
             yield call_id, content
@@ -349,23 +350,6 @@ def _tool_answers(
             observed = content.removeprefix(_OBSERVED).lstrip("\n")
     if observed is not None and len(left) == len(asking.functions) == 1:
         yield next(iter(left)), observed
-
-
-def _read_message(contents: Mapping[str, bytes], name: str) -> JsonObject:
-    body = contents.get(name, b"")
-    if b'"tool"' not in body and _OBSERVED.encode() not in body:
-        return {}
-    try:
-        return as_json_object(resolve(contents, name))
-    except UNREADABLE:
-        return {}
-
-
-def _plain(content: object) -> object:
-    """Return the text of a content that is a list of texts; any other content as it is."""
-    parts = as_json_objects(content)
-    texts = [part.get("text") for part in parts]
-    return "".join(map(str, texts)) if texts and all(isinstance(text, str) for text in texts) else content
 
 
 def _only(kind: type[R], records: Iterable[object]) -> list[R]:
@@ -391,7 +375,12 @@ def restore_prompts(steps: Sequence[Step], *, has_ended: bool = True) -> list[St
         if step.prompt is not None:
             reached += following[_step_key(step)]
     if has_ended:
-        _refuse_orphans(steps, restored)
+        for step in steps:
+            if _step_key(step) not in restored and step.prompt is not None:
+                raise CorruptRecordError(
+                    f"step {step.call_id} of trajectory {step.trajectory_id}: the step {step.prompt.parent_call}, whose"
+                    " tokens it continues, is not stored; run 'agent-layer store check'"
+                )
     kept = [restored[_step_key(step)] for step in steps if _step_key(step) in restored]
     return [msgspec.structs.replace(step, index=index) for index, step in enumerate(kept)]
 
@@ -411,15 +400,6 @@ def _restore(step: Step, parent: Step | None) -> Step:
         )
     prompt.extend(step.prompt.delta)
     return msgspec.structs.replace(step, prompt_token_ids=prompt)
-
-
-def _refuse_orphans(steps: Iterable[Step], restored: Container[StepKey | None]) -> None:
-    for step in steps:
-        if _step_key(step) not in restored and step.prompt is not None:
-            raise CorruptRecordError(
-                f"step {step.call_id} of trajectory {step.trajectory_id}: the step {step.prompt.parent_call}, whose"
-                " tokens it continues, is not stored; run 'agent-layer store check'"
-            )
 
 
 def _step_key(step: Step) -> StepKey:

@@ -62,7 +62,12 @@ class ShipperLoop:
             if errors is None:
                 return True
             for error in errors:
-                self._log_failure(error)
+                # few at a time and the same only at intervals, so that an outage of days fills no disk
+                now = time.monotonic()
+                self._logged = {text: at for text, at in self._logged.items() if now - at < _REPEAT_LOG_SECONDS}
+                if repr(error) not in self._logged and len(self._logged) < _MOST_LOGGED:
+                    self._logged[repr(error)] = now
+                    log.warning("shipping failed, it is tried again error=%s", error)
             self._check_writers()  # a failure lasts long, because each server is retried
             if errors and self._unneeded_seconds > self._settings.retry_seconds:
                 log.error("shipping given up, logs stay directory=%s error=%s", self._directory, errors[0])
@@ -108,11 +113,3 @@ class ShipperLoop:
             return True
         finally:
             os.close(writers)
-
-    def _log_failure(self, error: Exception) -> None:
-        """Log what failed, few at a time and the same only at intervals, so that an outage of days fills no disk."""
-        now = time.monotonic()
-        self._logged = {text: at for text, at in self._logged.items() if now - at < _REPEAT_LOG_SECONDS}
-        if repr(error) not in self._logged and len(self._logged) < _MOST_LOGGED:
-            self._logged[repr(error)] = now
-            log.warning("shipping failed, it is tried again error=%s", error)

@@ -69,7 +69,10 @@ class RemoteDestination:
         answer = self._send(f"{self._path}/{quote(name, safe='')}", packed)
         if answer.status == 200:
             return None
-        refusal = _refusal_in(answer.body)
+        try:
+            refusal = msgspec.json.decode(answer.body, type=_Refusal)
+        except msgspec.DecodeError:  # a page of another server
+            refusal = _Refusal()
         if answer.status == 400 and refusal.log == name:
             return refusal.error
         remedy = _REMEDIES.get(answer.status, "it is sent again until it is taken")
@@ -112,10 +115,3 @@ class RemoteDestination:
         if time.monotonic() - idle.since > _IDLE_SECONDS:
             idle.connection.close()  # opens itself again
         return idle.connection
-
-
-def _refusal_in(body: bytes) -> _Refusal:
-    try:
-        return msgspec.json.decode(body, type=_Refusal)
-    except msgspec.DecodeError:  # a page of another server
-        return _Refusal()

@@ -147,7 +147,7 @@ def _set_aside(path: Path, reason: str) -> None:
     log.critical("log set aside name=%s error=%s", path.stem, reason)
 
 
-def _read_synced(path: Path) -> bytes:
+def _read_synced(path: Path) -> bytes:  # kept: an order that power losses depend on
     """Read a log after syncing it: a log that a power loss cuts short must not replace its own whole segment."""
     with path.open("rb") as file:
         os.fsync(file.fileno())

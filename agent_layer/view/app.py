@@ -8,7 +8,6 @@ from typing import Final, TypeAlias
 import msgspec
 from aiohttp import hdrs, web
 
-from agent_layer.alarms import alarm_metrics
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.errors import (
     AgentLayerError,
@@ -19,6 +18,7 @@ from agent_layer.errors import (
     NotWholeError,
     UnreachableError,
 )
+from agent_layer.health import alarm_metrics
 from agent_layer.store import Store
 from agent_layer.view.access import METRICS, SESSION, Access, writer_name
 from agent_layer.view.answer_cache import AnswerCache, Kept
@@ -109,7 +109,12 @@ class _View:
         """Return what answers a route; it reads beside the event loop."""
 
         async def answer(request: web.Request) -> web.Response:
-            asked = self._asked(request, route)
+            query = {name: request.query.getall(name) for name in request.query}
+            if unknown := query.keys() - set(route.parameters):
+                known = ", ".join(route.parameters) or "none"
+                raise BadInputError(f"parameter {min(unknown)!r}: expected some of {known}; correct it or leave it out")
+            is_operator = self._access.is_operator(request)
+            asked = Asked(request.match_info, query, is_operator, self._access.takes_writes)
             found = await asyncio.to_thread(self._read, route, asked)
             headers = {} if found.tag is None else {hdrs.ETAG: f'W/"{found.tag}"'}
             if found.tag is not None and any(one.value == found.tag for one in request.if_none_match or ()):
@@ -128,13 +133,6 @@ class _View:
             return Kept(make(), None)
         question = route.path, source.is_cooled, *((name, *values) for name, values in sorted(asked.query.items()))
         return self._answers.get(question, source.index_state(), make)
-
-    def _asked(self, request: web.Request, route: Route) -> Asked:
-        query = {name: request.query.getall(name) for name in request.query}
-        if unknown := query.keys() - set(route.parameters):
-            known = ", ".join(route.parameters) or "none"
-            raise BadInputError(f"parameter {min(unknown)!r}: expected some of {known}; correct it or leave it out")
-        return Asked(request.match_info, query, self._access.is_operator(request), self._access.takes_writes)
 
     async def open_session(self, request: web.Request) -> web.StreamResponse:
         """Return a cookie to a browser that showed the operator's key, to stand for it."""
@@ -155,12 +153,9 @@ class _View:
 
     async def serve_metrics(self, _: web.Request) -> web.Response:
         """Serve what alarms measure, for Prometheus."""
-        text = await asyncio.to_thread(self._measure)
+        health = self._source.health
+        text = await asyncio.to_thread(lambda: alarm_metrics(health.read(health.list_runs())))
         return web.Response(text=text, headers={hdrs.CONTENT_TYPE: "text/plain; version=0.0.4; charset=utf-8"})
-
-    def _measure(self) -> str:
-        alarms = self._source.alarms
-        return alarm_metrics(alarms.read(alarms.list_runs()))
 
     async def serve_page(self, request: web.Request) -> web.StreamResponse:
         """Serve a file of the page, or tell a browser that it has it already."""

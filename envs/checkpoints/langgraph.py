@@ -74,7 +74,18 @@ class RolloutSaver(BaseCheckpointSaver[int]):
         wanted = config.get("configurable", {}).get("checkpoint_id")
         for kept in reversed(self._threads.get(place["checkpoint_ns"], [])):
             if wanted in (None, kept.id):
-                return self._to_tuple(place, kept)
+                parent: RunnableConfig | None = (
+                    {"configurable": {**place, "checkpoint_id": kept.parent}} if kept.parent is not None else None
+                )
+                return CheckpointTuple(
+                    config={"configurable": {**place, "checkpoint_id": kept.id}},
+                    checkpoint=self.serde.loads_typed(kept.checkpoint),
+                    metadata=self.serde.loads_typed(kept.metadata),
+                    parent_config=parent,
+                    pending_writes=[
+                        (one.task_id, one.channel, self.serde.loads_typed(one.value)) for one in kept.writes
+                    ],
+                )
         return None
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -126,8 +137,10 @@ class RolloutSaver(BaseCheckpointSaver[int]):
         )
         line = self._threads.setdefault(place["checkpoint_ns"], [])
         self._threads[place["checkpoint_ns"]] = [*line, kept] if kept.needs_parent else [kept]
-        if place["checkpoint_ns"] == "":
-            await self._save()
+        if place["checkpoint_ns"] == "" and (keeper := self._rollout.keeper) is not None:
+            self._threads = {name: line for name, line in self._threads.items() if _INSIDE_TASK not in name}
+            if await keeper.keep(msgspec.msgpack.encode(self._threads)):
+                raise PausedError
         return {"configurable": {**place, "checkpoint_id": kept.id}}
 
     async def aput_writes(
@@ -145,25 +158,6 @@ class RolloutSaver(BaseCheckpointSaver[int]):
                 kept.writes = sorted(
                     newest.values(), key=lambda one: writes_sort_key(one.task_path, one.task_id, one.index)
                 )
-
-    async def _save(self) -> None:
-        if (keeper := self._rollout.keeper) is None:
-            return
-        self._threads = {name: line for name, line in self._threads.items() if _INSIDE_TASK not in name}
-        if await keeper.keep(msgspec.msgpack.encode(self._threads)):
-            raise PausedError
-
-    def _to_tuple(self, place: dict[str, str], kept: _StoredCheckpoint) -> CheckpointTuple:
-        parent: RunnableConfig | None = (
-            {"configurable": {**place, "checkpoint_id": kept.parent}} if kept.parent is not None else None
-        )
-        return CheckpointTuple(
-            config={"configurable": {**place, "checkpoint_id": kept.id}},
-            checkpoint=self.serde.loads_typed(kept.checkpoint),
-            metadata=self.serde.loads_typed(kept.metadata),
-            parent_config=parent,
-            pending_writes=[(one.task_id, one.channel, self.serde.loads_typed(one.value)) for one in kept.writes],
-        )
 
 
 def _read_place(config: RunnableConfig) -> dict[str, str]:

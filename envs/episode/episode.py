@@ -100,7 +100,8 @@ class _Episode:
                 pass
         except ModelCallError as error:
             if self._total is not None and is_out_of_budget(error):
-                self._record_total(self._total)
+                names = list(self._task.rewards)
+                self._rollout.reward(self._total, names[0] if len(names) == 1 else "reward")
             raise
         return self._total
 
@@ -125,8 +126,10 @@ class _Episode:
             self._conversation.add({"role": "user", "content": self._content(result.observation, result.images)})
         if result.done or any(use.result.is_done for use in uses if use.result):
             return True
-        if answer.is_cut and self._task.history == "full" and self._task.limits.context_tokens is not None:
-            self._check_cut(answer, self._task.limits.context_tokens)
+        most_tokens = self._task.limits.context_tokens
+        if answer.is_cut and self._task.history == "full" and most_tokens is not None and not self._named_lengths:
+            # the end of the context cut the answer off, not a length that was asked for
+            raise _context_full(self._rollout, (answer.num_prompt or 0) + (answer.num_sampled or 0), most_tokens)
         return False
 
     async def _step(self, text: str, uses: Sequence[ToolUse]) -> StepResult:
@@ -189,11 +192,6 @@ class _Episode:
         if conversation.num_tokens > most_tokens:
             raise _context_full(self._rollout, conversation.num_tokens, most_tokens)
 
-    def _check_cut(self, answer: Answer, most_tokens: int) -> None:
-        """Raise ContextFullError when the end of the context cut the answer off, rather than a length that is asked."""
-        if not self._named_lengths:
-            raise _context_full(self._rollout, (answer.num_prompt or 0) + (answer.num_sampled or 0), most_tokens)
-
     @property
     def _named_lengths(self) -> list[int]:
         return [value for name in _LENGTHS if isinstance(value := self._task.sampling.get(name), int)]
@@ -220,10 +218,6 @@ class _Episode:
     def _cut(self, text: str) -> str:
         most = self._task.limits.observation_tokens
         return text if most is None else cut_middle(text, most)
-
-    def _record_total(self, total: float) -> None:
-        names = list(self._task.rewards)
-        self._rollout.reward(total, names[0] if len(names) == 1 else "reward")
 
 
 _SUMMARY_FRAME_TOKENS: Final = estimate_tokens(_SUMMARY)

@@ -83,7 +83,15 @@ class Policy:
             reason = received[:_LONGEST_ERROR].decode("utf-8", "replace")
             kind = ContextFullError if CONTEXT_FULL in reason else ModelCallError
             raise kind(f"model call {call_id}: the gateway answered {response.status} {reason}", response.status)
-        return _read(call_id, received)
+        completion = msgspec.json.decode(received, type=_Completion)
+        choice, usage = completion.choices[0], completion.usage or _Usage()
+        return Answer(
+            call_id=call_id,
+            message=choice.message,
+            num_prompt=usage.prompt_tokens,
+            num_sampled=usage.completion_tokens,
+            is_cut=choice.finish_reason == "length",
+        )
 
 
 def _as_text(arguments: object) -> str:
@@ -103,15 +111,3 @@ class _Choice(msgspec.Struct):
 class _Completion(msgspec.Struct):
     choices: list[_Choice]
     usage: _Usage | None = None
-
-
-def _read(call_id: str, received: bytes) -> Answer:
-    completion = msgspec.json.decode(received, type=_Completion)
-    choice, usage = completion.choices[0], completion.usage or _Usage()
-    return Answer(
-        call_id=call_id,
-        message=choice.message,
-        num_prompt=usage.prompt_tokens,
-        num_sampled=usage.completion_tokens,
-        is_cut=choice.finish_reason == "length",
-    )

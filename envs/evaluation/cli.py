@@ -105,7 +105,10 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
     settings: Settings = context.obj
     command: list[str] = context.meta[_COMMAND]
     if list_all:
-        return _list(settings, format_)
+        rounds = list_rounds(settings)
+        if format_ == "jsonl":
+            return write_lines(describe_round(one, one.figures) for one in rounds)
+        return print_rounds(rounds)
     sys.path.insert(0, str(Path.cwd()))
     agent, tasks = _split_words(words or [], command)
     request = EvalRequest(
@@ -162,13 +165,6 @@ def _read_price(price_in: float | None, price_out: float | None) -> Price | None
     if price_in is None or price_out is None:
         raise BadInputError("eval: expected --price-in and --price-out together, found one; give both, 0 for none")
     return Price(prompt=price_in, response=price_out)
-
-
-def _list(settings: Settings, format_: Format) -> None:
-    rounds = list_rounds(settings)
-    if format_ == "jsonl":
-        return write_lines(describe_round(one, one.figures) for one in rounds)
-    return print_rounds(rounds)
 
 
 def _print_result(

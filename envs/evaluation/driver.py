@@ -250,7 +250,9 @@ class Driver:
                 self._dispatcher.pause(run, why=f"{stopped.why}; 'agent-layer eval --round {name} --resume' goes on")
             deadline = time.monotonic() + seconds
             if num_leased := self._state().num_leased:
-                _print(f"{num_leased} rollouts still run; waiting at most {seconds:g} s, Ctrl-C again gives up sooner")
+                hint = f"waiting at most {seconds:g} s, Ctrl-C again gives up sooner"
+                sys.stderr.write(f"\ragent-layer: {num_leased} rollouts still run; {hint}\n")
+                sys.stderr.flush()
             while self._state().num_leased and time.monotonic() < deadline:
                 self._check()
                 time.sleep(_WAIT_SECONDS)
@@ -338,8 +340,3 @@ def start_worker(settings: Settings, one: Round, tasks: Sequence[Task], slots: i
         worker.stop()
         raise
     return worker
-
-
-def _print(sentence: str) -> None:
-    sys.stderr.write(f"\ragent-layer: {sentence}\n")
-    sys.stderr.flush()

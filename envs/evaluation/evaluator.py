@@ -114,7 +114,12 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
                 asked = msgspec.structs.replace(
                     asked, started_at=stored.started_at, num_passes=stored.num_passes, price=asked.price or stored.price
                 )
-            _check_price(asked, request.max_cost)
+            is_limited = request.max_cost is not None and asked.model.kind == "endpoint"
+            if is_limited and Prices(asked.price).find(asked.model.name, is_policy=True) is None:
+                raise BadInputError(
+                    f"eval: expected a price of {asked.model.name!r} to keep --max-cost, found none in LiteLLM's table;"
+                    " give --price-in and --price-out, in US dollars per million tokens"
+                )
             view.begin(asked)
             evaluation = _Evaluation(store=store, rounds=rounds, served=served, request=request, view=view)
             return evaluation.run(asked, loaded.tasks)
@@ -199,7 +204,7 @@ def _complete(request: EvalRequest, stored: Round | None) -> EvalRequest:
     return msgspec.structs.replace(request, **missing)
 
 
-def _check_complete(request: EvalRequest, stored: Round) -> None:
+def _check_complete(request: EvalRequest, stored: Round) -> None:  # kept: evaluate tells the steps
     """Check what the caller named against a round that lacks nothing, without serving its model.
 
     Raises: BadInputError: it is another.
@@ -297,20 +302,6 @@ def _submittable(task: Task, one: Round) -> Task:
     agent = one.agent.target or "command"
     prepared = prepare_task(task, group_size=one.yardstick.n, agent=agent, sampling=one.sampling)
     return msgspec.structs.replace(prepared, run=one.run)
-
-
-def _check_price(one: Round, max_cost: float | None) -> None:
-    """Check that a limit of cost can be kept.
-
-    Raises: BadInputError: an endpoint's price is not known.
-    """
-    if max_cost is None or one.model.kind != "endpoint":
-        return
-    if Prices(one.price).find(one.model.name, is_policy=True) is None:
-        raise BadInputError(
-            f"eval: expected a price of {one.model.name!r} to keep --max-cost, found none in LiteLLM's table; give"
-            " --price-in and --price-out, in US dollars per million tokens"
-        )
 
 
 def _make_name(source: TaskSource) -> str:

@@ -77,7 +77,25 @@ class HeldOutEvaluator:
         """
         results: dict[str, RoundResult] = {}
         for name, loaded in self._sets.items():
-            asked = self._make_round(name, loaded, policy)
+            asked = Round(
+                name=self._name(name, policy.number),
+                agent=EvaluatedAgent(target=loaded.agent or "the agent of the run"),
+                model=EvaluatedModel(
+                    kind="engine",
+                    location=policy.location,
+                    fingerprint=policy.weights_hash,
+                    policy_version=policy.number,
+                ),
+                only_version=policy.number,
+                source=loaded.source,
+                tasks=[reference_task(task) for task in loaded.tasks],
+                tasks_hash=hash_tasks(loaded.tasks),
+                yardstick=self._yardstick,
+                sampling=self._sampling,
+                scorer="agent",
+                price=None,
+                started_at=time.time(),
+            )
             one = self._rounds.find(asked.name) or asked
             # one that began with other tasks stays as it is: those count from the next version on
             if one.state == "complete" or not _measures_same(one, asked):
@@ -119,27 +137,6 @@ class HeldOutEvaluator:
         one = msgspec.structs.replace(one, figures=figures, results=results, ended_at=time.time())
         self._rounds.write(one)
         return RoundResult(round=one, figures=figures, results=results, stopped=stopped)
-
-    def _make_round(self, name: str, loaded: LoadedTasks, policy: PolicyVersion) -> Round:
-        return Round(
-            name=self._name(name, policy.number),
-            agent=EvaluatedAgent(target=loaded.agent or "the agent of the run"),
-            model=EvaluatedModel(
-                kind="engine",
-                location=policy.location,
-                fingerprint=policy.weights_hash,
-                policy_version=policy.number,
-            ),
-            only_version=policy.number,
-            source=loaded.source,
-            tasks=[reference_task(task) for task in loaded.tasks],
-            tasks_hash=hash_tasks(loaded.tasks),
-            yardstick=self._yardstick,
-            sampling=self._sampling,
-            scorer="agent",
-            price=None,
-            started_at=time.time(),
-        )
 
     def _submittable(self, task: Task, one: Round) -> Task:
         prepared = prepare_task(task, group_size=one.yardstick.n, agent=None, sampling=one.sampling)

@@ -19,7 +19,10 @@ def describe_target(target: str) -> EvaluatedAgent:
 
     Raises: BadInputError: there is no such module, which a worker would report only after everything has started.
     """
-    module = _module_of(target)
+    if ":" in target:
+        module = target.partition(":")[0]
+    else:
+        module = next((one.module for one in entry_points(group="agent_layer.agents") if one.name == target), None)
     try:
         spec = find_spec(module) if module else None
     except (ImportError, ValueError):
@@ -55,10 +58,3 @@ def fingerprint_weights(directory: Path) -> str:
                     opened.seek(max(_SAMPLED_BYTES, size - _SAMPLED_BYTES))
                     digest.update(opened.read())
     return digest.hexdigest()
-
-
-def _module_of(target: str) -> str | None:
-    if ":" in target:
-        return target.partition(":")[0]
-    point = next((one for one in entry_points(group="agent_layer.agents") if one.name == target), None)
-    return point.module if point else None

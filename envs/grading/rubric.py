@@ -81,7 +81,7 @@ def _list_tampering(verdict: Verdict) -> list[str]:
     return (verdict.tampering or ["tampering"]) if verdict.status == "tampering" else []
 
 
-def _merge_steps(verdicts: Mapping[str, Verdict]) -> dict[int, dict[str, float]]:
+def _merge_steps(verdicts: Mapping[str, Verdict]) -> dict[int, dict[str, float]]:  # kept: three loops deep
     """Name each step score after its part, and after its own name where a part gives a step several."""
     merged: dict[int, dict[str, float]] = {}
     for part, verdict in verdicts.items():

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-from agent_layer.errors import BadInputError, SandboxError
+from agent_layer.errors import BadInputError
 from agent_layer.schema import JsonObject, Task, Trajectory
 from agent_layer.schema.sandbox import Sandbox, SandboxSpec, Snapshot
 from envs.grading.box import BoxLog, ScoringBox, TakeBox
@@ -70,11 +70,8 @@ class ScoringRun:
                 f"scorer of task {self.task.id!r}: it asks for a sandbox, and none is to be had here; run it in a"
                 " worker, or with 'agent-layer rescore'"
             )
-        try:
+        with self._log.note_losses():
             return ScoringBox(await self._take_box(spec or self.task.sandbox), self._log)
-        except SandboxError as error:
-            self._log.note_loss(error)
-            raise
 
     async def ask(self, messages: Sequence[JsonObject], **sampling: object) -> str:
         """Return a judge's answer.

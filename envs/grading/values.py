@@ -154,7 +154,9 @@ class ValueScorer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             },
         )
 
-    async def _find_misses(self, cases: Sequence[Case], answers: Sequence[Answer], seconds: float) -> list[str | None]:
+    async def _find_misses(  # kept: score is near its limits
+        self, cases: Sequence[Case], answers: Sequence[Answer], seconds: float
+    ) -> list[str | None]:
         """Return why each answer is not what its case expects; None: it is."""
         asked = [
             CheckAsked(check=case.check, args=case.args, value=answer.value)

@@ -81,7 +81,11 @@ class AgentRun:
         began = time.monotonic()
         running = asyncio.create_task(self._run())
         try:
-            await self._wait_for(running)
+            done = set[object]()
+            until = None if self._wall_seconds is None else self._progress.ran_seconds + self._wall_seconds
+            while not done and (until is None or self._progress.ran_seconds < until):
+                left = None if until is None else max(_TICK_SECONDS, until - self._progress.ran_seconds)
+                done, _ = await asyncio.wait({running, self._stopped}, timeout=left, return_when="FIRST_COMPLETED")
             if not running.done() or self._stopped.done():
                 self.stop("limit", self._out_of_time())
                 running.cancel(self._stopped.result()[0])
@@ -91,14 +95,6 @@ class AgentRun:
             self._progress.mark_prepared()
         ending, result = self._ending(running)
         return RunResult(ending=ending, result=plain_result(result), seconds=time.monotonic() - began)
-
-    async def _wait_for(self, running: asyncio.Task[object]) -> None:
-        """Wait until the run has ended, is stopped, or has used up its time."""
-        done = set[object]()
-        until = None if self._wall_seconds is None else self._progress.ran_seconds + self._wall_seconds
-        while not done and (until is None or self._progress.ran_seconds < until):
-            left = None if until is None else max(_TICK_SECONDS, until - self._progress.ran_seconds)
-            done, _ = await asyncio.wait({running, self._stopped}, timeout=left, return_when="FIRST_COMPLETED")
 
     async def _run(self) -> object:
         with enter_rollout(self._rollout, agent=self._task.agent), progress_scope(self._progress):
@@ -112,7 +108,8 @@ class AgentRun:
     def _ending(self, running: asyncio.Task[object]) -> tuple[Ending, object]:
         """Return how the run ended, and its result."""
         if self._stopped.done():
-            _retrieve_error(running)
+            if running.done() and not running.cancelled():
+                running.exception()  # so that asyncio does not log it as unhandled
             return self._stopped.result()[1], None
         if running.cancelled():
             return Ending(status="failed", cause="user", error="the agent cancelled itself"), None
@@ -123,9 +120,3 @@ class AgentRun:
         limit = self._task.limits.wall_seconds  # of all holders together; this one may have had less
         error = f"the agent ran longer than wall_seconds ({limit:g})" if limit is not None else None
         return Ending(status="failed", cause="user", error=error)
-
-
-def _retrieve_error(running: asyncio.Task[object]) -> None:
-    """Retrieve the error of a stopped run, so that asyncio does not log it as unhandled."""
-    if running.done() and not running.cancelled():
-        running.exception()

@@ -13,7 +13,7 @@ from envs.agents import Target
 from envs.channel import Channel
 from envs.checkpoints import RemoteCheckpointer
 from envs.failures import describe_error
-from envs.hosts.agent_run import AgentRun, RunResult, StopReason
+from envs.hosts.agent_run import AgentRun, StopReason
 from envs.hosts.protocol import Active, Ended, FromHost, Save, Saved, Start, Started, Stop, Stopping, ToHost
 from envs.progress import Progress
 from envs.sandbox import AttemptSandbox
@@ -138,17 +138,14 @@ class AgentRunner:
                 await rollout.box.disconnect()
         if self._complete is not None:
             await asyncio.to_thread(self._complete)
-        self._report_end(start.token, ran, sorted(rollout.logs))
-
-    def _report_end(self, token: str, ran: RunResult, logs: list[str]) -> None:
         ended = Ended(
-            token=token,
+            token=start.token,
             status=ran.ending.status,
             cause=ran.ending.cause,
             error=ran.ending.error,
             result=ran.result,
             seconds=ran.seconds,
-            logs=logs,
+            logs=sorted(rollout.logs),
         )
         try:
             self._send(ended)

@@ -128,21 +128,17 @@ class _ForkServer:
             return False
         match _REQUESTS.decode(packet):
             case Fork(token=token):
-                self._start_host(token, descriptors)
+                try:  # if the machine has no room for it, only this host fails
+                    with socket.socket(fileno=descriptors[0]) as end:
+                        self._fork(token, end)
+                except IndexError:  # the kernel dropped the socket
+                    self._refuse(token, os.strerror(errno.EMFILE))
+                except OSError as error:
+                    self._refuse(token, str(error))
             case Kill(token=token):
                 if (lifeline := self._lifelines.pop(token, None)) is not None:
                     os.close(lifeline)
         return True
-
-    def _start_host(self, token: str, descriptors: list[int]) -> None:
-        """Fork a host; if the machine has no room for it, only this host fails."""
-        try:
-            with socket.socket(fileno=descriptors[0]) as end:
-                self._fork(token, end)
-        except IndexError:  # the kernel dropped the socket
-            self._refuse(token, os.strerror(errno.EMFILE))
-        except OSError as error:
-            self._refuse(token, str(error))
 
     def _refuse(self, token: str, why: str) -> None:
         self._report(Died(token=token, error=f"it could not be forked: {why}; raise the machine's limits"))

@@ -142,7 +142,7 @@ class Launcher:
         """Count the death of a launched process."""
         self._history.record_exit(time.monotonic() - self._ready_at)
 
-    async def _wait_ready(self, spawned: HostProcess) -> Ready | None:
+    async def _wait_ready(self, spawned: HostProcess) -> Ready | None:  # kept: a try inside a try
         try:
             async with asyncio.timeout(self._start_seconds):
                 return await self._begin_load(spawned)

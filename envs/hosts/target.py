@@ -16,20 +16,7 @@ from envs.hosts.host import Host, HostDiedError
 from envs.hosts.launch import Launcher
 from envs.hosts.mains import agent_values
 from envs.hosts.pools import ForkedHosts, SharedHost
-from envs.hosts.protocol import (
-    Active,
-    Begin,
-    Ended,
-    Ready,
-    Reply,
-    Save,
-    Saved,
-    Start,
-    Started,
-    StartedBox,
-    Stop,
-    Stopping,
-)
+from envs.hosts.protocol import Active, Begin, Ended, Ready, Save, Saved, Start, Started, StartedBox, Stop, Stopping
 from envs.progress import current_progress
 from envs.sandbox import AttemptSandbox
 from tracer.core import Rollout
@@ -82,7 +69,12 @@ class HostTarget:
         Raises: EndedError: the agent ended without a result.
         """
         with current_progress().waiting():
-            host = await self._acquire_host()
+            try:
+                host = await self.hosts.acquire_host()
+            except BadInputError as error:
+                if not self.failed.done():
+                    self.failed.set_result(error)
+                host = await asyncio.get_running_loop().create_future()
         try:
             ended = await self._run(
                 host, rollout, _make_start(task, rollout, f"{rollout.trajectory_id}#{next(self._tokens)}")
@@ -96,14 +88,6 @@ class HostTarget:
         if ended.status != "completed":
             raise EndedError(Ending(status=ended.status, cause=ended.cause, error=ended.error))
         return ended.result
-
-    async def _acquire_host(self) -> Host:
-        try:
-            return await self.hosts.acquire_host()
-        except BadInputError as error:
-            if not self.failed.done():
-                self.failed.set_result(error)
-            return await asyncio.get_running_loop().create_future()
 
     async def _run(self, host: Host, rollout: Rollout, start: Start) -> Ended:
         progress, is_stopping, saves = current_progress(), asyncio.Event(), set[asyncio.Task[None]]()
@@ -122,7 +106,7 @@ class HostTarget:
 
         answer = host.ask(start, on_progress)
         try:
-            return _check_ended(await asyncio.shield(answer))
+            ended = await asyncio.shield(answer)
         except asyncio.CancelledError as stop:
             why = str(stop.args[0]) if stop.args else "cancel"
             host.send(Stop(token=start.token, why=why))
@@ -132,6 +116,8 @@ class HostTarget:
                 if not answer.done() and not is_stopping.is_set():
                     host.kill("it was ended with an attempt that did not stop in time")  # its event loop hangs
             raise
+        assert isinstance(ended, Ended)
+        return ended
 
 
 def _describe(error: HostDiedError) -> str:
@@ -167,11 +153,6 @@ async def _save(host: Host, rollout: Rollout, save: Save) -> None:
         host.send(Saved(token=save.token, number=save.number, error=str(error)))
     else:
         host.send(Saved(token=save.token, number=save.number, is_pausing=is_pausing))
-
-
-def _check_ended(answer: Reply) -> Ended:
-    assert isinstance(answer, Ended)
-    return answer
 
 
 def make_hosts(settings: Settings, agent: str, *, is_isolated: bool) -> Hosts:

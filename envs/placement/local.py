@@ -26,7 +26,9 @@ class WorkerProcess:
     @classmethod
     async def start(cls, spec: WorkerSpec) -> "WorkerProcess":
         """Start a worker; it shares our standard output and error."""
-        pulse_file = _new_pulse_file(spec)
+        pulses = Path(spec.variables["AGENT_LAYER_DIR"]) / "pulses"
+        make_private(pulses)
+        pulse_file = pulses / new_id()
         command = [sys.executable, "-m", "agent_layer.cli", "work", *spec.arguments]
         process = await asyncio.create_subprocess_exec(
             *supervised_command(command, spec.grace_seconds),
@@ -65,12 +67,6 @@ class WorkerProcess:
 def _inherited() -> dict[str, str]:
     """Return this process's variables without Ray's: with its token, an agent could run anything on the cluster."""
     return {name: value for name, value in program_environment().items() if not name.startswith("RAY_")}
-
-
-def _new_pulse_file(spec: WorkerSpec) -> Path:
-    directory = Path(spec.variables["AGENT_LAYER_DIR"]) / "pulses"
-    make_private(directory)
-    return directory / new_id()
 
 
 def _existing(directory: str) -> str | None:

@@ -135,31 +135,31 @@ def connected_ray(settings: Settings, resources: str, num_workers: int) -> Gener
         BadInputError: Ray has no such resources.
         UnreachableError: no Ray answers at that address.
     """
-    reserved = _parse_resources(resources)
+    try:
+        reserved = msgspec.json.decode(resources, type=RayResources)
+    except msgspec.MsgspecError as error:
+        names = ", ".join(RayResources.__struct_fields__)
+        raise BadInputError(
+            f"--resources: {resources!r} is no JSON object with any of {names} ({error}); see 'agent-layer work -h'"
+        ) from error
 
     async def start(spec: WorkerSpec) -> RayWorker:
         return RayWorker(spec, reserved)
 
     try:
-        _connect(settings, reserved, num_workers)
+        if settings.ray_address is not None:
+            join_ray(settings.ray_address, settings.connect_seconds)
+        else:
+            ray.init(
+                "local",
+                num_cpus=math.ceil(reserved.num_cpus * (num_workers + 1)),  # one more while a worker is replaced
+                include_dashboard=False,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                logging_level=logging.WARNING,
+            )
         yield start
     finally:
         ray.shutdown()
-
-
-def _connect(settings: Settings, reserved: RayResources, num_workers: int) -> None:
-    address = settings.ray_address
-    if address is None:
-        num_cpus = math.ceil(reserved.num_cpus * (num_workers + 1))  # one more while a worker is replaced
-        ray.init(
-            "local",
-            num_cpus=num_cpus,
-            include_dashboard=False,
-            object_store_memory=_OBJECT_STORE_BYTES,
-            logging_level=logging.WARNING,
-        )
-        return
-    join_ray(address, settings.connect_seconds)
 
 
 def join_ray(address: str, connect_seconds: float) -> None:
@@ -172,28 +172,14 @@ def join_ray(address: str, connect_seconds: float) -> None:
     Raises: UnreachableError: no Ray of this version answers there.
     """
     try:
-        _check_reach(address, connect_seconds)
+        # fail early: Ray itself tries for two minutes, and then ends the process
+        named = urlsplit(address if "//" in address else f"//{address}")
+        if named.hostname and named.port:
+            socket.create_connection((named.hostname, named.port), connect_seconds).close()
         ray.init(address, logging_level=logging.WARNING)
     except (OSError, RuntimeError) as error:
         said = " ".join(str(error).split())[:_MOST_CHARACTERS]
         raise UnreachableError(
             f"ray at {address}: no cluster answers ({said}); start one, or unset RAY_ADDRESS. One that asks for a token"
             " needs RAY_AUTH_MODE=token and RAY_AUTH_TOKEN here, too"
-        ) from error
-
-
-def _check_reach(address: str, seconds: float) -> None:
-    """Fail early: Ray itself tries for two minutes, and then ends the process."""
-    named = urlsplit(address if "//" in address else f"//{address}")
-    if named.hostname and named.port:
-        socket.create_connection((named.hostname, named.port), seconds).close()
-
-
-def _parse_resources(text: str) -> RayResources:
-    try:
-        return msgspec.json.decode(text, type=RayResources)
-    except msgspec.MsgspecError as error:
-        names = ", ".join(RayResources.__struct_fields__)
-        raise BadInputError(
-            f"--resources: {text!r} is no JSON object with any of {names} ({error}); see 'agent-layer work -h'"
         ) from error

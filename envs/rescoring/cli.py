@@ -43,7 +43,11 @@ def rescore_stored(
     options = _make_options(scorer, name, settings, is_dry_run=dry_run)
     tally = Tally()
     is_stopped = _score_all(open_store(settings), filters, options, slots, tally)
-    _await_stored(settings)
+    if pending := open_recorder(settings).flush(settings.flush_seconds).pending:
+        raise NotWholeError(
+            f"rescore: not all rewards were stored within {settings.flush_seconds:g} s, {pending} wait in the log; they"
+            " count once the store can be reached, see shipper.log"
+        )
     for line in tally.lines(options, is_stopped=is_stopped):
         typer.echo(line)
     if link := link_to(settings, "trajectories", filters=filters):
@@ -95,11 +99,3 @@ def _score_all(store: Store, filters: Filters, options: RescoreOptions, slots: i
         except KeyboardInterrupt:
             return True
     return False
-
-
-def _await_stored(settings: Settings) -> None:
-    if pending := open_recorder(settings).flush(settings.flush_seconds).pending:
-        raise NotWholeError(
-            f"rescore: not all rewards were stored within {settings.flush_seconds:g} s, {pending} wait in the log; they"
-            " count once the store can be reached, see shipper.log"
-        )

@@ -163,7 +163,7 @@ async def _judge_group(
     return judgements
 
 
-def _list_judgements(given: object) -> list[Judgement]:
+def _list_judgements(given: object) -> list[Judgement]:  # kept: tests hold it
     is_one = isinstance(given, str | bytes | Mapping) or plain_number(given) is not None
     if is_one or not isinstance(given, Iterable):
         kind = type(cast("object", given)).__name__
@@ -251,7 +251,20 @@ async def rescore_trajectory(
     async with AsyncExitStack() as ended_with_it:
         run = await _open_run(trajectory, options, artifacts, ended_with_it)
         given = await run_scorer(options.scorer, run, options.seconds)
-    rewards = _supersede(_select(given, started, task, options), trajectory.rewards, options)
+    wanted = declared_rewards(task, options.scorer)
+    # rewards that were not requested are dropped; if none are declared every reward counts, so only their sum is kept
+    is_narrow = options.name is not None or not started.rewards
+    selected = [
+        reward
+        for reward in given
+        if reward.name in wanted or not is_narrow or (reward.scope != "rollout" and options.name is None)
+    ]
+    standing = [find_current_reward(trajectory.rewards, reward_topic(reward)) for reward in selected]
+    rewards = [  # each supersedes the current one; null rewards supersede nothing, and human rewards stay
+        _with_history(reward, current, options)
+        for reward, current in zip(selected, standing, strict=True)
+        if current is None or current.source != "human"
+    ]
     error = next((reward.error for reward in rewards if reward.status in FAILED_STATUSES), None)
     judged = msgspec.structs.replace(trajectory, rewards=[*trajectory.rewards, *rewards])
     kind = "judged" if error is None else "failed"
@@ -300,27 +313,6 @@ def _rebuild_task(started: AttemptStarted, name: str | None) -> Task:
     )
     rewards = started.rewards or task.rewards
     return msgspec.structs.replace(task, rewards=rewards if name is None else {name: rewards.get(name, RewardSpec())})
-
-
-def _select(given: Sequence[Reward], started: AttemptStarted, task: Task, options: RescoreOptions) -> list[Reward]:
-    """Drop rewards that were not requested. If none are declared every reward counts, so only their sum is kept."""
-    wanted = declared_rewards(task, options.scorer)
-    is_narrow = options.name is not None or not started.rewards
-    return [
-        reward
-        for reward in given
-        if reward.name in wanted or not is_narrow or (reward.scope != "rollout" and options.name is None)
-    ]
-
-
-def _supersede(given: Sequence[Reward], known: Sequence[Reward], options: RescoreOptions) -> list[Reward]:
-    """Make each reward supersede the current one; null rewards supersede nothing, and human rewards stay."""
-    replaced = [(reward, find_current_reward(known, reward_topic(reward))) for reward in given]
-    return [
-        _with_history(reward, standing, options)
-        for reward, standing in replaced
-        if standing is None or standing.source != "human"
-    ]
 
 
 def _with_history(reward: Reward, standing: Reward | None, options: RescoreOptions) -> Reward:

@@ -2,6 +2,7 @@
 from .kind import SandboxKind as SandboxKind, Support as Support
 from .pool import PoolOptions as PoolOptions, PoolStats as PoolStats, SandboxPool as SandboxPool, open_pool as open_pool
 from .registry import list_kind_names as list_kind_names, make_kind as make_kind
+from .requests import BoxRequest as BoxRequest, Exec as Exec, ForwardingSandbox as ForwardingSandbox, Open as Open
 from .supervisor.handle import SupervisorHandle as SupervisorHandle
 from .supervisor.messages import BoxFacts as BoxFacts, CollectedFiles as CollectedFiles, TakeBox as TakeBox
 from .supervisor.remote import AttemptSandbox as AttemptSandbox, SandboxConnection as SandboxConnection

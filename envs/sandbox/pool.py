@@ -8,27 +8,17 @@ import asyncio
 import os
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 import msgspec
 
 from agent_layer.errors import AgentLayerError, SandboxError
 from agent_layer.infra import quantile
-from agent_layer.schema.sandbox import (
-    EXEC_SECONDS,
-    MAX_FILE,
-    MAX_OUTPUT,
-    Entry,
-    ExecResult,
-    Process,
-    Sandbox,
-    SandboxSpec,
-    Snapshot,
-    check_spec,
-)
+from agent_layer.schema.sandbox import Process, Sandbox, SandboxSpec, Snapshot, check_spec
 from envs.sandbox.kind import SandboxKind
 from envs.sandbox.registry import choose_kind, list_kind_names, make_kind
+from envs.sandbox.requests import BoxRequest, ForwardingSandbox, Open, R
 
 TAKE_SECONDS = 60.0
 _RECENT = 512
@@ -334,63 +324,23 @@ class SandboxPool:
         self._run(shelf.ready.popleft().close())
 
 
-class PooledSandbox:
-    """A taken box. Contract: ``Sandbox``; closing it makes room for another take."""
+class PooledSandbox(ForwardingSandbox):
+    """A taken box; closing it makes room for another take."""
 
     def __init__(self, box: Sandbox, owner: str, pool: SandboxPool) -> None:
-        self.id = box.id
-        self.kind = box.kind
-        self.spec = box.spec
-        self.owner = owner
+        super().__init__(box.id, box.kind, box.spec, owner)
         self._box = box
         self._pool = pool
 
-    async def exec(  # the protocol's own signature
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: bytes = b"",
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        seconds: float = EXEC_SECONDS,
-        max_output: int = MAX_OUTPUT,
-    ) -> ExecResult:
-        """Run a command to its end."""
-        return await self._box.exec(argv, stdin=stdin, cwd=cwd, env=env, seconds=seconds, max_output=max_output)
+    async def _call(self, request: BoxRequest[R]) -> R:
+        return await request.perform(self._box)
 
-    def open(
-        self, argv: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None, pty: bool = False
-    ) -> AbstractAsyncContextManager[Process]:
-        """Start a command with live stdio."""
-        return self._box.open(argv, cwd=cwd, env=env, pty=pty)
-
-    async def read(self, path: str, *, max_bytes: int = MAX_FILE) -> bytes:
-        """Return the content of a regular file."""
-        return await self._box.read(path, max_bytes=max_bytes)
-
-    async def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        """Create or replace a file."""
-        await self._box.write(path, data, mode=mode)
-
-    async def list(self, path: str = ".") -> Sequence[Entry]:
-        """Return what a directory contains."""
-        return await self._box.list(path)
-
-    async def snapshot(self, paths: Sequence[str] = (".",)) -> Snapshot:
-        """Return files below the work directory."""
-        return await self._box.snapshot(paths)
-
-    async def restore(self, snapshot: Snapshot) -> None:
-        """Add the files of a snapshot to the work directory."""
-        await self._box.restore(snapshot)
+    def _open(self, request: Open) -> AbstractAsyncContextManager[Process]:
+        return request.perform(self._box)
 
     async def fork(self) -> Sandbox:
         """Return another box with the same work directory, which the pool counts as taken."""
         return await self._pool.fork(self._box, self.owner)
-
-    async def is_alive(self) -> bool:
-        """Whether the box still answers."""
-        return await self._box.is_alive()
 
     async def close(self) -> None:
         """End the box."""

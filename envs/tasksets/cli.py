@@ -59,7 +59,11 @@ def write(  # noqa: PLR0913  # options of a command are its arguments
     if file.exists() and not force:
         raise BadInputError(f"tasks file {file}: expected a new file, found one; choose another name or use --force")
     opened = open_taskset(taskset)
-    _check_level(opened, level)
+    if level not in opened.levels:
+        raise BadInputError(
+            f"task set {opened.name!r}: expected a level from {opened.levels[0]} to {opened.levels[-1]}, found"
+            f" {level}; choose one with --level"
+        )
     tasks = opened.tasks(split=split, seed=seed, level=level, count=count)
     lines = [write_task_line(task, opened) for task in tasks]
     try:
@@ -88,7 +92,14 @@ def check(
     settings: Settings = context.obj
     sys.path.insert(0, str(Path.cwd()))
     options = GateOptions(seed=seed, levels=None if level is None else [level], count=count)
-    report = _run_gate(taskset, options)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with ProgressBar(*columns, console=Console(stderr=True)) as bar:
+        row = bar.add_task("check", total=None)
+
+        def tell(progress: Progress) -> None:
+            bar.update(row, description=progress.subject, completed=progress.done, total=progress.total or None)
+
+        report = asyncio.run(check_taskset(taskset, options, tell))
     _print_report(report)
     is_whole = level is None
     if is_whole or not report.is_passed:
@@ -99,17 +110,6 @@ def check(
         )
     kept = "stored: it may train" if is_whole else "not stored: only a check of all levels lets it train"
     typer.echo(f"passed in {report.seconds:.0f} s; {kept}")
-
-
-def _run_gate(name: str, options: GateOptions) -> Report:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with ProgressBar(*columns, console=Console(stderr=True)) as bar:
-        row = bar.add_task("check", total=None)
-
-        def tell(progress: Progress) -> None:
-            bar.update(row, description=progress.subject, completed=progress.done, total=progress.total or None)
-
-        return asyncio.run(check_taskset(name, options, tell))
 
 
 def _print_report(report: Report) -> None:
@@ -136,14 +136,6 @@ def _failures_table(report: Report) -> Table:
     if (more := len(report.failures) - _NUM_SHOWN) > 0:
         table.add_row(f"{more} more", "", "", "")
     return table
-
-
-def _check_level(taskset: TaskSet, level: int) -> None:
-    if level not in taskset.levels:
-        raise BadInputError(
-            f"task set {taskset.name!r}: expected a level from {taskset.levels[0]} to {taskset.levels[-1]}, found"
-            f" {level}; choose one with --level"
-        )
 
 
 def _describe_check(settings: Settings, taskset: TaskSet) -> str:

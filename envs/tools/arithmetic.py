@@ -75,7 +75,9 @@ class _Evaluation:
             case _:
                 text = ast.get_source_segment(self._source, node) or type(node).__name__
                 raise ToolError(f"calculator: cannot calculate {text[:100]!r}; write numbers, operators and functions")
-        return _bounded(found)
+        if max(found.numerator.bit_length(), found.denominator.bit_length()) > _MOST_BITS:
+            raise ToolError(f"calculator: a value has more than {_MOST_BITS} bits; calculate with smaller numbers")
+        return found
 
 
 def _read_number(text: str) -> Fraction:
@@ -84,12 +86,6 @@ def _read_number(text: str) -> Fraction:
         raise ToolError(f"calculator: {text[:40]} is out of range; stay within e-{_MOST_EXPONENT} to e{_MOST_EXPONENT}")
     is_based = text[:2].lower() in ("0x", "0o", "0b")
     return Fraction(int(text, 0)) if is_based else Fraction(text)
-
-
-def _bounded(value: Fraction) -> Fraction:
-    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS:
-        raise ToolError(f"calculator: a value has more than {_MOST_BITS} bits; calculate with smaller numbers")
-    return value
 
 
 def _power(base: Fraction, exponent: Fraction) -> Fraction:

@@ -85,7 +85,10 @@ class FunctionTool:
         except _CORRECTABLE as error:
             name = "" if isinstance(error, ToolError) else f"{type(error).__name__}: "
             return ToolResult(text=f"{name}{error}", is_error=True)
-        return _as_result(returned)
+        if isinstance(returned, ToolResult):
+            return returned
+        text = returned if isinstance(returned, str) else msgspec.json.encode(returned).decode()
+        return ToolResult(text=cut_middle(text, MOST_TOKENS))
 
     async def read(self, context: EnvContext, /, **arguments: object) -> str:
         """Return the text of a call's result; for frameworks whose tools return text."""
@@ -184,10 +187,3 @@ def _read_docstring(function: Callable[..., object]) -> tuple[str, dict[str, str
 
 _INDENT = 4
 """Of the entries of a section; deeper lines continue the entry before."""
-
-
-def _as_result(returned: object) -> ToolResult:
-    if isinstance(returned, ToolResult):
-        return returned
-    text = returned if isinstance(returned, str) else msgspec.json.encode(returned).decode()
-    return ToolResult(text=cut_middle(text, MOST_TOKENS))

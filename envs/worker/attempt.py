@@ -244,8 +244,10 @@ class Attempt:
                 self._phase = await self._prepare(phase)
             case Running() as phase:
                 self._phase = await self._run_agent(phase)
-            case HandingOver() as phase:
-                self._phase = await self._hand_over(phase)
+            case HandingOver(rollout=rollout, end=end):
+                if rollout is not None:
+                    await self._resumability.pause_at_gateway(rollout)
+                self._phase = Done(end=end, is_handed_over=True)
             case Closing() | Scoring() | Sealing() as phase:
                 self._phase = await self._conclude(phase)
             case Done():
@@ -322,11 +324,6 @@ class Attempt:
         self._lost_box = Ending(status="lost", cause="infra", error=why)
         self.stop("limit", self._lost_box)
 
-    async def _hand_over(self, phase: HandingOver) -> Done:
-        if phase.rollout is not None:
-            await self._resumability.pause_at_gateway(phase.rollout)
-        return Done(end=phase.end, is_handed_over=True)
-
     async def _conclude(self, phase: Closing | Scoring | Sealing) -> Scoring | Sealing | Done:
         """Take the next step of an attempt whose agent has ended; a failure ends the attempt."""
         try:
@@ -386,7 +383,8 @@ class Attempt:
             rewards = []
             if self._scorer is not None:
                 rewards, end = await self._run_scorer(self._scorer, end)
-            ending = _blame_scorer(ending, rewards)
+            if failed := [reward for reward in rewards if reward.status in FAILED_STATUSES]:
+                ending = msgspec.structs.replace(ending, cause="verifier", error=failed[0].error)
             if is_truncated and ending.cause == "policy":
                 known = rewards if self._scorer else await self._context.call(self._read_rewards, trajectory_id)
                 rewards = rewards + make_rewards(task, trajectory_id, missing_scores(task, known), "rule")
@@ -490,8 +488,3 @@ def _choose_lease_ending(ending: Ending, stop: StopReason | None) -> LeaseEnding
     if ending.status == "paused":
         return "pause"
     return "release" if stop == "drain" or not ending.is_own else "retry"
-
-
-def _blame_scorer(ending: Ending, rewards: list[Reward]) -> Ending:
-    failed = [reward for reward in rewards if reward.status in FAILED_STATUSES]
-    return msgspec.structs.replace(ending, cause="verifier", error=failed[0].error) if failed else ending

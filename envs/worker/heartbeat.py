@@ -118,18 +118,14 @@ class Heartbeat:
         except RedisError as error:
             _log.warning("heartbeat failed error=%s", error)
             return False
-        self._write_pulse()
+        if (file := self._queue.settings.pulse_file) is not None:
+            try:
+                write_pulse(file, self._worker, is_draining="draining" in self._about)
+            except OSError as error:  # a full disk fails the probe, not the leases
+                _log.warning("pulse is not written file=%s error=%s", file, error)
         if beats.is_draining:
             self._on_drain()
         for (lease, _), beat in zip(held, beats.leases, strict=True):
             if beat != "go" and lease.token in self._held:
                 self._on_beat(lease, beat)
         return True
-
-    def _write_pulse(self) -> None:
-        if (file := self._queue.settings.pulse_file) is None:
-            return
-        try:
-            write_pulse(file, self._worker, is_draining="draining" in self._about)
-        except OSError as error:  # a full disk fails the probe, not the leases
-            _log.warning("pulse is not written file=%s error=%s", file, error)

@@ -39,7 +39,7 @@ class Reporter:
                 if not answer.done():
                     answer.set_result(refusal)
 
-    async def _settle_batch(self, reports: list[Report]) -> list[LeaseLostError | None]:
+    async def _settle_batch(self, reports: list[Report]) -> list[LeaseLostError | None]:  # kept: a loop in a loop
         """Retry until Redis answers; settling is idempotent."""
         loop = asyncio.get_running_loop()
         while True:

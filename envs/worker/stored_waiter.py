@@ -77,21 +77,18 @@ class StoredWaiter:
 
     async def run(self) -> None:
         """Poll until cancelled."""
+        loop = asyncio.get_running_loop()
         while True:
             await self._has_waiting.wait()
             try:
-                await self._poll()
+                for waiting in await loop.run_in_executor(self._pool, self._find_stored, list(self._waiting)):
+                    if not waiting.stored.done():
+                        waiting.stored.set_result(None)
             except RedisError as error:
                 _log.warning("sealing waits for redis error=%s", error)
             await asyncio.sleep(self._poll_seconds)
             if not self._waiting:
                 self._has_waiting.clear()
-
-    async def _poll(self) -> None:
-        loop = asyncio.get_running_loop()
-        for waiting in await loop.run_in_executor(self._pool, self._find_stored, list(self._waiting)):
-            if not waiting.stored.done():
-                waiting.stored.set_result(None)
 
     def _find_stored(self, waiting: Sequence[_Waiting]) -> list[_Waiting]:
         """Return the attempts that are whole. Logs come first: attempts share them, and they are cheap to check."""

@@ -18,7 +18,7 @@ from agent_layer.schema import JsonObject
 from envs.worker.attempt import Attempt
 from envs.worker.context import WorkerContext
 from envs.worker.heartbeat import Heartbeat
-from envs.worker.key_renewal import LivenessMonitor
+from envs.worker.idle_limits import LivenessMonitor
 from envs.worker.reporter import Reporter
 
 _CLAIM_SECONDS = 1.0
@@ -193,7 +193,10 @@ class Worker:
         token = attempt.lease.token
         try:
             await attempt.run()
-            self._adapt_delay(attempt)
+            if attempt.rollout is not None:
+                self._delay_seconds = 0.0
+            elif attempt.is_turned_away and self._delay_seconds == 0.0:  # back off while the gateway opens nothing
+                self._delay_seconds = self._queue.settings.retry_base_seconds
             self._finishing[token] = self._running.pop(token)
             self._slot_freed.set()
             report = await attempt.finish()
@@ -216,13 +219,6 @@ class Worker:
         if report.error:
             _log.warning("attempt failed trajectory=%s error=%s", report.lease.trajectory_id, report.error)
         return True
-
-    def _adapt_delay(self, attempt: Attempt) -> None:
-        """Back off while the gateway opens nothing."""
-        if attempt.rollout is not None:
-            self._delay_seconds = 0.0
-        elif attempt.is_turned_away and self._delay_seconds == 0.0:
-            self._delay_seconds = self._queue.settings.retry_base_seconds
 
     def _on_lease_change(self, lease: Lease, beat: LeaseAnswer) -> None:
         """In the heartbeat's thread: end an attempt whose lease is cancelled or lost, or pause it."""

@@ -28,7 +28,7 @@ from agent_layer.store import open_store
 from envs.tasksets import REWARDS
 from trainer_adapter.config import AlgorithmConfig, OptimizerConfig, RolloutConfig, Schedule, SourceConfig, TrainConfig
 from trainer_adapter.demo.display import mean_success
-from trainer_adapter.launch import Job, run_job
+from trainer_adapter.start import Job, run_job
 
 __all__ = ["measure_async_training"]
 

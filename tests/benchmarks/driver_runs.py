@@ -34,7 +34,7 @@ from agent_layer.settings import Settings
 from agent_layer.store import list_batches, open_store
 from trainer_adapter.config import ClusterConfig
 from trainer_adapter.demo.job import RECIPE, make_config, write_tasks
-from trainer_adapter.launch import Job, run_job
+from trainer_adapter.start import Job, run_job
 
 Driver: TypeAlias = Literal["embedded", "ray"]
 

@@ -2,7 +2,7 @@
 
 import re
 
-from agent_layer.health import CATALOGUE
+from agent_layer.health import STEP_CHECKS
 
 from ..waiting import wait_until
 
@@ -31,7 +31,7 @@ def _point_at_the_end(tab):
 
 
 def test_details_of_a_token_are_in_sight_and_its_box_has_no_empty_half(tab):
-    limit = next(one.stop for one in CATALOGUE if one.name == "logprob_gap")
+    limit = next(one.stop for one in STEP_CHECKS if one.name == "logprob_gap")
     for size in ({"width": 1280, "height": 700}, _PHONE):
         tab.page.set_viewport_size(size)
         tab.open("#/trajectory/g0.0-0?tab=tokens&colour=ratio")

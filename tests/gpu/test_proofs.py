@@ -21,11 +21,10 @@ import pytest
 from agent_layer.health.progress import progress_path, read_progress
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.training import TrainingSample
-from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
+from trainer_adapter.algorithms import AlgorithmConfig, Schedule, resolve_algorithm
 from trainer_adapter.config import OptimizerConfig, SourceConfig, TrainConfig
 from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, select_batch
-from trainer_adapter.memory import ModelShape, estimate_memory, read_shape
-from trainer_adapter.schedule import Schedule
+from trainer_adapter.start.memory import ModelShape, estimate_memory, read_shape
 
 from ..job import ray_runs
 from ..job.hand_case import DECOUPLED, NO_WEIGHTS, expected_update, make_batch

@@ -14,6 +14,7 @@ import psutil
 import pytest
 import requests
 
+from agent_layer.infra.processes.marked import list_marked
 from agent_layer.schema import codec
 from agent_layer.settings import Settings
 from agent_layer.store import list_batches, open_store
@@ -22,7 +23,7 @@ from trainer_adapter.config import ClusterConfig, RetentionConfig, RolloutConfig
 from trainer_adapter.data.advantages import TrainingBatch
 from trainer_adapter.data.replay import rebuild_batch
 from trainer_adapter.demo.job import make_config, write_tasks
-from trainer_adapter.launch import Job, run_job
+from trainer_adapter.start import Job, run_job
 
 from ..waiting import run, scaled
 
@@ -34,19 +35,6 @@ FORKING = "forking_player:play"
 """Each of its rollouts has two rows."""
 LOSSES = ("grad_norm", "loss", "actor/pg_loss", "actor/ppo_kl", "actor/entropy_loss")
 """Metrics of every update."""
-
-
-def processes_of_ray(directory: Path) -> set[int]:
-    """Processes of Ray and of veRL on this machine, without those that carry the mark of another run."""
-    found: set[int] = set()
-    for process in psutil.process_iter(["pid", "cmdline", "environ"]):
-        words = " ".join(process.info["cmdline"] or [])
-        marked = (process.info["environ"] or {}).get(MARK, str(directory))
-        if marked == str(directory) and (
-            "raylet" in words or "gcs_server" in words or words.startswith("ray::") or "cluster.main" in words
-        ):
-            found.add(process.info["pid"])
-    return found
 
 
 class SeenServer(NamedTuple):
@@ -141,12 +129,11 @@ def train_on_ray(home: Path, config: TrainConfig, look: Callable[[Settings], Non
     """Train to the end; nothing of Ray is left."""
     settings = Settings(dir=home / "data", run=RUN)
     directory = settings.dir.absolute() / "runs" / RUN / "ray"
-    before = processes_of_ray(directory)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent))
         with run_job(settings, Job(config=config, target=FORKING, slots=8, on_ray=True)) as running:
             running.wait(lambda: look(settings))
-    assert processes_of_ray(directory) <= before
+    assert list_marked(MARK, str(directory)) == []
     return settings
 
 

@@ -11,12 +11,11 @@ from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.local.vllm import VllmServer
 from agent_layer.store import open_store
 from agent_layer.store.consumers.trained_batches import list_batches
-from trainer_adapter.algorithms import AlgorithmConfig, DistillConfig, resolve_algorithm
+from trainer_adapter.algorithms import AlgorithmConfig, DistillConfig, Schedule, resolve_algorithm
 from trainer_adapter.algorithms.options import TeacherConfig
 from trainer_adapter.config import OptimizerConfig, SourceConfig, TrainConfig
 from trainer_adapter.data.advantages import select_batch
 from trainer_adapter.data.replay import rebuild_batch
-from trainer_adapter.schedule import Schedule
 from trainer_adapter.teacher import judge_group, open_teacher
 
 from ..teaching import ScriptedTeacher, judge

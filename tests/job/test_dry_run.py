@@ -14,8 +14,8 @@ from agent_layer.schema.training import TrainingSample
 from agent_layer.settings import Settings
 from trainer_adapter.config import load_config
 from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, select_batch
-from trainer_adapter.dry_run import plan_run
-from trainer_adapter.memory import estimate_memory, read_shape
+from trainer_adapter.start import plan_run
+from trainer_adapter.start.memory import estimate_memory, read_shape
 
 from ..documents import ROOT
 from ..example_models import describe_model

@@ -8,9 +8,8 @@ from itertools import product
 
 import pytest
 
-from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
+from trainer_adapter.algorithms import AlgorithmConfig, Schedule, resolve_algorithm
 from trainer_adapter.config import OptimizerConfig, SourceConfig, TrainConfig
-from trainer_adapter.schedule import Schedule
 
 from .hand_case import BYPASS, DECOUPLED, NO_WEIGHTS, ROLLOUTS, expected_update, make_batch
 from .plain_losses import LOSSES, MEANS

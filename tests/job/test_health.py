@@ -3,7 +3,8 @@
 import pytest
 
 from agent_layer.errors import AgentLayerError
-from agent_layer.health import AlarmFile, HealthLimits, progress_path, read_progress
+from agent_layer.health import HealthLimits, progress_path, read_progress
+from agent_layer.health.alarms import AlarmFile
 from agent_layer.store import list_batches, open_store
 
 from .conftest import MADE_UP, RUN, Report, acknowledged, train

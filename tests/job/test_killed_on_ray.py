@@ -27,7 +27,7 @@ from agent_layer.store import list_batches, open_store
 from trainer_adapter.cluster.overrides import MARK
 from trainer_adapter.config import ClusterConfig, RetentionConfig, RolloutConfig, TrainConfig
 from trainer_adapter.demo.job import RECIPE, make_config, write_tasks
-from trainer_adapter.launch import Job, run_job
+from trainer_adapter.start import Job, run_job
 
 from ..processes import pid_of
 from ..waiting import scaled

@@ -28,8 +28,8 @@ from trainer_adapter.data import TrainingBatch
 from trainer_adapter.demo.cli import STEPS as DEMO_STEPS
 from trainer_adapter.demo.display import mean_success
 from trainer_adapter.demo.job import RECIPE
-from trainer_adapter.launch import Job, run_job
 from trainer_adapter.loop.checkpoint import CheckpointDirectory
+from trainer_adapter.start import Job, run_job
 
 from ..teaching import ScriptedTeacher, judge
 from .ray_runs import (

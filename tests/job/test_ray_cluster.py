@@ -16,11 +16,11 @@ from agent_layer.health.progress import progress_path, read_progress
 from agent_layer.infra import open_redis
 from agent_layer.infra.processes.marked import list_marked
 from agent_layer.settings import Settings
-from trainer_adapter.cluster.nodes.joined import JoinedCluster
+from trainer_adapter.cluster import JoinedCluster
 from trainer_adapter.cluster.overrides import MARK
 from trainer_adapter.config import ClusterConfig
 from trainer_adapter.demo.job import RECIPE
-from trainer_adapter.launch import Job, run_job
+from trainer_adapter.start import Job, run_job
 
 from ..waiting import scaled
 from .ray_machines import TOKEN, RayMachines, ray_machines

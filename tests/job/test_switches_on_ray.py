@@ -23,8 +23,8 @@ from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from trainer_adapter.config import ClusterConfig, RetentionConfig, RolloutConfig
 from trainer_adapter.demo.job import RECIPE, make_config, write_tasks
-from trainer_adapter.launch import Job, run_job
 from trainer_adapter.loop.checkpoint import CheckpointDirectory
+from trainer_adapter.start import Job, run_job
 
 from ..waiting import join, scaled
 from .ray_runs import RUN

@@ -361,7 +361,7 @@ def test_the_kl_penalty_has_the_value_and_the_gradient_of_its_estimator(estimato
 def test_entropy_and_kl_count_rollouts_too(mean):
     import torch
 
-    from trainer_adapter.schedule import Schedule
+    from trainer_adapter.algorithms import Schedule
 
     algorithm = resolve("vanilla", mean, kl=0.3, kl_estimator="k2", entropy=Schedule(start=0.1))
     batch = replace(FORKED, advantages=[0.0] * 5)

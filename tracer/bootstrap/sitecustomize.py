@@ -9,21 +9,14 @@ from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from pathlib import Path
 
+_here = str(Path(__file__).parent)
+_hidden = PathFinder.find_spec("sitecustomize", [entry for entry in sys.path if entry != _here])
+if _hidden is not None and _hidden.loader is not None:
+    _hidden.loader.exec_module(module_from_spec(_hidden))
 
-def _run_hidden() -> None:
-    here = str(Path(__file__).parent)
-    spec = PathFinder.find_spec("sitecustomize", [entry for entry in sys.path if entry != here])
-    if spec is not None and spec.loader is not None:
-        spec.loader.exec_module(module_from_spec(spec))
-
-
-def _join() -> None:
-    try:
-        import tracer  # noqa: PLC0415 - a Python of another environment has none; the gateway sees its calls all the same
-    except ImportError:
-        return
+try:
+    import tracer
+except ImportError:  # a Python of another environment has none; the gateway sees its calls all the same
+    pass
+else:
     tracer.init()
-
-
-_run_hidden()
-_join()

@@ -60,7 +60,8 @@ class _Event(msgspec.Struct):
 
 
 def _read_request(told: Mapping[str, object]) -> CallRequest:
-    body = _without_omitted(told)
+    # the client marks fields that the caller did not set with types of its own
+    body = {name: value for name, value in told.items() if type(value).__name__ not in ("Omit", "NotGiven")}
     system, model = body.get("system"), body.get("model")
     messages: list[JsonObject] = [{"role": "system", "content": join_text(system, _TEXTS)}] if system else []
     for message in json_objects(body.get("messages")):
@@ -71,11 +72,6 @@ def _read_request(told: Mapping[str, object]) -> CallRequest:
         sampling=sampling_fields(body, _NOT_SAMPLING),
         model=model if isinstance(model, str) else None,
     )
-
-
-def _without_omitted(body: Mapping[str, object]) -> dict[str, object]:
-    """Leave out fields that the caller did not set, which the client marks with its own types."""
-    return {name: value for name, value in body.items() if type(value).__name__ not in ("Omit", "NotGiven")}
 
 
 def _read_answer(body: bytes) -> CallAnswer:

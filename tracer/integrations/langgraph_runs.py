@@ -172,7 +172,7 @@ def _enter_node(run: Run) -> Scope:
     )
 
 
-def _read_branch(metadata: Mapping[str, object]) -> int | None:
+def _read_branch(metadata: Mapping[str, object]) -> int | None:  # kept: a match that returns from its cases
     """Return the index of the ``Send`` that started the node; None when an edge did."""
     match metadata.get("langgraph_path"):
         case (str(kind), *_, int(index), bool()) if kind == _PUSH:  # pyright: ignore[reportUnknownVariableType]  # whatever is between
@@ -231,7 +231,7 @@ def is_handover(error: BaseException) -> bool:
     return type(error).__name__ == "ParentCommand"
 
 
-def _by_id(answer: object) -> Mapping[object, object]:
+def _by_id(answer: object) -> Mapping[object, object]:  # kept: in place, it would leave the answer partly typed
     return cast("Mapping[object, object]", answer) if isinstance(answer, Mapping) else {}
 
 

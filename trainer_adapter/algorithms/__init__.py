@@ -10,5 +10,6 @@ __getattr__, __all__ = face(
     {
         "options": "AlgorithmConfig Credit DistillConfig OverlongPenalty",
         "resolve": "ResolvedAlgorithm resolve_algorithm",
+        "schedule": "Schedule",
     },
 )

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from trainer_adapter.algorithms.papers import Estimator, KlEstimator, Loss, LossMean
-from trainer_adapter.schedule import Schedule
+from trainer_adapter.algorithms.schedule import Schedule
 
 Credit: TypeAlias = Literal["rollout", "turn", "agent"]
 """What shares one advantage: all tokens of a rollout, those of a turn, or those of an agent."""

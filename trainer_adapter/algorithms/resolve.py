@@ -13,17 +13,8 @@ from trainer_adapter.algorithms.options import (
     OverlongPenalty,
     RejectionRule,
 )
-from trainer_adapter.algorithms.papers import (
-    ALGORITHMS,
-    CLIP_BOUNDS,
-    DEFAULT,
-    Algorithm,
-    Estimator,
-    KlEstimator,
-    Loss,
-    LossMean,
-)
-from trainer_adapter.schedule import Schedule
+from trainer_adapter.algorithms.papers import ALGORITHMS, CLIP_BOUNDS, DEFAULT, Estimator, KlEstimator, Loss, LossMean
+from trainer_adapter.algorithms.schedule import Schedule
 
 _Value = TypeVar("_Value")
 
@@ -82,9 +73,13 @@ def resolve_algorithm(options: AlgorithmConfig) -> ResolvedAlgorithm:
 
     Raises: BadInputError: no algorithm has the name, or an option has no effect beside the others.
     """
-    algorithm = _find_algorithm(options.name)
+    if options.name is not None and options.name not in ALGORITHMS:
+        raise BadInputError(f"algorithm.name: expected one of {', '.join(ALGORITHMS)}, found {options.name!r}")
+    algorithm = DEFAULT if options.name is None else ALGORITHMS[options.name]
     loss = options.loss or algorithm.loss
-    clip_low, clip_high = _clip_bounds(options, algorithm, loss)
+    clip_low, clip_high = CLIP_BOUNDS.get(loss, (None, None))  # of the loss that replaces the algorithm's
+    if loss == algorithm.loss:
+        clip_low, clip_high = algorithm.clip_low, algorithm.clip_high
     is_sapo = loss == "sapo"
     resolved = ResolvedAlgorithm(
         name=algorithm.name,
@@ -94,8 +89,8 @@ def resolve_algorithm(options: AlgorithmConfig) -> ResolvedAlgorithm:
         loss=loss,
         loss_mean=options.loss_mean or algorithm.loss_mean,
         loss_scale_factor=options.loss_scale_factor or algorithm.loss_scale_factor or _LOSS_SCALE_FACTOR,
-        clip_low=clip_low,
-        clip_high=clip_high,
+        clip_low=_or(options.clip_low, clip_low),
+        clip_high=_or(options.clip_high, clip_high),
         clip_dual=_or(options.clip_dual, _CLIP_DUAL) if loss == "vanilla" else None,
         tau_positive=options.tau_positive or algorithm.tau_positive or _TAU_POSITIVE if is_sapo else None,
         tau_negative=options.tau_negative or algorithm.tau_negative or _TAU_NEGATIVE if is_sapo else None,
@@ -115,22 +110,6 @@ def resolve_algorithm(options: AlgorithmConfig) -> ResolvedAlgorithm:
         resolved = msgspec.structs.replace(resolved, scale_by_std=False)
     _refuse_without_effect(options, resolved)
     return resolved
-
-
-def _find_algorithm(name: str | None) -> Algorithm:
-    if name is None:
-        return DEFAULT
-    if name not in ALGORITHMS:
-        raise BadInputError(f"algorithm.name: expected one of {', '.join(ALGORITHMS)}, found {name!r}")
-    return ALGORITHMS[name]
-
-
-def _clip_bounds(options: AlgorithmConfig, algorithm: Algorithm, loss: Loss) -> tuple[float | None, float | None]:
-    """Return (low, high): as given, else the algorithm's own, else those of the loss that replaces the algorithm's."""
-    defaults = CLIP_BOUNDS.get(loss, (None, None))
-    if loss == algorithm.loss:
-        defaults = algorithm.clip_low, algorithm.clip_high
-    return _or(options.clip_low, defaults[0]), _or(options.clip_high, defaults[1])
 
 
 def _refuse_without_effect(options: AlgorithmConfig, resolved: ResolvedAlgorithm) -> None:

@@ -11,7 +11,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from verl.trainer import main_ppo
 
 from agent_layer.settings import adopt_environment, program_environment
-from trainer_adapter.cluster.launch import write_end
+from trainer_adapter.cluster.end import write_end
 from trainer_adapter.cluster.overrides import check_config, compose_config
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -61,7 +61,7 @@ class OwnMachineRunner:
 
 
 def run(directory: Path) -> None:
-    """Train, with the values that ``launch`` wrote into the directory."""
+    """Train, with the values that ``start.ray`` wrote into the directory."""
     overrides = msgspec.json.decode((directory / "verl.json").read_bytes(), type=dict[str, object])
     config = compose_config(overrides)
     check_config(config)

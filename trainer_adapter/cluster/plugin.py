@@ -29,9 +29,5 @@ def use_own_servers() -> None:
     RolloutReplicaRegistry.register(REPLICA, load)
 
 
-def _register() -> None:
-    if os.environ.get("VERL_PLATFORM") == "cpu":
-        PlatformRegistry.register(platform="cpu")(CpuPlatform)
-
-
-_register()
+if os.environ.get("VERL_PLATFORM") == "cpu":
+    PlatformRegistry.register(platform="cpu")(CpuPlatform)

@@ -9,7 +9,7 @@ import ray
 import torch
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 
-from trainer_adapter.cluster.access.key import RequireKey, access_key
+from trainer_adapter.cluster.key import RequireKey, access_key
 from trainer_adapter.cluster.nodes.machine import list_engine_processes
 from trainer_adapter.cluster.nodes.watch import ServerEnd, ServerProcesses, explain_end, kill_server
 from trainer_adapter.cluster.overrides import is_reached_from_other_machines

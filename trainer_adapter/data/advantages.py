@@ -216,7 +216,7 @@ def value_advantages(judged: Credits, rule: AdvantageRule) -> list[float]:
     return found
 
 
-def _whiten(values: Sequence[float]) -> list[float]:
+def _whiten(values: Sequence[float]) -> list[float]:  # kept: the name of the formula
     if len(values) < _FEWEST_COMPARED:
         return [0.0] * len(values)
     mean, scale = fmean(values), sqrt(variance(values) + _EPSILON_OF_BATCH)

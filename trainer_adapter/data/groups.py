@@ -1,23 +1,13 @@
-"""Closed groups as samples, counts of a step, and the start versions of new groups. Pure.
+"""Closed groups as samples, and counts of a step. Pure.
 
 A group is trained whole or not at all: without its late rollouts, its baseline would be that of the fast ones. Since a
 step waits for the groups of its own positions, no rollout is late as long as each version follows the one before. It
 happens when a killed trainer has left later versions, or when an engine falls back to earlier weights.
-
-Start versions. Let a step train g groups, and let each step make a version. Of the groups that are submitted and not
-yet trained, in training order, the one at index k is trained by version V + k // g, where V trains next. Its tokens
-may be s versions older: it may begin once version w = V + k // g - s exists. Turned around: of the groups that begin
-by version w at the latest, g * (1 + s + w - V) may wait to be trained. For w = V, which exists, that is g * (1 + s),
-the bound without submission ahead. Groups of a larger w are submitted ahead, and wait in the queue for their version,
-so that workers do not wait for the trainer.
-
-As long as each step trains g groups and makes a version, submission p is trained at step p // g, by version p // g, and
-begins at p // g - s. Counting the waiting groups holds beyond that: when groups are dropped, when a step changes no
-weights, and when a killed trainer has left later versions.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -46,6 +36,7 @@ from trainer_adapter.data.lengths import (
     is_overlong,
     known_reward,
 )
+from trainer_adapter.data.max_staleness import is_too_old, list_ages
 from trainer_adapter.data.samples import SampleSet, read_samples
 
 WHOLE: Final = LengthRule()
@@ -54,7 +45,7 @@ _FEWEST_REWARDS = 2
 """Fewest rewards with a baseline: a single rollout would be compared with itself."""
 
 
-class GroupIntake(msgspec.Struct, frozen=True, kw_only=True):
+class GroupIntake(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """One delivered group as samples."""
 
     group: Group
@@ -110,14 +101,17 @@ class GroupIntake(msgspec.Struct, frozen=True, kw_only=True):
         """Requested rollouts, or accepted ones when these are more."""
         return max(self.group.group_size, len(self.rewards))
 
-    @property
+    @cached_property
     def teaches(self) -> bool:
-        """Whether any of its values differ, rewards or parts of them."""
+        """Whether any of its values differ, rewards or parts of them.
+
+        Kept, because a step asks at each delivery, and the length of a rollout may count.
+        """
         return differ(self.samples.rollouts, self.rule)
 
 
 class StepCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of the groups of one step, for its report."""
+    """Counts of the groups of one step, as its report names them (``StepProgress``)."""
 
     num_rollouts: int
     """Requested rollouts, dead ones included."""
@@ -144,7 +138,9 @@ class StepCounts(msgspec.Struct, frozen=True, kw_only=True):
     reward_mean: float | None
     staleness_mean: float
     staleness_max: int
-    capture: CaptureCounts
+    num_fake_zeros: int
+    num_gaps: int
+    num_forks: int
 
 
 def read_group(
@@ -167,7 +163,7 @@ def read_group(
     """
     read = [(one, _read_rollout(one, rule.credit, lengths, bounds)) for one in delivery.trajectories]
     usable = [(trajectory, found) for trajectory, found in read if isinstance(found, SampleSet)]
-    num_stale = sum(max(_ages(found, policy_version), default=0) > max_staleness for _, found in usable)
+    num_stale = sum(is_too_old(found, policy_version, max_staleness) for _, found in usable)
     trained = [] if num_stale else usable
     return GroupIntake(
         group=delivery.group,
@@ -177,7 +173,7 @@ def read_group(
             rollouts=[make_rollout_samples(trajectory, found, rule.credit, lengths) for trajectory, found in trained],
         ),
         rewards=[known_reward(trajectory, lengths) for trajectory, _ in read],
-        ages=[age for _, found in trained for age in _ages(found, policy_version)],
+        ages=[age for _, found in trained for age in list_ages(found, policy_version)],
         num_stale_rollouts=num_stale,
         num_calls=sum(len({step.call_id for step in trajectory.steps}) for trajectory, _ in read),
         num_dropped_steps=sum(len(found.drops) for _, found in usable),
@@ -222,7 +218,7 @@ def count_step(groups: Sequence[GroupIntake], *, compares_groups: bool = True) -
         reward_mean=sum(rewards) / len(rewards) if rewards else None,
         staleness_mean=sum(ages) / len(ages) if ages else 0.0,
         staleness_max=max(ages, default=0),
-        capture=sum((group.capture for group in groups), CaptureCounts()),
+        **msgspec.structs.asdict(sum((group.capture for group in groups), CaptureCounts())),
     )
 
 
@@ -256,11 +252,6 @@ def _mean(parts: Iterable[tuple[int, float | None]]) -> float | None:
     known = [(num, mean) for num, mean in parts if mean is not None]
     total = sum(num for num, _ in known)
     return sum(num * mean for num, mean in known) / total if total else None
-
-
-def _ages(found: SampleSet, policy_version: int) -> list[int]:
-    versions = [version for sample in found.samples for version in sample.versions if version >= 0]
-    return [policy_version - version for version in versions]
 
 
 def make_rollout_samples(
@@ -297,26 +288,3 @@ def _read_rollout(
         reason=f"trajectory {trajectory.trajectory_id}: credit {credit!r} needs a score of each judgement, but that of"
         f" {subject}, {unscored.name!r}, has the status {unscored.status!r}; judge it again",
     )
-
-
-def plan_start_versions(
-    waiting: Sequence[int], policy_version: int, *, groups_per_step: int, max_staleness: int, ask_ahead_steps: int
-) -> list[int]:
-    """Return the start version of each group that may be submitted now.
-
-    Args:
-        waiting: start versions of the groups that are submitted and not yet trained.
-        policy_version: of the weights that train next.
-        groups_per_step: groups that one step trains.
-        max_staleness: versions by which trained tokens may be older than the weights.
-        ask_ahead_steps: steps whose groups are submitted before they may begin.
-
-    Returns:
-        [num_groups] ascending; negative where a version before the first would suffice.
-    """
-    admitted: list[int] = []
-    for ahead in range(1 + max_staleness + ask_ahead_steps):
-        start = policy_version - max_staleness + ahead
-        num_begun = sum(one <= start for one in waiting) + len(admitted)
-        admitted += [start] * max(0, groups_per_step * (1 + ahead) - num_begun)
-    return admitted

@@ -11,13 +11,13 @@ from pathlib import Path
 import typer
 
 from agent_layer.errors import AgentLayerError
-from agent_layer.health import progress_path, read_progress
+from agent_layer.health import ProgressReader, progress_path
 from agent_layer.settings import Settings
 from trainer_adapter.demo.display import Display
 from trainer_adapter.demo.evaluation import evaluate_repair
 from trainer_adapter.demo.job import RECIPE, make_config, write_tasks
 from trainer_adapter.demo.report import print_report
-from trainer_adapter.launch import Job, open_page, run_job
+from trainer_adapter.start import Job, open_page, run_job
 
 
 def run_demo(settings: Settings, steps: int, seed: int, *, fresh: bool, shows_page: bool) -> None:
@@ -43,19 +43,15 @@ def run_demo(settings: Settings, steps: int, seed: int, *, fresh: bool, shows_pa
             _ensure_model(home / "model", seed)
             config = make_config(home, settings.run, seed, steps)
             write_tasks(home / "tasks.jsonl")
-            with suppress(KeyboardInterrupt):
-                _run(settings, Job(config=config, target=RECIPE.target, slots=RECIPE.slots, max_model_len=64), display)
+            job = Job(config=config, target=RECIPE.target, slots=RECIPE.slots, max_model_len=64)
+            progress = ProgressReader(progress_path(settings, settings.run))
+            with suppress(KeyboardInterrupt), run_job(settings, job, display.set_phase) as running:
+                display.show_started()
+                running.wait(lambda: display.show(progress.read(), running.processes))
+                display.set_phase("stopping")
         print_report(settings, display, home, time.monotonic() - began)
         if display.steps and display.steps[-1].step >= steps:
             evaluate_repair(settings, display.console)
-
-
-def _run(settings: Settings, job: Job, display: Display) -> None:
-    path = progress_path(settings, settings.run)
-    with run_job(settings, job, display.set_phase) as running:
-        display.show_started()
-        running.wait(lambda: display.show(read_progress(path), running.processes))
-        display.set_phase("stopping")
 
 
 def _name_run(settings: Settings, seed: int, *, fresh: bool) -> Settings:

@@ -49,7 +49,14 @@ def evaluate_repair(settings: Settings, console: Console) -> None:
                 return
     console.print(_draw(results))
     for agent, result in results.items():
-        _check(agent, result)
+        expected, figures = _AGENTS[agent], result.figures
+        if not figures.is_complete or figures.pass_at_1 is None or figures.pass_at_1.value != expected:
+            why = f"; the last error: {figures.last_error}" if figures.last_error else ""
+            raise AgentFailedError(
+                f"code repair by {agent!r}: expected pass@1 {expected:g} of {figures.num_asked} rollouts, found"
+                f" {'none' if figures.pass_at_1 is None else format(figures.pass_at_1.value, 'g')} of"
+                f" {figures.num_rewards}{why}; see 'agent-layer query --run {result.round.run}'"
+            )
 
 
 async def _probe_kinds() -> dict[str, Support]:
@@ -77,14 +84,3 @@ def _draw(results: dict[str, RoundResult]) -> Table:
             result.round.name,
         )
     return table
-
-
-def _check(agent: str, result: RoundResult) -> None:
-    expected, found = _AGENTS[agent], result.figures.pass_at_1
-    if not result.figures.is_complete or found is None or found.value != expected:
-        why = f"; the last error: {result.figures.last_error}" if result.figures.last_error else ""
-        raise AgentFailedError(
-            f"code repair by {agent!r}: expected pass@1 {expected:g} of {result.figures.num_asked} rollouts, found"
-            f" {'none' if found is None else format(found.value, 'g')} of {result.figures.num_rewards}{why}; see"
-            f" 'agent-layer query --run {result.round.run}'"
-        )

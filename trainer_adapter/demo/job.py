@@ -11,10 +11,10 @@ from trainer_adapter.config import (
     OptimizerConfig,
     RetentionConfig,
     RolloutConfig,
+    Schedule,
     SourceConfig,
     TrainConfig,
 )
-from trainer_adapter.schedule import Schedule
 from trainer_adapter.selection import SuccessShare
 
 

@@ -1,5 +1,4 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
 from .checkpoint import CheckpointDirectory as CheckpointDirectory
 from .feed import count_groups as count_groups
-from .ranks import run_rank as run_rank, train_on_ranks as train_on_ranks
-from .run import stop_on_signals as stop_on_signals, train_run as train_run
+from .run import EmbeddedDriver as EmbeddedDriver, stop_on_signals as stop_on_signals, train_run as train_run

@@ -85,7 +85,8 @@ class CheckpointDirectory:
         pending.mkdir(mode=0o700)
         write(pending)
         (pending / _CURSOR).write_bytes(msgspec.json.encode(cursor))
-        _sync_tree(pending)
+        for path in (*pending.rglob("*"), pending):
+            sync_path(path)
         name = f"step-{cursor.step:06d}"
         before = sorted(one for one in self._directory.glob("step-*") if one.stem == name)
         pending.replace(self._directory / _following_name(name, before))
@@ -119,9 +120,3 @@ def _read_cursor(directory: Path) -> Cursor | None:
         return msgspec.json.decode((directory / _CURSOR).read_bytes(), type=Cursor)
     except FileNotFoundError:
         return None
-
-
-def _sync_tree(directory: Path) -> None:
-    for path in directory.rglob("*"):
-        sync_path(path)
-    sync_path(directory)

@@ -8,6 +8,7 @@ acknowledged, and come again.
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import isfinite
 from pathlib import Path
 
@@ -72,7 +73,6 @@ class TrainingLoop:
         self._config = config
         self._algorithm = resolve_algorithm(config.algorithm)
         self._rule = CreditRule.of(self._algorithm)
-        self._lengths = config.lengths
         self._bounds, self._memory_path = bounds, memory_path
         self._feed = feed
         self._trainer = trainer
@@ -80,8 +80,6 @@ class TrainingLoop:
         self._checkpoints = checkpoints
         self._held_out = held_out
         self._teacher = teacher
-        self._teacher_seconds = 0.0
-        """Waited for it, since the last step."""
         self._restarts_since = restarts_since
         self._judged = judged
         self._evaluations: list[RoundProgress] = []
@@ -138,15 +136,19 @@ class TrainingLoop:
         deliveries = self._feed.follow(self._stop)
         while self._step < self._config.steps and not self._stop():
             self._feed.submit_groups(self._version)
-            began = time.monotonic()
-            if (groups := self._collect_groups(deliveries)) is None:
+            seconds: dict[str, float] = {}
+            with _timed(seconds, "wait"):
+                groups = self._collect_groups(deliveries, seconds)
+            if groups is None:
                 return
-            report = self._train(groups, wait_seconds=time.monotonic() - began)
+            report = self._train(groups, seconds)
             self._reports = [*self._reports, report][-_REMEMBERED_STEPS:]
             yield report
             self._stop_unless_healthy(report)
 
-    def _collect_groups(self, deliveries: Iterator[GroupDelivery]) -> list[GroupIntake] | None:
+    def _collect_groups(
+        self, deliveries: Iterator[GroupDelivery], seconds: dict[str, float]
+    ) -> list[GroupIntake] | None:
         """Wait for the groups of one step; None when ``stop`` ended the wait.
 
         A group with a rollout that is too old is redone under the present weights. Groups with too few usable rollouts
@@ -163,11 +165,12 @@ class TrainingLoop:
                 self._version,
                 self._config.rollouts.max_staleness,
                 self._rule,
-                self._lengths,
+                self._config.lengths,
                 self._bounds,
             )
             if self._teacher is not None and not group.is_stale:
-                group = self._judge(group, self._teacher)
+                with _timed(seconds, "teacher"):
+                    group = judge_group(group, partial(self._teacher.score, stop=self._stop))
                 if self._stop():  # it may have no answers for that reason alone
                     return None
             groups.append(group)
@@ -178,13 +181,6 @@ class TrainingLoop:
             if sum(group.is_void for group in groups) >= _MOST_USELESS_ROUNDS * self._feed.groups_per_step:
                 raise self._explain_useless(groups)
         return groups
-
-    def _judge(self, group: GroupIntake, teacher: Teacher) -> GroupIntake:
-        """Return a group with the teacher's log-probabilities, without the rollouts that have none."""
-        began = time.monotonic()
-        judged = judge_group(group, lambda rows: teacher.score(rows, self._stop))
-        self._teacher_seconds += time.monotonic() - began
-        return judged
 
     def _redo(self, groups: Sequence[GroupIntake]) -> None:
         """Have the rollouts of the last group sampled again by the present weights, unless that was done too often."""
@@ -217,8 +213,7 @@ class TrainingLoop:
         given, dynamic = self._config.rollouts.extra_groups, _DYNAMIC_ROUNDS * self._feed.groups_per_step
         return given if given is not None else dynamic if self._algorithm.resamples_equal else 0
 
-    def _train(self, groups: Sequence[GroupIntake], wait_seconds: float) -> StepProgress:
-        times: dict[str, float] = {"wait": wait_seconds}
+    def _train(self, groups: Sequence[GroupIntake], seconds: dict[str, float]) -> StepProgress:
         is_regularised = self._algorithm.is_regularised(self._step, self._config.steps)
         keep_equal = is_regularised or not self._algorithm.compares_groups
         batch = select_batch((group.samples for group in groups), keep_equal=keep_equal, rule=self._rule)
@@ -228,41 +223,37 @@ class TrainingLoop:
         if excluded := find_exclusions(groups, batch, self._run, self._step + 1):
             self._feed.append(*excluded)
         self._stop_unless_healthy(report, groups)
-        with _timed(times, "update"):
+        with _timed(seconds, "update"):
             update = self._update(batch)
         engines = {call_id: engine for group in groups for call_id, engine in group.engines.items()}
         gaps = gap_by_engine(batch, update.tokens, engines, self._version) if update else {}
         self._step += 1
         self._feed.update_success_rates(by_task)
         self._take(kept)  # before the switch, which may fail: the checkpoint must not count them as open
-        with _timed(times, "switch"):
+        with _timed(seconds, "switch"):
             if update is not None and update.is_changed:
                 self._version = self._publish()
                 with self._feed.pause_for_switch(self._version):
                     self._publisher.serve(self._version, is_required=True, stop=self._stop)
-        with _timed(times, "evaluation"):
+        with _timed(seconds, "evaluation"):
             self._evaluate()
-        with _timed(times, "checkpoint"):
+        with _timed(seconds, "checkpoint"):
             if self._step % self._config.keep.checkpoint_steps == 0:
                 self._checkpoint()
+        waited = {} if self._teacher is None else {"teacher_seconds": seconds.pop("teacher", 0.0)}  # part of the wait
         report = msgspec.structs.replace(
             report,
             policy_version=self._version,
             ended_at=time.time(),
             num_skipped_optimizer_steps=update.num_skipped_steps if update else 0,
-            metrics=(_numbers(update) if update else {}) | self._take_teacher_seconds(),
+            metrics=(_numbers(update) if update else {}) | waited,
             gap_by_engine=_finite(gaps),
             evaluations=self._evaluations,
             restarts=self._restarts_since(self._reports[-1].ended_at if self._reports else 0.0),
-            **{f"{phase}_seconds": taken for phase, taken in times.items()},
+            **{f"{phase}_seconds": taken for phase, taken in seconds.items()},
         )
         self._evaluations = []
         return self._with_health(report)
-
-    def _take_teacher_seconds(self) -> dict[str, float | None]:
-        """Return how long the step waited for its teacher, part of ``wait_seconds``; nothing without one."""
-        waited, self._teacher_seconds = self._teacher_seconds, 0.0
-        return {} if self._teacher is None else {"teacher_seconds": waited}
 
     def _evaluate(self) -> None:
         """Evaluate the version that serves if that is due; the next step's rollouts are sampled beside it."""
@@ -280,7 +271,7 @@ class TrainingLoop:
         if not batch.samples:
             return None
         rule = advantage_rule(self._algorithm)
-        record = record_batch(batch, self._run, self._step + 1, self._version, self._lengths, rule)
+        record = record_batch(batch, self._run, self._step + 1, self._version, self._config.lengths, rule)
         self._feed.append(record)
         try:
             update = self._trainer.update(batch, self._step, self._version)
@@ -359,37 +350,17 @@ class TrainingLoop:
     def _report(self, groups: Sequence[GroupIntake], by_task: dict[str, float], num_samples: int = 0) -> StepProgress:
         """Return what is known of the next update before it."""
         counts = count_step(groups, compares_groups=self._algorithm.compares_groups)
+        if self._teacher is not None:  # it teaches by each group
+            counts = msgspec.structs.replace(counts, num_dead_groups=0)
         report = StepProgress(
             run=self._run,
             step=self._step + 1,
             policy_version=self._version,
             ended_at=time.time(),
-            num_rollouts=counts.num_rollouts,
             num_samples=num_samples,
-            num_calls=counts.num_calls,
-            num_tokens=counts.num_tokens,
-            reward_mean=counts.reward_mean,
             success=sum(by_task.values()) / len(by_task) if by_task else None,
             success_by_task=by_task,
-            num_null_rewards=counts.num_null_rewards,
-            num_dead_groups=counts.num_dead_groups if self._teacher is None else 0,
-            num_whole_groups=counts.num_whole_groups,
-            num_short_groups=counts.num_short_groups,
-            num_dropped_groups=counts.num_dropped_groups,
-            num_surplus_rollouts=counts.num_surplus_rollouts,
-            kept_seconds=counts.kept_seconds,
-            surplus_seconds=counts.surplus_seconds,
-            num_stale_rollouts=counts.num_stale_rollouts,
-            redone_by_task=counts.redone_by_task,
-            untrainable=counts.untrainable,
-            num_dropped_steps=counts.num_dropped_steps,
-            num_overlong=counts.num_overlong,
-            cut_tokens=counts.cut_tokens,
-            staleness_mean=counts.staleness_mean,
-            staleness_max=counts.staleness_max,
-            num_fake_zeros=counts.capture.num_fake_zeros,
-            num_gaps=counts.capture.num_gaps,
-            num_forks=counts.capture.num_forks,
+            **msgspec.structs.asdict(counts),
         )
         return self._with_health(report)
 
@@ -399,11 +370,11 @@ class TrainingLoop:
 
 
 @contextmanager
-def _timed(times: dict[str, float], name: str) -> Generator[None]:
-    """Record the seconds of a phase."""
+def _timed(seconds: dict[str, float], phase: str) -> Generator[None]:
+    """Add the seconds of a phase to its others."""
     began = time.monotonic()
     yield
-    times[name] = time.monotonic() - began
+    seconds[phase] = seconds.get(phase, 0.0) + time.monotonic() - began
 
 
 def _explain_exclusions(groups: Sequence[GroupIntake]) -> str:

@@ -11,10 +11,17 @@ from typing import Protocol
 import msgspec
 from redis import Redis
 
-from agent_layer.alarms import open_notifier
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.errors import BadInputError
-from agent_layer.health import StepProgress, append_progress, progress_path, read_progress, read_restarts, restarts_path
+from agent_layer.health import (
+    StepProgress,
+    append_progress,
+    open_notifier,
+    progress_path,
+    read_progress,
+    read_restarts,
+    restarts_path,
+)
 from agent_layer.infra import hold_alone, open_redis
 from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.schema import JsonObject
@@ -123,7 +130,14 @@ def train_run(
         driver = driver or EmbeddedDriver()
         publisher = driver.open_publisher(settings, run, redis, recorder)
         publisher.register_base(config.model)
-        stream = _open_stream(config, settings, cursor, sources or open_training_sources(config, settings))
+        stream = TaskStream(
+            sources or open_training_sources(config, settings),
+            cursor.tasks,
+            mix=MixFile(mix_path(settings, run)),
+            journal=DrawJournal(journal_path(settings, run), cursor.num_asked),
+            filters=config.filters,
+            seed=config.seed,
+        )
         dispatcher, store = Dispatcher(redis, settings), open_store(settings)
         keep_vocabulary(config.model, store.keys, store.objects)
         held_out = config.evaluation and HeldOutEvaluation(config.evaluation, run, store, dispatcher, publisher)
@@ -185,15 +199,3 @@ def _read_bounds(model: Path, memory: Path) -> ModelBounds:
         raise BadInputError(
             f"model {model}: expected a readable config.json, found {error}; correct 'model'"
         ) from error
-
-
-def _open_stream(config: TrainConfig, settings: Settings, cursor: Cursor, sources: Sequence[TaskSource]) -> TaskStream:
-    run = config.run or settings.run
-    return TaskStream(
-        sources,
-        cursor.tasks,
-        mix=MixFile(mix_path(settings, run)),
-        journal=DrawJournal(journal_path(settings, run), cursor.num_asked),
-        filters=config.filters,
-        seed=config.seed,
-    )

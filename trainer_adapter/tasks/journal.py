@@ -35,7 +35,8 @@ class DrawJournal:
 
     def __init__(self, path: Path, num_asked: int) -> None:
         self._path = path
-        entries = {entry.position: entry for entry in self._read() if entry.position >= num_asked}
+        written = read_lines(path, JournalEntry)  # without a torn last line, which was never submitted
+        entries = {entry.position: entry for entry in written if entry.position >= num_asked}
         self._known = deque(entries[position] for position in sorted(entries))
         self.forget()
 
@@ -57,6 +58,3 @@ class DrawJournal:
             self._path.unlink(missing_ok=True)
             return
         replace_file(self._path, (msgspec.json.encode(entry) + b"\n" for entry in self._known))
-
-    def _read(self) -> list[JournalEntry]:
-        return read_lines(self._path, JournalEntry)  # without a torn last line, which was never submitted

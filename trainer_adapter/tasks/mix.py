@@ -54,8 +54,11 @@ class MixFile:
 
     def poll(self) -> dict[str, float]:
         """Return the weights in force; a mix that cannot be used is logged once, and changes nothing."""
-        seen = self._read_state()
-        if seen is not None and seen != self._seen:
+        try:
+            state = self._path.stat()
+        except FileNotFoundError:
+            return self._weights
+        if (seen := (state.st_ino, state.st_mtime_ns)) != self._seen:
             self._seen = seen
             try:
                 self._weights = self.read().weights
@@ -117,10 +120,3 @@ class MixFile:
         if not sum(known.values()) > 0:
             raise BadInputError(f"mix {self._path}: expected a weight above 0, found none; raise one")
         return msgspec.structs.replace(mix, weights=known)
-
-    def _read_state(self) -> tuple[int, int] | None:
-        try:
-            state = self._path.stat()
-        except FileNotFoundError:
-            return None
-        return state.st_ino, state.st_mtime_ns

@@ -105,7 +105,7 @@ class TaskFile:
                     yield _Line(number, offset + start, content[start:])
                 offset += len(content)
 
-    def _check_ids(self, hashes: set[int]) -> None:
+    def _check_ids(self, hashes: set[int]) -> None:  # kept: a second pass, only where hashes are shared
         """Check that no two tasks with one of these hashes have one id."""
         first: dict[str, int] = {}
         for line in self._lines():

@@ -104,7 +104,7 @@ def open_teacher(config: TrainConfig, settings: Settings) -> Teacher | None:
     return Teacher(engine, concurrency=asked.concurrency, patience_seconds=asked.patience_seconds)
 
 
-def _compare_vocabularies(engine: TeacherEngine, model: Path) -> None:
+def _compare_vocabularies(engine: TeacherEngine, model: Path) -> None:  # kept: a step of a narrative, and why
     """Raise unless each token of the model is the same text for the teacher, by which its vocabulary may be larger.
 
     A server returns no hash of its tokenizer, and two models of a family differ in files that change no token.

@@ -10,7 +10,7 @@ __getattr__, __all__ = face(
         "losses": "make_loss",
         "options": "check_verl_options",
         "platform": "CpuPlatform load_engines",
-        "ranks.leader": "LeadingTrainer follow_leader",
+        "ranks": "LeadingTrainer follow_leader",
         "trackers": "check_trackers open_trackers",
         "trainer": "EmbeddedTrainer PolicyTrainer PolicyUpdate UpdateReport",
         "weights": "PublishedWeights WeightPublisher",

@@ -5,7 +5,7 @@ from .export import check_num_processes as check_num_processes, export_checkpoin
 from .losses import make_loss as make_loss
 from .options import check_verl_options as check_verl_options
 from .platform import CpuPlatform as CpuPlatform, load_engines as load_engines
-from .ranks.leader import LeadingTrainer as LeadingTrainer, follow_leader as follow_leader
+from .ranks import LeadingTrainer as LeadingTrainer, follow_leader as follow_leader
 from .trackers import check_trackers as check_trackers, open_trackers as open_trackers
 from .trainer import EmbeddedTrainer as EmbeddedTrainer, PolicyTrainer as PolicyTrainer, PolicyUpdate as PolicyUpdate
 from .trainer import UpdateReport as UpdateReport

@@ -137,7 +137,8 @@ def _export(
         _write_weights(pending, factors, _TYPES[precision], part_bytes, progress, stem="adapter_model")
     else:
         shutil.copytree(checkpoint / "huggingface", pending)
-        _set_precision(pending / "config.json", precision)
+        described = json.loads((pending / "config.json").read_bytes())
+        (pending / "config.json").write_text(json.dumps(described | {"dtype": precision}, indent=2))
         weights = _add_adapter(stored, adapter) if adapter else stored
         _write_weights(pending, weights, _TYPES[precision], part_bytes, progress)
     for path in (*pending.iterdir(), pending):
@@ -158,7 +159,9 @@ def _read_weights(checkpoint: Path) -> dict[str, _Weight]:
     """Map the tensors of all shards into memory, without those that are tied to an earlier one."""
     world_size = _num_processes_of(checkpoint)
     first = _load_shard(checkpoint, world_size, 0)
-    ranks = _ranks_of_one_copy(first)
+    meshes = [tensor.device_mesh.mesh for tensor in first.values() if isinstance(tensor, DTensor)]
+    # processes whose shards make one copy of the model: with replicas, those of the first
+    ranks: list[int] = meshes[0].reshape(-1, meshes[0].shape[-1])[0].tolist() if meshes else [0]
     shards = [first, *(_load_shard(checkpoint, world_size, rank) for rank in ranks[1:])]
     found: dict[str, _Weight] = {}
     seen: set[int] = set()
@@ -194,13 +197,7 @@ def _load_shard(checkpoint: Path, world_size: int, rank: int) -> dict[str, Tenso
     return torch.load(path, map_location="cpu", mmap=True, weights_only=True)
 
 
-def _ranks_of_one_copy(shard: dict[str, Tensor]) -> list[int]:
-    """Return the processes whose shards make one copy of the model: with replicas, those of the first."""
-    meshes = [tensor.device_mesh.mesh for tensor in shard.values() if isinstance(tensor, DTensor)]
-    return meshes[0].reshape(-1, meshes[0].shape[-1])[0].tolist() if meshes else [0]
-
-
-def _sharded_dim(name: str, tensor: Tensor) -> int | None:
+def _sharded_dim(name: str, tensor: Tensor) -> int | None:  # kept: a match that returns from its cases
     match tensor.placements if isinstance(tensor, DTensor) else ():
         case (*replicas, Shard(dim=dim)) if all(isinstance(one, Replicate) for one in replicas):
             return dim
@@ -241,8 +238,3 @@ def _write_weights(
     if plan.is_sharded:
         index = {"metadata": plan.metadata, "weight_map": plan.tensor_to_filename}
         (directory / f"{stem}.safetensors.index.json").write_text(json.dumps(index, indent=2))
-
-
-def _set_precision(path: Path, precision: Precision) -> None:
-    config = json.loads(path.read_bytes())
-    path.write_text(json.dumps(config | {"dtype": precision}, indent=2))

@@ -47,7 +47,7 @@ from trainer_adapter.verl.export import check_num_processes
 from trainer_adapter.verl.losses import RATIO_GAP, VERL_LOSSES, make_loss, sequence_log_ratios, weigh_rows
 from trainer_adapter.verl.options import verl_arguments
 from trainer_adapter.verl.platform import enter_platform
-from trainer_adapter.verl.ranks.shares import join_rows, share_rows
+from trainer_adapter.verl.rank_shares import join_rows, share_rows
 from trainer_adapter.verl.rollout_rows import RolloutRows
 from trainer_adapter.verl.tensors import TEACHER, LogprobGap, add_teacher, measure_logprob_gap, pack_batch, read_columns
 from trainer_adapter.verl.weights import PublishedWeights
@@ -173,7 +173,9 @@ class PolicyUpdate(ABC):
         trained = torch.zeros_like(data["response_mask"], dtype=torch.bool)
         tried: list[dict[str, float]] = []
         for rows in self._minibatches(data, step):
-            corrected, told = self._correct(rows)
+            corrected, told = rows, dict[str, float]()
+            if self._algorithm.correction.bypass:  # without it, the batch has its correction already
+                corrected, told = correct_rollouts(rows, rows["present"], self._algorithm)
             trained[corrected["row"]] |= corrected["response_mask"].bool()
             tried.append(self._train(corrected, step, told))
         found = [one for one in tried if one]
@@ -225,12 +227,6 @@ class PolicyUpdate(ABC):
         has_forks = len(rows["rollout"].unique()) < len(rows)
         is_corrected = correction.bypass and (has_weights or len(correction.reject) > 0)
         return is_corrected or (has_forks and self._algorithm.has_sequence_ratio)
-
-    def _correct(self, minibatch: TensorDict) -> tuple[TensorDict, dict[str, float]]:
-        """Return a minibatch with its correction, and the metrics of that; without bypass, the batch has it already."""
-        if not self._algorithm.correction.bypass:
-            return minibatch, {}
-        return correct_rollouts(minibatch, minibatch["present"], self._algorithm)
 
     def _train(self, minibatch: TensorDict, step: int, metrics: dict[str, float]) -> dict[str, float]:
         """Make one optimizer step.
@@ -317,7 +313,12 @@ class EmbeddedTrainer(PolicyUpdate):
         return {name: join_rows(share, len(data)) for name, share in found.items()}
 
     def _make_step(self, minibatch: TensorDict, **told: object) -> dict[str, float]:
-        return _read_metrics(self._worker.train_batch(self._without_padding(share_rows(minibatch), **told)))
+        output = self._worker.train_batch(self._without_padding(share_rows(minibatch), **told))
+        found: dict[str, float] = {}
+        for name, value in tu.get(output, "metrics").items():  # over processes and microbatches, by veRL's rules
+            is_metric = isinstance(value, list) and isinstance(value[0], Metric)
+            found[name] = float(Metric.aggregate_dp(value) if is_metric else np.mean(value))
+        return found
 
     def _set_loss(self, actor: FSDPActorConfig) -> None:
         self._worker.set_loss_fn(make_loss(actor))
@@ -404,15 +405,6 @@ def make_actor_config(config: TrainConfig, algorithm: ResolvedAlgorithm, step: i
         kl_loss_type=algorithm.kl_estimator,
         use_torch_compile=False,
     )
-
-
-def _read_metrics(output: TensorDict) -> dict[str, float]:
-    """Return the metrics of one minibatch, aggregated over processes and microbatches by veRL's rules."""
-    found: dict[str, float] = {}
-    for name, value in tu.get(output, "metrics").items():
-        is_metric = isinstance(value, list) and isinstance(value[0], Metric)
-        found[name] = float(Metric.aggregate_dp(value) if is_metric else np.mean(value))
-    return found
 
 
 def _mean_metrics(minibatches: Sequence[dict[str, float]]) -> dict[str, float]:

@@ -7,7 +7,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterable
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -189,15 +189,8 @@ def write_weights(directory: Path, weights: PublishedWeights, base: Path, precis
     if weights.adapter:
         weights.adapter.save_pretrained(str(pending))
     sync_path(path)
-    weights_hash = _hash_file(path)
+    with path.open("rb") as file:
+        weights_hash = file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
     shutil.rmtree(directory, ignore_errors=True)  # left by a trainer that died before it registered the number
     pending.replace(directory)
     return weights_hash
-
-
-def _hash_file(path: Path) -> str:
-    found = blake2b(digest_size=16)
-    with path.open("rb") as file:
-        while part := file.read(1 << 20):
-            found.update(part)
-    return found.hexdigest()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from types import FrameType
-from typing import IO, TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import IO, Annotated, Literal, TypeAlias
 
 import msgspec
 import typer
@@ -18,7 +18,7 @@ from agent_layer.errors import BackPressureError, BadInputError, CorruptRecordEr
 from agent_layer.export import Feed, write_export
 from agent_layer.infra import format_count
 from agent_layer.ingest import ImportBatch, line_trajectory_id, make_records, read_line
-from agent_layer.recorder import Recorder, open_recorder
+from agent_layer.recorder import open_recorder
 from agent_layer.schema import FINAL_STATUSES, check_name, trajectory_owner
 from agent_layer.store import (
     Filters,
@@ -31,9 +31,6 @@ from agent_layer.store import (
     takes_filters,
 )
 from agent_layer.times import parse_time
-
-if TYPE_CHECKING:
-    from agent_layer.export import DatasetWriter
 
 WhichStep: TypeAlias = Annotated[
     str | None,
@@ -78,7 +75,10 @@ def parquet(
                 raise typer.Exit(1)
             typer.echo(f"{format_count(num_written, 'trajectory')} in {directory}")
         if follow:
-            _follow(writer, is_stopped)
+            while not is_stopped():
+                next_at = time.monotonic() + (_REWRITE_SECONDS if writer.write_changes(_WAIT_SECONDS) else 0.0)
+                while time.monotonic() < next_at and not is_stopped():
+                    time.sleep(_WAIT_SECONDS / 5)
     left_out.end()
 
 
@@ -125,13 +125,6 @@ def verl(
             f"left out: {format_count(num_left_out, 'task')} whose prompt is not known, or is not text alone", err=True
         )
     left_out.end()
-
-
-def _follow(writer: "DatasetWriter", is_stopped: Callable[[], bool]) -> None:
-    while not is_stopped():
-        next_at = time.monotonic() + (_REWRITE_SECONDS if writer.write_changes(_WAIT_SECONDS) else 0.0)
-        while time.monotonic() < next_at and not is_stopped():
-            time.sleep(_WAIT_SECONDS / 5)
 
 
 @contextmanager
@@ -230,7 +223,13 @@ def import_messages(
                 recorder.append(*make_records(read_line(line, f"{file} line {number}"), trajectory_id, batch))
                 num_new += 1
             if num_done % _FLUSH_LINES == 0 or num_done == num_lines:
-                _flush(recorder)
+                flushed = recorder.flush()
+                if flushed.pending:
+                    why = flushed.error or "see 'agent-layer doctor'"
+                    raise BackPressureError(
+                        f"import: expected all records to be stored by now, but {flushed.pending} are still in the"
+                        f" local log, {why}; nothing is lost, import the file again"
+                    )
                 progress(num_done, num_lines)
     typer.echo(f"{format_count(num_lines, 'conversation')}, {num_new} of them new, in run {name}")
 
@@ -255,13 +254,3 @@ def _is_known(store: Store, trajectory_id: str) -> bool:
     except NotFoundError:
         return False
     return True
-
-
-def _flush(recorder: Recorder) -> None:
-    flushed = recorder.flush()
-    if flushed.pending:
-        why = flushed.error or "see 'agent-layer doctor'"
-        raise BackPressureError(
-            f"import: expected all records to be stored by now, but {flushed.pending} are still in the local log,"
-            f" {why}; nothing is lost, import the file again"
-        )

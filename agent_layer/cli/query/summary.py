@@ -9,7 +9,7 @@ from rich.table import Table
 from agent_layer.cli.query.left_out import print_left_out
 from agent_layer.cli.ui.links import print_link
 from agent_layer.cli.ui.output import draw_table, write_lines
-from agent_layer.store import By, Filters, Summary, open_store, takes_filters_of
+from agent_layer.store import By, Filters, open_store, takes_filters_of
 
 _BY_HELP = (
     "One line per value of these fields, separated by commas: run, split, task_type, env, env_version, status, cause,"
@@ -42,19 +42,11 @@ def summary(
     if format_ == "jsonl":
         write_lines(lines)
     else:
-        _print(fields, lines)
+        table = Table(*fields, "count", "rewarded", "mean reward", "success", box=None, pad_edge=False)
+        for line in lines:
+            shared = ["" if value is None else str(value) for value in line.by.values()]
+            means = ["" if value is None else f"{value:.3f}" for value in (line.mean_reward, line.success_rate)]
+            table.add_row(*shared, str(line.count), str(line.num_rewarded), *means)
+        draw_table(table)
         print_link(context.obj, "trajectories", filters=filters)
     print_left_out(context.obj, store, filters.get("run"), is_empty=not any(line.count for line in lines))
-
-
-def _print(fields: list[str], lines: list[Summary]) -> None:
-    table = Table(*fields, "count", "rewarded", "mean reward", "success", box=None, pad_edge=False)
-    for line in lines:
-        shared = ["" if value is None else str(value) for value in line.by.values()]
-        mean, rate = (_number(value) for value in (line.mean_reward, line.success_rate))
-        table.add_row(*shared, str(line.count), str(line.num_rewarded), mean, rate)
-    draw_table(table)
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"

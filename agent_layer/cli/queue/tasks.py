@@ -112,16 +112,12 @@ def rollouts(
     'for' is the time in the queue, or with the worker; 'lease' the time until another worker gets the rollout if its
     own stays silent.
     """
-    _check_statuses(status or [])
+    for one in status or []:
+        if one not in _STATUSES:
+            raise BadInputError(f"--status {one}: expected one of {', '.join(_STATUSES)}; correct it")
     with connect(context.obj) as dispatcher:
         link = partial(print_run_link, context.obj, run, "fleet")
         present(partial(_see_rollouts, dispatcher, run, status or [], limit), format_, watch=watch, link=link)
-
-
-def _check_statuses(asked: list[str]) -> None:
-    for status in asked:
-        if status not in _STATUSES:
-            raise BadInputError(f"--status {status}: expected one of {', '.join(_STATUSES)}; correct it")
 
 
 def _see_tasks(dispatcher: Dispatcher, run: str | None, limit: int) -> TableView:
@@ -224,10 +220,6 @@ def _rollout_cells(state: RolloutState, now: float) -> dict[str, str]:
         "run": state.run,
     }
     if state.lease_seconds is not None:
-        cells["lease"] = _lease(state.lease_seconds)
+        cells["lease"] = f"{describe_seconds(state.lease_seconds)} left" if state.lease_seconds > 0 else "lapsed"
     said = {"worker": state.worker, "checkpoint": state.checkpoint, "last error": (state.errors or [""])[-1]}
     return cells | {name: " ".join(text.split()) for name, text in said.items() if text}
-
-
-def _lease(seconds: float) -> str:
-    return f"{describe_seconds(seconds)} left" if seconds > 0 else "lapsed"

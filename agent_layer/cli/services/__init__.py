@@ -1,1 +1,1 @@
-"""Commands that start or inspect services: ``serve``, ``up``, ``ingest``, ``engines``, ``alarms``, ``doctor``."""
+"""Commands that start or inspect services: ``serve``, ``up``, ``ingest``, ``engines``, ``alerts``, ``doctor``."""

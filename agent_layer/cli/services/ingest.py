@@ -21,7 +21,11 @@ def ingest(
     port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one.")] = 4318,
 ) -> None:
     """Receive logs of machines that cannot reach the store, and OpenTelemetry spans."""
-    settings = _as_server(context.obj)
+    asked: Settings = context.obj
+    changes: dict[str, object] = {"ingest_url": None, "log_roll_seconds": asked.ingest_roll_seconds}
+    if not (asked.ingest_key or asked.api_key):
+        changes["ingest_key"] = f"ik-{secrets.token_urlsafe(24)}"
+    settings = asked.model_copy(update=changes)
     listener = listen(host, port)
     address, taken = listener.getsockname()
     scheme = "https" if settings.tls_cert else "http"
@@ -40,11 +44,3 @@ def ingest(
         app.on_startup.append(announce)
         tls = load_tls(settings)
         asyncio.run(serve_until_stopped(app, [listener], tls, settings.header_seconds, unpacks=True))
-
-
-def _as_server(settings: Settings) -> Settings:
-    """Mint a key unless there is one; forward nothing to another ingest."""
-    changes: dict[str, object] = {"ingest_url": None, "log_roll_seconds": settings.ingest_roll_seconds}
-    if not (settings.ingest_key or settings.api_key):
-        changes["ingest_key"] = f"ik-{secrets.token_urlsafe(24)}"
-    return settings.model_copy(update=changes)

@@ -84,7 +84,7 @@ def export(
         raise typer.Exit(1)
 
 
-def _check_role(store: Store) -> None:
+def _check_role(store: Store) -> None:  # kept: how a role is recognised is its docstring
     """Check that Redis knows the caller as operator: of all roles, that one alone may ask for a length.
 
     Raises: BadInputError: it is another role.

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from agent_layer.engines import read_engine_address
 from agent_layer.errors import BadInputError, EngineError
-from agent_layer.local import ReasoningParser, Stack, ToolParser, VllmServer, run_page, run_stack, shell_exports
+from agent_layer.local import ReasoningParser, ToolParser, VllmServer, run_page, run_stack, shell_exports
 from agent_layer.recorder import ensure_shipper
 from agent_layer.settings import Settings
 
@@ -48,7 +48,13 @@ def up(  # noqa: PLR0917  # options of a command are its arguments
         )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt), ExitStack() as running:
-        stack = _start(running, context.obj, source, port)
+        try:
+            with Console(stderr=True).status("starting") as status:
+                stack = running.enter_context(run_stack(context.obj, source, port, status.update))
+        except EngineError as error:
+            if isinstance(source, str):
+                raise BadInputError(str(error)) from error
+            raise
         ensure_shipper(stack.settings)  # for logs of processes that were killed
         page = None if no_view else running.enter_context(run_page(stack.settings, say))
         for line in shell_exports(stack.settings):
@@ -58,16 +64,6 @@ def up(  # noqa: PLR0917  # options of a command are its arguments
         while True:
             stack.check()
             time.sleep(_CHECK_SECONDS)
-
-
-def _start(running: ExitStack, settings: Settings, source: VllmServer | str, port: int) -> Stack:
-    with Console(stderr=True).status("starting") as status:
-        try:
-            return running.enter_context(run_stack(settings, source, port, status.update))
-        except EngineError as error:
-            if isinstance(source, str):
-                raise BadInputError(str(error)) from error
-            raise
 
 
 def _engine_of(settings: Settings, model: Path | None, engine: str | None) -> VllmServer | str:

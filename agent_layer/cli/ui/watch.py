@@ -45,8 +45,12 @@ def present(
         link: prints where the page shows the same; called beside tables, once.
     """
     if not watch:
-        _show(look(), format_)
-        return link() if format_ == "table" else None
+        sight = look()
+        if format_ == "jsonl":
+            return write_lines(sight.rows)
+        console = open_console()
+        console.print(draw(sight, console.width))
+        return link()
     if format_ == "table":
         link()  # above the table, which is redrawn
     try:
@@ -63,20 +67,13 @@ def present(
         return None
 
 
-def _show(sight: TableView, format_: Literal["table", "jsonl"]) -> None:
-    if format_ == "jsonl":
-        return write_lines(sight.rows)
-    console = open_console()
-    return console.print(draw(sight, console.width))
-
-
 def _frames(look: Callable[[], TableView]) -> Iterator[TableView]:
     while True:
         yield look()
         time.sleep(_FRAME_SECONDS)
 
 
-def _redraw(look: Callable[[], TableView]) -> None:
+def _redraw(look: Callable[[], TableView]) -> None:  # kept: one of three ways to watch, beside each other
     console = open_console()
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         for sight in _frames(look):

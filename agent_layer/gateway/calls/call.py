@@ -17,19 +17,18 @@ from typing import Final, Literal
 import msgspec
 
 from agent_layer.engines import BAD_LOGPROBS, NO_LOGPROBS, RAW_LOGPROBS, SMALLEST_LOGPROB, Engine
-from agent_layer.gateway.calls.end_parts import Context, end_part, extend_policy_runs, remember
+from agent_layer.gateway.calls.end_parts import Context, Ending, end_part, extend_policy_runs, remember
 from agent_layer.gateway.calls.requests import is_large, read_role
 from agent_layer.gateway.calls.sampling import SamplingPolicy, SettledSampling, settle_sampling
 from agent_layer.gateway.dialects.base import Dialect, Exchange
 from agent_layer.gateway.dialects.chat import ChatRequest
-from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.engines.models import ExternalModel
 from agent_layer.gateway.rollouts.divergence import HashedAnswer
 from agent_layer.gateway.rollouts.log_protocol import Log
 from agent_layer.gateway.rollouts.retries import Call, RetryKey
 from agent_layer.gateway.rollouts.rollout import EndedCall, LiveRollout, PromptContents
 from agent_layer.recorder import PreparedRecords
-from agent_layer.schema import Action, JsonObject, PolicyRun, Role, StepPart, StepStatus, find_media, parse_trace
+from agent_layer.schema import Action, JsonObject, PolicyRun, Role, StepPart, find_media, parse_trace
 
 NOT_APPLIED: Final = "not_applied"
 """Finding of a field that was asked and that nothing applied: its name follows."""
@@ -79,23 +78,6 @@ class Room(msgspec.Struct, frozen=True):
     """None: as many as the engine itself finds."""
 
 
-class Ending(msgspec.Struct, frozen=True):
-    """How a call ended, and what came of its answer."""
-
-    status: StepStatus
-    answer: ChatAnswer | None = None
-    error: str | None = None
-    findings: list[str] = []
-    """Of its end."""
-    is_context_full: bool = False
-    """The engine refused a prompt that does not fit into the model's context."""
-    spends_turn: bool = True
-    """What was asked or sampled led to it; False: the engine or its network failed."""
-
-
-CUT_OFF: Final = Ending("aborted", error="the call was cut off")
-
-
 class RecordedTarget(msgspec.Struct, frozen=True, kw_only=True):
     """What a step part names of the server that answers. None: not known."""
 
@@ -131,67 +113,6 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Of what became of the sampling."""
 
 
-def route_call(
-    parsed: ParsedCall,
-    entry: Call,
-    target: Engine | ExternalModel,
-    num_prompt: int | None = None,
-    room: Room | None = None,
-) -> Route:
-    """Express a request for its target: the policy's engine, or a model that another party serves.
-
-    Args:
-        parsed: the request.
-        entry: the call as its retries find it.
-        target: where it goes.
-        num_prompt: tokens of the prompt; None: not known.
-        room: what is left for the answer; None: what is asked is not known not to fit.
-    """
-    request = parsed.request
-    match target:
-        case ExternalModel():
-            own = parsed.rollout.sampling_for(request.sampling, entry, is_aux=parsed.is_aux)
-            overrides = own if target.is_policy else {}
-            overrides |= _fit_length(request.sampling | overrides, room)
-            return Route(
-                url=target.url,
-                model=target.model,
-                version=0,
-                engine=None,
-                role=read_role(parsed.headers) if target.is_policy else "aux",
-                headers=target.headers,
-                express=lambda: request.for_provider(target.model, overrides),
-                sampling=request.sampling | overrides,
-                changes=overrides,
-                recorded=RecordedTarget(engine=target.url if target.is_policy else "litellm", model=target.model),
-            )
-        case Engine():
-            overrides = parsed.rollout.sampling_for(request.sampling, entry, num_prompt, is_aux=parsed.is_aux)
-            settled = _settle(parsed, overrides)
-            overrides |= settled.changes
-            overrides |= _fit_length(request.sampling | overrides, room)
-            changes = overrides if settled.tools is None else overrides | {"tools": settled.tools}
-            return Route(
-                url=target.url,
-                model=target.model,
-                version=target.version,
-                engine=target,
-                role=read_role(parsed.headers),
-                headers={},
-                express=lambda: request.for_engine(target.model, changes),
-                sampling=request.sampling | overrides,
-                changes=changes,
-                recorded=RecordedTarget(
-                    engine=target.url,
-                    model=target.model,
-                    logprobs_mode=target.logprobs_mode,
-                    template_hash=target.template_hash,
-                    tokenizer_hash=target.tokenizer_hash,
-                ),
-                findings=settled.findings,
-            )
-
-
 def _fit_length(sampling: JsonObject, room: Room | None) -> JsonObject:
     """Return what takes the place of the length that is asked, where that does not fit."""
     named = {name: value for name in _LENGTHS if isinstance(value := sampling.get(name), int | float)}
@@ -215,6 +136,22 @@ def _find_in_logprobs(actions: Sequence[Action]) -> list[str]:
     return [*found, BAD_LOGPROBS] if any(SMALLEST_LOGPROB in (one.logprobs or ()) for one in actions) else found
 
 
+@dataclass(slots=True)
+class EngineTries:
+    """A call's tries at engines. Each is asked at most once."""
+
+    failed: set[str] = field(default_factory=set[str])
+    """Addresses of the engines at which it failed."""
+    num_readers: int = 0
+    """Engines that failed after they read the request."""
+    is_moved: bool = False
+    """The engine of its start failed."""
+    room: Room | None = None
+    """Where an engine refused the length that was asked."""
+    policy_runs: Sequence[PolicyRun] = ()
+    """Versions that sampled the part of the answer before the last preemption."""
+
+
 @dataclass(kw_only=True, slots=True, eq=False)
 class ModelCall:
     """An admitted call.
@@ -231,10 +168,9 @@ class ModelCall:
     phase: Phase = Phase.ADMITTED
     route: Route = field(init=False)
     """The last target."""
+    tries: EngineTries = field(default_factory=EngineTries)
     num_prompt: int | None = None
     """Tokens of the prompt, where the context limits the answer; None: not counted."""
-    room: Room | None = None
-    """Where an engine refused the length that was asked."""
     held: Engine | None = None
     """The engine at which the call has a place; None: it waits for one, or an external model answers."""
     start: StepPart = field(init=False)
@@ -243,12 +179,6 @@ class ModelCall:
     """The answers in a long history; None: it is short, and hashed when that is needed."""
     has_sent: bool = False
     """Part of an answer is on its way to the client: neither an error nor another engine's answer can follow."""
-    ending: Ending = CUT_OFF
-    """What ``end`` records."""
-    is_moved: bool = False
-    """The engine of its start failed."""
-    policy_runs: Sequence[PolicyRun] = ()
-    """Versions that sampled the part of the answer before the last preemption."""
 
     @property
     def rollout(self) -> LiveRollout:
@@ -262,14 +192,14 @@ class ModelCall:
     def assign(self, target: Engine | ExternalModel) -> None:
         """Hold a place at a target, and express the request for it."""
         self.hold_place(target)
-        self.route = route_call(self.parsed, self.entry, target, self.num_prompt, self.room)
+        self.route = self._route_to(target)
 
     def prepare(self, target: Engine | ExternalModel) -> PreparedRecords:
         """Do everything before ``begin`` that takes the longer the more was asked; in any thread.
 
         Raises: RedactionError: the function that the setting ``redact`` names failed.
         """
-        self.route = route_call(self.parsed, self.entry, target, self.num_prompt, self.room)
+        self.route = self._route_to(target)
         self.start = self._start_part()
         if is_large(self.parsed.size_bytes):
             self.history = self.parsed.prompt.hash_answers()
@@ -283,19 +213,16 @@ class ModelCall:
         rollout = self.rollout
         rollout.check_may_call(self.entry.question_id)
         rollout.logs.add(self.log.append_prepared(prepared))
-        for content in self.parsed.prompt.contents:
-            rollout.history.stored.add(content.hash)
-        self.parsed.prompt.contents.clear()  # large ones would stay in memory for as long as the answer takes
-        rollout.num_started += 1
-        rollout.history.turns[self.entry.question_id] += 1
-        rollout.record_activity()
+        contents = self.parsed.prompt.contents
+        rollout.record_start(self.entry.question_id, [content.hash for content in contents])
+        contents.clear()  # large ones would stay in memory for as long as the answer takes
         self.phase = Phase.RUNNING
         self.entry.is_started = True
 
     def move(self, target: Engine | ExternalModel) -> None:
         """Go on at another target, because the one before failed."""
         self.assign(target)
-        self.is_moved, self.policy_runs = True, ()
+        self.tries.is_moved, self.tries.policy_runs = True, ()
 
     @property
     def asks_length(self) -> bool:
@@ -304,7 +231,7 @@ class ModelCall:
 
     def fit(self, target: Engine | ExternalModel, room: Room) -> None:
         """Ask the same target for an answer that fits."""
-        self.room = room
+        self.tries.room = room
         self.assign(target)
 
     def preempt(self, num_tokens: int) -> Engine | None:
@@ -315,42 +242,39 @@ class ModelCall:
 
         Returns: the engine that the call leaves, whose place is to be released.
         """
-        self.policy_runs = extend_policy_runs(self.policy_runs, self.route.version, num_tokens)
+        tries = self.tries
+        tries.policy_runs = extend_policy_runs(tries.policy_runs, self.route.version, num_tokens)
         left, self.held = self.held, None
         return left
 
-    def end(self) -> None:
-        """Record ``ending``. The last byte of the answer may leave once this returned.
+    def end(self, ending: Ending) -> None:
+        """Record how the call ended. The last byte of the answer may leave once this returned.
 
         Raises: BackPressureError: the log is full; the answer must not be sent, because it would not be stored.
         """
-        rollout, entry, ending = self.rollout, self.entry, self.ending
-        is_whole = ending.status == "ok"
+        rollout, entry = self.rollout, self.entry
+        is_whole, is_policy = ending.status == "ok", self.start.role != "aux"
         context: Context | None = None
         if ending.answer:
             context = remember(
-                rollout, entry.call_id, self.parsed.prompt, ending.answer, self._hash_answers, is_whole=is_whole
+                rollout.history, entry.call_id, self.parsed.prompt, ending.answer, self._hash_answers, is_whole=is_whole
             )
         self.phase = Phase.ENDED
-        part = self._complete(end_part(self.start, context, ending.answer, ending.status, ending.error))
+        part = self._complete(end_part(self.start, context, ending))
         part = msgspec.structs.replace(part, findings=[*part.findings, *ending.findings])
         rollout.logs.add(self.log.append(part))
-        rollout.num_ended += 1
-        sampled = sum(len(action.response_token_ids or ()) for action in part.actions or ())
-        is_policy = self.start.role != "aux"
-        is_of_policy = is_policy and (ending.status != "error" or sampled > 0)
-        rollout.history.ended.append(
-            EndedCall(entry.call_id, sampled, is_of_policy, entry.question_id, ending.spends_turn)
+        num_sampled = sum(len(action.response_token_ids or ()) for action in part.actions or ())
+        ended = EndedCall(
+            entry.call_id,
+            num_sampled,
+            is_of_policy=is_policy and (ending.status != "error" or num_sampled > 0),
+            question_id=entry.question_id,
+            spends_turn=ending.spends_turn,
+            lacks_tokens=is_whole and is_policy and part.capture_level != "tokens",
         )
-        if not ending.spends_turn:
-            rollout.history.take_back_turns([entry.question_id])
-        rollout.num_policy_calls += is_of_policy
-        if is_policy and (is_whole or ending.is_context_full):
-            rollout.is_context_full = ending.is_context_full
-        rollout.record_activity()
+        is_decided = is_policy and (is_whole or ending.is_context_full)
+        rollout.record_end(ended, is_context_full=ending.is_context_full if is_decided else None)
         entry.is_good = is_whole
-        if is_whole and is_policy and part.capture_level != "tokens":
-            rollout.untokened.append(entry.call_id)
 
     def exchange(self) -> Exchange:
         """Return what the dialect must know to write the answer."""
@@ -363,6 +287,54 @@ class ModelCall:
             at=int(self.start.at),
             num_choices=num_choices if isinstance(num_choices, int) else 1,
         )
+
+    def _route_to(self, target: Engine | ExternalModel) -> Route:
+        """Express the request for a target: the policy's engine, or a model that another party serves."""
+        parsed, request, room = self.parsed, self.parsed.request, self.tries.room
+        match target:
+            case ExternalModel():
+                own = parsed.rollout.sampling_for(request.sampling, self.entry, is_aux=parsed.is_aux)
+                overrides = own if target.is_policy else {}
+                overrides |= _fit_length(request.sampling | overrides, room)
+                return Route(
+                    url=target.url,
+                    model=target.model,
+                    version=0,
+                    engine=None,
+                    role=read_role(parsed.headers) if target.is_policy else "aux",
+                    headers=target.headers,
+                    express=lambda: request.for_provider(target.model, overrides),
+                    sampling=request.sampling | overrides,
+                    changes=overrides,
+                    recorded=RecordedTarget(engine=target.url if target.is_policy else "litellm", model=target.model),
+                )
+            case Engine():
+                overrides = parsed.rollout.sampling_for(
+                    request.sampling, self.entry, self.num_prompt, is_aux=parsed.is_aux
+                )
+                settled = _settle(parsed, overrides)
+                overrides |= settled.changes
+                overrides |= _fit_length(request.sampling | overrides, room)
+                changes = overrides if settled.tools is None else overrides | {"tools": settled.tools}
+                return Route(
+                    url=target.url,
+                    model=target.model,
+                    version=target.version,
+                    engine=target,
+                    role=read_role(parsed.headers),
+                    headers={},
+                    express=lambda: request.for_engine(target.model, changes),
+                    sampling=request.sampling | overrides,
+                    changes=changes,
+                    recorded=RecordedTarget(
+                        engine=target.url,
+                        model=target.model,
+                        logprobs_mode=target.logprobs_mode,
+                        template_hash=target.template_hash,
+                        tokenizer_hash=target.tokenizer_hash,
+                    ),
+                    findings=settled.findings,
+                )
 
     def _hash_answers(self) -> Sequence[HashedAnswer]:
         return self.parsed.prompt.hash_answers() if self.history is None else self.history
@@ -412,16 +384,16 @@ class ModelCall:
             part = msgspec.structs.replace(part, findings=found)
         if self.route.engine is None:
             part = msgspec.structs.replace(part, capture_level="text", findings=[])
-        if self.policy_runs:
+        if self.tries.policy_runs:
             actions = [self._versioned(action) for action in part.actions or ()] or None
             part = msgspec.structs.replace(part, actions=actions, findings=[*part.findings, "continued"])
-        if self.room is not None:
+        if self.tries.room is not None:
             part = msgspec.structs.replace(part, sampling_applied=self.route.sampling)
-        if not self.is_moved:
+        if not self.tries.is_moved:
             return part
         moved = msgspec.structs.asdict(self.route.recorded)
         return msgspec.structs.replace(part, findings=[*part.findings, "engine_changed"], **moved)
 
     def _versioned(self, action: Action) -> Action:
-        runs = extend_policy_runs(self.policy_runs, self.route.version, len(action.response_token_ids or ()))
+        runs = extend_policy_runs(self.tries.policy_runs, self.route.version, len(action.response_token_ids or ()))
         return msgspec.structs.replace(action, policy_versions=runs)

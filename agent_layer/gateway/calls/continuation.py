@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
-from agent_layer.engines import Engine
 from agent_layer.errors import EngineError
 from agent_layer.gateway.calls.call import ModelCall
 from agent_layer.gateway.dialects.continuation import (
@@ -121,7 +120,7 @@ class ContinuedReply:
             except PreemptedError:
                 await self._continue()
 
-    async def _continue(self) -> None:
+    async def _continue(self) -> None:  # kept: an error raised inside the except would name the preemption as cause
         await self._change_engine()
         await self.begin()
         if self._reply.content_type != _STREAM:
@@ -138,8 +137,14 @@ class ContinuedReply:
         after = await self._pool.acquire(call.rollout)
         call.assign(after)
         self._joined.go_on()
-        if self._joined.token_ids and before:
-            _check_compatible(before, after)
+        if self._joined.token_ids and before:  # tokens and log-probabilities must mean the same at both
+            tokenizers = {before.tokenizer_hash, after.tokenizer_hash} - {None}
+            if before.logprobs_mode != after.logprobs_mode or len(tokenizers) > 1:
+                raise EngineError(
+                    f"engine {after.url}: expected the tokenizer and kind of log-probabilities of {before.url}, whose"
+                    " answer it should continue, found others; start the engines of a run alike, or set switch_mode to"
+                    " wait"
+                )
 
     def _request(self) -> tuple[str, bytes]:
         """Address and body of the next request: the chat itself, or what is left of its answer."""
@@ -149,13 +154,3 @@ class ContinuedReply:
             return f"{route.url}/v1/chat/completions", request.for_engine(route.model, fields)
         body = continuation_body(route.model, route.sampling, self._joined.prompt, sampled, with_usage=self._has_usage)
         return f"{route.url}/v1/completions", body
-
-
-def _check_compatible(before: Engine, after: Engine) -> None:
-    """Raise EngineError unless tokens and log-probabilities mean the same at both engines."""
-    tokenizers = {before.tokenizer_hash, after.tokenizer_hash} - {None}
-    if before.logprobs_mode != after.logprobs_mode or len(tokenizers) > 1:
-        raise EngineError(
-            f"engine {after.url}: expected the tokenizer and kind of log-probabilities of {before.url}, whose answer it"
-            " should continue, found others; start the engines of a run alike, or set switch_mode to wait"
-        )

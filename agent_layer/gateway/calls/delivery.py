@@ -1,18 +1,19 @@
 """How an engine's reply becomes the client's response.
 
-The last byte must wait until the end of the call is recorded. So each answer comes in two parts: everything up to its
-last bytes, which sets how the call ended, and ``finish``, which sends them.
+The last byte must wait until the end of the call is recorded. So an answer is delivered in steps: ``relay`` sends
+everything up to its last bytes, ``ending`` returns how the call ended, and ``finish`` sends the rest.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BadInputError, EngineError
-from agent_layer.gateway.calls.call import Ending, ModelCall
+from agent_layer.gateway.calls.call import ModelCall
+from agent_layer.gateway.calls.end_parts import Ending
 from agent_layer.gateway.calls.requests import in_background
 from agent_layer.gateway.dialects.base import AnswerStream
 from agent_layer.gateway.dialects.chat import ChatRequest
@@ -66,7 +67,7 @@ class Reply(Protocol):
 
 
 class Delivery(Protocol):
-    """An answer whose last bytes wait."""
+    """An answer that has begun. The client has seen no more than its head."""
 
     content_type: str
     is_delivered: bool
@@ -77,30 +78,44 @@ class Delivery(Protocol):
         """Everything that the client is sent; complete after ``finish``."""
         ...
 
+    async def relay(self) -> None:
+        """Send all but the last bytes. A failure of the engine ends the answer as its dialect says."""
+        ...
+
+    def ending(self) -> Ending:
+        """Return how the call ended, after ``relay`` or wherever that was stopped; once."""
+        ...
+
     async def finish(self) -> web.StreamResponse:
         """Send the rest. The call's end must be recorded."""
         ...
 
 
 async def read_reply(call: ModelCall, http: web.Request, reply: Reply) -> Delivery:
-    """Read an engine's reply up to its last bytes, and set how the call ends.
+    """Read as much of an engine's reply as shows that it answers: the beginning of a stream, else all of it.
 
     Raises: EngineError: the engine broke off before the client saw anything, or its answer cannot be read.
     """
     if reply.status != 200:
         return refuse(call, http, reply.status, await reply.read())
     if reply.content_type == _STREAM:
-        return await _relay_stream(call, http, reply)
+        return await _begin_stream(call, http, reply)
     received, parsed = await reply.read(), call.parsed
     version, exchange = call.route.version, call.exchange()  # of now: the call may have moved while it was read
 
-    def read() -> bytes:
-        answer = read_answer(received, parsed.request, version, exchange.num_choices)
-        call.ending = end_answer(answer, judge_end(answer, exchange.num_choices))
-        return parsed.dialect.write(answer, exchange)
+    size_bytes = max(len(received), parsed.size_bytes)
 
-    body = await in_background(max(len(received), parsed.size_bytes), read)
-    return WholeAnswer(http, _respond(call.entry, body, _JSON), body)
+    def read() -> tuple[ChatAnswer, Ending]:
+        answer = read_answer(received, parsed.request, version, exchange.num_choices)
+        return answer, end_answer(answer, judge_end(answer, exchange.num_choices))
+
+    answer, ending = await in_background(size_bytes, read)
+
+    def write() -> tuple[web.Response, bytes]:
+        body = parsed.dialect.write(answer, exchange)
+        return _respond(call.entry, body, _JSON), body
+
+    return WholeAnswer(http, ending, write, size_bytes)
 
 
 def repeat_response(call: Call, request: ChatRequest) -> web.Response:
@@ -127,10 +142,26 @@ class WholeAnswer:
     """An answer, or an error, in one piece."""
 
     http: web.Request
-    response: web.Response
-    body: bytes
+    ended: Ending
+    write: Callable[[], tuple[web.Response, bytes]]
+    """Returns it in the client's dialect, and its body."""
+    size_bytes: int = 0
+    """Of what is written; see ``in_background``."""
     content_type: str = _JSON
     is_delivered: bool = False
+    response: web.Response = field(init=False)
+    body: bytes = field(init=False)
+
+    async def relay(self) -> None:
+        """Write the answer. All of it waits.
+
+        Raises: RefusedError: the dialect writes a failed answer as an error.
+        """
+        self.response, self.body = await in_background(self.size_bytes, self.write)
+
+    def ending(self) -> Ending:
+        """See Delivery."""
+        return self.ended
 
     async def finish(self) -> web.Response:
         """See Delivery."""
@@ -142,8 +173,11 @@ class WholeAnswer:
 class StreamedAnswer:
     """An answer that the client reads as it comes."""
 
+    call: ModelCall
     response: web.StreamResponse
     stream: AnswerStream
+    first: bytes | None
+    """Piece of the engine's body that is read already; None: the body is empty."""
     pieces: AsyncIterator[bytes]
     content_type: str = _STREAM
     last: bytes = b""
@@ -166,6 +200,45 @@ class StreamedAnswer:
         except ConnectionError:
             self.is_client_gone = True
 
+    async def relay(self) -> None:
+        """See Delivery."""
+        received = self.first
+        try:
+            while received is not None and not self.is_client_gone:
+                seen = self.stream.feed(received)
+                if self.stream.is_done:
+                    self.last = seen
+                    return
+                await self.send(seen)
+                if not self.is_client_gone:
+                    received = await anext(self.pieces, None)
+            if not self.is_client_gone:
+                self.last = self._close_stream()
+        except EngineError as error:
+            self.last = self.stream.fail(str(error))
+
+    def _close_stream(self) -> bytes:
+        """Return what the client must see of a stream that the engine closed without its closing event."""
+        stream, route = self.stream, self.call.route
+        if stream.error is not None:
+            return b""
+        seen = stream.feed(b"\n")
+        stream.answer(route.version)  # reads what waits, and finds errors there
+        if stream.is_done or stream.error is not None:
+            return seen
+        cut = f"engine {route.url}: its stream ended before its answer did; ask again"
+        return seen + (stream.feed(b"data: [DONE]\n\n") if stream.is_complete else stream.fail(cut))
+
+    def ending(self) -> Ending:
+        """See Delivery."""
+        stream, answer = self.stream, self.stream.answer(self.call.route.version)
+        end = judge_end(answer, self.call.exchange().num_choices)
+        if stream.error is not None:
+            return Ending("error", answer, stream.error[:_LONGEST_ERROR], end.findings, spends_turn=False)
+        if end.status != "ok" and not stream.is_done:  # the client left, or the call was stopped
+            return Ending("aborted", answer, "the stream was cut off")
+        return end_answer(answer, end)
+
     async def finish(self) -> web.StreamResponse:
         """Send what waits, then read the engine's body to its end: so its connection serves the next call."""
         if not self.is_client_gone:
@@ -179,54 +252,18 @@ class StreamedAnswer:
         return self.response
 
 
-async def _relay_stream(call: ModelCall, http: web.Request, reply: Reply) -> StreamedAnswer:
+async def _begin_stream(call: ModelCall, http: web.Request, reply: Reply) -> StreamedAnswer:
     pieces = reply.pieces()
-    received = await anext(pieces, None)  # an engine that fails before this can be replaced by another
+    first = await anext(pieces, None)  # an engine that fails before this can be replaced by another
     stream = call.parsed.dialect.stream(call.exchange())
     headers = {hdrs.CONTENT_TYPE: _STREAM, CALL_HEADER: call.entry.call_id}
-    answer = StreamedAnswer(web.StreamResponse(headers=headers), stream, pieces)
+    answer = StreamedAnswer(call, web.StreamResponse(headers=headers), stream, first, pieces)
     call.has_sent = True
     try:
         await answer.response.prepare(http)
     except ConnectionError:  # the client left before its answer began
         raise asyncio.CancelledError from None
-    try:
-        while received is not None and not answer.is_client_gone:
-            seen = stream.feed(received)
-            if stream.is_done:
-                answer.last = seen
-                return answer
-            await answer.send(seen)
-            if not answer.is_client_gone:
-                received = await anext(pieces, None)
-        if not answer.is_client_gone:
-            answer.last = _close_stream(call, stream)
-    except EngineError as error:
-        answer.last = stream.fail(str(error))
-    finally:
-        call.ending = _end_stream(stream.answer(call.route.version), stream, call.exchange().num_choices)
     return answer
-
-
-def _close_stream(call: ModelCall, stream: AnswerStream) -> bytes:
-    """Return what the client must see of a stream that the engine closed without its closing event."""
-    if stream.error is not None:
-        return b""
-    seen = stream.feed(b"\n")
-    stream.answer(call.route.version)  # reads what waits, and finds errors there
-    if stream.is_done or stream.error is not None:
-        return seen
-    cut = f"engine {call.route.url}: its stream ended before its answer did; ask again"
-    return seen + (stream.feed(b"data: [DONE]\n\n") if stream.is_complete else stream.fail(cut))
-
-
-def _end_stream(answer: ChatAnswer, stream: AnswerStream, num_choices: int) -> Ending:
-    end = judge_end(answer, num_choices)
-    if stream.error is not None:
-        return Ending("error", answer, stream.error[:_LONGEST_ERROR], end.findings, spends_turn=False)
-    if end.status != "ok" and not stream.is_done:  # the client left, or the call was stopped
-        return Ending("aborted", answer, "the stream was cut off")
-    return end_answer(answer, end)
 
 
 def end_answer(answer: ChatAnswer, end: AnswerEnd) -> Ending:
@@ -235,7 +272,7 @@ def end_answer(answer: ChatAnswer, end: AnswerEnd) -> Ending:
 
 
 def refuse(call: ModelCall, http: web.Request, status: int, body: bytes) -> WholeAnswer:
-    """Return an engine's error in the shape that the client reads, and set how the call ends.
+    """Return an engine's error in the shape that the client reads.
 
     Raises: EngineError: it is no error.
     """
@@ -243,18 +280,18 @@ def refuse(call: ModelCall, http: web.Request, status: int, body: bytes) -> Whol
     found = body[:_LONGEST_ERROR].decode("utf-8", "replace")
     if status < _FIRST_ERROR:
         raise EngineError(f"engine {call.route.url}: expected an answer or an error, found status {status} {found}")
+    ending = Ending("error", error=f"{status} {found}", spends_turn=status in BAD_REQUEST)
     if is_context_full(status, body[:_LONGEST_ERROR]):
-        call.ending = Ending("error", error=f"{status} {found}", is_context_full=True)
-        return WholeAnswer(
-            http, refusal(path, _FIRST_ERROR, CONTEXT_FULL, read_engine_error(body[:_LONGEST_ERROR])[1]), body
-        )
-    if lacks_tool_parser(status, body[:_LONGEST_ERROR]):
-        call.ending = Ending("error", error=f"{status} {found}", spends_turn=False)
-        return WholeAnswer(http, refusal(path, status, NO_TOOL_PARSER, _NO_TOOL_PARSER.format(call.route.url)), body)
-    call.ending = Ending("error", error=f"{status} {found}", spends_turn=status in BAD_REQUEST)
-    if error_shape(path) is openai_error and is_openai_error(body):
-        return WholeAnswer(http, web.Response(status=status, body=body, content_type=_JSON), body)
-    return WholeAnswer(http, refusal(path, status, *read_engine_error(body[:_LONGEST_ERROR])), body)
+        ending = Ending("error", error=f"{status} {found}", is_context_full=True)
+        shown = refusal(path, _FIRST_ERROR, CONTEXT_FULL, read_engine_error(body[:_LONGEST_ERROR])[1])
+    elif lacks_tool_parser(status, body[:_LONGEST_ERROR]):
+        ending = Ending("error", error=f"{status} {found}", spends_turn=False)
+        shown = refusal(path, status, NO_TOOL_PARSER, _NO_TOOL_PARSER.format(call.route.url))
+    elif error_shape(path) is openai_error and is_openai_error(body):
+        shown = web.Response(status=status, body=body, content_type=_JSON)
+    else:
+        shown = refusal(path, status, *read_engine_error(body[:_LONGEST_ERROR]))
+    return WholeAnswer(http, ending, lambda: (shown, body))
 
 
 def _respond(call: Call, body: bytes, content_type: str) -> web.Response:

@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.rollouts.divergence import HashedAnswer, History, cause_of_break
 from agent_layer.gateway.rollouts.prefix import Hashed
-from agent_layer.gateway.rollouts.rollout import LiveRollout, PrefixAnchor, PromptContents
+from agent_layer.gateway.rollouts.rollout import CallHistory, PrefixAnchor, PromptContents
 from agent_layer.schema import (
     BREAK,
     DISAGREES,
@@ -36,10 +36,26 @@ class Context(msgspec.Struct, frozen=True):
     findings: list[str]
 
 
-def end_part(
-    start: StepPart, context: Context | None, answer: ChatAnswer | None, status: StepStatus, error: str | None = None
-) -> StepPart:
+class Ending(msgspec.Struct, frozen=True):
+    """How a call ended, and what came of its answer."""
+
+    status: StepStatus
+    answer: ChatAnswer | None = None
+    error: str | None = None
+    findings: list[str] = []
+    """Findings of its end."""
+    is_context_full: bool = False
+    """The engine refused a prompt that does not fit into the model's context."""
+    spends_turn: bool = True
+    """What was asked or sampled led to it; False: the engine or its network failed."""
+
+
+CUT_OFF: Final = Ending("aborted", error="the call was cut off")
+
+
+def end_part(start: StepPart, context: Context | None, ending: Ending) -> StepPart:
     """Record what was answered, as far as it came."""
+    answer = ending.answer
     parent = context.parent if context else None
     return StepPart(
         trajectory_id=start.trajectory_id,
@@ -53,8 +69,8 @@ def end_part(
         prompt=context.prompt if context else None,
         actions=(answer.actions or None) if answer else None,
         capture_level=_capture_level(answer) if answer else None,
-        status=status,
-        error=error,
+        status=ending.status,
+        error=ending.error,
         usage=_count_usage(answer) if answer else None,
         findings=[*(context.findings if context else []), *(answer.findings if answer else [])],
     )
@@ -65,7 +81,7 @@ HashAnswers: TypeAlias = Callable[[], Sequence[HashedAnswer]]
 
 
 def remember(
-    rollout: LiveRollout,
+    history: CallHistory,
     call_id: str,
     prompt: PromptContents,
     answer: ChatAnswer,
@@ -74,34 +90,44 @@ def remember(
     is_whole: bool,
 ) -> Context:
     """Place an answer among the earlier ones of its rollout. An answer that was cut off is never continued."""
-    rollout.num_sampled += sum(len(action.response_token_ids or ()) for action in answer.actions)
     if answer.prompt_token_ids is None:
         context, sequence = Context(None, prompt.before, ["no_token_ids"]), None
     else:
-        context, sequence = _find_context(rollout, prompt, answer.prompt_token_ids, hash_answers)
+        context, sequence = _find_context(history, prompt, answer.prompt_token_ids, hash_answers)
     if any(action.response_token_ids == _NO_IDS for action in answer.actions):
         context.findings.append("zero_tokens")
     if is_whole:
         conversation = context.parent.conversation if context.parent else call_id
         num_messages = len(prompt.state.messages or ())
-        rollout.history.prompts.add(prompt.messages, PrefixAnchor(call_id, 0, conversation, num_messages))
+        history.prompts.add(prompt.messages, PrefixAnchor(call_id, 0, conversation, num_messages))
         for choice, action in enumerate(answer.actions):
-            rollout.history.said.add(action.message or {}, conversation, num_messages)
+            history.said.add(action.message or {}, conversation, num_messages)
             if sequence and action.response_token_ids:
                 response = action.response_token_ids.tobytes()
-                rollout.history.sequences.add(
+                history.sequences.add(
                     sequence.extended(response), PrefixAnchor(call_id, choice, conversation, num_messages)
                 )
     return context
 
 
 def _find_context(
-    rollout: LiveRollout, prompt: PromptContents, ids: TokenIds, hash_answers: HashAnswers
+    history: CallHistory, prompt: PromptContents, ids: TokenIds, hash_answers: HashAnswers
 ) -> tuple[Context, Hashed]:
     """Express a prompt as what it adds to the longest earlier sequence."""
     packed = ids.tobytes()
-    match, sequence = rollout.history.sequences.find(packed)
-    findings = _find_breaks(rollout, prompt, match.key.num_messages if match else -1, hash_answers)
+    match, sequence = history.sequences.find(packed)
+    findings: list[str] = []
+    num_continued = match.key.num_messages if match else -1
+    is_continued = num_continued == prompt.last_answer and (prompt.before is None or num_continued >= 0)
+    if not is_continued:  # else the tokens go on behind the last answer of the history, or there is no history
+        seen = History(
+            answers=[history.said.recognise(answer) for answer in hash_answers()],
+            num_messages=len(prompt.state.messages or ()),
+            num_equal=prompt.before.num_messages if prompt.before else 0,
+            num_continued=num_continued,
+            longest=history.said.longest(prompt.before.conversation) if prompt.before else 0,
+        )
+        findings = [f"{BREAK}:{cause}"] if (cause := cause_of_break(seen)) else []
     if match is None:
         return Context(PromptDelta(delta=ids), prompt.before, findings), sequence
     continued = PromptDelta(
@@ -112,24 +138,6 @@ def _find_context(
         prefix_hash=match.hash,
     )
     return Context(continued, match.key, findings), sequence
-
-
-def _find_breaks(
-    rollout: LiveRollout, prompt: PromptContents, num_continued: int, hash_answers: HashAnswers
-) -> list[str]:
-    """Return the finding of a prompt that should have continued other tokens than it does; else nothing."""
-    if num_continued == prompt.last_answer and (prompt.before is None or num_continued >= 0):
-        return []  # the tokens go on behind the last answer of the history, or there is no history
-    cause = cause_of_break(
-        History(
-            answers=[rollout.history.said.recognise(answer) for answer in hash_answers()],
-            num_messages=len(prompt.state.messages or ()),
-            num_equal=prompt.before.num_messages if prompt.before else 0,
-            num_continued=num_continued,
-            longest=rollout.history.said.longest(prompt.before.conversation) if prompt.before else 0,
-        )
-    )
-    return [f"{BREAK}:{cause}"] if cause else []
 
 
 def _capture_level(answer: ChatAnswer) -> CaptureLevel:

@@ -13,7 +13,7 @@ Three scopes can stop the coroutine: the client's connection, the rollout's time
 """
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import count
@@ -23,10 +23,11 @@ from aiohttp import web
 
 from agent_layer.engines import Engine
 from agent_layer.errors import BackPressureError, BadInputError, EngineError
-from agent_layer.gateway.calls.call import Ending, ModelCall, ParsedCall, Room
+from agent_layer.gateway.calls.call import ModelCall, ParsedCall, Room
 from agent_layer.gateway.calls.continuation import can_continue, post_continued
 from agent_layer.gateway.calls.delivery import Delivery, Reply, read_reply, refuse, repeat_response
 from agent_layer.gateway.calls.disconnects import DisconnectWatcher, WatchedClient
+from agent_layer.gateway.calls.end_parts import CUT_OFF, Ending
 from agent_layer.gateway.calls.requests import BODY_BOUNDS, body_size, in_background, is_large, read_text, retry_key
 from agent_layer.gateway.dialects.base import Dialect
 from agent_layer.gateway.dialects.chat import ChatRequest, read_count, tokenize_body
@@ -91,7 +92,12 @@ class Calls:
             return request, rollout.inspect_prompt(request)
 
         request, prompt = await in_background(len(body), read)
-        _check_length(request, http)
+        most = http.app[BODY_BOUNDS].messages
+        if len(request.messages) > most:  # the gateway remembers a conversation: what continues it may be short
+            raise BadInputError(
+                f"{http.method} {http.path}: expected at most {most} messages, those that it continues included, found"
+                f" {len(request.messages)}; begin another conversation, or raise AGENT_LAYER_MAX_MESSAGES"
+            )
         return ParsedCall(
             rollout=rollout,
             request=request,
@@ -146,10 +152,7 @@ class Calls:
             call.begin(await in_background(call.parsed.size_bytes, lambda: call.prepare(target)))
             with call.rollout.running_task():  # from here on, closing the rollout cancels the call
                 async with AsyncExitStack() as upstream:
-                    try:
-                        delivery = await self._exchange(call, http, upstream)
-                    finally:
-                        call.end()
+                    delivery = await self._deliver(call, http, upstream)
                     response = await delivery.finish()
                 if call.entry.is_good:
                     self.cache.keep(call.entry, delivery.body, delivery.content_type)
@@ -179,15 +182,29 @@ class Calls:
         async with self.upstream.post(f"{engine.url}/tokenize", body, headers) as reply:
             return read_count(engine.url, reply.status, await reply.read())
 
-    async def _exchange(self, call: ModelCall, http: web.Request, upstream: AsyncExitStack) -> Delivery:
-        """Ask one engine after the other, until one answers or the client has seen part of an answer.
+    async def _deliver(self, call: ModelCall, http: web.Request, upstream: AsyncExitStack) -> Delivery:
+        """Bring an answer to the client up to its last bytes, and record how the call ended, whatever stops it."""
+        ending = CUT_OFF
+        try:
+            delivery = await self._exchange(call, http, upstream)
+            try:
+                await delivery.relay()
+            finally:
+                ending = delivery.ending()
+        except EngineError as error:
+            ending = Ending("error", error=str(error), spends_turn=False)
+            raise
+        finally:
+            call.end(ending)
+        return delivery
 
-        Each engine is asked at most once. What fails at two that read it is the request's fault: a third is spared.
+    async def _exchange(self, call: ModelCall, http: web.Request, upstream: AsyncExitStack) -> Delivery:
+        """Ask one engine after the other, until one begins to answer.
+
+        What fails at two that read it is the request's fault: a third is spared.
 
         Raises: EngineError: the last engine failed, and no other is healthy.
         """
-        failed: set[str] = set()
-        num_readers = 0
         while True:
             try:
                 reply = await self._ask(call, upstream)
@@ -197,16 +214,15 @@ class Calls:
                         return refuse(call, http, reply.status, refused)
                     await upstream.aclose()
                     continue
-                num_readers += reply.status >= _OWN_FAULT
-                if reply.status < _OWN_FAULT or not self._report_failure(call, failed, num_readers):
+                call.tries.num_readers += reply.status >= _OWN_FAULT
+                if reply.status < _OWN_FAULT or not self._report_failure(call):
                     return await read_reply(call, http, reply)
             except EngineError as error:
-                num_readers += was_reached(error)
-                if not self._report_failure(call, failed, num_readers) or call.has_sent:
-                    call.ending = Ending("error", error=str(error), spends_turn=False)
+                call.tries.num_readers += was_reached(error)
+                if not self._report_failure(call):
                     raise
             await upstream.aclose()
-            other = await self._find_target(call, failed)
+            other = await self._find_target(call)
             self._release(call)
             call.move(other)
 
@@ -217,7 +233,7 @@ class Calls:
         """
         tokens: int | None = None
         engine = call.route.engine
-        if call.room is None and engine is not None and (most := await self.pool.read_context_tokens(engine)):
+        if call.tries.room is None and engine is not None and (most := await self.pool.read_context_tokens(engine)):
             try:
                 tokens = most - await self._count_at(engine, call.parsed.request)
             except EngineError:  # it has no /tokenize
@@ -229,7 +245,7 @@ class Calls:
             call.fit(target, Room(tokens))
         return target is not None
 
-    async def _ask(self, call: ModelCall, upstream: AsyncExitStack) -> Reply:
+    async def _ask(self, call: ModelCall, upstream: AsyncExitStack) -> Reply:  # kept: raises what its caller answers
         """Raises: EngineError: it no longer takes the key that the registry has, which is not the agent's fault."""
         reply = await upstream.enter_async_context(self._post(call))
         if reply.status in _KEY_REFUSED and call.route.engine is not None:
@@ -244,32 +260,26 @@ class Calls:
         headers = route.headers if route.engine is None else self.pool.headers_of(route.url)
         return self.upstream.post(f"{route.url}/v1/chat/completions", route.express(), headers)
 
-    async def _find_target(self, call: ModelCall, failed: Collection[str] = ()) -> Engine | ExternalModel:
+    async def _find_target(self, call: ModelCall) -> Engine | ExternalModel:
         external = self.pool.find_external(call.parsed.request)
-        return external or await self.pool.acquire(call.rollout, frozenset(failed))
+        return external or await self.pool.acquire(call.rollout, frozenset(call.tries.failed))
 
     def _release(self, call: ModelCall) -> None:
         if call.held:
             self.pool.release(call.held)
             call.held = None
 
-    def _report_failure(self, call: ModelCall, failed: set[str], num_readers: int) -> bool:
-        """Take the engine out of rotation; whether a healthy one that was not asked yet may answer instead.
-
-        Args:
-            call: it failed at its engine.
-            failed: addresses of the engines at which it failed; this one is added.
-            num_readers: how many of them read the request.
-        """
-        engine = call.route.engine
+    def _report_failure(self, call: ModelCall) -> bool:
+        """Take the engine out of rotation; whether a healthy one that was not asked yet may answer instead."""
+        engine, tries = call.route.engine, call.tries
         if engine is None:
             return False
-        failed.add(engine.url)
-        if num_readers >= _MOST_READERS:
+        tries.failed.add(engine.url)
+        if tries.num_readers >= _MOST_READERS:
             return False  # and the engine stays: two do not fail at once
-        return self.pool.report_failure(engine, call.rollout.started.run, failed)
+        return self.pool.report_failure(engine, call.rollout.started.run, tries.failed)
 
-    async def _wait_for_room(self) -> None:
+    async def _wait_for_room(self) -> None:  # kept: a step of the path that ``_run`` shows
         """Wait until the log is below its quota.
 
         Raises: BackPressureError: it stays full for ``log_wait_seconds``.
@@ -281,20 +291,7 @@ class Calls:
             )
 
 
-def _check_length(request: ChatRequest, http: web.Request) -> None:
-    """Check a conversation that the gateway remembers: what continues it may be short.
-
-    Raises: BadInputError: it has more messages than a request may have.
-    """
-    most = http.app[BODY_BOUNDS].messages
-    if len(request.messages) > most:
-        raise BadInputError(
-            f"{http.method} {http.path}: expected at most {most} messages, those that it continues included, found"
-            f" {len(request.messages)}; begin another conversation, or raise AGENT_LAYER_MAX_MESSAGES"
-        )
-
-
-def _refuse_stopped(call: ModelCall, http: web.Request, stop: BaseException) -> None:
+def _refuse_stopped(call: ModelCall, http: web.Request, stop: BaseException) -> None:  # kept: its docstring promises
     """Explain to a client that still waits why its call was stopped.
 
     Raises: RefusedError: the rollout is closed, or its time is over. CancelledError: the client reads part of a stream

@@ -44,7 +44,14 @@ async def read_text(request: web.Request) -> bytes:
         BadInputError: it is not UTF-8, not compressed as its header says, or holds more than its bounds.
         RefusedError: it is compressed in a way that the gateway cannot undo.
     """
-    _check_coding(request)
+    codings = ", ".join(request.headers.getall(hdrs.CONTENT_ENCODING, ["identity"]))
+    if codings.lower() not in _CODINGS:
+        raise RefusedError(
+            415,
+            "unsupported_encoding",
+            f"{request.method} {request.path}: expected a body that is plain, gzip or deflate, found {codings!r}; send"
+            " it plain",
+        )
     try:
         body = await _read_bytes(request)
         await in_background(len(body), lambda: _check_text(body, request))
@@ -117,17 +124,6 @@ def _check_text(body: bytes, request: web.Request) -> None:
         for begin in range(0, len(body), _INLINE_BYTES):
             decoder.decode(body[begin : begin + _INLINE_BYTES])
         decoder.decode(b"", final=True)
-
-
-def _check_coding(request: web.Request) -> None:
-    found = ", ".join(request.headers.getall(hdrs.CONTENT_ENCODING, ["identity"]))
-    if found.lower() not in _CODINGS:
-        raise RefusedError(
-            415,
-            "unsupported_encoding",
-            f"{request.method} {request.path}: expected a body that is plain, gzip or deflate, found {found!r}; send it"
-            " plain",
-        )
 
 
 async def read_body(request: web.Request, kind: type[B]) -> B:

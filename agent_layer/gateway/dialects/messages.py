@@ -9,7 +9,7 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects.base import Exchange, LRUCache
-from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, read_pieces
+from agent_layer.gateway.dialects.chat import ChatRequest, read_pieces
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.endings import failure_of, find_finish
 from agent_layer.gateway.dialects.refusals import RefusedError, anthropic_error
@@ -132,8 +132,16 @@ def read_messages(body: bytes, arguments_of: ArgumentsOf, thread_of: ThreadOf) -
         said = [one for message in asked.messages for one in _chat_messages(message, arguments_of)]
         system = [{"role": "system", "content": content_of(_parts(asked.system))}] if asked.system else []
         before = _continued(asked, thread_of)
-        fields = _fields(asked, pieces)
-        fields["tools"] = fields["tools"] or before.tools
+        config = asked.output_config or _OutputConfig()
+        fields: JsonObject = {
+            **{name: piece for name, piece in pieces.items() if name not in _TRANSLATED | _NO_PLACE},
+            "max_tokens": asked.max_tokens,
+            "stop": asked.stop_sequences or None,
+            "tools": [_tool(tool) for tool in asked.tools] if asked.tools else before.tools,
+            "response_format": wanted.told() if (wanted := config.format or asked.output_format) else None,
+            **_choice(asked.tool_choice or {}),
+            **_thinking(asked.thinking or {}, config.effort),
+        }
         return translated([*system, *before.messages, *said], fields, pieces, _NOT_SAMPLING, _SHAPING)
     except (*UNREADABLE, KeyError) as error:
         raise BadInputError(
@@ -141,7 +149,7 @@ def read_messages(body: bytes, arguments_of: ArgumentsOf, thread_of: ThreadOf) -
         ) from error
 
 
-def _continued(asked: _Body, thread_of: ThreadOf) -> ThreadTurns:
+def _continued(asked: _Body, thread_of: ThreadOf) -> ThreadTurns:  # kept: it refuses inside the caller's try
     if asked.thread is None or asked.thread.type == "create":
         return ThreadTurns()
     if asked.system or asked.tools:
@@ -152,20 +160,6 @@ def _continued(asked: _Body, thread_of: ThreadOf) -> ThreadTurns:
             " again; leave them out, or send the whole conversation with thread type 'create'",
         )
     return thread_of(asked.thread.previous_message_id or "")
-
-
-def _fields(asked: _Body, pieces: Pieces) -> JsonObject:
-    """Everything but the messages."""
-    config = asked.output_config or _OutputConfig()
-    return {
-        **{name: piece for name, piece in pieces.items() if name not in _TRANSLATED | _NO_PLACE},
-        "max_tokens": asked.max_tokens,
-        "stop": asked.stop_sequences or None,
-        "tools": [_tool(tool) for tool in asked.tools] if asked.tools else None,
-        "response_format": wanted.told() if (wanted := config.format or asked.output_format) else None,
-        **_choice(asked.tool_choice or {}),
-        **_thinking(asked.thinking or {}, config.effort),
-    }
 
 
 def _chat_messages(message: _Message, arguments_of: ArgumentsOf) -> Iterator[JsonObject]:

@@ -57,13 +57,18 @@ class _Turns:
     def take(self, item: JsonObject) -> None:
         match item:
             case {"type": "reasoning"}:
-                self._think(item)
+                if self._texts is not None or self._calls:
+                    self.close()
+                shown = objects_in(item.get("content")) or objects_in(item.get("summary"))
+                self._thoughts += [str(part.get("text", "")) for part in shown]
             case {"type": "function_call", "call_id": str(call_id), "name": str(name), "arguments": str(arguments)}:
                 self._calls.append(tool_call(call_id, name, arguments))
             case {"type": "function_call_output", "call_id": str(call_id), "output": output}:
                 self._add({"role": "tool", "tool_call_id": call_id, "content": content_of(_parts(output))})
             case {"role": "assistant", "content": content}:
-                self._say([str(part.get("text") or part.get("refusal") or "") for part in objects_in(content)])
+                if self._texts is not None or self._calls:
+                    self.close()
+                self._texts = [str(part.get("text") or part.get("refusal") or "") for part in objects_in(content)]
             case {"role": str(role), "content": content}:
                 self._add({"role": role, "content": content_of(_parts(content))})
             case _:
@@ -77,17 +82,6 @@ class _Turns:
         if self._thoughts or self._texts is not None or self._calls:
             self.messages.append(assistant_message(self._texts or [], self._thoughts, self._calls))
         self._thoughts, self._texts, self._calls = [], None, []
-
-    def _think(self, item: JsonObject) -> None:
-        if self._texts is not None or self._calls:
-            self.close()
-        shown = objects_in(item.get("content")) or objects_in(item.get("summary"))
-        self._thoughts += [str(part.get("text", "")) for part in shown]
-
-    def _say(self, texts: list[str]) -> None:
-        if self._texts is not None or self._calls:
-            self.close()
-        self._texts = texts
 
     def _add(self, message: JsonObject) -> None:
         self.close()

@@ -81,13 +81,13 @@ class EnginePool:
         Raises: EngineError: no engine served within ``request_seconds``.
         """
         run = rollout.started.run
-        engine = await self._engines.acquire(run, rollout.engine, self._settings.request_seconds, without)
+        engine = await self._engines.acquire(run, rollout.history.engine, self._settings.request_seconds, without)
         try:
             await self._policies.ensure(run, engine)
         except BaseException:
             self._engines.release(engine)
             raise
-        rollout.engine = engine.url
+        rollout.history.engine = engine.url
         return engine
 
     def release(self, engine: Engine) -> None:
@@ -208,12 +208,10 @@ class EngineWatcher:
     def _show_and_read(self) -> tuple[list[Engine], dict[str, int], dict[str, str]]:
         self._registry.renew_gateway(self._gateway_id)
         engines = self._registry.engines()
-        newest = self._newest_versions({engine.run for engine in engines} if self.rotation.has_limit else set())
+        runs = {engine.run for engine in engines} if self.rotation.has_limit else set[str]()
+        versions = {run: newest_number(self._registry.redis, self._registry.keys, run) for run in runs}
+        newest = {run: number for run, number in versions.items() if number is not None}
         return engines, newest, self._registry.access_keys()  # last: an engine's key comes with its entry
-
-    def _newest_versions(self, runs: set[str]) -> dict[str, int]:
-        found = {run: newest_number(self._registry.redis, self._registry.keys, run) for run in runs}
-        return {run: number for run, number in found.items() if number is not None}
 
     async def _follow(self) -> None:
         beat = self._registry.gateway_seconds / _BEATS

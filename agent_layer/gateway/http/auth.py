@@ -71,16 +71,16 @@ class Access:
         found = self._rollouts.look(name[1]) if name else None
         if found is None or not found.is_open:
             return None
-        return found if hmac.compare_digest(_digest(_key_of(request)), _digest(found.api_key)) else None
+        return found if hmac.compare_digest(_digest(_key_of(request)), _digest(found.lease.api_key)) else None
 
     def check_may_reward(self, request: web.Request, rollout: LiveRollout) -> None:
         """Raise RefusedError for a rollout's key whose task has a scorer: what the agent runs may hold the key, too."""
-        if rollout.scorer is not None and not self._is_operator(_key_of(request)):
+        if rollout.terms.scorer is not None and not self._is_operator(_key_of(request)):
             raise RefusedError(
                 403,
                 "reward_refused",
-                f"rollout {rollout.trajectory_id}: the scorer {rollout.scorer!r} of its task alone rewards it, so a"
-                " reward with the rollout's key is refused; leave it out, or give the task 'scorer': 'agent' if you"
+                f"rollout {rollout.trajectory_id}: the scorer {rollout.terms.scorer!r} of its task alone rewards it, so"
+                " a reward with the rollout's key is refused; leave it out, or give the task 'scorer': 'agent' if you"
                 " trust the agent",
             )
 
@@ -98,12 +98,12 @@ class Access:
 
     def _enter_address(self, trajectory_id: str, key: str) -> LiveRollout:
         found = self._rollouts.look(trajectory_id)
-        is_its_key = hmac.compare_digest(_digest(key), _digest(found.api_key if found else self._nobodys_key))
+        is_its_key = hmac.compare_digest(_digest(key), _digest(found.lease.api_key if found else self._nobodys_key))
         if self._is_operator(key):
             return self._rollouts.find(trajectory_id)
         if found is None or not is_its_key:
             raise self._refusal("unknown", "gateway: this key is not the rollout's; use the one it was given")
-        if found.end_of_key is not None and self._rollouts.now() >= found.end_of_key:
+        if found.lease.end_of_key is not None and self._rollouts.now() >= found.lease.end_of_key:
             raise self._refusal("expired", f"rollout {trajectory_id}: its key has expired; end the agent")
         return self._rollouts.find(trajectory_id)
 

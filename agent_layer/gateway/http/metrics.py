@@ -59,7 +59,7 @@ def metrics_text(counters: Counters, rollouts: RolloutRegistry, engines: EngineW
     figures: dict[Sample, float] = {(name, ()): 0 for name in _ALWAYS} | counters.read() | _engine_figures(engines)
     figures["calls_waiting", ()] = engines.admission.num_waiting
     figures["rollouts_open", ()] = len(live)
-    figures["calls_in_flight", ()] = sum(len(rollout.running) for rollout in live)
+    figures["calls_in_flight", ()] = sum(len(rollout.lease.running) for rollout in live)
     figures["log_backlog_bytes", ()] = backlog
     return "".join(f"{line}\n" for line in [*_lines(figures), *_histogram("call_seconds", counters.call_seconds)])
 

@@ -101,7 +101,7 @@ class RolloutRoutes:
             attempt=rollout.started.attempt,
             trajectory_id=rollout.trajectory_id,
             base_url=f"{self._address_of(request)}/r/{rollout.trajectory_id}/v1",
-            api_key=rollout.api_key,
+            api_key=rollout.lease.api_key,
             model=self.model_name(),
             abandoned=abandoned,
         )
@@ -110,7 +110,12 @@ class RolloutRoutes:
         await self._take_place(wanted)
         rollout = self.rollouts.add(wanted)
         if rollout is wanted:
-            self._record_start(rollout)
+            try:
+                self.finalizer.record_start(rollout)
+            except BackPressureError:
+                self.rollouts.forget(rollout)  # it may be opened again when there is room
+                raise
+            self.counters.add("rollouts_opened")
         return rollout
 
     async def _take_place(self, wanted: LiveRollout) -> None:
@@ -121,21 +126,13 @@ class RolloutRoutes:
         before = self.rollouts.find_newest(wanted)
         if before is None or before.started.attempt >= wanted.started.attempt:
             return
-        if before.is_accepted:
+        if before.judgement.is_accepted:
             raise BadInputError(
                 f"rollout {wanted.trajectory_id}: {before.trajectory_id} was accepted, and a rollout counts once;"
                 " open another rollout"
             )
         if before.is_open:
             await self.finalizer.abort(before, f"{wanted.trajectory_id} took its place")
-
-    def _record_start(self, rollout: LiveRollout) -> None:
-        try:
-            self.finalizer.record_start(rollout)
-        except BackPressureError:
-            self.rollouts.forget(rollout)  # it may be opened again when there is room
-            raise
-        self.counters.add("rollouts_opened")
 
     async def _renew(self, _: web.Request, asked: RenewRequest) -> RenewedRollouts:
         return self.rollouts.renew_all(asked)

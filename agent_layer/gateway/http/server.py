@@ -79,7 +79,7 @@ class GuardedRunner(web.AppRunner):
         logging.getLogger("aiohttp.server").addFilter(_shorten_bad_request)
         await super().setup()
 
-    async def _make_server(self) -> web.Server:
+    async def _make_server(self) -> web.Server:  # kept: aiohttp calls it
         made = await super()._make_server()
         return _Server(
             made.request_handler,
@@ -121,7 +121,8 @@ class _Connection(web.RequestHandler):
         if isinstance(exc, HttpProcessingError):
             found = " ".join(exc.message.split())
             sentence = f"request: expected HTTP with a URL in ASCII, found {found}; correct the client"
-            answer = self._refuse(exc.code, "bad_request", sentence)
+            self._server.count_refusal("bad_request")
+            answer = refuse_unread(exc.code, "bad_request", sentence)
         elif status == 500:
             self._server.count_refusal("internal_error")
             answer = refusal(
@@ -131,10 +132,6 @@ class _Connection(web.RequestHandler):
             return plain
         answer.force_close()
         return answer
-
-    def _refuse(self, status: int, code: str, sentence: str) -> web.Response:
-        self._server.count_refusal(code)
-        return refuse_unread(status, code, sentence)
 
 
 def _shorten_bad_request(record: logging.LogRecord) -> bool:

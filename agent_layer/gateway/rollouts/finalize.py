@@ -72,7 +72,7 @@ class Finalizer:
         Raises: BackPressureError: the log is full.
         """
         self.check_room(rollout)
-        if rollout.is_ours:
+        if rollout.terms.is_ours:
             rollout.logs.add(self.log.append(rollout.started))
 
     def check_room(self, rollout: LiveRollout) -> None:
@@ -90,9 +90,8 @@ class Finalizer:
         Raises: BackPressureError: the log is full.
         """
         await self.cut_off(rollout)
-        if rollout.is_ours and rollout.outcome is None:
-            rollout.outcome = _outcome_of(rollout, "lost", "infra", why)
-            rollout.logs.add(self.log.append(rollout.outcome))
+        if rollout.terms.is_ours and rollout.judgement.outcome is None:
+            self._record_fault(rollout, "lost", why)
 
     async def close(self, rollout: LiveRollout, *, abort: bool = False) -> ClosedRollout:
         """Refuse new calls, let the running ones end, cut off those that take longer than ``close_seconds``.
@@ -107,19 +106,20 @@ class Finalizer:
         Raises: NotWholeError: a reward or resume is not stored within ``seal_seconds``.
         """
         self.rollouts.close(rollout)
-        if not abort and (running := set(rollout.running)):
+        if not abort and (running := set(rollout.lease.running)):
             await asyncio.wait(running, timeout=self.settings.close_seconds)
         await self.cut_off(rollout)
-        if rollout.rewards or rollout.is_resumed:
+        if rollout.judgement.rewards or rollout.lease.is_resumed:
             await self._wait_stored(rollout)
+        totals = rollout.totals
         return ClosedRollout(
             trajectory_id=rollout.trajectory_id,
-            started=rollout.num_started,
-            ended=rollout.num_ended,
-            untokened=[call_id for call_id in rollout.untokened if call_id not in rollout.abandoned],
-            policy_calls=rollout.num_policy_calls,
+            started=totals.num_started,
+            ended=totals.num_ended,
+            untokened=[call_id for call_id in totals.untokened if call_id not in totals.abandoned],
+            policy_calls=totals.num_policy_calls,
             findings=rollout.findings,
-            is_context_full=rollout.is_context_full,
+            is_context_full=totals.is_context_full,
         )
 
     async def cut_off(self, rollout: LiveRollout) -> None:
@@ -131,7 +131,7 @@ class Finalizer:
 
     async def stop_calls(self, rollout: LiveRollout) -> None:
         """Let the running calls end at once, down to the engine."""
-        if running := set(rollout.running):
+        if running := set(rollout.lease.running):
             for task in running:
                 task.cancel()
             await asyncio.wait(running)
@@ -144,24 +144,42 @@ class Finalizer:
             CaptureError: it is to be trained on and holds answers without tokens; it has failed.
             RefusedError: a later attempt has taken the place of this one.
         """
-        self._refuse_overtaken(rollout)
+        newest = self.rollouts.find_newest(rollout)
+        if rollout.judgement.outcome is None and newest and newest.started.attempt > rollout.started.attempt:
+            raise RefusedError(
+                409,
+                "rollout_overtaken",
+                f"rollout {rollout.trajectory_id}: {newest.trajectory_id} took its place, so this attempt cannot count;"
+                " end the newer one",
+            )
         closed = await self.close(rollout)
         if request.status == "failed" and closed.is_context_full:
             request = msgspec.structs.replace(request, status="truncated")
         await self._wait_stored(rollout)
-        await self._check_whole(closed)
+        stored = await asyncio.to_thread(count_calls, self.redis, self.keys, closed.trajectory_id)
+        if not closed.started == closed.ended <= stored.ended == stored.started:
+            raise NotWholeError(
+                f"rollout {closed.trajectory_id}: expected each of its {closed.started} calls to be stored whole,"
+                f" found {closed.ended} ended here and {stored.ended} of {stored.started} stored; open another attempt"
+            )
         if request.status in _ACCEPTABLE:
-            self._check_trainable(rollout, closed)
-        if rollout.outcome is None:
+            try:
+                check_trainable(closed, rollout.started.split)
+            except CaptureError as error:
+                if rollout.judgement.outcome is None:
+                    self._record_fault(rollout, "failed", str(error))
+                raise
+        if rollout.judgement.outcome is None:
             self._judge(rollout, request, closed)
             await wait_until(lambda: self._are_settled(rollout.logs), self.settings.flush_seconds)
+        outcome, is_accepted = rollout.judgement.outcome, rollout.judgement.is_accepted
         return EndedRollout(
             trajectory_id=rollout.trajectory_id,
-            accepted=rollout.is_accepted,
+            accepted=is_accepted,
             reward=await asyncio.to_thread(self._reward_of, rollout),
             started=closed.started,
             ended=closed.ended,
-            error=rollout.outcome.error if rollout.outcome and rollout.is_accepted else None,
+            error=outcome.error if outcome and is_accepted else None,
         )
 
     def _judge(self, rollout: LiveRollout, request: EndRequest, closed: ClosedRollout) -> None:
@@ -172,11 +190,11 @@ class Finalizer:
             records.append(record_reward(rollout, RewardRequest(score=request.reward)))
         outcome = _outcome_of(rollout, request.status, _cause_of(request.status))
         is_acceptable = request.status in _ACCEPTABLE
-        error = explain_no_policy_call(closed, started.split, calls_optional=rollout.calls_optional)
+        error = explain_no_policy_call(closed, started.split, calls_optional=rollout.terms.calls_optional)
         if is_acceptable and error:
             findings = [NO_POLICY_CALL, *outcome.findings]
             outcome = msgspec.structs.replace(outcome, cause="user", error=error, findings=findings)
-        rollout.outcome = outcome
+        rollout.judgement = msgspec.structs.replace(rollout.judgement, outcome=outcome)
         records.append(outcome)
         if is_acceptable:
             accepted = Accepted(
@@ -188,26 +206,13 @@ class Finalizer:
             )
             records.append(accepted)
         rollout.logs.add(self.log.append(*records))
-        rollout.is_accepted = is_acceptable
+        rollout.judgement = msgspec.structs.replace(rollout.judgement, is_accepted=is_acceptable)
 
-    def _check_trainable(self, rollout: LiveRollout, closed: ClosedRollout) -> None:
-        try:
-            check_trainable(closed, rollout.started.split)
-        except CaptureError as error:
-            if rollout.outcome is None:
-                rollout.outcome = _outcome_of(rollout, "failed", "infra", str(error))
-                rollout.logs.add(self.log.append(rollout.outcome))
-            raise
-
-    def _refuse_overtaken(self, rollout: LiveRollout) -> None:
-        newest = self.rollouts.find_newest(rollout)
-        if rollout.outcome is None and newest and newest.started.attempt > rollout.started.attempt:
-            raise RefusedError(
-                409,
-                "rollout_overtaken",
-                f"rollout {rollout.trajectory_id}: {newest.trajectory_id} took its place, so this attempt cannot count;"
-                " end the newer one",
-            )
+    def _record_fault(self, rollout: LiveRollout, status: RolloutStatus, why: str) -> None:
+        """Record that an attempt ended by a fault that is neither the policy's nor its user's."""
+        outcome = _outcome_of(rollout, status, "infra", why)
+        rollout.judgement = msgspec.structs.replace(rollout.judgement, outcome=outcome)
+        rollout.logs.add(self.log.append(outcome))
 
     async def _wait_stored(self, rollout: LiveRollout) -> None:
         limit = self.settings.seal_seconds
@@ -215,14 +220,6 @@ class Finalizer:
             raise NotWholeError(
                 f"rollout {rollout.trajectory_id}: expected its log to be stored within {limit:.0f} s, but it is not;"
                 f" look at {self.settings.log_dir}/shipper.log and end it again"
-            )
-
-    async def _check_whole(self, closed: ClosedRollout) -> None:
-        stored = await asyncio.to_thread(count_calls, self.redis, self.keys, closed.trajectory_id)
-        if not closed.started == closed.ended <= stored.ended == stored.started:
-            raise NotWholeError(
-                f"rollout {closed.trajectory_id}: expected each of its {closed.started} calls to be stored whole,"
-                f" found {closed.ended} ended here and {stored.ended} of {stored.started} stored; open another attempt"
             )
 
     def _are_settled(self, logs: set[str]) -> bool:
@@ -233,8 +230,9 @@ class Finalizer:
         """Reward by everything that is known: what came through here, and what others stored."""
         values = cast("list[bytes]", self.redis.hvals(self.keys.rewards(rollout.trajectory_id)))
         stored: list[Record] = [decode(value) for value in values]
-        known = {reward.reward_id: reward for reward in [*stored, *rollout.rewards] if isinstance(reward, Reward)}
-        return rollout_reward(rollout.started.rewards, list(known.values()), rollout.outcome)
+        judged = rollout.judgement
+        known = {reward.reward_id: reward for reward in [*stored, *judged.rewards] if isinstance(reward, Reward)}
+        return rollout_reward(rollout.started.rewards, list(known.values()), judged.outcome)
 
 
 def record_reward(rollout: LiveRollout, asked: RewardRequest) -> Reward:
@@ -252,7 +250,8 @@ def record_reward(rollout: LiveRollout, asked: RewardRequest) -> Reward:
         agent=asked.agent,
         status="missing" if score is None else "ok",
     )
-    rollout.rewards.append(reward)
+    judged = rollout.judgement
+    rollout.judgement = msgspec.structs.replace(judged, rewards=(*judged.rewards, reward))
     return reward
 
 
@@ -264,7 +263,7 @@ def _outcome_of(rollout: LiveRollout, status: RolloutStatus, cause: Cause | None
         ended_at=time.time(),
         cause=cause,
         error=error,
-        num_calls=rollout.num_started,
+        num_calls=rollout.totals.num_started,
         findings=rollout.findings,
     )
 

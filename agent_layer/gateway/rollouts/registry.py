@@ -54,7 +54,7 @@ class RolloutRegistry:
 
         Raises: BadInputError: the attempt was closed before, or is paused.
         """
-        if (found := self._live.get(rollout.trajectory_id)) and found.paused_at is not None:
+        if (found := self._live.get(rollout.trajectory_id)) and found.lease.paused_at is not None:
             raise BadInputError(
                 f"rollout {rollout.trajectory_id}: it is paused, and its key opens nothing; resume it from its"
                 " checkpoint, or open another attempt"
@@ -64,7 +64,7 @@ class RolloutRegistry:
                 f"rollout {rollout.trajectory_id}: it is closed and cannot be opened again; open another attempt"
             )
         found = self._live.setdefault(rollout.trajectory_id, rollout)
-        found.used_at = self.now()
+        found.lease.used_at = self.now()
         rollout_id, attempt = rollout.started.rollout_id, rollout.started.attempt
         self._newest[rollout_id] = max(attempt, self._newest.get(rollout_id, attempt))
         return found
@@ -84,7 +84,7 @@ class RolloutRegistry:
 
     def replace(self, rollout: LiveRollout) -> None:
         """Replace an attempt by what its next holder resumes."""
-        rollout.used_at = self.now()
+        rollout.lease.used_at = self.now()
         self._live[rollout.trajectory_id] = rollout
 
     def find_newest(self, rollout: LiveRollout) -> LiveRollout | None:
@@ -111,7 +111,7 @@ class RolloutRegistry:
                 f"rollout {trajectory_id}: this gateway does not know it, because it was never opened here or the"
                 " gateway restarted since; count the attempt as lost and open another"
             )
-        found.used_at = self.now()
+        found.lease.used_at = self.now()
         return found
 
     def find_attempt(self, rollout_id: str, attempt: int | None) -> LiveRollout:
@@ -126,9 +126,9 @@ class RolloutRegistry:
     def renew(self, trajectory_id: str, lease_seconds: float) -> bool:
         """Let a key hold for ``lease_seconds`` from now; False: there is no open rollout of this name."""
         rollout = self._live.get(trajectory_id)
-        if rollout is None or rollout.paused_at is not None or self._lapse_of(rollout) == "expired":
+        if rollout is None or rollout.lease.paused_at is not None or self._lapse_of(rollout) == "expired":
             return False
-        rollout.end_of_key = self.now() + lease_seconds
+        rollout.lease.end_of_key = self.now() + lease_seconds
         return True
 
     def renew_all(self, asked: RenewRequest) -> RenewedRollouts:
@@ -138,14 +138,14 @@ class RolloutRegistry:
         return RenewedRollouts(
             unknown=unknown,
             quiet_seconds={one.trajectory_id: round(one.quiet_seconds, 3) for one in known},
-            calling=[one.trajectory_id for one in known if one.num_asking],
+            calling=[one.trajectory_id for one in known if one.lease.num_asking],
         )
 
     def expired(self) -> Iterator[tuple[LiveRollout, Lapse]]:
         """Yield open rollouts that expire. A running call counts as use."""
         for rollout in self.live:
-            if rollout.running:
-                rollout.used_at = self.now()
+            if rollout.lease.running:
+                rollout.lease.used_at = self.now()
             if lapse := self._lapse_of(rollout):
                 yield rollout, lapse
 
@@ -162,8 +162,8 @@ class RolloutRegistry:
 
     def _lapse_of(self, rollout: LiveRollout) -> Lapse | None:
         now = self.now()
-        if rollout.paused_at is not None:
-            return "forgotten" if now - rollout.paused_at >= self._paused_seconds else None
-        if rollout.end_of_key is not None and now >= rollout.end_of_key:
+        if rollout.lease.paused_at is not None:
+            return "forgotten" if now - rollout.lease.paused_at >= self._paused_seconds else None
+        if rollout.lease.end_of_key is not None and now >= rollout.lease.end_of_key:
             return "expired"
-        return "idle" if now - rollout.used_at > self._idle_seconds else None
+        return "idle" if now - rollout.lease.used_at > self._idle_seconds else None

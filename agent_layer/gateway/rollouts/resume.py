@@ -14,7 +14,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.gateway.rollouts.counters import Counters
 from agent_layer.gateway.rollouts.finalize import Finalizer
 from agent_layer.gateway.rollouts.registry import RolloutRegistry
-from agent_layer.gateway.rollouts.rollout import EndedCall, LiveRollout, new_key
+from agent_layer.gateway.rollouts.rollout import Lease, LiveRollout, new_key
 from agent_layer.schema import MarkedRollout, Resumed, Resumption
 
 
@@ -32,7 +32,7 @@ class AttemptResumption:
         Raises: RefusedError: it is closed or paused.
         """
         rollout.check_is_open()
-        rollout.is_marked = True
+        rollout.lease.is_marked = True
         return _mark_of(rollout)
 
     async def pause(self, rollout: LiveRollout) -> MarkedRollout:
@@ -40,9 +40,9 @@ class AttemptResumption:
 
         Raises: RefusedError: it is closed.
         """
-        if rollout.paused_at is None:
+        if rollout.lease.paused_at is None:
             rollout.check_is_open()
-            rollout.paused_at = self.rollouts.now()
+            rollout.lease.paused_at = self.rollouts.now()
             self.counters.add("rollouts_paused")
         await self.finalizer.stop_calls(rollout)
         return _mark_of(rollout)
@@ -57,18 +57,21 @@ class AttemptResumption:
             BadInputError: the mark was not made of this attempt. BackPressureError: the log is full.
         """
         held = self.rollouts.find_resumable(trajectory_id)
-        _check_mark(held, asked)
+        if not 0 <= asked.calls <= len(held.history.ended):
+            raise BadInputError(
+                f"rollout {held.trajectory_id}: expected a mark of at most its {len(held.history.ended)} calls, found"
+                f" {asked.calls}; resume it from a checkpoint of this attempt"
+            )
         self.finalizer.check_room(held)
-        while held.paused_at is None or held.running:
+        while held.lease.paused_at is None or held.lease.running:
             await self.pause(held)
-            held = self.rollouts.find_resumable(
-                trajectory_id
-            )  # another client may have been quicker, or have closed it
+            # another client may have been quicker, or have closed it
+            held = self.rollouts.find_resumable(trajectory_id)
         return self._hand_on(held, asked)
 
     def _hand_on(self, held: LiveRollout, asked: Resumption) -> tuple[LiveRollout, list[str]]:
         """Nothing is awaited here, so that nothing happens in between."""
-        left = [one for one in held.history.ended[asked.calls :] if one.call_id not in held.abandoned]
+        left = [one for one in held.history.ended[asked.calls :] if one.call_id not in held.totals.abandoned]
         abandoned = [one.call_id for one in held.history.ended[asked.calls :]]
         resumed = Resumed(
             trajectory_id=held.trajectory_id,
@@ -78,10 +81,16 @@ class AttemptResumption:
             abandoned=abandoned,
         )
         held.logs.add(self.finalizer.log.append(resumed))
-        going_on = _successor_of(held, left, asked.seconds)
-        held.history.calls.abandon(going_on.abandoned)  # what is left behind is neither repeated nor continued
+        going_on = dataclasses.replace(  # what is known stays known, in the same tables
+            held,
+            lease=Lease(api_key=new_key(), is_marked=True, is_resumed=True, active_at=held.budget.clock()),
+            budget=msgspec.structs.replace(held.budget, opened_at=held.budget.clock() - asked.seconds),
+            totals=held.totals.without(left),
+        )
+        going_on.history.take_back_turns(one.question_id for one in left if one.spends_turn)
+        held.history.calls.abandon(going_on.totals.abandoned)  # what is left behind is neither repeated nor continued
         for table in (held.history.sequences, held.history.prompts):
-            table.keep_only(lambda place: place.call_id not in going_on.abandoned)
+            table.keep_only(lambda place: place.call_id not in going_on.totals.abandoned)
         held.is_open = False
         self.rollouts.replace(going_on)
         self.counters.add("rollouts_resumed")
@@ -93,32 +102,3 @@ def _mark_of(rollout: LiveRollout) -> MarkedRollout:
     return MarkedRollout(
         trajectory_id=rollout.trajectory_id, calls=len(rollout.history.ended), seconds=budget.clock() - budget.opened_at
     )
-
-
-def _check_mark(held: LiveRollout, asked: Resumption) -> None:
-    if not 0 <= asked.calls <= len(held.history.ended):
-        raise BadInputError(
-            f"rollout {held.trajectory_id}: expected a mark of at most its {len(held.history.ended)} calls, found"
-            f" {asked.calls}; resume it from a checkpoint of this attempt"
-        )
-
-
-def _successor_of(held: LiveRollout, left: list[EndedCall], seconds: float) -> LiveRollout:
-    """What is known stays known, in the same tables; what is left behind is not paid for."""
-    successor = dataclasses.replace(
-        held,
-        api_key=new_key(),
-        budget=msgspec.structs.replace(held.budget, opened_at=held.budget.clock() - seconds),
-        paused_at=None,
-        end_of_key=None,
-        is_marked=True,
-        is_resumed=True,
-        num_sampled=held.num_sampled - sum(one.num_sampled for one in left),
-        num_policy_calls=held.num_policy_calls - sum(one.is_of_policy for one in left),
-        abandoned=held.abandoned | {one.call_id for one in left},
-        running=set(),
-        num_asking=0,
-        active_at=held.budget.clock(),
-    )
-    successor.history.take_back_turns(one.question_id for one in left if one.spends_turn)
-    return successor

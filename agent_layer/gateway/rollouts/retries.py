@@ -104,7 +104,12 @@ class CallTable:
         this method's return and ``add``.
         """
         if key.is_named:
-            return await self._join_named(key)
+            failed: Call | None = None
+            while (earlier := self._find_named(key)) is not failed and earlier is not None:
+                if await earlier.wait():
+                    return earlier
+                failed = earlier
+            return failed
         call = self._take_over(key.question) if key.retry_count else None
         if call is None:
             return None
@@ -115,14 +120,6 @@ class CallTable:
             raise
         is_evicted = call.is_good and call.answer is None
         return None if is_evicted else call
-
-    async def _join_named(self, key: RetryKey) -> Call | None:
-        failed: Call | None = None
-        while (earlier := self._find_named(key)) is not failed and earlier is not None:
-            if await earlier.wait():
-                return earlier
-            failed = earlier
-        return failed
 
     def _find_named(self, key: RetryKey) -> Call | None:
         """A name alone is no repetition: clients send the headers that they were built with, whatever they ask."""

@@ -6,9 +6,10 @@ import math
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
@@ -105,6 +106,49 @@ class EndedCall(msgspec.Struct, frozen=True):
     """See ``Call``."""
     spends_turn: bool = True
     """False where the engine or its network failed."""
+    lacks_tokens: bool = False
+    """The policy answered it without token ids or log-probabilities."""
+
+
+class CallTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """What the calls of an attempt come to.
+
+    Abandoned calls use up nothing of the budget: it must not pay for a holder's death.
+    """
+
+    num_started: int = 0
+    num_ended: int = 0
+    num_sampled: int = 0
+    """Tokens, without those of abandoned calls."""
+    num_policy_calls: int = 0
+    """Ended calls that the policy answered or in which it was cut off, without abandoned ones."""
+    untokened: tuple[str, ...] = ()
+    """Calls of the policy that were answered without token ids or log-probabilities."""
+    abandoned: frozenset[str] = frozenset()
+    """Ids of ended calls that a resume left behind."""
+    is_context_full: bool = False
+    """The last call of the policy that an engine decided did not fit into the model's context."""
+
+    def plus_end(self, ended: EndedCall, *, is_context_full: bool | None) -> "CallTotals":
+        """Return the totals with a call that ended."""
+        return CallTotals(
+            num_started=self.num_started,
+            num_ended=self.num_ended + 1,
+            num_sampled=self.num_sampled + ended.num_sampled,
+            num_policy_calls=self.num_policy_calls + ended.is_of_policy,
+            untokened=(*self.untokened, ended.call_id) if ended.lacks_tokens else self.untokened,
+            abandoned=self.abandoned,
+            is_context_full=self.is_context_full if is_context_full is None else is_context_full,
+        )
+
+    def without(self, abandoned: Collection[EndedCall]) -> "CallTotals":
+        """Return the totals after a resume that left these calls behind."""
+        return msgspec.structs.replace(
+            self,
+            num_sampled=self.num_sampled - sum(one.num_sampled for one in abandoned),
+            num_policy_calls=self.num_policy_calls - sum(one.is_of_policy for one in abandoned),
+            abandoned=self.abandoned | {one.call_id for one in abandoned},
+        )
 
 
 class PromptContents(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +189,8 @@ class CallHistory:
     """Answers of the model."""
     stored: set[str] = field(default_factory=set[str])
     """Hashes of contents that are stored."""
+    engine: str | None = None
+    """Address of the engine that answered last: its cache holds the conversation."""
 
     def take_back_turns(self, question_ids: Iterable[str]) -> None:
         """Count calls no more, one of each of these questions."""
@@ -154,62 +200,73 @@ class CallHistory:
                 del self.turns[question_id]
 
 
-@dataclass(kw_only=True, slots=True)
-class LiveRollout:
-    """One attempt at a rollout. Thousands of closed ones stay known, so what only calls need lies in its history."""
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What the opener of an attempt decides for all of its holders."""
 
-    started: AttemptStarted
-    api_key: str
-    budget: Budget = field(default_factory=Budget)
-    sampling: JsonObject = field(default_factory=dict[str, object])
+    sampling: JsonObject = {}
+    """Takes the place of what the policy's agents ask."""
     sampling_seed: int | None = None
     """Decides the seed of each call; None: calls have none."""
     scorer: str | None = None
     """Alone rewards it; None: its agent may."""
     is_ours: bool = True
     """The gateway writes its beginning and end; False: a worker does."""
-    is_open: bool = True
+    calls_optional: bool = False
+
+
+@dataclass(kw_only=True, slots=True)
+class Lease:
+    """One holder's hold on an attempt: its key, and what it does now. Times are by the clock of ``RolloutRegistry``."""
+
+    api_key: str
+    end_of_key: float | None = None
+    """None: the key holds until the rollout is closed."""
     paused_at: float | None = None
-    """By the registry's clock: since when no worker holds it, so that its key opens nothing; None: a worker does."""
+    """Since when no worker holds the attempt, so that its key opens nothing; None: a worker does."""
+    used_at: float = 0.0
+    active_at: float
+    """When a call last began or ended."""
     is_marked: bool = False
     """There is a checkpoint of it, from which another holder may go on."""
     is_resumed: bool = False
     """Another holder resumed it."""
-    used_at: float = 0.0
-    """By the clock of ``RolloutRegistry``."""
-    end_of_key: float | None = None
-    """By the same clock; None: the key holds until the rollout is closed."""
     num_asking: int = 0
     """Questions that wait for an answer, at an engine or for a place at one."""
-    active_at: float = field(default_factory=time.monotonic)
-    """By the budget's clock: when a call last began or ended."""
-    num_started: int = 0
-    num_ended: int = 0
-    num_sampled: int = 0
-    """Without the tokens of abandoned calls: a holder's death uses up nothing of the budget."""
-    num_policy_calls: int = 0
-    """Ended calls that the policy answered or in which it was cut off, without abandoned ones."""
-    is_context_full: bool = False
-    """The last call of the policy that an engine decided did not fit into the model's context."""
-    refusals: frozenset[str] = frozenset()
-    """Codes with which requests of its agent were refused."""
-    calls_optional: bool = False
-    abandoned: frozenset[str] = frozenset()
-    """Ids of ended calls that a resume left behind."""
-    untokened: list[str] = field(default_factory=list[str])
-    """Calls of the policy that were answered without token ids or log-probabilities."""
-    rewards: list[Reward] = field(default_factory=list[Reward])
+    running: set[asyncio.Task[object]] = field(default_factory=set[asyncio.Task[object]])
+    """Calls that closing the rollout cancels."""
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attempt is worth, as far as it was decided here."""
+
+    rewards: tuple[Reward, ...] = ()
     outcome: Outcome | None = None
-    """None until it is ended here."""
+    """None until the attempt is ended here."""
     is_accepted: bool = False
-    engine: str | None = None
-    """Address of the engine that answered last: its cache holds the conversation."""
-    logs: set[str] = field(default_factory=set[str])
-    """Names of the log files in which its records lie."""
-    bodies: BodyQuota = field(default_factory=BodyQuota)
+
+
+_UNJUDGED: Final = Judgement()
+_NO_CALLS: Final = CallTotals()
+
+
+@dataclass(kw_only=True, slots=True)
+class LiveRollout:
+    """One attempt at a rollout. Thousands of closed ones stay known, so what only calls need lies in its history."""
+
+    started: AttemptStarted
+    terms: Terms
+    lease: Lease
+    budget: Budget
+    totals: CallTotals = _NO_CALLS
+    judgement: Judgement = _UNJUDGED
     known_calls: CallHistory | None = field(default_factory=CallHistory)
     """None once it is closed."""
-    running: set[asyncio.Task[object]] = field(default_factory=set[asyncio.Task[object]])
+    bodies: BodyQuota = field(default_factory=BodyQuota)
+    logs: set[str] = field(default_factory=set[str])
+    """Names of the log files in which its records lie."""
+    refusals: frozenset[str] = frozenset()
+    """Codes with which requests of its agent were refused."""
+    is_open: bool = True
 
     @property
     def trajectory_id(self) -> str:
@@ -228,7 +285,9 @@ class LiveRollout:
 
     def check_holder(self, key: str | None) -> None:
         """Raise RefusedError when this key does not hold the attempt, or no longer does."""
-        if key is None or (self.paused_at is None and hmac.compare_digest(key.encode(), self.api_key.encode())):
+        if key is None or (
+            self.lease.paused_at is None and hmac.compare_digest(key.encode(), self.lease.api_key.encode())
+        ):
             return
         raise RefusedError(
             412,
@@ -240,15 +299,11 @@ class LiveRollout:
     @property
     def quiet_seconds(self) -> float:
         """Time since the last call began or ended."""
-        return self.budget.clock() - self.active_at
-
-    def record_activity(self) -> None:
-        """Record that a call has begun or ended."""
-        self.active_at = self.budget.clock()
+        return self.budget.clock() - self.lease.active_at
 
     def check_is_open(self) -> None:
         """Raise RefusedError when the attempt is closed or paused."""
-        if self.paused_at is not None:
+        if self.lease.paused_at is not None:
             raise RefusedError(
                 410,
                 "rollout_paused",
@@ -269,7 +324,7 @@ class LiveRollout:
         """
         self.check_is_open()
         turns = self.history.turns
-        if spent := self.budget.spent(len(turns) - (question_id in turns), self.num_sampled):
+        if spent := self.budget.spent(len(turns) - (question_id in turns), self.totals.num_sampled):
             raise RefusedError(
                 429, "rollout_limit", f"rollout {self.trajectory_id}: its limit of {spent} is used up; end here"
             )
@@ -278,7 +333,7 @@ class LiveRollout:
         """Raise RefusedError when a prompt leaves no room for an answer in the task's context."""
         most = self.budget.limits.context_tokens
         if most is not None and num_prompt >= most:
-            self.is_context_full = True
+            self.totals = msgspec.structs.replace(self.totals, is_context_full=True)
             raise RefusedError(
                 400,
                 CONTEXT_FULL,
@@ -293,28 +348,52 @@ class LiveRollout:
 
         A task overrides the sampling of its policy, not that of a judge (``is_aux``).
         """
-        fixed = self._seed_of(call) | ({} if is_aux else self.sampling)
-        return fixed | self.budget.cap(asked | fixed, self.num_sampled, num_prompt)
+        fixed = {} if is_aux else self.terms.sampling
+        if (seed := self.terms.sampling_seed) is not None:
+            fixed = {"seed": derive_seed(seed, call.agent or "", call.number)} | fixed
+        return fixed | self.budget.cap(asked | fixed, self.totals.num_sampled, num_prompt)
 
-    def _seed_of(self, call: Call) -> JsonObject:
-        if self.sampling_seed is None:
-            return {}
-        return {"seed": derive_seed(self.sampling_seed, call.agent or "", call.number)}
+    def record_start(self, question_id: str, stored: Iterable[str]) -> None:
+        """Count a call whose start is in the log.
+
+        Args:
+            question_id: see ``Call``; the question spends a turn.
+            stored: hashes of the contents that are in the log with it.
+        """
+        self.totals = msgspec.structs.replace(self.totals, num_started=self.totals.num_started + 1)
+        history = self.history
+        history.turns[question_id] += 1
+        history.stored.update(stored)
+        self.lease.active_at = self.budget.clock()
+
+    def record_end(self, ended: EndedCall, *, is_context_full: bool | None = None) -> None:
+        """Count a call whose end is in the log.
+
+        Args:
+            ended: what it cost.
+            is_context_full: see ``CallTotals``; None: no engine decided whether a call of the policy fits.
+        """
+        self.totals = self.totals.plus_end(ended, is_context_full=is_context_full)
+        history = self.history
+        history.ended.append(ended)
+        if not ended.spends_turn:
+            history.take_back_turns([ended.question_id])
+        self.lease.active_at = self.budget.clock()
 
     @contextmanager
     def asking(self) -> Generator[None]:
         """Count a question that waits for an answer inside the block."""
-        self.num_asking += 1
+        self.lease.num_asking += 1
         try:
             yield
         finally:
-            self.num_asking -= 1
+            self.lease.num_asking -= 1
 
     @contextmanager
     def running_task(self) -> Generator[None]:
         """Cancel scope: closing the rollout cancels the current task inside the block."""
         task = asyncio.current_task()
-        running = self.running
+        running = self.lease.running
         if task:
             running.add(task)
         try:
@@ -387,14 +466,16 @@ def new_rollout(
             f"rollout {started.rollout_id}: expected sampling to name what shapes an answer, found"
             f" {', '.join(sorted(fixed))}, which the agent or the gateway decides; leave it out"
         )
+    opened_at = clock()
     return LiveRollout(
         started=started,
-        api_key=new_key(),
-        budget=Budget(limits=request.limits or Limits(), clock=clock, opened_at=clock()),
-        active_at=clock(),
-        sampling=request.sampling,
-        sampling_seed=request.sampling_seed,
-        scorer=request.scorer,
-        is_ours=request.owner != "worker",
-        calls_optional=request.calls_optional,
+        terms=Terms(
+            sampling=request.sampling,
+            sampling_seed=request.sampling_seed,
+            scorer=request.scorer,
+            is_ours=request.owner != "worker",
+            calls_optional=request.calls_optional,
+        ),
+        lease=Lease(api_key=new_key(), active_at=opened_at),
+        budget=Budget(limits=request.limits or Limits(), clock=clock, opened_at=opened_at),
     )

@@ -95,7 +95,13 @@ class Upstream:
         try:
             yield Reply(connection, url)
         finally:
-            self._let_go(place, connection)
+            if connection.deadline:
+                connection.deadline.cancel()
+            if connection.is_free:
+                connection.idle_since = time.monotonic()
+                self._idle.setdefault(place, []).append(connection)
+            else:
+                connection.transport.abort()
 
     def close(self) -> None:
         """Close idle connections."""
@@ -152,15 +158,6 @@ class Upstream:
                 return connection
             connection.transport.abort()
         return None
-
-    def _let_go(self, place: _Place, connection: Connection) -> None:
-        if connection.deadline:
-            connection.deadline.cancel()
-        if connection.is_free:
-            connection.idle_since = time.monotonic()
-            self._idle.setdefault(place, []).append(connection)
-        else:
-            connection.transport.abort()
 
 
 def was_reached(error: EngineError) -> bool:

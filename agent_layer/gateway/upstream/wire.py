@@ -112,7 +112,9 @@ class Chunked:
                 at, self._missing = at + took, self._missing - took
                 if self._missing:
                     break
-                self._check_break(unread[at - min(took, 2) : at])
+                ending = unread[at - min(took, 2) : at]
+                if not b"\r\n".endswith(ending):
+                    raise WireError(f"expected a chunk to end where its size says, found {ending!r}")
             elif (end := unread.find(b"\r\n", at)) >= 0:
                 self._read_line(unread[at:end])
                 at = end + 2
@@ -126,10 +128,6 @@ class Chunked:
     def close(self) -> bool:
         """See Body."""
         return self.is_done
-
-    def _check_break(self, ending: bytes) -> None:
-        if not b"\r\n".endswith(ending):
-            raise WireError(f"expected a chunk to end where its size says, found {ending!r}")
 
     def _read_line(self, line: bytes) -> None:
         if self._is_trailer:

@@ -64,7 +64,12 @@ def _timed_retry(settings: Settings, url: str) -> TimedRetry:
 def _answering_url(settings: Settings) -> str:
     """URL of a server that has just answered."""
     if settings.redis_url is None:
-        _check_own(settings)
+        if settings.ingest_url is not None:
+            raise BadInputError(
+                "Redis: expected AGENT_LAYER_REDIS_URL beside AGENT_LAYER_INGEST_URL, found none, and one of our own"
+                " would never hold what is sent there; set it to the Redis that ingest uses, or unset"
+                " AGENT_LAYER_INGEST_URL"
+            )
         return f"unix://{quote(str(acquire_server(settings)))}"
     if "#" in settings.redis_url:
         raise BadInputError(
@@ -85,14 +90,6 @@ def _answering_url(settings: Settings) -> str:
             f" {str(error) or type(error).__name__!r}; {_remedy(error)}"
         ) from error
     return settings.redis_url
-
-
-def _check_own(settings: Settings) -> None:
-    if settings.ingest_url is not None:
-        raise BadInputError(
-            "Redis: expected AGENT_LAYER_REDIS_URL beside AGENT_LAYER_INGEST_URL, found none, and one of our own would"
-            " never hold what is sent there; set it to the Redis that ingest uses, or unset AGENT_LAYER_INGEST_URL"
-        )
 
 
 def _remedy(error: RedisError) -> str:

@@ -39,7 +39,9 @@ def acquire_server(settings: Settings) -> Path:
     _make_own(directory)
     socket = socket_path(directory)
     with hold_lock(directory / "start.lock"):
-        _hold(directory / "users.lock")
+        users = directory / "users.lock"
+        if users not in _held:  # once per process; a forked child shares the lock, and so keeps the server too
+            _held[users] = share_lock(users)
         _ensure_answer(settings, directory, socket)
     return socket
 
@@ -99,12 +101,6 @@ def _make_own(directory: Path) -> None:
     directory.chmod(0o700)
 
 
-def _hold(path: Path) -> None:
-    """Take the shared lock once per process. A forked child shares it, and so keeps the server too."""
-    if path not in _held:
-        _held[path] = share_lock(path)
-
-
 def _ensure_answer(settings: Settings, directory: Path, socket: Path) -> None:
     """Wait until the server answers; start it with its keeper once no other two are there, or still about to end."""
     deadline, keeper = time.monotonic() + settings.connect_seconds, None
@@ -120,7 +116,7 @@ def _ensure_answer(settings: Settings, directory: Path, socket: Path) -> None:
         time.sleep(0.005)
 
 
-def _start(program: str, directory: Path, socket: Path, lock: int) -> Detached:
+def _start(program: str, directory: Path, socket: Path, lock: int) -> Detached:  # kept: the options of the server
     # fmt: off
     command = [
         program, "--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700", "--dir", str(directory),

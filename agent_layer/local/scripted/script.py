@@ -9,6 +9,7 @@ import importlib.util
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import extract_tb
@@ -61,15 +62,10 @@ def call_words(calls: object) -> Iterator[str]:
     """Return the words of tool calls; arguments that are not JSON stay unchanged."""
     for call in as_json_objects(calls):
         function = as_json_object(call.get("function"))
-        arguments = _canonical_text(str(function.get("arguments") or "{}"))
+        arguments = str(function.get("arguments") or "{}")
+        with suppress(ValueError, RecursionError):
+            arguments = _canonical(json.loads(arguments))
         yield from ("<tool_call>", str(function.get("name")), *arguments.split(), "</tool_call>")
-
-
-def _canonical_text(arguments: str) -> str:
-    try:
-        return _canonical(json.loads(arguments))
-    except (ValueError, RecursionError):
-        return arguments
 
 
 def _canonical(value: object) -> str:

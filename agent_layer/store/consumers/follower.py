@@ -107,7 +107,8 @@ class Follower:
         """
         deadline = _deadline(wait_seconds)
         while not stop():
-            event = self._newest_event()
+            redis, events = self._index.redis, self._index.keys.events
+            newest = cast("list[tuple[bytes, object]]", redis.xrevrange(events, count=1))
             for delivery in self.take(max_unacked):
                 yield delivery
                 deadline = _deadline(wait_seconds)
@@ -115,12 +116,17 @@ class Follower:
                     return
             left_seconds = min(_LOOK_SECONDS, deadline - time.monotonic())
             if left_seconds < 0.001:  # Redis counts milliseconds, and 0 would mean for ever
-                return self._check_room(max_unacked)
+                if self._is_full:
+                    raise BackPressureError(
+                        f"consumer {self._consumer.name!r} of run {self._consumer.run!r}: expected acknowledgements,"
+                        f" but member {self._consumer.member!r} holds {max_unacked} groups without any; call ack() on"
+                        " each, or raise max_unacked"
+                    )
+                return
             if self._is_full:
                 self._was_acked.wait(left_seconds)
             else:
-                self._index.redis.xread({self._index.keys.events: event}, count=1, block=int(left_seconds * 1_000))
-        return None
+                redis.xread({events: newest[0][0] if newest else b"0-0"}, count=1, block=int(left_seconds * 1_000))
 
     def _claim(self, max_unacked: int | None, behind: StreamPosition | None) -> Claim | None:
         """Claim the next group, again until it is read; None: there is none, or the member holds too many."""
@@ -176,18 +182,6 @@ class Follower:
             ack=ack,
             is_held=lambda: self._claims.holds(group.group_id),
         )
-
-    def _check_room(self, max_unacked: int | None) -> None:
-        if self._is_full:
-            raise BackPressureError(
-                f"consumer {self._consumer.name!r} of run {self._consumer.run!r}: expected acknowledgements, but member"
-                f" {self._consumer.member!r} holds {max_unacked} groups without any; call ack() on each, or raise"
-                " max_unacked"
-            )
-
-    def _newest_event(self) -> bytes:
-        newest = cast("list[tuple[bytes, object]]", self._index.redis.xrevrange(self._index.keys.events, count=1))
-        return newest[0][0] if newest else b"0-0"
 
 
 def _deadline(wait_seconds: float | None) -> float:

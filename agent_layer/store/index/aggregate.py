@@ -161,7 +161,7 @@ class _Tally:
         self.reward_sum += _exact_sum(rewards)
 
 
-def _exact_sum(numbers: Sequence[float]) -> Fraction:
+def _exact_sum(numbers: Sequence[float]) -> Fraction:  # kept: an algorithm of its own
     """Return the exact sum: what the rounded sum leaves is summed up again, until nothing is left."""
     parts = list[float]()
     try:

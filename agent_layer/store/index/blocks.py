@@ -10,9 +10,9 @@ from itertools import compress, islice
 from typing import Final, NamedTuple, cast
 
 from agent_layer.infra import batched
+from agent_layer.store.index.bounded_search import Ordering, plan_blocks
 from agent_layer.store.index.filters import Conditions, NumberRange, bucket_ends
 from agent_layer.store.index.index import Index, Zone
-from agent_layer.store.index.planner import Ordering, plan_blocks
 
 BLOCK: Final = 2048
 """Members of a block; lua/prelude.lua has the same number."""

@@ -1,15 +1,17 @@
 """Commit of segments to the index, in idempotent steps; each segment is marked as committed last."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import cast
+from typing import Literal, TypeAlias, cast, get_args
 
 import msgspec
 from redis import Redis
 
 from agent_layer.infra import Keys, batched
 from agent_layer.schema import (
+    BatchEntry,
     Cause,
+    GroupEntry,
     Outcome,
     PolicyEntry,
     Reward,
@@ -33,57 +35,17 @@ _REPLACED_SECONDS = 86_400
 """How long the index knows the successor of a segment; no process commits a segment that it read longer ago."""
 
 
-class _Filing(msgspec.Struct, frozen=True, kw_only=True):
-    """A summary, and the location of its records."""
-
-    said: TrajectorySummary
-    """Without its rewards: the reader inside Redis knows no bytes."""
-    segment: str
-    place: str
-    """'offset size' of the trajectory's chunk in the segment."""
-    rewards: dict[str, msgspec.Raw]
-    is_judged: bool
+_Kind: TypeAlias = Literal["trajectories", "policies", "trained", "groups"]
 
 
-class _GroupFiling(msgspec.Struct, frozen=True, kw_only=True):
-    segment: str
-    run: str
-    group_id: str
-    closed_at: str
-    members: list[str]
-    record: msgspec.Raw
+class _Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """What commit.lua merges of one trajectory (or a part of it), policy version, trained batch or group."""
 
-
-class _PolicyFiling(msgspec.Struct, frozen=True, kw_only=True):
-    run: str
-    number: str
-    record: msgspec.Raw
-
-
-class _TrainedFiling(msgspec.Struct, frozen=True, kw_only=True):
-    segment: str
-    run: str
-    step: str
-    batch_id: str
-    members: list[str]
-    """Ids of the trajectories that it names."""
-    record: msgspec.Raw
-
-
-class IndexBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """What one call of commit.lua merges."""
-
-    trajectories: list[_Filing]
-    policies: list[_PolicyFiling]
-    trained: list[_TrainedFiling]
-    groups: list[_GroupFiling]
-    merged: list[str]
-    """Names of those segments that replace others."""
-    again: bool
-    """The index may have lost earlier entries, so all are written again."""
-
-
-_Entry = _Filing | _PolicyFiling | _TrainedFiling | _GroupFiling
+    kind: _Kind
+    weight: int
+    """Rows, calls, rewards and members in it."""
+    fields: Mapping[str, object]
+    """As commit.lua reads them. The reader inside Redis knows no bytes: see ``_as_text``."""
 
 
 def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment], *, again: bool = False) -> None:
@@ -95,21 +57,16 @@ def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment],
     commit, enter, mark = (script.load(redis) for script in (COMMIT, ENTER_REWARDS, MARK_COMMITTED))
     merged = [one.footer.name for one in segments if one.footer.replaces]
     for batch in _batches(segments, merged, again=again):
-        bases = cast("list[list[bytes]]", commit(keys=[keys.name()], args=[msgspec.msgpack.encode(batch)]))
+        bases = cast("list[list[bytes]]", commit(keys=[keys.name()], args=[batch]))
         while bases:  # again for those whose basis changed meanwhile
             bases = cast("list[list[bytes]]", enter(keys=[keys.name()], args=compute_rewards(bases)))
     if segments:
         mark(keys=[keys.name()], args=[said for one in segments for said in (one.footer.name, one.size_bytes)])
-    for one in segments:
-        _queue_replaced(redis, keys, one.footer)
-
-
-def _queue_replaced(redis: Redis, keys: Keys, footer: SegmentFooter) -> None:
-    """Queue replaced segments for removal, so that they go even if the process that merged them died."""
-    for page in batched(footer.replaces, _LARGEST_BATCH):
-        sizes = cast("list[bytes | None]", redis.hmget(keys.segments, page))
-        if committed := [name for name, size in zip(page, sizes, strict=True) if size is not None]:
-            remember_replaced(redis, keys, committed, footer.name)
+    for one in segments:  # so that the replaced ones go even if the process that merged them died
+        for page in batched(one.footer.replaces, _LARGEST_BATCH):
+            sizes = cast("list[bytes | None]", redis.hmget(keys.segments, page))
+            if committed := [name for name, size in zip(page, sizes, strict=True) if size is not None]:
+                remember_replaced(redis, keys, committed, one.footer.name)
 
 
 def remember_replaced(redis: Redis, keys: Keys, names: Sequence[str], by: str) -> None:
@@ -122,77 +79,60 @@ def remember_replaced(redis: Redis, keys: Keys, names: Sequence[str], by: str) -
         pipeline.execute()
 
 
-def _batches(segments: Iterable[SealedSegment], merged: list[str], *, again: bool) -> Iterator[IndexBatch]:
-    entries = (entry for one in segments for entry in _entries(one.footer))
-    weighed = ((entry, _weight(entry)) for entry in entries)
+def _batches(segments: Iterable[SealedSegment], merged: list[str], *, again: bool) -> Iterator[bytes]:
+    """Yield arguments of commit.lua.
+
+    Args:
+        segments: what is committed.
+        merged: names of those segments that replace others.
+        again: the index may have lost earlier entries, so all are written again.
+    """
+
+    def encode(entries: Sequence[_Entry]) -> bytes:
+        by_kind = {kind: [one.fields for one in entries if one.kind == kind] for kind in get_args(_Kind)}
+        return msgspec.msgpack.encode({**by_kind, "merged": merged, "again": again})
+
     batch: list[_Entry] = []
     weight = 0
-    for entry, more in weighed:
-        if batch and weight + more > _LARGEST_BATCH:
-            yield _batch_of(batch, merged, again=again)
+    for entry in (entry for one in segments for entry in _entries(one.footer)):
+        if batch and weight + entry.weight > _LARGEST_BATCH:
+            yield encode(batch)
             batch, weight = [], 0
         batch.append(entry)
-        weight += more
+        weight += entry.weight
     if batch:
-        yield _batch_of(batch, merged, again=again)
-
-
-def _batch_of(entries: Sequence[_Entry], merged: list[str], *, again: bool) -> IndexBatch:
-    return IndexBatch(
-        trajectories=[one for one in entries if isinstance(one, _Filing)],
-        policies=[one for one in entries if isinstance(one, _PolicyFiling)],
-        trained=[one for one in entries if isinstance(one, _TrainedFiling)],
-        groups=[one for one in entries if isinstance(one, _GroupFiling)],
-        merged=merged,
-        again=again,
-    )
-
-
-def _weight(entry: _Entry) -> int:
-    match entry:
-        case _Filing():
-            return 1 + sum(map(len, (entry.said.calls, entry.rewards, entry.said.blobs, entry.said.given_labels)))
-        case _PolicyFiling():
-            return 1
-        case _:
-            return 1 + len(entry.members)
+        yield encode(batch)
 
 
 def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
     places = {chunk.owner: f"{chunk.offset} {chunk.size_bytes}" for chunk in footer.chunks}
     for summary in footer.trajectories:
         for part in _parts_of(summary):
-            yield _Filing(
-                said=msgspec.structs.replace(part, rewards={}) if part.rewards else part,
-                segment=footer.name,
-                place=places[trajectory_owner(summary.trajectory_id)],
-                rewards={reward_id: _as_text(record) for reward_id, record in part.rewards.items()},
-                is_judged=may_change_reward(part),
+            yield _Entry(
+                kind="trajectories",
+                weight=1 + sum(map(len, (part.calls, part.rewards, part.blobs, part.given_labels))),
+                fields={
+                    "said": msgspec.structs.replace(part, rewards={}) if part.rewards else part,
+                    "segment": footer.name,
+                    "place": places[trajectory_owner(summary.trajectory_id)],
+                    "rewards": {reward_id: _as_text(record) for reward_id, record in part.rewards.items()},
+                    "is_judged": may_change_reward(part),
+                },
             )
     for policy in footer.policies:
-        yield _policy_filing(policy)
-    for batch in footer.batches:
-        yield _TrainedFiling(
-            segment=footer.name,
-            run=batch.run,
-            step=batch.step,
-            batch_id=batch.batch_id,
-            members=member_ids(batch.record),
-            record=_as_text(batch.record),
-        )
-    for group in footer.groups:
-        yield _GroupFiling(
-            segment=footer.name,
-            run=group.run,
-            group_id=group.group_id,
-            closed_at=group.closed_at,
-            members=member_ids(group.record),
-            record=_as_text(group.record),
-        )
+        yield _Entry(kind="policies", weight=1, fields=_fields_of(policy))
+    named: list[tuple[_Kind, BatchEntry | GroupEntry]] = [
+        *(("trained", batch) for batch in footer.batches),
+        *(("groups", group) for group in footer.groups),
+    ]
+    for kind, one in named:
+        members = member_ids(one.record)
+        fields = _fields_of(one) | {"segment": footer.name, "members": members}
+        yield _Entry(kind=kind, weight=1 + len(members), fields=fields)
 
 
-def _policy_filing(policy: PolicyEntry) -> _PolicyFiling:
-    return _PolicyFiling(run=policy.run, number=policy.number, record=_as_text(policy.record))
+def _fields_of(entry: PolicyEntry | BatchEntry | GroupEntry) -> dict[str, object]:
+    return {**msgspec.structs.asdict(entry), "record": _as_text(entry.record)}
 
 
 def _parts_of(summary: TrajectorySummary) -> Iterator[TrajectorySummary]:

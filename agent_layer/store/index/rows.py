@@ -66,18 +66,15 @@ def read_row(trajectory_id: str, fields: Mapping[bytes, bytes]) -> TrajectoryRow
     values: dict[str, object] = {name.decode(): value.decode() for name, value in fields.items()}
     values |= {name: read(fields[name.encode()]) for name, read in _READERS.items() if name in values}
     if b"given_labels" in fields:
-        values["labels"] = _superseded(cast("dict[str, str]", values.get("labels", {})), fields[b"given_labels"])
+        given = {name: label.value for name, label in read_given_labels(fields[b"given_labels"]).items()}
+        labels = cast("dict[str, str]", values.get("labels", {})) | given
+        values["labels"] = {name: value for name, value in labels.items() if value is not None}
     return msgspec.convert(values | {"trajectory_id": trajectory_id}, TrajectoryRow, strict=False)
 
 
 def read_given_labels(stored: bytes | None) -> dict[str, GivenLabel]:
     """Return the labels given later, by name, from the field of the index's hash."""
     return msgspec.json.decode(stored, type=dict[str, GivenLabel]) if stored else {}
-
-
-def _superseded(of_task: dict[str, str], stored: bytes) -> dict[str, str]:
-    labels = {**of_task, **{name: given.value for name, given in read_given_labels(stored).items()}}
-    return {name: value for name, value in labels.items() if value is not None}
 
 
 def _read_time(stored: bytes) -> str:

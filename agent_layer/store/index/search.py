@@ -3,23 +3,17 @@
 import math
 import time
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, get_args
+from typing import get_args
 
 import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.infra import batched
 from agent_layer.store.index.blocks import find_matches
-from agent_layer.store.index.filters import Conditions, Filters, NumberRange, parse_filters
-from agent_layer.store.index.index import Index, Position, ScanRequest, Zone, scan_request
-from agent_layer.store.index.planner import Order, Ordering, choose_buckets, find_ordering, plan_blocks, still_needed
+from agent_layer.store.index.bounded_search import Order, Ordering, find_ordering, search
+from agent_layer.store.index.filters import Conditions, Filters, parse_filters
+from agent_layer.store.index.index import Index, Position
 from agent_layer.store.index.rows import TrajectoryRow
-
-_MOST_BLOCKS = 32
-"""Blocks per call: one at first, because the newest often suffices; at most this many, which blocks Redis shortly."""
-
-_MOST_TESTED = 8_192
-"""Members that one call should test, which takes Redis 4 to 8 ms; calls take fewer blocks where they are dense."""
 
 _PAGE = 512
 
@@ -40,21 +34,6 @@ class RowPage(msgspec.Struct, frozen=True, kw_only=True):
     items: list[TrajectoryRow]
     cursor: str | None = None
     """Pass it to get the next page; None on the last page."""
-
-
-class Search(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of a search."""
-
-    positions: list[Position]
-    """[at most limit], in order."""
-    num_blocks: int
-    """Of the whole index."""
-    num_planned: int
-    """Blocks that could hold answers; by reward, each is counted for each bucket that it is looked through for."""
-    num_read: int
-    """Blocks that were scanned before the answer was complete."""
-    num_tested: int
-    """Members of these that have all requested names, and whose numbers were compared."""
 
 
 def find_trajectories(
@@ -107,64 +86,6 @@ def scan_trajectories(
         yield from page.items
         if (cursor := page.cursor) is None:
             return
-
-
-def search(
-    index: Index, conditions: Conditions, ordering: Ordering, limit: int, after: Position | None = None
-) -> Search:
-    """Scan blocks, best first, until none that is left can hold a better answer."""
-    scope = index.read_map(conditions.names)
-    found = Search(positions=[], num_blocks=scope.num_blocks, num_planned=0, num_read=0, num_tested=0)
-    for buckets in choose_buckets(scope.buckets, conditions.ranges, ordering, after):
-        any_of = None if buckets is None else [f"bucket={bucket}" for bucket in buckets]
-        planned = plan_blocks(index.zones_with_any(scope, any_of), conditions.ranges, ordering, after)
-        request = scan_request(conditions, (), any_of)
-        found = _scan_blocks(index, request, planned, ordering, _Wanted(limit, after), found)
-        if ordering.column == "reward" and len(found.positions) == limit:
-            break  # what is in lower buckets comes later
-    return found
-
-
-class _Wanted(NamedTuple):
-    """Which part of an order the caller needs."""
-
-    limit: int
-    after: Position | None
-
-
-def _scan_blocks(
-    index: Index, sought: ScanRequest, planned: list[Zone], ordering: Ordering, wanted: _Wanted, found: Search
-) -> Search:
-    """Scan planned blocks, and merge the matches with those found before."""
-    limit, after = wanted
-    best, left, num_at_once, num_read, num_tested = found.positions, planned, 1, 0, 0
-    while left := still_needed(left, ordering, best[limit - 1] if len(best) == limit else None):
-        blocks, left = left[:num_at_once], left[num_at_once:]
-        fresh = index.search_blocks(
-            msgspec.structs.replace(
-                sought,
-                blocks=[zone.block for zone in blocks],
-                column=ordering.column,
-                descending=ordering.descending,
-                limit=limit,
-                after=after and after[:2],
-                bound=best[limit - 1][:2] if len(best) == limit else None,
-            )
-        )
-        behind = [one for one in fresh.positions if after is None or ordering.is_before(after, one)]
-        best = ordering.sort({*best, *behind})[:limit]
-        num_read, num_tested = num_read + len(blocks), num_tested + fresh.num_tested
-        if 2 * fresh.num_tested <= _MOST_TESTED:
-            num_at_once = min(2 * num_at_once, _MOST_BLOCKS)
-        elif fresh.num_tested > _MOST_TESTED:
-            num_at_once = max(1, num_at_once // 2)
-    return Search(
-        positions=best,
-        num_blocks=found.num_blocks,
-        num_planned=found.num_planned + len(planned),
-        num_read=found.num_read + num_read,
-        num_tested=found.num_tested + num_tested,
-    )
 
 
 def check_order(order: str, limit: int) -> Ordering:
@@ -257,12 +178,8 @@ def _single(conditions: Conditions) -> list[Conditions]:
 def _shown(one: Conditions) -> str:
     if one.ranges:
         (asked,) = one.ranges
-        return _range_text(asked)
+        return f"{asked.low:g} <= {asked.column} <= {asked.high:g}"
     return f"not {one.without[0]}" if one.without else one.names[0]
-
-
-def _range_text(asked: NumberRange) -> str:
-    return f"{asked.low:g} <= {asked.column} <= {asked.high:g}"
 
 
 def _count_alone(index: Index, conditions: Conditions) -> int:

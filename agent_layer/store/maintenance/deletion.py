@@ -60,7 +60,8 @@ def find_empty_groups(index: Index, group_ids: Iterable[str], condemned: Abstrac
     emptied = [one for one in candidates if one.members and not _has_survivor(index, one.members, condemned)]
     memberless = [one for one in candidates if not one.members]
     for run, task_id in sorted({(one.run, one.task_id) for one in memberless}):
-        alive = _groups_alive(index, {"run": run, "task": task_id}, condemned)
+        rows = scan_trajectories(index, {"run": run, "task": task_id})
+        alive = {row.group_id for row in rows if row.trajectory_id not in condemned}
         asked = [one for one in memberless if (one.run, one.task_id) == (run, task_id)]
         emptied += [one for one in asked if one.group_id not in alive]
     return EmptyGroups(
@@ -114,11 +115,6 @@ def _look_up(index: Index, group_ids: Collection[str]) -> Iterator[_Candidate]:
 def _has_survivor(index: Index, members: Iterable[str], condemned: AbstractSet[str]) -> bool:
     left = [one for one in members if one not in condemned]
     return not all(index.are_deleted([*map(trajectory_owner, left)]))
-
-
-def _groups_alive(index: Index, filters: Filters, condemned: AbstractSet[str]) -> set[str]:
-    rows = scan_trajectories(index, filters)
-    return {row.group_id for row in rows if row.group_id and row.trajectory_id not in condemned}
 
 
 class DeletionReport(msgspec.Struct, frozen=True, kw_only=True):

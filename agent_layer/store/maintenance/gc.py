@@ -13,7 +13,7 @@ import msgspec
 from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.infra import ObjectEntry, ObjectStore, batched
 from agent_layer.recorder import read_frames
-from agent_layer.schema import SegmentFooter, Tombstone, decode
+from agent_layer.schema import Tombstone, decode
 from agent_layer.state import checkpoint_prefix, checkpoint_trajectory, parse_checkpoint_key
 from agent_layer.store.index.index import Index
 from agent_layer.store.maintenance.audit import Finding
@@ -156,7 +156,10 @@ class _Collection:
                 self._findings.append(Finding(kind="corrupt", subject=error.name, detail=str(error.reason)))
             return
         if is_free:
-            self._retire(source, entry, others)
+            news = [one.footer for one in others]
+            if self._dry_run or remove_segments(self._redis, self._keys, self._objects, [source.footer], news):
+                reason = f"all of it is in {', '.join(one.name for one in news) or 'no living trajectory'}"
+                self._removed.append(RemovedObject(key=entry.key, size_bytes=entry.size_bytes, reason=reason))
         elif not is_committed:
             detail = "no index names it, and nothing replaces it; run 'agent-layer store reindex'"
             self._findings.append(Finding(kind="unindexed", subject=name, detail=detail))
@@ -171,13 +174,6 @@ class _Collection:
             sources[name] = open_segment(self._keys, self._objects, name, whole=False)
         sources.pop(source.footer.name, None)
         return list(sources.values())
-
-    def _retire(self, source: Source, entry: ObjectEntry, others: list[Source]) -> None:
-        news = [one.footer for one in others]
-        is_gone = self._dry_run or remove_segments(self._redis, self._keys, self._objects, [source.footer], news)
-        if is_gone:
-            reason = f"all of it is in {', '.join(one.name for one in news) or 'no living trajectory'}"
-            self._removed.append(RemovedObject(key=entry.key, size_bytes=entry.size_bytes, reason=reason))
 
     def _collect_blobs(self, entries: list[ObjectEntry]) -> None:
         by_name = {name: one for one in entries if (name := parse_blob_key(one.key))}
@@ -223,16 +219,11 @@ class _Collection:
         found: set[str] = set()
         for entry in segments:
             self._lock.renew()
-            footer = self._read_footer(entry)
-            if footer is None:
+            try:
+                footer = read_footer(self._objects, entry.key).footer
+            except NotFoundError:  # went since it was listed
+                continue
+            except CorruptRecordError:
                 return None
             found.update(owner_hash(owner) for owner in named_owners(footer))
         return found
-
-    def _read_footer(self, entry: ObjectEntry) -> SegmentFooter | None:
-        try:
-            return read_footer(self._objects, entry.key).footer
-        except NotFoundError:  # went since it was listed
-            return SegmentFooter(name=entry.key, created_at=0.0)
-        except CorruptRecordError:
-            return None

@@ -49,7 +49,9 @@ def remove_segments(
     gone = [one.name for one in olds if one.name not in needed]
     for page in batched(gone, _PAGE):
         redis.hdel(keys.segments, *page)
-        _delete(keys, objects, page)
+        with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
+            for _ in threads.map(objects.delete, [segment_key(keys, name) for name in page]):
+                pass
         redis.srem(keys.rewrite, *page)
     return gone
 
@@ -79,12 +81,6 @@ def _leave(redis: Redis, keys: Keys, leaves: Iterable[_Leave]) -> set[str]:
         owners = {owner.decode() for owner in found}
         needed.update(name for one in page if one.owner in owners for name in one.olds)
     return needed
-
-
-def _delete(keys: Keys, objects: ObjectStore, names: Collection[str]) -> None:
-    with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
-        for _ in threads.map(objects.delete, [segment_key(keys, name) for name in names]):
-            pass
 
 
 def find_successors(

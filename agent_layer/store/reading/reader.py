@@ -181,7 +181,11 @@ def stream_steps(
 def _read_one(index: Index, objects: ObjectStore, trajectory_id: str, *, contents: bool) -> Trajectory | None:
     for look in range(NUM_LOOKS):
         try:
-            stored = _stored(index, objects, trajectory_id)
+            stored = [
+                record
+                for name, chunk in index.chunks(trajectory_id)
+                for record in read_chunk(objects, segment_key(index.keys, name), chunk)
+            ]
         except NotFoundError:
             if look == NUM_LOOKS - 1:
                 raise
@@ -191,11 +195,6 @@ def _read_one(index: Index, objects: ObjectStore, trajectory_id: str, *, content
             trajectory = assemble_trajectory(trajectory_id, records) if stored else None
             return fetch_contents(index.keys, objects, trajectory) if trajectory and contents else trajectory
     return None
-
-
-def _stored(index: Index, objects: ObjectStore, trajectory_id: str) -> list[bytes]:
-    places = index.chunks(trajectory_id)
-    return [record for name, chunk in places for record in read_chunk(objects, segment_key(index.keys, name), chunk)]
 
 
 def _is_content(record: bytes) -> bool:

@@ -61,7 +61,18 @@ def make_reward(
     step, agent = options.get("step"), options.get("agent")
     subject = f"reward of trajectory {row.trajectory_id!r}"
     score = None if score is None else read_score(score, subject)
-    _check(row, subject, step, agent)
+    if step is not None and agent is not None:
+        raise BadInputError(f"{subject}: expected a step or an agent, found both; say it of one of them")
+    if step is not None and not 0 <= step < row.num_steps:
+        raise BadInputError(
+            f"{subject}: expected a step below the number of its steps, which is {row.num_steps}, found {step};"
+            " steps count from 0"
+        )
+    if agent is not None and agent not in row.agents:
+        raise BadInputError(
+            f"{subject}: expected an agent that made a call in it ({', '.join(row.agents) or 'none is known'}), found"
+            f" {agent!r}; 'agent-layer show' names them"
+        )
     reward_id = options.get("reward_id")
     reward = Reward(
         trajectory_id=row.trajectory_id,
@@ -77,10 +88,6 @@ def make_reward(
         status="missing" if score is None else "ok",
         comment=options.get("comment"),
     )
-    return _superseding(reward, known)
-
-
-def _superseding(reward: Reward, known: Sequence[Reward]) -> Reward:
     replaced = find_current_reward(known, reward_topic(reward))
     return reward if replaced is None else msgspec.structs.replace(reward, supersedes=replaced.reward_id)
 
@@ -108,21 +115,6 @@ def commit_reward(redis: Redis, keys: Keys, reward: Reward) -> Reward:
     stored = redis.get(key)
     first = _reward_of(stored) if isinstance(stored, bytes) else wordless
     return msgspec.structs.replace(first, comment=reward.comment, error=reward.error)
-
-
-def _check(row: TrajectoryRow, subject: str, step: int | None, agent: str | None) -> None:
-    if step is not None and agent is not None:
-        raise BadInputError(f"{subject}: expected a step or an agent, found both; say it of one of them")
-    if step is not None and not 0 <= step < row.num_steps:
-        raise BadInputError(
-            f"{subject}: expected a step below the number of its steps, which is {row.num_steps}, found {step};"
-            " steps count from 0"
-        )
-    if agent is not None and agent not in row.agents:
-        raise BadInputError(
-            f"{subject}: expected an agent that made a call in it ({', '.join(row.agents) or 'none is known'}), found"
-            f" {agent!r}; 'agent-layer show' names them"
-        )
 
 
 def _reward_of(stored: bytes) -> Reward:

@@ -46,7 +46,14 @@ def store_contents(
     contents = (one.record for records in kept.values() for one in records if isinstance(one.record, Content))
     large = [one for one in contents if is_large(one, limits)]
     held = {_identity(one): blob for one, blob in zip(large, _hold(redis, keys, large), strict=True)}
-    _put(keys, objects, {blob.name: one.body for one in large if not (blob := held[_identity(one)]).is_stored})
+    bodies = {blob.name: one.body for one in large if not (blob := held[_identity(one)]).is_stored}
+
+    def put(name: str) -> None:
+        objects.put(blob_key(keys, name), pack(bodies[name]))
+
+    with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
+        for _ in threads.map(put, bodies):
+            pass
     return {
         owner: [_refer(one, blob.name) if (blob := held.get(_identity(one.record))) else one for one in records]
         for owner, records in kept.items()
@@ -120,15 +127,6 @@ def _hold(redis: Redis, keys: Keys, contents: Sequence[Content]) -> list[_Held]:
         told = (one.decode().split() for one in given)
         held += [_Held(name, is_stored == "1") for name, is_stored in told]
     return held
-
-
-def _put(keys: Keys, objects: ObjectStore, bodies: Mapping[str, bytes]) -> None:
-    def put(name: str) -> None:
-        objects.put(blob_key(keys, name), pack(bodies[name]))
-
-    with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
-        for _ in threads.map(put, bodies):
-            pass
 
 
 def _refer(one: StoredRecord, blob: str) -> StoredRecord:

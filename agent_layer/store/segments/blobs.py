@@ -8,6 +8,7 @@ same content share it. ``blob_refs.py`` counts the references.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -84,7 +85,10 @@ def read_blob(keys: Keys, objects: ObjectStore, name: str) -> bytes:
             f"blob {name}: expected it at {blob_key(keys, name)!r}, found no object; restore it from a copy, or read"
             " the trajectory without its blobs"
         ) from error
-    body = _unpack(packed)
+    body: bytes | None = None
+    with suppress(zstandard.ZstdError):
+        if (content := unframe(packed)) is not None:
+            body = zstandard.ZstdDecompressor().decompress(content)
     if body is None or content_hash(body) != _hash_in(name):
         raise CorruptRecordError(
             f"blob {name}: expected bytes with this hash, found others; restore the object from a copy"
@@ -128,14 +132,6 @@ class Contents(Mapping[str, bytes]):
     def __len__(self) -> int:
         """Number of contents."""
         return len(self._known | self._blobs)
-
-
-def _unpack(packed: bytes) -> bytes | None:
-    content = unframe(packed)
-    try:
-        return None if content is None else zstandard.ZstdDecompressor().decompress(content)
-    except zstandard.ZstdError:
-        return None
 
 
 def _hash_in(name: str) -> str:

@@ -278,7 +278,11 @@ def salvage_segment(content: bytes, name: str) -> SealedSegment | None:
     chunks: list[Chunk] = []
     records: defaultdict[str, list[LogRecord]] = defaultdict(list)
     for offset, size in find_frames(content):
-        found = _records_in(content[offset : offset + size], size)
+        try:
+            contents = unpack(content[offset : offset + size], size, "frame")
+            found = [one for one in map(decode, contents) if isinstance(one, LogRecord)]
+        except CorruptRecordError:  # it holds something else, such as a footer
+            continue
         for one in found:
             records[record_owner(one)].append(one)
         chunks += [Chunk(owner=one, offset=offset, size_bytes=size) for one in dict.fromkeys(map(record_owner, found))]
@@ -286,12 +290,3 @@ def salvage_segment(content: bytes, name: str) -> SealedSegment | None:
         return None
     entries = [entry for ours in records.values() for entry in describe_owner(ours)]
     return SealedSegment(make_footer(name, chunks, entries), len(content))
-
-
-def _records_in(packed: bytes, size: int) -> list[LogRecord]:
-    """Records of a frame; none where it holds something else, such as a footer."""
-    try:
-        found = [decode(one) for one in unpack(packed, size, "frame")]
-    except CorruptRecordError:
-        return []
-    return [one for one in found if isinstance(one, LogRecord)]

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from agent_layer.schema import JsonObject, PhaseTimes, Resumed
+from agent_layer.schema import JsonObject, PhaseTimes, Resumed, TrajectoryAlarm
 from agent_layer.schema.sandbox import SandboxUsage
 from agent_layer.store import TrajectoryRow
 from agent_layer.view.answers.lists import Answer, ExclusionLine
@@ -138,13 +138,6 @@ class TrajectoryUpdate(Answer, frozen=True, kw_only=True):
     """Tokens in the loss."""
     advantage_mean: float | None
     """Over these."""
-
-
-class TrajectoryAlarm(Answer, frozen=True, kw_only=True):
-    """A reason to look at it before training on it."""
-
-    kind: str
-    detail: str
 
 
 class Siblings(Answer, frozen=True, kw_only=True):

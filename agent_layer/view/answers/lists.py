@@ -4,7 +4,7 @@ Times that end in ``_at`` are seconds since the epoch, UTC, but in rows, which a
 None is "not known".
 """
 
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 import msgspec
 
@@ -19,6 +19,11 @@ FilterTexts: TypeAlias = dict[str, str]
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """Body of an answer, or a part of one."""
+
+    @classmethod
+    def from_record(cls, record: msgspec.Struct, **derived: object) -> Self:
+        """Return the fields of a domain record that the answer has, beside those that are derived from it."""
+        return msgspec.convert({**msgspec.structs.asdict(record), **derived}, cls)
 
 
 class Info(Answer, frozen=True, kw_only=True):

@@ -67,7 +67,10 @@ class Asked(NamedTuple):
         words = ["agent-layer", "query"]
         for name in FILTERS:
             for value in filter(None, self.query.get(name, ())):
-                words += _option(name, value)
+                if name != "accepted":
+                    words += [f"--{name.replace('_', '-')}", value]
+                elif value == "1":
+                    words.append("--accepted")
         return shlex.join([*words, "--order", order, "--limit", str(limit)])
 
     def python(self, order: str, limit: int) -> str:
@@ -91,12 +94,6 @@ def query_parameters(filters: Filters) -> Iterator[tuple[str, str]]:
         yield "accepted", "1"
     if (step := filters.get("step")) is not None:
         yield "step", ":".join(step) if isinstance(step, tuple) else str(step)
-
-
-def _option(name: str, value: str) -> list[str]:
-    if name == "accepted":
-        return ["--accepted"] if value == "1" else []
-    return [f"--{name.replace('_', '-')}", value]
 
 
 def _label(text: str) -> tuple[str, str]:

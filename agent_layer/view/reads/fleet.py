@@ -6,9 +6,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from agent_layer.dispatcher import Dispatcher, RolloutState, RunState, WorkerState
+from agent_layer.dispatcher import Dispatcher, WorkerState
 from agent_layer.schema import make_trajectory_id
-from agent_layer.settings import Settings
 from agent_layer.state import read_taken_sandboxes
 from agent_layer.view.answers.fleet import (
     Backlog,
@@ -46,17 +45,27 @@ def show_queue(source: Source, _: Asked) -> QueueAnswer:
     dispatcher = _dispatcher(source)
     stats, inspector = dispatcher.stats(), dispatcher.inspector
     lines = [_worker(one, source.settings.lease_seconds) for one in dispatcher.workers()]
+    # what is left of a lease when a heartbeat is late by half of its interval
+    spare_seconds = max(0.0, source.settings.lease_seconds - 1.5 * source.settings.heartbeat_seconds)
     offers = [set(one.offers) for one in lines if one.state == "up"]
     held = inspector.rollouts_of(islice(inspector.listed_ids("leases"), _MOST_LEASES))
     return QueueAnswer(
         now=stats.now,
-        totals=msgspec.convert(stats, QueueTotals, from_attributes=True),
-        runs=[_run(one) for one in dispatcher.runs()],
+        totals=QueueTotals.from_record(stats),
+        runs=[RunQueue.from_record(one, causes=dict(one.causes)) for one in dispatcher.runs()],
         backlog=[
             Backlog(needs=sorted(needs), num=num, num_workers=sum(needs <= offered for offered in offers))
             for needs, num in sorted(inspector.needs().items(), key=lambda one: (-one[1], sorted(one[0])))
         ],
-        leases=[_lease(one, _spare_seconds(source.settings)) for one in held if one.lease_seconds is not None],
+        leases=[
+            LeaseLine.from_record(
+                one,
+                trajectory_id=make_trajectory_id(one.rollout_id, max(0, one.num_attempts - 1)),
+                is_lapsing=one.lease_seconds < spare_seconds,
+            )
+            for one in held
+            if one.lease_seconds is not None
+        ],
     )
 
 
@@ -78,7 +87,7 @@ def list_dead(source: Source, asked: Asked) -> DeadList:
     counts = Counter(" ".join(one.errors[-1].split())[:_LONGEST_ERROR] for one in found if one.errors)
     return DeadList(
         total=dispatcher.stats().num_dead,
-        items=[_dead(one) for one in found],
+        items=[DeadLine.from_record(one, died_at=one.since) for one in found],
         by_error=[ErrorCount(error=error, num=num) for error, num in counts.most_common()],
     )
 
@@ -86,7 +95,7 @@ def list_dead(source: Source, asked: Asked) -> DeadList:
 def list_sandboxes(source: Source, _: Asked) -> BoxList:
     """List the sandboxes that workers of this machine have taken. Raises: NotFoundError: there is only a bucket."""
     refuse_archive(source, "sandboxes")
-    return BoxList(items=msgspec.convert(read_taken_sandboxes(), list[BoxLine], from_attributes=True))
+    return BoxList(items=[BoxLine.from_record(one) for one in read_taken_sandboxes()])
 
 
 def _dispatcher(source: Source) -> Dispatcher:
@@ -96,16 +105,13 @@ def _dispatcher(source: Source) -> Dispatcher:
 
 def _worker(one: WorkerState, lease_seconds: float) -> WorkerLine:
     slots, held, agent = (one.about.get(name) for name in ("slots", "held", "agent"))
-    return WorkerLine(
-        worker=one.worker,
+    return WorkerLine.from_record(
+        one,
         state=_state(one, lease_seconds),
-        seen_at=one.seen_at,
-        silent_seconds=one.silent_seconds,
         slots=slots if isinstance(slots, int) else None,
         held=held if isinstance(held, int) else None,
         agent=str(agent) if agent else None,
         offers=str(one.about.get("offers") or "").split(),
-        about=one.about,
     )
 
 
@@ -113,39 +119,3 @@ def _state(one: WorkerState, lease_seconds: float) -> Literal["up", "draining", 
     if one.silent_seconds > lease_seconds:
         return "silent"
     return "draining" if one.is_draining else "up"
-
-
-def _run(one: RunState) -> RunQueue:
-    return msgspec.convert(msgspec.structs.asdict(one) | {"causes": dict(one.causes)}, RunQueue)
-
-
-def _spare_seconds(settings: Settings) -> float:
-    """Return what is left of a lease when a heartbeat is late by half of its interval."""
-    return max(0.0, settings.lease_seconds - 1.5 * settings.heartbeat_seconds)
-
-
-def _lease(one: RolloutState, spare_seconds: float) -> LeaseLine:
-    return LeaseLine(
-        rollout_id=one.rollout_id,
-        trajectory_id=make_trajectory_id(one.rollout_id, max(0, one.num_attempts - 1)),
-        run=one.run,
-        status=one.status,
-        worker=one.worker,
-        since=one.since,
-        lease_seconds=one.lease_seconds,
-        is_lapsing=one.lease_seconds is not None and one.lease_seconds < spare_seconds,
-        num_attempts=one.num_attempts,
-    )
-
-
-def _dead(one: RolloutState) -> DeadLine:
-    return DeadLine(
-        rollout_id=one.rollout_id,
-        group_id=one.group_id,
-        run=one.run,
-        died_at=one.since,
-        num_attempts=one.num_attempts,
-        num_failures=one.num_failures,
-        worker=one.worker,
-        errors=one.errors,
-    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from statistics import fmean, pstdev
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -18,6 +18,13 @@ from agent_layer.view.reads.updates import mean_advantage, read_group, read_whol
 
 _MOST_MEMBERS = 256
 _MOST_ATTEMPTS = 16
+_UNKNOWN: Final[dict[str, object]] = {
+    **dict.fromkeys(
+        ("closed_at", "group_size", "num_launched", "num_usable", "fill", "kept_seconds", "surplus_seconds")
+    ),
+    "num_surplus": 0,
+}
+"""What an open group has not decided yet."""
 
 
 def show_group(source: Source, asked: Asked) -> GroupAnswer:
@@ -37,22 +44,11 @@ def show_group(source: Source, asked: Asked) -> GroupAnswer:
         for number, row in rows
     ]
     rewards = [one.reward for one in members if one.kind == "kept" and one.reward is not None]
-    shown = rows[0][1] if rows else None
-    return GroupAnswer(
+    return GroupAnswer.from_record(
+        group or rows[0][1],
+        **({} if group else _UNKNOWN),
         group_id=group_id,
-        run=group.run if group else shown and shown.run,
-        task_id=group.task_id if group else shown and shown.task_id,
-        task_type=group.task_type if group else shown and shown.task_type,
-        split=group.split if group else shown and shown.split,
         is_closed=group is not None,
-        closed_at=group.closed_at if group else None,
-        group_size=group.group_size if group else None,
-        num_launched=group.num_launched if group else None,
-        num_usable=group.num_usable if group else None,
-        num_surplus=group.num_surplus if group else 0,
-        fill=group.fill if group else None,
-        kept_seconds=group.kept_seconds if group else None,
-        surplus_seconds=group.surplus_seconds if group else None,
         reward_mean=fmean(rewards) if rewards else None,
         reward_std=pstdev(rewards) if rewards else None,
         is_zero_std=len(rewards) > 1 and len(set(rewards)) == 1,

@@ -51,10 +51,7 @@ def search(source: Source, asked: Asked) -> SearchAnswer:
         text, limit=limit, cursor=asked.text("cursor"), seconds=_SEARCH_SECONDS, **asked.filters()
     )
     return SearchAnswer(
-        items=[
-            SearchLine(row=one.row, step=one.step, where=one.where, snippet=_pieces(one.snippet, one.marks))
-            for one in page.items
-        ],
+        items=[SearchLine.from_record(one, snippet=_pieces(one.snippet, one.marks)) for one in page.items],
         cursor=page.cursor,
         num_segments=page.coverage.num_segments,
         num_waiting=page.coverage.num_waiting,
@@ -99,18 +96,7 @@ def summary(source: Source, asked: Asked) -> SummaryAnswer:
     """Count the matching trajectories and average their rewards, by fields."""
     fields = [field for field in (asked.text("by") or "").split(",") if field]
     lines = source.store.summarise(cast("list[By]", fields), success=ABOVE_ZERO, **asked.filters())
-    return SummaryAnswer(
-        items=[
-            SummaryLine(
-                by=one.by,
-                count=one.count,
-                num_rewarded=one.num_rewarded,
-                mean_reward=one.mean_reward,
-                success_rate=one.success_rate,
-            )
-            for one in lines
-        ]
-    )
+    return SummaryAnswer(items=[SummaryLine.from_record(one) for one in lines])
 
 
 def histogram(source: Source, asked: Asked) -> HistogramAnswer:

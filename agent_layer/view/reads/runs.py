@@ -7,10 +7,9 @@ from statistics import fmean
 from typing import Final
 
 from agent_layer import __version__
-from agent_layer.alarms import RunAlarms
 from agent_layer.engines import Engine, EngineRegistry, behind_seconds, newest_number, newest_policy
 from agent_layer.errors import NotFoundError
-from agent_layer.health import StepProgress
+from agent_layer.health import RunHealth, StepProgress
 from agent_layer.schema import TrainedBatch
 from agent_layer.store import Summary, count_by_fields, find_newest_starts, list_batches, summarise_trajectories
 from agent_layer.times import format_minute, format_time
@@ -93,16 +92,9 @@ def show_run(source: Source, asked: Asked) -> RunAnswer:
         is_evaluation=is_evaluation,
         is_cooled=source.is_cooled,
         num_cooled=source.num_cooled(run),
-        health=_health(counts, source.alarms.read([run])[0], is_evaluation=is_evaluation),
+        health=_health(counts, source.health.read([run])[0], is_evaluation=is_evaluation),
         counts=counts,
-        newest_version=policy
-        and Version(
-            number=policy.number,
-            location=policy.location,
-            created_at=policy.created_at,
-            training_step=policy.training_step,
-            weights_hash=policy.weights_hash,
-        ),
+        newest_version=policy and Version.from_record(policy),
         failures=failures[:_MOST_FAILURES],
         steps=make_progress(source, run, reports),
     )
@@ -127,20 +119,9 @@ def list_engines(source: Source, _: Asked) -> EngineList:
 def _engine_line(source: Source, engine: Engine, now: float) -> EngineLine:
     redis, keys = source.store.redis, source.store.keys
     behind = behind_seconds(redis, keys, engine.run, engine.version, now)
-    limit = next((one.warn for one in source.alarms.alarms if one.name == "engine_behind"), None)
-    return EngineLine(
-        url=engine.url,
-        run=engine.run,
-        version=engine.version,
-        model=engine.model,
-        state=engine.state,
-        is_drained=engine.is_drained,
-        is_joined=engine.is_joined,
-        epoch=engine.epoch,
-        is_pushed=engine.is_pushed,
-        num_switches=engine.num_switches,
-        stall_seconds=engine.stall_seconds,
-        stalled_seconds=engine.stalled_seconds,
+    limit = next((one.warn for one in source.health.checks if one.name == "engine_behind"), None)
+    return EngineLine.from_record(
+        engine,
         newest_version=newest_number(redis, keys, engine.run),
         behind_seconds=behind,
         is_stale=limit is not None and behind > limit,
@@ -150,20 +131,7 @@ def _engine_line(source: Source, engine: Engine, now: float) -> EngineLine:
 
 def list_catalogue(source: Source, _: Asked) -> CatalogueList:
     """List what can be wrong with a run."""
-    return CatalogueList(
-        items=[
-            CatalogueLine(
-                name=one.name,
-                measures=one.measures,
-                unit=one.unit,
-                warn=one.warn,
-                stop=one.stop,
-                steps=one.steps,
-                advice=one.advice,
-            )
-            for one in source.alarms.alarms
-        ]
-    )
+    return CatalogueList(items=[CatalogueLine.from_record(one) for one in source.health.checks])
 
 
 def _run_lines(source: Source) -> list[RunLine]:
@@ -176,26 +144,24 @@ def _run_lines(source: Source) -> list[RunLine]:
     of_run = {line.by["run"]: line for line in found}
     starts = find_newest_starts(index, "run")
     lines = list[RunLine]()
-    for alarms in source.alarms.read([run for run in starts if run in totals]):
-        run, accepted = alarms.run, of_run.get(alarms.run, _NONE_ACCEPTED)
+    for health in source.health.read([run for run in starts if run in totals]):
+        run, accepted = health.run, of_run.get(health.run, _NONE_ACCEPTED)
         policy = newest_policy(redis, keys, run)
         lines.append(
-            RunLine(
+            RunLine.from_record(
+                accepted,
                 run=run,
                 num_trajectories=totals[run],
                 is_evaluation=evaluated.get(run) == totals[run],
                 num_accepted=accepted.count,
-                num_rewarded=accepted.num_rewarded,
-                mean_reward=accepted.mean_reward,
-                success_rate=accepted.success_rate,
                 newest_version=policy.number if policy else None,
                 num_updates=(policy.training_step or 0) if policy else 0,
                 newest_started_at=format_time(starts[run]),
-                health=_level(alarms),
-                finding=alarms.findings[0].name if alarms.findings else None,
+                health=_level(health),
+                finding=health.findings[0].name if health.findings else None,
                 is_cooled=source.is_cooled,
                 num_cooled=source.num_cooled(run),
-                finding_title=alarms.findings[0].title if alarms.findings else None,
+                finding_title=health.findings[0].title if health.findings else None,
             )
         )
     return lines
@@ -225,11 +191,11 @@ def _counts(source: Source, run: str) -> tuple[Counts, bool]:
     return counts, by["split"].get("eval") == num > 0
 
 
-def _level(alarms: RunAlarms) -> HealthLevel:
-    return alarms.findings[0].level if alarms.findings else "ok" if alarms.reports else "unknown"
+def _level(health: RunHealth) -> HealthLevel:
+    return health.findings[0].level if health.findings else "ok" if health.reports else "unknown"
 
 
-def _health(counts: Counts, found: RunAlarms, *, is_evaluation: bool) -> Health:
+def _health(counts: Counts, found: RunHealth, *, is_evaluation: bool) -> Health:
     run, last = found.run, found.reports[-1] if found.reports else None
     findings = list(found.findings)
     if findings:
@@ -269,13 +235,9 @@ def _update_line(batch: TrainedBatch) -> UpdateLine:
     for rollout in batch.rollouts:
         groups[rollout.group_id].append(rollout.reward)
     rewards = [reward for group in groups.values() for reward in group]
-    return UpdateLine(
-        step=batch.step,
-        trained_at=batch.trained_at,
-        policy_version=batch.policy_version,
+    return UpdateLine.from_record(
+        batch,
         num_rollouts=len(batch.rollouts),
-        num_samples=batch.num_samples,
-        num_deleted=batch.num_deleted,
         num_groups=len(groups),
         reward_mean=fmean(rewards) if rewards else None,
     )
@@ -301,25 +263,8 @@ def make_progress(source: Source, run: str, reports: Sequence[StepProgress], aft
         numbers={name: [getattr(one, name) for one in reports] for name in _NUMBERS},
         metrics={name: [one.metrics.get(name) for one in reports] for name in metrics},
         success_by_task={task: [one.success_by_task.get(task) for one in reports] for task in tasks},
-        evaluations=[
-            RoundLine(
-                step=one.step,
-                name=held.name,
-                round=held.round,
-                policy_version=held.policy_version,
-                pass_rate=held.pass_rate,
-                reward_mean=held.reward_mean,
-                num_rewards=held.num_rewards,
-                num_asked=held.num_asked,
-            )
-            for one in reports
-            for held in one.evaluations
-        ],
-        findings=[
-            FindingLine(step=one.step, name=found.name, level=found.level, sentence=found.sentence)
-            for one in reports
-            for found in one.health
-        ],
+        evaluations=[RoundLine.from_record(held, step=one.step) for one in reports for held in one.evaluations],
+        findings=[FindingLine.from_record(found, step=one.step) for one in reports for found in one.health],
     )
 
 

@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import NamedTuple, cast
 
-from agent_layer.alarms import AlarmReader
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.errors import NotFoundError
-from agent_layer.health import StepProgress, progress_path, read_progress
+from agent_layer.health import HealthReader, ProgressReader, StepProgress, progress_path
 from agent_layer.schema import Trajectory, check_name
 from agent_layer.settings import Settings
 from agent_layer.state import TokenBytes, read_vocabulary
@@ -50,13 +49,13 @@ class Source:
         self.store = store
         self.index = Index(store.redis, store.keys)
         self.dispatcher = Dispatcher(store.redis, settings)
-        self.alarms = AlarmReader(settings, store.redis, read_reports=self.progress)
+        self.health = HealthReader(settings, store.redis, read_reports=self.progress)
         self._lock = Lock()
         self._read: OrderedDict[tuple[str, str], Trajectory] = OrderedDict()
         self._images: OrderedDict[str, tuple[Trajectory, Mapping[str, str]]] = OrderedDict()
         """By trajectory: as it was read, and the data URLs inside it by the hash of their mark."""
         self._vocabularies: OrderedDict[str, TokenBytes | None] = OrderedDict()
-        self._reports: OrderedDict[str, tuple[tuple[int, int], list[StepProgress]]] = OrderedDict()
+        self._reports: OrderedDict[str, ProgressReader] = OrderedDict()
         """By run: size and time of change of its file, and what it said then."""
 
     def cooled_runs(self) -> set[str]:
@@ -133,22 +132,14 @@ class Source:
 
     def progress(self, run: str) -> list[StepProgress]:
         """Return the reports of a run's steps; none where the trainer runs on another machine."""
-        path = progress_path(self.settings, check_name(run, "run"))
-        try:
-            found = path.stat()
-        except FileNotFoundError:
-            return []
-        state = found.st_size, found.st_mtime_ns
         with self._lock:
-            known = self._reports.get(run)
-        if known is not None and known[0] == state:
-            return list(known[1])
-        reports = read_progress(path)
-        with self._lock:
-            self._reports[run] = state, reports
+            reader = self._reports.pop(run, None) or ProgressReader(
+                progress_path(self.settings, check_name(run, "run"))
+            )
+            self._reports[run] = reader
             while len(self._reports) > _MOST_REPORTS:
                 self._reports.popitem(last=False)
-        return list(reports)
+            return reader.read()
 
 
 def refuse_archive(source: Source, subject: str) -> None:

@@ -27,15 +27,15 @@ from agent_layer.view.answers.details import (
     Siblings,
     StepAnswer,
     StepLine,
-    TrajectoryAlarm,
     TrajectoryAnswer,
     TrajectoryUpdate,
 )
+from agent_layer.view.answers.lists import ExclusionLine
 from agent_layer.view.reads.asked import Asked
 from agent_layer.view.reads.images import TOO_DEEP, show_value
 from agent_layer.view.reads.source import Source
 from agent_layer.view.reads.tokens.tokens import Places, break_cause
-from agent_layer.view.reads.updates import exclusion_line, mean_advantage, read_group
+from agent_layer.view.reads.updates import mean_advantage, read_group
 
 
 def show_trajectory(source: Source, asked: Asked) -> TrajectoryAnswer:
@@ -55,25 +55,15 @@ def show_trajectory(source: Source, asked: Asked) -> TrajectoryAnswer:
         reward=whole.reward,
         steps=step_lines(whole, contents, whole.steps),
         observations=[_observation(one, contents) for one in whole.observations if one.call_id not in calls],
-        rewards=[
-            msgspec.convert({**msgspec.structs.asdict(one), "is_current": one.reward_id in standing}, RewardLine)
-            for one in whole.rewards
-        ],
-        given_labels=[
-            msgspec.convert({**msgspec.structs.asdict(one), "is_current": one in newest}, LabelLine)
-            for one in whole.given_labels
-        ],
-        outcome=msgspec.convert(msgspec.structs.asdict(whole.outcome), OutcomeLine) if whole.outcome else None,
+        rewards=[RewardLine.from_record(one, is_current=one.reward_id in standing) for one in whole.rewards],
+        given_labels=[LabelLine.from_record(one, is_current=one in newest) for one in whole.given_labels],
+        outcome=whole.outcome and OutcomeLine.from_record(whole.outcome),
         resumes=whole.resumes,
-        alarms=[TrajectoryAlarm(kind=one.kind, detail=one.detail) for one in find_alarms(whole)],
-        exclusions=[exclusion_line(one) for one in whole.exclusions],
+        alarms=find_alarms(whole),
+        exclusions=[ExclusionLine.from_record(one) for one in whole.exclusions],
         updates=[
-            TrajectoryUpdate(
-                run=one.run,
-                step=one.step,
-                batch_id=one.batch_id,
-                policy_version=one.policy_version,
-                at=one.at,
+            TrajectoryUpdate.from_record(
+                one,
                 num_tokens=len(one.mask),
                 num_trained=sum(one.mask),
                 advantage_mean=mean_advantage(one),
@@ -140,29 +130,13 @@ def _step_line(
     observations: Sequence[Observation],
 ) -> StepLine:
     action, messages = step.action, step.state.messages
-    return StepLine(
-        index=step.index,
-        call_id=step.call_id,
-        choice=step.choice,
-        agent=step.agent,
+    return StepLine.from_record(
+        step,
         agent_path=step.agent_path or ([step.agent] if step.agent else []),
-        role=step.role,
-        node=step.node,
-        conversation=step.conversation,
         parent=before and before.index,
-        started_at=step.started_at,
-        ended_at=step.ended_at,
-        status=step.status,
-        error=step.error,
-        findings=step.findings,
         break_cause=break_cause(step),
-        sources=list(step.sources),
-        capture_level=step.capture_level,
-        model=step.model,
-        engine=step.engine,
         finish_reason=action.finish_reason,
         sampling=step.sampling_asked if step.sampling_applied is None else step.sampling_applied,
-        temperature=step.temperature,
         message=cast("JsonObject | None", _message({}, action.message)),
         new_messages=_new_messages(before, step, contents),
         num_messages=None if messages is None else len(messages),
@@ -192,18 +166,7 @@ def _new_messages(before: Step | None, step: Step, contents: Mapping[str, bytes]
 
 
 def _observation(one: Observation, contents: Mapping[str, bytes]) -> ObservationLine:
-    return ObservationLine(
-        observation_id=one.observation_id,
-        name=one.name,
-        at=one.at,
-        call_id=one.call_id,
-        agent=one.agent,
-        arguments=one.arguments,
-        output=show_value(contents, one.output),
-        status=one.status,
-        duration_seconds=one.duration_seconds,
-        truncated=one.truncated,
-    )
+    return ObservationLine.from_record(one, output=show_value(contents, one.output))
 
 
 def _expand(contents: Mapping[str, bytes], name: str | None) -> object:

@@ -7,7 +7,7 @@ from statistics import fmean
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.health import StepProgress
-from agent_layer.schema import ExcludedRollout, Group, TrainedBatch, TrainedRollout, TrainedTokens, Trajectory, decode
+from agent_layer.schema import Group, TrainedBatch, TrainedRollout, TrainedTokens, Trajectory, decode
 from agent_layer.store import TrajectoryRow, list_batches
 from agent_layer.view.answers.lists import ExclusionLine, GroupLine, Lane, UpdateAnswer
 from agent_layer.view.reads.asked import Asked
@@ -30,24 +30,15 @@ def show_update(source: Source, asked: Asked) -> UpdateAnswer:
     rows = {row.trajectory_id: row for row in source.index.rows([*named, *beside])}
     found, damaged = read_whole(source, rows.values())
     report = next((one for one in source.progress(run) if one.step == step), None)
-    return UpdateAnswer(
-        run=run,
-        step=step,
-        batch_id=batch.batch_id,
-        policy_version=batch.policy_version,
-        trained_at=batch.trained_at,
-        num_samples=batch.num_samples,
-        num_deleted=batch.num_deleted,
-        credit=batch.credit,
-        lengths=batch.lengths,
-        advantages=batch.advantages,
+    return UpdateAnswer.from_record(
+        batch,
         rollouts=[
             _lane(batch, one, rows.get(one.trajectory_id), found.get(one.trajectory_id), damaged.get(one.trajectory_id))
             for one in batch.rollouts
         ],
         groups=_groups(batch),
         excluded=[
-            exclusion_line(one)
+            ExclusionLine.from_record(one)
             for whole in found.values()
             for one in whole.exclusions
             if (one.run, one.step) == (run, step)
@@ -98,13 +89,6 @@ def _not_learned(report: StepProgress) -> list[str]:
     return [f"{num} {one if num == 1 else many}" for num, one, many in told if num]
 
 
-def exclusion_line(one: ExcludedRollout) -> ExclusionLine:
-    """Return why an update left a rollout out."""
-    return ExclusionLine(
-        trajectory_id=one.trajectory_id, kind=one.kind, reason=one.reason, run=one.run, step=one.step, at=one.at
-    )
-
-
 def mean_advantage(trained: TrainedTokens) -> float | None:
     """Return the mean advantage of the tokens in the loss; None: there are none."""
     counted = [value for value, is_in in zip(trained.advantages, trained.mask, strict=True) if is_in]
@@ -148,11 +132,9 @@ def _lane(
     trained = next((one for one in whole.trained if one.batch_id == batch.batch_id), None) if whole else None
     started = whole.started if whole else None
     ends = _phase_ends(whole)
-    return Lane(
-        trajectory_id=rollout.trajectory_id,
-        group_id=rollout.group_id,
+    return Lane.from_record(
+        rollout,
         task_id=row.task_id if row else None,
-        reward=rollout.reward,
         damaged=damaged,
         reward_now=row.reward if row else None,
         policy_min=row.policy_min if row else None,

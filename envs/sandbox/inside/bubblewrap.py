@@ -106,7 +106,11 @@ def _enter(command: list[str]) -> None:
     finally:
         for one in (hold, heard, known):
             os.close(one)
-        _end_children()
+        with suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)  # bubblewrap and its shell, which are all other processes of the box
+        with suppress(ChildProcessError):
+            while True:
+                os.waitpid(-1, 0)
 
 
 def _become_bubblewrap(command: list[str], held: int, said: int, told: int) -> NoReturn:
@@ -132,12 +136,3 @@ def _read(descriptor: int, until: bytes) -> bytes:
     while not found.endswith(until) and len(found) < _LONGEST_ERROR and (chunk := os.read(descriptor, _LONGEST_ERROR)):
         found += chunk
     return found
-
-
-def _end_children() -> None:
-    """Kill bubblewrap and its shell, which are all other processes of the box, and reap them."""
-    with suppress(ProcessLookupError):
-        os.kill(-1, signal.SIGKILL)
-    with suppress(ChildProcessError):
-        while True:
-            os.waitpid(-1, 0)

@@ -71,7 +71,7 @@ def _execute(fields: dict[str, object], rules: Rules) -> int:
     try:
         os.chdir(os.path.join(rules.workdir, cast("str", fields["cwd"])))
         if fields.get("pty"):
-            _take_terminal()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         if rules.has_warm_python and (snippet := find_snippet(argv, variables)) is not None:
             return run_snippet(snippet, variables)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and so would what it becomes
@@ -80,10 +80,6 @@ def _execute(fields: dict[str, object], rules: Rules) -> int:
     except OSError as error:
         sys.stderr.write(f"{argv[0]}: {os.strerror(error.errno or errno.EIO)}\n")
         return _NOT_FOUND if error.errno == errno.ENOENT else _NOT_EXECUTABLE
-
-
-def _take_terminal() -> None:
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def _read(fields: dict[str, object]) -> None:

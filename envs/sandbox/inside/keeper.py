@@ -125,7 +125,11 @@ def serve_reaper(end: socket.socket, daemon: str, label: str, left: list[str]) -
         signal.signal(number, signal.SIG_IGN)
     if receive_packet(end) is None:
         with suppress(OSError, ValueError):
-            _remove_containers(daemon, label)
+            filters, deadline = quote(json.dumps({"label": [label]})), time.monotonic() + _QUIET_SECONDS
+            while time.monotonic() < deadline:
+                for row in json.loads(_ask(daemon, "GET", f"/containers/json?all=1&filters={filters}")):
+                    _ask(daemon, "DELETE", f"/containers/{row['Id']}?force=1&v=1")
+                time.sleep(_LIST_SECONDS)
     for directory in left:
         _remove_tree(directory)
 
@@ -135,14 +139,6 @@ def _remove_tree(directory: str) -> None:
     import subprocess  # noqa: PLC0415  # few kinds have directories, and each keeper would pay
 
     subprocess.run(["rm", "-rf", "--", directory], check=False)
-
-
-def _remove_containers(daemon: str, label: str) -> None:
-    filters, deadline = quote(json.dumps({"label": [label]})), time.monotonic() + _QUIET_SECONDS
-    while time.monotonic() < deadline:
-        for row in json.loads(_ask(daemon, "GET", f"/containers/json?all=1&filters={filters}")):
-            _ask(daemon, "DELETE", f"/containers/{row['Id']}?force=1&v=1")
-        time.sleep(_LIST_SECONDS)
 
 
 def _ask(daemon: str, method: str, path: str) -> bytes:

@@ -1,6 +1,7 @@
 """Lockdown: what a process of a box gives up, in an order in which each step is still allowed.
 
-A server locks itself down as far as it can still start children; each child then gives up the rest.
+A server locks itself down as far as it can still start children; each child then gives up the rest. The box as a whole
+is limited from outside, by ``served/cgroups.py``.
 """
 
 import os

@@ -59,10 +59,32 @@ def run_container(connection: int, programs: int, config: Mapping[str, object], 
         _mount_image(image, workdir, user, is_tree=bool(config["is_tree"]))
         mounts = []
     capabilities = [*_KEPT, *([] if user else [_TO_MAP_ROOT])]
-    bundle = _describe_bundle([*mounts, *_own_mounts()], capabilities, str(config["path"]), is_host=image is None)
+    bundle = {
+        "ociVersion": "1.0.2",
+        "hostname": "box",
+        "root": {"path": _ROOT, "readonly": image is None},
+        "mounts": [*mounts, *_own_mounts()],
+        "process": {
+            "terminal": False,
+            "cwd": "/",
+            "user": {"uid": 0, "gid": 0},
+            "args": ["python3", "-I", f"/proc/self/fd/{_PROGRAMS}", "container", str(_CONNECTION)],
+            "env": [f"PATH={config['path']}", "LANG=C.UTF-8"],
+            "noNewPrivileges": True,
+            "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), capabilities),
+        },
+        "linux": {
+            "namespaces": [{"type": name} for name in _NAMESPACES],
+            "maskedPaths": [f"/proc/{name}" for name in _MASKED],
+            "readonlyPaths": [f"/proc/{name}" for name in _READ_ONLY],
+        },
+    }
     with open(f"{_BUNDLE}/config.json", "w", encoding="utf-8") as file:
         json.dump(bundle, file)
-    _show_cgroups_of_version_2()
+    if os.path.isdir("/sys/fs/cgroup/unified"):  # a tree of both versions, with which crun does not start
+        kernel.unshare(kernel.CLONE_NEWCGROUP)
+        with suppress(OSError):  # runc does without
+            kernel.mount("cgroup2", "/sys/fs/cgroup", "cgroup2", flags | kernel.MS_NOEXEC)
     _run(cast("list[str]", config["runtime"]), cast("str", config["name"]), connection, programs)
 
 
@@ -121,40 +143,6 @@ def _own_mounts() -> list[dict[str, object]]:
 def _bind(source: str, target: str, access: str, way: str) -> dict[str, object]:
     options = [way, access, "nosuid", "nodev"]
     return {"destination": target, "type": "bind", "source": source, "options": options}
-
-
-def _describe_bundle(
-    mounts: list[dict[str, object]], capabilities: list[str], path: str, *, is_host: bool
-) -> dict[str, object]:
-    return {
-        "ociVersion": "1.0.2",
-        "hostname": "box",
-        "root": {"path": _ROOT, "readonly": is_host},
-        "mounts": mounts,
-        "process": {
-            "terminal": False,
-            "cwd": "/",
-            "user": {"uid": 0, "gid": 0},
-            "args": ["python3", "-I", f"/proc/self/fd/{_PROGRAMS}", "container", str(_CONNECTION)],
-            "env": [f"PATH={path}", "LANG=C.UTF-8"],
-            "noNewPrivileges": True,
-            "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), capabilities),
-        },
-        "linux": {
-            "namespaces": [{"type": name} for name in _NAMESPACES],
-            "maskedPaths": [f"/proc/{name}" for name in _MASKED],
-            "readonlyPaths": [f"/proc/{name}" for name in _READ_ONLY],
-        },
-    }
-
-
-def _show_cgroups_of_version_2() -> None:
-    """Cover a tree of both versions, with which crun does not start."""
-    if os.path.isdir("/sys/fs/cgroup/unified"):
-        kernel.unshare(kernel.CLONE_NEWCGROUP)
-        with suppress(OSError):  # runc does without
-            flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
-            kernel.mount("cgroup2", "/sys/fs/cgroup", "cgroup2", flags)
 
 
 def _run(runtime: list[str], name: str, connection: int, programs: int) -> None:

@@ -192,7 +192,7 @@ class Server:
             used += usage.ru_utime + usage.ru_stime
         return used
 
-    def _watch_memory(self) -> None:
+    def _watch_memory(self) -> None:  # kept: serve names what it does
         """Kill all children when the memory of their processes passes the limit."""
         used = sum(max(0, _resident_bytes(pid) - self._base_bytes) for pid in self._rules.list_processes())
         if used > (self._rules.watched_bytes or 0):

@@ -52,10 +52,13 @@ def build_skeleton(top: str, hidden: Sequence[str], image: str | int | None = No
     for name in HOST_FILES:
         if os.path.exists(f"/{name}"):
             _bind_read_only(name)
-    _add_devices()
+    for name in _DEVICES:
+        _make_like(f"/dev/{name}", f"dev/{name}")
+        kernel.bind(f"/dev/{name}", f"dev/{name}")
+    for name, target in {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}.items():
+        os.symlink(target, f"dev/{name}")
     kernel.bind("/proc", "proc")  # the kernel lets a namespace mount its own only where it sees one; boxes cover it
-    for path in hidden:
-        _hide(path)
+    _hide(hidden)
     if tree is not None:
         _attach_image(tree, is_tree=isinstance(image, int))
     kernel.pivot_root(".", "old")
@@ -81,15 +84,7 @@ def _attach_image(image: int, *, is_tree: bool) -> None:
     os.close(image)
 
 
-def _add_devices() -> None:
-    for name in _DEVICES:
-        _make_like(f"/dev/{name}", f"dev/{name}")
-        kernel.bind(f"/dev/{name}", f"dev/{name}")
-    for name, target in {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}.items():
-        os.symlink(target, f"dev/{name}")
-
-
-def _add_top_level(names: Iterable[str]) -> None:
+def _add_top_level(names: Iterable[str]) -> None:  # kept: build_skeleton is at its limit
     """Add ``/bin`` and the like as the host has them: links into /usr, or directories."""
     for name in names:
         if os.path.islink(f"/{name}"):
@@ -114,11 +109,13 @@ def _make_like(source: str, target: str) -> None:
         pass
 
 
-def _hide(path: str) -> None:
-    """Cover a directory of the host with an empty one."""
-    below = os.path.relpath(path, "/")
-    if below.startswith("usr/") and os.path.isdir(below):
-        kernel.mount("tmpfs", below, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_RDONLY, "size=4k,mode=555")
+def _hide(paths: Sequence[str]) -> None:  # kept: build_skeleton is at its limit
+    """Cover directories of the host with empty ones."""
+    for path in paths:
+        below = os.path.relpath(path, "/")
+        if below.startswith("usr/") and os.path.isdir(below):
+            flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_RDONLY
+            kernel.mount("tmpfs", below, "tmpfs", flags, "size=4k,mode=555")
 
 
 def enter_box(workdir: str, disk_mb: int, files: int, *, user: int) -> None:

@@ -105,7 +105,10 @@ def _run_oci(end: socket.socket, config: dict[str, object], left: list[str]) -> 
 def _become_root(handshake: "_Handshake | None") -> None:
     """Have the users of this process's new namespace mapped, and become its root."""
     if handshake is None:
-        _map_own_user()
+        for name, text in (("setgroups", "deny"), ("uid_map", "0 {} 1"), ("gid_map", "0 {} 1")):  # as anyone may
+            outside = _OUTSIDE[name]
+            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+                file.write(text.format(outside))
     else:
         handshake.ask()
         os.setgroups([])
@@ -182,14 +185,6 @@ def _open_image(end: socket.socket, image: str, first_user: int) -> int:
         for one in (holder_end, keeper_end, entered):
             os.close(one)
         os.waitpid(holder, 0)
-
-
-def _map_own_user() -> None:
-    """Map root of this namespace to the user who started it, as anyone may."""
-    for name, text in (("setgroups", "deny"), ("uid_map", "0 {} 1"), ("gid_map", "0 {} 1")):
-        outside = _OUTSIDE[name]
-        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
-            file.write(text.format(outside))
 
 
 _OUTSIDE = {"setgroups": 0, "uid_map": os.geteuid(), "gid_map": os.getegid()}
@@ -279,7 +274,7 @@ def _connect(address: str) -> socket.socket:
     return end
 
 
-def _become_other(user: int) -> None:
+def _become_other(user: int) -> None:  # kept: why stands in its docstring
     """Appear as a user without privileges, in a namespace that has no other: the runtime's container has root only."""
     kernel.unshare(kernel.CLONE_NEWUSER)
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} 0 1"), ("gid_map", f"{user} 0 1")):

@@ -74,7 +74,11 @@ def _spawn(zygote_end: socket.socket, packet: Packet) -> tuple[int, int]:
             os.close(writer)
             _become_box(zygote_end, packet.descriptors[0], reader, config)
         try:
-            _map_users(pid, cast("list[list[int]]", config["users"]))
+            users = cast("list[list[int]]", config["users"])
+            lines = "".join(f"{inside} {outside} {number}\n" for inside, outside, number in users)
+            for name in ("uid_map", "gid_map"):
+                with open(f"/proc/{pid}/{name}", "w", encoding="ascii") as file:
+                    file.write(lines)
             os.write(writer, b"!")
         except OSError:
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
@@ -84,13 +88,6 @@ def _spawn(zygote_end: socket.socket, packet: Packet) -> tuple[int, int]:
     finally:
         os.close(reader)
         os.close(writer)
-
-
-def _map_users(pid: int, users: list[list[int]]) -> None:
-    lines = "".join(f"{inside} {outside} {number}\n" for inside, outside, number in users)
-    for name in ("uid_map", "gid_map"):
-        with open(f"/proc/{pid}/{name}", "w", encoding="ascii") as file:
-            file.write(lines)
 
 
 def _become_box(zygote_end: socket.socket, box_end: int, mapped: int, config: dict[str, object]) -> NoReturn:

@@ -85,7 +85,12 @@ class DockerKind(ServedKind):
     async def start(self, spec: SandboxSpec, *, owner: str) -> Sandbox:
         """Make a box."""
         check_spec(spec)
-        _check(spec)
+        if image_form(spec) == "directory":
+            raise BadInputError(
+                f"sandbox: kind docker has images by name, found the directory {spec.image}; import it"
+                " ('docker import'), or name kind session"
+            )
+        check_workdir(spec)
         daemon = await self._connect()
         box_id = new_id()
         try:
@@ -164,15 +169,6 @@ class _Life:
         return CgroupUsage() if self.cgroup is None else self.cgroup.usage()
 
 
-def _check(spec: SandboxSpec) -> None:
-    if image_form(spec) == "directory":
-        raise BadInputError(
-            f"sandbox: kind docker has images by name, found the directory {spec.image}; import it"
-            " ('docker import'), or name kind session"
-        )
-    check_workdir(spec)
-
-
 def _socket_path(address: str) -> str:
     if not address.startswith("unix://"):
         raise SandboxError(
@@ -196,7 +192,7 @@ def _started(pid: int) -> str:
 
 
 async def _sweep(daemon: DockerDaemon) -> None:
-    """Remove containers of workers of this machine that have ended."""
+    """Remove containers and folders of workers of this machine that have ended."""
     boot = _process_name().partition(".")[0]
     for row in await daemon.list_containers(_OWNER_LABEL):
         where, pid, started, *_ = row.Labels[_OWNER_LABEL].split(".")
@@ -205,7 +201,7 @@ async def _sweep(daemon: DockerDaemon) -> None:
     _sweep_folders()
 
 
-def _sweep_folders() -> None:
+def _sweep_folders() -> None:  # kept: it blocks, which async functions may not
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
         pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
         if pid.isdecimal() and not _started(int(pid)):
@@ -279,7 +275,7 @@ async def _container_config(daemon: DockerDaemon, spec: SandboxSpec, shared: Pat
     }
 
 
-def _rules(spec: SandboxSpec, user: int, *, has_cgroup: bool) -> dict[str, object]:
+def _rules(spec: SandboxSpec, user: int, *, has_cgroup: bool) -> dict[str, object]:  # kept: a record, deep in start
     resources = spec.resources
     memory_bytes = resources.memory_mb << 20
     return {

@@ -78,7 +78,20 @@ class OciKind(ServedKind):
                 cgroup = self._tree.add_cgroup(box_id, spec.resources) if isinstance(self._tree, CgroupTree) else None
                 if cgroup is not None:
                     undo.push_async_callback(remove_cgroup, cgroup)
-                config = _config(spec, box_id, runtime, cgroup)
+                config = {
+                    "outside_user": _FIRST_USER if has_own_users() else None,
+                    "image": None if spec.image == HOST_IMAGE else spec.image,
+                    "hidden": list_hidden_folders(),
+                    "runtime": runtime,
+                    "path": PATH,
+                    "name": f"agent-layer-{box_id}",
+                    "workdir": spec.workdir,
+                    "user": BOX_USER if has_own_users() else 0,
+                    "disk_mb": writable_mb(spec.resources),
+                    "files": spec.resources.files,
+                    "left": [str(one) for one in cgroup.directories] if cgroup else [],
+                    "inherited": [str(one.parent) for one in cgroup.directories] if cgroup else [],
+                }
                 program = await launch_program("oci", find_box_python(), config)
                 undo.push_async_callback(program.stop)
                 pid = await _receive_hello(program.end)
@@ -133,23 +146,6 @@ def find_runtime(wanted: str | None) -> list[str]:
     raise SandboxError(
         f"sandbox: {wanted or 'runc'} is missing; install it: apt-get install runc, or set AGENT_LAYER_OCI_RUNTIME"
     )
-
-
-def _config(spec: SandboxSpec, box_id: str, runtime: list[str], cgroup: Cgroup | None) -> dict[str, object]:
-    return {
-        "outside_user": _FIRST_USER if has_own_users() else None,
-        "image": None if spec.image == HOST_IMAGE else spec.image,
-        "hidden": list_hidden_folders(),
-        "runtime": runtime,
-        "path": PATH,
-        "name": f"agent-layer-{box_id}",
-        "workdir": spec.workdir,
-        "user": BOX_USER if has_own_users() else 0,
-        "disk_mb": writable_mb(spec.resources),
-        "files": spec.resources.files,
-        "left": [str(one) for one in cgroup.directories] if cgroup else [],
-        "inherited": [str(one.parent) for one in cgroup.directories] if cgroup else [],
-    }
 
 
 def _rules(spec: SandboxSpec, *, has_cgroup: bool) -> dict[str, object]:

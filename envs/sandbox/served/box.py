@@ -170,7 +170,11 @@ class ServedSandbox:
         if outcome.reply is None or outcome.cut or outcome.reply.error is not None:
             raise SandboxError(f"sandbox {self.id}: {job['job']} got no answer; the box is gone or full, take another")
         if outcome.reply.status:
-            number = _errno_in(outcome.stderr)
+            try:
+                reported = msgspec.json.decode(outcome.stderr, type=dict[str, int])["errno"]
+            except (msgspec.DecodeError, KeyError):  # for example its death
+                reported = errno.EIO
+            number = reported if reported in errno.errorcode else errno.EIO
             raise OSError(number, os.strerror(number), job.get("path"))
         return outcome.stdout
 
@@ -225,12 +229,3 @@ def _command(
     if any("\0" in one for one in (*argv, *(env or {}).values())):
         raise ValueError("sandbox: a command has a NUL in an argument or variable; no program can receive it")
     return {"job": "exec", "argv": list(argv), "cwd": cwd or ".", "env": dict(env or {}), "cpu_seconds": cpu_seconds}
-
-
-def _errno_in(stderr: bytes) -> int:
-    """Return what a job on files reported; EIO: something else, for example its death."""
-    try:
-        number = msgspec.json.decode(stderr, type=dict[str, int])["errno"]
-    except (msgspec.DecodeError, KeyError):
-        return errno.EIO
-    return number if number in errno.errorcode else errno.EIO

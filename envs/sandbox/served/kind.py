@@ -29,16 +29,14 @@ class ServedKind(ABC):
         """Start a box and end it."""
         async with self._probing:
             if self._support is None:
-                self._support = await self._try_one()
+                try:
+                    box = await self.start(self.sample_spec(), owner="probe")
+                except SandboxError as error:
+                    self._support = Support(works=False, reason=str(error).removeprefix("sandbox: "))
+                else:
+                    await box.close()
+                    self._support = Support(works=True, reason=self.describe())
         return self._support
-
-    async def _try_one(self) -> Support:
-        try:
-            box = await self.start(self.sample_spec(), owner="probe")
-        except SandboxError as error:
-            return Support(works=False, reason=str(error).removeprefix("sandbox: "))
-        await box.close()
-        return Support(works=True, reason=self.describe())
 
     def sample_spec(self) -> SandboxSpec:
         """Return the spec of the box that the probe starts."""

@@ -118,15 +118,10 @@ class ZygoteKind(ServedKind):
                 await zygote.stop()
                 zygote = None
             if zygote is None:
-                await self._stop_idle_zygotes()
+                used = {box.spec.image for box in self.open_boxes}
+                for idle in [one for one in self._zygotes if one not in used]:  # used longest ago first
+                    if len(self._zygotes) >= _MOST_ZYGOTES:
+                        await self._zygotes.pop(idle).stop()
                 zygote = await start_zygote(self.first_user, None if image == HOST_IMAGE else image)
             self._zygotes[image] = zygote
             return zygote
-
-    async def _stop_idle_zygotes(self) -> None:
-        """Make room for another one: stop those without a box, used longest ago first."""
-        used = {box.spec.image for box in self.open_boxes}
-        for image in [one for one in self._zygotes if one not in used]:
-            if len(self._zygotes) < _MOST_ZYGOTES:
-                return
-            await self._zygotes.pop(image).stop()

@@ -6,10 +6,12 @@ from collections.abc import Callable, Coroutine
 from typing import assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from agent_layer.errors import AgentLayerError, BadInputError, SandboxError
-from agent_layer.schema.sandbox import ExecResult, Sandbox, SandboxSpec, Snapshot
+from agent_layer.schema.sandbox import ExecResult, Sandbox, SandboxSpec
 from envs.channel import LONGEST_MESSAGE, Channel
+from envs.sandbox.requests import CloseBox, Exec, Fork, Open, Pack, Read
 from envs.sandbox.supervisor.live import LiveStdio
 from envs.sandbox.supervisor.messages import (
     LONGEST_HELLO,
@@ -17,23 +19,13 @@ from envs.sandbox.supervisor.messages import (
     BoxCall,
     Call,
     Cancel,
-    CloseBox,
-    Exec,
     Feed,
-    Fork,
     Hello,
     Kill,
-    ListFolder,
-    Open,
-    Pack,
-    Ping,
-    Read,
     TakeFresh,
     ToSupervisor,
-    Unpack,
     Valve,
     Welcome,
-    Write,
     make_failure,
 )
 from envs.sandbox.supervisor.owners import Grant, describe_box
@@ -154,20 +146,27 @@ class Client:
     async def _use(self, box: Sandbox, request: BoxCall, grant: Grant) -> object:
         match request:
             case Exec():
-                return self._note_result(box, grant, await _execute(box, request))
+                bounded = replace(request, max_output=min(request.max_output, LONGEST_MESSAGE >> 1))
+                return self._note_result(box, grant, await bounded.perform(box))
+            case Read():
+                return await replace(request, max_bytes=min(request.max_bytes, LONGEST_MESSAGE >> 1)).perform(box)
+            case Pack():
+                archive = await request.perform(box)
+                if len(archive) > LONGEST_MESSAGE >> 1:
+                    raise BadInputError(
+                        f"sandbox {box.id}: a snapshot of {len(archive) >> 20} MB is larger than"
+                        f" {LONGEST_MESSAGE >> 21} MB; name fewer paths"
+                    )
+                return archive
             case Fork():
-                return describe_box(await self._add_box(grant, box.fork()))
-            case Ping():
-                return await box.is_alive()
+                return describe_box(await self._add_box(grant, request.perform(box)))
             case CloseBox():
-                return await self._close_box(box, grant)
+                if box is not grant.owner.box:  # that one ends with the attempt, which takes its artifacts first
+                    self._fresh.discard(box.id)
+                    await grant.remove_box(box.id)
+                return None
             case _:
-                return await _use_files(box, request)
-
-    async def _close_box(self, box: Sandbox, grant: Grant) -> None:
-        if box is not grant.owner.box:  # that one ends with the attempt, which takes its artifacts first
-            self._fresh.discard(box.id)
-            await grant.remove_box(box.id)
+                return await request.perform(box)
 
     async def _take_fresh(self, request: TakeFresh, grant: Grant) -> Sandbox:
         if grant.role != "scorer":
@@ -197,7 +196,7 @@ class Client:
         box = grant.boxes.get(request.box)
         if box is None:
             raise BadInputError("sandbox: this capability does not reach that box, or it was closed; take another")
-        async with box.open(request.argv, cwd=request.cwd, env=request.env, pty=request.pty) as process:
+        async with request.perform(box) as process:
             live = self._live[number] = LiveStdio(process, number, self.channel)
             live.start()
             try:
@@ -209,7 +208,7 @@ class Client:
                 await live.stop()
 
 
-def _on_live_message(live: LiveStdio, message: Kill | Feed | Valve, grant: Grant) -> None:
+def _on_live_message(live: LiveStdio, message: Kill | Feed | Valve, grant: Grant) -> None:  # kept: its caller's limit
     match message:
         case Kill():
             grant.run(live.kill())
@@ -219,40 +218,3 @@ def _on_live_message(live: LiveStdio, message: Kill | Feed | Valve, grant: Grant
             live.on_valve(message)
         case _:
             assert_never(message)
-
-
-async def _use_files(box: Sandbox, request: Read | Write | ListFolder | Pack | Unpack) -> object:
-    match request:
-        case Read():
-            return await box.read(request.path, max_bytes=min(request.max_bytes, LONGEST_MESSAGE >> 1))
-        case Write():
-            return await box.write(request.path, request.content, mode=request.mode)
-        case ListFolder():
-            return await box.list(request.path)
-        case Pack():
-            return await _pack(box, request.paths)
-        case Unpack():
-            return await box.restore(Snapshot(archive=request.archive))
-        case _:
-            assert_never(request)
-
-
-async def _execute(box: Sandbox, request: Exec) -> ExecResult:
-    return await box.exec(
-        request.argv,
-        stdin=request.stdin,
-        cwd=request.cwd,
-        env=request.env,
-        seconds=request.seconds,
-        max_output=min(request.max_output, LONGEST_MESSAGE >> 1),
-    )
-
-
-async def _pack(box: Sandbox, paths: list[str]) -> bytes:
-    archive = (await box.snapshot(paths)).archive
-    if len(archive) > LONGEST_MESSAGE >> 1:
-        raise BadInputError(
-            f"sandbox {box.id}: a snapshot of {len(archive) >> 20} MB is larger than {LONGEST_MESSAGE >> 21} MB;"
-            " name fewer paths"
-        )
-    return archive

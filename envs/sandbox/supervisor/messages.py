@@ -9,8 +9,9 @@ from typing import Literal, NoReturn, TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError, SandboxError, UnsupportedSandboxError
-from agent_layer.schema.sandbox import EXEC_SECONDS, MAX_FILE, MAX_OUTPUT, SandboxSpec, SandboxUsage
+from agent_layer.schema.sandbox import SandboxSpec, SandboxUsage
 from envs.sandbox.pool import PoolOptions
+from envs.sandbox.requests import CloseBox, Exec, Fork, ListFolder, Open, Pack, Ping, Read, Unpack, Write
 
 LONGEST_HELLO = 1 << 10
 """Bytes of a client's first message."""
@@ -38,84 +39,6 @@ class TakenBox(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
     """Socket and capability of the attempt's client; the capability reaches this box and its forks."""
     boot_seconds: float
-
-
-class Exec(_Message, frozen=True, kw_only=True):
-    """Run a command to its end."""
-
-    box: str
-    argv: list[str]
-    stdin: bytes = b""
-    cwd: str | None = None
-    env: dict[str, str] | None = None
-    seconds: float = EXEC_SECONDS
-    max_output: int = MAX_OUTPUT
-
-
-class Open(_Message, frozen=True, kw_only=True):
-    """Start a command with live stdio; the answer comes when it has ended."""
-
-    box: str
-    argv: list[str]
-    cwd: str | None = None
-    env: dict[str, str] | None = None
-    pty: bool = False
-
-
-class Read(_Message, frozen=True, kw_only=True):
-    """Return a file."""
-
-    box: str
-    path: str
-    max_bytes: int = MAX_FILE
-
-
-class Write(_Message, frozen=True, kw_only=True):
-    """Create or replace a file."""
-
-    box: str
-    path: str
-    content: bytes
-    mode: int = 0o644
-
-
-class ListFolder(_Message, frozen=True, kw_only=True):
-    """Return what a folder contains."""
-
-    box: str
-    path: str
-
-
-class Pack(_Message, frozen=True, kw_only=True):
-    """Return an archive of files."""
-
-    box: str
-    paths: list[str]
-
-
-class Unpack(_Message, frozen=True, kw_only=True):
-    """Add the files of an archive."""
-
-    box: str
-    archive: bytes
-
-
-class Fork(_Message, frozen=True, kw_only=True):
-    """Return another box with the same work directory."""
-
-    box: str
-
-
-class Ping(_Message, frozen=True, kw_only=True):
-    """Return whether the box still answers."""
-
-    box: str
-
-
-class CloseBox(_Message, frozen=True, kw_only=True):
-    """End a box; that of the attempt itself ends with the attempt."""
-
-    box: str
 
 
 class TakeFresh(_Message, frozen=True, kw_only=True):

@@ -2,48 +2,42 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from agent_layer.errors import BadInputError, SandboxError
-from agent_layer.schema.sandbox import (
-    EXEC_SECONDS,
-    MAX_FILE,
-    MAX_OUTPUT,
-    Entry,
-    ExecResult,
-    Process,
-    Sandbox,
-    SandboxSpec,
-    Snapshot,
-)
+from agent_layer.schema.sandbox import Entry, ExecResult, Process, Sandbox, SandboxSpec
 from envs.channel import Channel
 from envs.sandbox.pool import TAKE_SECONDS
+from envs.sandbox.requests import (
+    BoxRequest,
+    CloseBox,
+    Exec,
+    Fork,
+    ForwardingSandbox,
+    ListFolder,
+    Open,
+    Pack,
+    Ping,
+    Read,
+    Unpack,
+    Write,
+)
 from envs.sandbox.supervisor.calls import PendingCalls, decoder
 from envs.sandbox.supervisor.messages import (
     BoxCall,
     BoxFacts,
     Call,
     ClientRequest,
-    CloseBox,
-    Exec,
     Fed,
-    Fork,
     FromSupervisor,
     Hello,
-    ListFolder,
-    Open,
     Output,
-    Pack,
-    Ping,
-    Read,
     TakeFresh,
-    Unpack,
     Welcome,
-    Write,
 )
 from envs.sandbox.supervisor.remote_process import RemoteProcess
 
@@ -59,10 +53,16 @@ _FILE_SECONDS = 120.0
 _LONGEST_PROCESS_SECONDS = 7 * 24 * 3600.0
 _RESULT = decoder(ExecResult)
 _FACTS = decoder(BoxFacts)
-_BYTES = decoder(bytes)
-_ENTRIES = decoder(tuple[Entry, ...])
 _YES = decoder(bool)
-_NOTHING = decoder(type(None))
+_BYTES, _NOTHING = decoder(bytes), decoder(type(None))
+_ANSWERS: Mapping[type[BoxRequest[Any]], Callable[[msgspec.Raw], Any]] = {
+    Read: _BYTES,
+    Write: _NOTHING,
+    ListFolder: decoder(tuple[Entry, ...]),
+    Pack: _BYTES,
+    Unpack: _NOTHING,
+    CloseBox: _NOTHING,
+}
 
 
 class Link:
@@ -131,10 +131,14 @@ class Link:
         welcome: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
 
         def on_message(message: FromSupervisor) -> None:
-            if isinstance(message, Welcome):
-                welcome.set_result(message)
-            else:
-                self._on_message(message)
+            match message:
+                case Welcome():
+                    welcome.set_result(message)
+                case Output() | Fed():
+                    if (live := self._live.get(message.number)) is not None:
+                        live.on_message(message)
+                case _:
+                    self._calls.on_answer(message)
 
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
@@ -149,16 +153,6 @@ class Link:
         self._channel = channel
         return welcome
 
-    def _on_message(self, message: FromSupervisor) -> None:
-        match message:
-            case Welcome():
-                return
-            case Output() | Fed():
-                if (live := self._live.get(message.number)) is not None:
-                    live.on_message(message)
-            case _:
-                self._calls.on_answer(message)
-
     def _on_closed(self, welcome: asyncio.Future[Welcome]) -> None:
         if not welcome.done():
             welcome.set_exception(SandboxError(f"{_GONE}; or the capability is wrong"))
@@ -167,8 +161,8 @@ class Link:
             live.on_gone()
 
 
-class RemoteSandbox:
-    """A box behind a supervisor. Contract: ``Sandbox``.
+class RemoteSandbox(ForwardingSandbox):
+    """A box behind a supervisor.
 
     An attempt's own box that is closed is closed for this client; the worker takes its artifacts, and ends it.
 
@@ -178,78 +172,34 @@ class RemoteSandbox:
     """
 
     def __init__(self, link: Link, facts: BoxFacts) -> None:
-        self.id = facts.id
-        self.kind = facts.kind
-        self.spec = facts.spec
-        self.owner = facts.owner
+        super().__init__(facts.id, facts.kind, facts.spec, facts.owner)
         self._link = link
         self._is_closed = False
 
-    async def exec(  # the protocol's own signature
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: bytes = b"",
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        seconds: float = EXEC_SECONDS,
-        max_output: int = MAX_OUTPUT,
-    ) -> ExecResult:
-        """Run a command to its end."""
-        request = Exec(
-            box=self.id,
-            argv=_arguments(argv),
-            stdin=stdin,
-            cwd=cwd,
-            env=None if env is None else dict(env),
-            seconds=seconds,
-            max_output=max_output,
-        )
+    async def _call(self, request: BoxRequest[T]) -> T:
+        return await self._send(cast("BoxCall", request), _ANSWERS[type(request)], _FILE_SECONDS)
+
+    async def _exec(self, request: Exec) -> ExecResult:
         began = time.monotonic()
         try:
-            return await self._call(request, _RESULT, seconds + _MARGIN_SECONDS)
+            return await self._send(request, _RESULT, request.seconds + _MARGIN_SECONDS)
         except SandboxError:  # it may have run in part
             return ExecResult(status="gone", truncated=True, seconds=time.monotonic() - began)
 
     @asynccontextmanager
-    async def open(
-        self, argv: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None, pty: bool = False
-    ) -> AsyncGenerator[Process]:
-        """Start a command with live stdio."""
-        variables = None if env is None else dict(env)
-        request = Open(box=self.id, argv=_arguments(argv), cwd=cwd, env=variables, pty=pty)
+    async def _open(self, request: Open) -> AsyncGenerator[Process]:
         self._check_open()
         async with self._link.run_live(request) as process:
             yield process
 
-    async def read(self, path: str, *, max_bytes: int = MAX_FILE) -> bytes:
-        """Return the content of a regular file."""
-        return await self._call(Read(box=self.id, path=path, max_bytes=max_bytes), _BYTES, _FILE_SECONDS)
-
-    async def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        """Create or replace a file."""
-        await self._call(Write(box=self.id, path=path, content=data, mode=mode), _NOTHING, _FILE_SECONDS)
-
-    async def list(self, path: str = ".") -> Sequence[Entry]:
-        """Return what a directory contains."""
-        return await self._call(ListFolder(box=self.id, path=path), _ENTRIES, _FILE_SECONDS)
-
-    async def snapshot(self, paths: Sequence[str] = (".",)) -> Snapshot:
-        """Return files below the work directory."""
-        return Snapshot(archive=await self._call(Pack(box=self.id, paths=[*paths]), _BYTES, _FILE_SECONDS))
-
-    async def restore(self, snapshot: Snapshot) -> None:
-        """Add the files of a snapshot to the work directory."""
-        await self._call(Unpack(box=self.id, archive=snapshot.archive), _NOTHING, _FILE_SECONDS)
-
     async def fork(self) -> Sandbox:
         """Return another box with the same work directory."""
-        return RemoteSandbox(self._link, await self._call(Fork(box=self.id), _FACTS, _FILE_SECONDS))
+        return RemoteSandbox(self._link, await self._send(Fork(box=self.id), _FACTS, _FILE_SECONDS))
 
     async def is_alive(self) -> bool:
         """Whether the box still answers."""
         try:
-            return await self._call(Ping(box=self.id), _YES, _MARGIN_SECONDS)
+            return await self._send(Ping(box=self.id), _YES, _MARGIN_SECONDS)
         except (SandboxError, BadInputError):
             return False
 
@@ -258,13 +208,13 @@ class RemoteSandbox:
         if self._is_closed:
             return
         try:
-            await self._call(CloseBox(box=self.id), _NOTHING, _FILE_SECONDS)
+            await super().close()
         except (SandboxError, BadInputError):  # it has ended
             return
         finally:
             self._is_closed = True
 
-    async def _call(self, request: BoxCall, kind: Callable[[msgspec.Raw], T], seconds: float) -> T:
+    async def _send(self, request: ClientRequest, kind: Callable[[msgspec.Raw], T], seconds: float) -> T:
         self._check_open()
         return await self._link.call(request, kind, seconds)
 
@@ -342,10 +292,3 @@ class AttemptSandbox(RemoteSandbox):
     async def disconnect(self) -> None:
         """Close the connection, if there is one."""
         await self._link.close()
-
-
-def _arguments(argv: Sequence[str]) -> list[str]:
-    """Return a command as a list. Raises: ValueError: it is one text."""
-    if isinstance(argv, str):
-        raise ValueError(f"sandbox: expected a command as a list of program and arguments, found {argv!r}")  # noqa: TRY004  # as boxes do
-    return list(argv)

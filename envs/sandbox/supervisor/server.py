@@ -200,7 +200,14 @@ class Supervisor:
         try:
             take = self._pool.take(request.spec, owner=request.owner, seconds=request.seconds)
             box = await grant.add_box(take)
-            await _write_files(box, request.files)
+            for path, text in request.files.items():
+                try:
+                    await box.write(path, text.encode())
+                except OSError as error:
+                    raise BadInputError(
+                        f"sandbox: the task's file {path!r} cannot be written, {error.strerror}; choose a path below"
+                        " the work directory, or raise the limits of the sandbox"
+                    ) from error
         except BaseException:
             owner.agent = None
             await grant.close()
@@ -270,21 +277,6 @@ class Supervisor:
         strongest = max((ISOLATIONS.index(kind.isolation) for kind in working), default=-1)
         levels = [f"isolation:{level}" for level in ISOLATIONS[: strongest + 1]]
         return [*(f"sandbox:{kind.name}" for kind in working), *levels]
-
-
-async def _write_files(box: Sandbox, files: dict[str, str]) -> None:
-    """Write the files with which an attempt begins.
-
-    Raises: BadInputError: the box has no place for one of them.
-    """
-    for path, text in files.items():
-        try:
-            await box.write(path, text.encode())
-        except OSError as error:
-            raise BadInputError(
-                f"sandbox: the task's file {path!r} cannot be written, {error.strerror}; choose a path below the work"
-                " directory, or raise the limits of the sandbox"
-            ) from error
 
 
 def _exit_after(control: int, directory: Path) -> None:

@@ -68,7 +68,8 @@ def draw_choices(broken: str, fixed: str, rng: Random, is_right: Callable[[str],
     if right is None or len(differing) > 1:
         return None
     for _ in range(_NUM_TRIES):
-        lines = _draw_lines(others, bug_line, rng)
+        near = sorted(set(others) - {bug_line})
+        lines = sorted([bug_line, *rng.sample(near, min(_NUM_LINES - 1, len(near)))])
         edits = _draw_edits([edit for line in lines for edit in others.get(line, ())], right, rng)
         if len(lines) < _NUM_LINES or len(edits) < _NUM_EDITS:
             return None
@@ -129,11 +130,6 @@ def _edits_near(source: str, line: int) -> dict[int, list[tuple[str, str]]]:
             if (edit := _edit_between(lines[number], after)) is not None:
                 found.setdefault(number, []).append(edit)
     return found
-
-
-def _draw_lines(edits: dict[int, list[tuple[str, str]]], bug_line: int, rng: Random) -> list[int]:
-    others = sorted(set(edits) - {bug_line})
-    return sorted([bug_line, *rng.sample(others, min(_NUM_LINES - 1, len(others)))])
 
 
 def _draw_edits(edits: Sequence[tuple[str, str]], right: tuple[str, str], rng: Random) -> list[tuple[str, str]]:

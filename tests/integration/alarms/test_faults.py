@@ -4,7 +4,8 @@ from functools import cache
 
 import pytest
 
-from agent_layer.health import ALARMS, progress_path, read_progress
+from agent_layer.health import progress_path, read_progress
+from agent_layer.health.checks import CHECKS
 
 from ...faults import FAULT_FROM, FAULTS, NUM_STEPS, RUN, make_run
 from ...viewing import Viewed
@@ -37,7 +38,7 @@ def test_the_first_sentence_names_the_fault(run_with, fault):
         assert health["sentence"].startswith("Nothing is wrong")
     else:
         assert health["findings"][0]["name"] == alarm
-        assert health["sentence"].startswith(next(one.title for one in ALARMS if one.name == alarm))
+        assert health["sentence"].startswith(next(one.title for one in CHECKS if one.name == alarm))
         assert {line["run"]: line["health"] for line in viewed.get("/api/v1/runs")["items"]}[RUN] in ("warn", "stop")
 
 

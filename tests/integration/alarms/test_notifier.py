@@ -8,9 +8,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from agent_layer.alarms import AlarmReader, open_notifier, open_senders, watch_runs
 from agent_layer.errors import BadInputError
-from agent_layer.health import AlarmFile, append_progress, find_unhealthy, progress_path
+from agent_layer.health import (
+    HealthReader,
+    append_progress,
+    find_unhealthy,
+    open_notifier,
+    open_senders,
+    progress_path,
+    watch_runs,
+)
+from agent_layer.health.alarms import AlarmFile
 from agent_layer.schema import Task
 from agent_layer.settings import Settings
 
@@ -149,7 +157,7 @@ def test_a_watch_sends_what_lasts_for_two_looks(settings, redis, keys, receiver)
         looks.append([*receiver.titles])
         return len(looks) < 3
 
-    reader = AlarmReader(settings, redis, now=lambda: redis.time()[0] + 200.0)
+    reader = HealthReader(settings, redis, now=lambda: redis.time()[0] + 200.0)
     with open_notifier(settings, [receiver.address]) as notifier:
         watch_runs(reader, notifier, wait)
     with open_notifier(settings, [receiver.address]) as notifier:

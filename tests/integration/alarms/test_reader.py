@@ -8,19 +8,12 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent_layer.alarms import AlarmReader, prometheus_rules
-from agent_layer.alarms.metrics import metric_name
 from agent_layer.dispatcher import Report
 from agent_layer.engines import Engine, EngineRegistry, register_policy
-from agent_layer.health import (
-    ALARMS,
-    AlarmFile,
-    FiringAlarm,
-    FiringAlarms,
-    append_progress,
-    find_unhealthy,
-    progress_path,
-)
+from agent_layer.health import HealthReader, append_progress, find_unhealthy, progress_path, prometheus_rules
+from agent_layer.health.alarms import Alarm, AlarmFile, RunAlarms
+from agent_layer.health.checks import CHECKS
+from agent_layer.health.prometheus import metric_name
 from agent_layer.schema import PolicyVersion, Task
 
 from ...queues import Queue
@@ -40,7 +33,7 @@ def read(redis, settings):
     """Returns the names of what fires in a run, some seconds from now."""
 
     def read(run, after=0.0):
-        (found,) = AlarmReader(settings, redis, now=lambda: redis.time()[0] + after).read([run])
+        (found,) = HealthReader(settings, redis, now=lambda: redis.time()[0] + after).read([run])
         return {one.name for one in found.findings}
 
     return read
@@ -62,7 +55,7 @@ def test_work_that_no_worker_can_do(queue, redis, settings, read):
     queue.claim("w", 1)
 
     assert read("r", 200) == {"unserved"}
-    (found,) = AlarmReader(settings, redis, now=lambda: redis.time()[0] + 200).read(["r"])[0].findings
+    (found,) = HealthReader(settings, redis, now=lambda: redis.time()[0] + 200).read(["r"])[0].findings
     assert found.subject == "gpu"
     queue.heartbeat("other", json.dumps({"offers": "gpu net"}).encode(), [])
     assert read("r", 1) == set()
@@ -71,14 +64,14 @@ def test_work_that_no_worker_can_do(queue, redis, settings, read):
 def test_limits_of_the_settings_are_those_of_page_and_rules(fresh, queue, redis):
     queue.add([Task(id="t", run="r0")])
     limited = fresh.settings.model_copy(update={"alarm_limits": "starved=1h stall=off"})
-    found = [AlarmReader(one, redis, now=lambda: redis.time()[0] + 301) for one in (fresh.settings, limited)]
+    found = [HealthReader(one, redis, now=lambda: redis.time()[0] + 301) for one in (fresh.settings, limited)]
     names = [[finding.name for finding in reader.read(["r0"])[0].findings] for reader in found]
     assert names == [["starved", "unserved"], ["unserved"]]
 
     listed = Viewed(fresh.store, limited).get("/api/v1/health/catalogue")["items"]
     assert {one["name"]: one["warn"] for one in listed}["starved"] == 3600
     assert "stall" not in {one["name"] for one in listed}
-    rules = prometheus_rules(found[1].alarms)
+    rules = prometheus_rules(found[1].checks)
     assert "agent_layer_alarm_starved > 3600" in rules
     assert "agent_layer_alarm_stall" not in rules
 
@@ -101,7 +94,7 @@ def test_an_engine_that_missed_a_version(redis, keys, settings, read):
     assert read("r") == set()
     registry.register(Engine(url="http://old", run="r", version=1, **ENGINE))
     assert read("r") == {"engine_behind"}
-    (found,) = AlarmReader(settings, redis).read(["r"])[0].findings
+    (found,) = HealthReader(settings, redis).read(["r"])[0].findings
     assert (found.subject, found.since) == ("http://old", pytest.approx(now - 898, abs=1))
     registry.change("http://old", is_drained=True)
     assert read("r") == set()
@@ -112,12 +105,12 @@ def test_the_page_shows_why_a_run_ended_before_its_last_step_was_done(fresh, red
     append_progress(progress_path(settings, "r0"), report(1))
     assert fresh.get("/api/v1/runs/r0")["health"]["level"] == "ok"
     stop = msgspec.structs.replace(
-        AlarmReader(settings, redis).read(["r0"])[0].reports[-1], step=2, ended_at=9.0, num_null_rewards=60
+        HealthReader(settings, redis).read(["r0"])[0].reports[-1], step=2, ended_at=9.0, num_null_rewards=60
     )
     (finding,) = [one for one in find_unhealthy([stop]) if one.level == "stop"]
     file = AlarmFile(settings, "r0")
     with file.lock():
-        file.write(FiringAlarms(judged_at=9.0, firing={"null_rewards": FiringAlarm(finding=finding, at=9.0)}))
+        file.write(RunAlarms(judged_at=9.0, firing={"null_rewards": Alarm(finding=finding, at=9.0)}))
 
     health = fresh.get("/api/v1/runs/r0")["health"]
 
@@ -143,7 +136,7 @@ def test_every_metric_of_the_rules_is_at_metrics(fresh, queue, redis, keys):
     sampled = {name for name, one in families.items() if any(s.labels.get("run", "r0") == "r0" for s in one.samples)}
     named = set(re.findall(r"expr: (?:absent\()?([a-z_]+)", prometheus_rules()))
     assert answer.content_type == "text/plain"
-    assert {metric_name(one.name) for one in ALARMS} <= named
+    assert {metric_name(one.name) for one in CHECKS} <= named
     assert named - sampled == set()
 
 
@@ -161,7 +154,7 @@ def test_rules_have_the_form_that_prometheus_reads():
         assert re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", rule["alert"])
         assert re.fullmatch(r"absent\([a-z_]+\)|[a-z_]+ [<>] -?[\d.e+-]+", rule["expr"])
         assert set(rule["annotations"]) == {"summary", "description"}
-    limits = sum((one.warn is not None) + (one.stop is not None) for one in ALARMS)
+    limits = sum((one.warn is not None) + (one.stop is not None) for one in CHECKS)
     assert len(group["rules"]) == limits + 1
 
 

@@ -42,11 +42,11 @@ def test_a_rollout_that_is_not_used_lapses(rollouts, add, clock):
 
 async def test_a_rollout_whose_call_runs_is_used(rollouts, add, clock):
     rollout, call = add("long"), asyncio.current_task()
-    rollout.running.add(call)
+    rollout.lease.running.add(call)
 
     clock.seconds = 12.0
     assert list(rollouts.expired()) == []
-    rollout.running.discard(call)
+    rollout.lease.running.discard(call)
     clock.seconds = 18.0
 
     assert list(rollouts.expired()) == []

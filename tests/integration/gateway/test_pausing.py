@@ -52,7 +52,7 @@ def test_a_paused_attempt_is_kept_for_so_long_and_no_longer():
     clock = SteppedClock()
     rollouts = RolloutRegistry(10, Counters(), clock, paused_seconds=100)
     paused = rollouts.add(new_rollout(OpenRequest(task_id="t", rollout_id="r"), "run"))
-    paused.paused_at = 0.0
+    paused.lease.paused_at = 0.0
 
     clock.seconds = 99.0
     assert list(rollouts.expired()) == []

@@ -14,7 +14,8 @@ import pytest_asyncio
 from agent_layer.errors import BadInputError, SandboxError
 from agent_layer.state import read_taken_sandboxes
 from envs.sandbox import Resources, SandboxSpec, SupervisorHandle, TakeBox, connect_sandbox
-from envs.sandbox.supervisor.messages import Call, Hello, Read
+from envs.sandbox.requests import Read
+from envs.sandbox.supervisor.messages import Call, Hello
 
 from ...waiting import scaled, until, within
 from ..sandbox.leftovers import find_by_argument, is_alive, list_descendants

@@ -8,7 +8,7 @@ import pytest
 from agent_layer.errors import BadInputError
 from agent_layer.infra import free_port
 from agent_layer.settings import Settings
-from trainer_adapter.cluster.nodes.joined import JoinedCluster
+from trainer_adapter.cluster import JoinedCluster
 from trainer_adapter.config import ClusterConfig, SourceConfig, TrainConfig
 
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")

@@ -1,6 +1,7 @@
 """The table of commands: it is correct, and no command is imported before it is called."""
 
 import inspect
+import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from agent_layer.cli import main
 from agent_layer.cli.commands import PANELS, Command
 from agent_layer.cli.loader import load_command
+from agent_layer.health.checks import CHECKS
 
 OURS = [command for commands in PANELS.values() for command in commands]
 
@@ -131,3 +133,13 @@ def test_an_unknown_command_suggests_the_nearest():
 
 def test_a_group_without_a_command_prints_its_own_help():
     assert "parquet" in CliRunner().invoke(main.build(), ["store", "export"]).output
+
+
+@pytest.mark.parametrize("command", [("health", "--catalogue"), ("alerts", "list")])
+def test_each_check_is_a_line_of_json(command, tmp_path):
+    ended = CliRunner().invoke(main.build(), ["--dir", str(tmp_path), *command, "--format", "jsonl"])
+
+    lines = [json.loads(line) for line in ended.stdout.splitlines()]
+    known = {one.name: (one.warn, one.stop, one.steps) for one in CHECKS}
+    assert "null_rewards" in {one["name"] for one in lines}
+    assert [one for one in lines if known[one["name"]] != (one["warn"], one["stop"], one["steps"])] == []

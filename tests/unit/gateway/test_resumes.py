@@ -81,10 +81,8 @@ class Life:
                 temperature=1.0,
             ),
         )
-        self.held.num_started += 1
-        self.held.num_ended += 1
-        self.held.num_sampled += len(answer)
-        self.held.history.ended.append(EndedCall(call_id, len(answer), is_of_policy=True))
+        self.held.record_start(call_id, [])
+        self.held.record_end(EndedCall(call_id, len(answer), is_of_policy=True, question_id=call_id))
         if status == "ok":
             self.path.append((call_id, length + len(delta) + len(answer)))
 
@@ -167,9 +165,10 @@ def test_only_what_is_kept_is_paid_for(told):
         step.call_id: len(step.action.response_token_ids)
         for step in assemble_trajectory("t-0", [STARTED, *life.log.records]).steps
     }
-    assert life.held.num_started - len(life.held.abandoned) == len(kept)
-    assert life.held.num_sampled == sum(tokens[name] for name in kept)
-    assert life.held.num_started == life.held.num_ended == life.num_calls
+    totals = life.held.totals
+    assert totals.num_started - len(totals.abandoned) == len(kept)
+    assert totals.num_sampled == sum(tokens[name] for name in kept)
+    assert totals.num_started == totals.num_ended == life.num_calls
 
 
 def test_a_trajectory_shows_who_went_on_with_it():

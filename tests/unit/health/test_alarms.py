@@ -5,7 +5,10 @@ import random
 import pytest
 
 from agent_layer.errors import BadInputError
-from agent_layer.health import ALARMS, HealthEntry, RunFacts, find_unhealthy, find_unhealthy_now, set_live_limits
+from agent_layer.health import StepCheck, find_unhealthy, set_live_limits
+from agent_layer.health.checks import CHECKS
+from agent_layer.health.judge import find_unhealthy_now
+from agent_layer.health.measures import RunFacts
 
 from .reports import METRICS, report, restart
 
@@ -81,16 +84,16 @@ NOW = {
 
 
 def find(alarm, case):
-    if not isinstance(alarm, HealthEntry):
+    if not isinstance(alarm, StepCheck):
         return {one.name for one in find_unhealthy_now(RunFacts(**{**BUSY, **case}))}
     fault_at = LAST_STEP - max(alarm.steps, 5)
     reports = [report(step, **(case(step) if step > fault_at else {})) for step in range(1, LAST_STEP + 1)]
     return {one.name for one in find_unhealthy(reports)}
 
 
-@pytest.mark.parametrize("alarm", ALARMS, ids=lambda alarm: alarm.name)
+@pytest.mark.parametrize("alarm", CHECKS, ids=lambda alarm: alarm.name)
 def test_each_alarm_fires_and_just_does_not(alarm):
-    cases = STEPS if isinstance(alarm, HealthEntry) else NOW
+    cases = STEPS if isinstance(alarm, StepCheck) else NOW
     assert alarm.name in cases, "add a case that fires, and one that just does not"
     firing, quiet = cases[alarm.name]
 
@@ -99,11 +102,11 @@ def test_each_alarm_fires_and_just_does_not(alarm):
 
 
 def test_no_case_is_of_an_alarm_that_is_gone():
-    assert {one.name for one in ALARMS} == STEPS.keys() | NOW.keys()
+    assert {one.name for one in CHECKS} == STEPS.keys() | NOW.keys()
 
 
 def test_alarms_of_this_moment_never_stop_a_run():
-    assert {one.name for one in ALARMS if not isinstance(one, HealthEntry) and one.stop is not None} == set()
+    assert {one.name for one in CHECKS if not isinstance(one, StepCheck) and one.stop is not None} == set()
 
 
 def test_limits_of_this_moment_come_from_a_setting():

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from agent_layer.errors import BadInputError
-from agent_layer.health import CATALOGUE, HealthLimits, find_unhealthy, set_limits
+from agent_layer.health import STEP_CHECKS, HealthLimits, find_unhealthy, set_limits
 from agent_layer.times import format_time
 
 from .reports import report, restart
@@ -67,16 +67,16 @@ def first_stop(name, limits):
     return None
 
 
-@pytest.mark.parametrize("name", [entry.name for entry in CATALOGUE])
+@pytest.mark.parametrize("name", [entry.name for entry in STEP_CHECKS])
 def test_every_fault_stops_a_run_within_five_steps(name):
     assert first_stop(name, set_limits({name: STRICTER[name]} if name in STRICTER else {})) is not None
 
 
 def test_only_these_entries_never_stop_by_default():
-    assert {entry.name for entry in CATALOGUE if entry.stop is None} == set(STRICTER)
+    assert {entry.name for entry in STEP_CHECKS if entry.stop is None} == set(STRICTER)
 
 
-@pytest.mark.parametrize("name", [entry.name for entry in CATALOGUE])
+@pytest.mark.parametrize("name", [entry.name for entry in STEP_CHECKS])
 def test_an_entry_that_is_off_finds_nothing(name):
     for off in ("off", False):
         assert first_stop(name, set_limits({name: off})) is None
@@ -172,7 +172,7 @@ def test_a_limit_that_is_misspelt_or_contradicts_another_is_refused(config, mess
 
 
 def test_limits_that_are_left_out_stay():
-    (before,) = (entry for entry in CATALOGUE if entry.name == "null_rewards")
+    (before,) = (entry for entry in STEP_CHECKS if entry.name == "null_rewards")
     (after,) = (entry for entry in set_limits({"null_rewards": HealthLimits(stop=None)}) if entry.name == before.name)
 
     assert (after.warn, after.stop, after.steps) == (before.warn, None, before.steps)

@@ -5,6 +5,7 @@ import os
 import random
 import resource
 from contextlib import suppress
+from itertools import pairwise
 from multiprocessing import get_context
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agent_layer.errors import BackPressureError
-from agent_layer.infra import append_line, lines, read_lines
+from agent_layer.infra import LineReader, append_line, lines, read_lines, replace_file
 
 
 class Line(msgspec.Struct):
@@ -29,6 +30,42 @@ def test_a_torn_last_line_is_skipped_and_mended(tmp_path_factory, texts, torn):
     assert [line.text for line in read_lines(path, Line)] == texts
     append_line(path, Line("next"))
     assert path.read_bytes() == whole + b'{"text":"next"}\n'
+
+
+@given(st.binary(max_size=60).map(lambda content: content.replace(b"x", b"\n")), st.lists(st.integers(0, 60)))
+def test_a_file_that_grows_piece_by_piece_is_read_as_if_it_were_read_whole(tmp_path_factory, noise, cuts):
+    path = tmp_path_factory.mktemp("lines") / "lines.jsonl"
+    content = b'{"text":"a"}\n' + noise + b'\n{"text":"b"}\n{"text":"torn'
+    reader, found = LineReader(path, Line), []
+
+    for begin, end in pairwise([0, *sorted(min(cut, len(content)) for cut in cuts), len(content)]):
+        with path.open("ab") as file:
+            file.write(content[begin:end])
+        found += reader.read_on()
+
+    assert found == reader.records == read_lines(path, Line)
+    assert reader.read_on() == []
+
+
+def test_only_new_lines_are_read_and_a_replaced_file_from_its_beginning(tmp_path, caplog):
+    path = tmp_path / "lines.jsonl"
+    reader = LineReader(path, Line)
+    assert reader.read_on() == []
+    append_line(path, Line("a"))
+    append_line(path, Line("b"))
+    assert [line.text for line in reader.read_on()] == ["a", "b"]
+
+    with path.open("r+b") as file:
+        file.write(b"no record")  # over a line that was read
+    append_line(path, Line("c"))
+    assert [line.text for line in reader.read_on()] == ["c"]
+    assert caplog.records == []
+
+    replace_file(path, b'{"text":"other"}\n')
+    assert [line.text for line in reader.read_on()] == ["other"]
+    assert [line.text for line in reader.records] == ["other"]
+    path.unlink()
+    assert reader.read_on() == reader.records == []
 
 
 @pytest.mark.parametrize("num_bytes", [70_000, 65_536, 200_000])

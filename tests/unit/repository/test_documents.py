@@ -11,7 +11,8 @@ from typing import Any
 import typer
 
 from agent_layer.cli.main import build
-from agent_layer.health import CATALOGUE, LIVE
+from agent_layer.health import STEP_CHECKS
+from agent_layer.health.checks import LIVE_CHECKS
 from agent_layer.settings import Settings
 from agent_layer.times import format_span
 from trainer_adapter.config import load_config
@@ -99,7 +100,7 @@ def test_every_make_target_exists():
 def test_the_table_of_health_is_the_catalogue():
     rows = {
         f"| `{one.name}` | {one.measures} | {one.unit} | {_limit(one.warn)} | {_limit(one.stop)} | {one.steps} |"
-        for one in CATALOGUE
+        for one in STEP_CHECKS
     }
 
     assert rows <= set((ROOT / "docs/how-to/training.md").read_text().splitlines())
@@ -108,9 +109,9 @@ def test_the_table_of_health_is_the_catalogue():
 def test_the_table_of_alarms_of_this_moment_is_the_catalogue():
     limits = {
         one.name: ("duration", format_span(one.warn or 0)) if one.unit == "seconds" else (one.unit, _limit(one.warn))
-        for one in LIVE
+        for one in LIVE_CHECKS
     }
-    rows = {f"| `{one.name}` | {one.measures} | {' | '.join(limits[one.name])} |" for one in LIVE}
+    rows = {f"| `{one.name}` | {one.measures} | {' | '.join(limits[one.name])} |" for one in LIVE_CHECKS}
 
     assert rows <= set((ROOT / "docs/how-to/operate.md").read_text().splitlines())
 

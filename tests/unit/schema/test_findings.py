@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent_layer.schema.alarms import find_alarms, is_empty_answer, prefix_break_cause
+from agent_layer.schema.findings import find_alarms, is_empty_answer, prefix_break_cause
 from agent_layer.schema.record import TokenIds
 from agent_layer.schema.step import Action, Step, StepPart
 from agent_layer.schema.trajectory import Trajectory

@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from trainer_adapter.data.groups import plan_start_versions
+from trainer_adapter.data.max_staleness import plan_start_versions
 
 plans = st.fixed_dictionaries(
     {

@@ -6,10 +6,9 @@ from hypothesis import given, strategies as st
 from agent_layer.errors import EmptyGroupError
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.training import TrainingSample
-from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
+from trainer_adapter.algorithms import AlgorithmConfig, Schedule, resolve_algorithm
 from trainer_adapter.algorithms.papers import ALGORITHMS
 from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, group_advantages, select_batch
-from trainer_adapter.schedule import Schedule
 
 rewards = st.lists(st.one_of(st.none(), st.sampled_from([0.0, 0.25, 1.0])), max_size=6)
 

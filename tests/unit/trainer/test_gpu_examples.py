@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from agent_layer.settings import Settings
-from trainer_adapter.cluster.gpus import FoundGpus, GpuPlan, find_gpu_faults, gpu_bytes_of, plan_gpus, write_gpus
-from trainer_adapter.cluster.nodes.needs import find_address, needs_of, write_needs
+from trainer_adapter.cluster import find_address, needs_of, write_needs
 from trainer_adapter.cluster.overrides import context_of, refuse_on_ray
 from trainer_adapter.config import TrainConfig, load_config
-from trainer_adapter.memory import read_shape
+from trainer_adapter.start.memory import read_shape
+from trainer_adapter.start.ray_gpus import FoundGpus, GpuPlan, find_gpu_faults, gpu_bytes_of, plan_gpus, write_gpus
 
 from ...documents import ROOT
 from ...example_models import describe_model

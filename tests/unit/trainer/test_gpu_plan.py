@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from trainer_adapter.cluster.gpus import FoundGpus, GpuPlan, find_gpu_faults, plan_gpus, write_gpus
 from trainer_adapter.config import ClusterConfig, OptimizerConfig, RolloutConfig, SourceConfig, TrainConfig
-from trainer_adapter.memory import ModelShape, sum_bytes
+from trainer_adapter.start.memory import ModelShape, sum_bytes
+from trainer_adapter.start.ray_gpus import FoundGpus, GpuPlan, find_gpu_faults, plan_gpus, write_gpus
 
 GB = 10**9
 # 1,000 x 1,000,000 words twice, and two layers

@@ -9,7 +9,6 @@ from agent_layer.schema.rollout import AttemptStarted, Group, Outcome
 from agent_layer.schema.step import Action, PromptDelta, StepPart
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store.consumers.follower import GroupDelivery
-from trainer_adapter.data.capture import CaptureCounts
 from trainer_adapter.data.groups import count_step, read_group, success_by_task
 
 
@@ -181,6 +180,5 @@ def test_an_empty_step_counts_nothing():
     assert counts.pop("untrainable") == {}
     assert [counts.pop(name) for name in ("reward_mean", "kept_seconds", "surplus_seconds")] == [None] * 3
     assert [counts.pop(name) for name in ("redone_by_task", "cut_tokens")] == [{}, {}]
-    assert counts.pop("capture") == CaptureCounts()
     assert set(counts.values()) == {0}
     assert counts["staleness_mean"] == pytest.approx(0.0)

@@ -7,7 +7,7 @@ import pytest
 from agent_layer.errors import AgentLayerError
 from agent_layer.infra.processes.supervised import start_supervised
 from agent_layer.settings import Settings
-from trainer_adapter.launch import RunningJob
+from trainer_adapter.start.job import RunningJob
 
 FOR_EVER = "import threading; threading.Event().wait()"
 

@@ -8,7 +8,7 @@ import pytest
 from agent_layer.errors import BadInputError
 from trainer_adapter.algorithms import AlgorithmConfig
 from trainer_adapter.config import LoraConfig, OptimizerConfig, Schedule, SourceConfig, TrainConfig
-from trainer_adapter.memory import ModelShape, estimate_memory, read_shape
+from trainer_adapter.start.memory import ModelShape, estimate_memory, read_shape
 
 # two layers of width 8 with two heads of 4, one key head, MLPs of 16, 10 words
 SMALL = {

@@ -68,7 +68,7 @@ def test_what_is_interrupted_leaves_nothing(tmp_path, monkeypatch, is_new):
     def interrupt(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tiny_model, "_check_bytes", interrupt)
+    monkeypatch.setattr(tiny_model.AutoTokenizer, "from_pretrained", interrupt)
     if not is_new:
         (tmp_path / "model").mkdir()
 

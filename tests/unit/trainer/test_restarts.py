@@ -7,9 +7,10 @@ from agent_layer.errors import AgentLayerError, BadInputError, EngineError
 from agent_layer.health.progress import append_progress, progress_path
 from agent_layer.health.restarts import read_restarts, restarts_path
 from agent_layer.settings import Settings
-from trainer_adapter.cluster import launch
-from trainer_adapter.cluster.launch import RestartCount, TrainerEnd, write_end
+from trainer_adapter.cluster.end import TrainerEnd, write_end
 from trainer_adapter.config import ClusterConfig, SourceConfig, TrainConfig
+from trainer_adapter.start import ray
+from trainer_adapter.start.ray import RestartCount
 
 from ..health.reports import report
 
@@ -18,7 +19,7 @@ KILLED = TrainerEnd(why="killed")
 
 @pytest.fixture
 def settings(tmp_path, monkeypatch):
-    monkeypatch.setattr(launch.time, "sleep", lambda _: None)
+    monkeypatch.setattr(ray.time, "sleep", lambda _: None)
     return Settings(dir=tmp_path, run="r")
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from trainer_adapter.cluster.access.key import RequireKey, access_key
+from trainer_adapter.cluster.key import RequireKey, access_key
 
 RIGHT = b"Bearer " + access_key().encode()
 WRONG = {

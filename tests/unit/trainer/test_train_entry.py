@@ -12,7 +12,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.infra import make_private, try_lock
 from agent_layer.settings import Settings
 from envs.tasksets.guess_number.game import Game, compare
-from trainer_adapter.entry import import_path
+from trainer_adapter.start.call import import_path
 
 
 def test_what_can_be_imported_is_named():
@@ -23,7 +23,9 @@ def test_what_can_be_imported_is_named():
 @pytest.mark.parametrize("start", [["my_agents/mine.py"], ["-m", "my_agents.mine"]])
 def test_what_the_program_that_runs_defines_is_named_as_others_import_it(tmp_path, start):
     (tmp_path / "my_agents").mkdir()
-    program = "from trainer_adapter.entry import import_path\nclass Graph: pass\ngraph = Graph()\ndef score(): pass\n"
+    program = (
+        "from trainer_adapter.start.call import import_path\nclass Graph: pass\ngraph = Graph()\ndef score(): pass\n"
+    )
     (tmp_path / "my_agents" / "mine.py").write_text(f"{program}print(import_path(graph), import_path(score))\n")
 
     done = subprocess.run([sys.executable, *start], cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -32,7 +34,7 @@ def test_what_the_program_that_runs_defines_is_named_as_others_import_it(tmp_pat
 
 
 def test_a_program_that_workers_cannot_import_from_here_is_refused(tmp_path):
-    program = "from trainer_adapter.entry import import_path\ndef score(): pass\nimport_path(score)\n"
+    program = "from trainer_adapter.start.call import import_path\ndef score(): pass\nimport_path(score)\n"
     (tmp_path / "mine.py").write_text(program)
     (tmp_path / "elsewhere").mkdir()
 

@@ -3,7 +3,7 @@
 -- depend on the order of commits: no answer shows them.)
 -- Preludes: keys.lua, prelude.lua, events.lua, reward_basis.lua, death.lua, merged.lua.
 -- Constants before it, from scripts.py: OPENING and ENDING, the fields of these two blocks.
--- ARGV[1]: msgpack of an IndexBatch, see commit.py.
+-- ARGV[1]: msgpack of entries by kind, see _batches in commit.py.
 -- Returns the basis (see reward_basis.lua) of each trajectory whose reward may have changed.
 local batch = cmsgpack.unpack(ARGV[1])
 is_mending = batch.again

@@ -5,8 +5,6 @@ from itertools import pairwise
 from math import sqrt
 from typing import cast
 
-import msgspec
-
 from agent_layer.store import By, Summary
 from agent_layer.view.answers.learning import LearningAnswer, LearningPoint, Regression
 from agent_layer.view.answers.lists import RoundLine
@@ -36,8 +34,12 @@ def show_learning(source: Source, asked: Asked) -> LearningAnswer:
 def _point(line: Summary, by: str, fixed: Mapping[str, str]) -> LearningPoint:
     values = {name: str(value) for name, value in line.by.items() if value is not None}
     key = line.by[by]
-    about = {"key": _UNKNOWN if key is None else str(key), "version": line.by["policy"], "filters": {**fixed, **values}}
-    return msgspec.convert(msgspec.structs.asdict(line) | about, LearningPoint)
+    return LearningPoint.from_record(
+        line,
+        key=_UNKNOWN if key is None else str(key),
+        version=line.by["policy"],
+        filters={**fixed, **values},
+    )
 
 
 def find_regressions(rounds: Sequence[RoundLine]) -> Iterator[Regression]:

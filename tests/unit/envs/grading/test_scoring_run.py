@@ -6,7 +6,7 @@ import pytest
 
 from agent_layer.errors import BadInputError, SandboxError
 from agent_layer.schema import RewardSpec, Task, Trajectory, finding_kinds, rollout_reward
-from agent_layer.schema.alarms import find_alarms
+from agent_layer.schema.findings import find_alarms
 from agent_layer.schema.sandbox import ExecResult, SandboxSpec
 from envs.failures import ModelCallError
 from envs.grading import ScoringRun, Verdict

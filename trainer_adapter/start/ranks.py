@@ -8,7 +8,7 @@ from typing import NoReturn
 from agent_layer.health import StepProgress
 from agent_layer.settings import Settings
 from trainer_adapter.config import TrainConfig
-from trainer_adapter.loop.run import EmbeddedDriver, stop_on_signals, train_run
+from trainer_adapter.loop import EmbeddedDriver, stop_on_signals, train_run
 from trainer_adapter.tasks import TaskSource
 from trainer_adapter.verl import EmbeddedTrainer, LeadingTrainer, PolicyTrainer, follow_leader
 

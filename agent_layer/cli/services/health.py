@@ -1,18 +1,31 @@
-"""Commands about alarms: what fires, the catalogue, rules for Prometheus, messages to people."""
+"""Commands about the health of runs: the last step, what fires, the catalogue, rules for Prometheus, messages."""
 
 import time
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
 import typer
 from rich.table import Table
 
-from agent_layer.alarms import AlarmReader, RunAlarms, open_notifier, open_senders, prometheus_rules, watch_runs
-from agent_layer.cli.ui.links import print_run_link
+from agent_layer.cli.ui.links import print_link, print_run_link
 from agent_layer.cli.ui.output import draw_table, write_lines
 from agent_layer.cli.ui.watch import Format, Run
-from agent_layer.errors import AgentLayerError, BadInputError
-from agent_layer.health import CATALOGUE, HealthEntry, HealthFinding, LiveEntry, set_live_limits
+from agent_layer.errors import AgentLayerError, BadInputError, NotFoundError
+from agent_layer.health import (
+    STEP_CHECKS,
+    Check,
+    HealthFinding,
+    HealthReader,
+    RunHealth,
+    open_notifier,
+    open_senders,
+    progress_path,
+    prometheus_rules,
+    read_progress,
+    set_live_limits,
+    watch_runs,
+)
 from agent_layer.infra import open_redis
 from agent_layer.settings import Settings
 
@@ -32,6 +45,39 @@ class _Fires(msgspec.Struct, frozen=True, kw_only=True):
     advice: str
 
 
+def health(
+    context: typer.Context,
+    *,
+    run: Run = None,
+    catalogue: Annotated[
+        bool, typer.Option("--catalogue", help="List what is looked at, with the limits that hold by default.")
+    ] = False,
+    format_: Format = "table",
+) -> None:
+    """Show what was wrong with the last step of a training run, since when, and what to do.
+
+    The limits are in the section 'health' of a run's configuration: 'forks: {warn: 0.1, stop: 0.5, steps: 3}', or
+    'forks: off'.
+    """
+    if catalogue:
+        return _list_checks(STEP_CHECKS, format_)
+    settings: Settings = context.obj
+    name = run or settings.run
+    reports = read_progress(progress_path(settings, name))
+    if not reports:
+        raise NotFoundError(
+            f"run {name}: expected reports of its steps in {progress_path(settings, name)}, found none; check the run"
+            " and --dir, or wait for its first step"
+        )
+    last = reports[-1]
+    if format_ == "jsonl":
+        return write_lines(last.health)
+    typer.echo(f"run {name}, step {last.step}: {'' if last.health else 'healthy'}".rstrip())
+    for finding in last.health:
+        typer.echo(f"{finding.level}: {finding}")
+    return print_link(settings, "run", name)
+
+
 def alarms(context: typer.Context) -> None:
     """Show what fires in any run; list all alarms; print rules for Prometheus; send messages."""
     if context.invoked_subcommand is None:
@@ -42,7 +88,7 @@ def now(context: typer.Context, *, run: Run = None, format_: Format = "table") -
     """Show what fires now, the worst first. Runs without a trainer here show what Redis knows of them."""
     settings: Settings = context.obj
     with open_redis(settings) as redis:
-        reader = AlarmReader(settings, redis)
+        reader = HealthReader(settings, redis)
         found = reader.read([run] if run else reader.list_runs())
     if format_ == "jsonl":
         write_lines(_line(one.run, finding) for one in found for finding in one.findings)
@@ -57,27 +103,28 @@ def now(context: typer.Context, *, run: Run = None, format_: Format = "table") -
 
 def list_alarms(context: typer.Context, *, format_: Format = "table") -> None:
     """List all alarms with their limits; 'now' is measured at any moment, without a trainer."""
-    found = _alarms(context)
+    _list_checks(_checks(context), format_)
+
+
+def _list_checks(checks: Sequence[Check], format_: Literal["table", "jsonl"]) -> None:
     if format_ == "jsonl":
-        write_lines({name: getattr(one, name) for name in one.__struct_fields__ if name != "measure"} for one in found)
-        return
+        return write_lines({name: getattr(one, name) for name in Check.__struct_fields__} for one in checks)
     table = Table("name", "measures", "unit", "warn", "stop", "steps", box=None, pad_edge=False)
-    for one in found:
-        steps = "now" if isinstance(one, LiveEntry) else str(one.steps)
+    for one in checks:
         limits = ("" if limit is None else f"{limit:g}" for limit in (one.warn, one.stop))
-        table.add_row(one.name, one.measures, one.unit, *limits, steps)
-    draw_table(table)
+        table.add_row(one.name, one.measures, one.unit, *limits, str(one.steps or "now"))
+    return draw_table(table)
 
 
 def prometheus(context: typer.Context) -> None:
     """Print the alarms as a file of rules for Prometheus, over the gauges at /metrics of 'agent-layer view'."""
-    typer.echo(prometheus_rules(_alarms(context)), nl=False)
+    typer.echo(prometheus_rules(_checks(context)), nl=False)
 
 
-def _alarms(context: typer.Context) -> list[HealthEntry | LiveEntry]:
+def _checks(context: typer.Context) -> list[Check]:
     """Return the catalogue with the limits of the settings."""
     settings: Settings = context.obj
-    return [*CATALOGUE, *set_live_limits(settings.alarm_limits)]
+    return [*STEP_CHECKS, *set_live_limits(settings.alarm_limits)]
 
 
 def watch(
@@ -97,7 +144,7 @@ def watch(
         )
     shown: dict[str, set[str]] = {}
 
-    def show(one: RunAlarms) -> None:
+    def show(one: RunHealth) -> None:
         found = {finding.name: finding for finding in one.findings}
         before = shown.get(one.run, set())
         for name in sorted(found.keys() - before):
@@ -111,7 +158,7 @@ def watch(
         return True
 
     with open_redis(settings) as redis, open_notifier(settings) as notifier:
-        watch_runs(AlarmReader(settings, redis), notifier, wait, show)
+        watch_runs(HealthReader(settings, redis), notifier, wait, show)
 
 
 def test(context: typer.Context) -> None:

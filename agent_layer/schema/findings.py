@@ -5,7 +5,7 @@ disagree.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import msgspec
 
@@ -27,20 +27,18 @@ DISAGREES: Final = "disagrees"
 _HIGHEST_FORK_RATE = 0.2
 """Share of the steps of one trajectory; above it, samples repeat too much prompt."""
 
-AlarmKind: TypeAlias = Literal["zero_tokens", "no_tokens", "forks", "turns", "tampering"]
-"""``zero_tokens``: the model answered nothing. ``no_tokens``: trained steps without ids or log-probabilities.
-``forks``: too many prompts do not continue earlier tokens. ``turns``: the agent's framework
-reports calls that bypassed the gateway. ``tampering``: what the agent left behind tried to forge its judgement."""
 
+class TrajectoryAlarm(msgspec.Struct, frozen=True, kw_only=True):
+    """A reason to look at it before training on it."""
 
-class Alarm(msgspec.Struct, frozen=True, kw_only=True):
-    """A reason to look at a trajectory before training on it."""
-
-    kind: AlarmKind
+    kind: str
+    """``zero_tokens``: the model answered nothing. ``no_tokens``: trained steps without ids or log-probabilities.
+    ``forks``: too many prompts do not continue earlier tokens. ``turns``: the agent's framework reports calls that
+    bypassed the gateway. ``tampering``: what the agent left behind tried to forge its judgement."""
     detail: str
 
 
-def find_alarms(trajectory: Trajectory) -> list[Alarm]:
+def find_alarms(trajectory: Trajectory) -> list[TrajectoryAlarm]:
     """Return the alarms of a trajectory."""
     good = [step for step in trajectory.steps if step.status == "ok"]
     empty = [step for step in good if _has_nothing(step.action)]
@@ -48,13 +46,17 @@ def find_alarms(trajectory: Trajectory) -> list[Alarm]:
     broken = [step for step in trajectory.steps if any(prefix_break_cause(one) for one in step.findings)]
     forged = [reward.error or reward.name for reward in trajectory.rewards if reward.status == TAMPERING]
     found = [
-        Alarm(kind="zero_tokens", detail=f"{_name_steps(empty)} answered nothing") if empty else None,
-        Alarm(kind="no_tokens", detail=f"{_name_steps(untokened)} without token ids") if untokened else None,
-        Alarm(kind="forks", detail=f"{_name_steps(broken)} of {len(trajectory.steps)} do not continue their prefix")
+        TrajectoryAlarm(kind="zero_tokens", detail=f"{_name_steps(empty)} answered nothing") if empty else None,
+        TrajectoryAlarm(kind="no_tokens", detail=f"{_name_steps(untokened)} without token ids") if untokened else None,
+        TrajectoryAlarm(
+            kind="forks", detail=f"{_name_steps(broken)} of {len(trajectory.steps)} do not continue their prefix"
+        )
         if len(broken) > _HIGHEST_FORK_RATE * len(trajectory.steps)
         else None,
         _disagreement(good),
-        Alarm(kind=TAMPERING, detail=f"the judged code tried to forge its reward: {forged[0]}") if forged else None,
+        TrajectoryAlarm(kind=TAMPERING, detail=f"the judged code tried to forge its reward: {forged[0]}")
+        if forged
+        else None,
     ]
     return [alarm for alarm in found if alarm is not None]
 
@@ -99,14 +101,14 @@ def _has_nothing(action: Action) -> bool:
     return not (message.get("content") or message.get("tool_calls"))
 
 
-def _disagreement(steps: Sequence[Step]) -> Alarm | None:
+def _disagreement(steps: Sequence[Step]) -> TrajectoryAlarm | None:
     """Return an alarm when a gateway saw some calls, but not every call that the agent's process reports."""
     seen = sum("gateway" in step.sources for step in steps)
     missed = [step for step in steps if "gateway" not in step.sources and not _INSIDE.isdisjoint(step.sources)]
     if not seen or not missed:
         return None
     detail = f"the gateway saw {seen} answers, but not {_name_steps(missed)}, which the agent's framework reports"
-    return Alarm(kind="turns", detail=detail)
+    return TrajectoryAlarm(kind="turns", detail=detail)
 
 
 _INSIDE: Final[frozenset[str]] = frozenset({"hook", "handler", "decorator"})

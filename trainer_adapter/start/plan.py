@@ -3,7 +3,7 @@
 Nothing is started, also no Redis, and nothing is written into the run's directory.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,13 +13,13 @@ import msgspec
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.engines import EngineRegistry
 from agent_layer.errors import AgentLayerError, BadInputError
-from agent_layer.health import CATALOGUE, HealthEntry, set_limits
+from agent_layer.health import STEP_CHECKS, StepCheck, set_limits
 from agent_layer.infra import Keys, install_command, is_locked, is_redis_running, open_redis
 from agent_layer.settings import Settings
 from envs.tasksets import check_trainable
 from trainer_adapter.algorithms import resolve_algorithm
-from trainer_adapter.config import ClusterConfig, TrainConfig
-from trainer_adapter.memory import MemoryEstimate, MemoryPart, estimate_memory, read_shape
+from trainer_adapter.config import ClusterConfig, TrainConfig, flatten_options
+from trainer_adapter.start.memory import MemoryEstimate, MemoryPart, estimate_memory, read_shape
 from trainer_adapter.tasks import load_held_out
 from trainer_adapter.teacher import open_teacher
 
@@ -59,8 +59,7 @@ def plan_run(
     missing = [*model, *missing, *_look_at_held_out(config, settings.run), *packages]
     missing += _look_at_teacher(config, settings) if not packages else []
     missing += _look_at_services(settings, needs_engine=not on_ray)
-    verl, gpus = dict[str, str](), list[str]()
-    memory = None
+    memory = ray = None
     try:
         if on_ray:
             cluster = config.cluster or ClusterConfig()
@@ -72,9 +71,15 @@ def plan_run(
     if on_ray and memory:  # veRL sends weights in parts, see the plan of its GPUs
         memory = msgspec.structs.replace(memory, publication=[])
     if on_ray and memory and num_tasks and not packages:
-        verl, gpus, found = _look_at_ray(config, settings)
-        missing += found
-    return DryRun(options=_resolve(config, settings, num_tasks) | verl, memory=memory, missing=missing, gpus=gpus)
+        from trainer_adapter.start.ray_plan import plan_on_ray  # noqa: PLC0415  # torch and veRL take seconds
+
+        ray = plan_on_ray(config, settings)
+    return DryRun(
+        options=_resolve(config, settings, num_tasks) | (ray.options if ray else {}),
+        memory=memory,
+        missing=missing + (ray.missing if ray else []),
+        gpus=ray.gpus if ray else [],
+    )
 
 
 def write_plan(plan: DryRun) -> Iterator[str]:
@@ -109,38 +114,13 @@ def _resolve(config: TrainConfig, settings: Settings, num_tasks: int | None) -> 
     if config.rollouts.groups_per_step is None and num_tasks is not None:
         options["rollouts"] = {**written["rollouts"], "groups_per_step": f"{num_tasks}, one of each task"}
     limits = {entry.name: entry for entry in set_limits(config.health)}
-    changed = [one for one in CATALOGUE if limits.get(one.name) != one]
+    changed = [one for one in STEP_CHECKS if limits.get(one.name) != one]
     options["health"] = {one.name: _limits(limits.get(one.name)) for one in changed} or "as in the catalogue"
-    return dict(_flatten(options))
+    return {name: "-" if value is None else str(value) for name, value in flatten_options(options)}
 
 
-def _limits(entry: HealthEntry | None) -> str:
+def _limits(entry: StepCheck | None) -> str:
     return "off" if entry is None else f"warn {entry.warn}, stop {entry.stop}, steps {entry.steps}"
-
-
-def _flatten(options: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield dotted names and values; records in a list are numbered, and their empty fields left out."""
-    for name, value in options.items():
-        for number, record in enumerate(_records(value)):
-            given = {field: one for field, one in record.items() if one is not None}
-            yield from _flatten(given, f"{prefix}{name}.{number}.")
-        if section := _section(value):
-            yield from _flatten(section, f"{prefix}{name}.")
-        elif not _records(value):
-            yield f"{prefix}{name}", "-" if value is None else str(value)
-
-
-def _section(value: object) -> dict[str, object]:
-    """Return the options of a section; empty if the value is none."""
-    return msgspec.convert(value, dict[str, object]) if isinstance(value, dict) else {}
-
-
-def _records(value: object) -> list[dict[str, object]]:
-    """Return the records of a list; empty if it is none of records."""
-    try:
-        return msgspec.convert(value, list[dict[str, object]])
-    except msgspec.ValidationError:
-        return []
 
 
 def _look_at_model(model: Path) -> list[str]:
@@ -201,17 +181,6 @@ def _look_at_teacher(config: TrainConfig, settings: Settings) -> list[str]:
     except AgentLayerError as error:
         return [str(error)]
     return []
-
-
-def _look_at_ray(config: TrainConfig, settings: Settings) -> tuple[dict[str, str], list[str], list[str]]:
-    """Return veRL's whole configuration, lines about GPUs, and why its ``main_ppo`` cannot start."""
-    from trainer_adapter.cluster import plan_on_ray  # noqa: PLC0415  # torch and veRL take seconds
-    from trainer_adapter.tasks import open_sources  # noqa: PLC0415
-
-    with TemporaryDirectory() as directory:
-        sources = open_sources(config.tasks, Path(directory), run=settings.run, seed=config.seed)
-        plan = plan_on_ray(config, settings, sources)
-    return plan.options, plan.gpus, plan.missing
 
 
 def _look_at_services(settings: Settings, *, needs_engine: bool = True) -> list[str]:

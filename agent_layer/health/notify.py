@@ -1,5 +1,6 @@
-"""Messages to people when an alarm begins to fire, and when it is over, through Apprise. A run never waits for them.
+"""Messages to people when an alarm begins to fire, and when it is over, through Apprise.
 
+A run never waits for them, and a watch over all runs sends what needs an outside look.
 A message that no address took is sent again with the next judgement. What was sent is in the run's file of alarms, so
 that neither a restart nor another process sends it a second time.
 """
@@ -15,7 +16,11 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.health import CATALOGUE, AlarmFile, FiringAlarm, FiringAlarms, HealthFinding, StepProgress
+from agent_layer.health.alarms import Alarm, AlarmFile, RunAlarms
+from agent_layer.health.checks import LIVE_CHECKS, STEP_CHECKS
+from agent_layer.health.findings import HealthFinding
+from agent_layer.health.progress import StepProgress
+from agent_layer.health.run_health import HealthReader, RunHealth
 from agent_layer.infra import install_command
 from agent_layer.settings import Settings
 
@@ -28,7 +33,8 @@ Tone: TypeAlias = Literal["info", "warning", "failure", "success"]
 Sender: TypeAlias = Callable[[str, str, Tone], bool]
 """Sends title and text; returns whether they arrived."""
 
-_STEP_NAMES: Final = frozenset(one.name for one in CATALOGUE)
+_LIVE_NAMES: Final = frozenset(one.name for one in LIVE_CHECKS)
+_STEP_NAMES: Final = frozenset(one.name for one in STEP_CHECKS)
 _MOST_WAITING: Final = 64
 _CLOSE_SECONDS: Final = 10.0
 
@@ -96,21 +102,21 @@ class AlarmNotifier:
             if after != before:
                 file.write(after)
 
-    def _send_changes(self, judged: _Judgement, before: FiringAlarms) -> FiringAlarms:
+    def _send_changes(self, judged: _Judgement, before: RunAlarms) -> RunAlarms:
         firing, found = dict(before.firing), {one.name: one for one in judged.findings}
         for name, finding in found.items():
             known = before.firing.get(name)
             if known is None or (known.finding.level, finding.level) == ("warn", "stop"):
                 title = f"{'STOP' if finding.level == 'stop' else 'ALARM'} {judged.run}: {name}"
                 if self._send(title, str(finding), "failure" if finding.level == "stop" else "warning"):
-                    firing[name] = FiringAlarm(finding=finding, at=known.at if known else time.time())
+                    firing[name] = Alarm(finding=finding, at=known.at if known else time.time())
             else:
                 firing[name] = msgspec.structs.replace(known, finding=finding)
         for name in before.firing.keys() & set(judged.names) - found.keys():
             past = before.firing[name].finding
             if self._send(f"OVER {judged.run}: {name}", f"It is over: {past.headline}", "success"):
                 del firing[name]
-        return FiringAlarms(judged_at=before.judged_at if judged.at is None else judged.at, firing=firing)
+        return RunAlarms(judged_at=before.judged_at if judged.at is None else judged.at, firing=firing)
 
     def _send(self, title: str, text: str, tone: Tone) -> bool:
         """Send to all addresses; return whether one took it, or there is none."""
@@ -164,3 +170,29 @@ def open_senders(addresses: Sequence[str]) -> list[Sender]:
         return lambda title, text, tone: bool(service.notify(body=text, title=title, notify_type=NotifyType(tone)))
 
     return [open_one(number, address) for number, address in enumerate(addresses, 1)]
+
+
+def watch_runs(
+    reader: HealthReader,
+    notifier: AlarmNotifier,
+    wait: Callable[[], bool],
+    show: Callable[[RunHealth], None] = lambda _: None,
+) -> None:
+    """Judge all runs until ``wait`` returns False; it is called between two rounds.
+
+    What is found now counts when the round before found it, too: a worker that claims its next rollout has none for a
+    moment.
+    """
+    seen: dict[str, frozenset[str]] = {}
+    is_first = True
+    while is_first or wait():
+        is_first = False
+        for one in reader.read(reader.list_runs()):
+            live = [found for found in one.findings if found.name in _LIVE_NAMES]
+            names = frozenset(found.name for found in live)
+            before, seen[one.run] = seen.get(one.run, frozenset[str]()), names
+            if one.reports:
+                notifier.judge_step(one.reports[-1])
+            lasting = [found for found in live if found.name in before]
+            notifier.judge(one.run, None, lasting, _LIVE_NAMES - (names - before))
+            show(one)

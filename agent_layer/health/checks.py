@@ -1,9 +1,10 @@
-"""The catalogue of what can be wrong with a training run: the one list from which trainer, page and alerts derive.
+"""The checks of a training run: the one list of what can be wrong, from which trainer, page and alarms derive.
 
-An entry of ``CATALOGUE`` measures one number over the last steps of a run. Beyond its threshold ``warn`` it is a
+Each check of ``STEP_CHECKS`` measures one number over the last steps of a run. Beyond its threshold ``warn`` it is a
 finding in the step's report, beyond ``stop`` the trainer ends the run with a checkpoint. Only whole windows count, and
 a window begins at the start of the trainer at the earliest, so that a run that was started again is not stopped for
-what was before. An entry of ``LIVE`` measures one number of this moment, with or without a trainer, and only warns.
+what was before. Each of ``LIVE_CHECKS`` measures one number of this moment, with or without a trainer, and only warns.
+A finding that fires is an alarm, by the name of its check.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,20 +12,14 @@ from typing import Final
 
 import msgspec
 
-from agent_layer.health.facts import (
-    MeasureNow,
-    RunFacts,
-    share_of_failures,
-    share_of_lost_tasks,
-    stalled_intervals,
-    starved_seconds,
-    unserved_seconds,
-)
+from agent_layer.health.findings import FindingView
 from agent_layer.health.measures import (
     LOW_ENTROPY,
     SUCCESS_REACHED,
     Measure,
+    MeasureNow,
     Reports,
+    RunFacts,
     drift_of_length,
     engine_with_gap,
     entropy_before_success,
@@ -37,16 +32,20 @@ from agent_layer.health.measures import (
     rise_of_entropy,
     share_of_calls,
     share_of_dead_groups,
+    share_of_failures,
+    share_of_lost_tasks,
     share_of_rollouts,
+    stalled_intervals,
+    starved_seconds,
     swap_of_success,
+    unserved_seconds,
 )
-from agent_layer.health.progress import FindingView
 
 LONGEST_WINDOW: Final = 100
-"""Steps; a trainer remembers as many reports, and those before them with which some entries compare."""
+"""Steps; a trainer remembers as many reports, and those before them with which some checks compare."""
 
 
-class Alarm(msgspec.Struct, frozen=True, kw_only=True):
+class Check(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that can be wrong."""
 
     name: str
@@ -73,7 +72,7 @@ class Alarm(msgspec.Struct, frozen=True, kw_only=True):
     """Filter that selects the trajectories of its subject."""
 
 
-class HealthEntry(Alarm, frozen=True, kw_only=True):
+class StepCheck(Check, frozen=True, kw_only=True):
     """One thing that can be wrong with steps."""
 
     measure: Measure
@@ -81,7 +80,7 @@ class HealthEntry(Alarm, frozen=True, kw_only=True):
     """What it is about, from what ``measure`` gets; None: the run as a whole."""
 
 
-class LiveEntry(Alarm, frozen=True, kw_only=True):
+class LiveCheck(Check, frozen=True, kw_only=True):
     """One thing that can be wrong now."""
 
     measure: MeasureNow
@@ -91,8 +90,8 @@ class LiveEntry(Alarm, frozen=True, kw_only=True):
     """When it began, in seconds since the epoch; None: not known, or ``now`` less what is measured in seconds."""
 
 
-CATALOGUE: Final[tuple[HealthEntry, ...]] = (
-    HealthEntry(
+STEP_CHECKS: Final[tuple[StepCheck, ...]] = (
+    StepCheck(
         name="null_rewards",
         title="Rollouts fail without a reward",
         view="failures",
@@ -105,7 +104,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         " 'agent-layer query --status failed' show why.",
         measure=lasting(share_of_rollouts(lambda report: report.num_null_rewards)),
     ),
-    HealthEntry(
+    StepCheck(
         name="untrainable",
         title="Rollouts cannot be trained",
         view="update",
@@ -118,7 +117,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         " to do about each kind.",
         measure=lasting(share_of_rollouts(lambda report: report.num_untrainable)),
     ),
-    HealthEntry(
+    StepCheck(
         name="fake_zeros",
         title="Failures are scored as 0",
         view="trajectories",
@@ -132,7 +131,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         " not do. Let the scorer return None for them; 'agent-layer query --reward 0..0' lists them.",
         measure=lasting(share_of_rollouts(lambda report: report.num_fake_zeros)),
     ),
-    HealthEntry(
+    StepCheck(
         name="capture_gaps",
         title="Recorded calls are missing",
         view="update",
@@ -144,7 +143,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         advice="Steps are missing from the store. Look into the gateway's log, then run 'agent-layer store check'.",
         measure=lasting(share_of_rollouts(lambda report: report.num_gaps)),
     ),
-    HealthEntry(
+    StepCheck(
         name="dropped_steps",
         title="Calls are lost",
         view="trajectories",
@@ -158,7 +157,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         " 'agent-layer show TRAJECTORY' names the error of each step.",
         measure=lasting(share_of_calls(lambda report: report.num_dropped_steps)),
     ),
-    HealthEntry(
+    StepCheck(
         name="forks",
         title="Prompts break their prefix",
         view="trajectories",
@@ -172,7 +171,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         " own and costs its whole prompt. 'agent-layer show TRAJECTORY' names the cause of each.",
         measure=lasting(share_of_calls(lambda report: report.num_forks)),
     ),
-    HealthEntry(
+    StepCheck(
         name="stale_rollouts",
         title="Rollouts are too old",
         view="learning",
@@ -185,7 +184,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         " restarted often; 'agent-layer engines' shows the version that each serves.",
         measure=lasting(share_of_rollouts(lambda report: report.num_stale_rollouts)),
     ),
-    HealthEntry(
+    StepCheck(
         name="logprob_gap",
         title="Trainer and engine disagree",
         view="update",
@@ -201,7 +200,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         subject_filter="engine",
         measure=lasting(read_metric("logprob_gap_mean")),
     ),
-    HealthEntry(
+    StepCheck(
         name="importance_tail",
         title="Sampling and training differ",
         view="update",
@@ -216,7 +215,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
             read_metric("rollout_corr/rollout_is_ratio_fraction_high", "rollout_corr/rollout_is_ratio_fraction_low")
         ),
     ),
-    HealthEntry(
+    StepCheck(
         name="rejected",
         title="Most tokens are rejected",
         view="update",
@@ -229,7 +228,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         " logprob_gap is high too, trainer and engine compute differently.",
         measure=lasting(read_metric("rejected")),
     ),
-    HealthEntry(
+    StepCheck(
         name="clip_fraction",
         title="Most of the update is clipped",
         view="update",
@@ -242,7 +241,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         " begin with a warm-up.",
         measure=lasting(read_metric("actor/pg_clipfrac")),
     ),
-    HealthEntry(
+    StepCheck(
         name="gradient",
         title="The gradient is too large",
         view="update",
@@ -255,7 +254,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         " and look at the metrics of the steps in progress.jsonl.",
         measure=lasting(read_metric("grad_norm")),
     ),
-    HealthEntry(
+    StepCheck(
         name="entropy_low",
         title="The policy stopped exploring",
         view="learning",
@@ -269,7 +268,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         " checkpoint, and raise algorithm.entropy or algorithm.clip_high.",
         measure=lasting_below(entropy_before_success),
     ),
-    HealthEntry(
+    StepCheck(
         name="entropy_rise",
         title="The policy turns into noise",
         view="learning",
@@ -282,7 +281,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         " learning rate.",
         measure=rise_of_entropy,
     ),
-    HealthEntry(
+    StepCheck(
         name="dead_groups",
         title="Groups teach nothing",
         view="update",
@@ -295,7 +294,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         " larger groups or a graded reward.",
         measure=lasting(share_of_dead_groups),
     ),
-    HealthEntry(
+    StepCheck(
         name="always_succeeds",
         title="Every rollout succeeds, all at once",
         view="trajectories",
@@ -309,7 +308,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         " ('agent-layer query --reward 1..'), and score a wrong one by hand.",
         measure=jump_to_success,
     ),
-    HealthEntry(
+    StepCheck(
         name="length_drift",
         title="Answers change their length",
         view="trajectories",
@@ -323,7 +322,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         " what the reward pays for.",
         measure=drift_of_length,
     ),
-    HealthEntry(
+    StepCheck(
         name="success_gone",
         title="A task is forgotten",
         view="trajectories",
@@ -338,7 +337,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         " ('agent-layer query --task'), and go back to an earlier checkpoint.",
         measure=lost_success,
     ),
-    HealthEntry(
+    StepCheck(
         name="success_swaps",
         title="Two tasks trade their success",
         view="learning",
@@ -353,7 +352,7 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
         " little to tell them apart. Raise algorithm.entropy, or begin again with more of it.",
         measure=swap_of_success,
     ),
-    HealthEntry(
+    StepCheck(
         name="restarts",
         title="A process died and was restarted",
         view="fleet",
@@ -368,8 +367,8 @@ CATALOGUE: Final[tuple[HealthEntry, ...]] = (
     ),
 )
 
-LIVE: Final[tuple[LiveEntry, ...]] = (
-    LiveEntry(
+LIVE_CHECKS: Final[tuple[LiveCheck, ...]] = (
+    LiveCheck(
         name="starved",
         title="The run gets no slots",
         view="fleet",
@@ -380,7 +379,7 @@ LIVE: Final[tuple[LiveEntry, ...]] = (
         " 'agent-layer workers' who works; raise the share with 'agent-layer runs share', or add workers.",
         measure=starved_seconds,
     ),
-    LiveEntry(
+    LiveCheck(
         name="unserved",
         title="No worker offers what rollouts need",
         view="fleet",
@@ -392,7 +391,7 @@ LIVE: Final[tuple[LiveEntry, ...]] = (
         " tasks need.",
         measure=unserved_seconds,
     ),
-    LiveEntry(
+    LiveCheck(
         name="stall",
         title="No step for too long",
         view="fleet",
@@ -404,7 +403,7 @@ LIVE: Final[tuple[LiveEntry, ...]] = (
         measure=stalled_intervals,
         since=lambda facts: facts.step_times[-1],
     ),
-    LiveEntry(
+    LiveCheck(
         name="failing",
         title="Many attempts fail",
         view="failures",
@@ -415,7 +414,7 @@ LIVE: Final[tuple[LiveEntry, ...]] = (
         " 'agent-layer dead list --errors' and 'agent-layer query --status failed' show why.",
         measure=share_of_failures,
     ),
-    LiveEntry(
+    LiveCheck(
         name="lost_tasks",
         title="Tasks are given up",
         view="failures",
@@ -426,7 +425,7 @@ LIVE: Final[tuple[LiveEntry, ...]] = (
         " 'agent-layer dead retry' tries them again.",
         measure=share_of_lost_tasks,
     ),
-    LiveEntry(
+    LiveCheck(
         name="engine_behind",
         title="An engine serves old weights",
         view="fleet",
@@ -439,7 +438,7 @@ LIVE: Final[tuple[LiveEntry, ...]] = (
         " again.",
         measure=lambda facts: facts.engine_behind_seconds,
     ),
-    LiveEntry(
+    LiveCheck(
         name="engine_held",
         title="Calls of an engine are held",
         view="fleet",
@@ -454,4 +453,4 @@ LIVE: Final[tuple[LiveEntry, ...]] = (
     ),
 )
 
-ALARMS: Final[tuple[HealthEntry | LiveEntry, ...]] = (*CATALOGUE, *LIVE)
+CHECKS: Final[tuple[StepCheck | LiveCheck, ...]] = (*STEP_CHECKS, *LIVE_CHECKS)

@@ -1,1 +1,0 @@
-"""Who reaches veRL's own servers: those with their key. vLLM imports the middleware by its path."""

@@ -1,0 +1,36 @@
+"""How a trainer on Ray ended early: its process writes it, the launcher reads it."""
+
+from pathlib import Path
+
+import msgspec
+
+from agent_layer.errors import AgentLayerError, EngineError, UnreachableError
+
+END_FILE = "end.json"
+MAX_CHARACTERS = 600
+
+
+class TrainerEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How a trainer on Ray ended early."""
+
+    why: str
+    is_final: bool = False
+    """The run cannot go on by another start."""
+    log: str = ""
+    log_tail: str = ""
+
+
+def write_end(directory: Path, error: BaseException) -> None:
+    """Leave what ended a trainer to its launcher."""
+    is_final = isinstance(error, AgentLayerError) and not isinstance(error, EngineError | UnreachableError)
+    said = " ".join(str(error).split())
+    why = said if is_final else f"{type(error).__name__}: {said}"[:MAX_CHARACTERS]
+    (directory / END_FILE).write_bytes(msgspec.json.encode(TrainerEnd(why=why, is_final=is_final)))
+
+
+def read_end(directory: Path) -> TrainerEnd | None:
+    """Return what ended a trainer; None: it wrote nothing."""
+    try:
+        return msgspec.json.decode((directory / END_FILE).read_bytes(), type=TrainerEnd)
+    except OSError:
+        return None

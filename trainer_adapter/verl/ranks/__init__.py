@@ -1,1 +1,0 @@
-"""Several processes that share one model, as torchrun starts them."""
