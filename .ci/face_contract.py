@@ -32,10 +32,10 @@ def _is_past_face(graph: ImportGraph, importer: str, imported: str) -> bool:
     if graph.find_children(imported):
         return False  # a package: its face
     folder, root = imported.rpartition(".")[0], imported.partition(".")[0]
-    if _folder_of(graph, importer) == folder or importer == folder:
+    if _find_folder(graph, importer) == folder or importer == folder:
         return False
     return folder != root or (root != "agent_layer" and importer.partition(".")[0] != root)
 
 
-def _folder_of(graph: ImportGraph, module: str) -> str:
+def _find_folder(graph: ImportGraph, module: str) -> str:
     return module if graph.find_children(module) else module.rpartition(".")[0]

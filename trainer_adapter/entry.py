@@ -178,12 +178,12 @@ def _read_lines(path: Path) -> Iterator[bytes]:
 
 def _follow_steps(path: Path, report: Callable[[StepProgress], None]) -> Callable[[], None]:
     """Return a function that reports the steps that were done since its last call."""
-    told = {step.step for step in read_progress(path)}
+    reported_steps = {step.step for step in read_progress(path)}
 
     def tell() -> None:
         for step in read_progress(path):
-            if step.step not in told:
-                told.add(step.step)
+            if step.step not in reported_steps:
+                reported_steps.add(step.step)
                 report(step)
 
     return tell

@@ -29,7 +29,7 @@ Sender: TypeAlias = Callable[[str, str, Tone], bool]
 """Sends title and text; returns whether they arrived."""
 
 _STEP_NAMES: Final = frozenset(one.name for one in CATALOGUE)
-_MOST_WAITING: Final = 64
+_MAX_WAITING: Final = 64
 _CLOSE_SECONDS: Final = 10.0
 
 
@@ -49,7 +49,7 @@ class AlarmNotifier:
     def __init__(self, settings: Settings, senders: Sequence[Sender]) -> None:
         self._settings = settings
         self._senders = senders
-        self._waiting: queue.Queue[_Judgement | None] = queue.Queue(_MOST_WAITING)
+        self._waiting: queue.Queue[_Judgement | None] = queue.Queue(_MAX_WAITING)
         self._thread = Thread(target=self._work, name="alarms", daemon=True)
         self._thread.start()
 

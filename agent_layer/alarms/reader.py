@@ -128,7 +128,7 @@ class AlarmReader:
         num_waiting, inspector = state.num_queued + state.num_delayed, self._dispatcher.inspector
         needs: Mapping[frozenset[str], int] = inspector.needs(state.run) if state.num_queued else {}
         unserved = {need: num for need, num in needs.items() if not any(need <= offered for offered in offers)}
-        oldest = next(inspector.groups_of(islice(inspector.open_ids(state.run), 1)), None) if num_waiting else None
+        oldest = next(inspector.read_groups(islice(inspector.open_ids(state.run), 1)), None) if num_waiting else None
         return msgspec.structs.replace(
             facts,
             num_waiting=num_waiting,

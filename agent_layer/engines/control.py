@@ -153,9 +153,9 @@ class EngineControl:
             with OPENER.open(request, timeout=self.timeout_seconds) as response:
                 answer = response.read()
         except HTTPError as error:
-            said = error.read(400).decode("utf-8", "replace")
+            reply = error.read(400).decode("utf-8", "replace")
             raise EngineError(
-                f"engine {self.url}: {method} {path} should succeed, but answered {error.code} ({said}); {hint}"
+                f"engine {self.url}: {method} {path} should succeed, but answered {error.code} ({reply}); {hint}"
             ) from error
         except (OSError, HTTPException) as error:
             raise UnreachableError(

@@ -38,7 +38,7 @@ def read_fingerprints(location: str) -> Fingerprints:
     directory = Path(location)
     if not directory.is_dir():
         return Fingerprints()
-    config = _config_of(directory / _CONFIG)
+    config = _read_config(directory / _CONFIG)
     files = [name.encode() + b"\0" + (directory / name).read_bytes() for name in _present(directory, _TOKENIZER_FILES)]
     settings = {name: value for name, value in config.items() if name != _TEMPLATE}
     if settings:
@@ -46,19 +46,19 @@ def read_fingerprints(location: str) -> Fingerprints:
     templates = [(directory / name).read_bytes() for name in _present(directory, _TEMPLATE_FILES)[:1]]
     if not templates and _TEMPLATE in config:
         templates = [msgspec.json.encode(config[_TEMPLATE], order="deterministic")]
-    return Fingerprints(tokenizer_hash=_hash_of(files), template_hash=_hash_of(templates))
+    return Fingerprints(tokenizer_hash=_hash_contents(files), template_hash=_hash_contents(templates))
 
 
 def _present(directory: Path, names: tuple[str, ...]) -> list[str]:
     return [name for name in names if (directory / name).is_file()]
 
 
-def _config_of(path: Path) -> JsonObject:
+def _read_config(path: Path) -> JsonObject:
     try:
         return msgspec.json.decode(path.read_bytes(), type=JsonObject)
     except (OSError, msgspec.DecodeError):
         return {}
 
 
-def _hash_of(contents: list[bytes]) -> str | None:
+def _hash_contents(contents: list[bytes]) -> str | None:
     return content_hash(b"\0\0".join(contents)) if contents else None

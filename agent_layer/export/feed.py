@@ -18,7 +18,7 @@ _LINGER_SECONDS = 2.0
 """Seconds to wait after an end, so that acceptance and rewards are exported with it."""
 _CUT_SECONDS = 0.001
 """Row times are truncated to milliseconds."""
-_MOST_EVENTS = 256
+_MAX_EVENTS = 256
 
 
 class FeedPosition(Protocol):
@@ -95,7 +95,7 @@ class Feed:
 
     def _read_events(self, wait_ms: int) -> None:
         events = self._store.keys.events
-        found = self._store.redis.xread({events: self._position}, count=_MOST_EVENTS, block=wait_ms)
+        found = self._store.redis.xread({events: self._position}, count=_MAX_EVENTS, block=wait_ms)
         for _, entries in cast("list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes]]]]]", found):
             for entry_id, fields in entries:
                 self._position = entry_id

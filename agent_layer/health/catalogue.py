@@ -42,7 +42,7 @@ from agent_layer.health.measures import (
 )
 from agent_layer.health.progress import FindingView
 
-LONGEST_WINDOW: Final = 100
+MAX_WINDOW: Final = 100
 """Steps; a trainer remembers as many reports, and those before them with which some entries compare."""
 
 

@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 import msgspec
 
-_FEWEST_JUDGED = 16
+_MIN_JUDGED = 16
 """Fewer attempts, or ended rollouts, have no share worth a look."""
-_FEWEST_INTERVALS = 3
+_MIN_INTERVALS = 3
 _LEAST_INTERVAL_SECONDS = 60.0
 
 
@@ -78,17 +78,17 @@ def _waited_seconds(facts: RunFacts) -> float | None:
 def stalled_intervals(facts: RunFacts) -> float | None:
     """Return how many of its usual intervals have passed since the last step, where work of the run is left."""
     intervals = [later - earlier for earlier, later in pairwise(facts.step_times)]
-    if facts.is_paused or not facts.num_waiting + facts.num_held or len(intervals) < _FEWEST_INTERVALS:
+    if facts.is_paused or not facts.num_waiting + facts.num_held or len(intervals) < _MIN_INTERVALS:
         return None
     return (facts.now - facts.step_times[-1]) / max(_LEAST_INTERVAL_SECONDS, median(intervals))
 
 
 def share_of_failures(facts: RunFacts) -> float | None:
     """Return the share of the newest attempts that failed."""
-    return facts.failure_rate if facts.num_judged >= _FEWEST_JUDGED else None
+    return facts.failure_rate if facts.num_judged >= _MIN_JUDGED else None
 
 
 def share_of_lost_tasks(facts: RunFacts) -> float | None:
     """Return the share of ended rollouts that were given up."""
     ended = facts.num_dead + facts.num_accepted
-    return facts.num_dead / ended if ended >= _FEWEST_JUDGED else None
+    return facts.num_dead / ended if ended >= _MIN_JUDGED else None

@@ -39,7 +39,7 @@ def find_unhealthy_now(facts: RunFacts, entries: Sequence[LiveEntry] = LIVE) -> 
 def _judge(reports: Reports, entry: HealthEntry) -> HealthFinding | None:
     if (level := _exceeded(entry, value := entry.measure(reports, entry.steps))) is None or value is None:
         return None
-    first = _begin_of(reports, entry)
+    first = _find_begin(reports, entry)
     ends = {one.step: one.ended_at for one in reports}
     found = _finding(entry, level, value, entry.subject(reports, entry.steps), ends.get(first))
     began = ends.get(first - 1)  # its rollouts started when the step before had ended
@@ -77,7 +77,7 @@ def _finding(
         level=level,
         value=value if isfinite(value) else None,
         limit=limit,
-        sentence=f"{entry.measures}: {_told(value, limit, entry.unit)}",
+        sentence=f"{entry.measures}: {_describe_finding(value, limit, entry.unit)}",
         advice=entry.advice,
         subject=subject,
         since=since,
@@ -86,14 +86,14 @@ def _finding(
     )
 
 
-def _told(value: float, limit: float, unit: str) -> str:
+def _describe_finding(value: float, limit: float, unit: str) -> str:
     """Return a number and its limit as people read them."""
     if unit == _SECONDS:
         return f"{format_span(value)}, limit {format_span(limit)}"
     return f"{value:.3g} ({unit}), limit {limit:g}"
 
 
-def _begin_of(reports: Reports, entry: HealthEntry) -> int:
+def _find_begin(reports: Reports, entry: HealthEntry) -> int:
     """Return the step since which it is found: that of the report before if that has it, else that of the window."""
     before: StepProgress | None = reports[-2] if len(reports) > 1 else None
     known = [one.since_step for one in before.health if one.name == entry.name] if before else []

@@ -23,10 +23,10 @@ LOW_ENTROPY = 0.6
 _STANDS_OUT = 3.0
 """Times the gap of the next engine, from which on one engine is named rather than all."""
 _SUCCESS_GONE = 0.05
-_FEWEST_REFERENCE = 5
+_MIN_REFERENCE = 5
 """Steps that make a reference to compare with."""
 _REFERENCE_STEPS = 20
-_MOST_PAIRED_TASKS = 24
+_MAX_PAIRED_TASKS = 24
 _LEAST_DEVIATION = 0.1
 """Of the success of a task that moves."""
 
@@ -110,7 +110,7 @@ def _tokens_of_rollout(report: StepProgress) -> float | None:
 def _now_and_before(measure: StepMeasure, reports: Reports, steps: int) -> tuple[list[float], list[float]]:
     """Return the numbers of the last steps, and those of the steps before; none where they are too few."""
     before = [number for report in reports[:-steps] if (number := measure(report)) is not None][-_REFERENCE_STEPS:]
-    return _last_known(measure, reports, steps), before if len(before) >= _FEWEST_REFERENCE else []
+    return _last_known(measure, reports, steps), before if len(before) >= _MIN_REFERENCE else []
 
 
 def lost_success(reports: Reports, steps: int) -> float | None:
@@ -162,7 +162,7 @@ def swap_of_success(reports: Reports, steps: int) -> float | None:
     if not entropies or max(entropies) > LOW_ENTROPY:
         return None
     series = [one for task in window[-1].success_by_task if len(one := _results(window, task)) == steps]
-    moving = sorted((one for one in series if pstdev(one) >= _LEAST_DEVIATION), key=pstdev)[-_MOST_PAIRED_TASKS:]
+    moving = sorted((one for one in series if pstdev(one) >= _LEAST_DEVIATION), key=pstdev)[-_MAX_PAIRED_TASKS:]
     return min((correlation(one, other) for one, other in combinations(moving, 2)), default=None)
 
 

@@ -56,7 +56,7 @@ class HealthFinding(Record, frozen=True, kw_only=True):
         return f"{self.name}{of_what}{self._began}: {self.sentence}"
 
     @property
-    def told(self) -> str:
+    def title_line(self) -> str:
         """The finding without its advice, by its title."""
         what = self.title or self.name.replace("_", " ").capitalize()
         of_what = "" if self.subject is None else f" ({self.subject})"
@@ -222,10 +222,10 @@ def _result(progress: StepProgress) -> str:
 def _groups(progress: StepProgress) -> str:
     """Return counts of short, dropped and surplus rollouts, if there are any."""
     short, dropped, surplus = progress.num_short_groups, progress.num_dropped_groups, progress.num_surplus_rollouts
-    told = f"  groups: short {short} dropped {dropped}" if short + dropped else ""
+    line = f"  groups: short {short} dropped {dropped}" if short + dropped else ""
     if progress.kept_seconds is None or progress.surplus_seconds is None:
-        return told
-    return f"{told}  kept {progress.kept_seconds:.1f} s, surplus of {surplus} {progress.surplus_seconds:.1f} s"
+        return line
+    return f"{line}  kept {progress.kept_seconds:.1f} s, surplus of {surplus} {progress.surplus_seconds:.1f} s"
 
 
 def _untrainable(progress: StepProgress) -> str:

@@ -127,9 +127,9 @@ def _default_trajectory(request: web.Request) -> str | None:
 
     Raises: BadInputError: the header names none.
     """
-    if told := request.headers.get(ROLLOUT_HEADER):
-        split_trajectory_id(check_name(told, "trajectory"))
-    return told
+    if trajectory := request.headers.get(ROLLOUT_HEADER):
+        split_trajectory_id(check_name(trajectory, "trajectory"))
+    return trajectory
 
 
 def _respond(request: web.Request, status: int, body: bytes, headers: dict[str, str] | None = None) -> web.Response:

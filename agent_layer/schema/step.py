@@ -25,7 +25,7 @@ StepStatus: TypeAlias = Literal["ok", "aborted", "error"]
 
 PolicyRun: TypeAlias = tuple[int, int]
 """(version, num_tokens): number of consecutive tokens sampled by this version."""
-_LONGEST_NAME: Final = 128
+_MAX_NAME_LENGTH: Final = 128
 """Models request tools that do not exist, too: their names must not grow the index."""
 
 
@@ -253,4 +253,4 @@ def requested_tool_names(action: Action) -> Iterator[str]:
     for call in as_json_objects(message.get("tool_calls")):
         name = as_json_object(call.get("function")).get("name", call.get("name"))
         if isinstance(name, str) and name:
-            yield name[:_LONGEST_NAME]
+            yield name[:_MAX_NAME_LENGTH]

@@ -30,12 +30,12 @@ def join_spans(parts: Sequence[StepPart]) -> Sequence[StepPart]:
 
     The result depends on the set of parts only.
     """
-    told = [part for part in parts if part.source == "otel" and part.span_id]
-    if not told:
+    spans = [part for part in parts if part.source == "otel" and part.span_id]
+    if not spans:
         return parts
     calls = _Calls(parts)
-    by_span = {part.span_id: part.call_id for part in sorted(told, key=_order)}
-    num_inside = Counter(parent for parent, _ in {(part.parent_span_id, part.span_id) for part in told})
+    by_span = {part.span_id: part.call_id for part in sorted(spans, key=_order)}
+    num_inside = Counter(parent for parent, _ in {(part.parent_span_id, part.span_id) for part in spans})
     for part in sorted(parts, key=_order):
         if part.span_id in by_span:
             calls.merge(by_span[part.span_id], part.call_id)
@@ -286,7 +286,7 @@ def infer_observations(
     seen = list(recorded)
     seen_calls = {one.call_id for one in seen}
     seen_answers = {(one.name, str(one.output)) for one in seen}
-    asking: list[_Asking] = []
+    asking: list[_OpenStep] = []
     for step in steps:
         messages = step.state.messages or []
         if found := next((one for one in reversed(asking) if one.goes_on_in(messages)), None):
@@ -308,10 +308,10 @@ def infer_observations(
                 )
         functions = _requested_functions(step)
         if functions and step.call_id not in seen_calls:
-            asking.append(_Asking(step, messages, functions))
+            asking.append(_OpenStep(step, messages, functions))
 
 
-class _Asking(NamedTuple):
+class _OpenStep(NamedTuple):
     """A step that asked for tools, whose answers no prompt has shown yet."""
 
     step: Step
@@ -334,7 +334,7 @@ def _requested_functions(step: Step) -> dict[str, JsonObject]:
 
 
 def _tool_answers(
-    asking: _Asking, messages: Sequence[str], contents: Mapping[str, bytes]
+    asking: _OpenStep, messages: Sequence[str], contents: Mapping[str, bytes]
 ) -> Iterator[tuple[str, object]]:
     """Yield (id of a tool call, its answer), for the calls of one step."""
     left = dict(asking.functions)

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from agent_layer.store.cli_filters import make_takes_filters as make_takes_filters
     from agent_layer.store.cli_filters import parse_which as parse_which
     from agent_layer.store.cli_filters import takes_filters as takes_filters
-    from agent_layer.store.cli_filters import takes_filters_of as takes_filters_of
     from agent_layer.store.consumers import GroupDelivery
     from agent_layer.store.index import Filters, TrajectoryRow
     from agent_layer.store.page import Page
@@ -19,7 +19,7 @@ else:
             "agent_layer.store.cli_filters": (
                 "parse_which",
                 "takes_filters",
-                "takes_filters_of",
+                "make_takes_filters",
             ),
             "agent_layer.store.consumers": ("GroupDelivery",),
             "agent_layer.store.index": (

@@ -47,5 +47,5 @@ def make_link(address: str, thing: Thing, *names: str | int, filters: Filters | 
         order: of that list; empty: the page's own.
     """
     place = address + _PLACES[thing].format(*(quote(str(name), safe="") for name in names))
-    asked = [*query_parameters(filters or {}), *([("order", order)] if order else [])]
-    return f"{place}?{urlencode(asked)}" if asked else place
+    parameters = [*query_parameters(filters or {}), *([("order", order)] if order else [])]
+    return f"{place}?{urlencode(parameters)}" if parameters else place

@@ -10,7 +10,7 @@ from agent_layer.schema.wire import CALL_HEADER
 from envs.failures import CONTEXT_FULL, ContextFullError, ModelCallError
 from tracer.core import Rollout
 
-_LONGEST_ERROR = 1000
+_MAX_ERROR_LENGTH = 1000
 
 
 class RequestedCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class Policy:
         async with self._client.post(url, json=body, headers=headers) as response:
             received = await response.read()
         if response.status != 200:
-            reason = received[:_LONGEST_ERROR].decode("utf-8", "replace")
+            reason = received[:_MAX_ERROR_LENGTH].decode("utf-8", "replace")
             kind = ContextFullError if CONTEXT_FULL in reason else ModelCallError
             raise kind(f"model call {call_id}: the gateway answered {response.status} {reason}", response.status)
         return _read(call_id, received)

@@ -296,11 +296,13 @@ class RoundWorker:
         """
         if self._process.is_running:
             return
-        said = self._process.log_tail
+        log_tail = self._process.log_tail
         if self._process.process.returncode == _BAD_INPUT_STATUS:
-            raise BadInputError(said.rpartition("agent-layer: ")[2].strip() or "work: the worker refused its options")
+            raise BadInputError(
+                log_tail.rpartition("agent-layer: ")[2].strip() or "work: the worker refused its options"
+            )
         raise AgentFailedError(
-            f"worker: expected it to run, but it has ended; see {self._process.log}, which ends: {said}"
+            f"worker: expected it to run, but it has ended; see {self._process.log}, which ends: {log_tail}"
         )
 
     def wait_ready(self, seconds: float) -> None:

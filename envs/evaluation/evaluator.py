@@ -107,16 +107,19 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
         with serve_model(settings, choice, needs_model=needs_model, report_phase=view.set_phase) as served:
             if served.warning is not None:
                 view.say(f"warning: {served.warning}")
-            asked = _make_round(name, request, loaded, agent, served.model)
+            new_round = _make_round(name, request, loaded, agent, served.model)
             if stored is not None:
-                check_same(stored, asked)
-                asked = msgspec.structs.replace(
-                    asked, started_at=stored.started_at, num_passes=stored.num_passes, price=asked.price or stored.price
+                check_same(stored, new_round)
+                new_round = msgspec.structs.replace(
+                    new_round,
+                    started_at=stored.started_at,
+                    num_passes=stored.num_passes,
+                    price=new_round.price or stored.price,
                 )
-            _check_price(asked, request.max_cost)
-            view.begin(asked)
+            _check_price(new_round, request.max_cost)
+            view.begin(new_round)
             evaluation = _Evaluation(store=store, rounds=rounds, served=served, request=request, view=view)
-            return evaluation.run(asked, loaded.tasks)
+            return evaluation.run(new_round, loaded.tasks)
 
 
 def show_round(settings: Settings, name: str) -> RoundResult:

@@ -19,7 +19,7 @@ def describe_target(target: str) -> EvaluatedAgent:
 
     Raises: BadInputError: there is no such module, which a worker would report only after everything has started.
     """
-    module = _module_of(target)
+    module = _find_module(target)
     try:
         spec = find_spec(module) if module else None
     except (ImportError, ValueError):
@@ -57,7 +57,7 @@ def fingerprint_weights(directory: Path) -> str:
     return digest.hexdigest()
 
 
-def _module_of(target: str) -> str | None:
+def _find_module(target: str) -> str | None:
     if ":" in target:
         return target.partition(":")[0]
     point = next((one for one in entry_points(group="agent_layer.agents") if one.name == target), None)

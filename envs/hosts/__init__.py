@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from envs.hosts.protocol import Check as Check
     from envs.hosts.protocol import Checked as Checked
     from envs.hosts.protocol import Judge as Judge
-    from envs.hosts.protocol import Judged as Judged
+    from envs.hosts.protocol import ScoredAttempt as ScoredAttempt
     from envs.hosts.target import HostTarget as HostTarget
     from envs.hosts.target import make_hosts as make_hosts
     from envs.hosts.target import make_scorers as make_scorers
@@ -36,7 +36,7 @@ else:
                 "Check",
                 "Checked",
                 "Judge",
-                "Judged",
+                "ScoredAttempt",
             ),
             "envs.hosts.target": (
                 "HostTarget",

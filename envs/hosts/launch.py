@@ -16,7 +16,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.infra import Backoff
 from agent_layer.infra.processes import KILL_NOW, REAPER_PROGRAM, RestartHistory, RestartPolicy
 from envs.channel import ChannelClosedError, receive_first, send_blocking
-from envs.hosts.protocol import LONGEST_PACKET, Begin, Ready
+from envs.hosts.protocol import MAX_PACKET_LENGTH, Begin, Ready
 
 Kind: TypeAlias = Literal["agents", "scorers", "fork-server"]
 _MAX_FAILED_STARTS = 3
@@ -175,7 +175,9 @@ class Launcher:
     async def _read(self, spawned: HostProcess) -> Ready:
         if self._kind != "fork-server":
             return await receive_first(spawned.end, Ready)
-        packet = await asyncio.get_running_loop().sock_recv(spawned.end, LONGEST_PACKET)  # a message there is a packet
+        packet = await asyncio.get_running_loop().sock_recv(
+            spawned.end, MAX_PACKET_LENGTH
+        )  # a message there is a packet
         if not packet:
             raise ChannelClosedError
         return msgspec.msgpack.decode(packet, type=Ready)

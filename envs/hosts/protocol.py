@@ -9,7 +9,7 @@ from agent_layer.schema.sandbox import SandboxSpec
 from agent_layer.schema.wire import TraceContext
 from envs.sandbox.supervisor import BoxFacts
 
-LONGEST_PACKET = 1 << 17
+MAX_PACKET_LENGTH = 1 << 17
 """Bytes of one message to or from a fork server; each is a packet, so that a socket can be passed along."""
 
 
@@ -165,7 +165,7 @@ class Judge(_Message, frozen=True, kw_only=True):
     """Archive of the files that the agent left; None: none were declared."""
 
 
-class Judged(_Message, frozen=True, kw_only=True):
+class ScoredAttempt(_Message, frozen=True, kw_only=True):
     """Rewards of the scorer."""
 
     token: str
@@ -197,6 +197,6 @@ class Died(_Message, frozen=True, kw_only=True):
 
 
 Request: TypeAlias = Start | Check | Judge
-Reply: TypeAlias = Ended | Checked | Judged
+Reply: TypeAlias = Ended | Checked | ScoredAttempt
 ToHost: TypeAlias = Begin | Request | Stop | Saved
 FromHost: TypeAlias = Ready | Reply | Stopping | Started | Active | Save

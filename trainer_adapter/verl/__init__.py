@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from trainer_adapter.verl.adapters import adapter_of as adapter_of
     from trainer_adapter.verl.adapters import check_same as check_same
     from trainer_adapter.verl.adapters import check_targets as check_targets
+    from trainer_adapter.verl.adapters import find_adapter as find_adapter
     from trainer_adapter.verl.adapters import merged_weights as merged_weights
     from trainer_adapter.verl.export import check_num_processes as check_num_processes
     from trainer_adapter.verl.export import export_checkpoint as export_checkpoint
@@ -28,7 +28,7 @@ else:
         __name__,
         {
             "trainer_adapter.verl.adapters": (
-                "adapter_of",
+                "find_adapter",
                 "check_same",
                 "check_targets",
                 "merged_weights",

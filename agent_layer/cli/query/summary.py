@@ -8,7 +8,7 @@ from rich.table import Table
 
 from agent_layer.cli.query.left_out import print_left_out
 from agent_layer.cli.ui import draw_table, print_link, write_lines
-from agent_layer.store import open_store, takes_filters_of
+from agent_layer.store import make_takes_filters, open_store
 from agent_layer.store.index import By, Filters, Summary
 
 _BY_HELP = (
@@ -17,7 +17,7 @@ _BY_HELP = (
 )
 
 
-@takes_filters_of(accepted=True)
+@make_takes_filters(accepted=True)
 def summary(
     context: typer.Context,
     *,

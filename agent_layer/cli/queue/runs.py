@@ -17,10 +17,10 @@ from agent_layer.cli.ui import (
     describe_why,
     find_run,
     limit_rows,
+    make_row,
     present,
     print_link,
     print_run_link,
-    row_of,
 )
 from agent_layer.dispatcher import Dispatcher, RunState, connect
 from agent_layer.errors import BadInputError
@@ -129,7 +129,7 @@ def _see(dispatcher: Dispatcher, settings: Settings, run: str | None, limit: int
         summary=[summary],
         columns=_COLUMNS,
         cells=[_cells(state) for state in found],
-        rows=[row_of(state) for state in found],
+        rows=[make_row(state) for state in found],
         key=("run",),
         notes=[*left_out, *notes],
         empty="none yet: 'agent-layer submit TASKS.jsonl --run NAME' begins one",

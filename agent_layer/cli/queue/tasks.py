@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from agent_layer.cli.ui import (
-    MOST_LOOKED_AT,
+    MAX_LOOKED_AT,
     Column,
     Format,
     Limit,
@@ -23,9 +23,9 @@ from agent_layer.cli.ui import (
     describe_status,
     describe_tries,
     limit_rows,
+    make_row,
     present,
     print_run_link,
-    row_of,
 )
 from agent_layer.dispatcher import (
     HELD,
@@ -124,37 +124,37 @@ def rollouts(
         present(partial(_see_rollouts, dispatcher, run, status or [], limit), format_, watch=watch, link=link)
 
 
-def _check_statuses(asked: list[str]) -> None:
-    for status in asked:
+def _check_statuses(statuses: list[str]) -> None:
+    for status in statuses:
         if status not in _STATUSES:
             raise BadInputError(f"--status {status}: expected one of {', '.join(_STATUSES)}; correct it")
 
 
 def _see_tasks(dispatcher: Dispatcher, run: str | None, limit: int) -> TableView:
     stats, views = dispatcher.stats(), dispatcher.inspector
-    asked: dict[tuple[str, str], list[GroupState]] = {}
+    states_by_task: dict[tuple[str, str], list[GroupState]] = {}
     has_more = False
-    for group in views.groups_of(views.open_ids(run or "", MOST_LOOKED_AT)):
-        has_more = (group.run, group.task_id) not in asked and len(asked) == limit
+    for group in views.read_groups(views.open_ids(run or "", MAX_LOOKED_AT)):
+        has_more = (group.run, group.task_id) not in states_by_task and len(states_by_task) == limit
         if has_more:
             break
-        asked.setdefault((group.run, group.task_id), []).append(group)
-    rows = list(_task_rows(list(asked.values()), views))
+        states_by_task.setdefault((group.run, group.task_id), []).append(group)
+    rows = list(_task_rows(list(states_by_task.values()), views))
     left_out = describe_left_out(limit, run, stats.num_open_groups, has_more=has_more)
     return TableView(
         summary=describe_depth(dispatcher, stats, run),
         columns=_TASK,
         cells=[_task_cells(row, stats.now) for row in rows],
-        rows=[row_of(row) for row in rows],
+        rows=[make_row(row) for row in rows],
         key=("run", "task_id"),
         notes=left_out,
         empty=describe_none(run),
     )
 
 
-def _task_rows(asked: list[list[GroupState]], views: QueueInspector) -> Iterator[_TaskRow]:
-    counts = iter(views.tally([group for groups in asked for group in groups]))
-    for groups in asked:
+def _task_rows(states_by_task: list[list[GroupState]], views: QueueInspector) -> Iterator[_TaskRow]:
+    counts = iter(views.tally([group for groups in states_by_task for group in groups]))
+    for groups in states_by_task:
         statuses: Counter[str] = Counter()
         for _ in groups:
             statuses.update(next(counts))
@@ -192,7 +192,7 @@ def _see_rollouts(dispatcher: Dispatcher, run: str | None, statuses: list[str], 
         summary=describe_depth(dispatcher, stats, run),
         columns=_ROLLOUT,
         cells=[_rollout_cells(state, stats.now) for state in found],
-        rows=[row_of(state) for state in found],
+        rows=[make_row(state) for state in found],
         key=("rollout_id",),
         notes=describe_left_out(limit, run, max(stats.num_open_groups, stats.num_leased), has_more=has_more),
         empty=f"none is {' or '.join(statuses)}" if statuses else describe_none(run),
@@ -201,7 +201,7 @@ def _see_rollouts(dispatcher: Dispatcher, run: str | None, statuses: list[str], 
 
 def _find_rollouts(dispatcher: Dispatcher, run: str, statuses: list[str]) -> Iterator[RolloutState]:
     views, seen = dispatcher.inspector, set[str]()
-    for state in views.rollouts_of(_ids(dispatcher, run, statuses)):
+    for state in views.read_rollouts(_ids(dispatcher, run, statuses)):
         is_meant = (
             not statuses or state.status in statuses or ("delayed" in statuses and state.delay_seconds is not None)
         )
@@ -215,9 +215,9 @@ def _ids(dispatcher: Dispatcher, run: str, statuses: list[str]) -> Iterator[str]
     views = dispatcher.inspector
     shelves: dict[Shelf, None] = dict.fromkeys(_SHELVES[status] for status in statuses if status in _SHELVES)
     for shelf in shelves:
-        yield from views.listed_ids(shelf, run, MOST_LOOKED_AT)
+        yield from views.listed_ids(shelf, run, MAX_LOOKED_AT)
     if not statuses or not set(statuses) <= _SHELVES.keys():
-        for group in views.groups_of(views.open_ids(run, MOST_LOOKED_AT)):
+        for group in views.read_groups(views.open_ids(run, MAX_LOOKED_AT)):
             yield from list_member_ids(group)
 
 
@@ -231,8 +231,8 @@ def _rollout_cells(state: RolloutState, now: float) -> dict[str, str]:
     }
     if state.lease_seconds is not None:
         cells["lease"] = _lease(state.lease_seconds)
-    said = {"worker": state.worker, "checkpoint": state.checkpoint, "last error": (state.errors or [""])[-1]}
-    return cells | {name: " ".join(text.split()) for name, text in said.items() if text}
+    texts = {"worker": state.worker, "checkpoint": state.checkpoint, "last error": (state.errors or [""])[-1]}
+    return cells | {name: " ".join(text.split()) for name, text in texts.items() if text}
 
 
 def _lease(seconds: float) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from agent_layer.cli.ui.pager import print_blocks as print_blocks
     from agent_layer.cli.ui.queue_text import (
-        MOST_LOOKED_AT as MOST_LOOKED_AT,
+        MAX_LOOKED_AT as MAX_LOOKED_AT,
     )
     from agent_layer.cli.ui.queue_text import (
         choose as choose,
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     )
     from agent_layer.cli.ui.tables import Column as Column
     from agent_layer.cli.ui.tables import TableView as TableView
-    from agent_layer.cli.ui.tables import row_of as row_of
+    from agent_layer.cli.ui.tables import make_row as make_row
     from agent_layer.cli.ui.trajectory_text import describe_trajectory as describe_trajectory
     from agent_layer.cli.ui.trajectory_text import print_rows as print_rows
     from agent_layer.cli.ui.watch import (
@@ -95,7 +95,7 @@ else:
             ),
             "agent_layer.cli.ui.pager": ("print_blocks",),
             "agent_layer.cli.ui.queue_text": (
-                "MOST_LOOKED_AT",
+                "MAX_LOOKED_AT",
                 "choose",
                 "describe_depth",
                 "describe_lack",
@@ -110,7 +110,7 @@ else:
             "agent_layer.cli.ui.tables": (
                 "Column",
                 "TableView",
-                "row_of",
+                "make_row",
             ),
             "agent_layer.cli.ui.trajectory_text": (
                 "describe_trajectory",

@@ -60,7 +60,7 @@ class TableView(msgspec.Struct, frozen=True, kw_only=True):
     """In place of a table without rows: what to type to get some."""
 
 
-def row_of(state: msgspec.Struct) -> JsonObject:
+def make_row(state: msgspec.Struct) -> JsonObject:
     """Return the record's fields, times as RFC 3339 in UTC."""
     row: JsonObject = msgspec.to_builtins(state)
     return {name: format_time(at) if name in _TIMES and isinstance(at, float) else at for name, at in row.items()}

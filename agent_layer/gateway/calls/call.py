@@ -30,7 +30,7 @@ from agent_layer.schema.wire import parse_trace
 NOT_APPLIED: Final = "not_applied"
 """Finding of a field that was asked and that nothing applied: its name follows."""
 _LENGTHS: Final = ("max_tokens", "max_completion_tokens")
-_LONGEST_NAME, _MOST_NAMES = 64, 8
+_MAX_NAME_LENGTH, _MAX_NAMES = 64, 8
 """Of the fields that nothing applied."""
 
 
@@ -392,7 +392,7 @@ class ModelCall:
         """What keeps the call from being what was asked, or from being trained on."""
         parsed, route = self.parsed, self.route
         names = [*route.findings]
-        names += [f"{NOT_APPLIED}:{name[:_LONGEST_NAME]}" for name in parsed.request.not_applied[:_MOST_NAMES]]
+        names += [f"{NOT_APPLIED}:{name[:_MAX_NAME_LENGTH]}" for name in parsed.request.not_applied[:_MAX_NAMES]]
         is_scaled = route.sampling.get("temperature") not in (None, 1)
         if route.engine is None or read_role(parsed.headers) == "aux":
             return names

@@ -37,7 +37,7 @@ from agent_layer.gateway.rollouts import Call
 from agent_layer.schema.wire import CALL_HEADER
 
 _JSON, _STREAM = "application/json", "text/event-stream"
-_LONGEST_ERROR = 2000
+_MAX_ERROR_LENGTH = 2000
 _FIRST_ERROR = 400
 _NO_TOOL_PARSER = (
     "engine {}: expected a parser of tool calls for a request with tools, found none; start it with 'agent-layer up"
@@ -225,7 +225,7 @@ def _close_stream(call: ModelCall, stream: AnswerStream) -> bytes:
 def _end_stream(answer: ChatAnswer, stream: AnswerStream, num_choices: int) -> Ending:
     end = judge_end(answer, num_choices)
     if stream.error is not None:
-        return Ending("error", answer, stream.error[:_LONGEST_ERROR], end.findings, spends_turn=False)
+        return Ending("error", answer, stream.error[:_MAX_ERROR_LENGTH], end.findings, spends_turn=False)
     if end.status != "ok" and not stream.is_done:  # the client left, or the call was stopped
         return Ending("aborted", answer, "the stream was cut off")
     return end_answer(answer, end)
@@ -242,21 +242,21 @@ def refuse(call: ModelCall, http: web.Request, status: int, body: bytes) -> Whol
     Raises: EngineError: it is no error.
     """
     path = http.path
-    found = body[:_LONGEST_ERROR].decode("utf-8", "replace")
+    found = body[:_MAX_ERROR_LENGTH].decode("utf-8", "replace")
     if status < _FIRST_ERROR:
         raise EngineError(f"engine {call.route.url}: expected an answer or an error, found status {status} {found}")
-    if is_context_full(status, body[:_LONGEST_ERROR]):
+    if is_context_full(status, body[:_MAX_ERROR_LENGTH]):
         call.ending = Ending("error", error=f"{status} {found}", is_context_full=True)
         return WholeAnswer(
-            http, refusal(path, _FIRST_ERROR, CONTEXT_FULL, read_engine_error(body[:_LONGEST_ERROR])[1]), body
+            http, refusal(path, _FIRST_ERROR, CONTEXT_FULL, read_engine_error(body[:_MAX_ERROR_LENGTH])[1]), body
         )
-    if lacks_tool_parser(status, body[:_LONGEST_ERROR]):
+    if lacks_tool_parser(status, body[:_MAX_ERROR_LENGTH]):
         call.ending = Ending("error", error=f"{status} {found}", spends_turn=False)
         return WholeAnswer(http, refusal(path, status, NO_TOOL_PARSER, _NO_TOOL_PARSER.format(call.route.url)), body)
     call.ending = Ending("error", error=f"{status} {found}", spends_turn=status in BAD_REQUEST)
     if error_shape(path) is openai_error and is_openai_error(body):
         return WholeAnswer(http, web.Response(status=status, body=body, content_type=_JSON), body)
-    return WholeAnswer(http, refusal(path, status, *read_engine_error(body[:_LONGEST_ERROR])), body)
+    return WholeAnswer(http, refusal(path, status, *read_engine_error(body[:_MAX_ERROR_LENGTH])), body)
 
 
 def _respond(call: Call, body: bytes, content_type: str) -> web.Response:

@@ -73,7 +73,7 @@ class HashedAnswer(msgspec.Struct, frozen=True):
 
 def hash_answer(index: int, message: JsonObject) -> HashedAnswer:
     """Hash the assistant message that stands here in a history."""
-    text, calls = _text_of(message), _calls_of(message)
+    text, calls = _read_text(message), _list_calls(message)
     exact = hash((text, *calls))
     return HashedAnswer(index, exact, hash((text, *[(name, _canonical(arguments)) for name, arguments in calls])))
 
@@ -107,7 +107,7 @@ class AnsweredMessages:
         return self._longest.get(conversation, 0)
 
 
-def _text_of(message: JsonObject) -> str:
+def _read_text(message: JsonObject) -> str:
     """Text of a message; its text parts are joined, and null is empty."""
     content = message.get("content")
     if isinstance(content, list):
@@ -115,19 +115,19 @@ def _text_of(message: JsonObject) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _calls_of(message: JsonObject) -> list[tuple[str, str]]:
+def _list_calls(message: JsonObject) -> list[tuple[str, str]]:
     """(name, arguments) of each tool call."""
     functions = [as_json_object(call.get("function")) for call in as_json_objects(message.get("tool_calls"))]
     return [(str(function.get("name")), str(function.get("arguments"))) for function in functions]
 
 
-_LONGEST_COMPARED: Final = 1 << 16
+_MAX_COMPARED: Final = 1 << 16
 """Letters of arguments. Longer ones are taken as written, because to parse them could stall the process."""
 
 
 def _canonical(arguments: str) -> bytes:
     """One text for all JSON texts that mean the same."""
-    if len(arguments) > _LONGEST_COMPARED:
+    if len(arguments) > _MAX_COMPARED:
         return arguments.encode()
     try:
         return msgspec.json.encode(msgspec.json.decode(arguments), order="deterministic")

@@ -25,7 +25,7 @@ async def reap_expired(rollouts: RolloutRegistry, finalizer: Finalizer, resumpti
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
         for rollout, lapse in list(rollouts.expired()):
-            if rollout.is_marked and lapse != "forgotten":
+            if rollout.has_checkpoint and lapse != "forgotten":
                 await resumption.pause(rollout)
             elif finalizer.log.has_room():
                 await finalizer.abort(rollout, _WHY[lapse])

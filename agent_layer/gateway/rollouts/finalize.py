@@ -69,7 +69,7 @@ class Finalizer:
         Raises: BackPressureError: the log is full.
         """
         self.check_room(rollout)
-        if rollout.is_ours:
+        if rollout.records_lifecycle:
             rollout.logs.add(self.log.append(rollout.started))
 
     def check_room(self, rollout: LiveRollout) -> None:
@@ -87,8 +87,8 @@ class Finalizer:
         Raises: BackPressureError: the log is full.
         """
         await self.cut_off(rollout)
-        if rollout.is_ours and rollout.outcome is None:
-            rollout.outcome = _outcome_of(rollout, "lost", "infra", why)
+        if rollout.records_lifecycle and rollout.outcome is None:
+            rollout.outcome = _make_outcome(rollout, "lost", "infra", why)
             rollout.logs.add(self.log.append(rollout.outcome))
 
     async def close(self, rollout: LiveRollout, *, abort: bool = False) -> ClosedRollout:
@@ -155,7 +155,7 @@ class Finalizer:
         return EndedRollout(
             trajectory_id=rollout.trajectory_id,
             accepted=rollout.is_accepted,
-            reward=await asyncio.to_thread(self._reward_of, rollout),
+            reward=await asyncio.to_thread(self._compute_reward, rollout),
             started=closed.started,
             ended=closed.ended,
             error=rollout.outcome.error if rollout.outcome and rollout.is_accepted else None,
@@ -167,7 +167,7 @@ class Finalizer:
         records: list[LogRecord] = []
         if request.reward is not None:
             records.append(record_reward(rollout, RewardRequest(score=request.reward)))
-        outcome = _outcome_of(rollout, request.status, _cause_of(request.status))
+        outcome = _make_outcome(rollout, request.status, _find_cause(request.status))
         is_acceptable = request.status in _ACCEPTABLE
         error = explain_no_policy_call(closed, started.split, calls_optional=rollout.calls_optional)
         if is_acceptable and error:
@@ -192,7 +192,7 @@ class Finalizer:
             check_trainable(closed, rollout.started.split)
         except CaptureError as error:
             if rollout.outcome is None:
-                rollout.outcome = _outcome_of(rollout, "failed", "infra", str(error))
+                rollout.outcome = _make_outcome(rollout, "failed", "infra", str(error))
                 rollout.logs.add(self.log.append(rollout.outcome))
             raise
 
@@ -226,7 +226,7 @@ class Finalizer:
         logs -= {name for name in logs if self.log.is_settled(name)}
         return not logs
 
-    def _reward_of(self, rollout: LiveRollout) -> float | None:
+    def _compute_reward(self, rollout: LiveRollout) -> float | None:
         """Reward by everything that is known: what came through here, and what others stored."""
         values = cast("list[bytes]", self.redis.hvals(self.keys.rewards(rollout.trajectory_id)))
         stored: list[Record] = [decode(value) for value in values]
@@ -234,26 +234,28 @@ class Finalizer:
         return rollout_reward(rollout.started.rewards, list(known.values()), rollout.outcome)
 
 
-def record_reward(rollout: LiveRollout, asked: RewardRequest) -> Reward:
+def record_reward(rollout: LiveRollout, request: RewardRequest) -> Reward:
     """Keep a reward that came through this gateway."""
-    score = asked.score if asked.score is not None else asked.reward
+    score = request.score if request.score is not None else request.reward
     reward = Reward(
         trajectory_id=rollout.trajectory_id,
         reward_id=new_id(),
         run=rollout.started.run,
         at=time.time(),
-        name=asked.name,
+        name=request.name,
         score=None if score is None else float(score),
-        scope="step" if asked.step is not None else "agent" if asked.agent is not None else "rollout",
-        step=asked.step,
-        agent=asked.agent,
+        scope="step" if request.step is not None else "agent" if request.agent is not None else "rollout",
+        step=request.step,
+        agent=request.agent,
         status="missing" if score is None else "ok",
     )
     rollout.rewards.append(reward)
     return reward
 
 
-def _outcome_of(rollout: LiveRollout, status: RolloutStatus, cause: Cause | None, error: str | None = None) -> Outcome:
+def _make_outcome(
+    rollout: LiveRollout, status: RolloutStatus, cause: Cause | None, error: str | None = None
+) -> Outcome:
     return Outcome(
         trajectory_id=rollout.trajectory_id,
         run=rollout.started.run,
@@ -266,7 +268,7 @@ def _outcome_of(rollout: LiveRollout, status: RolloutStatus, cause: Cause | None
     )
 
 
-def _cause_of(status: RolloutStatus) -> Cause | None:
+def _find_cause(status: RolloutStatus) -> Cause | None:
     """A truncated rollout ran out of budget; one that failed did so in its agent's code."""
     if status == "truncated":
         return "policy"

@@ -33,8 +33,8 @@ class AttemptResumption:
         Raises: RefusedError: it is closed or paused.
         """
         rollout.check_is_open()
-        rollout.is_marked = True
-        return _mark_of(rollout)
+        rollout.has_checkpoint = True
+        return _make_mark(rollout)
 
     async def pause(self, rollout: LiveRollout) -> MarkedRollout:
         """Take the attempt from its holder: its calls are cancelled, its key opens nothing, and it waits for a resume.
@@ -46,9 +46,9 @@ class AttemptResumption:
             rollout.paused_at = self.rollouts.now()
             self.counters.add("rollouts_paused")
         await self.finalizer.stop_calls(rollout)
-        return _mark_of(rollout)
+        return _make_mark(rollout)
 
-    async def resume(self, trajectory_id: str, asked: Resumption) -> tuple[LiveRollout, list[str]]:
+    async def resume(self, trajectory_id: str, resumption: Resumption) -> tuple[LiveRollout, list[str]]:
         """Pass an attempt to its next holder, even while the present one runs.
 
         Returns: what the new holder has, and the ids of the calls that are abandoned.
@@ -58,28 +58,28 @@ class AttemptResumption:
             BadInputError: the mark was not made of this attempt. BackPressureError: the log is full.
         """
         held = self.rollouts.find_resumable(trajectory_id)
-        _check_mark(held, asked)
+        _check_mark(held, resumption)
         self.finalizer.check_room(held)
         while held.paused_at is None or held.running:
             await self.pause(held)
             held = self.rollouts.find_resumable(
                 trajectory_id
             )  # another client may have been quicker, or have closed it
-        return self._hand_on(held, asked)
+        return self._hand_on(held, resumption)
 
-    def _hand_on(self, held: LiveRollout, asked: Resumption) -> tuple[LiveRollout, list[str]]:
+    def _hand_on(self, held: LiveRollout, resumption: Resumption) -> tuple[LiveRollout, list[str]]:
         """Nothing is awaited here, so that nothing happens in between."""
-        left = [one for one in held.history.ended[asked.calls :] if one.call_id not in held.abandoned]
-        abandoned = [one.call_id for one in held.history.ended[asked.calls :]]
+        left = [one for one in held.history.ended[resumption.calls :] if one.call_id not in held.abandoned]
+        abandoned = [one.call_id for one in held.history.ended[resumption.calls :]]
         resumed = Resumed(
             trajectory_id=held.trajectory_id,
             run=held.started.run,
             at=time.time(),
-            worker=asked.worker,
+            worker=resumption.worker,
             abandoned=abandoned,
         )
         held.logs.add(self.finalizer.log.append(resumed))
-        going_on = _successor_of(held, left, asked.seconds)
+        going_on = _make_successor(held, left, resumption.seconds)
         held.history.calls.abandon(going_on.abandoned)  # what is left behind is neither repeated nor continued
         for table in (held.history.sequences, held.history.prompts):
             table.keep_only(lambda place: place.call_id not in going_on.abandoned)
@@ -89,22 +89,22 @@ class AttemptResumption:
         return going_on, abandoned
 
 
-def _mark_of(rollout: LiveRollout) -> MarkedRollout:
+def _make_mark(rollout: LiveRollout) -> MarkedRollout:
     budget = rollout.budget
     return MarkedRollout(
         trajectory_id=rollout.trajectory_id, calls=len(rollout.history.ended), seconds=budget.clock() - budget.opened_at
     )
 
 
-def _check_mark(held: LiveRollout, asked: Resumption) -> None:
-    if not 0 <= asked.calls <= len(held.history.ended):
+def _check_mark(held: LiveRollout, resumption: Resumption) -> None:
+    if not 0 <= resumption.calls <= len(held.history.ended):
         raise BadInputError(
             f"rollout {held.trajectory_id}: expected a mark of at most its {len(held.history.ended)} calls, found"
-            f" {asked.calls}; resume it from a checkpoint of this attempt"
+            f" {resumption.calls}; resume it from a checkpoint of this attempt"
         )
 
 
-def _successor_of(held: LiveRollout, left: list[EndedCall], seconds: float) -> LiveRollout:
+def _make_successor(held: LiveRollout, left: list[EndedCall], seconds: float) -> LiveRollout:
     """What is known stays known, in the same tables; what is left behind is not paid for."""
     successor = dataclasses.replace(
         held,
@@ -112,13 +112,13 @@ def _successor_of(held: LiveRollout, left: list[EndedCall], seconds: float) -> L
         budget=msgspec.structs.replace(held.budget, opened_at=held.budget.clock() - seconds),
         paused_at=None,
         end_of_key=None,
-        is_marked=True,
+        has_checkpoint=True,
         is_resumed=True,
         num_sampled=held.num_sampled - sum(one.num_sampled for one in left),
         num_policy_calls=held.num_policy_calls - sum(one.is_of_policy for one in left),
         abandoned=held.abandoned | {one.call_id for one in left},
         running=set(),
-        num_asking=0,
+        num_pending=0,
         active_at=held.budget.clock(),
     )
     successor.history.take_back_turns(one.question_id for one in left if one.spends_turn)

@@ -63,16 +63,16 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         wall = self.limits.wall_seconds
         return None if wall is None else max(0.0, self.opened_at + wall - self.clock())
 
-    def cap(self, asked: JsonObject, num_sampled: int, num_prompt: int | None = None) -> JsonObject:
+    def cap(self, sampling: JsonObject, num_sampled: int, num_prompt: int | None = None) -> JsonObject:
         """What to change so that an answer's length stays within the tokens that are left.
 
         A request that names no length gets none, unless its prompt was counted: a cap above what fits in the engine's
         context would be refused there. Calls that run side by side are capped each for itself.
         """
-        named = {name: value for name in _CAPS if isinstance(value := asked.get(name), int | float)}
+        named = {name: value for name in _CAPS if isinstance(value := sampling.get(name), int | float)}
         most: list[int] = []
         if self.limits.tokens is not None:
-            num_choices = asked.get("n")
+            num_choices = sampling.get("n")
             num_shares = max(1, num_choices) if isinstance(num_choices, int) else 1
             most.append(max(1, (self.limits.tokens - num_sampled) // num_shares))
         if self.limits.context_tokens is not None and num_prompt is not None:
@@ -138,7 +138,7 @@ class CallHistory:
     """Token sequences, prompt and answer."""
     prompts: PrefixTable[PrefixAnchor] = field(default_factory=PrefixTable[PrefixAnchor])
     """Message lists that were asked."""
-    said: AnsweredMessages = field(default_factory=AnsweredMessages)
+    answers: AnsweredMessages = field(default_factory=AnsweredMessages)
     """Answers of the model."""
     stored: set[str] = field(default_factory=set[str])
     """Hashes of contents that are stored."""
@@ -163,12 +163,12 @@ class LiveRollout:
     """Decides the seed of each call; None: calls have none."""
     scorer: str | None = None
     """Alone rewards it; None: its agent may."""
-    is_ours: bool = True
+    records_lifecycle: bool = True
     """The gateway writes its beginning and end; False: a worker does."""
     is_open: bool = True
     paused_at: float | None = None
     """By the registry's clock: since when no worker holds it, so that its key opens nothing; None: a worker does."""
-    is_marked: bool = False
+    has_checkpoint: bool = False
     """There is a checkpoint of it, from which another holder may go on."""
     is_resumed: bool = False
     """Another holder resumed it."""
@@ -176,7 +176,7 @@ class LiveRollout:
     """By the clock of ``RolloutRegistry``."""
     end_of_key: float | None = None
     """By the same clock; None: the key holds until the rollout is closed."""
-    num_asking: int = 0
+    num_pending: int = 0
     """Questions that wait for an answer, at an engine or for a place at one."""
     active_at: float = field(default_factory=time.monotonic)
     """By the budget's clock: when a call last began or ended."""
@@ -284,28 +284,28 @@ class LiveRollout:
             )
 
     def sampling_for(
-        self, asked: JsonObject, call: Call, num_prompt: int | None = None, *, is_aux: bool = False
+        self, sampling: JsonObject, call: Call, num_prompt: int | None = None, *, is_aux: bool = False
     ) -> JsonObject:
         """Return what takes the place of the sampling that a request asks for; see ``Budget.cap``.
 
         A task overrides the sampling of its policy, not that of a judge (``is_aux``).
         """
-        fixed = self._seed_of(call) | ({} if is_aux else self.sampling)
-        return fixed | self.budget.cap(asked | fixed, self.num_sampled, num_prompt)
+        fixed = self._derive_seed(call) | ({} if is_aux else self.sampling)
+        return fixed | self.budget.cap(sampling | fixed, self.num_sampled, num_prompt)
 
-    def _seed_of(self, call: Call) -> JsonObject:
+    def _derive_seed(self, call: Call) -> JsonObject:
         if self.sampling_seed is None:
             return {}
         return {"seed": derive_seed(self.sampling_seed, call.agent or "", call.number)}
 
     @contextmanager
-    def asking(self) -> Generator[None]:
+    def pending_call(self) -> Generator[None]:
         """Count a question that waits for an answer inside the block."""
-        self.num_asking += 1
+        self.num_pending += 1
         try:
             yield
         finally:
-            self.num_asking -= 1
+            self.num_pending -= 1
 
     @contextmanager
     def running_task(self) -> Generator[None]:
@@ -392,6 +392,6 @@ def new_rollout(
         sampling=request.sampling,
         sampling_seed=request.sampling_seed,
         scorer=request.scorer,
-        is_ours=request.owner != "worker",
+        records_lifecycle=request.owner != "worker",
         calls_optional=request.calls_optional,
     )

@@ -157,7 +157,7 @@ def read_head(received: bytes) -> tuple[Head | None, bytes]:
     Raises: WireError: this is no HTTP/1 answer, or its head is too long.
     """
     while (end := received.find(b"\r\n\r\n")) >= 0:
-        head, received = _head_of(received[:end]), received[end + 4 :]
+        head, received = _parse_head(received[:end]), received[end + 4 :]
         if head.status == 101:
             raise WireError("expected HTTP, found a switch of protocols")
         if head.status >= 200:
@@ -167,7 +167,7 @@ def read_head(received: bytes) -> tuple[Head | None, bytes]:
     return None, received
 
 
-def body_of(head: Head) -> Body:
+def find_body(head: Head) -> Body:
     """How long the answer is (RFC 9112 §6.3, for a POST).
 
     Raises: WireError: its length is ambiguous, or its content is encoded, though the request forbids that.
@@ -188,7 +188,7 @@ def body_of(head: Head) -> Body:
     return Counted(int(only))
 
 
-def _head_of(text: bytes) -> Head:
+def _parse_head(text: bytes) -> Head:
     first, *lines = text.split(b"\r\n")
     if (status := _STATUS_LINE.fullmatch(first)) is None:
         raise WireError(f"expected an HTTP/1 status line, found {first[:40]!r}")

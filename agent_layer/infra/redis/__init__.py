@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from agent_layer.infra.redis.keys import Keys as Keys
     from agent_layer.infra.redis.retry import RedisUnreachableError as RedisUnreachableError
     from agent_layer.infra.redis.scripts import LuaScript as LuaScript
-    from agent_layer.infra.redis.scripts import commands_of as commands_of
+    from agent_layer.infra.redis.scripts import list_commands as list_commands
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -28,7 +28,7 @@ else:
             "agent_layer.infra.redis.retry": ("RedisUnreachableError",),
             "agent_layer.infra.redis.scripts": (
                 "LuaScript",
-                "commands_of",
+                "list_commands",
             ),
         },
     )

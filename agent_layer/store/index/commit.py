@@ -25,17 +25,17 @@ from agent_layer.schema import (
 from agent_layer.store.index.scripts import COMMIT, ENTER_REWARDS, MARK_COMMITTED
 from agent_layer.store.segments import SealedSegment, may_change_reward, member_ids
 
-_LARGEST_BATCH = 256
+_MAX_BATCH_SIZE = 256
 """Largest number of rows, calls and rewards that one script merges; more would block Redis for longer."""
 
 _REPLACED_SECONDS = 86_400
 """How long the index knows the successor of a segment; no process commits a segment that it read longer ago."""
 
 
-class _Filing(msgspec.Struct, frozen=True, kw_only=True):
+class _TrajectoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A summary, and the location of its records."""
 
-    said: TrajectorySummary
+    summary: TrajectorySummary
     """Without its rewards: the reader inside Redis knows no bytes."""
     segment: str
     place: str
@@ -44,7 +44,7 @@ class _Filing(msgspec.Struct, frozen=True, kw_only=True):
     is_judged: bool
 
 
-class _GroupFiling(msgspec.Struct, frozen=True, kw_only=True):
+class _GroupEntry(msgspec.Struct, frozen=True, kw_only=True):
     segment: str
     run: str
     group_id: str
@@ -53,13 +53,13 @@ class _GroupFiling(msgspec.Struct, frozen=True, kw_only=True):
     record: msgspec.Raw
 
 
-class _PolicyFiling(msgspec.Struct, frozen=True, kw_only=True):
+class _PolicyEntry(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     number: str
     record: msgspec.Raw
 
 
-class _TrainedFiling(msgspec.Struct, frozen=True, kw_only=True):
+class _TrainedEntry(msgspec.Struct, frozen=True, kw_only=True):
     segment: str
     run: str
     step: str
@@ -72,17 +72,17 @@ class _TrainedFiling(msgspec.Struct, frozen=True, kw_only=True):
 class IndexBatch(msgspec.Struct, frozen=True, kw_only=True):
     """What one call of commit.lua merges."""
 
-    trajectories: list[_Filing]
-    policies: list[_PolicyFiling]
-    trained: list[_TrainedFiling]
-    groups: list[_GroupFiling]
+    trajectories: list[_TrajectoryEntry]
+    policies: list[_PolicyEntry]
+    trained: list[_TrainedEntry]
+    groups: list[_GroupEntry]
     merged: list[str]
     """Names of those segments that replace others."""
     again: bool
     """The index may have lost earlier entries, so all are written again."""
 
 
-_Entry = _Filing | _PolicyFiling | _TrainedFiling | _GroupFiling
+_Entry = _TrajectoryEntry | _PolicyEntry | _TrainedEntry | _GroupEntry
 
 
 def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment], *, again: bool = False) -> None:
@@ -98,14 +98,14 @@ def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment],
         while bases:  # again for those whose basis changed meanwhile
             bases = cast("list[list[bytes]]", enter(keys=[keys.name()], args=compute_rewards(bases)))
     if segments:
-        mark(keys=[keys.name()], args=[said for one in segments for said in (one.footer.name, one.size_bytes)])
+        mark(keys=[keys.name()], args=[value for one in segments for value in (one.footer.name, one.size_bytes)])
     for one in segments:
         _queue_replaced(redis, keys, one.footer)
 
 
 def _queue_replaced(redis: Redis, keys: Keys, footer: SegmentFooter) -> None:
     """Queue replaced segments for removal, so that they go even if the process that merged them died."""
-    for page in batched(footer.replaces, _LARGEST_BATCH):
+    for page in batched(footer.replaces, _MAX_BATCH_SIZE):
         sizes = cast("list[bytes | None]", redis.hmget(keys.segments, page))
         if committed := [name for name, size in zip(page, sizes, strict=True) if size is not None]:
             remember_replaced(redis, keys, committed, footer.name)
@@ -113,7 +113,7 @@ def _queue_replaced(redis: Redis, keys: Keys, footer: SegmentFooter) -> None:
 
 def remember_replaced(redis: Redis, keys: Keys, names: Sequence[str], by: str) -> None:
     """Store the successor of segments (empty: all of their records were deleted), and queue them for removal."""
-    for page in batched(names, _LARGEST_BATCH):
+    for page in batched(names, _MAX_BATCH_SIZE):
         pipeline = redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
         pipeline.sadd(keys.rewrite, *page)
         for name in page:
@@ -127,21 +127,21 @@ def _batches(segments: Iterable[SealedSegment], merged: list[str], *, again: boo
     batch: list[_Entry] = []
     weight = 0
     for entry, more in weighed:
-        if batch and weight + more > _LARGEST_BATCH:
-            yield _batch_of(batch, merged, again=again)
+        if batch and weight + more > _MAX_BATCH_SIZE:
+            yield _make_batch(batch, merged, again=again)
             batch, weight = [], 0
         batch.append(entry)
         weight += more
     if batch:
-        yield _batch_of(batch, merged, again=again)
+        yield _make_batch(batch, merged, again=again)
 
 
-def _batch_of(entries: Sequence[_Entry], merged: list[str], *, again: bool) -> IndexBatch:
+def _make_batch(entries: Sequence[_Entry], merged: list[str], *, again: bool) -> IndexBatch:
     return IndexBatch(
-        trajectories=[one for one in entries if isinstance(one, _Filing)],
-        policies=[one for one in entries if isinstance(one, _PolicyFiling)],
-        trained=[one for one in entries if isinstance(one, _TrainedFiling)],
-        groups=[one for one in entries if isinstance(one, _GroupFiling)],
+        trajectories=[one for one in entries if isinstance(one, _TrajectoryEntry)],
+        policies=[one for one in entries if isinstance(one, _PolicyEntry)],
+        trained=[one for one in entries if isinstance(one, _TrainedEntry)],
+        groups=[one for one in entries if isinstance(one, _GroupEntry)],
         merged=merged,
         again=again,
     )
@@ -149,9 +149,11 @@ def _batch_of(entries: Sequence[_Entry], merged: list[str], *, again: bool) -> I
 
 def _weight(entry: _Entry) -> int:
     match entry:
-        case _Filing():
-            return 1 + sum(map(len, (entry.said.calls, entry.rewards, entry.said.blobs, entry.said.given_labels)))
-        case _PolicyFiling():
+        case _TrajectoryEntry():
+            return 1 + sum(
+                map(len, (entry.summary.calls, entry.rewards, entry.summary.blobs, entry.summary.given_labels))
+            )
+        case _PolicyEntry():
             return 1
         case _:
             return 1 + len(entry.members)
@@ -160,9 +162,9 @@ def _weight(entry: _Entry) -> int:
 def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
     places = {chunk.owner: f"{chunk.offset} {chunk.size_bytes}" for chunk in footer.chunks}
     for summary in footer.trajectories:
-        for part in _parts_of(summary):
-            yield _Filing(
-                said=msgspec.structs.replace(part, rewards={}) if part.rewards else part,
+        for part in _split_summary(summary):
+            yield _TrajectoryEntry(
+                summary=msgspec.structs.replace(part, rewards={}) if part.rewards else part,
                 segment=footer.name,
                 place=places[trajectory_owner(summary.trajectory_id)],
                 rewards={reward_id: _as_text(record) for reward_id, record in part.rewards.items()},
@@ -171,7 +173,7 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
     for policy in footer.policies:
         yield _policy_filing(policy)
     for batch in footer.batches:
-        yield _TrainedFiling(
+        yield _TrainedEntry(
             segment=footer.name,
             run=batch.run,
             step=batch.step,
@@ -180,7 +182,7 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
             record=_as_text(batch.record),
         )
     for group in footer.groups:
-        yield _GroupFiling(
+        yield _GroupEntry(
             segment=footer.name,
             run=group.run,
             group_id=group.group_id,
@@ -190,25 +192,25 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
         )
 
 
-def _policy_filing(policy: PolicyEntry) -> _PolicyFiling:
-    return _PolicyFiling(run=policy.run, number=policy.number, record=_as_text(policy.record))
+def _policy_filing(policy: PolicyEntry) -> _PolicyEntry:
+    return _PolicyEntry(run=policy.run, number=policy.number, record=_as_text(policy.record))
 
 
-def _parts_of(summary: TrajectorySummary) -> Iterator[TrajectorySummary]:
+def _split_summary(summary: TrajectorySummary) -> Iterator[TrajectorySummary]:
     """A summary as several, none with more calls, rewards or blobs than one script merges."""
-    third = _LARGEST_BATCH // 3
+    third = _MAX_BATCH_SIZE // 3
     if max(len(summary.calls), len(summary.rewards), len(summary.blobs)) <= third:
         yield summary
         return
     calls, rewards, blobs = iter(summary.calls.items()), iter(summary.rewards.items()), iter(summary.blobs)
 
-    def next_of(base: TrajectorySummary) -> TrajectorySummary:
+    def make_part(base: TrajectorySummary) -> TrajectorySummary:
         part = {"calls": dict(islice(calls, third)), "rewards": dict(islice(rewards, third))}
         return msgspec.structs.replace(base, **part, blobs=list(islice(blobs, third)))
 
-    yield next_of(summary)
+    yield make_part(summary)
     nothing = TrajectorySummary(trajectory_id=summary.trajectory_id)
-    while (more := next_of(nothing)) != nothing:
+    while (more := make_part(nothing)) != nothing:
         yield more
 
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Literal, NamedTuple, TypeAlias
 
-from agent_layer.store.index.filters import NumberRange, bucket_of
+from agent_layer.store.index.filters import NumberRange, find_bucket
 from agent_layer.store.index.index import Position, Zone
 
-_MOST_BUCKETS = 16
+_MAX_BUCKETS = 16
 """More than these are no narrow range: then it is quicker to compare the numbers."""
 
 
@@ -28,12 +28,12 @@ class Ordering(NamedTuple):
     column: str
     descending: bool
 
-    def best_of(self, zone: Zone) -> tuple[float, float]:
+    def find_best(self, zone: Zone) -> tuple[float, float]:
         """The best (value, start) that a member of the block can have."""
         end = 1 if self.descending else 0
         return zone.ends[self.column][end], zone.ends["started_at"][end]
 
-    def worst_of(self, zone: Zone) -> tuple[float, float]:
+    def find_worst(self, zone: Zone) -> tuple[float, float]:
         """The worst (value, start) that a member of the block can have."""
         end = 0 if self.descending else 1
         return zone.ends[self.column][end], zone.ends["started_at"][end]
@@ -76,9 +76,9 @@ def plan_blocks(
         for zone in zones
         if all(_meets(zone, one) for one in ranges)
         and _has_ends(zone, ordering.column)
-        and (after is None or not ordering.is_before(ordering.worst_of(zone), after[:2]))
+        and (after is None or not ordering.is_before(ordering.find_worst(zone), after[:2]))
     ]
-    return sorted(fitting, key=ordering.best_of, reverse=ordering.descending)
+    return sorted(fitting, key=ordering.find_best, reverse=ordering.descending)
 
 
 def choose_buckets(
@@ -92,14 +92,14 @@ def choose_buckets(
         ordering: of the answer. By reward, buckets are taken one by one, the highest first.
         after: where the answer begins.
     """
-    asked = next((one for one in ranges if one.column == "reward"), None)
-    if asked is None and ordering.column != "reward":
+    wanted = next((one for one in ranges if one.column == "reward"), None)
+    if wanted is None and ordering.column != "reward":
         return [None]
-    low, high = (asked.low, asked.high) if asked else (-math.inf, math.inf)
+    low, high = (wanted.low, wanted.high) if wanted else (-math.inf, math.inf)
     fitting = [one for one in buckets if _bucket_end(low) <= one <= _bucket_end(high)]
     if ordering.column == "reward":
-        return [[one] for one in reversed(fitting) if after is None or one <= bucket_of(after.value)]
-    if len(fitting) > _MOST_BUCKETS:
+        return [[one] for one in reversed(fitting) if after is None or one <= find_bucket(after.value)]
+    if len(fitting) > _MAX_BUCKETS:
         return [None]
     return [fitting] if fitting else []
 
@@ -108,16 +108,16 @@ def still_needed(zones: Sequence[Zone], ordering: Ordering, bound: Position | No
     """Those of planned blocks that can hold something better than the last one that is still wanted."""
     if bound is None:
         return list(zones)
-    return list(takewhile(lambda zone: not ordering.is_before(bound[:2], ordering.best_of(zone)), zones))
+    return list(takewhile(lambda zone: not ordering.is_before(bound[:2], ordering.find_best(zone)), zones))
 
 
 def _bucket_end(end: float) -> float:
-    return end if math.isinf(end) else bucket_of(end)
+    return end if math.isinf(end) else find_bucket(end)
 
 
-def _meets(zone: Zone, asked: NumberRange) -> bool:
-    low, high = zone.ends[asked.column]
-    return low <= asked.high and high >= asked.low
+def _meets(zone: Zone, wanted: NumberRange) -> bool:
+    low, high = zone.ends[wanted.column]
+    return low <= wanted.high and high >= wanted.low
 
 
 def _has_ends(zone: Zone, column: str) -> bool:

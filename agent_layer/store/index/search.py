@@ -15,10 +15,10 @@ from agent_layer.store.index.index import Index, Position, ScanRequest, Zone, sc
 from agent_layer.store.index.planner import Order, Ordering, choose_buckets, find_ordering, plan_blocks, still_needed
 from agent_layer.store.index.rows import TrajectoryRow
 
-_MOST_BLOCKS = 32
+_MAX_BLOCKS = 32
 """Blocks per call: one at first, because the newest often suffices; at most this many, which blocks Redis shortly."""
 
-_MOST_TESTED = 8_192
+_MAX_TESTED = 8_192
 """Members that one call should test, which takes Redis 4 to 8 ms; calls take fewer blocks where they are dense."""
 
 _PAGE = 512
@@ -26,7 +26,7 @@ _PAGE = 512
 FIRST_PAGE = 32
 """Rows of a page for which no limit was given."""
 
-LARGEST_SEARCH = 1_024
+MAX_SEARCH = 1_024
 """A longer answer consists of several searches, so that each call stays small."""
 
 
@@ -66,7 +66,7 @@ def find_trajectories(
     """
     conditions, ordering = parse_filters(filters), check_order(order, limit)
     found, after = list[Position](), _read_cursor(cursor, order)
-    while (num_wanted := min(limit + 1 - len(found), LARGEST_SEARCH)) > 0:
+    while (num_wanted := min(limit + 1 - len(found), MAX_SEARCH)) > 0:
         more = search(index, conditions, ordering, num_wanted, after).positions
         found += more
         if len(more) < num_wanted:
@@ -119,13 +119,13 @@ def search(
         any_of = None if buckets is None else [f"bucket={bucket}" for bucket in buckets]
         planned = plan_blocks(index.zones_with_any(scope, any_of), conditions.ranges, ordering, after)
         request = scan_request(conditions, (), any_of)
-        found = _scan_blocks(index, request, planned, ordering, _Wanted(limit, after), found)
+        found = _scan_blocks(index, request, planned, ordering, _PageRequest(limit, after), found)
         if ordering.column == "reward" and len(found.positions) == limit:
             break  # what is in lower buckets comes later
     return found
 
 
-class _Wanted(NamedTuple):
+class _PageRequest(NamedTuple):
     """Which part of an order the caller needs."""
 
     limit: int
@@ -133,7 +133,7 @@ class _Wanted(NamedTuple):
 
 
 def _scan_blocks(
-    index: Index, sought: ScanRequest, planned: list[Zone], ordering: Ordering, wanted: _Wanted, found: Search
+    index: Index, sought: ScanRequest, planned: list[Zone], ordering: Ordering, wanted: _PageRequest, found: Search
 ) -> Search:
     """Scan planned blocks, and merge the matches with those found before."""
     limit, after = wanted
@@ -154,9 +154,9 @@ def _scan_blocks(
         behind = [one for one in fresh.positions if after is None or ordering.is_before(after, one)]
         best = ordering.sort({*best, *behind})[:limit]
         num_read, num_tested = num_read + len(blocks), num_tested + fresh.num_tested
-        if 2 * fresh.num_tested <= _MOST_TESTED:
-            num_at_once = min(2 * num_at_once, _MOST_BLOCKS)
-        elif fresh.num_tested > _MOST_TESTED:
+        if 2 * fresh.num_tested <= _MAX_TESTED:
+            num_at_once = min(2 * num_at_once, _MAX_BLOCKS)
+        elif fresh.num_tested > _MAX_TESTED:
             num_at_once = max(1, num_at_once // 2)
     return Search(
         positions=best,
@@ -229,7 +229,7 @@ def explain_search(index: Index, filters: Filters, order: Order = "newest", limi
     """
     conditions = parse_filters(filters)
     began = time.perf_counter()
-    found = search(index, conditions, check_order(order, limit), min(limit, LARGEST_SEARCH))
+    found = search(index, conditions, check_order(order, limit), min(limit, MAX_SEARCH))
     seconds = time.perf_counter() - began
     counts = {_shown(one): _count_alone(index, one) for one in _single(conditions)}
     return Explanation(
@@ -256,13 +256,13 @@ def _single(conditions: Conditions) -> list[Conditions]:
 
 def _shown(one: Conditions) -> str:
     if one.ranges:
-        (asked,) = one.ranges
-        return _range_text(asked)
+        (wanted,) = one.ranges
+        return _range_text(wanted)
     return f"not {one.without[0]}" if one.without else one.names[0]
 
 
-def _range_text(asked: NumberRange) -> str:
-    return f"{asked.low:g} <= {asked.column} <= {asked.high:g}"
+def _range_text(wanted: NumberRange) -> str:
+    return f"{wanted.low:g} <= {wanted.column} <= {wanted.high:g}"
 
 
 def _count_alone(index: Index, conditions: Conditions) -> int:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from agent_layer.view.reads.asked import Asked as Asked
+    from agent_layer.view.reads.asked import RequestParams as RequestParams
     from agent_layer.view.reads.asked import query_parameters as query_parameters
     from agent_layer.view.reads.bucket import find_cooled as find_cooled
     from agent_layer.view.reads.bucket import source_for as source_for
@@ -36,7 +36,7 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         {
-            "agent_layer.view.reads.asked": ("Asked", "query_parameters"),
+            "agent_layer.view.reads.params": ("RequestParams", "query_parameters"),
             "agent_layer.view.reads.bucket": ("find_cooled", "source_for"),
             "agent_layer.view.reads.fleet": ("show_fleet_state",),
             "agent_layer.view.reads.groups": ("show_group",),

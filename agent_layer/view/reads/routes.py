@@ -33,7 +33,7 @@ from agent_layer.view.answers import (
     WorkerList,
 )
 from agent_layer.view.reads import fleet, groups, lists, runs, trajectories, updates
-from agent_layer.view.reads.asked import FILTERS, Asked
+from agent_layer.view.reads.asked import FILTERS, RequestParams
 from agent_layer.view.reads.overviews import show_failures, show_learning
 from agent_layer.view.reads.source import Source
 from agent_layer.view.reads.tokens import show_diff, show_forks, show_step_tokens, show_tokens
@@ -46,7 +46,7 @@ class Route(NamedTuple):
 
     path: str
     """Below ``PREFIX``; parts in braces are names."""
-    read: Callable[[Source, Asked], Answer]
+    read: Callable[[Source, RequestParams], Answer]
     answer: type[Answer]
     parameters: tuple[str, ...] = ()
     is_of_index: bool = False

@@ -15,10 +15,10 @@ from agent_layer.state import TokenBytes, read_vocabulary
 from agent_layer.store import Store
 from agent_layer.store.index import Index
 
-_MOST_TRAJECTORIES = 8
+_MAX_TRAJECTORIES = 8
 """Ranges of the tokens of one trajectory are asked for one after another."""
-_MOST_VOCABULARIES = 2
-_MOST_REPORTS = 16
+_MAX_VOCABULARIES = 2
+_MAX_REPORTS = 16
 """Runs whose reports stay parsed: each page asks for them at every change."""
 
 
@@ -93,7 +93,7 @@ class Source:
         found = self.store.get(trajectory_id, blobs=False)
         with self._lock:
             self._read[place] = found
-            while len(self._read) > _MOST_TRAJECTORIES:
+            while len(self._read) > _MAX_TRAJECTORIES:
                 self._read.popitem(last=False)
         return found
 
@@ -106,7 +106,7 @@ class Source:
         found = find()
         with self._lock:
             self._images[whole.trajectory_id] = whole, found
-            while len(self._images) > _MOST_TRAJECTORIES:
+            while len(self._images) > _MAX_TRAJECTORIES:
                 self._images.popitem(last=False)
         return found
 
@@ -120,7 +120,7 @@ class Source:
         found = read_vocabulary(self.store.keys, self.store.objects, tokenizer_hash)
         with self._lock:
             self._vocabularies[tokenizer_hash] = found
-            while len(self._vocabularies) > _MOST_VOCABULARIES:
+            while len(self._vocabularies) > _MAX_VOCABULARIES:
                 self._vocabularies.popitem(last=False)
         return found
 
@@ -147,7 +147,7 @@ class Source:
         reports = read_progress(path)
         with self._lock:
             self._reports[run] = state, reports
-            while len(self._reports) > _MOST_REPORTS:
+            while len(self._reports) > _MAX_REPORTS:
                 self._reports.popitem(last=False)
         return list(reports)
 

@@ -21,7 +21,7 @@ from agent_layer.store.index import TrajectoryRow
 from agent_layer.times import format_time
 from agent_layer.view.answers import Answer, TokensAnswer, TrajectoryAnswer
 from agent_layer.view.reads import (
-    Asked,
+    RequestParams,
     Source,
     image_names,
     info,
@@ -157,8 +157,8 @@ def _write_data(
     updates: set[tuple[str, str]] = set()
     for at, row in enumerate(selection.rows):
         try:
-            asked = _ask(trajectory=row.trajectory_id)
-            answer, forks = show_trajectory(source, asked), show_forks(source, asked)
+            params = _ask(trajectory=row.trajectory_id)
+            answer, forks = show_trajectory(source, params), show_forks(source, params)
             tokens = list(_token_pages(source, row.trajectory_id))
         except (CorruptRecordError, NotFoundError) as error:  # it is damaged, or was deleted a moment ago
             on_left_out(error)
@@ -226,16 +226,16 @@ def _around(
         yield _path("groups", group), show_group(source, _ask(group=group))
 
 
-def _ask(**path: str) -> Asked:
+def _ask(**path: str) -> RequestParams:
     """Return the question of a reader, who never sees the grading of a task."""
-    return Asked(path, {})
+    return RequestParams(path, {})
 
 
 def _token_pages(source: Source, trajectory_id: str) -> Iterator[TokensAnswer]:
     begin, total = 0, 1
     while begin < total:
         query = {"from": [str(begin)], "to": [str(begin + _TOKENS)]}
-        page = show_tokens(source, Asked({"trajectory": trajectory_id}, query))
+        page = show_tokens(source, RequestParams({"trajectory": trajectory_id}, query))
         begin, total = begin + _TOKENS, page.total
         yield page
 

@@ -15,7 +15,7 @@ from envs.evaluation.figures.estimates import (
     wilson_interval,
 )
 
-_MOST_ROWS = 12
+_MAX_ROWS = 12
 """Values of a label, or task types, for which there is a row each."""
 
 
@@ -254,7 +254,7 @@ def _slice(tasks: Sequence[TaskRef], results: Sequence[TaskResult], yardstick: Y
     return [
         _make_slice(field, value, members, yardstick)
         for field, values in fields.items()
-        if 1 < len(values) <= _MOST_ROWS
+        if 1 < len(values) <= _MAX_ROWS
         for value, members in sorted(values.items())
     ]
 

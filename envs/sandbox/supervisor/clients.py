@@ -9,17 +9,17 @@ import msgspec
 
 from agent_layer.errors import AgentLayerError, BadInputError, SandboxError
 from agent_layer.schema.sandbox import ExecResult, Sandbox, SandboxSpec, Snapshot
-from envs.channel import LONGEST_MESSAGE, Channel
+from envs.channel import MAX_MESSAGE_LENGTH, Channel
 from envs.sandbox.supervisor.live import LiveStdio
 from envs.sandbox.supervisor.messages import (
-    LONGEST_HELLO,
+    MAX_HELLO_LENGTH,
     Answer,
     BoxCall,
     Call,
     Cancel,
     CloseBox,
     Exec,
-    Feed,
+    FlowControl,
     Fork,
     Hello,
     Kill,
@@ -28,10 +28,10 @@ from envs.sandbox.supervisor.messages import (
     Pack,
     Ping,
     Read,
+    StdinChunk,
     TakeFresh,
     ToSupervisor,
     Unpack,
-    Valve,
     Welcome,
     Write,
     make_failure,
@@ -40,7 +40,7 @@ from envs.sandbox.supervisor.owners import Grant, describe_box
 
 _HELLO_SECONDS = 10.0
 """For a client to present its capability."""
-_MOST_CALLS = 256
+_MAX_CALLS = 256
 """Calls of one client at the same time; one more ends the connection."""
 _FROM_CLIENT: msgspec.msgpack.Decoder[ToSupervisor] = msgspec.msgpack.Decoder(ToSupervisor)
 _NOTHING = msgspec.Raw(msgspec.msgpack.encode(None))
@@ -62,7 +62,7 @@ class Client:
     ) -> None:
         self._find_grant = find_grant
         self._take = take
-        self.channel: Channel[ToSupervisor] = Channel(_FROM_CLIENT, self._on_message, LONGEST_HELLO)
+        self.channel: Channel[ToSupervisor] = Channel(_FROM_CLIENT, self._on_message, MAX_HELLO_LENGTH)
         self._grant: Grant | None = None
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._live: dict[int, LiveStdio] = {}
@@ -79,17 +79,17 @@ class Client:
         else:
             self._on_request(message, self._grant)
 
-    def _on_request(self, message: Call | Cancel | Kill | Feed | Valve, grant: Grant) -> None:
+    def _on_request(self, message: Call | Cancel | Kill | StdinChunk | FlowControl, grant: Grant) -> None:
         match message:
             case Call(number=number):
-                if len(self._calls) >= _MOST_CALLS or number in self._calls:
+                if len(self._calls) >= _MAX_CALLS or number in self._calls:
                     raise ValueError("too many calls at the same time")
                 task = self._calls[number] = grant.run(self._answer(message, grant))
                 task.add_done_callback(lambda _: self._calls.pop(number, None))
             case Cancel(number=number):
                 if (task := self._calls.get(number)) is not None:
                     task.cancel()
-            case Kill() | Feed() | Valve():
+            case Kill() | StdinChunk() | FlowControl():
                 if (live := self._live.get(message.number)) is not None:
                     _on_live_message(live, message, grant)
             case _:
@@ -104,7 +104,7 @@ class Client:
             return
         self._grant = grant
         grant.watch(self.channel.close)
-        self.channel.longest = LONGEST_MESSAGE
+        self.channel.longest = MAX_MESSAGE_LENGTH
         box = grant.owner.box if grant.role == "agent" else None
         self.channel.send(Welcome(box=None if box is None else describe_box(box)))
 
@@ -209,13 +209,13 @@ class Client:
                 await live.stop()
 
 
-def _on_live_message(live: LiveStdio, message: Kill | Feed | Valve, grant: Grant) -> None:
+def _on_live_message(live: LiveStdio, message: Kill | StdinChunk | FlowControl, grant: Grant) -> None:
     match message:
         case Kill():
             grant.run(live.kill())
-        case Feed():
+        case StdinChunk():
             live.on_feed(message)
-        case Valve():
+        case FlowControl():
             live.on_valve(message)
         case _:
             assert_never(message)
@@ -224,7 +224,7 @@ def _on_live_message(live: LiveStdio, message: Kill | Feed | Valve, grant: Grant
 async def _use_files(box: Sandbox, request: Read | Write | ListFolder | Pack | Unpack) -> object:
     match request:
         case Read():
-            return await box.read(request.path, max_bytes=min(request.max_bytes, LONGEST_MESSAGE >> 1))
+            return await box.read(request.path, max_bytes=min(request.max_bytes, MAX_MESSAGE_LENGTH >> 1))
         case Write():
             return await box.write(request.path, request.content, mode=request.mode)
         case ListFolder():
@@ -244,15 +244,15 @@ async def _execute(box: Sandbox, request: Exec) -> ExecResult:
         cwd=request.cwd,
         env=request.env,
         seconds=request.seconds,
-        max_output=min(request.max_output, LONGEST_MESSAGE >> 1),
+        max_output=min(request.max_output, MAX_MESSAGE_LENGTH >> 1),
     )
 
 
 async def _pack(box: Sandbox, paths: list[str]) -> bytes:
     archive = (await box.snapshot(paths)).archive
-    if len(archive) > LONGEST_MESSAGE >> 1:
+    if len(archive) > MAX_MESSAGE_LENGTH >> 1:
         raise BadInputError(
-            f"sandbox {box.id}: a snapshot of {len(archive) >> 20} MB is larger than {LONGEST_MESSAGE >> 21} MB;"
+            f"sandbox {box.id}: a snapshot of {len(archive) >> 20} MB is larger than {MAX_MESSAGE_LENGTH >> 21} MB;"
             " name fewer paths"
         )
     return archive

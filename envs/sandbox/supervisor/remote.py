@@ -30,7 +30,6 @@ from envs.sandbox.supervisor.messages import (
     ClientRequest,
     CloseBox,
     Exec,
-    Fed,
     Fork,
     FromSupervisor,
     Hello,
@@ -40,6 +39,7 @@ from envs.sandbox.supervisor.messages import (
     Pack,
     Ping,
     Read,
+    StdinAck,
     TakeFresh,
     Unpack,
     Welcome,
@@ -56,7 +56,7 @@ _CLOSE_SECONDS = 5.0
 _MARGIN_SECONDS = 60.0
 """An answer that takes this much longer than its own limit will not come."""
 _FILE_SECONDS = 120.0
-_LONGEST_PROCESS_SECONDS = 7 * 24 * 3600.0
+_MAX_PROCESS_SECONDS = 7 * 24 * 3600.0
 _RESULT = decoder(ExecResult)
 _FACTS = decoder(BoxFacts)
 _BYTES = decoder(bytes)
@@ -109,7 +109,7 @@ class Link:
         number = self._calls.next_number()
         process = self._live[number] = RemoteProcess(number, self._channel, pty=request.pty)
         call = Call(number=number, request=request)
-        ended = asyncio.create_task(self._calls.send(self._channel, number, call, _RESULT, _LONGEST_PROCESS_SECONDS))
+        ended = asyncio.create_task(self._calls.send(self._channel, number, call, _RESULT, _MAX_PROCESS_SECONDS))
         try:
             await process.start(ended)
             yield process
@@ -153,7 +153,7 @@ class Link:
         match message:
             case Welcome():
                 return
-            case Output() | Fed():
+            case Output() | StdinAck():
                 if (live := self._live.get(message.number)) is not None:
                     live.on_message(message)
             case _:

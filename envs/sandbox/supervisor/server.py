@@ -219,7 +219,7 @@ class Supervisor:
 
     def _allow_scoring(self, request: AllowScoring) -> str:
         owner = self._owners.setdefault(request.owner, Owner(request.owner, request.task, self._report_lost))
-        grant = Grant(owner, "scorer", request.spec, request.most_boxes)
+        grant = Grant(owner, "scorer", request.spec, request.max_boxes)
         owner.scorers.add(grant)
         return f"{self._path}#{self._capabilities.mint(grant)}"
 

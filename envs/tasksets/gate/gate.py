@@ -128,7 +128,7 @@ async def check_taskset(name: str, options: GateOptions, tell: Callable[[Progres
     failures = await _compare_twice(name, taskset, levels, options.seed)
     failures += _compare_splits(taskset, levels, options.seed)
     tasks = [task for level in levels for task in _draw_tasks(taskset, level, options)]
-    judged = _Judged()
+    judged = _VerdictCounts()
     async with open_pool(options=PoolOptions(ready_per_spec=2)) as pool:
         async for case, verdicts in _judge_all(ScriptJudge(pool), taskset, tasks, tell):
             judged.add(case, verdicts)
@@ -146,8 +146,8 @@ async def check_taskset(name: str, options: GateOptions, tell: Callable[[Progres
     )
 
 
-def _choose_levels(taskset: TaskSet, asked: Sequence[int] | None) -> list[int]:
-    levels = list(taskset.levels) if asked is None else list(asked)
+def _choose_levels(taskset: TaskSet, requested: Sequence[int] | None) -> list[int]:
+    levels = list(taskset.levels) if requested is None else list(requested)
     if unknown := [level for level in levels if level not in taskset.levels]:
         raise BadInputError(
             f"task set {taskset.name!r}: expected a level from {taskset.levels[0]} to {taskset.levels[-1]}, found"
@@ -249,7 +249,7 @@ async def _judge_all(
     done = total = 0
     for task in tasks:
         tell(Progress(done, total, f"draw scripts of {task.id}"))
-        cases = await asyncio.to_thread(_cases_of, taskset, task)
+        cases = await asyncio.to_thread(_make_cases, taskset, task)
         total += len(cases)
         waiting = list(reversed(cases))
         running: set[asyncio.Task[tuple[_Case, list[Judgement]]]] = set()
@@ -275,7 +275,7 @@ async def _judge(judge: ScriptJudge, case: _Case) -> tuple[_Case, list[Judgement
     return case, verdicts
 
 
-def _cases_of(taskset: TaskSet, task: Task) -> list[_Case]:
+def _make_cases(taskset: TaskSet, task: Task) -> list[_Case]:
     cases = [
         _Case("reference", task, taskset.solve(task), 1.0, is_repeated=True),
         _Case("empty", task, Script(name="empty"), 0.0, is_repeated=True),
@@ -291,7 +291,7 @@ def _cases_of(taskset: TaskSet, task: Task) -> list[_Case]:
     return cases
 
 
-class _Judged:
+class _VerdictCounts:
     """Counts verdicts by check and task."""
 
     def __init__(self) -> None:

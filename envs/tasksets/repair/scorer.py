@@ -57,7 +57,7 @@ _BATCH: Final = 16
 """Checks of one process."""
 _CALL_SECONDS: Final = 5.0
 _SECONDS: Final = 40.0
-_LARGEST_SOURCE: Final = 1 << 16
+_MAX_SOURCE_BYTES: Final = 1 << 16
 _NUM_SHOWN: Final = 3
 
 
@@ -159,7 +159,7 @@ def _split_answer(answer: Answer, number: int) -> Sequence[object]:
 
 async def _read_source(box: Sandbox, file: str) -> str | None:
     try:
-        return (await box.read(file, max_bytes=_LARGEST_SOURCE)).decode("utf-8", "replace")
+        return (await box.read(file, max_bytes=_MAX_SOURCE_BYTES)).decode("utf-8", "replace")
     except OSError:
         return None
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from trainer_adapter.cluster.nodes.joined import JoinedCluster as JoinedCluster
     from trainer_adapter.cluster.nodes.machine import list_engine_processes as list_engine_processes
     from trainer_adapter.cluster.nodes.needs import find_address as find_address
-    from trainer_adapter.cluster.nodes.needs import needs_of as needs_of
+    from trainer_adapter.cluster.nodes.needs import plan_needs as plan_needs
     from trainer_adapter.cluster.nodes.needs import write_needs as write_needs
     from trainer_adapter.cluster.nodes.watch import ServerEnd as ServerEnd
     from trainer_adapter.cluster.nodes.watch import ServerProcesses as ServerProcesses
@@ -20,7 +20,7 @@ else:
         {
             "trainer_adapter.cluster.nodes.joined": ("JoinedCluster",),
             "trainer_adapter.cluster.nodes.machine": ("list_engine_processes",),
-            "trainer_adapter.cluster.nodes.needs": ("find_address", "needs_of", "write_needs"),
+            "trainer_adapter.cluster.nodes.needs": ("find_address", "plan_needs", "write_needs"),
             "trainer_adapter.cluster.nodes.watch": ("ServerEnd", "ServerProcesses", "explain_end", "kill_server"),
         },
     )

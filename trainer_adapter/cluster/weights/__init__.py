@@ -10,7 +10,7 @@ from agent_layer.lazy import lazy_exports
 if TYPE_CHECKING:
     from trainer_adapter.cluster.weights.digest import hash_weights as hash_weights
     from trainer_adapter.cluster.weights.fleet import EngineFleet as EngineFleet
-    from trainer_adapter.cluster.weights.fleet import location_of as location_of
+    from trainer_adapter.cluster.weights.fleet import name_location as name_location
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -18,7 +18,7 @@ else:
             "trainer_adapter.cluster.weights.digest": ("hash_weights",),
             "trainer_adapter.cluster.weights.fleet": (
                 "EngineFleet",
-                "location_of",
+                "name_location",
             ),
         },
     )

@@ -9,7 +9,7 @@ import msgspec
 
 from agent_layer.store.index import By, Summary
 from agent_layer.view.answers import LearningAnswer, LearningPoint, Regression, RoundLine
-from agent_layer.view.reads import ABOVE_ZERO, Asked, Source, make_progress, natural_key
+from agent_layer.view.reads import ABOVE_ZERO, RequestParams, Source, make_progress, natural_key
 
 _CLEAR_ERRORS = 2.0
 """Standard errors of a difference of two rates beyond which chance does not explain it."""
@@ -17,9 +17,9 @@ _UNKNOWN = "not known"
 """Key of what has no value; no filter selects it."""
 
 
-def show_learning(source: Source, asked: Asked) -> LearningAnswer:
+def show_learning(source: Source, params: RequestParams) -> LearningAnswer:
     """Return rewards by a field and policy version, and the evaluation rounds."""
-    run, by, split = asked.path["run"], asked.text("by") or "task_type", asked.text("split") or "train"
+    run, by, split = params.path["run"], params.text("by") or "task_type", params.text("split") or "train"
     fields = cast("list[By]", list(dict.fromkeys([by, "policy"])))
     lines = source.store.summarise(fields, success=ABOVE_ZERO, run=run, split=split, accepted=True)
     fixed = {"run": run, "split": split, "accepted": "1"}

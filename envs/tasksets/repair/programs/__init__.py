@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from envs.tasksets.repair.programs.catalogue import TEMPLATES as TEMPLATES
     from envs.tasksets.repair.programs.catalogue import Bug as Bug
     from envs.tasksets.repair.programs.catalogue import draw_bug as draw_bug
-    from envs.tasksets.repair.programs.catalogue import probes_of as probes_of
+    from envs.tasksets.repair.programs.catalogue import make_probes as make_probes
     from envs.tasksets.repair.programs.catalogue import run_cases as run_cases
     from envs.tasksets.repair.programs.mutations import Mutation as Mutation
     from envs.tasksets.repair.programs.mutations import find_mutations as find_mutations
@@ -31,7 +31,7 @@ else:
                 "TEMPLATES",
                 "Bug",
                 "draw_bug",
-                "probes_of",
+                "make_probes",
                 "run_cases",
             ),
             "envs.tasksets.repair.programs.mutations": (
