@@ -10,7 +10,7 @@ import pytest
 
 _TESTS = Path(__file__).parent / "tests"
 _FOLDERS = ("soak", "job", "gpu", "servers", "integration", "browser", "unit")
-"""In this order, so that processes which share the tests end at about the same time: the longest tests first."""
+"""Folders, the longest tests first, so that processes which share the tests end at about the same time."""
 _ORDER_OF_JOBS = {"test_main_job.py": 0, "test_on_ray.py": 2}
 """Each starts an engine and a trainer, so the second begins when the first is about over."""
 

@@ -7,7 +7,7 @@ _PIECE = re.compile(r"[A-Za-z]+|\s+|[^A-Za-z\s]")
 _LETTERS_PER_TOKEN, _SPACES_PER_TOKEN, _BYTES_PER_TOKEN = 3, 4, 2
 """Tokenizers need fewer tokens for words, indentation and other scripts. Digits and signs count one each."""
 _MAX_CHARACTERS = 5
-"""Of one token by this estimate, and the space behind it."""
+"""Characters of one token by this estimate, and the space behind it."""
 _NOTE = "\n[… {num:,} characters cut out here …]\n"
 _NOTE_TOKENS = 24
 

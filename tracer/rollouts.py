@@ -36,7 +36,7 @@ from tracer.session import Session, active_session
 P = ParamSpec("P")
 T = TypeVar("T")
 _LIMIT_CODES = ("rollout_limit", "context_length_exceeded")
-"""Of calls that were refused because the policy used up turns, tokens or context."""
+"""Codes of calls that were refused because the policy used up turns, tokens or context."""
 _POLL_SECONDS = 0.01
 _INFRA_ERRORS = (BackPressureError, EngineError, NotWholeError, RedactionError, UnreachableError)
 """Errors of this project that are no fault of the code in the block."""

@@ -37,7 +37,7 @@ class RunAlarms(msgspec.Struct, frozen=True, kw_only=True):
 
     run: str
     reports: Sequence[StepProgress]
-    """Of its last steps, oldest first; none where its trainer runs on another machine."""
+    """Reports of the newest steps, oldest first; none where the trainer runs on another machine."""
     facts: RunFacts
     findings: Sequence[HealthFinding]
     """What fires, the worst first."""

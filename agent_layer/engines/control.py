@@ -34,11 +34,11 @@ def _opener() -> OpenerDirector:
 
 
 OPENER = _opener()
-"""For all requests to engines that are no calls of agents."""
+"""Opener for all requests to engines that are no calls of agents."""
 
 
 ADAPTER_FILE = "adapter_config.json"
-"""In a directory with a LoRA adapter in PEFT's form; one with whole weights has none."""
+"""File that marks a directory as a LoRA adapter in PEFT's form; one with whole weights has none."""
 _ADAPTER_SUFFIX = "-lora"
 _HINT = "a vLLM server needs VLLM_SERVER_DEV_MODE=1 for its control endpoints"
 
@@ -59,7 +59,7 @@ class EngineControl:
     url: str
     timeout_seconds: float = 120.0
     access_key: str | None = field(default=None, repr=False)
-    """That each request carries (bearer); None: the engine asks for none."""
+    """Bearer key of each request; None: the engine asks for none."""
 
     def load(self, directory: Path) -> str:
         """Load the weights in ``directory`` (safetensors and config), or the adapter of the model that it serves.

@@ -59,7 +59,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """Location of the weights that it has after a start; None: not known."""
     tokenizer_hash: str | None = None
     template_hash: str | None = None
-    """Of the files at ``location``; None when they are not readable."""
+    """Hash of the template among the files at ``location``; None: they are not readable."""
     is_pushed: bool = False
     """Its owner pushes weights into it and announces their version (``EngineRegistry.hold``). Nothing else loads it."""
     is_assumed: bool = False
@@ -72,7 +72,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """When the switch in progress began, in seconds since the epoch; None: none is."""
     num_switches: int = 0
     stall_seconds: float | None = None
-    """For how long its last switch held calls, from draining to serving; None: it had none."""
+    """Seconds that the last switch held calls, from draining to serving; None: there was none."""
     stalled_seconds: float = 0.0
     """The same, of all switches together."""
 

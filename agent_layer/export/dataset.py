@@ -29,7 +29,7 @@ from agent_layer.store.index import TrajectoryRow
 Table: TypeAlias = Literal["trajectories", "steps"]
 
 _SCHEMAS: dict[Table, pa.Schema] = {"trajectories": TRAJECTORY_SCHEMA, "steps": STEP_SCHEMA}
-"""In write order."""
+"""Schemas in write order."""
 _FULL_BYTES = 16 << 20
 """Larger parts receive no more trajectories; a change of one trajectory rewrites its whole part."""
 
@@ -47,7 +47,7 @@ class DatasetPlan(msgspec.Struct, frozen=True, kw_only=True):
     tables: list[Table]
     contents: bool
     filters: dict[str, object]
-    """As the user wrote them."""
+    """Filters as the user wrote them."""
 
 
 class _State(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ class FiringAlarms(Record, frozen=True, kw_only=True):
     judged_at: float = 0.0
     """When the newest judged step ended, in seconds since the epoch; a step that ends the run is in no other file."""
     firing: dict[str, FiringAlarm] = {}
-    """By name of the alarm."""
+    """Firing alarms by name."""
 
 
 class AlarmFile:

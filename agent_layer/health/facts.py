@@ -27,13 +27,13 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Rollouts that workers hold."""
     num_accepted: int = 0
     num_accepted_lately: int = 0
-    """In the last minutes."""
+    """Number accepted in the last minutes."""
     num_dead: int = 0
     is_paused: bool = False
     oldest_wait_seconds: float | None = None
     """Since the oldest group that is open was queued; None: there is none."""
     num_unserved: int = 0
-    """Of those that wait: what they need is offered by no worker that is up."""
+    """Waiting rollouts whose needs no running worker offers."""
     num_judged: int = 0
     """Newest attempts over which ``failure_rate`` is taken."""
     failure_rate: float | None = None
@@ -42,11 +42,11 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     unserved_needs: str | None = None
     """What most of ``num_unserved`` need, with spaces between."""
     engine_behind_seconds: float | None = None
-    """For how long a newer version than that of its most backward engine is known; None: no engine serves it."""
+    """Seconds since a newer version than that of the most backward engine is known; None: no engine serves it."""
     engine_behind: str | None = None
     """Address of that engine."""
     engine_held_seconds: float | None = None
-    """For how long a switch of weights holds calls; None: no engine serves it."""
+    """Seconds that a switch of weights has held calls; None: no engine serves it."""
     engine_held: str | None = None
     """Address of the engine that is held for the longest time."""
 

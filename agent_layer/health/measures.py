@@ -28,7 +28,7 @@ _MIN_REFERENCE = 5
 _REFERENCE_STEPS = 20
 _MAX_PAIRED_TASKS = 24
 _LEAST_DEVIATION = 0.1
-"""Of the success of a task that moves."""
+"""Least deviation of the success of a task that moves."""
 
 
 def lasting(measure: StepMeasure) -> Measure:

@@ -41,9 +41,9 @@ class HealthFinding(Record, frozen=True, kw_only=True):
     since: float | None = None
     """When it began, in seconds since the epoch: the end of step ``since_step``, or of this moment; None: not known."""
     view: FindingView | None = None
-    """Of the page, where it can be seen; None: the report is older than this field."""
+    """View of the page where it can be seen; None: the report is older than this field."""
     filters: dict[str, str] = {}
-    """Of trajectories that show it, as the command line names them; the run is understood."""
+    """Filters for trajectories that show it, as the command line names them; the run is understood."""
 
     def __str__(self) -> str:
         """Return the finding as one line."""
@@ -74,11 +74,11 @@ class RoundProgress(Record, frozen=True, kw_only=True):
     """An evaluation round on held-out tasks."""
 
     name: str
-    """Of the held-out tasks."""
+    """Name of the held-out tasks."""
     round: str
-    """As ``agent-layer eval --round`` shows it."""
+    """Name of the round, as ``agent-layer eval --round`` shows it."""
     policy_version: int
-    """Of all its tokens."""
+    """Policy version of all its tokens."""
     pass_rate: float | None
     """pass@1; None: no rollout has a reward."""
     reward_mean: float | None

@@ -69,7 +69,7 @@ class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
     """A model call. None: not known, for instance because the sender does not capture contents."""
 
     messages: list[JsonObject] | None = None
-    """In chat request form."""
+    """Messages in chat request form."""
     tools: object = None
     sampling: JsonObject = {}
     model: str | None = None

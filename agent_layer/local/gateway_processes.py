@@ -37,7 +37,7 @@ class GatewayProcesses:
     """Gateway processes on one machine. Context manager: they serve during the block."""
 
     settings: Settings
-    """With the operator's key."""
+    """Settings, with the operator's key."""
     host: str
     port: int
     """Shared port; the processes' own ports follow it. 0: free ports."""

@@ -24,7 +24,7 @@ from agent_layer.settings import Settings
 from agent_layer.view import announce_page, find_page
 
 PORT = 8792
-"""Of the page, unless another program has it."""
+"""Port of the page, unless another program has it."""
 _HOST = "127.0.0.1"
 _BACKLOG = 128
 """Connections that may wait while the process starts."""

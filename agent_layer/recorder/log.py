@@ -63,9 +63,9 @@ class PreparedRecords(msgspec.Struct, frozen=True):
     """Records on their way into a log."""
 
     records: Sequence[LogRecord]
-    """As they were before they were redacted."""
+    """Records before redaction."""
     frames: bytes
-    """As the log will hold them; empty where a log holds none."""
+    """Frames as the log will hold them; empty where a log holds none."""
 
 
 class Recorder:

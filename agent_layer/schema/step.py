@@ -52,7 +52,7 @@ class ContentRef(Record, frozen=True, kw_only=True, tag="content_ref"):
     blob: str
     """Name of the blob: the content hash of the body as it is stored, then '-' and an id."""
     size_bytes: int
-    """Of the body."""
+    """Size of the body."""
     schema_version: int = msgspec.field(default_factory=current_version)
 
 

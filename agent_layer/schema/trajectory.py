@@ -317,7 +317,7 @@ class _OpenStep(NamedTuple):
     step: Step
     messages: Sequence[str]
     functions: Mapping[str, JsonObject]
-    """By id of the tool call."""
+    """Functions by id of the tool call."""
 
     def goes_on_in(self, messages: Sequence[str]) -> bool:
         """Whether a prompt begins with this step's own, and says more."""

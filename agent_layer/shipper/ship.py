@@ -41,7 +41,7 @@ class Shipped(NamedTuple):
 
 class _Failures(NamedTuple):
     num: int
-    """In a row."""
+    """Number of failures in a row."""
     retry_at: float
 
 

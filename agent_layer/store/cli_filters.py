@@ -14,7 +14,7 @@ from agent_layer.times import parse_range
 
 _RANGE_HELP = "10..20 with both ends, 5.. or ..0.5, or one number."
 _MAX_DIGITS = 18
-"""Of the index of a step; Redis and the segments know no larger number."""
+"""Digits of the index of a step; Redis and the segments know no larger number."""
 _TIME_HELP = "RFC 3339 in UTC, or a span before now: 90s, 2h, 3d."
 
 

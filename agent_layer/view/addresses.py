@@ -23,7 +23,7 @@ _LEASE_SECONDS: Final = 15.0
 """An address that was not renewed for this long is of a page that ended."""
 _RENEW_SECONDS: Final = 5.0
 _PATIENCE_SECONDS: Final = 2.0
-"""For Redis: nothing waits for a link."""
+"""Seconds to wait for Redis: nothing waits for a link."""
 
 log = logging.getLogger(__name__)
 

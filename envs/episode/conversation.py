@@ -18,7 +18,7 @@ from envs.tokens import estimate_tokens
 
 DROPPED = "[observation dropped to make room]"
 _MESSAGE_TOKENS = 8
-"""Of a message's frame, at most in common templates."""
+"""Tokens of a message's frame, at most in common templates."""
 _IMAGE_TOKENS = 1_500
 """Until the engine counted them."""
 

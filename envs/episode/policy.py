@@ -27,7 +27,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     call_id: str
     message: JsonObject
-    """As received."""
+    """Message as received."""
     num_prompt: int | None
     """Tokens of the prompt; None: the engine did not count."""
     num_sampled: int | None

@@ -20,7 +20,7 @@ Mistake: TypeAlias = Literal["unknown_tool", "malformed_arguments", "unfit_argum
 AnyTool: TypeAlias = Tool | ToolDefinition
 
 _MAX_CALLS = 64
-"""Of one answer."""
+"""Tool calls of one answer."""
 _MAX_QUOTE_LENGTH = 200
 
 
@@ -29,11 +29,11 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
 
     request: RequestedCall
     call: ToolCall | None = None
-    """As checked; None: it could not be read."""
+    """Call as checked; None: it could not be read."""
     result: ToolResult | None = None
     """None: the environment has to carry it out."""
     mistake: Mistake | None = None
-    """Of the model."""
+    """Mistake of the model."""
     seconds: float = 0.0
 
 

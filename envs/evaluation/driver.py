@@ -55,7 +55,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     num_submitted: int
     """Rollouts that this start asked for or waits for."""
     num_ended: int
-    """Of these."""
+    """Rollouts among them that ended."""
     seconds: float
     """Since this start."""
 

@@ -52,7 +52,7 @@ class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
     """The evaluated model while it serves."""
 
     settings: Settings
-    """With the addresses of everything that runs."""
+    """Settings with the addresses of everything that runs."""
     model: EvaluatedModel
     stack: Stack | None
     """None: a gateway that the settings name."""

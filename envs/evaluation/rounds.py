@@ -29,7 +29,7 @@ class EvaluatedModel(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     """``none``: the agent calls no model. ``engine``: with token ids. ``endpoint``: of another party, as text."""
     name: str | None = None
-    """As its server names it."""
+    """Name of the model at its server."""
     location: str | None = None
     """Directory of its weights, address of an endpoint, or script."""
     fingerprint: str | None = None
@@ -46,7 +46,7 @@ class TaskSource(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Name of a task set, or path of a file or folder."""
     version: str | None = None
-    """Of a task set."""
+    """Version of a task set."""
     split: str = "eval"
     seed: int = 0
     level: int = 0
@@ -60,23 +60,23 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     agent: EvaluatedAgent
     model: EvaluatedModel
     asked_model: str | None = None
-    """As the caller named it; None: what was configured."""
+    """Model as the caller named it; None: what was configured."""
     source: TaskSource
     tasks: list[TaskRef]
     tasks_hash: str
-    """Of ids, inputs and gradings."""
+    """Hash of ids, inputs and gradings."""
     yardstick: Yardstick
     sampling: JsonObject
     scorer: str
-    """For tasks that name none."""
+    """Scorer for tasks that name none."""
     price: Price | None
-    """Of the model, as the caller gave it."""
+    """Price of the model, as the caller gave it."""
     started_at: float
     """Seconds since the epoch, UTC."""
     only_version: int | None = None
     """Policy version of every rollout that counts; None: each counts."""
     version: int = 1
-    """Of this form."""
+    """Version of this form."""
     ended_at: float | None = None
     num_passes: int = 0
     """How often rollouts were submitted: each pass asks for what is missing."""

@@ -37,9 +37,9 @@ class ClaimedValue(msgspec.Struct, frozen=True, kw_only=True):
     check: str
     """``module:function``."""
     args: list[object]
-    """Of the call, as a grading has them."""
+    """Arguments of the call, as a grading has them."""
     value: object
-    """As judged code claimed it."""
+    """Value as judged code claimed it."""
 
 
 async def run_checks(claims: Sequence[ClaimedValue], *, check_seconds: float, seconds: float) -> list[str | None]:

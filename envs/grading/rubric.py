@@ -110,7 +110,7 @@ class JudgeScorer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     sampling: JsonObject = msgspec.field(default_factory=lambda: cast("JsonObject", {"temperature": 0.0}))
     """Such as ``model``, for another model than the policy's."""
     rng: random.Random = msgspec.field(default_factory=random.SystemRandom)
-    """Of the marks; it must not be predictable."""
+    """Source of the marks; it must not be predictable."""
 
     @property
     def version(self) -> str:
@@ -153,7 +153,7 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     sampling: JsonObject = msgspec.field(default_factory=lambda: cast("JsonObject", {"temperature": 0.0}))
     """Such as ``model``, for another model than the policy's."""
     rng: random.Random = msgspec.field(default_factory=random.SystemRandom)
-    """Of the marks; it must not be predictable."""
+    """Source of the marks; it must not be predictable."""
 
     @property
     def version(self) -> str:

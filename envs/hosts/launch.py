@@ -22,7 +22,7 @@ Kind: TypeAlias = Literal["agents", "scorers", "fork-server"]
 _MAX_FAILED_STARTS = 3
 """Deaths in a row before the process is ready, after which starting fails."""
 _END_SECONDS = 1.0
-"""For a process to end by itself after it failed to load its target."""
+"""Seconds for a process to end by itself after it failed to load its target."""
 
 
 class HostProcess:

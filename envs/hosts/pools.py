@@ -14,7 +14,7 @@ from envs.hosts.launch import HostProcess, Launcher, describe_exit
 from envs.hosts.protocol import MAX_PACKET_LENGTH, Died, Fork, Kill, Ready
 
 _END_SECONDS = 5.0
-"""For an unused process to end by itself."""
+"""Seconds for an unused process to end by itself."""
 
 
 class SharedHost:

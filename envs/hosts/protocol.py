@@ -154,7 +154,7 @@ class Judge(_Message, frozen=True, kw_only=True):
     token: str
     scorer: str
     task: Task
-    """With its grading."""
+    """Task with its grading."""
     trajectory_id: str
     result: object
     seconds: float
@@ -191,7 +191,7 @@ class Died(_Message, frozen=True, kw_only=True):
 
     token: str
     status: int = 0
-    """As ``os.waitpid`` gives it."""
+    """Status as ``os.waitpid`` gives it."""
     error: str = ""
     """Why it never started; empty: it did."""
 

@@ -13,10 +13,10 @@ _MAX_LENGTH: Final = 1_000
 """Characters of an expression."""
 _DEEPEST: Final = 300
 _MAX_BITS: Final = 8_192
-"""Of a numerator or denominator at any point."""
+"""Bits of a numerator or denominator at any point."""
 _MAX_FACTORIAL: Final = 900
 _MAX_DIGITS: Final = 20
-"""Of a decimal that is not exact."""
+"""Digits of a decimal that is not exact."""
 _EXPONENT = re.compile(r"e([+-]?\d+)", re.IGNORECASE)
 _MAX_EXPONENT: Final = 300
 

@@ -33,7 +33,7 @@ P = ParamSpec("P")
 CONTEXT: Final = "context"
 """Parameter that gets the ``EnvContext``, and that the model does not see."""
 MAX_TOKENS: Final = 8_000
-"""Of a result; the middle of a longer one is cut out."""
+"""Tokens of a result; the middle of a longer one is cut out."""
 _SECTION = re.compile(r"^(Args|Arguments|Parameters):\s*$")
 _OTHER_SECTION = re.compile(r"^(Returns|Raises|Yields|Examples?|Notes?):.*$")
 _ARGUMENT = re.compile(r"^(\*{0,2}\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
@@ -183,7 +183,7 @@ def _read_docstring(function: Callable[..., object]) -> tuple[str, dict[str, str
 
 
 _INDENT = 4
-"""Of the entries of a section; deeper lines continue the entry before."""
+"""Indent of the entries of a section; deeper lines continue the entry before."""
 
 
 def _as_result(returned: object) -> ToolResult:

@@ -22,8 +22,7 @@ PAD, END = "<pad>", "<|end|>"
 _VOCABULARY: Final = 1200
 _MAX_PROMPT_LENGTH: Final = 1024
 _AVERSION: Final = 60.0
-"""By how much the logits of all other tokens are lower than those of answers: so much that the entropy bonus, which
-counts every token, opens only answers."""
+"""Difference between the logits of all other tokens and those of answers: the entropy bonus opens only answers."""
 _ANCHOR: Final = 8.0
 """The constant dimension, which speaks against what is no answer; the others are about 0.15. Updates write into it too,
 and where they turned it around, a task had lost all its answers for good."""

@@ -243,7 +243,7 @@ class Api(NamedTuple):
     """Paths of one client library, and its key headers."""
 
     dialects: Mapping[str, Dialect]
-    """By path below the base address of the client."""
+    """Dialects by path below the base address of the client."""
     root: str
     """Path of the client's address below a gateway's address for one rollout, which ends in /v1: '' or '..'."""
     key_headers: Callable[[str], Mapping[str, str]]

@@ -179,10 +179,10 @@ class RayPlace(msgspec.Struct, frozen=True, kw_only=True):
     """Where Ray is."""
 
     address: str | None
-    """Of the cluster to join; None: Ray starts on this machine."""
+    """Address of the cluster to join; None: Ray starts on this machine."""
     on_cpu: bool
     directory: Path | None
-    """Of a Ray that starts on this machine."""
+    """Directory of a Ray that starts on this machine."""
 
 
 @contextmanager

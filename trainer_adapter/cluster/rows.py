@@ -82,9 +82,9 @@ class SlotManager(AgentLoopManager):
 class _Place(NamedTuple):
     slot: str
     rollout: int
-    """Of the group."""
+    """Position of the rollout in its group."""
     number: int
-    """Of the sample in its rollout."""
+    """Number of the sample in its rollout."""
 
     @property
     def key(self) -> str:

@@ -66,7 +66,7 @@ class RolloutSamples(msgspec.Struct, frozen=True, kw_only=True):
     reward_ids: list[str] = []
     """Ids of the judgements from which the rewards follow."""
     turns: list[Turn] = []
-    """In order; empty with credit ``rollout``."""
+    """Turns in order; empty with credit ``rollout``."""
     agent_rewards: dict[str, float] = {}
     """Sum of the rewards of each agent; empty but with credit ``agent``."""
     teacher_logprobs: list[Logprobs] = []

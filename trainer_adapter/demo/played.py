@@ -31,7 +31,7 @@ class Branch:
     num_found: int = 0
     """Games whose hidden number it was."""
     following: dict[tuple[str, int | None], "Branch"] = field(default_factory=dict[tuple[str, int | None], "Branch"])
-    """By reply and next guess; the reply before the first guess is empty."""
+    """Branches by reply and next guess; the reply before the first guess is empty."""
 
 
 def read_games(store: Store, run: str, oldest_version: int) -> list[Game]:

@@ -83,7 +83,7 @@ class _TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     task_type: str
     split: Split
     queued_at: float
-    """Of the oldest group."""
+    """When the oldest group was queued."""
     num_groups: int
     num_usable: int
     group_size: int

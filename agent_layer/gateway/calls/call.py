@@ -31,7 +31,7 @@ NOT_APPLIED: Final = "not_applied"
 """Finding of a field that was asked and that nothing applied: its name follows."""
 _LENGTHS: Final = ("max_tokens", "max_completion_tokens")
 _MAX_NAME_LENGTH, _MAX_NAMES = 64, 8
-"""Of the fields that nothing applied."""
+"""Limits for the names of fields that nothing applied."""
 
 
 class Phase(StrEnum):
@@ -51,9 +51,9 @@ class ParsedCall(msgspec.Struct, frozen=True, kw_only=True):
     retry_key: RetryKey
     headers: Mapping[str, str]
     dialect: Dialect
-    """Of the request and of its answer."""
+    """Dialect of the request and of its answer."""
     size_bytes: int
-    """Of all that the model reads: more than the body where that continues an earlier call."""
+    """Size of all that the model reads: more than the body where that continues an earlier call."""
     sampling_policy: SamplingPolicy = "keep"
     """What happens to sampling that a trainer cannot reproduce."""
 
@@ -82,7 +82,7 @@ class Ending(msgspec.Struct, frozen=True):
     answer: ChatAnswer | None = None
     error: str | None = None
     findings: list[str] = []
-    """Of its end."""
+    """Findings about its end."""
     is_context_full: bool = False
     """The engine refused a prompt that does not fit into the model's context."""
     spends_turn: bool = True
@@ -115,7 +115,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     role: Role | None
     """None: what the agent's name implies."""
     headers: Mapping[str, str]
-    """That an external model's server asks for; those of engines are the pool's."""
+    """Headers that an external model's server asks for; those of engines are the pool's."""
     express: Callable[[], bytes]
     """Builds the body, which is not kept for as long as its answer takes."""
     sampling: JsonObject
@@ -124,7 +124,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Put in place of what the client asks."""
     recorded: RecordedTarget
     findings: list[str] = []
-    """Of what became of the sampling."""
+    """Findings about sampling that was changed."""
 
 
 def route_call(

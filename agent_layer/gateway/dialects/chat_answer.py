@@ -148,7 +148,7 @@ class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What the engine answered, without what was added for the record."""
 
     body: bytes
-    """For a client that speaks this dialect; empty after a stream."""
+    """Body for a client that speaks this dialect; empty after a stream."""
     prompt_token_ids: TokenIds | None
     actions: list[Action]
     """[num_choices]."""

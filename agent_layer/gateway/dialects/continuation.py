@@ -25,7 +25,7 @@ _SAME: Final = frozenset(
 )
 """Means the same for a text as for a chat, and the same in its middle as at its beginning."""
 _LENGTHS: Final = ("max_completion_tokens", "max_tokens")
-"""In the order in which engines prefer them."""
+"""Names of the length limit, in the order in which engines prefer them."""
 _KNOWN: Final = _SAME.union(_LENGTHS, ("n", "seed", "chat_template_kwargs"))
 _NONE: Final = (b"null", b"0", b"[]")
 
@@ -193,7 +193,7 @@ class JoinedAnswer:
     """Tokens that were sampled before the present request."""
     _first: _Event = field(default_factory=_Event)
     _last: _Event = field(default_factory=_Event)
-    """With why it ended and how much it used."""
+    """Last event: why the answer ended and how much it used."""
     _ending: _Choice = field(default_factory=_Choice)
     _message: GrowingMessage = field(default_factory=GrowingMessage)
     _logprobs: list[msgspec.Raw] = field(default_factory=list[msgspec.Raw])

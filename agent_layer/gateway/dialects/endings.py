@@ -20,7 +20,7 @@ class Finish(msgspec.Struct, frozen=True):
     """What a finish reason means."""
 
     status: StepStatus
-    """Of the step; only ``ok`` is trained."""
+    """Status of the step; only ``ok`` is trained."""
     stop_reason: str
     """Anthropic's word."""
     incomplete: str | None = None
@@ -45,7 +45,7 @@ FINISHES: Final[Mapping[str | None, Finish]] = MappingProxyType(
         None: Finish("aborted", "max_tokens", spends_turn=False),
     }
 )
-"""By the reason that an engine names; None: it names none. ``repetition``, ``abort`` and ``error`` are vLLM's."""
+"""Endings by an engine's reason; None: it names none. ``repetition``, ``abort`` and ``error`` are vLLM's."""
 
 
 class AnswerEnd(msgspec.Struct, frozen=True):

@@ -107,7 +107,7 @@ class ThreadTurns(msgspec.Struct, frozen=True):
     messages: list[msgspec.Raw] = []
     """Chat messages, the system's first."""
     tools: msgspec.Raw | None = None
-    """As chat completions name them."""
+    """Tools as chat completions name them."""
 
 
 ThreadOf: TypeAlias = Callable[[str], ThreadTurns]
@@ -333,7 +333,7 @@ class _Turn(msgspec.Struct, array_like=True):
     """The answer that it continues."""
     messages: list[msgspec.Raw]
     tools: msgspec.Raw
-    """Of the beginning; null: none."""
+    """Tools of the thread's beginning; null: none."""
 
 
 _TURN: Final = msgspec.json.Decoder(_Turn)

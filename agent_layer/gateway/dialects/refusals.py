@@ -105,7 +105,7 @@ _CONTEXT_FULL: Final = re.compile(
     rb" (?:context )?length|exceeds? the (?:available |model's )?(?:maximum )?context|prompt is too long",
     re.IGNORECASE,
 )
-"""As OpenAI, vLLM, SGLang, llama.cpp and Anthropic write it."""
+"""Sentences of OpenAI, vLLM, SGLang, llama.cpp and Anthropic about a full context."""
 
 
 def is_context_full(status: int, body: bytes) -> bool:
@@ -116,7 +116,7 @@ def is_context_full(status: int, body: bytes) -> bool:
 NO_TOOL_PARSER: Final = "tool_parser_missing"
 """Code of a request with tools that an engine refused because it parses no tool calls."""
 _NO_TOOL_PARSER: Final = re.compile(rb"tool.choice[^{}]{0,80} requires --(?:enable-auto-tool-choice|tool-call-parser)")
-"""As vLLM writes it."""
+"""vLLM's sentence about a missing tool parser."""
 
 
 def lacks_tool_parser(status: int, body: bytes) -> bool:

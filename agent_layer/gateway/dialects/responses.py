@@ -192,12 +192,10 @@ def _build_request(parsed: _Body, pieces: Pieces, read_conversation: TalkOf, res
     items: list[JsonObject] = (
         [{"role": "user", "content": parsed.input}] if isinstance(parsed.input, str) else parsed.input
     )
-    encoded_messages = [encoded(message) for message in to_messages(map(resolve_item, items))]
+    added = [encoded(message) for message in to_messages(map(resolve_item, items))]
     before = read_conversation(parsed.previous_response_id) if parsed.previous_response_id else ()
     system = [{"role": "system", "content": parsed.instructions}] if parsed.instructions else []
-    request = translated(
-        [*system, *before, *encoded_messages], _fields(parsed, pieces), pieces, _NOT_SAMPLING, _SHAPING
-    )
+    request = translated([*system, *before, *added], _fields(parsed, pieces), pieces, _NOT_SAMPLING, _SHAPING)
     return msgspec.structs.replace(request, shows_logprobs=_SHOW_LOGPROBS in (parsed.include or []))
 
 
@@ -301,23 +299,20 @@ class ResponseWriter:
         )
         if block.kind == "call":
             return [added]
-        return [
-            added,
-            self._block_event("response.content_part.added", block, content_index=0, part=_written_part(block, "")),
-        ]
+        return [added, self._emit("response.content_part.added", block, content_index=0, part=_written_part(block, ""))]
 
     def grow(self, block: Block, text: str) -> Events:
         """Text was added to it."""
-        return [self._block_event(f"response.{_NAMES[block.kind]}.delta", block, delta=text, **_place_block(block))]
+        return [self._emit(f"response.{_NAMES[block.kind]}.delta", block, delta=text, **_place_block(block))]
 
     def end(self, block: Block) -> Events:
         """It is whole."""
         text, item = block.text, self._item(block, block.text, "completed")
         whole = {"arguments": text, "name": block.name} if block.kind == "call" else {"text": text}
-        events = [self._block_event(f"response.{_NAMES[block.kind]}.done", block, **whole, **_place_block(block))]
+        events = [self._emit(f"response.{_NAMES[block.kind]}.done", block, **whole, **_place_block(block))]
         if block.kind != "call":
             events.append(
-                self._block_event("response.content_part.done", block, content_index=0, part=_written_part(block, text))
+                self._emit("response.content_part.done", block, content_index=0, part=_written_part(block, text))
             )
         return [*events, self._event("response.output_item.done", output_index=block.index, item=item)]
 
@@ -337,7 +332,7 @@ class ResponseWriter:
     def _event(self, name: str, /, **fields: object) -> JsonObject:
         return {"type": name, "sequence_number": next(self._numbers), **fields}
 
-    def _block_event(self, name: str, block: Block, /, **fields: object) -> JsonObject:
+    def _emit(self, name: str, block: Block, /, **fields: object) -> JsonObject:
         return self._event(name, item_id=self._make_block_id(block), output_index=block.index, **fields)
 
     def _make_block_id(self, block: Block) -> str:

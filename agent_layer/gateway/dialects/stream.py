@@ -32,7 +32,7 @@ class Block:
     """Place in the row."""
     call_id: str = ""
     name: str = ""
-    """Of the tool."""
+    """Name of the tool."""
     texts: list[str] = field(default_factory=list[str])
 
     @property
@@ -104,7 +104,7 @@ class BlockEncoder:
     """Text or thought that is open."""
     _growing: GrowingCalls = field(default_factory=GrowingCalls)
     _calls: list[_StreamedCall] = field(default_factory=list[_StreamedCall])
-    """In the order of their beginning."""
+    """Calls in the order of their beginning."""
 
     def take(self, delta: JsonObject) -> Iterator[JsonObject]:
         """Yield the events of what a delta adds."""

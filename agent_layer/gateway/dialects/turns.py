@@ -24,9 +24,9 @@ class TokenCounts(msgspec.Struct, frozen=True):
     prompt: int
     sampled: int
     cached: int | None
-    """Of the prompt's tokens."""
+    """Prompt tokens that were cached."""
     thought: int | None
-    """Of the sampled ones."""
+    """Sampled tokens that were reasoning."""
 
 
 def count_usage(answer: ChatAnswer) -> TokenCounts:

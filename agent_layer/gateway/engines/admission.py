@@ -17,7 +17,7 @@ _FEW, _HOLD, _SHED = 0.6, 0.8, 0.9
 """Parts of the cache in use: below the first a limit grows quickly, from the second on not at all, from the third on it
 falls."""
 _KEPT_SHARE: Final = 0.8
-"""Of the calls in flight at an engine that sheds; those beyond it end, and no others take their place."""
+"""Share of the calls in flight that a shedding engine keeps; those beyond it end, and no others take their place."""
 
 
 def adapt_limit(limit: int | None, in_flight: int, cache_usage: float) -> int | None:

@@ -43,7 +43,7 @@ _STATUS: dict[type[AgentLayerError], int] = {
 
 _log = logging.getLogger(__name__)
 _MAX_SENTENCE_LENGTH = 300
-"""Of what the log quotes."""
+"""Characters that the log quotes."""
 _REPEAT_LOG_SECONDS, _MAX_LOGGED = 60.0, 1024
 _ENDINGS = frozenset({"rollout_limit", "rollout_paused", "rollout_closed", CONTEXT_FULL})
 """Reasons that are the normal end of a rollout for its agent."""
@@ -90,9 +90,9 @@ class ErrorAnswers:
 class _Refusal(NamedTuple):
     status: int
     code: str
-    """As the client reads it."""
+    """Code as the client reads it."""
     reason: str
-    """For people who look for a cause; one of few."""
+    """Reason for people who look for a cause; one of few."""
     message: str
 
 

@@ -25,7 +25,7 @@ class ModelRoutes:
     access: Access
     calls: Calls
     dialects: dict[str, Dialect] = field(default_factory=_dialects)
-    """By address."""
+    """Dialects by address."""
 
     def routes(self) -> list[web.RouteDef]:
         """Addresses, the most used first: they are tried in order."""

@@ -52,7 +52,7 @@ class PeerProxy:
     """The processes of one gateway."""
 
     slot: int
-    """Of this process."""
+    """Slot of this process."""
     urls: list[str]
     """[num_processes], where the processes reach each other."""
     wait_seconds: float

@@ -34,7 +34,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a request's messages."""
 
     answers: Sequence[Returned]
-    """In order."""
+    """Answers in order."""
     num_messages: int
     num_equal: int = 0
     """Messages at the beginning that were asked just so before; 0: none."""
@@ -66,9 +66,9 @@ class HashedAnswer(msgspec.Struct, frozen=True):
 
     index: int
     exact: int
-    """Of its text, and of its tool calls as they are written."""
+    """Hash of the text, and of the tool calls as they are written."""
     meaning: int
-    """Of its text, and of its tool calls, however their arguments are written."""
+    """Hash of the text, and of the tool calls, however their arguments are written."""
 
 
 def hash_answer(index: int, message: JsonObject) -> HashedAnswer:
@@ -84,9 +84,9 @@ class AnsweredMessages:
 
     _exact: set[int] = field(default_factory=set[int])
     _places: dict[int, int] = field(default_factory=dict[int, int])
-    """By meaning: how many messages were before it."""
+    """Number of messages before each answer, by its meaning."""
     _longest: dict[str, int] = field(default_factory=dict[str, int])
-    """By conversation."""
+    """Largest number of messages, by conversation."""
 
     def add(self, message: JsonObject, conversation: str, num_messages: int) -> None:
         """Remember an answer to this number of messages."""

@@ -61,7 +61,7 @@ class Finalizer:
     redis: Redis
     keys: Keys
     cache: ResponseCache
-    """Of what was answered, for retries."""
+    """Cache of answers, for retries."""
 
     def record_start(self, rollout: LiveRollout) -> None:
         """Record the beginning, unless a worker does.

@@ -116,7 +116,7 @@ class PromptContents(msgspec.Struct, frozen=True, kw_only=True):
     """Where in the history the last assistant message stands; -1: there is none."""
     messages: Hashed
     digest: int
-    """Of everything that was asked."""
+    """Digest of the whole prompt."""
     request: ChatRequest
 
     def hash_answers(self) -> list[HashedAnswer]:
@@ -131,9 +131,9 @@ class CallHistory:
 
     calls: CallTable = field(default_factory=CallTable)
     turns: Counter[str] = field(default_factory=Counter[str])
-    """By question the calls that spend its turn, without abandoned ones; a question that is asked again spends one."""
+    """Calls that spend the turn of each question, without abandoned ones; a question that is asked again spends one."""
     ended: list[EndedCall] = field(default_factory=list[EndedCall])
-    """In order of their end."""
+    """Calls in order of their end."""
     sequences: PrefixTable[PrefixAnchor] = field(default_factory=PrefixTable[PrefixAnchor])
     """Token sequences, prompt and answer."""
     prompts: PrefixTable[PrefixAnchor] = field(default_factory=PrefixTable[PrefixAnchor])
@@ -167,19 +167,19 @@ class LiveRollout:
     """The gateway writes its beginning and end; False: a worker does."""
     is_open: bool = True
     paused_at: float | None = None
-    """By the registry's clock: since when no worker holds it, so that its key opens nothing; None: a worker does."""
+    """When the attempt was paused (registry clock); its key is refused since. None: not paused."""
     has_checkpoint: bool = False
     """There is a checkpoint of it, from which another holder may go on."""
     is_resumed: bool = False
     """Another holder resumed it."""
     used_at: float = 0.0
-    """By the clock of ``RolloutRegistry``."""
+    """When the rollout was last used (clock of ``RolloutRegistry``)."""
     end_of_key: float | None = None
-    """By the same clock; None: the key holds until the rollout is closed."""
+    """When its key ends (same clock); None: the key holds until the rollout is closed."""
     num_pending: int = 0
     """Questions that wait for an answer, at an engine or for a place at one."""
     active_at: float = field(default_factory=time.monotonic)
-    """By the budget's clock: when a call last began or ended."""
+    """When a call last began or ended (budget's clock)."""
     num_started: int = 0
     num_ended: int = 0
     num_sampled: int = 0

@@ -12,7 +12,7 @@ import msgspec
 _MAX_HEAD_BYTES = 64 << 10
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: .*)?")
 _MAX_LINE_BYTES = 4096
-"""Of a chunk's size and extensions, or of a trailer."""
+"""Size of a line: a chunk's size and extensions, or a trailer."""
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?")
 
 
@@ -25,7 +25,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
     status: int
     fields: dict[bytes, bytes]
-    """By lower-case name; of a repeated field the values joined with commas."""
+    """Values by lower-case name; those of a repeated field are joined with commas."""
     is_last: bool
     """The server closes the connection after this answer."""
 

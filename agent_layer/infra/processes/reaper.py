@@ -25,7 +25,7 @@ REAPER_PROGRAM: Final = __file__
 KILL_NOW = b"!"
 """Written into a lifeline to kill at once, without the grace period."""
 _GRACE_SECONDS = 2.0
-"""For a command to end by itself after the lifeline is cut; it has its own way to notice."""
+"""Seconds for a command to end by itself after the lifeline is cut; it has its own way to notice."""
 _MAX_KILL_SECONDS = 10.0
 """A process that survives SIGKILL for this long, such as one of another user, is left alone."""
 _POLL_SECONDS = 0.001

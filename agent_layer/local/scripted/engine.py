@@ -35,7 +35,7 @@ from agent_layer.schema import JsonObject
 from agent_layer.schema.wire import GrowingMessage
 
 _NO_TOOL_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
-"""As vLLM says it."""
+"""vLLM's sentence about a missing tool parser."""
 
 
 @dataclass(kw_only=True)
@@ -60,7 +60,7 @@ class ScriptedEngine:
     """Where it says that its weights come from: the start's, as with vLLM, not ``weights``. None: it does not say."""
     num_loads: int = 0
     access_key: str | None = None
-    """That each request must carry; None: it asks for none."""
+    """Key that each request must carry; None: the engine asks for none."""
     refuses_weights: bool = False
     """It has no endpoint that loads weights, as vLLM without VLLM_SERVER_DEV_MODE=1."""
     adapter: str | None = None

@@ -25,7 +25,7 @@ class GrowingCall:
     call_id: str = ""
     """Empty: no piece named it."""
     name: str = ""
-    """Of the tool; empty: no piece named it."""
+    """Name of the tool; empty: no piece named it."""
     _fields: JsonObject = field(default_factory=dict[str, object])
     _function: JsonObject = field(default_factory=dict[str, object])
     _arguments: list[str] = field(default_factory=list[str])
@@ -64,9 +64,9 @@ class GrowingCalls:
 
     calls: list[GrowingCall] = field(default_factory=list[GrowingCall])
     _by_id: dict[tuple[str | None, str], GrowingCall] = field(default_factory=dict[tuple[str | None, str], GrowingCall])
-    """By index and id, and by id alone."""
+    """Calls by index and id, and by id alone."""
     _last: dict[str, GrowingCall] = field(default_factory=dict[str, GrowingCall])
-    """By index."""
+    """Last call by index."""
 
     def add(self, piece: JsonObject) -> tuple[GrowingCall, str]:
         """Take a piece; return the call to which it belongs, and what it adds to the call's arguments."""

@@ -69,7 +69,7 @@ class StreamPosition(NamedTuple):
     """Position of a group in the order of closing."""
 
     closed_at: str
-    """As Redis writes it."""
+    """Time as Redis writes it."""
     group_id: str
 
 

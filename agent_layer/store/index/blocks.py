@@ -37,7 +37,7 @@ class Matches(NamedTuple):
     num_places: int
     """[num_blocks * BLOCK]"""
     bitmaps: Mapping[str, int]
-    """By name; one that none of these blocks has is left out."""
+    """Bitmaps by name; one that none of these blocks has is left out."""
     columns: Mapping[str, Sequence[float]]
     """[num_places]; NaN is not known."""
 

@@ -79,7 +79,8 @@ class Conditions(NamedTuple):
 
 
 _LABEL_ENDS = re.compile("[\0=]")
-"""In the name of a label a null comes before these, so that it ends at the first plain '='; as in lua/prelude.lua."""
+"""Characters that a NUL escapes in the name of a label, so that it ends at the first plain '='; same in
+lua/prelude.lua."""
 
 _HOST_AND_PORT = re.compile(r"[^/]+:[0-9]+")
 

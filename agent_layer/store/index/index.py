@@ -44,9 +44,9 @@ class BlockMap(NamedTuple):
     """Blocks that can hold matches."""
 
     zones: list[Zone]
-    """Of the blocks in which all names occur."""
+    """Zones of the blocks in which all names occur."""
     num_blocks: int
-    """Of the whole index."""
+    """Blocks of the whole index."""
     buckets: list[int]
     """Buckets of rewards that occur, lowest first."""
     places: dict[str, frozenset[int]]

@@ -48,7 +48,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     positions: list[Position]
     """[at most limit], in order."""
     num_blocks: int
-    """Of the whole index."""
+    """Blocks of the whole index."""
     num_planned: int
     """Blocks that could hold answers; by reward, each is counted for each bucket that it is looked through for."""
     num_read: int
@@ -208,9 +208,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     conditions: dict[str, int]
     """Condition → how many trajectories meet it alone."""
     num_trajectories: int
-    """In the whole index."""
+    """Trajectories in the whole index."""
     num_blocks: int
-    """Of 2,048 trajectories each, in the whole index."""
+    """Blocks, of 2,048 trajectories each, in the whole index."""
     num_planned: int
     """Blocks that can hold answers: every requested value occurs in them, and their zones overlap each range."""
     num_read: int
@@ -219,7 +219,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Trajectories in these whose numbers were compared."""
     num_found: int
     seconds: float
-    """Of the search alone."""
+    """Seconds of the search alone."""
 
 
 def explain_search(index: Index, filters: Filters, order: Order = "newest", limit: int = 32) -> Explanation:

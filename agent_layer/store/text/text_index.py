@@ -38,7 +38,7 @@ _EVICTED_SHARE: Final = 0.25
 _MAX_GONE: Final = 50_000
 """Names of segments that are kept after they were merged: what they became need not be read again."""
 _MAX_WAIT_SECONDS: Final = 600.0
-"""For another process that brings the same file up to date."""
+"""Seconds to wait for another process that brings the same file up to date."""
 _POLL_SECONDS: Final = 0.1
 _JUDGES: Final = ":judge"
 """Ending of the runs of judges, whose prompts may quote what only scorers see."""

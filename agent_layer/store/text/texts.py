@@ -15,7 +15,7 @@ Where: TypeAlias = Literal["task", "message", "answer", "observation"]
 """``message``: of a prompt. ``answer``: of the model. ``observation``: of a tool or environment."""
 
 MAX_CHARACTERS: Final = 65_536
-"""Of one text; the rest of a longer one is left out."""
+"""Characters of one text; the rest of a longer one is left out."""
 _ITEMS: Final = frozenset({"message", "reasoning", "function_call", "function_call_output"})
 """Types of those parts of a prompt that have no role."""
 _NAMES: Final = frozenset({"role", "type", "id", "tool_call_id", "call_id", "index", "status", "signature", "data"})

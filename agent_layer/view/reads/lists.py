@@ -29,7 +29,7 @@ ABOVE_ZERO: Final = sys.float_info.min
 FAILED: Final = ("failed", "dead", "lost", "truncated")
 """Statuses of attempts that did not end as they should."""
 _SEARCH_SECONDS: Final = 2.0
-"""For bringing the text index up to date; a page asks again until nothing waits."""
+"""Seconds to bring the text index up to date; a page asks again until nothing waits."""
 _DIGITS: Final = re.compile("[0-9]+")
 _MAX_DIGITS: Final = 20
 

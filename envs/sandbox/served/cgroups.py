@@ -20,7 +20,7 @@ _NEEDED: Final = ("memory", "pids")
 _OPTIONAL: Final = ("cpu", "cpuacct")
 _PERIOD_US: Final = 100_000
 _OWN_PROCESSES: Final = 3
-"""Of the box itself, beside what the spec allows."""
+"""Processes of the box itself, beside what the spec allows."""
 _PREFIX: Final = "agent-layer-"
 _MAX_REMOVAL_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.002

@@ -18,7 +18,7 @@ class BoxReply(msgspec.Struct, frozen=True):
 
     id: int | None = None
     status: int = 0
-    """As ``waitpid`` reports it."""
+    """Status as ``waitpid`` reports it."""
     oom: bool = False
     """The server killed it, because the box used too much memory."""
     cpu_seconds: float = 0.0

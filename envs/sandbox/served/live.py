@@ -12,7 +12,7 @@ from envs.sandbox.served.connection import BoxConnection, BoxReply
 from envs.sandbox.served.outcome import Outcome, make_result
 
 KILL_SECONDS = 5.0
-"""For the server to report the end of a child that it was asked to kill; then the box is lost."""
+"""Seconds for the server to report the end of a child that it was asked to kill; then the box is lost."""
 MAX_CPU_SECONDS = 7 * 24 * 3600
 
 

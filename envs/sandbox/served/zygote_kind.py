@@ -28,7 +28,7 @@ _MAX_SLOTS: Final = NUM_USERS // 2 - 1
 _MAX_LOST: Final = 2
 """Starts that may fail with a killed zygote: the box that it was making, and the next, which finds it gone."""
 _MAX_ZYGOTES: Final = 4
-"""That stay without a box, one for each image."""
+"""Zygotes that stay without a box, one for each image."""
 
 
 class ZygoteKind(ServedKind):

@@ -39,7 +39,7 @@ from envs.sandbox.supervisor.messages import (
 from envs.sandbox.supervisor.owners import Grant, describe_box
 
 _HELLO_SECONDS = 10.0
-"""For a client to present its capability."""
+"""Seconds for a client to present its capability."""
 _MAX_CALLS = 256
 """Calls of one client at the same time; one more ends the connection."""
 _FROM_CLIENT: msgspec.msgpack.Decoder[ToSupervisor] = msgspec.msgpack.Decoder(ToSupervisor)

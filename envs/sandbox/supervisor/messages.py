@@ -160,7 +160,7 @@ class AllowScoring(_Message, frozen=True, kw_only=True):
     owner: str
     task: str
     spec: SandboxSpec | None = None
-    """For boxes without a spec."""
+    """Default spec of boxes that are opened without one."""
     max_boxes: int
 
 

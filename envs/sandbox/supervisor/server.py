@@ -54,7 +54,7 @@ from envs.sandbox.supervisor.owners import Capabilities, Grant, Owner, describe_
 _FROM_OWNER: msgspec.msgpack.Decoder[OwnerToSupervisor] = msgspec.msgpack.Decoder(OwnerToSupervisor)
 _LIST_SECONDS = 1.0
 _END_SECONDS = 3.0
-"""For an orderly end after the worker is gone; then the process exits, and the keepers end the boxes."""
+"""Seconds for an orderly end after the worker is gone; then the process exits, and the keepers end the boxes."""
 _log = logging.getLogger(__name__)
 
 

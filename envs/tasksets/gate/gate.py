@@ -46,7 +46,7 @@ _CONCURRENCY: Final = max(2, os.cpu_count() or 2) + 1
 _PRINT: Final = "from envs.tasksets.gate import print_hashes; print_hashes(*sys.argv[2:])"
 _CHILD_SECONDS: Final = 300.0
 _REPEATED: Final = 6
-"""Of this many scripts of a kind, one is judged twice."""
+"""Number of scripts of a kind for each one that is judged twice."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     levels: list[int]
     num_tasks: int
     counts: dict[str, tuple[int, int]]
-    """By check: how many were as they must be, of how many."""
+    """Number that were as they must be, and number in all, by check."""
     failures: list[Failure]
     seconds: float
     at: float

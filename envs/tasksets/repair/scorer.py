@@ -70,9 +70,9 @@ class _Check(msgspec.Struct, frozen=True):
 class _Grading(msgspec.Struct, frozen=True):
     checks: list[_Check]
     file: str = ""
-    """Of level 0."""
+    """File of level 0."""
     source: str = ""
-    """Of level 0: what the edit changes."""
+    """Source of level 0: what the edit changes."""
     choices: Choices | None = None
 
 

@@ -80,7 +80,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Those of the tests in the repository."""
     hidden: Sequence[Check]
     choices: Choices | None = None
-    """Of level 0."""
+    """Choices of level 0."""
     answer: str = ""
     """Right answer of level 0."""
 

@@ -23,7 +23,7 @@ from trainer_adapter.cluster.nodes.watch import alive_nodes, start_machine
 # Ray carries few types; its handles have the methods of their class.
 
 _START_SECONDS = 180.0
-"""For the first actor on a machine, and its import of PyTorch, whose files may come over a network."""
+"""Seconds for the first actor on a machine, and its import of PyTorch, whose files may come over a network."""
 _ANSWER_SECONDS = 60.0
 _CONNECT_SECONDS = 10.0
 _SHARED_SECONDS = 30.0

@@ -14,7 +14,7 @@ from trainer_adapter.config import ClusterConfig, TrainConfig
 _TRAINER_CPUS, _ENGINE_CPUS = 3, 2
 """CPUs that veRL reserves beside each GPU of the trained model, and of a separate engine."""
 _OTHER_CPUS = 4
-"""For veRL's rows (two actors), its balancer and its rewards; our loop reserves none."""
+"""CPUs for veRL's rows (two actors), its balancer and its rewards; our loop reserves none."""
 _MAX_NAMED = 8
 
 
@@ -23,7 +23,7 @@ class GpuPool(msgspec.Struct, frozen=True, kw_only=True):
 
     num_gpus: int
     cpus_per_gpu: int
-    """That Ray reserves beside each."""
+    """CPUs that Ray reserves beside each."""
 
 
 class ClusterNeeds(msgspec.Struct, frozen=True, kw_only=True):

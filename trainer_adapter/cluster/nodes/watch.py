@@ -85,7 +85,7 @@ def _is_here(server: ServerProcesses) -> bool:
 
 
 _MACHINES: dict[str, ActorProxy[Machine]] = {}
-"""By the id that Ray gave to the machine; in veRL's trainer only."""
+"""Machines by the id that Ray gave them; in veRL's trainer only."""
 
 
 def _find_machine(node_id: str) -> ActorProxy[Machine]:

@@ -22,7 +22,8 @@ from trainer_adapter.verl import EmbeddedTrainer, PublishedWeights, UpdateReport
 
 _Result = TypeVar("_Result")
 _MAX_WAIT = timedelta(days=30)
-"""For the next operation: rollouts, evaluations and pauses may take their time. A process that dies ends it at once."""
+"""Wait for the next operation: rollouts, evaluations and pauses may take their time. A process that dies ends it at
+once."""
 
 
 class _Update(NamedTuple):

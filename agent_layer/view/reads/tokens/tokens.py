@@ -10,7 +10,7 @@ from agent_layer.view.answers import TokenPart, TokensAnswer
 from agent_layer.view.reads import RequestParams, Source
 
 _MAX_TOKENS = 16_384
-"""In one answer."""
+"""Tokens in one answer."""
 _DIGITS = 6
 
 

@@ -40,7 +40,7 @@ TEMPLATES: Final[Sequence[Template]] = (
     CALENDARS,
     ROUTES,
 )
-"""In a fixed order: tasks are drawn from it."""
+"""Templates in a fixed order: tasks are drawn from it."""
 _NUM_PROBES = 150
 _ENOUGH_CHANGED = 8
 """Probes that a bug changes, after which no more are tried."""
