@@ -7,8 +7,8 @@ from typing import Self
 import msgspec
 from redis import Redis
 
-from agent_layer.dispatcher.closings import NamedGroups, RunFilter, follow, newest_closed, read_closings
 from agent_layer.dispatcher.dead_letters import drop_dead, retry_dead
+from agent_layer.dispatcher.group_stream import NamedGroups, RunFilter, follow, newest_closed, read_closings
 from agent_layer.dispatcher.inspection import QueueInspector
 from agent_layer.dispatcher.models import GroupState, QueueStats, RolloutState, RunState, WorkerState
 from agent_layer.dispatcher.scripts import Scripts

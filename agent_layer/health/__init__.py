@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from agent_layer.health.catalogue import Alarm as Alarm
     from agent_layer.health.catalogue import HealthEntry as HealthEntry
     from agent_layer.health.catalogue import LiveEntry as LiveEntry
+    from agent_layer.health.evaluate import find_unhealthy as find_unhealthy
+    from agent_layer.health.evaluate import find_unhealthy_now as find_unhealthy_now
     from agent_layer.health.facts import RunFacts as RunFacts
-    from agent_layer.health.judge import find_unhealthy as find_unhealthy
-    from agent_layer.health.judge import find_unhealthy_now as find_unhealthy_now
     from agent_layer.health.limits import HealthLimits as HealthLimits
     from agent_layer.health.limits import set_limits as set_limits
     from agent_layer.health.limits import set_live_limits as set_live_limits
@@ -65,7 +65,7 @@ else:
                 "LiveEntry",
             ),
             "agent_layer.health.facts": ("RunFacts",),
-            "agent_layer.health.judge": ("find_unhealthy", "find_unhealthy_now"),
+            "agent_layer.health.evaluate": ("find_unhealthy", "find_unhealthy_now"),
             "agent_layer.health.limits": ("HealthLimits", "set_limits", "set_live_limits"),
             "agent_layer.health.progress": (
                 "FindingView",

@@ -19,8 +19,8 @@ from agent_layer.store.consumers.follower import GroupDelivery
 from agent_layer.store.consumers.trained_batches import list_batches
 from trainer_adapter.data.advantages import select_batch
 from trainer_adapter.data.groups import read_group
-from trainer_adapter.data.kept_tokens import TokenColumns, read_calls, record_tokens
 from trainer_adapter.data.replay import rebuild_batch, record_batch
+from trainer_adapter.data.update_record import TokenColumns, list_calls, record_tokens
 
 from ..builders import attempt, call, closed_group, sampled
 
@@ -186,7 +186,7 @@ def test_an_update_without_its_numbers_is_named_unless_it_is_the_last(store, wri
     second = record_batch(batch, "r", 2, 0, advantages=rule)
     columns = [
         TokenColumns(calls=calls, logprobs=Logprobs([-1, -1]), advantages=Advantages([one] * 2), mask=b"\x01\x01")
-        for calls, one in zip(read_calls(batch), (-0.5, 0.5), strict=True)
+        for calls, one in zip(list_calls(batch), (-0.5, 0.5), strict=True)
     ]
     write(second, *record_tokens(second, columns))
     with pytest.raises(CorruptRecordError, match="step 1 of run r: expected what the update computed, found nothing"):

@@ -43,18 +43,6 @@ if TYPE_CHECKING:
     from trainer_adapter.data.groups import (
         success_by_task as success_by_task,
     )
-    from trainer_adapter.data.kept_tokens import (
-        TokenColumns as TokenColumns,
-    )
-    from trainer_adapter.data.kept_tokens import (
-        gap_by_engine as gap_by_engine,
-    )
-    from trainer_adapter.data.kept_tokens import (
-        list_calls as list_calls,
-    )
-    from trainer_adapter.data.kept_tokens import (
-        record_tokens as record_tokens,
-    )
     from trainer_adapter.data.lengths import NO_BOUNDS as NO_BOUNDS
     from trainer_adapter.data.lengths import ModelBounds as ModelBounds
     from trainer_adapter.data.lengths import read_bounds as read_bounds
@@ -69,6 +57,18 @@ if TYPE_CHECKING:
         record_batch as record_batch,
     )
     from trainer_adapter.data.samples import samples_of as samples_of
+    from trainer_adapter.data.update_record import (
+        TokenColumns as TokenColumns,
+    )
+    from trainer_adapter.data.update_record import (
+        gap_by_engine as gap_by_engine,
+    )
+    from trainer_adapter.data.update_record import (
+        list_calls as list_calls,
+    )
+    from trainer_adapter.data.update_record import (
+        record_tokens as record_tokens,
+    )
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -103,7 +103,7 @@ else:
                 "rebuild_batch",
                 "record_batch",
             ),
-            "trainer_adapter.data.kept_tokens": (
+            "trainer_adapter.data.update_record": (
                 "TokenColumns",
                 "list_calls",
                 "gap_by_engine",

@@ -26,9 +26,9 @@ from agent_layer.schema import (
 from trainer_adapter.data.advantages import TrainingBatch, make_batch
 from trainer_adapter.data.credit import RolloutSamples
 from trainer_adapter.data.groups import WHOLE, make_rollout_samples
-from trainer_adapter.data.kept_tokens import compare_tokens
 from trainer_adapter.data.lengths import fit_rows
 from trainer_adapter.data.samples import samples_of
+from trainer_adapter.data.update_record import compare_tokens
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):

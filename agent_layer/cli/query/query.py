@@ -5,8 +5,8 @@ from typing import Annotated, Literal, cast
 
 import typer
 
-from agent_layer.cli.query.left_out import describe_left_out, print_left_out
 from agent_layer.cli.query.matches import print_matches
+from agent_layer.cli.query.omissions import describe_left_out, print_left_out
 from agent_layer.cli.ui import describe_trajectory, print_blocks, print_link, print_rows, print_step_link, write_lines
 from agent_layer.engines import newest_policy
 from agent_layer.errors import BadInputError, NotFoundError

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, cast
 import typer
 from rich.table import Table
 
-from agent_layer.cli.query.left_out import print_left_out
+from agent_layer.cli.query.omissions import print_left_out
 from agent_layer.cli.ui import draw_table, print_link, write_lines
 from agent_layer.store import make_takes_filters, open_store
 from agent_layer.store.index import By, Filters, Summary

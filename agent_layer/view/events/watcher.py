@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 
 from agent_layer.errors import AgentLayerError
 from agent_layer.infra.redis import AsyncRedis, open_async_redis
-from agent_layer.view.events.gathered import Gathered
+from agent_layer.view.events.coalesce import Gathered
 from agent_layer.view.events.ring import Ring
 from agent_layer.view.reads import Source, show_fleet_state
 

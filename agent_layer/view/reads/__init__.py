@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING
 from agent_layer.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from agent_layer.view.reads.asked import RequestParams as RequestParams
-    from agent_layer.view.reads.asked import query_parameters as query_parameters
-    from agent_layer.view.reads.bucket import find_cooled as find_cooled
-    from agent_layer.view.reads.bucket import source_for as source_for
+    from agent_layer.view.reads.archive import find_cooled as find_cooled
+    from agent_layer.view.reads.archive import source_for as source_for
     from agent_layer.view.reads.fleet import show_fleet_state as show_fleet_state
     from agent_layer.view.reads.groups import show_group as show_group
     from agent_layer.view.reads.images import IMAGES as IMAGES
@@ -19,6 +17,8 @@ if TYPE_CHECKING:
     from agent_layer.view.reads.lists import FAILED as FAILED
     from agent_layer.view.reads.lists import facet_lines as facet_lines
     from agent_layer.view.reads.lists import natural_key as natural_key
+    from agent_layer.view.reads.params import RequestParams as RequestParams
+    from agent_layer.view.reads.params import query_parameters as query_parameters
     from agent_layer.view.reads.routes import PREFIX as PREFIX
     from agent_layer.view.reads.routes import ROUTES as ROUTES
     from agent_layer.view.reads.routes import Route as Route
@@ -37,7 +37,7 @@ else:
         __name__,
         {
             "agent_layer.view.reads.params": ("RequestParams", "query_parameters"),
-            "agent_layer.view.reads.bucket": ("find_cooled", "source_for"),
+            "agent_layer.view.reads.archive": ("find_cooled", "source_for"),
             "agent_layer.view.reads.fleet": ("show_fleet_state",),
             "agent_layer.view.reads.groups": ("show_group",),
             "agent_layer.view.reads.images": ("IMAGES", "Image", "image_names", "read_image"),

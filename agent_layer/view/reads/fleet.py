@@ -24,7 +24,7 @@ from agent_layer.view.answers import (
     WorkerLine,
     WorkerList,
 )
-from agent_layer.view.reads.asked import RequestParams
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Source, refuse_archive
 
 _MAX_LEASES: Final = 200

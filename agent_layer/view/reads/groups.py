@@ -10,8 +10,8 @@ from agent_layer.errors import NotFoundError
 from agent_layer.schema import Group, Trajectory, make_rollout_id, make_trajectory_id
 from agent_layer.store import TrajectoryRow
 from agent_layer.view.answers import GroupAnswer, Member
-from agent_layer.view.reads.asked import RequestParams
 from agent_layer.view.reads.lists import FAILED
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Source
 from agent_layer.view.reads.tokens import token_ids
 from agent_layer.view.reads.updates import mean_advantage, read_group, read_whole

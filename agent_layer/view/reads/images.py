@@ -15,7 +15,7 @@ import msgspec
 
 from agent_layer.errors import NotFoundError
 from agent_layer.schema import JsonObject, Trajectory, content_hash, resolve_in
-from agent_layer.view.reads.asked import RequestParams
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Source
 
 IMAGES: Final = "/trajectories/{trajectory}/images/{image}"

@@ -21,7 +21,7 @@ from agent_layer.view.answers import (
     SummaryAnswer,
     SummaryLine,
 )
-from agent_layer.view.reads.asked import RequestParams
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Source
 
 ABOVE_ZERO: Final = sys.float_info.min

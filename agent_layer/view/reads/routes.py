@@ -33,8 +33,8 @@ from agent_layer.view.answers import (
     WorkerList,
 )
 from agent_layer.view.reads import fleet, groups, lists, runs, trajectories, updates
-from agent_layer.view.reads.asked import FILTERS, RequestParams
 from agent_layer.view.reads.overviews import show_failures, show_learning
+from agent_layer.view.reads.params import FILTERS, RequestParams
 from agent_layer.view.reads.source import Source
 from agent_layer.view.reads.tokens import show_diff, show_forks, show_step_tokens, show_tokens
 

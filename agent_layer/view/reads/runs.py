@@ -35,8 +35,8 @@ from agent_layer.view.answers import (
     UpdateList,
     Version,
 )
-from agent_layer.view.reads.asked import RequestParams
 from agent_layer.view.reads.lists import ABOVE_ZERO, FAILED, facet_lines
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Source, refuse_archive
 
 _MAX_FAILURES = 10

@@ -31,8 +31,8 @@ from agent_layer.view.answers import (
     TrajectoryAnswer,
     TrajectoryUpdate,
 )
-from agent_layer.view.reads.asked import RequestParams
 from agent_layer.view.reads.images import TOO_DEEP, show_value
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Source
 from agent_layer.view.reads.tokens import Places, break_cause
 from agent_layer.view.reads.updates import exclusion_line, mean_advantage, read_group

@@ -11,7 +11,7 @@ from agent_layer.schema import ExcludedRollout, Group, TrainedBatch, TrainedRoll
 from agent_layer.store import TrajectoryRow
 from agent_layer.store.consumers import list_batches
 from agent_layer.view.answers import ExclusionLine, GroupLine, Lane, UpdateAnswer
-from agent_layer.view.reads.asked import RequestParams
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Source
 
 

@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 
 from agent_layer.dispatcher import Dispatcher, Report, connect
-from agent_layer.dispatcher.closings import NamedGroups, newest_closed, read_closings
+from agent_layer.dispatcher.group_stream import NamedGroups, newest_closed, read_closings
 from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.schema.task import Task
 from agent_layer.shipper.destination import open_destination

@@ -5,7 +5,7 @@ from functools import partial
 import msgspec
 import pytest
 
-from agent_layer.cli.query.left_out import describe_left_out
+from agent_layer.cli.query.omissions import describe_left_out
 from agent_layer.cli.services.view import archive_settings, open_shown
 from agent_layer.cli.store.acl import acl_rules
 from agent_layer.dispatcher import Dispatcher

@@ -13,8 +13,8 @@ from agent_layer.store.consumers.follower import GroupDelivery
 from trainer_adapter.data.advantages import Credits, select_batch, value_advantages
 from trainer_adapter.data.exclusions import find_exclusions
 from trainer_adapter.data.groups import read_group
-from trainer_adapter.data.kept_tokens import TokenColumns, gap_by_engine, list_calls, record_tokens
 from trainer_adapter.data.replay import rebuild_batch, record_batch
+from trainer_adapter.data.update_record import TokenColumns, gap_by_engine, list_calls, record_tokens
 
 from ...builders import closed_group
 from .step_trees import STARTED, call

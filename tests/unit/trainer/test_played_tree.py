@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from envs.tasksets.guess_number.game import HIGHEST, MAX_GUESSES, Game, compare
-from trainer_adapter.demo.played import draw_games, grow_tree
+from trainer_adapter.demo.rollout_log import draw_games, grow_tree
 
 BISECTION = {(): 3, (3, "lower"): 1, (3, "lower", 1, "higher"): 2, (3, "higher"): 5}
 BISECTION |= {(3, "higher", 5, "lower"): 4, (3, "higher", 5, "higher"): 6}

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from agent_layer.infra import batched
-from agent_layer.view.reads.asked import RequestParams
 from agent_layer.view.reads.groups import has_group
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Cooled, Source
 
 _PAGE = 512
