@@ -46,7 +46,7 @@ def _whole_calls(facts: Facts) -> Iterator[dict[str, object]]:
     for turn in make_turns(facts):
         yield {
             "messages": turn.messages,
-            "answer": turn.message,
+            "answer": turn.answer,
             "prompt_token_ids": turn.ids_before + turn.new_ids,
             "response_token_ids": turn.message.ids,
             "logprobs": turn.message.logprobs,

@@ -140,7 +140,7 @@ def _requested(facts: Facts, turn: Turn) -> dict[str, object]:
 def _answered(facts: Facts, calls: Sequence[str], step: int, turn: Turn) -> dict[str, object]:
     ids, num_before = turn.message.ids, len(turn.ids_before)
     action = Action(
-        message=turn.message,
+        message=turn.answer,
         response_token_ids=TokenIds(ids),
         logprobs=Logprobs(turn.message.logprobs),
         finish_reason="tool_calls",
