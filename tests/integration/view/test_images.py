@@ -103,7 +103,7 @@ def test_each_image_is_hashed_once_however_many_are_asked_for(empty, monkeypatch
     store_message(empty.store, "i.0-0", "look", outputs=outputs)
     step = empty.get("/api/v1/trajectories/i.0-0")["steps"][0]
     hashed = []
-    monkeypatch.setattr(images, "_name_of", lambda url: hashed.append(url) or content_hash(msgspec.json.encode(url)))
+    monkeypatch.setattr(images, "_hash_url", lambda url: hashed.append(url) or content_hash(msgspec.json.encode(url)))
     source = empty.source
     for mark in images.image_names(step["observations"]):
         images.read_image(source, _fetch("i.0-0", mark))
