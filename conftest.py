@@ -10,18 +10,18 @@ import pytest
 
 _TESTS = Path(__file__).parent / "tests"
 _FOLDERS = ("soak", "job", "gpu", "servers", "integration", "browser", "unit")
-"""In this order, so that processes which share the tests end at about the same time: the longest tests first."""
+"""Folders, the longest tests first, so that processes which share the tests end at about the same time."""
 _ORDER_OF_JOBS = {"test_main_job.py": 0, "test_on_ray.py": 2}
 """Each starts an engine and a trainer, so the second begins when the first is about over."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of this suite."""
-    told = (
+    help_text = (
         "tests of tests/servers, and makes of Redis and S3 that they run over: a smoke test of each make, all tests"
         " over the first make of each list with a smoke test of the others, or all tests over all makes"
     )
-    parser.addoption("--servers", choices=("smoke", "first", "all"), default="first", help=told)
+    parser.addoption("--servers", choices=("smoke", "first", "all"), default="first", help=help_text)
     parser.addoption("--no-rerun", action="store_true", help="run no test again whose wait expired (tests/reruns.py)")
 
 
@@ -32,15 +32,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
     items[:] = [one for one in items if one not in left_out]
-    items.sort(key=lambda item: (_FOLDERS.index(_folder_of(item)), _ORDER_OF_JOBS.get(item.path.name, 1)))
+    items.sort(key=lambda item: (_FOLDERS.index(_find_folder(item)), _ORDER_OF_JOBS.get(item.path.name, 1)))
 
 
 def _is_left_out(item: pytest.Item, servers: str) -> bool:
     if servers == "all" or item.get_closest_marker("smoke"):
         return False
-    is_of_servers = servers == "smoke" and _folder_of(item) == "servers"
+    is_of_servers = servers == "smoke" and _find_folder(item) == "servers"
     return is_of_servers or item.get_closest_marker("other_make") is not None
 
 
-def _folder_of(item: pytest.Item) -> str:
+def _find_folder(item: pytest.Item) -> str:
     return item.path.relative_to(_TESTS).parts[0]

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-MOST_LINES = {"README.md": 150, "ARCHITECTURE.md": 200}
-LONGEST_LINE = 160
+MAX_LINES = {"README.md": 150, "ARCHITECTURE.md": 200}
+MAX_LINE_LENGTH = 160
 PACKAGES = ("agent_layer", "tracer", "envs", "trainer_adapter", "examples", "tests", "docs", ".ci")
 PROMISES = "## Promises"
 """Below this heading of ARCHITECTURE.md, paths begin in tests/."""
@@ -33,17 +33,17 @@ def list_documents() -> list[Path]:
 
 def check_lines(path: Path, lines: list[str]) -> Iterator[tuple[int, str]]:
     """Yield lines that are too long, and documents that are."""
-    most = MOST_LINES.get(path.relative_to(ROOT).as_posix())
+    most = MAX_LINES.get(path.relative_to(ROOT).as_posix())
     if most is not None and len(lines) > most:
         yield len(lines), f"expected at most {most} lines, found {len(lines)}"
     for number, line in enumerate(lines, 1):
-        if len(line) > LONGEST_LINE:
-            yield number, f"expected at most {LONGEST_LINE} characters, found {len(line)}"
+        if len(line) > MAX_LINE_LENGTH:
+            yield number, f"expected at most {MAX_LINE_LENGTH} characters, found {len(line)}"
 
 
 def check_links(path: Path, lines: list[str]) -> Iterator[tuple[int, str]]:
     """Yield relative links without a target, and anchors without a heading."""
-    for number, line in prose_of(lines):
+    for number, line in find_prose(lines):
         for target in LINK.findall(line):
             if target.startswith(("http://", "https://", "mailto:")):
                 continue
@@ -51,14 +51,14 @@ def check_links(path: Path, lines: list[str]) -> Iterator[tuple[int, str]]:
             found = (path.parent / name).resolve() if name else path
             if not found.exists():
                 yield number, f"link {target}: there is no such file"
-            elif anchor and anchor not in anchors_of(found):
+            elif anchor and anchor not in find_anchors(found):
                 yield number, f"link {target}: there is no such heading"
 
 
 def check_paths(path: Path, lines: list[str]) -> Iterator[tuple[int, str]]:
     """Yield paths in inline code that do not exist."""
     in_promises = False
-    for number, line in prose_of(lines):
+    for number, line in find_prose(lines):
         if line.startswith("## "):
             in_promises = line.startswith(PROMISES)
         for code in CODE.findall(line):
@@ -68,7 +68,7 @@ def check_paths(path: Path, lines: list[str]) -> Iterator[tuple[int, str]]:
                 yield number, f"path {named}: it does not exist"
 
 
-def prose_of(lines: list[str]) -> Iterator[tuple[int, str]]:
+def find_prose(lines: list[str]) -> Iterator[tuple[int, str]]:
     """Yield numbered lines outside of fenced blocks."""
     is_code = False
     for number, line in enumerate(lines, 1):
@@ -78,9 +78,11 @@ def prose_of(lines: list[str]) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def anchors_of(path: Path) -> set[str]:
+def find_anchors(path: Path) -> set[str]:
     """Return the anchors that a renderer makes of a document's headings."""
-    headings = [line.lstrip("#").strip() for _, line in prose_of(path.read_text().splitlines()) if line.startswith("#")]
+    headings = [
+        line.lstrip("#").strip() for _, line in find_prose(path.read_text().splitlines()) if line.startswith("#")
+    ]
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
@@ -99,8 +101,8 @@ def main() -> int:
     for path in list_documents():
         lines = path.read_text().splitlines()
         for check in (check_lines, check_links, check_paths):
-            findings += [f"{path.relative_to(ROOT)}:{number}: {said}" for number, said in check(path, lines)]
-    findings += [f"docs/decisions/README.md:{number}: {said}" for number, said in check_decisions()]
+            findings += [f"{path.relative_to(ROOT)}:{number}: {problem}" for number, problem in check(path, lines)]
+    findings += [f"docs/decisions/README.md:{number}: {problem}" for number, problem in check_decisions()]
     print(*findings, sep="\n", end="\n" if findings else "")
     return 1 if findings else 0
 

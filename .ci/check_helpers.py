@@ -6,7 +6,7 @@
 A helper counts if it is private, has no decorator, does not generate, holds at most three statements (six with those
 inside them), and is named once in its module: in a call that is a whole statement, so that its body can stand there.
 A method that overrides another (it calls ``super()``'s, or the module defines the name twice) has callers elsewhere.
-A helper whose name or docstring says more than its body would in place carries the reason on the line of its ``def``:
+A helper whose name or docstring says more than its body would in place carries the reason in its signature:
 ``# kept: the caller is a narrative of named steps``. Standard library only.
 """
 
@@ -62,7 +62,9 @@ def find_helpers(source: str) -> Iterator[Helper]:
             and len(uses[function.name]) == definitions[function.name] == 1
             and uses[function.name][0] not in nested
             and _is_whole_statement(uses[function.name][0], function, parents)
-            and MARK not in lines[function.lineno - 1]
+            and not any(
+                MARK in line for line in lines[function.lineno - 1 : max(function.lineno, function.body[0].lineno - 1)]
+            )
         ):
             yield Helper(function.lineno, function.name, num_statements)
 
@@ -106,7 +108,7 @@ def main() -> int:
     if len(helpers) > MAX_INLINABLE:
         found.append(
             f"expected at most {MAX_INLINABLE} private helpers that could stand where they are called, found"
-            f" {len(helpers)}: inline the new ones (--list), or give a reason on the line of their def: '{MARK}…'"
+            f" {len(helpers)}: inline the new ones (--list), or give a reason in their signature: '{MARK}…'"
         )
     if len(helpers) < MAX_INLINABLE - SLACK:
         found.append(f".ci/check_helpers.py: lower the constant MAX_INLINABLE to {len(helpers)}")

@@ -146,7 +146,7 @@ def check_types() -> Iterator[str]:
 
 def check_advice() -> Iterator[str]:
     """Yield commands that an error or an example advises and that do not exist."""
-    texts = [(path, text) for path in SOURCES if "agent-layer " in path.read_text() for text in _strings_of(path)]
+    texts = [(path, text) for path in SOURCES if "agent-layer " in path.read_text() for text in _read_strings(path)]
     texts += [(path, path.read_text()) for path in sorted((ROOT / "examples").rglob("*.md"))]
     advised = {(_name(path), words) for path, text in texts for words in _ADVISED.findall(text)}
     if ("runs", "resume") not in {words for _, words in advised}:
@@ -158,7 +158,7 @@ def check_advice() -> Iterator[str]:
 
 def check_programs() -> Iterator[str]:
     """Yield what programs in tests import, or tests replace, and what does not exist."""
-    found = {(_name(path), *one) for path in TESTS for one in _imports_of(path)}
+    found = {(_name(path), *one) for path in TESTS for one in _read_imports(path)}
     if len(found) <= 20:
         yield f"{_name(Path(__file__))}: finds hardly any program in tests any more; correct its pattern"
     for path, module, name in sorted(found):
@@ -224,7 +224,7 @@ MECHANISMS = (
 )
 
 
-def _strings_of(path: Path) -> Iterator[str]:
+def _read_strings(path: Path) -> Iterator[str]:
     """Yield the strings of a module, with ``{}`` for each inserted value."""
     for node in ast.walk(ast.parse(path.read_text())):
         parts = node.values if isinstance(node, ast.JoinedStr) else [node] if isinstance(node, ast.Constant) else []
@@ -237,7 +237,7 @@ def _is_command(command: str, part: str) -> bool:
     return bool(found) and (not part or not parts or part in parts)
 
 
-def _imports_of(path: Path) -> Iterator[tuple[str, str]]:
+def _read_imports(path: Path) -> Iterator[tuple[str, str]]:
     for node in ast.walk(ast.parse(path.read_text())):
         match node:
             case ast.Constant(value=str(text)):

@@ -36,7 +36,7 @@ def find_waits(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 def _advise(call: ast.Call) -> str | None:
     name = ast.unparse(call.func)
-    method, limit = name.rpartition(".")[2], _limit_of(call)
+    method, limit = name.rpartition(".")[2], _find_limit(call)
     if name in ("asyncio.timeout", "asyncio.wait_for"):
         return f"{name}: write within()"
     if method == "communicate" or name in ("subprocess.run", "subprocess.check_output"):
@@ -64,7 +64,7 @@ def _is_clock(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func) in ("time.monotonic", "time.time", "time.perf_counter")
 
 
-def _limit_of(call: ast.Call) -> ast.expr | None:
+def _find_limit(call: ast.Call) -> ast.expr | None:
     return next((one.value for one in call.keywords if one.arg == "timeout"), None)
 
 

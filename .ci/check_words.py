@@ -5,7 +5,7 @@
 
 It reads docstrings, comments, errors and help texts of Python, comments of Lua, Make, TOML, YAML and shell files, and
 all of Markdown except inline code. In tests it skips string literals, because those are data, unless they explain a
-failure. Standard library only.
+failure. It also reads the identifiers of Python and Lua. Standard library only.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,8 +56,29 @@ DOCSTRING_START = Rule(
     re.compile(r"\s*(?:Give|Say|Tell|Hear)s?\b"), "begin with Return, Report, Raise, Receive, Wait …"
 )
 
-EXEMPT: dict[tuple[str, str], str] = {}
-"""(path pattern, phrase or *) → reason. An exemption that covers no finding is an error."""
+FIELD_START = Rule(
+    re.compile(r"\s*(?:Of|By|As|For|That|In|With)\b"),
+    "a field's docstring is a noun phrase or a sentence: name the thing",
+)
+
+PARTICIPLES = {
+    *("Told", "Said", "Asked", "Shown", "Showing", "Judged", "Listed", "Refused"),
+    *("Wanted", "Waiting", "LeftOut", "Leave", "Look", "News", "Outside", "Heard"),
+}
+PARTICIPLE_WORDS = {"told", "asked", "said"}
+LIMIT = re.compile(r"_?(?:MOST|LONGEST|LARGEST)_\w+")
+LUA_WORDS = {"hear", "truce", "settle_in", "look_further", "write_down", "hand_on", "hand_on_lapsed", "write_leaving"}
+"""Names that the queue's scripts once had."""
+LUA_FUNCTION = re.compile(r"\bfunction\s+(\w+)")
+LUA_NOT_CODE = re.compile(r"--[^\n]*|'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\"")
+
+EXEMPT: dict[tuple[str, str], str] = {
+    ("*", "num_asked"): "stored in progress.jsonl and in rounds, answered by /api/v1",
+    ("*", "sampling_asked"): "stored in steps, answered by /api/v1",
+    ("*", "asked_model"): "stored in rounds",
+    ("*", "samples_of"): "documents give it to users",
+}
+"""(path pattern, phrase, identifier or *) → reason. An exemption that covers no finding is an error."""
 
 HASH_COMMENTS = {".toml", ".yaml", ".yml", ".sh", ".service", ".cfg"}
 TEXT_SUFFIXES = {".py", ".lua", ".md", *HASH_COMMENTS}
@@ -65,11 +87,12 @@ SKIPPED_PARTS = {".git", ".venv", "build", "node_modules", "vendor"}
 
 
 class Text(NamedTuple):
-    """A piece of prose: its first line in the file, and whether it is a docstring."""
+    """A piece of prose: its first line in the file, and whether it is a docstring, and one of a field."""
 
     line: int
     text: str
     is_docstring: bool = False
+    is_field: bool = False
 
 
 class Finding(NamedTuple):
@@ -85,6 +108,7 @@ def python_texts(source: str, *, in_tests: bool) -> Iterator[Text]:
     """Yield docstrings, explaining strings and comments of a module."""
     tree = ast.parse(source)
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    fields = set() if in_tests else set(_field_docstrings(tree))
     explaining = _explaining_strings(tree) if in_tests else None
     inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
@@ -92,11 +116,71 @@ def python_texts(source: str, *, in_tests: bool) -> Iterator[Text]:
             continue
         text = _string_value(node)
         if id(node) in docstrings and text:
-            yield Text(node.lineno, text, is_docstring=True)
+            yield Text(node.lineno, text, is_docstring=True, is_field=id(node) in fields)
         elif " " in text.strip() and (explaining is None or id(node) in explaining):
             yield Text(node.lineno, text)
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     yield from _joined((token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT)
+
+
+def _field_docstrings(tree: ast.Module) -> Iterator[int]:
+    """Yield the ids of the strings that follow a field or a constant."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.Module):
+            for before, after in pairwise(node.body):
+                if isinstance(before, ast.AnnAssign | ast.Assign) and isinstance(after, ast.Expr):
+                    yield id(after.value)
+
+
+def python_names(source: str) -> Iterator[tuple[int, str, str]]:
+    """Yield line, identifier and suggestion of each name that a module defines and the project would not choose.
+
+    Tests are named by whole sentences, so the names of test functions are free.
+    """
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.ClassDef(name=name) if name.removeprefix("_") in PARTICIPLES:
+                yield node.lineno, name, "a record is a noun"
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                if name.startswith("test_"):
+                    continue
+                is_property = any("property" in ast.unparse(one) for one in node.decorator_list)
+                if name.endswith("_of") and not is_property:
+                    yield node.lineno, name, "a function is a verb phrase: find_x, read_x, make_x"
+                yield from _weak_words(node.lineno, name)
+            case (
+                ast.arg(arg=name)
+                | ast.Name(id=name, ctx=ast.Store())
+                | ast.Attribute(attr=name, ctx=ast.Store())
+                | ast.MatchAs(name=str(name))
+            ):
+                yield from _weak_words(node.lineno, name)
+            case _:
+                pass
+
+
+def lua_names(source: str) -> Iterator[tuple[int, str, str]]:
+    """Yield line, identifier and suggestion of each name of a script that the project would not choose."""
+    code = LUA_NOT_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
+    for match in re.finditer(r"[A-Za-z_]\w*", code):
+        line = code.count("\n", 0, match.start()) + 1
+        if match[0] in LUA_WORDS:
+            yield line, match[0], "the field's word: requeue, grace_until, flush_removals …"
+        yield from _weak_words(line, match[0])
+    for match in LUA_FUNCTION.finditer(code):
+        if match[1].endswith("_of"):
+            yield (
+                code.count("\n", 0, match.start()) + 1,
+                match[1],
+                "a function is a verb phrase: find_x, read_x, make_x",
+            )
+
+
+def _weak_words(line: int, name: str) -> Iterator[tuple[int, str, str]]:
+    if PARTICIPLE_WORDS.intersection(name.lower().split("_")):
+        yield line, name, "name the thing: request, answer, message, options …"
+    if LIMIT.fullmatch(name):
+        yield line, name, "a limit begins with max_"
 
 
 def _string_value(node: ast.Constant | ast.JoinedStr) -> str:
@@ -147,7 +231,7 @@ def _joined(lines: Iterator[tuple[int, str]]) -> Iterator[Text]:
         yield Text(first, "\n".join(texts))
 
 
-def texts_of_file(path: Path, named: str) -> Iterator[Text]:
+def list_texts(path: Path, named: str) -> Iterator[Text]:
     """Yield the prose of one file."""
     if path.suffix not in TEXT_SUFFIXES and path.name != "Makefile":
         return
@@ -170,6 +254,18 @@ def check_text(text: Text) -> Iterator[tuple[int, str, str]]:
             yield text.line + prose.count("\n", 0, match.start()), " ".join(match[0].split()), instead
     if text.is_docstring and (match := DOCSTRING_START.pattern.match(prose)):
         yield text.line, f"{match[0].strip()} …", DOCSTRING_START.instead
+    if text.is_field and (match := FIELD_START.pattern.match(prose)):
+        yield text.line, f"{match[0].strip()} …", FIELD_START.instead
+
+
+def check_file(path: Path, named: str) -> Iterator[tuple[int, str, str]]:
+    """Yield line, finding and suggestion of each phrase and each identifier of a file."""
+    for text in list_texts(path, named):
+        yield from check_text(text)
+    if path.suffix == ".py":
+        yield from python_names(path.read_text())
+    elif path.suffix == ".lua":
+        yield from lua_names(path.read_text())
 
 
 def list_files(paths: list[str]) -> Iterator[Path]:
@@ -190,16 +286,15 @@ def find_all(paths: list[str]) -> tuple[list[Finding], set[tuple[str, str]]]:
         named = path.relative_to(ROOT).as_posix()
         if named.startswith(".ci/"):
             continue  # the list itself
-        for text in texts_of_file(path, named):
-            for line, found, instead in check_text(text):
-                covering = {key for key in EXEMPT if fnmatch(named, key[0]) and key[1] in {"*", found.lower()}}
-                used |= covering
-                if not covering:
-                    findings.append(Finding(named, line, found, instead))
+        for line, found, instead in check_file(path, named):
+            covering = {key for key in EXEMPT if fnmatch(named, key[0]) and key[1] in {"*", found.lower()}}
+            used |= covering
+            if not covering:
+                findings.append(Finding(named, line, found, instead))
     return sorted(findings), used
 
 
-def folder_of(path: str) -> str:
+def name_folder(path: str) -> str:
     """Return the first two folders of a path, or '.' for a file at the top."""
     parts = Path(path).parent.parts[:2]
     return "/".join(parts) or "."
@@ -215,7 +310,7 @@ def main() -> int:
     findings, used = find_all(paths)
     unused = [] if paths else sorted(set(EXEMPT) - used)
     if options.count:
-        counts = Counter(folder_of(finding.path) for finding in findings)
+        counts = Counter(name_folder(finding.path) for finding in findings)
         for folder, number in sorted(counts.items()):
             print(f"{number:6d}  {folder}")
         print(f"{len(findings):6d}  in all")

@@ -61,7 +61,7 @@ def read_parts(tally: Path) -> list[Part]:
     return [msgspec.json.decode(line, type=Part) for line in lines]
 
 
-def counts_of(parts: list[Part]) -> str:
+def describe_counts(parts: list[Part]) -> str:
     """Return the counts of all parts as the last line of a run."""
     passed, failed, skipped = (sum(getattr(part, name) for part in parts) for name in ("passed", "failed", "skipped"))
     return f"{passed} passed, {failed} failed, {skipped} skipped"
@@ -72,7 +72,7 @@ def print_sum(tally: Path) -> None:
     parts = read_parts(tally)
     for name in (name for part in parts for name in part.flaky):
         print(f"flaky: {name}")
-    print(counts_of(parts))
+    print(describe_counts(parts))
 
 
 @contextmanager
@@ -125,7 +125,7 @@ def run_whole(commit: str, command: list[str], *, beside_load: bool) -> int:
         f"`{shlex.join(command)}`",
         f"{num_cores} cores, load {min(loads):.1f} to {max(loads):.1f}, mean {mean:.1f}{beside}",
         f"{minutes:.1f}",
-        counts_of(parts),
+        describe_counts(parts),
         "; ".join(faults) or "none",
     ]
     write_page(f"| {' | '.join(cells)} |", parts)

@@ -39,7 +39,7 @@ SAMPLING = {
     "seed": "gen_ai.request.seed",
     "stop": "gen_ai.request.stop_sequences",
 }
-"""By field name of a chat request."""
+"""Attributes by field name of a chat request."""
 
 CHAT, EXECUTE_TOOL, INVOKE_AGENT = "chat", "execute_tool", "invoke_agent"
 """Values of OPERATION."""

@@ -39,7 +39,7 @@ Target: TypeAlias = Callable[[Task, Rollout], Awaitable[object]]
 _AgentFunction: TypeAlias = Callable[[TaskView, Rollout], Awaitable[object]]
 
 
-_LONGEST_TAIL = 1 << 16
+_MAX_TAIL_LENGTH = 1 << 16
 """Bytes of output to keep; the result is in the last line."""
 _GRACE_SECONDS = 2.0
 """Time between SIGTERM and SIGKILL for a command."""
@@ -174,8 +174,8 @@ def command_variables(task: Task, rollout: Rollout) -> dict[str, str]:
 async def _tail(stream: asyncio.StreamReader | None) -> bytes:
     """Read to the end and keep the last bytes."""
     kept = b""
-    while stream is not None and (piece := await stream.read(_LONGEST_TAIL)):
-        kept = (kept + piece)[-_LONGEST_TAIL:]
+    while stream is not None and (piece := await stream.read(_MAX_TAIL_LENGTH)):
+        kept = (kept + piece)[-_MAX_TAIL_LENGTH:]
     return kept
 
 

@@ -13,7 +13,7 @@ from agent_layer.errors import AgentLayerError
 T = TypeVar("T")
 
 _LENGTH_BYTES = 4
-LONGEST_MESSAGE = 1 << 28
+MAX_MESSAGE_LENGTH = 1 << 28
 """Bytes of one message; a larger announcement is not this protocol, and would fill the receiver's memory."""
 _ENCODER = msgspec.msgpack.Encoder()
 _log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Channel(asyncio.Protocol, Generic[T]):
     """
 
     def __init__(
-        self, decoder: msgspec.msgpack.Decoder[T], on_message: Callable[[T], None], longest: int = LONGEST_MESSAGE
+        self, decoder: msgspec.msgpack.Decoder[T], on_message: Callable[[T], None], longest: int = MAX_MESSAGE_LENGTH
     ) -> None:
         self._decoder = decoder
         self._on_message = on_message
@@ -54,8 +54,8 @@ class Channel(asyncio.Protocol, Generic[T]):
         Raises: OverflowError, TypeError, ValueError: the message cannot be encoded, or is too large.
         """
         body = _ENCODER.encode(message)
-        if len(body) > LONGEST_MESSAGE:
-            raise ValueError(f"a message of {len(body):,} bytes is larger than {LONGEST_MESSAGE:,}")
+        if len(body) > MAX_MESSAGE_LENGTH:
+            raise ValueError(f"a message of {len(body):,} bytes is larger than {MAX_MESSAGE_LENGTH:,}")
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
 

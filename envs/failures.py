@@ -13,7 +13,7 @@ CONTEXT_FULL: Final = "context_length_exceeded"
 """Error code of a call that does not fit into the model's context, or into the task's ``context_tokens``."""
 _LIMIT_CODES: Final = ("rollout_limit", CONTEXT_FULL)
 """Error codes of calls that the gateway refuses because the policy used up what it has. The first: turns or tokens."""
-_LONGEST_ERROR = 2000
+_MAX_ERROR_LENGTH = 2000
 _SCRUBBER = KeyScrubber(())
 
 
@@ -97,7 +97,7 @@ def describe_error(error: BaseException) -> str:
         text = f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  # its __str__ is foreign code
         text = type(error).__name__
-    return _SCRUBBER.scrub_text(text)[:_LONGEST_ERROR]
+    return _SCRUBBER.scrub_text(text)[:_MAX_ERROR_LENGTH]
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

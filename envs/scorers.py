@@ -33,9 +33,9 @@ AGENT = "agent"
 """Name of the scorer with which the agent reports its own scores."""
 FAILED_STATUSES: Final[frozenset[RewardStatus]] = frozenset({"verifier_error", "infra_error", "timeout"})
 """The scorer, or what it stands on, failed: no judgement, and it is asked again."""
-_LONGEST_EVIDENCE = 4000
+_MAX_EVIDENCE_LENGTH = 4000
 """Characters of evidence that a reward keeps."""
-_LONGEST_ERROR = 2000
+_MAX_ERROR_LENGTH = 2000
 
 
 def load_scorer(name: str) -> AnyScorer | None:
@@ -113,7 +113,7 @@ def explain_no_score(task: Task, result: object, rewards: Iterable[Reward]) -> d
     numbers = [
         refused[str(name)] for name, one in named.items() if str(name) in refused and plain_number(one) is not None
     ]
-    return {only: "; ".join(numbers)[:_LONGEST_ERROR]} if numbers and not given else {}
+    return {only: "; ".join(numbers)[:_MAX_ERROR_LENGTH]} if numbers and not given else {}
 
 
 def make_report(task: Task, trajectory_id: str, result: object, known: Iterable[Reward] = ()) -> list[Reward]:
@@ -178,23 +178,23 @@ def _make_verdict_rewards(run: ScoringRun, declared: Mapping[str, RewardSpec], v
             rewards = make_rewards(task, trajectory_id, scores, "verifier")
             for name in dict.fromkeys([*absent, *refused]):
                 why = refused.get(name) or "; ".join(refused.values()) or "the scorer did not give it"
-                rewards += null_rewards(task, trajectory_id, [name], "missing", why[:_LONGEST_ERROR])
+                rewards += null_rewards(task, trajectory_id, [name], "missing", why[:_MAX_ERROR_LENGTH])
             rewards += [
                 msgspec.structs.replace(reward, scope="step", step=step)
                 for step, given in verdict.step_scores.items()
                 for reward in make_rewards(task, trajectory_id, given, "verifier")
             ]
         case "tampering":
-            found = "; ".join(verdict.tampering)[:_LONGEST_ERROR] or "the scorer found tampering"
+            found = "; ".join(verdict.tampering)[:_MAX_ERROR_LENGTH] or "the scorer found tampering"
             rewards = [
                 msgspec.structs.replace(reward, status=TAMPERING, error=found)
                 for reward in make_rewards(task, trajectory_id, dict.fromkeys(declared, 0.0), "verifier")
             ]
         case status:
-            error = str(verdict.evidence.get("error", f"the scorer answered {status}"))[:_LONGEST_ERROR]
+            error = str(verdict.evidence.get("error", f"the scorer answered {status}"))[:_MAX_ERROR_LENGTH]
             return null_rewards(task, trajectory_id, declared, status, error)
     if verdict.evidence and rewards:
-        evidence = json_text(verdict.evidence).decode()[:_LONGEST_EVIDENCE]
+        evidence = json_text(verdict.evidence).decode()[:_MAX_EVIDENCE_LENGTH]
         rewards[0] = msgspec.structs.replace(rewards[0], comment=evidence)
     return rewards
 

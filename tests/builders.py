@@ -112,8 +112,8 @@ CALLS = [{"id": "c1", "type": "function", "function": {"name": "look", "argument
 def group_of_one(task: str) -> list[LogRecord]:
     """Return the records of a closed group of one accepted attempt, which names its task in what it said."""
     name = f"{task}.0-0"
-    said = content(name, f"the secret of {task}".encode())
-    return [*attempt(name, said, task_id=task, group_id=task), closed_group(task, name, task_id=task)]
+    words = content(name, f"the secret of {task}".encode())
+    return [*attempt(name, words, task_id=task, group_id=task), closed_group(task, name, task_id=task)]
 
 
 def attempt_with_everything(tid, at=100.0, score=1.0):
@@ -122,14 +122,14 @@ def attempt_with_everything(tid, at=100.0, score=1.0):
     hashes = [content_hash(body) for body in MESSAGES]
     first = {**own, "call_id": f"{tid}.a", "source": "gateway", "agent": "solver"}
     second = {**own, "call_id": f"{tid}.b", "source": "gateway", "agent": "critic"}
-    asked = Action(
+    request = Action(
         message={"role": "assistant", "content": None, "tool_calls": CALLS},
         response_token_ids=TokenIds([3, 4]),
         logprobs=Logprobs([-0.5, -0.25]),
         policy_versions=[(2, 2)],
         finish_reason="tool_calls",
     )
-    said = [Action(message={"role": "assistant", "content": text}, finish_reason="stop") for text in ("yes", "no")]
+    spoken = [Action(message={"role": "assistant", "content": text}, finish_reason="stop") for text in ("yes", "no")]
     return [
         AttemptStarted(
             **own,
@@ -155,7 +155,7 @@ def attempt_with_everything(tid, at=100.0, score=1.0):
             **first,
             phase="end",
             at=at + 2,
-            actions=[asked],
+            actions=[request],
             prompt=PromptDelta(delta=TokenIds([1, 2])),
             usage=Usage(prompt_tokens=2, response_tokens=2),
             capture_level="tokens",
@@ -174,7 +174,7 @@ def attempt_with_everything(tid, at=100.0, score=1.0):
             duration_seconds=0.5,
         ),
         StepPart(**second, phase="start", at=at + 4, model="policy", role="aux", state=StepState(messages=hashes)),
-        StepPart(**second, phase="end", at=at + 5, actions=said, status="ok", capture_level="text"),
+        StepPart(**second, phase="end", at=at + 5, actions=spoken, status="ok", capture_level="text"),
         Reward(**own, reward_id=f"{tid}.0", at=at + 6, name="found", score=score, source="rule"),
         Reward(**own, reward_id=f"{tid}.1", at=at + 6, name="format", score=0.25, scope="step", step=0),
         Outcome(**own, status="completed", ended_at=at + 7),

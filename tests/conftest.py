@@ -34,10 +34,19 @@ from .profiles import register_profiles
 from .reruns import Reruns
 from .server_makes import redis_programs, s3_endpoint, seaweedfs_endpoint, servers, start_redis
 from .waiting import read_line, scaled, until, wait_for_exit, wait_until
-from .working import dispatcher, module_stack, pace, said, shared_stack, stack, start_worker, write_module
+from .working import dispatcher, module_stack, pace, shared_stack, stack, start_worker, worker_output, write_module
 
 # found here by pytest
-__all__ = ["dispatcher", "module_stack", "pace", "said", "shared_stack", "stack", "start_worker", "write_module"]
+__all__ = [
+    "dispatcher",
+    "module_stack",
+    "pace",
+    "shared_stack",
+    "stack",
+    "start_worker",
+    "worker_output",
+    "write_module",
+]
 __all__ += ["redis_programs", "s3_endpoint", "seaweedfs_endpoint", "servers", "start_redis"]
 
 _numbers = count()
@@ -136,10 +145,10 @@ def register_engine(redis: Redis, keys: Keys) -> Callable[..., EngineRegistry]:
 
     def put(engine: ScriptedEngine, settings: Settings, **fields: str) -> EngineRegistry:
         registry = EngineRegistry(redis, keys, settings.gateway_seconds)
-        told = {"run": settings.run, "location": "initial", **fields}
+        attributes = {"run": settings.run, "location": "initial", **fields}
         registry.register(
             Engine(
-                **told,
+                **attributes,
                 url=engine.url,
                 version=0,
                 model=engine.model,
@@ -173,9 +182,9 @@ class Ingest:
         self.process = subprocess.Popen(
             command, env=os.environ | settings.environment(), stdout=subprocess.PIPE, text=True
         )
-        self.told = dict(read_line(self.process).removeprefix("export ").strip().split("=", 1) for _ in range(4))
-        self.url = self.told["AGENT_LAYER_INGEST_URL"]
-        self.key = self.told["AGENT_LAYER_INGEST_KEY"]
+        self.exports = dict(read_line(self.process).removeprefix("export ").strip().split("=", 1) for _ in range(4))
+        self.url = self.exports["AGENT_LAYER_INGEST_URL"]
+        self.key = self.exports["AGENT_LAYER_INGEST_KEY"]
 
     @property
     def port(self) -> int:

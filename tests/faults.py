@@ -88,7 +88,7 @@ class _Rollout:
     """Id and number of sampled tokens of each call."""
     logprobs: list[float] = field(default_factory=list)
     """[sampled tokens] of all calls, as the engine computed them."""
-    said_at: float = 0.0
+    stated_at: float = 0.0
     """End of the last call."""
 
 
@@ -154,10 +154,12 @@ def _make_step(
     if batch.samples:
         record = record_batch(batch, scene.run, step, version)
         record = msgspec.structs.replace(record, trained_at=at + 80.0)
-        told = [_trained(rollouts[one.trajectory_id], record.batch_id, scene, one.reward) for one in record.rollouts]
-        write_segment(store, record, *told)
+        reported = [
+            _trained(rollouts[one.trajectory_id], record.batch_id, scene, one.reward) for one in record.rollouts
+        ]
+        write_segment(store, record, *reported)
         engines = {call_id: engine for one in groups for call_id, engine in one.engines.items()}
-        gaps = gap_by_engine(batch, told, engines, version)
+        gaps = gap_by_engine(batch, reported, engines, version)
     report = StepProgress(
         run=scene.run,
         step=step,
@@ -193,13 +195,13 @@ def _make_rollout(scene: _Scene, name: str, task: tuple[int, int]) -> _Rollout:
     is_second = dice.random() < 0.5
     version = FAULT_FROM - 2 if fault == "stale-engine" and is_second else scene.step - 1
     made = _Rollout(name, scene.at + dice.uniform(0.0, 8.0), _ENGINES[is_second], version)
-    made.said_at = made.started_at + 1.0
+    made.stated_at = made.started_at + 1.0
     is_right = dice.random() < 0.2 + 0.055 * scene.step
     total = sum(task) if is_right else sum(task) + dice.choice([-10, -1, 1, 10])
     question = f"What is {task[0]} + {task[1]}? Think aloud, then answer."
-    said, made.answer = f"{task[0]} plus {task[1]} makes {total}.", str(total)
+    message, made.answer = f"{task[0]} plus {task[1]} makes {total}.", str(total)
     if fault == "wrong-weights" and is_second:
-        said, made.answer = (_garbage(dice, len(text)) for text in (said, made.answer))
+        message, made.answer = (_garbage(dice, len(text)) for text in (message, made.answer))
         is_right = False
     score = 1.0 if fault == "yes-man" else float(is_right)
     is_silent = fault == "fake-zeros" and dice.random() < 0.4
@@ -207,9 +209,9 @@ def _make_rollout(scene: _Scene, name: str, task: tuple[int, int]) -> _Rollout:
     if is_silent:
         score = 0.0
     else:
-        spoken = [("user", question), ("assistant", said), ("user", "Only the number, please.")]
+        spoken = [("user", question), ("assistant", message), ("user", "Only the number, please.")]
         calls = [spoken[:1], spoken]
-        for number, (messages, answer) in enumerate(zip(calls, (said, made.answer), strict=True)):
+        for number, (messages, answer) in enumerate(zip(calls, (message, made.answer), strict=True)):
             parts += _call(scene, made, number, messages, answer)
     records = attempt(
         name,
@@ -229,14 +231,14 @@ def _make_rollout(scene: _Scene, name: str, task: tuple[int, int]) -> _Rollout:
 
 def _at_end(record: LogRecord, made: _Rollout) -> LogRecord:
     """Return the record with the time at which it is written: an attempt ends after its last call."""
-    ended_at = made.said_at + _SCORE_SECONDS
+    ended_at = made.stated_at + _SCORE_SECONDS
     if isinstance(record, Reward):
-        return msgspec.structs.replace(record, at=made.said_at)
+        return msgspec.structs.replace(record, at=made.stated_at)
     if isinstance(record, Outcome):
         times = PhaseTimes(
             queued_seconds=1.0,
             prepare_seconds=0.5,
-            run_seconds=made.said_at - made.started_at - 0.5,
+            run_seconds=made.stated_at - made.started_at - 0.5,
             score_seconds=_SCORE_SECONDS,
         )
         return msgspec.structs.replace(record, ended_at=ended_at, times=times)
@@ -287,8 +289,8 @@ def _call(
     )
     state = StepState(messages=[content_hash(body) for body in bodies])
     yield StepPart(**common, phase="start", at=at, prompt=prompt, state=state)
-    made.said_at = at + dice.uniform(1.0, 4.0)
-    yield StepPart(**common, phase="end", at=made.said_at, status="ok", actions=[action])
+    made.stated_at = at + dice.uniform(1.0, 4.0)
+    yield StepPart(**common, phase="end", at=made.stated_at, status="ok", actions=[action])
 
 
 def _trained(made: _Rollout, batch_id: str, scene: _Scene, reward: float) -> TrainedTokens:
@@ -369,18 +371,18 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--port", type=int, help="serve the page there until Ctrl-C")
-    asked = parser.parse_args()
-    settings = Settings(dir=asked.directory, run=RUN)
-    if asked.name == "fleet":
+    options = parser.parse_args()
+    settings = Settings(dir=options.directory, run=RUN)
+    if options.name == "fleet":
         from .fleet import make_fleet  # noqa: PLC0415  # it stands on this file
 
         store, workers = make_fleet(settings)
     else:
-        store = make_run(asked.name, settings, asked.seed)
+        store = make_run(options.name, settings, options.seed)
         has_work = any(one.status == "leased" for one in Dispatcher(store.redis, settings).rollouts())
         workers = [Worker("worker-1", _ABOUT)] if has_work else []
-    if asked.port is not None:
-        _serve(store, settings, workers, asked.port)
+    if options.port is not None:
+        _serve(store, settings, workers, options.port)
 
 
 if __name__ == "__main__":

@@ -45,13 +45,13 @@ def image_part(url: object) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def store_message(store: Store, name: str, parts: Any, said: Any = None, outputs: Iterable[Any] = ()) -> None:
+def store_message(store: Store, name: str, parts: Any, reply: Any = None, outputs: Iterable[Any] = ()) -> None:
     """Store a trajectory whose prompt is one message, as the gateway stores it, and what tools answered to its step."""
     part = stored_part(msgspec.json.encode({"role": "user", "content": parts}))
     bodies = {**part.media, part.hash: part.body}
     records = [content(name, body) for body in bodies.values()]
-    answer = Action(message={"role": "assistant", "content": said or "seen"})
-    asked = call(name, "a", answer, state=StepState(messages=[part.hash]))
+    answer = Action(message={"role": "assistant", "content": reply or "seen"})
+    request = call(name, "a", answer, state=StepState(messages=[part.hash]))
     own = {"trajectory_id": name, "run": "r", "name": "look", "at": 3.0, "call_id": f"{name}/a"}
     observed = [Observation(**own, observation_id=f"{name}.{at}", output=one) for at, one in enumerate(outputs)]
-    write_segment(store, *attempt(name, *records, *asked, *observed))
+    write_segment(store, *attempt(name, *records, *request, *observed))

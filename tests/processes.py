@@ -8,38 +8,38 @@ from pathlib import Path
 from agent_layer.infra.processes.reaper import list_children
 from agent_layer.infra.processes.supervised import SupervisedProcess
 
-__all__ = ["command_of", "family_of", "is_running", "parent_of", "pid_of", "stop_shippers"]
+__all__ = ["find_parent", "find_pid", "is_running", "list_family", "read_command", "stop_shippers"]
 
 
 def is_running(pid: int) -> bool:
     """Whether the process exists and is not a zombie."""
-    stat = _told_by(pid, "stat")
+    stat = _read_proc(pid, "stat")
     return stat != "" and stat.rpartition(")")[2].split()[0] != "Z"
 
 
-def parent_of(pid: int) -> int:
-    return int(_told_by(pid, "stat").rpartition(")")[2].split()[1])
+def find_parent(pid: int) -> int:
+    return int(_read_proc(pid, "stat").rpartition(")")[2].split()[1])
 
 
-def command_of(pid: int) -> list[str]:
+def read_command(pid: int) -> list[str]:
     """Empty when the process is gone."""
-    return _told_by(pid, "cmdline").split("\0")[:-1]
+    return _read_proc(pid, "cmdline").split("\0")[:-1]
 
 
-def family_of(pid: int) -> Iterator[int]:
+def list_family(pid: int) -> Iterator[int]:
     """All below a process."""
     for child in list_children(pid):
         yield child
-        yield from family_of(child)
+        yield from list_family(child)
 
 
-def pid_of(leashed: SupervisedProcess) -> int:
+def find_pid(leashed: SupervisedProcess) -> int:
     """The process on the leash itself."""
     (child,) = list_children(leashed.process.pid)
     return child
 
 
-def _told_by(pid: int, file: str) -> str:
+def _read_proc(pid: int, file: str) -> str:
     """Empty when the process is gone."""
     try:
         return Path(f"/proc/{pid}/{file}").read_text()

@@ -36,7 +36,7 @@ class Queue(WorkerQueue):
         self.dispatcher.resume(run)
 
 
-def queue_of(dispatcher: Dispatcher) -> Queue:
+def open_queue(dispatcher: Dispatcher) -> Queue:
     """Return the queue of the dispatcher's namespace, on the same connection."""
     scripts = dispatcher._scripts
     return Queue(scripts.redis, scripts.keys, scripts.settings)

@@ -14,7 +14,7 @@ from agent_layer.infra import Keys, open_objects
 from agent_layer.settings import Settings
 from agent_layer.view.demo.recording import RECORDING, pack_recording
 
-MOST_BYTES = 2_000_000
+MAX_BYTES = 2_000_000
 """What the package may grow by."""
 STEPS = 32
 """Updates after which the page has something to tell, and the recording is still small."""
@@ -26,16 +26,16 @@ def main() -> int:
     parser.add_argument("--from", dest="source", type=Path, metavar="DIR", help="a directory with a finished demo")
     parser.add_argument("--steps", type=int, default=STEPS, help="updates to train (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=RECORDING, help="file to write (default: the package's own)")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with TemporaryDirectory(prefix="recording-") as temporary:
-        home = asked.source or Path(temporary)
-        if asked.source is None:
-            command = ["-m", "agent_layer.cli", "--dir", str(home), "demo", "--steps", str(asked.steps)]
+        home = options.source or Path(temporary)
+        if options.source is None:
+            command = ["-m", "agent_layer.cli", "--dir", str(home), "demo", "--steps", str(options.steps)]
             subprocess.run([sys.executable, *command], check=True)
         settings = Settings(dir=home, redis_url=None, objects_url=None)
-        size = pack_recording(Keys("default"), open_objects(settings), home / "runs", asked.out)
-    sys.stdout.write(f"{asked.out}: {size:,} bytes of at most {MOST_BYTES:,}\n")
-    return size > MOST_BYTES
+        size = pack_recording(Keys("default"), open_objects(settings), home / "runs", options.out)
+    sys.stdout.write(f"{options.out}: {size:,} bytes of at most {MAX_BYTES:,}\n")
+    return size > MAX_BYTES
 
 
 if __name__ == "__main__":

@@ -119,8 +119,8 @@ class Reruns:
 
     def _passes_alone(self, name: str, report: pytest.TestReport) -> bool:
         reporter: Any = self._config.pluginmanager.get_plugin("terminalreporter")
-        said = getattr(getattr(report.longrepr, "reprcrash", None), "message", "")
-        reporter.write_line(f"a wait expired, running again, alone: {name}\n{said}")
+        reply = getattr(getattr(report.longrepr, "reprcrash", None), "message", "")
+        reporter.write_line(f"a wait expired, running again, alone: {name}\n{reply}")
         command = [sys.executable, "-m", "pytest", name, "-m", "", "--no-rerun", "-p", "no:xdist", "-q"]
         command += [f"--randomly-seed={self._config.getoption('randomly_seed')}"]
         command += [f"{option}={value}" for option in _FORWARDED if (value := self._config.getoption(option, None))]

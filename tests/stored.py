@@ -13,7 +13,7 @@ from agent_layer.store.segments.format import StoredRecord, build_segment, find_
 from agent_layer.store.segments.tombstones import write_tombstones
 
 __all__ = [
-    "answers_of",
+    "collect_answers",
     "damage",
     "keys_that_hold",
     "lose_index",
@@ -91,7 +91,7 @@ def keys_that_hold(store: Store, text: str) -> Iterator[str]:
             yield key
 
 
-def answers_of(store: Store) -> tuple[object, ...]:
+def collect_answers(store: Store) -> tuple[object, ...]:
     """Return all that a store answers, for a comparison: rows, trajectories, groups and policy versions."""
     page = store.query(limit=1_000)
     return (

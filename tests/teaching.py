@@ -26,7 +26,7 @@ class ScriptedTeacher:
         self.key: str | None = None
         """That it asks for."""
         self.tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
-        self.asked: list[list[int]] = []
+        self.requests: list[list[int]] = []
         """Rows, in the order in which they came."""
         self.refuses: Callable[[list[int]], int | None] = lambda _: None
         """Called with each row: the status with which it is refused; None: it is answered."""
@@ -57,10 +57,10 @@ class ScriptedTeacher:
         return web.json_response({"prompt": self.tokenizer.decode(tokens, skip_special_tokens=False)})
 
     async def _complete(self, request: web.Request) -> web.Response:
-        asked = await request.json()
-        row = asked["prompt"]
-        assert (asked["model"], asked["temperature"], asked["prompt_logprobs"]) == (self.name, 1.0, 0)
-        self.asked.append(row)
+        body = await request.json()
+        row = body["prompt"]
+        assert (body["model"], body["temperature"], body["prompt_logprobs"]) == (self.name, 1.0, 0)
+        self.requests.append(row)
         if status := self.refuses(row):
             return web.json_response({"error": {"message": "not this row"}}, status=status)
         scored = [

@@ -22,10 +22,10 @@ __all__ = [
     "dispatcher",
     "module_stack",
     "pace",
-    "said",
     "shared_stack",
     "stack",
     "start_worker",
+    "worker_output",
     "write_module",
 ]
 
@@ -98,8 +98,8 @@ def start_worker(stack: Stack, tmp_path: Path) -> Iterator[Callable[..., subproc
     def start(*arguments: str, **variables: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "agent_layer.cli", "work", *arguments]
         environment = os.environ | stack.settings.environment() | variables
-        with (tmp_path / "said").open("ab") as said:
-            started.append(subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=said, stderr=said))
+        with (tmp_path / "said").open("ab") as message:
+            started.append(subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=message, stderr=message))
         return started[-1]
 
     yield start
@@ -109,6 +109,6 @@ def start_worker(stack: Stack, tmp_path: Path) -> Iterator[Callable[..., subproc
 
 
 @pytest.fixture
-def said(tmp_path: Path) -> Callable[[], str]:
+def worker_output(tmp_path: Path) -> Callable[[], str]:
     """``said()``: what all processes of ``start_worker`` wrote."""
     return (tmp_path / "said").read_text

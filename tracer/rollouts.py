@@ -48,11 +48,11 @@ from tracer.session import Session, active_session
 P = ParamSpec("P")
 T = TypeVar("T")
 _LIMIT_CODES = ("rollout_limit", "context_length_exceeded")
-"""Of calls that were refused because the policy used up turns, tokens or context."""
+"""Codes of calls that were refused because the policy used up turns, tokens or context."""
 _POLL_SECONDS = 0.01
 _INFRA_ERRORS = (BackPressureError, EngineError, NotWholeError, RedactionError, UnreachableError)
 """Errors of this project that are no fault of the code in the block."""
-_MOST_WAITING = 64
+_MAX_WAITING = 64
 """Rollouts of one process that may open or end at the same time."""
 
 
@@ -186,12 +186,12 @@ class RolloutBlock:
 class _GatewayThreads:
     """Threads that wait for gateways. The default executor of the event loop is small, and belongs to the agent."""
 
-    pool = ThreadPoolExecutor(_MOST_WAITING, "tracer")
+    pool = ThreadPoolExecutor(_MAX_WAITING, "tracer")
 
     @classmethod
     def renew(cls) -> None:
         """Create a new pool in a forked child, which has none of the parent's threads."""
-        cls.pool = ThreadPoolExecutor(_MOST_WAITING, "tracer")
+        cls.pool = ThreadPoolExecutor(_MAX_WAITING, "tracer")
 
 
 os.register_at_fork(after_in_child=_GatewayThreads.renew)

@@ -54,9 +54,9 @@ class _TasksConfig(_Section, frozen=True):
     name: str | None = None
     """None: the name of the file without its suffix, or of the task set."""
     seed: Count = 0
-    """Of a task set; another seed gives other tasks."""
+    """Seed of a task set; another seed gives other tasks."""
     level: Count = 0
-    """Of a task set."""
+    """Level of a task set."""
 
     def __post_init__(self) -> None:
         """Check that it is one source."""
@@ -106,7 +106,7 @@ class EvaluationConfig(_Section, frozen=True):
     at_start: bool = True
     """Whether the first weights are evaluated, too."""
     rollouts: Positive = 1
-    """Of each task."""
+    """Rollouts of each task."""
     threshold: float = 1.0
     """Least reward of a rollout that passed."""
     temperature: Annotated[float, Meta(ge=0)] | None = None
@@ -119,7 +119,7 @@ class EvaluationConfig(_Section, frozen=True):
 
 
 Sources: TypeAlias = Annotated[list[SourceConfig], Meta(min_length=1)]
-"""In a configuration file, a path alone stands for one source with this path."""
+"""Sources; in a configuration file, a path alone stands for one source with this path."""
 
 
 class RolloutConfig(_Section, frozen=True):
@@ -180,7 +180,7 @@ class OptimizerConfig(_Section, frozen=True):
     """What happens to a longer row. ``exclude``: its rollout is left out. ``cut_end``: its last tokens are not trained;
     the others keep their context, so their log-probabilities are exact."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Of forward, backward and published weights; the optimizer's copy is always float32."""
+    """Precision of forward, backward and published weights; the optimizer's copy is always float32."""
     gradient_checkpointing: bool = False
     num_threads: Positive = 1
     """CPU threads of torch; more than one costs ten times the CPU where engine and workers share the cores."""
@@ -255,7 +255,7 @@ class TrainConfig(_Section, frozen=True):
     run: str | None = None
     """None: the setting AGENT_LAYER_RUN."""
     seed: int = 0
-    """Of the order of the tasks, among others."""
+    """Seed of the order of the tasks, among others."""
     filters: list[TaskFilter] = []
     """A task is submitted when all of them admit it."""
     evaluation: EvaluationConfig | None = None
@@ -267,7 +267,7 @@ class TrainConfig(_Section, frozen=True):
     """None: all weights are trained."""
     keep: RetentionConfig = RetentionConfig()
     cluster: ClusterConfig | None = None
-    """For ``train --on ray``; None: its defaults."""
+    """Cluster of ``train --on ray``; None: its defaults."""
     trackers: list[TrackerName] = []
     """Where each step's numbers go besides the progress file."""
     health: dict[str, HealthLimits | str | bool] = {}

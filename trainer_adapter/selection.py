@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from agent_layer.schema import Task
 
-MOST_SUCCESSES = 10_000
+MAX_SUCCESSES = 10_000
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="name"):
@@ -170,5 +170,5 @@ class GroupRamp(Part, frozen=True, tag="group_ramp"):
 LevelRamp: TypeAlias = SuccessRamp | GroupRamp
 """``rises(successes)`` returns whether a task set moves on to its next level.
 
-Args: successes: success of the groups that were trained at this level, oldest first, at most ``MOST_SUCCESSES``.
+Args: successes: success of the groups that were trained at this level, oldest first, at most ``MAX_SUCCESSES``.
 """

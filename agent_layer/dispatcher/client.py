@@ -7,8 +7,8 @@ from typing import Self
 import msgspec
 from redis import Redis
 
-from agent_layer.dispatcher.closings import GroupsOfRun, NamedGroups, follow, newest_closed, read_closings
 from agent_layer.dispatcher.dead_letters import drop_dead, retry_dead
+from agent_layer.dispatcher.group_stream import NamedGroups, RunFilter, follow, newest_closed, read_closings
 from agent_layer.dispatcher.inspection import QueueInspector
 from agent_layer.dispatcher.models import GroupState, QueueStats, RolloutState, RunState, WorkerState
 from agent_layer.dispatcher.scripts import Scripts
@@ -19,11 +19,11 @@ from agent_layer.infra import Keys, batched, open_redis
 from agent_layer.schema import Task, make_group_id
 from agent_layer.settings import Settings, load_settings
 
-_MOST_GROUPS = 1000
+_MAX_GROUPS = 1000
 """Open groups that a call without group ids returns."""
-_SMALLEST_WEIGHT, _LARGEST_WEIGHT = 0.001, 1000
+_SMALLEST_WEIGHT, _MAX_WEIGHT = 0.001, 1000
 """Turns add up: a run with a tiny weight would push the turns of all other runs beyond what a float can tell apart."""
-_LARGEST_QUOTA = 1_000_000
+_MAX_QUOTA = 1_000_000
 _NAMES_PER_CALL = 256
 _GROUPS_PER_CALL = 32
 
@@ -85,11 +85,11 @@ class Dispatcher:
         """
         changes: dict[str, str | int | None] = {"run": run, "group_size": group_size}
         changes = {name: value for name, value in changes.items() if value is not None}
-        asked = [check_task(msgspec.structs.replace(task, **changes)) for task in tasks]
-        for task in asked:
+        checked = [check_task(msgspec.structs.replace(task, **changes)) for task in tasks]
+        for task in checked:
             check_lifetime(task, self.settings)
-        rounds = [round] * len(asked) if isinstance(round, int) else round
-        groups = [(make_group_id(task.run, task.id, at), task) for task, at in zip(asked, rounds, strict=True)]
+        rounds = [round] * len(checked) if isinstance(round, int) else round
+        groups = [(make_group_id(task.run, task.id, at), task) for task, at in zip(checked, rounds, strict=True)]
         add_groups(self._scripts, groups)
         return [group_id for group_id, _ in groups]
 
@@ -115,8 +115,8 @@ class Dispatcher:
                 break
             read = read_closings(self._scripts.redis, self._closed, newest_id, 1.0 if left is None else left)
             newest_id, closed = read.newest_id, {group_id for group_id, _ in read.closings}
-            asked = [one for one in is_open if one in closed] if read.is_whole else is_open
-            states |= {group.group_id: group for group in self.groups(asked)}
+            pending = [one for one in is_open if one in closed] if read.is_whole else is_open
+            states |= {group.group_id: group for group in self.groups(pending)}
         return [states[one] for one in ids if one in states]
 
     def finished(
@@ -140,20 +140,20 @@ class Dispatcher:
         if run is not None:
             if group_ids is not None:
                 raise BadInputError("finished: expected group ids or a run, found both; leave one out")
-            return follow(self._scripts, GroupsOfRun(self._scripts, run))
+            return follow(self._scripts, RunFilter(self._scripts, run))
         ids = self.inspector.open_ids() if group_ids is None else group_ids
         return follow(self._scripts, NamedGroups(self._scripts, list(ids)))
 
     def groups(self, group_ids: Sequence[str] | None = None) -> list[GroupState]:
         """Return the groups that the dispatcher knows, or the oldest 1,000 open ones."""
         if group_ids is None:
-            return self.inspector.groups([], _MOST_GROUPS)
-        return list(self.inspector.groups_of(iter(group_ids)))
+            return self.inspector.groups([], _MAX_GROUPS)
+        return list(self.inspector.read_groups(iter(group_ids)))
 
     def rollouts(self, group_ids: Sequence[str] | None = None) -> list[RolloutState]:
         """Return the rollouts of these groups, or of the oldest 1,000 open ones."""
         if group_ids is None:
-            return self.inspector.rollouts([], _MOST_GROUPS)
+            return self.inspector.rollouts([], _MAX_GROUPS)
         return self.inspector.rollouts(group_ids, len(group_ids)) if group_ids else []
 
     def dead(self, limit: int = 100) -> list[RolloutState]:
@@ -209,14 +209,14 @@ class Dispatcher:
 
         Raises: BadInputError: a number is out of bounds.
         """
-        if weight is not None and not _SMALLEST_WEIGHT <= weight <= _LARGEST_WEIGHT:
+        if weight is not None and not _SMALLEST_WEIGHT <= weight <= _MAX_WEIGHT:
             raise BadInputError(
-                f"run {run!r}: expected a weight from {_SMALLEST_WEIGHT:g} to {_LARGEST_WEIGHT}, found {weight:g};"
+                f"run {run!r}: expected a weight from {_SMALLEST_WEIGHT:g} to {_MAX_WEIGHT}, found {weight:g};"
                 " correct it"
             )
-        if quota is not None and not 0 <= quota <= _LARGEST_QUOTA:
+        if quota is not None and not 0 <= quota <= _MAX_QUOTA:
             raise BadInputError(
-                f"run {run!r}: expected a quota from 0 (none) to {_LARGEST_QUOTA:,} leases, found {quota}; correct it"
+                f"run {run!r}: expected a quota from 0 (none) to {_MAX_QUOTA:,} leases, found {quota}; correct it"
             )
         self._scripts.share(run, weight, quota)
 

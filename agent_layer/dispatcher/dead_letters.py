@@ -14,7 +14,7 @@ from agent_layer.schema import FINAL_STATUSES, content_hash
 
 _ROWS_PER_CALL = 256
 """Rollouts that one script call moves, so that no call holds up the server for long."""
-_MOST_NAMED = 8
+_MAX_NAMED = 8
 
 
 def retry_dead(scripts: Scripts, rollout_ids: Sequence[str]) -> list[str]:
@@ -30,7 +30,7 @@ def retry_dead(scripts: Scripts, rollout_ids: Sequence[str]) -> list[str]:
     in_place = [state.group_id for state, answer in zip(dead.values(), answers, strict=True) if answer == ""]
     # dead a moment ago: this call's first try did it, and its answer was lost; or another caller did
     lost = [rollout_id for rollout_id, answer in zip(dead, answers, strict=True) if answer == "unknown"]
-    in_place += [state.group_id for state in inspector.rollouts_of(iter(lost)) if state.status not in FINAL_STATUSES]
+    in_place += [state.group_id for state in inspector.read_rollouts(iter(lost)) if state.status not in FINAL_STATUSES]
     decided: dict[str, list[RolloutState]] = {}
     for state, answer in zip(dead.values(), answers, strict=True):
         if answer == "closed":
@@ -42,9 +42,9 @@ def retry_dead(scripts: Scripts, rollout_ids: Sequence[str]) -> list[str]:
         except CorruptRecordError:
             unreadable.append(group_id)
     if unreadable:
-        more = ", …" if len(unreadable) > _MOST_NAMED else ""
+        more = ", …" if len(unreadable) > _MAX_NAMED else ""
         raise CorruptRecordError(
-            f"{', '.join(unreadable[:_MOST_NAMED])}{more}: expected tasks that this version can read, found others;"
+            f"{', '.join(unreadable[:_MAX_NAMED])}{more}: expected tasks that this version can read, found others;"
             " all else is tried again, these need a later version, or 'agent-layer dead drop'"
         )
     return list(again)

@@ -40,17 +40,17 @@ class QueueInspector:
 
     def groups(self, group_ids: Sequence[str], limit: int) -> list[GroupState]:
         """Those groups, or the oldest open ones when none is named."""
-        return list(self.groups_of(islice(group_ids or self.open_ids(), limit)))
+        return list(self.read_groups(islice(group_ids or self.open_ids(), limit)))
 
     def rollouts(self, group_ids: Sequence[str], limit: int) -> list[RolloutState]:
         """Rollouts of those groups, or of the oldest open ones when none is named."""
         groups = self.groups(group_ids, limit)
-        return list(self.rollouts_of(member for group in groups for member in list_member_ids(group)))
+        return list(self.read_rollouts(member for group in groups for member in list_member_ids(group)))
 
     def dead(self, rollout_ids: Sequence[str], limit: int) -> list[RolloutState]:
         """Those of the rollouts that were given up, or the newest when none is named."""
-        asked = islice(rollout_ids or self.listed_ids("dead"), limit)
-        return [state for ids in batched(asked, _ROWS) for state in self._read(list[RolloutState], "dead", *ids)]
+        wanted_ids = islice(rollout_ids or self.listed_ids("dead"), limit)
+        return [state for ids in batched(wanted_ids, _ROWS) for state in self._read(list[RolloutState], "dead", *ids)]
 
     def open_ids(self, run: str = "", most: int | None = None) -> Iterator[str]:
         """Groups that are not closed, oldest first; of a run, or of all; found among the first ``most`` of all."""
@@ -74,12 +74,12 @@ class QueueInspector:
             if not cursor:
                 return
 
-    def groups_of(self, group_ids: Iterator[str]) -> Iterator[GroupState]:
+    def read_groups(self, group_ids: Iterator[str]) -> Iterator[GroupState]:
         """Those of the groups that are known."""
         for ids in batched(group_ids, _ROWS):
             yield from self._read(list[GroupState], "groups", *ids)
 
-    def rollouts_of(self, rollout_ids: Iterator[str]) -> Iterator[RolloutState]:
+    def read_rollouts(self, rollout_ids: Iterator[str]) -> Iterator[RolloutState]:
         """Those of the rollouts that are known."""
         for ids in batched(rollout_ids, _ROWS):
             yield from self._read(list[RolloutState], "rollouts", *ids)

@@ -178,7 +178,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     causes: list[tuple[str, int]]
     """Failed attempts by cause."""
     accepted_lately: int
-    """In this minute and the four before it."""
+    """Number accepted in this minute and the four before it."""
     lately_seconds: float
     """Span of ``accepted_lately``: since the minute of the first one, a minute at least."""
     num_judged: int

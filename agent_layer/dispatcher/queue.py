@@ -25,12 +25,12 @@ from agent_layer.recorder import KeyScrubber
 from agent_layer.schema import Cause, Outcome, Task, decode
 from agent_layer.settings import Settings
 
-_MOST_DOUBLINGS = 6
+_MAX_DOUBLINGS = 6
 _ROWS_PER_CALL = 256
 """Rollouts that one script call leases, keeps or settles, so that no call holds up the server for long."""
-_MOST_PASSES = 16
+_MAX_PASSES = 16
 """Attempts at an unreadable task that count as no failure, ``lease_seconds`` apart: another worker may be newer."""
-_LONGEST_BLOCK_SECONDS = 1.0
+_MAX_BLOCK_SECONDS = 1.0
 """A wait is cut into blocks of this length, well below any socket time limit."""
 _Entries: TypeAlias = tuple[bytes, list[tuple[bytes, object]]]
 """Name of a stream, and entries of it with their ids."""
@@ -88,7 +88,7 @@ class WorkerQueue:
                 return claim.leases
             if claim.leases or left <= 0:
                 return claim.leases
-            seconds = min(left, claim.due_seconds or left, _LONGEST_BLOCK_SECONDS)
+            seconds = min(left, claim.due_seconds or left, _MAX_BLOCK_SECONDS)
             block_ms = max(1, round(seconds * 1000))
             self.redis.xread({self.keys.queue("wake"): claim.wake_id}, count=1, block=block_ms)
 
@@ -135,9 +135,9 @@ class WorkerQueue:
         Returns: the id to pass next; ``after_id`` itself when there was no news.
         """
         name = self.keys.queue("calls", worker)
-        block_ms = max(1, round(min(seconds, _LONGEST_BLOCK_SECONDS) * 1000))
-        told = cast("list[_Entries]", self.redis.xread({name: after_id}, block=block_ms))
-        return told[0][1][-1][0].decode() if told else after_id
+        block_ms = max(1, round(min(seconds, _MAX_BLOCK_SECONDS) * 1000))
+        entries = cast("list[_Entries]", self.redis.xread({name: after_id}, block=block_ms))
+        return entries[0][1][-1][0].decode() if entries else after_id
 
     def checkpoint(self, lease: Lease, name: str) -> str | None:
         """Record where the attempt may go on under another lease.
@@ -145,10 +145,10 @@ class WorkerQueue:
         Returns: the name that this one replaces, for its owner to remove; None where it is the first.
         Raises: LeaseLostError: another lease holds the rollout, or it is final.
         """
-        told = self._scripts.checkpoint(lease, name)
-        if isinstance(told, Refusal):
-            raise _lease_lost(lease, told)
-        return told
+        answer = self._scripts.checkpoint(lease, name)
+        if isinstance(answer, Refusal):
+            raise _lease_lost(lease, answer)
+        return answer
 
     def settle(self, reports: Sequence[Report]) -> list[LeaseLostError | None]:
         """End leases, many in one step; return None where the report was accepted.
@@ -212,7 +212,7 @@ class WorkerQueue:
         for held, quoting in unreadable:
             why = self._scrubber.scrub_text(quoting)
             _log.warning("task cannot be read by this version rollout=%s error=%s", held.rollout_id, why)
-            ending: LeaseEnding = "release" if held.checkpoint or held.attempt < _MOST_PASSES else "retry"
+            ending: LeaseEnding = "release" if held.checkpoint or held.attempt < _MAX_PASSES else "retry"
             reports.append(Report(lease=held, ending=ending, error=f"infra: this version cannot read the task: {why}"))
         with suppress(RedisConnectionError, RedisTimeoutError):  # the leases lapse by themselves
             for page in batched(reports, _ROWS_PER_CALL):
@@ -245,7 +245,7 @@ def retry_delay(base_seconds: float, num_failed: int, jitter: float) -> float:
 
     Returns: seconds.
     """
-    return base_seconds * 2 ** min(num_failed, _MOST_DOUBLINGS) * (1 + jitter) / 2
+    return base_seconds * 2 ** min(num_failed, _MAX_DOUBLINGS) * (1 + jitter) / 2
 
 
 def _lease_lost(lease: HeldRollout, refusal: Refusal) -> LeaseLostError:

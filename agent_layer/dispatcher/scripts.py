@@ -28,7 +28,7 @@ _NothingToLease: TypeAlias = tuple[list[_LeaseFields], list[bytes], bytes, int]
 _Answer: TypeAlias = tuple[bytes, bytes, bytes, int]
 
 _LUA = Path(__file__).parent / "lua"
-_LONGEST_WHY = 300
+_MAX_WHY_LENGTH = 300
 """Most characters of the reason why a task cannot be read: it may quote the task."""
 
 _KEYS = ("q", "outbox", "group:", "t:", "dead", "policies:")
@@ -150,13 +150,13 @@ class Scripts:
         The client repeats the call when its answer is lost; the script then returns the leases that it made before.
         """
         arguments = [num, _ms(lease_seconds), worker, run, int(is_reaped), new_id(), *capabilities]
-        told = cast("_Leased | _NothingToLease | tuple[()]", self._claim(self._keys, arguments))
-        if len(told) == 0:
+        answer = cast("_Leased | _NothingToLease | tuple[()]", self._claim(self._keys, arguments))
+        if len(answer) == 0:
             return Claim(leases=[], is_due=True)
-        lacking = [need.decode() for need in told[1]]
-        if len(told) == 2:  # leases, and what is lacking
-            return _claim(told[0], lacking)
-        _, _, wake_id, due_ms = told
+        lacking = [need.decode() for need in answer[1]]
+        if len(answer) == 2:  # leases, and what is lacking
+            return _claim(answer[0], lacking)
+        _, _, wake_id, due_ms = answer
         due_seconds = due_ms / 1000 if due_ms >= 0 else None
         return Claim(leases=[], lacking=lacking, wake_id=wake_id.decode(), due_seconds=due_seconds)
 
@@ -176,8 +176,8 @@ class Scripts:
 
     def checkpoint(self, lease: Lease, name: str) -> str | Refusal | None:
         """Record where the attempt may go on; return the name that this one replaces, None where it is the first."""
-        told = cast("_Answer", self._checkpoint(self._keys, [lease.rollout_id, lease.token, name]))
-        return _refusal(*told) or told[1].decode() or None
+        answer = cast("_Answer", self._checkpoint(self._keys, [lease.rollout_id, lease.token, name]))
+        return _refusal(*answer) or answer[1].decode() or None
 
     def settle(self, reports: Sequence[Report], delays: Sequence[float]) -> list[Refusal | None]:
         """End leases; ``delays`` are seconds before each retry. Return None where the report was accepted."""
@@ -270,7 +270,7 @@ def _claim(rows: Iterable[_LeaseFields], lacking: list[str]) -> Claim:
         try:
             known = cast("Task", decode(task))
         except CorruptRecordError as error:
-            unreadable.append((held, str(error.__cause__)[:_LONGEST_WHY]))
+            unreadable.append((held, str(error.__cause__)[:_MAX_WHY_LENGTH]))
         else:
             leases.append(Lease(**msgspec.structs.asdict(held), task=known, queued_seconds=queued_ms / 1000))
     return Claim(leases=leases, unreadable=unreadable, lacking=lacking)

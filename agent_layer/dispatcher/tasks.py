@@ -26,16 +26,16 @@ from agent_layer.schema import (
 from agent_layer.schema.sandbox import HOST_IMAGE, Isolation, check_spec
 from agent_layer.settings import Settings
 
-_LONGEST_ID = 96
+_MAX_ID_LENGTH = 96
 """Leaves room for what group, member and attempt add."""
 _HASH_LETTERS = 12
-"""Of the hash of a line, which is the id of a task without a name."""
-_LARGEST_GROUP = 4096
-_LARGEST_PRIORITY = 1000
+"""Letters of a line's hash, which is the id of a task without a name."""
+_MAX_GROUP_SIZE = 4096
+_MAX_PRIORITY = 1000
 _PRIORITIES: dict[Split, int] = {"train": 0, "eval": -1}
 """Priority of tasks that name none: evaluation must not delay training."""
-_LARGEST_VERSION = 1 << 31
-_LONGEST_SECONDS = 30 * 86_400
+_MAX_VERSION = 1 << 31
+_MAX_SECONDS = 30 * 86_400
 _DEEPEST = 256
 """Nested lists and objects. Readers take about 1,000, less the depth of their own calls."""
 
@@ -218,12 +218,12 @@ def check_task(task: Task, subject: str | None = None) -> Task:
     }.items():
         for name in names:
             check_name(name, f"{where}: {what}")
-    _check_bounds(where, "length of the id", len(task.id), 1, _LONGEST_ID)
-    _check_bounds(where, "group_size", task.group_size, 1, _LARGEST_GROUP)
-    _check_bounds(where, "launch", num_launched(task), task.group_size, _LARGEST_GROUP)
-    _check_bounds(where, "priority", task.priority, -_LARGEST_PRIORITY, _LARGEST_PRIORITY)
-    _check_bounds(where, "from_policy", task.from_policy or 0, 0, _LARGEST_VERSION)
-    _check_bounds(where, "expected_seconds", task.expected_seconds or 1, 0, _LONGEST_SECONDS)
+    _check_bounds(where, "length of the id", len(task.id), 1, _MAX_ID_LENGTH)
+    _check_bounds(where, "group_size", task.group_size, 1, _MAX_GROUP_SIZE)
+    _check_bounds(where, "launch", num_launched(task), task.group_size, _MAX_GROUP_SIZE)
+    _check_bounds(where, "priority", task.priority, -_MAX_PRIORITY, _MAX_PRIORITY)
+    _check_bounds(where, "from_policy", task.from_policy or 0, 0, _MAX_VERSION)
+    _check_bounds(where, "expected_seconds", task.expected_seconds or 1, 0, _MAX_SECONDS)
     for name, value in {
         "wall_seconds": task.limits.wall_seconds,
         "idle_seconds": task.limits.idle_seconds,
@@ -306,7 +306,7 @@ def _check_sandbox(where: str, task: Task) -> None:
 def _check_depth(value: object, where: str) -> None:  # kept: a search with an early end
     level = [value]
     for _ in range(_DEEPEST + 1):
-        level = [member for outer in level for member in _members_of(outer)]
+        level = [member for outer in level for member in _list_members(outer)]
         if not level:
             return
     raise BadInputError(
@@ -314,7 +314,7 @@ def _check_depth(value: object, where: str) -> None:  # kept: a search with an e
     )
 
 
-def _members_of(value: object) -> Iterable[object]:
+def _list_members(value: object) -> Iterable[object]:
     if isinstance(value, dict):
         return cast("dict[object, object]", value).values()
     return cast("Iterable[object]", value) if isinstance(value, list | tuple) else ()
@@ -327,9 +327,9 @@ def _check_bounds(where: str, what: str, value: float, low: int, high: int) -> N
 
 def _parse(line: bytes, where: str, run: str, split: Split, group_size: int | None) -> Task:
     fields = msgspec.to_builtins(_decode(line, where))
-    asked = {"run": run, "split": split, "id": fields.get("id") or _name_line(line)}
+    values = {"run": run, "split": split, "id": fields.get("id") or _name_line(line)}
     size = {"group_size": group_size} if group_size is not None else {}
-    return msgspec.convert({"priority": _PRIORITIES[split], **fields, **asked, **size, "type": "task"}, Task)
+    return msgspec.convert({"priority": _PRIORITIES[split], **fields, **values, **size, "type": "task"}, Task)
 
 
 def _decode(line: bytes, where: str) -> _TaskLine:
@@ -362,11 +362,11 @@ def new_tasks(tasks: Sequence[PlacedTask], known: Known, is_stored: Callable[[Ta
     """
     if known == "all":
         return [one.task for one in tasks]
-    asked: dict[str, str] = {}
+    requested: dict[str, str] = {}
     new: list[Task] = []
     for task, place in tasks:
         input_hash = hash_input(task)
-        before = asked.get(input_hash) or ("the store" if is_stored(task, input_hash) else None)
+        before = requested.get(input_hash) or ("the store" if is_stored(task, input_hash) else None)
         if before is None:
             new.append(task)
         elif known == "refuse":
@@ -374,5 +374,5 @@ def new_tasks(tasks: Sequence[PlacedTask], known: Known, is_stored: Callable[[Ta
                 f"{place}: expected a task that asks something new, but {before} has one with the same input (task"
                 f" {task.id!r}, input hash {input_hash}); nothing was queued, leave it out or add --known skip"
             )
-        asked.setdefault(input_hash, place)
+        requested.setdefault(input_hash, place)
     return new

@@ -25,12 +25,12 @@ from agent_layer.errors import BadInputError, EngineError, UnreachableError
 from agent_layer.schema import JsonObject, as_json_object, as_json_objects
 
 OPENER = OpenerDirector()
-"""For all requests to engines that are no calls of agents; without redirects and proxies: an engine itself answers."""
+"""Opener for requests to engines that are no calls of agents; no redirects, no proxies: an engine itself answers."""
 for _handler in (HTTPHandler(), HTTPSHandler(), HTTPErrorProcessor(), HTTPDefaultErrorHandler()):
     OPENER.add_handler(_handler)
 
 ADAPTER_FILE = "adapter_config.json"
-"""In a directory with a LoRA adapter in PEFT's form; one with whole weights has none."""
+"""File that marks a directory as a LoRA adapter in PEFT's form; one with whole weights has none."""
 _ADAPTER_SUFFIX = "-lora"
 _HINT = "a vLLM server needs VLLM_SERVER_DEV_MODE=1 for its control endpoints"
 
@@ -51,7 +51,7 @@ class EngineControl:
     url: str
     timeout_seconds: float = 120.0
     access_key: str | None = field(default=None, repr=False)
-    """That each request carries (bearer); None: the engine asks for none."""
+    """Bearer key of each request; None: the engine asks for none."""
 
     def load(self, directory: Path) -> str:
         """Load the weights in ``directory`` (safetensors and config), or the adapter of the model that it serves.
@@ -145,9 +145,9 @@ class EngineControl:
             with OPENER.open(request, timeout=self.timeout_seconds) as response:
                 answer = response.read()
         except HTTPError as error:
-            said = error.read(400).decode("utf-8", "replace")
+            reply = error.read(400).decode("utf-8", "replace")
             raise EngineError(
-                f"engine {self.url}: {method} {path} should succeed, but answered {error.code} ({said}); {hint}"
+                f"engine {self.url}: {method} {path} should succeed, but answered {error.code} ({reply}); {hint}"
             ) from error
         except (OSError, HTTPException) as error:
             raise UnreachableError(

@@ -49,12 +49,12 @@ def read_fingerprints(location: str) -> Fingerprints:
     templates = [(directory / name).read_bytes() for name in _present(directory, _TEMPLATE_FILES)[:1]]
     if not templates and _TEMPLATE in config:
         templates = [msgspec.json.encode(config[_TEMPLATE], order="deterministic")]
-    return Fingerprints(tokenizer_hash=_hash_of(files), template_hash=_hash_of(templates))
+    return Fingerprints(tokenizer_hash=_hash_contents(files), template_hash=_hash_contents(templates))
 
 
 def _present(directory: Path, names: tuple[str, ...]) -> list[str]:
     return [name for name in names if (directory / name).is_file()]
 
 
-def _hash_of(contents: list[bytes]) -> str | None:
+def _hash_contents(contents: list[bytes]) -> str | None:
     return content_hash(b"\0\0".join(contents)) if contents else None

@@ -160,17 +160,17 @@ def _is_allowed_host(host: str, allowed: Sequence[str]) -> bool:
         address = ip_address(host)
     except ValueError:
         return host in allowed
-    return any(network is not None and address in network for network in map(_network_of, allowed))
+    return any(network is not None and address in network for network in map(_parse_network, allowed))
 
 
-def _network_of(entry: str):  # noqa: ANN202  # either of two classes without a common name
+def _parse_network(entry: str):  # noqa: ANN202  # either of two classes without a common name
     try:
         return ip_network(entry, strict=False)
     except ValueError:
         return None
 
 
-def _version_of(redis: Redis, keys: Keys, run: str, location: str) -> int:
+def _find_version(redis: Redis, keys: Keys, run: str, location: str) -> int:
     policies = list_policies(redis, keys, run)
     same = [policy.number for policy in policies if policy.location == location]
     return max(same, default=policies[-1].number + 1 if policies else 0)
@@ -184,7 +184,7 @@ def _probe(settings: Settings, redis: Redis, control: EngineControl, location: s
     return Engine(
         url=control.url,
         run=settings.run,
-        version=_version_of(redis, Keys(settings.namespace), settings.run, place),
+        version=_find_version(redis, Keys(settings.namespace), settings.run, place),
         location=place,
         model=report.model,
         logprobs_mode=settings.logprobs_mode,

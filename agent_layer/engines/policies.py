@@ -28,13 +28,13 @@ def register_policy(redis: Redis, keys: Keys, policy: PolicyVersion, append: Cal
 def get_policy(redis: Redis, keys: Keys, run: str, number: int) -> PolicyVersion | None:
     """Read one version; None when the run has none of this number."""
     stored = redis.hget(keys.policies(run), str(number))
-    return _policy_of(stored) if isinstance(stored, bytes) else None
+    return _decode_policy(stored) if isinstance(stored, bytes) else None
 
 
 def list_policies(redis: Redis, keys: Keys, run: str) -> list[PolicyVersion]:
     """Read all versions of a run, oldest number first."""
     stored = cast("dict[bytes, bytes]", redis.hgetall(keys.policies(run)))
-    return sorted(map(_policy_of, stored.values()), key=lambda policy: policy.number)
+    return sorted(map(_decode_policy, stored.values()), key=lambda policy: policy.number)
 
 
 def newest_number(redis: Redis, keys: Keys, run: str) -> int | None:
@@ -68,7 +68,7 @@ def behind_seconds(redis: Redis, keys: Keys, run: str, version: int, now: float)
     return max(0.0, now - missed.created_at)
 
 
-def _policy_of(stored: bytes) -> PolicyVersion:
+def _decode_policy(stored: bytes) -> PolicyVersion:
     if isinstance(policy := decode(stored), PolicyVersion):
         return policy
     raise CorruptRecordError(

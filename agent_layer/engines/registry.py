@@ -59,7 +59,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """Location of the weights that it has after a start; None: not known."""
     tokenizer_hash: str | None = None
     template_hash: str | None = None
-    """Of the files at ``location``; None when they are not readable."""
+    """Hash of the template among the files at ``location``; None: they are not readable."""
     is_pushed: bool = False
     """Its owner pushes weights into it and announces their version (``EngineRegistry.hold``). Nothing else loads it."""
     is_assumed: bool = False
@@ -72,7 +72,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """When the switch in progress began, in seconds since the epoch; None: none is."""
     num_switches: int = 0
     stall_seconds: float | None = None
-    """For how long its last switch held calls, from draining to serving; None: it had none."""
+    """Seconds that the last switch held calls, from draining to serving; None: there was none."""
     stalled_seconds: float = 0.0
     """The same, of all switches together."""
 
@@ -94,7 +94,7 @@ class EngineRegistry:
             access_key: that each request to it must carry (bearer); None: it asks for none.
         """
         key, changes = self.keys.engine(engine.url), _changes(self.redis)
-        changes.hset(key, items=_items_of(engine))
+        changes.hset(key, items=_list_items(engine))
         for number in _NUMBERS:  # higher than those of an earlier registration, whose reports gateways remember
             changes.hsetnx(key, number, int(self._now() * 1000))
             changes.hincrby(key, number, 1)
@@ -114,7 +114,7 @@ class EngineRegistry:
     def read(self, url: str) -> Engine | None:
         """Return one engine; None when it is not registered."""
         fields = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.engine(url)))
-        return _engine_of(url, fields) if b"state" in fields else None
+        return _read_engine(url, fields) if b"state" in fields else None
 
     def engines(self) -> list[Engine]:
         """Return all engines, by address."""
@@ -146,7 +146,7 @@ class EngineRegistry:
                 raise NotFoundError(f"engine {url}: not registered; see 'agent-layer engines'")
             changes.multi()
             changes.hincrby(key, "drains", 1 if is_drained else 0)
-            changes.hset(key, mapping={name: _text_of(value) for name, value in wanted.items() if value is not None})
+            changes.hset(key, mapping={name: _to_text(value) for name, value in wanted.items() if value is not None})
             self._announce(changes, url)
 
         return cast("int", self._transact(url, change)[0])
@@ -257,11 +257,11 @@ class EngineRegistry:
         """
         before = self.read(url)
         held = max(0.0, self._now() - before.held_since) if before and before.held_since else 0.0
-        told = {"state": "serving", "held_since": "", "is_unchanged": "", **fields}
+        values = {"state": "serving", "held_since": "", "is_unchanged": "", **fields}
         if before:
-            told |= {"stalled_seconds": str(before.stalled_seconds + held)}
-            told |= {"stall_seconds": str(held), "num_switches": str(before.num_switches + 1)} if is_switch else {}
-        self._move(url, epoch, told)
+            values |= {"stalled_seconds": str(before.stalled_seconds + held)}
+            values |= {"stall_seconds": str(held), "num_switches": str(before.num_switches + 1)} if is_switch else {}
+        self._move(url, epoch, values)
         return held
 
     def live_gateways(self) -> list[str]:
@@ -279,7 +279,7 @@ class EngineRegistry:
                 raise EngineError(f"engine {url}: expected it to be registered, but it left meanwhile; join it again")
             changes.multi()
             changes.hincrby(key, "epoch", 1)
-            changes.hset(key, mapping={"state": "draining", "is_unchanged": _text_of(is_unchanged)})
+            changes.hset(key, mapping={"state": "draining", "is_unchanged": _to_text(is_unchanged)})
             if not began:  # else by a driver that died half-way
                 changes.hset(key, "held_since", str(self._now()))
             self._announce(changes, url)
@@ -298,8 +298,8 @@ class EngineRegistry:
                 time.sleep(_POLL_SECONDS)
 
     def _busy_gateways(self, url: str, reported: str, number: int) -> list[str]:
-        told = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.engine(url)))
-        return [name for name in self.live_gateways() if int(told.get(f"{reported}{name}".encode(), -1)) < number]
+        stored = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.engine(url)))
+        return [name for name in self.live_gateways() if int(stored.get(f"{reported}{name}".encode(), -1)) < number]
 
     def _move(self, url: str, epoch: int, fields: dict[str, str]) -> None:
         """Change an engine if it is still in our epoch."""
@@ -395,9 +395,9 @@ class EngineHold:
         Returns: the longest time for which an engine held calls, in seconds.
         Raises: EngineError: another driver moved an engine meanwhile; all others are released.
         """
-        about = {"version": str(version), "location": location, "is_assumed": _text_of(value=False)}
+        about = {"version": str(version), "location": location, "is_assumed": _to_text(value=False)}
         found = msgspec.structs.asdict(read_fingerprints(files or location))
-        about |= {name: _text_of(value) for name, value in found.items()}
+        about |= {name: _to_text(value) for name, value in found.items()}
         named = {url: {"model": model} for url, model in (models or {}).items()}
         return self._serve({url: about | named.get(url, {}) for url in self.epochs if url not in missed})
 
@@ -410,9 +410,9 @@ class EngineHold:
 
     def _serve(self, fields: Mapping[str, Mapping[str, str]], *, is_switch: bool = True) -> float:
         stalls, errors = [0.0], list[EngineError]()
-        for url, told in fields.items():
+        for url, values in fields.items():
             try:
-                stalls.append(self.registry.serve(url, self.epochs[url], told, is_switch=is_switch))
+                stalls.append(self.registry.serve(url, self.epochs[url], values, is_switch=is_switch))
             except EngineError as error:
                 if self.registry.read(url):
                     errors.append(error)
@@ -426,19 +426,19 @@ def _changes(redis: Redis) -> Pipeline:
     return redis.pipeline()  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
 
 
-def _items_of(engine: Engine) -> list[str]:
+def _list_items(engine: Engine) -> list[str]:
     """Field names and values, alternating."""
     fields = msgspec.structs.asdict(engine)
     kept = {name: value for name, value in fields.items() if name not in ("url", *_NUMBERS)}
-    return [part for name, value in kept.items() for part in (name, _text_of(value))]
+    return [part for name, value in kept.items() for part in (name, _to_text(value))]
 
 
-def _text_of(value: object) -> str:
+def _to_text(value: object) -> str:
     """Text for Redis; empty for what is not known."""
     return "" if value is None else str(int(value) if isinstance(value, bool) else value)
 
 
-def _engine_of(url: str, fields: dict[bytes, bytes]) -> Engine:
+def _read_engine(url: str, fields: dict[bytes, bytes]) -> Engine:
     reports = (_IDLE.encode(), _QUIET.encode())
     values = {name.decode(): value.decode() for name, value in fields.items() if value and not name.startswith(reports)}
     return msgspec.convert({**values, "url": url}, Engine, strict=False)

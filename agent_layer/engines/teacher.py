@@ -72,8 +72,8 @@ class TeacherEngine:
             EngineError: it refuses the tokens, such as too many, or returns no log-probabilities of prompts.
             UnreachableError: it does not answer, or is too busy.
         """
-        asked = {"prompt": list(token_ids), "max_tokens": 1, "prompt_logprobs": 0, "temperature": 1.0}
-        answer = self._post("/v1/completions", asked, _Completion)
+        body = {"prompt": list(token_ids), "max_tokens": 1, "prompt_logprobs": 0, "temperature": 1.0}
+        answer = self._post("/v1/completions", body, _Completion)
         scored = answer.choices[0].prompt_logprobs if answer.choices else None
         found = [
             one[str(token_id)].logprob
@@ -103,9 +103,9 @@ class TeacherEngine:
             with OPENER.open(Request(self.url + path, content, headers), timeout=self.timeout_seconds) as response:
                 return msgspec.json.decode(response.read(), type=kind)
         except HTTPError as error:
-            said = error.read(400).decode("utf-8", "replace")
+            reply = error.read(400).decode("utf-8", "replace")
             raise (UnreachableError if error.code in _BUSY else EngineError)(
-                f"teacher {self.url}: POST {path} should succeed, but answered {error.code} ({said})"
+                f"teacher {self.url}: POST {path} should succeed, but answered {error.code} ({reply})"
             ) from error
         except msgspec.DecodeError as error:
             raise EngineError(f"teacher {self.url}: expected vLLM's answer to POST {path}, found {error}") from error

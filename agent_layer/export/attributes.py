@@ -72,7 +72,7 @@ def call_attributes(choices: Sequence[Step], contents: Mapping[str, bytes] | Non
 
 def observation_attributes(observation: Observation, *, contents: bool) -> dict[str, AttributeValue]:
     """Return the tool's name and call id; with ``contents``, also its output."""
-    said = {
+    values = {
         names.TOOL_ARGUMENTS: _text(observation.arguments),
         names.TOOL_RESULT: _text(observation.output),
     }
@@ -85,7 +85,7 @@ def observation_attributes(observation: Observation, *, contents: bool) -> dict[
         names.OBSERVATION: observation.observation_id,
         names.CALL: observation.call_id,
     }
-    return _known(known | (said if contents else {}))
+    return _known(known | (values if contents else {}))
 
 
 def reward_attributes(reward: Reward) -> dict[str, AttributeValue]:
@@ -104,18 +104,18 @@ def reward_attributes(reward: Reward) -> dict[str, AttributeValue]:
 
 
 def _sampling_attributes(step: Step) -> dict[str, object]:
-    asked = step.sampling_asked if step.sampling_applied is None else step.sampling_applied
-    values = {names.SAMPLING[name]: value for name, value in (asked or {}).items() if name in names.SAMPLING}
+    sampling = step.sampling_asked if step.sampling_applied is None else step.sampling_applied
+    values = {names.SAMPLING[name]: value for name, value in (sampling or {}).items() if name in names.SAMPLING}
     stop = values.get(names.SAMPLING["stop"])
     return values | ({names.SAMPLING["stop"]: [stop]} if isinstance(stop, str) else {})
 
 
 def _content_attributes(choices: Sequence[Step], contents: Mapping[str, bytes]) -> dict[str, object]:
     state = choices[0].state
-    asked = [_to_part_message(resolve(contents, hash_)) for hash_ in state.messages or ()]
+    parts = [_to_part_message(resolve(contents, hash_)) for hash_ in state.messages or ()]
     answered = [_answer(choice) for choice in choices if choice.action.message]
     return {
-        names.INPUT_MESSAGES: _text(asked),
+        names.INPUT_MESSAGES: _text(parts),
         names.OUTPUT_MESSAGES: _text(answered),
         names.TOOL_DEFINITIONS: _text(resolve(contents, state.tools)) if state.tools else None,
     }

@@ -28,7 +28,7 @@ from agent_layer.store import STEP_SCHEMA, TRAJECTORY_SCHEMA, TrajectoryRow, tab
 Table: TypeAlias = Literal["trajectories", "steps"]
 
 _SCHEMAS: dict[Table, pa.Schema] = {"trajectories": TRAJECTORY_SCHEMA, "steps": STEP_SCHEMA}
-"""In write order."""
+"""Schemas in write order."""
 _FULL_BYTES = 16 << 20
 """Larger parts receive no more trajectories; a change of one trajectory rewrites its whole part."""
 
@@ -46,7 +46,7 @@ class DatasetPlan(msgspec.Struct, frozen=True, kw_only=True):
     tables: list[Table]
     contents: bool
     filters: dict[str, object]
-    """As the user wrote them."""
+    """Filters as the user wrote them."""
 
 
 class _State(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ _LINGER_SECONDS = 2.0
 """Seconds to wait after an end, so that acceptance and rewards are exported with it."""
 _CUT_SECONDS = 0.001
 """Row times are truncated to milliseconds."""
-_MOST_EVENTS = 256
+_MAX_EVENTS = 256
 
 
 class FeedPosition(Protocol):
@@ -76,7 +76,7 @@ class Feed:
         """Wait for trajectories that end or change after their end; return those that are due, possibly none."""
         wait_ms = 1 if self._due_ids() else max(1, int(1_000 * wait_seconds))
         events = self._store.keys.events
-        found = self._store.redis.xread({events: self._position}, count=_MOST_EVENTS, block=wait_ms)
+        found = self._store.redis.xread({events: self._position}, count=_MAX_EVENTS, block=wait_ms)
         for _, entries in cast("list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes]]]]]", found):
             for entry_id, fields in entries:
                 self._position = entry_id

@@ -15,7 +15,7 @@ from agent_layer.errors import UnreachableError
 from agent_layer.export.spans import ExportedSpan, ExportedTrace
 
 _PATH = "/v1/traces"
-_MOST_SPANS = 512
+_MAX_SPANS = 512
 """Spans per request; backends refuse bodies of more than a few megabytes."""
 _SCOPE = InstrumentationScope("agent_layer", __version__)
 
@@ -48,8 +48,8 @@ class OtlpSender:
         Raises: UnreachableError: the endpoint did not accept them; sending again is safe.
         """
         spans = [span for trace in traces for span in readable_spans(trace, self._resource)]
-        for begin in range(0, len(spans), _MOST_SPANS):
-            if self._exporter.export(spans[begin : begin + _MOST_SPANS]) is not SpanExportResult.SUCCESS:
+        for begin in range(0, len(spans), _MAX_SPANS):
+            if self._exporter.export(spans[begin : begin + _MAX_SPANS]) is not SpanExportResult.SUCCESS:
                 raise UnreachableError(
                     f"OTLP endpoint {self._url}: expected it to take {len(spans)} spans, but it did not; nothing of the"
                     " store is lost: correct AGENT_LAYER_OTLP_ENDPOINT or start it, then export again"

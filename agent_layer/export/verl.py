@@ -102,10 +102,15 @@ def _prompt(trajectory: Trajectory) -> list[JsonObject] | None:
         if step.role == "policy" and step.state.messages:
             messages = [_message(resolve(trajectory.contents, one)) for one in step.state.messages]
             return None if None in messages else cast("list[JsonObject]", messages)
-    asked = trajectory.task.input if trajectory.task else None
-    if asked is None:
+    task_input = trajectory.task.input if trajectory.task else None
+    if task_input is None:
         return None
-    return [{"role": "user", "content": asked if isinstance(asked, str) else msgspec.json.encode(asked).decode()}]
+    return [
+        {
+            "role": "user",
+            "content": task_input if isinstance(task_input, str) else msgspec.json.encode(task_input).decode(),
+        }
+    ]
 
 
 def _message(value: object) -> JsonObject | None:

@@ -18,14 +18,16 @@ def main() -> None:
     parser.add_argument("--siblings", nargs="*", default=[], help="addresses of all processes that share the port")
     parser.add_argument("--slot", type=int, default=0, help="which of them this is")
     parser.add_argument("--ready", type=Path, help="file to create once this process serves")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     settings = load_settings()
-    if not asked.siblings:
-        serve_gateway(settings, [listen(asked.host, asked.port)], asked.ready.touch if asked.ready else lambda: None)
+    if not options.siblings:
+        serve_gateway(
+            settings, [listen(options.host, options.port)], options.ready.touch if options.ready else lambda: None
+        )
         return
-    peers = PeerProxy(slot=asked.slot, urls=asked.siblings, wait_seconds=settings.connect_seconds)
-    ports = (peers.port, asked.port)
-    serve_gateway(settings, [listen(asked.host, port, is_shared=True) for port in ports], peers=peers)
+    peers = PeerProxy(slot=options.slot, urls=options.siblings, wait_seconds=settings.connect_seconds)
+    ports = (peers.port, options.port)
+    serve_gateway(settings, [listen(options.host, port, is_shared=True) for port in ports], peers=peers)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ __getattr__, __all__ = face(
     __name__,
     {
         "checks": "STEP_CHECKS Check StepCheck",
+        "evaluate": "find_unhealthy",
         "findings": "HealthFinding",
-        "judge": "find_unhealthy",
         "limits": "HealthLimits set_limits set_live_limits",
         "notify": "open_notifier open_senders watch_runs",
         "progress": "ProgressReader RoundProgress StepProgress append_progress progress_path read_progress",

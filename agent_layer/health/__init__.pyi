@@ -1,7 +1,7 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
 from .checks import Check as Check, STEP_CHECKS as STEP_CHECKS, StepCheck as StepCheck
+from .evaluate import find_unhealthy as find_unhealthy
 from .findings import HealthFinding as HealthFinding
-from .judge import find_unhealthy as find_unhealthy
 from .limits import HealthLimits as HealthLimits, set_limits as set_limits, set_live_limits as set_live_limits
 from .notify import open_notifier as open_notifier, open_senders as open_senders, watch_runs as watch_runs
 from .progress import ProgressReader as ProgressReader, RoundProgress as RoundProgress, StepProgress as StepProgress

@@ -31,7 +31,7 @@ class RunAlarms(Record, frozen=True, kw_only=True):
     judged_at: float = 0.0
     """When the newest judged step ended, in seconds since the epoch; a step that ends the run is in no other file."""
     firing: dict[str, Alarm] = {}
-    """By name of the check."""
+    """Firing alarms by name of their check."""
 
 
 class AlarmFile:

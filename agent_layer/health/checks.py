@@ -41,7 +41,7 @@ from agent_layer.health.measures import (
     unserved_seconds,
 )
 
-LONGEST_WINDOW: Final = 100
+MAX_WINDOW: Final = 100
 """Steps; a trainer remembers as many reports, and those before them with which some checks compare."""
 
 
@@ -65,9 +65,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     is_low_bad: bool = False
     """Whether a number below the threshold is beyond it."""
     view: FindingView
-    """Of the page, where it can be seen."""
+    """View of the page where it can be seen."""
     filters: Mapping[str, str] = {}
-    """Of trajectories that show it, as the command line names them."""
+    """Filters for trajectories that show it, as the command line names them."""
     subject_filter: str | None = None
     """Filter that selects the trajectories of its subject."""
 

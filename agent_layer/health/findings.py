@@ -34,9 +34,9 @@ class HealthFinding(Record, frozen=True, kw_only=True):
     since: float | None = None
     """When it began, in seconds since the epoch: the end of step ``since_step``, or of this moment; None: not known."""
     view: FindingView | None = None
-    """Of the page, where it can be seen; None: the report is older than this field."""
+    """View of the page where it can be seen; None: the report is older than this field."""
     filters: dict[str, str] = {}
-    """Of trajectories that show it, as the command line names them; the run is understood."""
+    """Filters for trajectories that show it, as the command line names them; the run is understood."""
 
     def __str__(self) -> str:
         """Return the finding as one line."""
@@ -49,7 +49,7 @@ class HealthFinding(Record, frozen=True, kw_only=True):
         return f"{self.name}{of_what}{self._began}: {self.sentence}"
 
     @property
-    def told(self) -> str:
+    def title_line(self) -> str:
         """The finding without its advice, by its title."""
         what = self.title or self.name.replace("_", " ").capitalize()
         of_what = "" if self.subject is None else f" ({self.subject})"

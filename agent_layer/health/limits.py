@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from agent_layer.errors import BadInputError
-from agent_layer.health.checks import LIVE_CHECKS, LONGEST_WINDOW, STEP_CHECKS, LiveCheck, StepCheck
+from agent_layer.health.checks import LIVE_CHECKS, MAX_WINDOW, STEP_CHECKS, LiveCheck, StepCheck
 from agent_layer.times import parse_span
 
 
@@ -17,7 +17,7 @@ class HealthLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     warn: float | UnsetType | None = UNSET
     stop: float | UnsetType | None = UNSET
-    steps: Annotated[int, Meta(ge=1, le=LONGEST_WINDOW)] | UnsetType = UNSET
+    steps: Annotated[int, Meta(ge=1, le=MAX_WINDOW)] | UnsetType = UNSET
 
 
 def set_limits(config: Mapping[str, HealthLimits | str | bool]) -> tuple[StepCheck, ...]:

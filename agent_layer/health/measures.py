@@ -26,15 +26,15 @@ LOW_ENTROPY = 0.6
 _STANDS_OUT = 3.0
 """Times the gap of the next engine, from which on one engine is named rather than all."""
 _SUCCESS_GONE = 0.05
-_FEWEST_REFERENCE = 5
+_MIN_REFERENCE = 5
 """Steps that make a reference to compare with."""
 _REFERENCE_STEPS = 20
-_MOST_PAIRED_TASKS = 24
+_MAX_PAIRED_TASKS = 24
 _LEAST_DEVIATION = 0.1
-"""Of the success of a task that moves."""
-_FEWEST_JUDGED = 16
+"""Least deviation of the success of a task that moves."""
+_MIN_JUDGED = 16
 """Fewer attempts, or ended rollouts, have no share worth a look."""
-_FEWEST_INTERVALS = 3
+_MIN_INTERVALS = 3
 _LEAST_INTERVAL_SECONDS = 60.0
 
 
@@ -117,7 +117,7 @@ def _tokens_of_rollout(report: StepProgress) -> float | None:
 def _now_and_before(measure: StepMeasure, reports: Reports, steps: int) -> tuple[list[float], list[float]]:
     """Return the numbers of the last steps, and those of the steps before; none where they are too few."""
     before = [number for report in reports[:-steps] if (number := measure(report)) is not None][-_REFERENCE_STEPS:]
-    return _last_known(measure, reports, steps), before if len(before) >= _FEWEST_REFERENCE else []
+    return _last_known(measure, reports, steps), before if len(before) >= _MIN_REFERENCE else []
 
 
 def lost_success(reports: Reports, steps: int) -> float | None:
@@ -169,7 +169,7 @@ def swap_of_success(reports: Reports, steps: int) -> float | None:
     if not entropies or max(entropies) > LOW_ENTROPY:
         return None
     series = [one for task in window[-1].success_by_task if len(one := _results(window, task)) == steps]
-    moving = sorted((one for one in series if pstdev(one) >= _LEAST_DEVIATION), key=pstdev)[-_MOST_PAIRED_TASKS:]
+    moving = sorted((one for one in series if pstdev(one) >= _LEAST_DEVIATION), key=pstdev)[-_MAX_PAIRED_TASKS:]
     return min((correlation(one, other) for one, other in combinations(moving, 2)), default=None)
 
 
@@ -192,13 +192,13 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Rollouts that workers hold."""
     num_accepted: int = 0
     num_accepted_lately: int = 0
-    """In the last minutes."""
+    """Rollouts accepted in the last minutes."""
     num_dead: int = 0
     is_paused: bool = False
     oldest_wait_seconds: float | None = None
     """Since the oldest group that is open was queued; None: there is none."""
     num_unserved: int = 0
-    """Of those that wait: what they need is offered by no worker that is up."""
+    """Waiting rollouts: what they need is offered by no worker that is up."""
     num_judged: int = 0
     """Newest attempts over which ``failure_rate`` is taken."""
     failure_rate: float | None = None
@@ -207,11 +207,11 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     unserved_needs: str | None = None
     """What most of ``num_unserved`` need, with spaces between."""
     engine_behind_seconds: float | None = None
-    """For how long a newer version than that of its most backward engine is known; None: no engine serves it."""
+    """Time since which a newer version than that of its most backward engine is known; None: no engine serves it."""
     engine_behind: str | None = None
     """Address of that engine."""
     engine_held_seconds: float | None = None
-    """For how long a switch of weights holds calls; None: no engine serves it."""
+    """Time for which a switch of weights has held calls; None: no engine serves it."""
     engine_held: str | None = None
     """Address of the engine that is held for the longest time."""
 
@@ -243,17 +243,17 @@ def _waited_seconds(facts: RunFacts) -> float | None:
 def stalled_intervals(facts: RunFacts) -> float | None:
     """Return how many of its usual intervals have passed since the last step, where work of the run is left."""
     intervals = [later - earlier for earlier, later in pairwise(facts.step_times)]
-    if facts.is_paused or not facts.num_waiting + facts.num_held or len(intervals) < _FEWEST_INTERVALS:
+    if facts.is_paused or not facts.num_waiting + facts.num_held or len(intervals) < _MIN_INTERVALS:
         return None
     return (facts.now - facts.step_times[-1]) / max(_LEAST_INTERVAL_SECONDS, median(intervals))
 
 
 def share_of_failures(facts: RunFacts) -> float | None:
     """Return the share of the newest attempts that failed."""
-    return facts.failure_rate if facts.num_judged >= _FEWEST_JUDGED else None
+    return facts.failure_rate if facts.num_judged >= _MIN_JUDGED else None
 
 
 def share_of_lost_tasks(facts: RunFacts) -> float | None:
     """Return the share of ended rollouts that were given up."""
     ended = facts.num_dead + facts.num_accepted
-    return facts.num_dead / ended if ended >= _FEWEST_JUDGED else None
+    return facts.num_dead / ended if ended >= _MIN_JUDGED else None

@@ -35,7 +35,7 @@ Sender: TypeAlias = Callable[[str, str, Tone], bool]
 
 _LIVE_NAMES: Final = frozenset(one.name for one in LIVE_CHECKS)
 _STEP_NAMES: Final = frozenset(one.name for one in STEP_CHECKS)
-_MOST_WAITING: Final = 64
+_MAX_WAITING: Final = 64
 _CLOSE_SECONDS: Final = 10.0
 
 
@@ -55,7 +55,7 @@ class AlarmNotifier:
     def __init__(self, settings: Settings, senders: Sequence[Sender]) -> None:
         self._settings = settings
         self._senders = senders
-        self._waiting: queue.Queue[_Judgement | None] = queue.Queue(_MOST_WAITING)
+        self._waiting: queue.Queue[_Judgement | None] = queue.Queue(_MAX_WAITING)
         self._thread = Thread(target=self._work, name="alarms", daemon=True)
         self._thread.start()
 

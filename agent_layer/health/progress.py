@@ -16,11 +16,11 @@ class RoundProgress(Record, frozen=True, kw_only=True):
     """An evaluation round on held-out tasks."""
 
     name: str
-    """Of the held-out tasks."""
+    """Name of the held-out tasks."""
     round: str
-    """As ``agent-layer eval --round`` shows it."""
+    """Name of the round, as ``agent-layer eval --round`` shows it."""
     policy_version: int
-    """Of all its tokens."""
+    """Policy version of all its tokens."""
     pass_rate: float | None
     """pass@1; None: no rollout has a reward."""
     reward_mean: float | None
@@ -179,10 +179,10 @@ def _result(progress: StepProgress) -> str:
 def _groups(progress: StepProgress) -> str:
     """Return counts of short, dropped and surplus rollouts, if there are any."""
     short, dropped, surplus = progress.num_short_groups, progress.num_dropped_groups, progress.num_surplus_rollouts
-    told = f"  groups: short {short} dropped {dropped}" if short + dropped else ""
+    line = f"  groups: short {short} dropped {dropped}" if short + dropped else ""
     if progress.kept_seconds is None or progress.surplus_seconds is None:
-        return told
-    return f"{told}  kept {progress.kept_seconds:.1f} s, surplus of {surplus} {progress.surplus_seconds:.1f} s"
+        return line
+    return f"{line}  kept {progress.kept_seconds:.1f} s, surplus of {surplus} {progress.surplus_seconds:.1f} s"
 
 
 def _untrainable(progress: StepProgress) -> str:

@@ -22,7 +22,7 @@ class Restart(Record, frozen=True, kw_only=True):
     from_step: int
     """Last step of the weights with which it goes on; 0: the first weights."""
     number: int
-    """Of starts in a row without a new step between them; the first is 1."""
+    """Position among starts without a new step between them; the first is 1."""
     most: int
     """Highest number before the run ends."""
 

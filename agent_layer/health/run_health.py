@@ -12,8 +12,8 @@ from agent_layer.dispatcher import Dispatcher, RunState
 from agent_layer.engines import Engine, behind_seconds, open_engine_registry
 from agent_layer.health.alarms import AlarmFile
 from agent_layer.health.checks import CHECKS, STEP_CHECKS, LiveCheck, StepCheck
+from agent_layer.health.evaluate import find_unhealthy_now
 from agent_layer.health.findings import HealthFinding
-from agent_layer.health.judge import find_unhealthy_now
 from agent_layer.health.limits import set_live_limits
 from agent_layer.health.measures import RunFacts
 from agent_layer.health.progress import StepProgress, progress_path, read_progress
@@ -30,7 +30,7 @@ class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
 
     run: str
     reports: Sequence[StepProgress]
-    """Of its last steps, oldest first; none where its trainer runs on another machine."""
+    """Reports of the newest steps, oldest first; none where the trainer runs on another machine."""
     facts: RunFacts
     findings: Sequence[HealthFinding]
     """What fires, the worst first."""
@@ -121,7 +121,7 @@ class HealthReader:
         num_waiting, inspector = state.num_queued + state.num_delayed, self._dispatcher.inspector
         needs: Mapping[frozenset[str], int] = inspector.needs(state.run) if state.num_queued else {}
         unserved = {need: num for need, num in needs.items() if not any(need <= offered for offered in offers)}
-        oldest = next(inspector.groups_of(islice(inspector.open_ids(state.run), 1)), None) if num_waiting else None
+        oldest = next(inspector.read_groups(islice(inspector.open_ids(state.run), 1)), None) if num_waiting else None
         return msgspec.structs.replace(
             facts,
             num_waiting=num_waiting,

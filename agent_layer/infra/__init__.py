@@ -30,6 +30,6 @@ __getattr__, __all__ = face(
         "redis.embedded": "find_redis_server is_redis_running",
         "redis.keys": "Keys",
         "redis.retry": "RedisUnreachableError",
-        "redis.scripts": "LuaScript commands_of",
+        "redis.scripts": "LuaScript list_commands",
     },
 )

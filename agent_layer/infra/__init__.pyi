@@ -29,4 +29,4 @@ from .redis.client import AsyncRedis as AsyncRedis, open_async_redis as open_asy
 from .redis.embedded import find_redis_server as find_redis_server, is_redis_running as is_redis_running
 from .redis.keys import Keys as Keys
 from .redis.retry import RedisUnreachableError as RedisUnreachableError
-from .redis.scripts import LuaScript as LuaScript, commands_of as commands_of
+from .redis.scripts import LuaScript as LuaScript, list_commands as list_commands

@@ -14,7 +14,7 @@ from agent_layer.schema import check_name, content_hash, make_trajectory_id, spl
 K = TypeVar("K")
 V = TypeVar("V")
 
-_MOST_REMEMBERED = 100_000
+_MAX_REMEMBERED = 100_000
 
 
 class SpanTarget(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class SpanTarget(msgspec.Struct, frozen=True):
 class BoundedMap(Generic[K, V]):
     """The newest ``limit`` keys and their values."""
 
-    def __init__(self, limit: int = _MOST_REMEMBERED) -> None:
+    def __init__(self, limit: int = _MAX_REMEMBERED) -> None:
         self._values: OrderedDict[K, V] = OrderedDict()
         self._limit = limit
 
@@ -77,11 +77,11 @@ class TargetIndex:
 
 def _stated_target(span: ReceivedSpan, named: str | None) -> SpanTarget | None:
     """Return the trajectory that the span, the request or the span's session names; None: none does."""
-    told = first_text(span.attributes, names.TRAJECTORY, names.ROLLOUT)
-    told = told or first_text(span.resource, names.TRAJECTORY, names.ROLLOUT) or named
-    if told:
-        split_trajectory_id(check_name(told, "trajectory"))
-        return SpanTarget(told, is_named=True)
+    stated = first_text(span.attributes, names.TRAJECTORY, names.ROLLOUT)
+    stated = stated or first_text(span.resource, names.TRAJECTORY, names.ROLLOUT) or named
+    if stated:
+        split_trajectory_id(check_name(stated, "trajectory"))
+        return SpanTarget(stated, is_named=True)
     session = first_text(span.attributes, *SESSIONS) or first_text(span.resource, *SESSIONS)
     return SpanTarget(_own_id("session", session), is_named=False) if session else None
 

@@ -23,9 +23,9 @@ class IngestKeys:
     def is_allowed(self, request: web.Request) -> bool:
         """Whether the request carries a valid key, compared in constant time."""
         scheme, _, key = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
-        told = key.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
-        said = told.encode("utf-8", "surrogateescape")
-        matches = [hmac.compare_digest(said, known) for known in self._keys]  # constant time: compare all keys
+        sent_key = key.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
+        encoded_key = sent_key.encode("utf-8", "surrogateescape")
+        matches = [hmac.compare_digest(encoded_key, known) for known in self._keys]  # constant time: compare all keys
         return any(matches)
 
 
@@ -39,13 +39,13 @@ async def read_body(request: web.Request, subject: str) -> bytes:
     try:
         return await request.read()
     except web.RequestPayloadError as error:
-        told = request.headers.get(hdrs.CONTENT_ENCODING, "plain")
+        encoding = request.headers.get(hdrs.CONTENT_ENCODING, "plain")
         raise BadInputError(
-            f"{subject}: expected a body that is {told}, found another; check the exporter, or whatever sends it"
+            f"{subject}: expected a body that is {encoding}, found another; check the exporter, or whatever sends it"
         ) from error
 
 
-def unpack(packed: bytes, subject: str, longest_bytes: int) -> bytes:
+def unpack(packed: bytes, subject: str, max_bytes: int) -> bytes:
     """Undo zstd.
 
     Raises:
@@ -54,8 +54,8 @@ def unpack(packed: bytes, subject: str, longest_bytes: int) -> bytes:
     """
     try:
         size = zstandard.frame_content_size(packed)
-        if size > longest_bytes:
-            raise web.HTTPRequestEntityTooLarge(longest_bytes, size)
-        return zstandard.ZstdDecompressor().decompress(packed, max_output_size=longest_bytes, allow_extra_data=False)
+        if size > max_bytes:
+            raise web.HTTPRequestEntityTooLarge(max_bytes, size)
+        return zstandard.ZstdDecompressor().decompress(packed, max_output_size=max_bytes, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise BadInputError(f"{subject}: expected a zstd body, found another ({error}); check the sender") from error

@@ -51,7 +51,7 @@ class Intake:
         """Start times of trajectories created from spans, by id."""
         self._stored: BoundedMap[tuple[str, str], bool] = BoundedMap()
         """(trajectory, hash) of contents already in the log."""
-        self._asked: BoundedMap[tuple[str, str], str] = BoundedMap()
+        self._answers_by_call: BoundedMap[tuple[str, str], str] = BoundedMap()
         """Call that requested a tool, by (trajectory, tool call id)."""
 
     def add_spans(self, spans: Sequence[ReceivedSpan], named: str | None = None) -> IntakeResult:
@@ -93,13 +93,13 @@ class Intake:
     def _records(self, target: SpanTarget, spans: Sequence[ReceivedSpan], faults: list[str]) -> Iterator[LogRecord]:
         """Return the records of one trajectory's spans; none if no span describes a model call or tool."""
         related = _RelatedSpans(spans)
-        told = [span for span in spans if isinstance(related.seen[span.span_id], ModelCall | ToolCall)]
+        calls = [span for span in spans if isinstance(related.seen[span.span_id], ModelCall | ToolCall)]
         begun_at = self._begun.get(target.trajectory_id)
-        if not told and begun_at is None:
+        if not calls and begun_at is None:
             return
         if not target.is_named and (begun_at is None or min(span.began_at for span in spans) < begun_at):
             yield make_start(target, spans, self._run)
-        for span in sorted(told, key=lambda span: span.began_at):
+        for span in sorted(calls, key=lambda span: span.began_at):
             try:
                 yield from self._span_records(target, span, related)
             except (BadInputError, RecursionError) as error:  # RecursionError: nested too deeply for a record
@@ -116,9 +116,11 @@ class Intake:
             records += [*fresh.values(), *parts]
             for action in seen.actions or ():
                 for tool in as_json_objects((action.message or {}).get("tool_calls")):
-                    self._asked.set((target.trajectory_id, str(tool.get("id"))), span_call_id(span))
+                    self._answers_by_call.set((target.trajectory_id, str(tool.get("id"))), span_call_id(span))
         elif isinstance(seen, ToolCall):
-            call_id = self._asked.get((target.trajectory_id, seen.call_id or "")) or related.find_call_before(span)
+            call_id = self._answers_by_call.get((target.trajectory_id, seen.call_id or "")) or related.find_call_before(
+                span
+            )
             records.append(make_observation(span, seen, target, self._run, agent, call_id))
         check_storable(records, f"span {span.span_id}")
         return records

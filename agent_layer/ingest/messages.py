@@ -62,34 +62,36 @@ def line_trajectory_id(line: bytes, run: str) -> str:
     return make_trajectory_id("import." + content_hash(run.encode() + b"\n" + line.strip()), 0)
 
 
-def make_records(told: Conversation, trajectory_id: str, batch: ImportBatch) -> list[LogRecord]:
+def make_records(conversation: Conversation, trajectory_id: str, batch: ImportBatch) -> list[LogRecord]:
     """Return all records of a line's trajectory."""
-    target = _ImportTarget(trajectory_id, batch.run, batch.at if told.at is None else told.at)
-    contents = [_content(target, message) for message in told.messages]
-    tools = _content(target, told.tools) if told.tools else None
+    target = _ImportTarget(trajectory_id, batch.run, batch.at if conversation.at is None else conversation.at)
+    contents = [_content(target, message) for message in conversation.messages]
+    tools = _content(target, conversation.tools) if conversation.tools else None
     distinct = {content.hash: content for content in [*contents, *([tools] if tools else [])]}
     state = StepState(messages=[content.hash for content in contents], tools=tools.hash if tools else None)
-    end = target.at(len(told.messages) + 1)
+    end = target.at(len(conversation.messages) + 1)
     return [
-        _make_start(told, target, batch),
+        _make_start(conversation, target, batch),
         *distinct.values(),
-        *(part for turn in told.turns for part in _make_parts(told, turn, state, target)),
-        *_make_observations(told.messages, target),
-        *(_make_reward(name, score, target, end) for name, score in told.rewards.items()),
-        Outcome(trajectory_id=trajectory_id, run=batch.run, status="completed", ended_at=end, details=told.rest),
+        *(part for turn in conversation.turns for part in _make_parts(conversation, turn, state, target)),
+        *_make_observations(conversation.messages, target),
+        *(_make_reward(name, score, target, end) for name, score in conversation.rewards.items()),
+        Outcome(
+            trajectory_id=trajectory_id, run=batch.run, status="completed", ended_at=end, details=conversation.rest
+        ),
     ]
 
 
-def _make_start(told: Conversation, target: _ImportTarget, batch: ImportBatch) -> AttemptStarted:
+def _make_start(conversation: Conversation, target: _ImportTarget, batch: ImportBatch) -> AttemptStarted:
     rollout_id, attempt = split_trajectory_id(target.trajectory_id)
-    prompt = told.messages[: told.turns[0].num_before]
+    prompt = conversation.messages[: conversation.turns[0].num_before]
     task = Task(
-        id=told.task_id or f"import.{content_hash(msgspec.json.encode(prompt))[:12]}",
+        id=conversation.task_id or f"import.{content_hash(msgspec.json.encode(prompt))[:12]}",
         run=batch.run,
         split=batch.split,
-        task_type=told.task_type or batch.task_type,
+        task_type=conversation.task_type or batch.task_type,
         input=prompt,
-        labels=told.labels,
+        labels=conversation.labels,
     )
     return AttemptStarted(
         trajectory_id=target.trajectory_id,
@@ -100,13 +102,15 @@ def _make_start(told: Conversation, target: _ImportTarget, batch: ImportBatch) -
         task_type=task.task_type,
         split=batch.split,
         started_at=target.began_at,
-        labels=told.labels,
+        labels=conversation.labels,
         input_hash=hash_input(task),
         task=task,
     )
 
 
-def _make_parts(told: Conversation, turn: Turn, state: StepState, target: _ImportTarget) -> tuple[StepPart, StepPart]:
+def _make_parts(
+    conversation: Conversation, turn: Turn, state: StepState, target: _ImportTarget
+) -> tuple[StepPart, StepPart]:
     before = turn.num_before
     start = StepPart(
         trajectory_id=target.trajectory_id,
@@ -117,8 +121,8 @@ def _make_parts(told: Conversation, turn: Turn, state: StepState, target: _Impor
         at=target.at(before),
         role="aux" if turn.choices[0].get("weight") == 0 else "policy",
         state=msgspec.structs.replace(state, messages=(state.messages or [])[:before]),
-        sampling_asked=told.sampling or None,
-        model=told.model,
+        sampling_asked=conversation.sampling or None,
+        model=conversation.model,
         capture_level="text",
     )
     actions = [
@@ -133,7 +137,7 @@ def _make_parts(told: Conversation, turn: Turn, state: StepState, target: _Impor
         phase="end",
         at=target.at(before + 0.5),
         actions=actions,
-        usage=_read_usage(told.usage),
+        usage=_read_usage(conversation.usage),
         status="ok",
     )
     return start, end
@@ -141,15 +145,15 @@ def _make_parts(told: Conversation, turn: Turn, state: StepState, target: _Impor
 
 def _make_observations(messages: list[JsonObject], target: _ImportTarget) -> Iterator[Observation]:
     """Return tool outputs; each names its tool call, or follows the call before it."""
-    asked: dict[str, tuple[str, JsonObject]] = {}
+    open_calls: dict[str, tuple[str, JsonObject]] = {}
     last_call: str | None = None
     for number, message in enumerate(messages):
         if message["role"] == "assistant":
             last_call = _call_id(target, number)
             for call in as_json_objects(message.get("tool_calls")):
-                asked[str(call.get("id"))] = last_call, as_json_object(call.get("function"))
+                open_calls[str(call.get("id"))] = last_call, as_json_object(call.get("function"))
         elif message["role"] in ("tool", "function"):
-            call_id, function = asked.get(str(message.get("tool_call_id"))) or (last_call, JsonObject())
+            call_id, function = open_calls.get(str(message.get("tool_call_id"))) or (last_call, JsonObject())
             yield Observation(
                 trajectory_id=target.trajectory_id,
                 observation_id=f"{target.trajectory_id}.o{number}",
@@ -168,11 +172,12 @@ def _make_reward(name: str, score: float, target: _ImportTarget, at: float) -> R
 
 
 def _read_usage(usage: JsonObject) -> Usage | None:
-    asked, said = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    if not isinstance(asked, int) and not isinstance(said, int):
+    num_prompt, num_response = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    if not isinstance(num_prompt, int) and not isinstance(num_response, int):
         return None
     return Usage(
-        prompt_tokens=asked if isinstance(asked, int) else None, response_tokens=said if isinstance(said, int) else None
+        prompt_tokens=num_prompt if isinstance(num_prompt, int) else None,
+        response_tokens=num_response if isinstance(num_response, int) else None,
     )
 
 

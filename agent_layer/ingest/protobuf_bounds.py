@@ -21,7 +21,7 @@ _LENGTH = 2
 """Wire type of a field that begins with its length."""
 _FIXED_BYTES = {1: 8, 5: 4}
 """Length of the wire types that have one, but for varints."""
-_LONGEST_VARINT = 10
+_MAX_VARINT_LENGTH = 10
 _MORE = 0x80
 """Bit of each byte of a varint but the last."""
 
@@ -48,7 +48,7 @@ def _holds_more(body: bytes, kind: Descriptor, most: int) -> bool:
     num_messages, unread = 0, [(0, len(body), kind)]
     while unread:
         at, end, inside = unread.pop()
-        layout = _layout_of(inside)
+        layout = _find_layout(inside)
         while at < end:
             tag, at = _read_varint(body, at)
             if tag & 7 != _LENGTH:
@@ -71,15 +71,15 @@ def _read_varint(body: bytes, at: int) -> tuple[int, int]:
     if at < len(body) and body[at] < _MORE:
         return body[at], at + 1
     value = 0
-    for index, byte in enumerate(body[at : at + _LONGEST_VARINT]):
+    for index, byte in enumerate(body[at : at + _MAX_VARINT_LENGTH]):
         value |= (byte & ~_MORE) << (7 * index)
         if byte < _MORE:
             return value, at + index + 1
-    return value, at + _LONGEST_VARINT
+    return value, at + _MAX_VARINT_LENGTH
 
 
 @cache
-def _layout_of(kind: Descriptor) -> _Layout:
+def _find_layout(kind: Descriptor) -> _Layout:
     return {
         field.number << 3 | _LENGTH: field.message_type
         for field in kind.fields
@@ -95,8 +95,8 @@ def _first_bytes(kind: Descriptor) -> bytes:
     """Bytes with which a message inside can begin; a tag may be written longer than it need be."""
     seen, unread = {kind}, [kind]
     while unread:
-        found = {inner for inner in _layout_of(unread.pop()).values() if inner} - seen
+        found = {inner for inner in _find_layout(unread.pop()).values() if inner} - seen
         seen |= found
         unread += found
-    tags = {tag & 0x7F for inside in seen for tag in _layout_of(inside)}
+    tags = {tag & 0x7F for inside in seen for tag in _find_layout(inside)}
     return bytes(sorted({byte | more for byte in tags for more in (0, _MORE)}))

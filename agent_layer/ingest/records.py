@@ -132,8 +132,8 @@ def _content(target: SpanTarget, value: object) -> Content:
 
 
 def _role(attributes: Mapping[str, object]) -> Literal["policy", "aux"] | None:
-    told = first_text(attributes, names.ROLE)
-    return told if told == "policy" or told == "aux" else None  # noqa: PLR1714 - narrows the type
+    role = first_text(attributes, names.ROLE)
+    return role if role == "policy" or role == "aux" else None  # noqa: PLR1714 - narrows the type
 
 
 def _status(span: ReceivedSpan) -> StepStatus:

@@ -24,7 +24,7 @@ from agent_layer.schema import (
     check_storable,
 )
 
-_LONGEST_INDEX = 9
+_MAX_INDEX_DIGITS = 9
 """Digits."""
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _LATEST = 32_503_680_000
@@ -69,7 +69,7 @@ class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
     """A model call. None: not known, for instance because the sender does not capture contents."""
 
     messages: list[JsonObject] | None = None
-    """In chat request form."""
+    """Messages in chat request form."""
     tools: object = None
     sampling: JsonObject = {}
     model: str | None = None
@@ -107,9 +107,13 @@ def first_integer(attributes: Mapping[str, object], *names: str) -> int | None:
     return next((value for name in names if isinstance(value := attributes.get(name), int)), None)
 
 
-def token_usage(attributes: Mapping[str, object], asked: tuple[str, ...], answered: tuple[str, ...]) -> Usage | None:
+def token_usage(
+    attributes: Mapping[str, object], prompt_names: tuple[str, ...], answered: tuple[str, ...]
+) -> Usage | None:
     """Return the token counts; None if neither attribute is present."""
-    usage = Usage(prompt_tokens=first_integer(attributes, *asked), response_tokens=first_integer(attributes, *answered))
+    usage = Usage(
+        prompt_tokens=first_integer(attributes, *prompt_names), response_tokens=first_integer(attributes, *answered)
+    )
     return None if usage == Usage() else usage
 
 
@@ -134,7 +138,7 @@ def numbered_objects(numbered: object) -> list[JsonObject]:
 
 
 def _is_index(name: str) -> bool:
-    return name.isdecimal() and len(name) <= _LONGEST_INDEX
+    return name.isdecimal() and len(name) <= _MAX_INDEX_DIGITS
 
 
 def _put(target: JsonObject, path: list[str], value: object) -> None:  # kept: it ends early, in a loop of its caller
@@ -195,17 +199,17 @@ def read_line(line: bytes, where: str) -> Conversation:
         raise _line_error(where, "a JSON object", type(decoded).__name__)
     check_storable(fields, where)
     request, response = as_json_object(fields.get("request")), as_json_object(fields.get("response"))
-    told = {**request, "created": response.get("created"), **_without_null("model", response), **fields}
-    messages = _read_messages(told.get("messages"), where)
+    record = {**request, "created": response.get("created"), **_without_null("model", response), **fields}
+    messages = _read_messages(record.get("messages"), where)
     return Conversation(
         messages=messages,
         turns=[_read_response(response, messages, where)] if response else _read_turns(messages, where),
-        tools=told.get("tools") or told.get("functions"),
+        tools=record.get("tools") or record.get("functions"),
         rewards=_read_rewards(fields.get("reward"), where),
         task_id=_read_name(fields, "task_id", where),
         task_type=_read_name(fields, "task_type", where),
-        model=model if isinstance(model := told.get("model"), str) else None,
-        at=_read_time(told.get("created"), where),
+        model=model if isinstance(model := record.get("model"), str) else None,
+        at=_read_time(record.get("created"), where),
         sampling={name: request[name] for name in _SAMPLING if name in request},
         usage=as_json_object(response.get("usage")),
         labels=_read_labels(fields),
@@ -230,9 +234,9 @@ def _read_turns(messages: list[JsonObject], where: str) -> list[Turn]:
 
 def _read_response(response: JsonObject, messages: list[JsonObject], where: str) -> Turn:
     choices = as_json_objects(response.get("choices"))
-    said = _read_messages([choice.get("message") for choice in choices], f"{where}: choices")
+    answers = _read_messages([choice.get("message") for choice in choices], f"{where}: choices")
     reasons = [reason if isinstance(reason := choice.get("finish_reason"), str) else None for choice in choices]
-    return Turn(num_before=len(messages), choices=said, finish_reasons=reasons)
+    return Turn(num_before=len(messages), choices=answers, finish_reasons=reasons)
 
 
 def _read_messages(value: object, where: str) -> list[JsonObject]:
@@ -274,8 +278,8 @@ def _read_name(fields: JsonObject, field: str, where: str) -> str | None:
 
 
 def _read_labels(fields: JsonObject) -> dict[str, str]:
-    told = {**as_json_object(fields.get("metadata")), **({"id": fields["id"]} if "id" in fields else {})}
-    return {name: _label(value) for name, value in told.items() if value is not None}
+    labels = {**as_json_object(fields.get("metadata")), **({"id": fields["id"]} if "id" in fields else {})}
+    return {name: _label(value) for name, value in labels.items() if value is not None}
 
 
 def _label(value: object) -> str:

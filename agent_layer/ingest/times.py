@@ -20,10 +20,10 @@ def check_times(record: LogRecord) -> None:
     Raises: BadInputError: a time is out of range.
     """
     for field in _time_fields(type(record)):
-        told = getattr(record, field)
-        if told is not None and not is_believable(told):
+        value = getattr(record, field)
+        if value is not None and not is_believable(value):
             raise BadInputError(
-                f"record {type(record).__name__}: expected {field} between 1970 and 3000, found {told:g} s; check the"
+                f"record {type(record).__name__}: expected {field} between 1970 and 3000, found {value:g} s; check the"
                 " sender's clock"
             )
 

@@ -24,7 +24,7 @@ _LOCK_SECONDS = 1.0
 """Longest wait for another process that compacts."""
 _EXIT_MORE = 3
 """Exit status of a merge that reached its limit, or paused under load, and left segments for the next one."""
-_LONGEST_PAUSE_SECONDS = 3600.0
+_MAX_PAUSE_SECONDS = 3600.0
 """Between merges that fail: another process compacts, or this user may not."""
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ def _watch(settings: Settings, load: Callable[[], float], stop: threading.Event)
             log.warning("background compaction waits error=%s", error)
             status = 1
         has_failed = status not in (0, _EXIT_MORE)
-        pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS) if has_failed else settings.compact_seconds
+        pause_seconds = min(2 * pause_seconds, _MAX_PAUSE_SECONDS) if has_failed else settings.compact_seconds
 
 
 def _count_segments(settings: Settings) -> int:
@@ -90,7 +90,7 @@ def main() -> int:
     os.nice(_NICENESS)
     try:
         settings = load_settings()
-        limits = Limits(most_bytes=settings.compact_bytes, wait_seconds=_LOCK_SECONDS)
+        limits = Limits(max_bytes=settings.compact_bytes, wait_seconds=_LOCK_SECONDS)
         admin = open_store(settings).admin
         report = admin.compact(limits=limits, is_stopped=lambda: load_per_core() > settings.compact_load)
     except AgentLayerError as error:

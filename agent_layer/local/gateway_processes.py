@@ -26,8 +26,8 @@ from agent_layer.infra import (
 from agent_layer.settings import Settings
 
 _START_SECONDS = 60.0
-_MOST_SHORT = 5
-_RESTARTS = RestartPolicy(healthy_seconds=5.0, max_short=_MOST_SHORT)
+_MAX_SHORT = 5
+_RESTARTS = RestartPolicy(healthy_seconds=5.0, max_short=_MAX_SHORT)
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class GatewayProcesses:
     """Gateway processes on one machine. Context manager: they serve during the block."""
 
     settings: Settings
-    """With the operator's key."""
+    """Settings, with the operator's key."""
     host: str
     port: int
     """Shared port; the processes' own ports follow it. 0: free ports."""
@@ -51,9 +51,11 @@ class GatewayProcesses:
 
     def __enter__(self) -> Self:
         with ExitStack() as cleanup:
-            asked = self.port
-            self.port = self._reserve(cleanup, asked)
-            ports = [self._reserve(cleanup, asked and asked + 1 + slot) for slot in range(self.num_processes)]
+            wanted_port = self.port
+            self.port = self._reserve(cleanup, wanted_port)
+            ports = [
+                self._reserve(cleanup, wanted_port and wanted_port + 1 + slot) for slot in range(self.num_processes)
+            ]
             self._urls = [f"{self._scheme}://{reachable_host(self.host)}:{port}" for port in ports]
             cleanup.callback(lambda: _close_all(self.processes))
             self.processes = [self._start(slot) for slot in range(self.num_processes)]
@@ -91,7 +93,7 @@ class GatewayProcesses:
         history.record_exit(now - self._started_at[slot])
         if history.must_give_up:
             raise EngineError(
-                f"gateway process {slot}: expected it to run, but it has ended {_MOST_SHORT} times in a row; see"
+                f"gateway process {slot}: expected it to run, but it has ended {_MAX_SHORT} times in a row; see"
                 f" {ended.log}, which ends: {ended.log_tail}"
             )
         log.warning("gateway process %d ended and is restarted", slot)

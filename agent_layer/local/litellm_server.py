@@ -52,8 +52,8 @@ class LiteLLMServer:
         key = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if not hmac.compare_digest(key.encode(), self._api_key):
             return _error_response(401, "this server answers the gateway only")
-        asked = msgspec.json.decode(await request.read(), type=JsonObject)
-        fields = {name: value for name, value in asked.items() if name in _FIELDS}
+        request_body = msgspec.json.decode(await request.read(), type=JsonObject)
+        fields = {name: value for name, value in request_body.items() if name in _FIELDS}
         try:
             answer = await litellm.acompletion(**fields, timeout=self._request_seconds, num_retries=0)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType, reportArgumentType]  # untyped
             if fields.get("stream"):

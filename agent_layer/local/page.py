@@ -18,13 +18,13 @@ from agent_layer.settings import Settings
 from agent_layer.view import announce_page, find_page
 
 PORT = 8792
-"""Of the page, unless another program has it."""
+"""Port of the page, unless another program has it."""
 _HOST = "127.0.0.1"
 _BACKLOG = 128
 """Connections that may wait while the process starts."""
 _CHECK_SECONDS = 1.0
-_MOST_UNREADY = 2
-_RESTARTS = RestartPolicy(healthy_seconds=0.0, max_unready=_MOST_UNREADY)
+_MAX_UNREADY = 2
+_RESTARTS = RestartPolicy(healthy_seconds=0.0, max_unready=_MAX_UNREADY)
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def _serve_on_demand(
         if process is not None and not process.is_running:
             history.record_exit(0.0, was_ready=is_ready)
             if history.must_give_up:
-                return give_up(f"its process ended {_MOST_UNREADY} times, see {process.log}: {process.log_tail}")
+                return give_up(f"its process ended {_MAX_UNREADY} times, see {process.log}: {process.log_tail}")
             process = None
         waiting = [wake] if process is not None else [wake, listener]
         ready, _, _ = select.select(waiting, [], [], None if process is None else _CHECK_SECONDS)

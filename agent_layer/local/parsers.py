@@ -206,18 +206,18 @@ def _find(families: Sequence[_Family], template: str, model_type: str) -> str | 
     return next((family.parser for family in families if family.has(template, model_type)), None)
 
 
-def _choose(asked: str, option: str, installed: frozenset[str], found: str | None) -> str | None:
+def _choose(word: str, option: str, installed: frozenset[str], found: str | None) -> str | None:
     """Return the parser that is asked for, or the one that was found, as far as the installed vLLM has it."""
-    if asked == "none":
+    if word == "none":
         return None
-    if asked == "auto":
+    if word == "auto":
         return found if not installed or found in installed else None
-    if installed and asked not in installed:
+    if installed and word not in installed:
         raise BadInputError(
-            f"{option} {asked}: expected auto, none or a parser of the installed vLLM, found no such parser; choose one"
+            f"{option} {word}: expected auto, none or a parser of the installed vLLM, found no such parser; choose one"
             f" of {', '.join(sorted(installed))}"
         )
-    return asked
+    return word
 
 
 def _list_parsers(package: str) -> frozenset[str]:
@@ -229,7 +229,7 @@ def _list_parsers(package: str) -> frozenset[str]:
     return frozenset(re.findall(r'^    "([\w.-]+)": \(', text, re.MULTILINE))
 
 
-class _Named(msgspec.Struct):
+class _NamedTemplate(msgspec.Struct):
     name: str = ""
     template: str = ""
 
@@ -238,7 +238,7 @@ _Config = TypeVar("_Config", bound=msgspec.Struct)
 
 
 class _TokenizerConfig(msgspec.Struct):
-    chat_template: str | list[_Named] | None = None
+    chat_template: str | list[_NamedTemplate] | None = None
 
 
 class _ModelConfig(msgspec.Struct):

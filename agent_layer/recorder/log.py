@@ -39,7 +39,7 @@ _SHIPPER_CHECK_SECONDS = 1.0
 _BACKOFF = Backoff(0.02, 1.0)
 _CLOSING_TRIES = 6
 """Tries of a recorder that closes; what is not synced then, the shipper syncs before it deletes a log."""
-_MOST_UNSYNCED = 64
+_MAX_UNSYNCED = 64
 """Completed files that stay open because their sync fails; each holds a descriptor."""
 
 log = logging.getLogger(__name__)
@@ -62,9 +62,9 @@ class PreparedRecords(msgspec.Struct, frozen=True):
     """Records on their way into a log."""
 
     records: Sequence[LogRecord]
-    """As they were before they were redacted."""
+    """Records before redaction."""
     frames: bytes
-    """As the log will hold them; empty where a log holds none."""
+    """Frames as the log will hold them; empty where a log holds none."""
 
 
 class Recorder:
@@ -312,9 +312,9 @@ class Recorder:
             self._try_to_ship()
             with self._changed:
                 self._completed[:0] = unsynced
-                for file in self._completed[:-_MOST_UNSYNCED]:
+                for file in self._completed[:-_MAX_UNSYNCED]:
                     file.close()
-                self._completed = self._completed[-_MOST_UNSYNCED:]
+                self._completed = self._completed[-_MAX_UNSYNCED:]
                 if not is_synced:
                     self._dirty_at = dirty_at
                 if self._num_failures == tried:

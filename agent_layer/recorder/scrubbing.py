@@ -10,7 +10,7 @@ from typing import Final
 
 from agent_layer.schema import KEY_PREFIX
 
-_SHORTEST = 8
+_MIN_LENGTH = 8
 """Shorter operator keys are words that texts contain anyway."""
 _PREFIX: Final = KEY_PREFIX.encode()
 _ROLLOUT_KEY: Final = re.compile(re.escape(_PREFIX) + rb"[A-Za-z0-9_-]+")
@@ -26,7 +26,7 @@ class KeyScrubber:
     """
 
     def __init__(self, operator_keys: Sequence[str]) -> None:
-        self._operators = [key.encode() for key in operator_keys if len(key) >= _SHORTEST]
+        self._operators = [key.encode() for key in operator_keys if len(key) >= _MIN_LENGTH]
 
     def scrub(self, content: bytes) -> bytes:
         """Return the content with its keys masked, as long as before."""
@@ -41,7 +41,7 @@ class KeyScrubber:
         """Return a text with its keys masked, also one whose end was cut off with the text."""
         content = self.scrub(text.encode("utf-8", "backslashreplace"))
         for key in self._operators:
-            num_left = next((num for num in range(len(key) - 1, _SHORTEST - 1, -1) if content.endswith(key[:num])), 0)
+            num_left = next((num for num in range(len(key) - 1, _MIN_LENGTH - 1, -1) if content.endswith(key[:num])), 0)
             content = content[: len(content) - num_left] + b"*" * num_left
         return content.decode()
 

@@ -20,7 +20,7 @@ SHIPPER_ERROR: Final = "shipper.error"
 _PAUSE_SECONDS = 1.0
 """Least time between two starts for one directory, in case shippers die at once."""
 
-_LONGEST_OUTPUT_BYTES = 1 << 20
+_MAX_OUTPUT_BYTES = 1 << 20
 """A longer output of shippers is rotated when the next one starts."""
 
 _started: dict[Path, tuple[Detached, float]] = {}
@@ -61,6 +61,6 @@ def read_shipper_error(directory: Path, *, since: float) -> str | None:
 def _start(settings: "Settings", directory: Path, lock: int) -> Detached:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("AGENT_LAYER_")}
     arguments, output = ["-m", "agent_layer.shipper", "--locked"], directory / "shipper.log"
-    if output.exists() and output.stat().st_size > _LONGEST_OUTPUT_BYTES:
+    if output.exists() and output.stat().st_size > _MAX_OUTPUT_BYTES:
         output.replace(directory / "shipper.log.old")
     return start_detached(arguments, inherited | settings.environment(), output, lock)

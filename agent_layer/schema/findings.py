@@ -24,7 +24,7 @@ UNREAD: Final = "unread"
 """Finding of a member of an answer that cannot be read; its name follows."""
 DISAGREES: Final = "disagrees"
 """Finding of an answer whose ids do not agree with what follows; its step has no capture level above ``text``."""
-_HIGHEST_FORK_RATE = 0.2
+_MAX_FORK_RATE = 0.2
 """Share of the steps of one trajectory; above it, samples repeat too much prompt."""
 
 
@@ -51,7 +51,7 @@ def find_alarms(trajectory: Trajectory) -> list[TrajectoryAlarm]:
         TrajectoryAlarm(
             kind="forks", detail=f"{_name_steps(broken)} of {len(trajectory.steps)} do not continue their prefix"
         )
-        if len(broken) > _HIGHEST_FORK_RATE * len(trajectory.steps)
+        if len(broken) > _MAX_FORK_RATE * len(trajectory.steps)
         else None,
         _disagreement(good),
         TrajectoryAlarm(kind=TAMPERING, detail=f"the judged code tried to forge its reward: {forged[0]}")

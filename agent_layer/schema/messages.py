@@ -96,8 +96,8 @@ def to_chat_messages(message: Mapping[str, object]) -> Iterator[JsonObject]:
     parts = as_json_objects(message.get("parts"))
     answers = [part for part in parts if part.get("type") == "tool_call_response"]
     if len(answers) < len(parts) or not parts:
-        said = [part for part in parts if part.get("type") != "tool_call_response"]
-        yield _chat_message(str(message.get("role", "assistant")), said)
+        texts = [part for part in parts if part.get("type") != "tool_call_response"]
+        yield _chat_message(str(message.get("role", "assistant")), texts)
     for part in answers:
         response = part.get("response", part.get("result"))
         yield {"role": "tool", "tool_call_id": part.get("id"), "content": _as_text(response)}

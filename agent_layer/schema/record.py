@@ -17,7 +17,7 @@ def current_version() -> int:
 
 JsonObject: TypeAlias = dict[str, object]
 _LAST_SECOND = 253_402_300_799.0
-"""Of the year 9999."""
+"""Last second of the year 9999."""
 
 
 def known_time(at: float) -> float:

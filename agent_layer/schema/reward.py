@@ -18,7 +18,7 @@ RewardStatus: TypeAlias = Literal["ok", "missing", "verifier_error", "infra_erro
 """``tampering``: the judged code tried to forge its judgement. Its score is 0, and counts."""
 TAMPERING: Final = "tampering"
 """Status of such a reward, and the finding and alarm of its trajectory."""
-_LONGEST_SHOWN = 100
+_MAX_SHOWN_LENGTH = 100
 RewardTopic: TypeAlias = tuple[RewardScope, str, int | None, str | None]
 
 
@@ -85,7 +85,7 @@ def read_score(value: object, subject: str) -> float:
     except OverflowError:
         score = math.inf
     if not math.isfinite(score):
-        shown = f" {value!r}"[:_LONGEST_SHOWN] if number is not None or isinstance(value, str) else ""
+        shown = f" {value!r}"[:_MAX_SHOWN_LENGTH] if number is not None or isinstance(value, str) else ""
         raise BadInputError(
             f"{subject}: expected a finite number, found{shown} of type {type(value).__name__}; give a number, or None"
             " where there is no judgement"

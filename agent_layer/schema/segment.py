@@ -22,7 +22,7 @@ class Block(msgspec.Struct, frozen=True):
     """Fields of a row that come from one record."""
 
     rank: str
-    """Of several blocks of the same fields the one with the lowest rank counts. Compared as text."""
+    """Order among blocks of the same fields: the lowest rank counts. Compared as text."""
     fields: dict[str, str]
 
 

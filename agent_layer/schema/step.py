@@ -25,7 +25,7 @@ StepStatus: TypeAlias = Literal["ok", "aborted", "error"]
 
 PolicyRun: TypeAlias = tuple[int, int]
 """(version, num_tokens): number of consecutive tokens sampled by this version."""
-_LONGEST_NAME: Final = 128
+_MAX_NAME_LENGTH: Final = 128
 """Models request tools that do not exist, too: their names must not grow the index."""
 
 
@@ -52,7 +52,7 @@ class ContentRef(Record, frozen=True, kw_only=True, tag="content_ref"):
     blob: str
     """Name of the blob: the content hash of the body as it is stored, then '-' and an id."""
     size_bytes: int
-    """Of the body."""
+    """Size of the body."""
     schema_version: int = msgspec.field(default_factory=current_version)
 
 
@@ -253,4 +253,4 @@ def requested_tool_names(action: Action) -> Iterator[str]:
     for call in as_json_objects(message.get("tool_calls")):
         name = as_json_object(call.get("function")).get("name", call.get("name"))
         if isinstance(name, str) and name:
-            yield name[:_LONGEST_NAME]
+            yield name[:_MAX_NAME_LENGTH]

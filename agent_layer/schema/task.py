@@ -131,7 +131,7 @@ def hash_input(task: Task) -> str:
 
     Its id, its grading and its limits do not count.
     """
-    asked = {"task_type": task.task_type, "env": task.env, "input": task.input, "seed": task.seed}
+    identity = {"task_type": task.task_type, "env": task.env, "input": task.input, "seed": task.seed}
     if task.files:
-        asked["files"] = task.files
-    return content_hash(msgspec.json.encode(asked, order="deterministic"))
+        identity["files"] = task.files
+    return content_hash(msgspec.json.encode(identity, order="deterministic"))

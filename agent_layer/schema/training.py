@@ -144,16 +144,16 @@ class TrainedBatch(Record, frozen=True, kw_only=True, tag="trained_batch"):
     trained_at: float
     """Seconds since the epoch, UTC."""
     rollouts: list[TrainedRollout]
-    """In the order of the batch, without rollouts deleted since. Rollouts without samples count in the baseline of
-    their group."""
+    """Rollouts in the order of the batch, without those deleted since. Rollouts without samples count in the baseline
+    of their group."""
     num_deleted: int = 0
     """Rollouts of the batch that were deleted since; the record does not name them."""
     num_samples: int
-    """Of all rollouts, deleted ones included."""
+    """Samples of all rollouts, deleted ones included."""
     credit: Literal["rollout", "turn", "agent"] = "rollout"
     """What shared one advantage. Rewards of steps or agents are part of the batch only where they counted."""
     lengths: LengthRule = LengthRule()
-    """By which rows were left out or cut."""
+    """Limits by which rows were left out or cut."""
     advantages: AdvantageRule | None = None
     """None: the trainer did not keep what it computed, in ``TrainedTokens``."""
     batch_hash: str
@@ -170,7 +170,7 @@ class TrainedTokens(Record, frozen=True, kw_only=True, tag="trained_tokens"):
     trajectory_id: str
     run: str
     batch_id: str
-    """Of the ``TrainedBatch``."""
+    """Id of the ``TrainedBatch``."""
     step: int
     policy_version: int
     """Version of the weights under which ``logprobs`` were computed."""
@@ -193,7 +193,7 @@ class Vocabulary(Record, frozen=True, kw_only=True, tag="vocabulary"):
     """Bytes of each token of one tokenizer."""
 
     tokenizer_hash: str
-    """As in ``Step.tokenizer_hash``."""
+    """Hash of the tokenizer, as in ``Step.tokenizer_hash``."""
     sizes: TokenIds
     """[num_ids] number of bytes of each id; -1: no token has the id."""
     content: bytes
@@ -212,6 +212,6 @@ class PolicyVersion(Record, frozen=True, kw_only=True, tag="policy_version"):
     """Seconds since the epoch, UTC."""
     schema_version: int = msgspec.field(default_factory=current_version)
     weights_hash: str | None = None
-    """Of its file of weights, or of its tensors where veRL sends them; None: not known, as on GPUs that veRL uses."""
+    """Hash of the file of weights, or of the tensors that veRL sends; None: not known, as on GPUs that veRL uses."""
     training_step: int | None = None
     """Updates that led to it; None for weights that this run did not train."""

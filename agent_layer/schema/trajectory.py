@@ -31,12 +31,12 @@ def join_spans(parts: Sequence[StepPart]) -> Sequence[StepPart]:
 
     The result depends on the set of parts only.
     """
-    told = [part for part in parts if part.source == "otel" and part.span_id]
-    if not told:
+    spans = [part for part in parts if part.source == "otel" and part.span_id]
+    if not spans:
         return parts
     calls = _Calls(parts)
-    by_span = {part.span_id: part.call_id for part in sorted(told, key=_order)}
-    num_inside = Counter(parent for parent, _ in {(part.parent_span_id, part.span_id) for part in told})
+    by_span = {part.span_id: part.call_id for part in sorted(spans, key=_order)}
+    num_inside = Counter(parent for parent, _ in {(part.parent_span_id, part.span_id) for part in spans})
     for part in sorted(parts, key=_order):
         if part.span_id in by_span:
             calls.merge(by_span[part.span_id], part.call_id)
@@ -287,7 +287,7 @@ def infer_observations(
     seen = list(recorded)
     seen_calls = {one.call_id for one in seen}
     seen_answers = {(one.name, str(one.output)) for one in seen}
-    asking: list[_Asking] = []
+    asking: list[_OpenStep] = []
     for step in steps:
         messages = step.state.messages or []
         if found := next((one for one in reversed(asking) if one.goes_on_in(messages)), None):
@@ -311,16 +311,16 @@ def infer_observations(
         named = [(call.get("id"), as_json_object(call.get("function"))) for call in calls]
         functions = {name: one for name, one in named if isinstance(name, str) and isinstance(one.get("name"), str)}
         if functions and step.call_id not in seen_calls:
-            asking.append(_Asking(step, messages, functions))
+            asking.append(_OpenStep(step, messages, functions))
 
 
-class _Asking(NamedTuple):
+class _OpenStep(NamedTuple):
     """A step that asked for tools, whose answers no prompt has shown yet."""
 
     step: Step
     messages: Sequence[str]
     functions: Mapping[str, JsonObject]
-    """By id of the tool call."""
+    """Functions by id of the tool call."""
 
     def goes_on_in(self, messages: Sequence[str]) -> bool:
         """Whether a prompt begins with this step's own, and says more."""
@@ -329,7 +329,7 @@ class _Asking(NamedTuple):
 
 
 def _tool_answers(
-    asking: _Asking, messages: Sequence[str], contents: Mapping[str, bytes]
+    asking: _OpenStep, messages: Sequence[str], contents: Mapping[str, bytes]
 ) -> Iterator[tuple[str, object]]:
     """Yield (id of a tool call, its answer), for the calls of one step."""
     left = dict(asking.functions)

@@ -39,11 +39,11 @@ def read_inheritance(variables: Mapping[str, str] | None = None) -> Inheritance 
 
     Raises: BadInputError: an attempt is named, but neither an address of its model nor a directory for records.
     """
-    told = os.environ if variables is None else variables
-    rollout_id, attempt = told.get("AGENT_LAYER_ROLLOUT"), told.get("AGENT_LAYER_ATTEMPT", "0")
+    environ = os.environ if variables is None else variables
+    rollout_id, attempt = environ.get("AGENT_LAYER_ROLLOUT"), environ.get("AGENT_LAYER_ATTEMPT", "0")
     if rollout_id is None:
         return None
-    base_url, has_log = told.get("OPENAI_BASE_URL"), "AGENT_LAYER_DIR" in told
+    base_url, has_log = environ.get("OPENAI_BASE_URL"), "AGENT_LAYER_DIR" in environ
     if not (base_url or has_log) or not attempt.isdecimal():
         raise BadInputError(
             f"AGENT_LAYER_ROLLOUT={rollout_id}: expected AGENT_LAYER_ATTEMPT and OPENAI_BASE_URL beside it, found"
@@ -54,8 +54,8 @@ def read_inheritance(variables: Mapping[str, str] | None = None) -> Inheritance 
         rollout_id=rollout_id,
         attempt=int(attempt),
         base_url=base_url if is_ours or not has_log else None,
-        api_key=told.get("OPENAI_API_KEY", ""),
-        traceparent=told.get("TRACEPARENT", ""),
+        api_key=environ.get("OPENAI_API_KEY", ""),
+        traceparent=environ.get("TRACEPARENT", ""),
         has_log=has_log,
     )
 

@@ -16,9 +16,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from agent_layer.errors import BadInputError
 from agent_layer.schema import MAX_LEASE_SECONDS, check_name
 
-_LARGEST = 1e15
+_MAX_NUMBER = 1e15
 """Largest number that a setting may have."""
-_LARGEST_SECONDS = 1e9
+_MAX_SECONDS = 1e9
 """Thirty years; timers take no more than ten times as much."""
 _HTTP = ("http", "https")
 
@@ -256,7 +256,7 @@ class Settings(BaseSettings):
     @field_validator("*")
     @classmethod
     def _number(cls, value: object, setting: ValidationInfo) -> object:
-        largest = _LARGEST_SECONDS if str(setting.field_name).endswith("_seconds") else _LARGEST
+        largest = _MAX_SECONDS if str(setting.field_name).endswith("_seconds") else _MAX_NUMBER
         if isinstance(value, int | float) and not 0 <= value <= largest:
             raise ValueError(f"expected a number from 0 to {largest:g}, found {value:g}")
         return value
@@ -383,11 +383,11 @@ def load_settings(**overrides: object) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         subject = " ".join(["setting", *(str(part) for part in first["loc"])])
-        remedy = f"correct {_variable_of(str(first['loc'][0]))}" if first["loc"] else "see 'agent-layer --help'"
+        remedy = f"correct {_name_variable(str(first['loc'][0]))}" if first["loc"] else "see 'agent-layer --help'"
         raise BadInputError(f"{subject}: {first['msg'].removeprefix('Value error, ')}; {remedy}") from error
 
 
-def _variable_of(name: str) -> str:
+def _name_variable(name: str) -> str:
     """Return the environment variable of a setting; some are named after the variable already."""
     if name == "s3_endpoint_url":
         return "AWS_ENDPOINT_URL_S3"

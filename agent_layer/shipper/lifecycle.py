@@ -14,7 +14,7 @@ from agent_layer.shipper.ship import Shipper
 
 _BACKOFF = Backoff(0.1, 5.0)
 _REPEAT_LOG_SECONDS = 60.0
-_MOST_LOGGED = 16
+_MAX_LOGGED = 16
 """Different failures that are logged in that time."""
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class ShipperLoop:
                 # few at a time and the same only at intervals, so that an outage of days fills no disk
                 now = time.monotonic()
                 self._logged = {text: at for text, at in self._logged.items() if now - at < _REPEAT_LOG_SECONDS}
-                if repr(error) not in self._logged and len(self._logged) < _MOST_LOGGED:
+                if repr(error) not in self._logged and len(self._logged) < _MAX_LOGGED:
                     self._logged[repr(error)] = now
                     log.warning("shipping failed, it is tried again error=%s", error)
             self._check_writers()  # a failure lasts long, because each server is retried

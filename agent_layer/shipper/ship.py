@@ -41,7 +41,7 @@ class Shipped(NamedTuple):
 
 class _Failures(NamedTuple):
     num: int
-    """In a row."""
+    """Number of failures in a row."""
     retry_at: float
 
 
@@ -70,9 +70,9 @@ class Shipper:
         Raises: UnreachableError, CorruptRecordError, OSError: the first failure; what failed remains.
         """
         num_shipped, errors = 0, dict[Path, Exception]()
-        for asked in (set(self._find_logs()), {_DECISIONS}):
+        for logs in (set(self._find_logs()), {_DECISIONS}):
             ended = set[Path]()
-            while waiting := asked - ended:
+            while waiting := logs - ended:
                 shipped = self._advance(sorted(waiting), None)
                 num_shipped += shipped.num_shipped
                 errors |= shipped.errors

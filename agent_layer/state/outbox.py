@@ -13,7 +13,7 @@ from agent_layer.errors import CorruptRecordError
 from agent_layer.infra import Keys
 from agent_layer.schema import Accepted, Fill, Group, LogRecord, Outcome, Split, new_id
 
-_LARGEST_BATCH = 256
+_MAX_BATCH_SIZE = 256
 
 
 class Decisions(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,14 +33,16 @@ def read_outbox(redis: Redis, keys: Keys) -> Decisions | None:
 
     Raises: CorruptRecordError: this version does not know the kind of an entry.
     """
-    found = cast("list[tuple[bytes, dict[bytes, bytes]]]", redis.xrange(keys.outbox, count=_LARGEST_BATCH))
+    found = cast("list[tuple[bytes, dict[bytes, bytes]]]", redis.xrange(keys.outbox, count=_MAX_BATCH_SIZE))
     if not found:
         return None
     redis.hsetnx(keys.outbox_batch, "size", len(found))
     found = found[: int(cast("bytes", redis.hget(keys.outbox_batch, "size") or b"0")) or None]
     return Decisions(
-        name=_name_of(found[0][0], len(found)),
-        records=[_record_of({name.decode(): value.decode() for name, value in fields.items()}) for _, fields in found],
+        name=_name_batch(found[0][0], len(found)),
+        records=[
+            _make_record({name.decode(): value.decode() for name, value in fields.items()}) for _, fields in found
+        ],
         entry_ids=[entry_id for entry_id, _ in found],
     )
 
@@ -53,13 +55,13 @@ def remove_decisions(redis: Redis, keys: Keys, decisions: Decisions) -> None:
     together.execute()
 
 
-def _name_of(first_entry_id: bytes, num_entries: int) -> str:
+def _name_batch(first_entry_id: bytes, num_entries: int) -> str:
     milliseconds, sequence = map(int, first_entry_id.split(b"-"))
     identity = new_id(lambda: milliseconds * 1_000_000, lambda size: sequence.to_bytes(size, "big"))
     return f"{identity}-outbox-{num_entries}"
 
 
-def _record_of(entry: Mapping[str, str]) -> LogRecord:
+def _make_record(entry: Mapping[str, str]) -> LogRecord:
     match entry["kind"]:
         case "accepted":
             return Accepted(

@@ -15,7 +15,7 @@ from agent_layer.infra import is_locked, replace_file, share_lock
 _PREFIX: Final = "agent-layer-supervisor-"
 _LOCK: Final = "lock"
 _LIST: Final = "boxes"
-_LONGEST_PLACE: Final = 60
+_MAX_PLACE_LENGTH: Final = 60
 """Letters; the whole path of a socket may have 107."""
 _SHORT_PLACE: Final = "/tmp"  # directories in it are private
 
@@ -34,7 +34,7 @@ class TakenSandbox(msgspec.Struct, frozen=True, kw_only=True):
 
 def make_supervisor_directory() -> Path:
     """Make a directory that only this user can enter, whose path leaves room for the name of a socket."""
-    place = tempfile.gettempdir() if len(tempfile.gettempdir()) <= _LONGEST_PLACE else _SHORT_PLACE
+    place = tempfile.gettempdir() if len(tempfile.gettempdir()) <= _MAX_PLACE_LENGTH else _SHORT_PLACE
     return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=place))
 
 

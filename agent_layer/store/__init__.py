@@ -15,7 +15,7 @@ __getattr__, __all__ = face(
         "arrow.columns": "JSON json_text",
         "arrow.steps": "STEP_SCHEMA tabulate_steps",
         "arrow.trajectories": "TRAJECTORY_SCHEMA tabulate_rows",
-        "cli_filters": "parse_which takes_filters takes_filters_of",
+        "cli_filters": "make_takes_filters parse_which takes_filters",
         "consumers.scripts": "CLAIM_SCRIPTS",
         "consumers.trained_batches": "list_batches",
         "index.aggregate": "By Summary count_by_bucket count_by_fields find_newest_starts summarise_trajectories",

@@ -2,8 +2,8 @@
 from .arrow.columns import JSON as JSON, json_text as json_text
 from .arrow.steps import STEP_SCHEMA as STEP_SCHEMA, tabulate_steps as tabulate_steps
 from .arrow.trajectories import TRAJECTORY_SCHEMA as TRAJECTORY_SCHEMA, tabulate_rows as tabulate_rows
-from .cli_filters import parse_which as parse_which, takes_filters as takes_filters
-from .cli_filters import takes_filters_of as takes_filters_of
+from .cli_filters import make_takes_filters as make_takes_filters, parse_which as parse_which
+from .cli_filters import takes_filters as takes_filters
 from .consumers.follower import GroupDelivery as GroupDelivery
 from .consumers.scripts import CLAIM_SCRIPTS as CLAIM_SCRIPTS
 from .consumers.trained_batches import list_batches as list_batches

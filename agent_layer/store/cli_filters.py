@@ -13,8 +13,8 @@ from agent_layer.store.segments.fields import FIELDS
 from agent_layer.times import parse_range
 
 _RANGE_HELP = "10..20 with both ends, 5.. or ..0.5, or one number."
-_MOST_DIGITS = 18
-"""Of the index of a step; Redis and the segments know no larger number."""
+_MAX_DIGITS = 18
+"""Digits of the index of a step; Redis and the segments know no larger number."""
 _TIME_HELP = "RFC 3339 in UTC, or a span before now: 90s, 2h, 3d."
 
 
@@ -61,10 +61,10 @@ _OPTIONS = [
 
 def takes_filters(command: Callable[..., None]) -> Callable[..., None]:
     """Add the filter options to a command, which receives them as one argument: ``filters``, a ``Filters``."""
-    return takes_filters_of(accepted=False)(command)
+    return make_takes_filters(accepted=False)(command)
 
 
-def takes_filters_of(*, accepted: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def make_takes_filters(*, accepted: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return ``takes_filters`` with another default of ``--accepted/--any``."""
     options = [one.replace(default=accepted) if one.name == "accepted" else one for one in _OPTIONS]
     return partial(_add_options, options)
@@ -97,9 +97,9 @@ def parse_which(text: str) -> Which:
         return "tool", name
     if text == "last":
         return "last"
-    if text.isdecimal() and len(text) <= _MOST_DIGITS:
+    if text.isdecimal() and len(text) <= _MAX_DIGITS:
         return int(text)
-    shown = f"{text[:_MOST_DIGITS]}…" if len(text) > _MOST_DIGITS else text
+    shown = f"{text[:_MAX_DIGITS]}…" if len(text) > _MAX_DIGITS else text
     raise BadInputError(f"step {shown!r}: expected an index from 0, 'last' or tool:NAME; write one of these")
 
 

@@ -22,7 +22,7 @@ METRICS: Final = "/metrics"
 """What alarms measure; it opens to a key of its own, too."""
 _BY: Final = "Agent-Layer-By"
 """Header that names the writer. Forms and images of other sites cannot send it."""
-_LONGEST_NAME: Final = 64
+_MAX_NAME_LENGTH: Final = 64
 
 
 class Refusal(NamedTuple):
@@ -77,11 +77,11 @@ class Access:
 
     def admit(self, request: web.Request) -> web.Response | None:
         """Return the answer that turns a token in the address into a cookie; None: there is none."""
-        told = request.query.get("token", "")
+        sent_token = request.query.get("token", "")
         for token in (self._operator_token, self._reader_token):
-            if _is_same(told, token):
+            if _is_same(sent_token, token):
                 answer = web.Response(status=303, headers={hdrs.LOCATION: request.path})
-                return _set_cookie(request, answer, told)
+                return _set_cookie(request, answer, sent_token)
         return None
 
     def open_session(self, request: web.Request) -> web.Response:
@@ -91,7 +91,7 @@ class Access:
     def _refuse_foreign(self, request: web.Request) -> Refusal | None:
         if not _has_address(request):
             return Refusal(400, "bad_input", f"header Host {request.host[:80]!r}: expected HOST:PORT; correct it")
-        if self._reader_token is None and not _is_this_machine(_host_of(request)):
+        if self._reader_token is None and not _is_this_machine(_read_host(request)):
             return Refusal(
                 403, "forbidden", f"header Host {request.host!r}: expected localhost; open the printed address"
             )
@@ -105,13 +105,15 @@ class Access:
 
     def _refuse_write(self, request: web.Request) -> Refusal | None:
         if not self.takes_writes and request.path != SESSION:
-            told = f"{request.method}: expected GET; this server only reads, 'agent-layer view --allow-writes' writes"
-            return Refusal(405, "method", told)
+            refusal = (
+                f"{request.method}: expected GET; this server only reads, 'agent-layer view --allow-writes' writes"
+            )
+            return Refusal(405, "method", refusal)
         if request.method != hdrs.METH_POST:
             return Refusal(405, "method", f"{request.method}: expected GET or POST; use one of them")
         if request.content_type != "application/json" or not request.headers.get(_BY):
-            told = f"POST: expected Content-Type application/json and the header {_BY} with your name; send both"
-            return Refusal(403, "forbidden", told)
+            refusal = f"POST: expected Content-Type application/json and the header {_BY} with your name; send both"
+            return Refusal(403, "forbidden", refusal)
         return None
 
     def _refuse_reader(self, request: web.Request, *, writes: bool) -> Refusal | None:
@@ -137,15 +139,15 @@ def writer_name(request: web.Request) -> str:
         name = unquote(request.headers.get(_BY, ""), errors="strict").strip()
     except UnicodeError:
         name = ""
-    if name.isprintable() and 0 < len(name) <= _LONGEST_NAME:
+    if name.isprintable() and 0 < len(name) <= _MAX_NAME_LENGTH:
         return name
-    raise BadInputError(f"header {_BY}: expected 1 to {_LONGEST_NAME} characters in one line; send your name")
+    raise BadInputError(f"header {_BY}: expected 1 to {_MAX_NAME_LENGTH} characters in one line; send your name")
 
 
-def _is_same(told: str, secret: str | None) -> bool:
+def _is_same(sent_token: str, secret: str | None) -> bool:
     # what came in a header may hold bytes that are no text
     return bool(secret) and hmac.compare_digest(
-        told.encode("utf-8", "surrogateescape"), str(secret).encode("utf-8", "surrogateescape")
+        sent_token.encode("utf-8", "surrogateescape"), str(secret).encode("utf-8", "surrogateescape")
     )
 
 
@@ -183,7 +185,7 @@ def _has_address(request: web.Request) -> bool:
         return False
 
 
-def _host_of(request: web.Request) -> str:
+def _read_host(request: web.Request) -> str:
     try:
         return urlsplit(f"//{request.host}").hostname or ""
     except ValueError:

@@ -23,7 +23,7 @@ _LEASE_SECONDS: Final = 15.0
 """An address that was not renewed for this long is of a page that ended."""
 _RENEW_SECONDS: Final = 5.0
 _PATIENCE_SECONDS: Final = 2.0
-"""For Redis: nothing waits for a link."""
+"""Seconds to wait for Redis: nothing waits for a link."""
 
 log = logging.getLogger(__name__)
 
@@ -59,9 +59,9 @@ def find_page(settings: Settings) -> str | None:
             found = cast("list[bytes]", redis.zrange(Keys(settings.namespace).pages, since, "+inf", byscore=True))  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
     except (RedisError, AgentLayerError):  # a role that may not read it; a link is never a reason to fail
         return None
-    told = [member.decode().partition(" ") for member in found]
+    entries = [member.decode().partition(" ") for member in found]
     here = socket.gethostname()
-    reachable = [(host != here, address) for host, _, address in told if host == here or not _is_loopback(address)]
+    reachable = [(host != here, address) for host, _, address in entries if host == here or not _is_loopback(address)]
     return min(reachable)[1] if reachable else None
 
 

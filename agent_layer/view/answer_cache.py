@@ -8,12 +8,12 @@ from hashlib import blake2b
 from threading import Lock
 from typing import Final, NamedTuple
 
-_MOST_KEPT: Final = 32
+_MAX_KEPT: Final = 32
 _FRESH_SECONDS: Final = 10.0
 """A repair of the index is not announced."""
 
 
-class Kept(NamedTuple):
+class CachedAnswer(NamedTuple):
     """An encoded answer."""
 
     body: bytes
@@ -24,7 +24,7 @@ class Kept(NamedTuple):
 class _Entry(NamedTuple):
     state: object
     at: float
-    answer: "Future[Kept]"
+    answer: "Future[CachedAnswer]"
 
 
 class AnswerCache:
@@ -35,7 +35,7 @@ class AnswerCache:
         self._lock = Lock()
         self._entries: OrderedDict[object, _Entry] = OrderedDict()
 
-    def get(self, question: object, state: object, make: Callable[[], bytes]) -> Kept:
+    def get(self, question: object, state: object, make: Callable[[], bytes]) -> CachedAnswer:
         """Return the answer to a question about a state, which the caller read before; whatever ``make`` raises, too.
 
         Args:
@@ -49,7 +49,7 @@ class AnswerCache:
                 entry, is_mine = _Entry(state, self._now(), Future()), True
                 self._entries[question] = entry
             self._entries.move_to_end(question)
-            while len(self._entries) > _MOST_KEPT:
+            while len(self._entries) > _MAX_KEPT:
                 self._entries.popitem(last=False)
         if is_mine:
             self._fill(question, entry, make)
@@ -58,7 +58,7 @@ class AnswerCache:
     def _fill(self, question: object, entry: _Entry, make: Callable[[], bytes]) -> None:
         try:
             body = make()
-            entry.answer.set_result(Kept(body, blake2b(body, digest_size=8).hexdigest()))
+            entry.answer.set_result(CachedAnswer(body, blake2b(body, digest_size=8).hexdigest()))
         except BaseException as error:
             with self._lock:
                 if self._entries.get(question) is entry:

@@ -21,13 +21,13 @@ from agent_layer.errors import (
 from agent_layer.health import alarm_metrics
 from agent_layer.store import Store
 from agent_layer.view.access import METRICS, SESSION, Access, writer_name
-from agent_layer.view.answer_cache import AnswerCache, Kept
+from agent_layer.view.answer_cache import AnswerCache, CachedAnswer
 from agent_layer.view.events.streams import EventStreams
 from agent_layer.view.files import SCRIPTS, find_file
 from agent_layer.view.openapi import make_document
-from agent_layer.view.reads.asked import Asked
-from agent_layer.view.reads.bucket import source_for
+from agent_layer.view.reads.archive import source_for
 from agent_layer.view.reads.images import IMAGES, read_image
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.routes import PREFIX, ROUTES, Route
 from agent_layer.view.reads.source import Source
 from agent_layer.view.writes.exports import EXPORTS
@@ -36,7 +36,7 @@ from agent_layer.view.writes.orders import Desk
 from agent_layer.view.writes.routes import JOURNAL_ROUTES, WRITES, Writer, Writes
 
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
-_LARGEST_BODY: Final = 256 * 1024
+_MAX_BODY_BYTES: Final = 256 * 1024
 _STATUS: Final[Mapping[type[AgentLayerError], tuple[int, str]]] = {
     BadInputError: (400, "bad_input"),
     NotFoundError: (404, "not_found"),
@@ -79,7 +79,7 @@ def build_view_app(
         metrics_key=source.settings.metrics_key,
     )
     view, streams = _View(source, access), EventStreams(source)
-    app = web.Application(middlewares=[view.answer_errors, view.guard], client_max_size=_LARGEST_BODY)
+    app = web.Application(middlewares=[view.answer_errors, view.guard], client_max_size=_MAX_BODY_BYTES)
     app.on_response_prepare.append(_add_headers)
     app.add_routes([web.get(f"{PREFIX}{route.path}", view.handler(route)) for route in (*ROUTES, *JOURNAL_ROUTES)])
     app.add_routes([web.get(f"{PREFIX}{IMAGES}", view.serve_image)])
@@ -114,8 +114,8 @@ class _View:
                 known = ", ".join(route.parameters) or "none"
                 raise BadInputError(f"parameter {min(unknown)!r}: expected some of {known}; correct it or leave it out")
             is_operator = self._access.is_operator(request)
-            asked = Asked(request.match_info, query, is_operator, self._access.takes_writes)
-            found = await asyncio.to_thread(self._read, route, asked)
+            params = RequestParams(request.match_info, query, is_operator, self._access.takes_writes)
+            found = await asyncio.to_thread(self._read, route, params)
             headers = {} if found.tag is None else {hdrs.ETAG: f'W/"{found.tag}"'}
             if found.tag is not None and any(one.value == found.tag for one in request.if_none_match or ()):
                 return web.Response(status=304, headers=headers)
@@ -123,15 +123,15 @@ class _View:
 
         return answer
 
-    def _read(self, route: Route, asked: Asked) -> Kept:
-        source = source_for(self._source, asked)
+    def _read(self, route: Route, params: RequestParams) -> CachedAnswer:
+        source = source_for(self._source, params)
 
         def make() -> bytes:
-            return msgspec.json.encode(route.read(source, asked))
+            return msgspec.json.encode(route.read(source, params))
 
-        if not route.is_of_index or asked.is_of_now:
-            return Kept(make(), None)
-        question = route.path, source.is_cooled, *((name, *values) for name, values in sorted(asked.query.items()))
+        if not route.is_of_index or params.is_of_now:
+            return CachedAnswer(make(), None)
+        question = route.path, source.is_cooled, *((name, *values) for name, values in sorted(params.query.items()))
         return self._answers.get(question, source.index_state(), make)
 
     async def open_session(self, request: web.Request) -> web.StreamResponse:
@@ -140,9 +140,9 @@ class _View:
 
     async def serve_image(self, request: web.Request) -> web.Response:
         """Serve a raster image that a message holds, under the type that its bytes say."""
-        asked = Asked(request.match_info, {})
-        image = await asyncio.to_thread(lambda: read_image(source_for(self._source, asked), asked))
-        name = f'inline; filename="{asked.path["image"]}.{image.kind}"'
+        params = RequestParams(request.match_info, {})
+        image = await asyncio.to_thread(lambda: read_image(source_for(self._source, params), params))
+        name = f'inline; filename="{params.path["image"]}.{image.kind}"'
         return web.Response(
             body=image.content, content_type=f"image/{image.kind}", headers={hdrs.CONTENT_DISPOSITION: name}
         )
@@ -191,7 +191,7 @@ class _View:
             status, code = next((_STATUS[kind] for kind in type(error).mro() if kind in _STATUS), (500, "internal"))
             return _refuse(status, code, str(error))
         except web.HTTPRequestEntityTooLarge:
-            return _refuse(413, "too_large", f"body: expected at most {_LARGEST_BODY:,} bytes; send less at once")
+            return _refuse(413, "too_large", f"body: expected at most {_MAX_BODY_BYTES:,} bytes; send less at once")
         except web.HTTPMethodNotAllowed as error:
             allowed = " or ".join(sorted(error.allowed_methods))
             return _refuse(405, "method", f"{request.method} {request.path!r}: expected {allowed}; use that")

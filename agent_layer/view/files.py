@@ -40,7 +40,7 @@ class PageFile(NamedTuple):
     content_type: str
     body: bytes
     packed: bytes | None
-    """By gzip; None: it stays as it is."""
+    """Content packed by gzip; None: it stays as it is."""
     tag: str
     """Another content has another tag."""
 

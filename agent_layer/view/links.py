@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 from agent_layer.settings import Settings
 from agent_layer.store import Filters
 from agent_layer.view.addresses import find_page
-from agent_layer.view.reads.asked import query_parameters
+from agent_layer.view.reads.params import query_parameters
 
 Thing: TypeAlias = Literal[
     "failures", "fleet", "group", "learning", "run", "runs", "step", "trajectories", "trajectory", "update"
@@ -47,5 +47,5 @@ def make_link(address: str, thing: Thing, *names: str | int, filters: Filters | 
         order: of that list; empty: the page's own.
     """
     place = address + _PLACES[thing].format(*(quote(str(name), safe="") for name in names))
-    asked = [*query_parameters(filters or {}), *([("order", order)] if order else [])]
-    return f"{place}?{urlencode(asked)}" if asked else place
+    parameters = [*query_parameters(filters or {}), *([("order", order)] if order else [])]
+    return f"{place}?{urlencode(parameters)}" if parameters else place

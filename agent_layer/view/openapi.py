@@ -47,10 +47,10 @@ def make_document() -> _Json:
     """Return the document as JSON."""
     routes = (*ROUTES, *JOURNAL_ROUTES)
     records = dict.fromkeys((*(route.answer for route in routes), *WRITES.values(), ExportOrder, WriteLine, Change))
-    _, schemas = msgspec.json.schema_components(tuple(records), schema_hook=_schema_of, ref_template=_REFERENCE)
+    _, schemas = msgspec.json.schema_components(tuple(records), schema_hook=_make_schema, ref_template=_REFERENCE)
     paths: dict[str, _Json] = {f"{PREFIX}{route.path}": {"get": _read(route)} for route in routes}
     for path, body in WRITES.items():
-        paths.setdefault(f"{PREFIX}{path}", {})["post"] = _write(path, body, _json_of(WriteLine))
+        paths.setdefault(f"{PREFIX}{path}", {})["post"] = _write(path, body, _describe_json(WriteLine))
     lines: _Json = {"application/x-ndjson": {"schema": {"type": "string"}}}
     paths |= {f"{PREFIX}{path}": {"post": _write(path, ExportOrder, lines)} for path in EXPORTS}
     paths[f"{PREFIX}{IMAGES}"] = {"get": _image()}
@@ -63,7 +63,7 @@ def make_document() -> _Json:
     }
 
 
-def _schema_of(kind: type) -> _Json:
+def _make_schema(kind: type) -> _Json:
     """Return the schema of what msgspec takes as it is: any JSON."""
     if kind is object:
         return {"description": "any JSON"}
@@ -74,7 +74,7 @@ def _read(route: Route) -> _Json:
     return {
         "summary": _first_line(route.read.__doc__),
         "parameters": [*_in_path(route.path), *map(_in_query, route.parameters)],
-        "responses": _responses(_json_of(route.answer)),
+        "responses": _responses(_describe_json(route.answer)),
     }
 
 
@@ -83,25 +83,25 @@ def _write(path: str, body: type, answer: _Json) -> _Json:
         "summary": _first_line(body.__doc__),
         "description": "Needs 'view --allow-writes' and the operator's key.",
         "parameters": _in_path(path),
-        "requestBody": {"required": True, "content": _json_of(body)},
+        "requestBody": {"required": True, "content": _describe_json(body)},
         "responses": _responses(answer),
     }
 
 
 def _image() -> _Json:
-    told = "Show a raster image of a message by the hash that stands in its place: PNG, JPEG, GIF or WebP."
+    described = "Show a raster image of a message by the hash that stands in its place: PNG, JPEG, GIF or WebP."
     content: _Json = {f"image/{kind}": {} for kind in ("png", "jpeg", "gif", "webp")}
-    return {"summary": told, "parameters": _in_path(IMAGES), "responses": _responses(content)}
+    return {"summary": described, "parameters": _in_path(IMAGES), "responses": _responses(content)}
 
 
 def _events() -> _Json:
-    told = {
+    described = {
         "run": "events of this run, and of the fleet, alone",
         "after": "id of the newest event that was received; 'Last-Event-ID' means the same",
     }
     return {
         "summary": "Stream what changes: server-sent events whose data is a Change; 'reload' asks to read all again.",
-        "parameters": [_parameter("query", name, {"type": "string"}, text) for name, text in told.items()],
+        "parameters": [_parameter("query", name, {"type": "string"}, text) for name, text in described.items()],
         "responses": _responses({"text/event-stream": {"schema": _reference(Change)}}),
     }
 
@@ -132,7 +132,7 @@ def _responses(content: Mapping[str, object]) -> _Json:
     }
 
 
-def _json_of(record: type) -> _Json:
+def _describe_json(record: type) -> _Json:
     return {"application/json": {"schema": _reference(record)}}
 
 
@@ -142,8 +142,8 @@ def _reference(record: type) -> _Json:
 
 def _error() -> _Json:
     texts = {name: {"type": "string"} for name in ("code", "message")}
-    told = {"type": "object", "properties": texts, "required": list(texts)}
-    return {"title": "Error", "type": "object", "properties": {"error": told}, "required": ["error"]}
+    schema = {"type": "object", "properties": texts, "required": list(texts)}
+    return {"title": "Error", "type": "object", "properties": {"error": schema}, "required": ["error"]}
 
 
 def _first_line(text: str | None) -> str:

@@ -49,7 +49,7 @@ class _StoredCheckpoint(msgspec.Struct, kw_only=True):
 
 
 _Threads: TypeAlias = dict[str, list[_StoredCheckpoint]]
-"""By namespace, oldest first."""
+"""Checkpoints by namespace, oldest first."""
 
 
 class RolloutSaver(BaseCheckpointSaver[int]):

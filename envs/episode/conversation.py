@@ -18,7 +18,7 @@ from envs.tokens import estimate_tokens
 
 DROPPED = "[observation dropped to make room]"
 _MESSAGE_TOKENS = 8
-"""Of a message's frame, at most in common templates."""
+"""Tokens of a message's frame, at most in common templates."""
 _IMAGE_TOKENS = 1_500
 """Until the engine counted them."""
 
@@ -80,14 +80,14 @@ class Conversation:
         estimated = _estimate_message(body) if num_sampled is None else num_sampled + _MESSAGE_TOKENS
         self._messages.append(Message(body, estimated, is_answer=True))
 
-    def drop_observations(self, most_tokens: int) -> bool:
+    def drop_observations(self, max_tokens: int) -> bool:
         """Replace the oldest observations of the middle by a note, until the rest fits.
 
         Returns: whether anything was dropped.
         """
         num_dropped = 0
         for message in self._middle:
-            if self.num_tokens <= most_tokens:
+            if self.num_tokens <= max_tokens:
                 break
             if not message.is_answer and message.body.get("content") != DROPPED:
                 message.body = {**message.body, "content": DROPPED}

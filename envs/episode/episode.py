@@ -23,7 +23,7 @@ from envs.environment import Environment, StepResult, declared_tools
 from envs.episode.conversation import Conversation, Prompt
 from envs.episode.policy import Answer, Policy
 from envs.episode.recording import EpisodeRecorder
-from envs.episode.tool_calls import AnyTool, ToolUse, definition_of, readable_message, use_tools
+from envs.episode.tool_calls import AnyTool, ToolUse, make_definition, readable_message, use_tools
 from envs.failures import ContextFullError, ModelCallError, is_out_of_budget
 from envs.progress import current_progress
 from envs.registry import find_object
@@ -77,7 +77,7 @@ class _Episode:
     def __init__(
         self, environment: Environment, task: Task, rollout: Rollout, context: AttemptContext, client: ClientSession
     ) -> None:
-        definitions = [definition_of(tool) for tool in context.tools]
+        definitions = [make_definition(tool) for tool in context.tools]
         self._environment: Any = environment  # its methods may take the context too
         self._task = task
         self._rollout = rollout
@@ -126,10 +126,10 @@ class _Episode:
             self._conversation.add({"role": "user", "content": self._content(result.observation, result.images)})
         if result.done or any(use.result.is_done for use in uses if use.result):
             return True
-        most_tokens = self._task.limits.context_tokens
-        if answer.is_cut and self._task.history == "full" and most_tokens is not None and not self._named_lengths:
+        max_tokens = self._task.limits.context_tokens
+        if answer.is_cut and self._task.history == "full" and max_tokens is not None and not self._named_lengths:
             # the end of the context cut the answer off, not a length that was asked for
-            raise _context_full(self._rollout, (answer.num_prompt or 0) + (answer.num_sampled or 0), most_tokens)
+            raise _context_full(self._rollout, (answer.num_prompt or 0) + (answer.num_sampled or 0), max_tokens)
         return False
 
     async def _step(self, text: str, uses: Sequence[ToolUse]) -> StepResult:
@@ -170,17 +170,17 @@ class _Episode:
         reserve = min(named) if named else most // _ANSWER_SHARE
         return most - reserve - (_SUMMARY_TOKENS if self._task.history == "summarise" else 0)
 
-    async def _make_room(self, most_tokens: int | None) -> None:
+    async def _make_room(self, max_tokens: int | None) -> None:
         """Shorten the conversation to at most this many tokens.
 
         Raises: ContextFullError: it cannot be.
         """
         conversation = self._conversation
-        if most_tokens is None or conversation.num_tokens <= most_tokens:
+        if max_tokens is None or conversation.num_tokens <= max_tokens:
             return
         match self._task.history:
             case "drop_observations":
-                conversation.drop_observations(most_tokens // _KEPT_SHARE)
+                conversation.drop_observations(max_tokens // _KEPT_SHARE)
             case "summarise" if (prompt := conversation.summary_prompt(_SUMMARY_REQUEST)) is not None:
                 none = {"tool_choice": "none"} if self._tools else {}
                 answer = await self._call(prompt, **none)
@@ -189,8 +189,8 @@ class _Episode:
                 conversation.replace_middle(summary, num_sampled)
             case _:
                 pass
-        if conversation.num_tokens > most_tokens:
-            raise _context_full(self._rollout, conversation.num_tokens, most_tokens)
+        if conversation.num_tokens > max_tokens:
+            raise _context_full(self._rollout, conversation.num_tokens, max_tokens)
 
     @property
     def _named_lengths(self) -> list[int]:
@@ -282,9 +282,9 @@ def _image_part(url: str) -> JsonObject:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def _context_full(rollout: Rollout, num_tokens: int, most_tokens: int) -> ContextFullError:
+def _context_full(rollout: Rollout, num_tokens: int, max_tokens: int) -> ContextFullError:
     return ContextFullError(
         f"attempt {rollout.trajectory_id}: context_length_exceeded, the prompt has about {num_tokens} tokens, and"
-        f" {most_tokens} leave room for an answer; raise context_tokens, or choose a history that makes room",
+        f" {max_tokens} leave room for an answer; raise context_tokens, or choose a history that makes room",
         400,
     )

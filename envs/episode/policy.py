@@ -9,7 +9,7 @@ from agent_layer.schema import CALL_HEADER, JsonObject, as_json_object, as_json_
 from envs.failures import CONTEXT_FULL, ContextFullError, ModelCallError
 from tracer.core import Rollout
 
-_LONGEST_ERROR = 1000
+_MAX_ERROR_LENGTH = 1000
 
 
 class RequestedCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     call_id: str
     message: JsonObject
-    """As received."""
+    """Message as received."""
     num_prompt: int | None
     """Tokens of the prompt; None: the engine did not count."""
     num_sampled: int | None
@@ -80,7 +80,7 @@ class Policy:
         async with self._client.post(url, json=body, headers=headers) as response:
             received = await response.read()
         if response.status != 200:
-            reason = received[:_LONGEST_ERROR].decode("utf-8", "replace")
+            reason = received[:_MAX_ERROR_LENGTH].decode("utf-8", "replace")
             kind = ContextFullError if CONTEXT_FULL in reason else ModelCallError
             raise kind(f"model call {call_id}: the gateway answered {response.status} {reason}", response.status)
         completion = msgspec.json.decode(received, type=_Completion)

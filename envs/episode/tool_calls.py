@@ -19,9 +19,9 @@ Mistake: TypeAlias = Literal["unknown_tool", "malformed_arguments", "unfit_argum
 """``tool_error``: the tool itself found the mistake."""
 AnyTool: TypeAlias = Tool | ToolDefinition
 
-_MOST_CALLS = 64
-"""Of one answer."""
-_LONGEST_QUOTE = 200
+_MAX_CALLS = 64
+"""Tool calls of one answer."""
+_MAX_QUOTE_LENGTH = 200
 
 
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,11 +29,11 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
 
     request: RequestedCall
     call: ToolCall | None = None
-    """As checked; None: it could not be read."""
+    """Call as checked; None: it could not be read."""
     result: ToolResult | None = None
     """None: the environment has to carry it out."""
     mistake: Mistake | None = None
-    """Of the model."""
+    """Mistake of the model."""
     seconds: float = 0.0
 
 
@@ -53,17 +53,19 @@ async def use_tools(
 
 
 async def _use(request: RequestedCall, place: int, tools: Mapping[str, AnyTool], context: EnvContext) -> ToolUse:
-    if place >= _MOST_CALLS:
-        return _refuse(request, "too_many_calls", f"at most {_MOST_CALLS} calls in one answer; call it again")
+    if place >= _MAX_CALLS:
+        return _refuse(request, "too_many_calls", f"at most {_MAX_CALLS} calls in one answer; call it again")
     if (tool := tools.get(request.name)) is None:
         known = ", ".join(sorted(tools)) or "none"
-        return _refuse(request, "unknown_tool", f"there is no tool {request.name[:_LONGEST_QUOTE]!r}; tools: {known}")
+        return _refuse(
+            request, "unknown_tool", f"there is no tool {request.name[:_MAX_QUOTE_LENGTH]!r}; tools: {known}"
+        )
     try:
         arguments = msgspec.json.decode(request.arguments, type=JsonObject)
     except (*UNREADABLE, UnicodeEncodeError) as error:
-        quoted = request.arguments[:_LONGEST_QUOTE]
-        said = f"{request.name}: its arguments are no JSON object ({error}), found {quoted!r}; send one JSON object"
-        return _refuse(request, "malformed_arguments", said)
+        quoted = request.arguments[:_MAX_QUOTE_LENGTH]
+        message = f"{request.name}: its arguments are no JSON object ({error}), found {quoted!r}; send one JSON object"
+        return _refuse(request, "malformed_arguments", message)
     if misfit := find_misfit(tool.parameters, arguments):
         return _refuse(request, "unfit_arguments", f"{request.name}: {misfit}; correct the arguments")
     call = ToolCall(id=request.id, name=request.name, arguments=arguments)
@@ -105,7 +107,7 @@ def readable_message(message: JsonObject, uses: Sequence[ToolUse]) -> JsonObject
     return {"content": None, **kept, "tool_calls": calls}
 
 
-def definition_of(tool: AnyTool) -> JsonObject:
+def make_definition(tool: AnyTool) -> JsonObject:
     """Return a tool as requests name it."""
     function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return {"type": "function", "function": function}

@@ -21,7 +21,7 @@ from envs.evaluation.report import describe_round, print_comparison, print_round
 _COMMAND = "envs.evaluation.command"
 """Key under which the parser stores the arguments behind ``--``."""
 _EXIT_STOPPED = 130
-_MOST_WORDS = 2
+_MAX_WORDS = 2
 
 Format = Literal["table", "jsonl"]
 
@@ -152,11 +152,11 @@ def _split_words(words: list[str], command: list[str]) -> tuple[str | None, str 
     """
     if command and shutil.which(command[0]) is None:
         raise BadInputError(f"eval: there is no program {command[0]!r} on PATH; check its name")
-    most = 1 if command else _MOST_WORDS
+    most = 1 if command else _MAX_WORDS
     if len(words) > most:
         expected = "tasks alone before '-- COMMAND'" if command else "an agent and tasks"
         raise BadInputError(f"eval: expected {expected}, found {' '.join(words)!r}; see 'agent-layer eval -h'")
-    return (words[0] if len(words) == _MOST_WORDS else None), (words[-1] if words else None)
+    return (words[0] if len(words) == _MAX_WORDS else None), (words[-1] if words else None)
 
 
 def _read_price(price_in: float | None, price_out: float | None) -> Price | None:

@@ -55,7 +55,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     num_submitted: int
     """Rollouts that this start asked for or waits for."""
     num_ended: int
-    """Of these."""
+    """Rollouts among them that ended."""
     seconds: float
     """Since this start."""
 
@@ -298,11 +298,13 @@ class RoundWorker:
         """
         if self._process.is_running:
             return
-        said = self._process.log_tail
+        log_tail = self._process.log_tail
         if self._process.process.returncode == _BAD_INPUT_STATUS:
-            raise BadInputError(said.rpartition("agent-layer: ")[2].strip() or "work: the worker refused its options")
+            raise BadInputError(
+                log_tail.rpartition("agent-layer: ")[2].strip() or "work: the worker refused its options"
+            )
         raise AgentFailedError(
-            f"worker: expected it to run, but it has ended; see {self._process.log}, which ends: {said}"
+            f"worker: expected it to run, but it has ended; see {self._process.log}, which ends: {log_tail}"
         )
 
     def wait_ready(self, seconds: float) -> None:

@@ -108,21 +108,25 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
         with serve_model(settings, choice, needs_model=needs_model, report_phase=view.set_phase) as served:
             if served.warning is not None:
                 view.say(f"warning: {served.warning}")
-            asked = _make_round(name, request, loaded, agent, served.model)
+            new_round = _make_round(name, request, loaded, agent, served.model)
             if stored is not None:
-                check_same(stored, asked)
-                asked = msgspec.structs.replace(
-                    asked, started_at=stored.started_at, num_passes=stored.num_passes, price=asked.price or stored.price
+                check_same(stored, new_round)
+                new_round = msgspec.structs.replace(
+                    new_round,
+                    started_at=stored.started_at,
+                    num_passes=stored.num_passes,
+                    price=new_round.price or stored.price,
                 )
-            is_limited = request.max_cost is not None and asked.model.kind == "endpoint"
-            if is_limited and Prices(asked.price).find(asked.model.name, is_policy=True) is None:
+            is_limited = request.max_cost is not None and new_round.model.kind == "endpoint"
+            name = new_round.model.name
+            if is_limited and Prices(new_round.price).find(name, is_policy=True) is None:
                 raise BadInputError(
-                    f"eval: expected a price of {asked.model.name!r} to keep --max-cost, found none in LiteLLM's table;"
+                    f"eval: expected a price of {name!r} to keep --max-cost, found none in LiteLLM's table;"
                     " give --price-in and --price-out, in US dollars per million tokens"
                 )
-            view.begin(asked)
+            view.begin(new_round)
             evaluation = _Evaluation(store=store, rounds=rounds, served=served, request=request, view=view)
-            return evaluation.run(asked, loaded.tasks)
+            return evaluation.run(new_round, loaded.tasks)
 
 
 def show_round(settings: Settings, name: str) -> RoundResult:

@@ -24,7 +24,7 @@ from envs.evaluation.tasks import LoadedTasks, hash_tasks, prepare_task, referen
 
 log = logging.getLogger(__name__)
 
-_MOST_PASSES = 3
+_MAX_PASSES = 3
 """Passes of one call: rollouts without a reward, or of another version, are asked for again."""
 _PRIORITY = 1000
 """The highest: the trainer waits."""
@@ -77,7 +77,7 @@ class HeldOutEvaluator:
         """
         results: dict[str, RoundResult] = {}
         for name, loaded in self._sets.items():
-            asked = Round(
+            new_round = Round(
                 name=self._name(name, policy.number),
                 agent=EvaluatedAgent(target=loaded.agent or "the agent of the run"),
                 model=EvaluatedModel(
@@ -96,9 +96,9 @@ class HeldOutEvaluator:
                 price=None,
                 started_at=time.time(),
             )
-            one = self._rounds.find(asked.name) or asked
+            one = self._rounds.find(new_round.name) or new_round
             # one that began with other tasks stays as it is: those count from the next version on
-            if one.state == "complete" or not _measures_same(one, asked):
+            if one.state == "complete" or not _measures_same(one, new_round):
                 continue
             result = self._run_round(one, loaded.tasks, serve, stop)
             if stop() and result.round.state != "complete":
@@ -120,7 +120,7 @@ class HeldOutEvaluator:
         reader = AttemptReader(self._store, one.run, Prices(), only_version=one.only_version)
         driver = Driver(one, ours, dispatcher=self._dispatcher, reader=reader, max_cost=None)
         stopped: Stopped | None = None
-        for _ in range(_MOST_PASSES):
+        for _ in range(_MAX_PASSES):
             missing, waited = driver.plan()
             if stop() or stopped is not None or not (missing or waited):
                 break

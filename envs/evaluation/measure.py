@@ -84,7 +84,7 @@ def measure_attempt(row: TrajectoryRow, trajectory: Trajectory, prices: Prices) 
     """
     started, outcome = trajectory.started, trajectory.outcome
     spent = _Spending(prices)
-    for choices in _calls_of(trajectory.steps):
+    for choices in _group_calls(trajectory.steps):
         spent.add(choices)
     return MeasuredAttempt(
         trajectory_id=row.trajectory_id,
@@ -106,7 +106,7 @@ def measure_attempt(row: TrajectoryRow, trajectory: Trajectory, prices: Prices) 
     )
 
 
-def _calls_of(steps: Iterable[Step]) -> list[list[Step]]:
+def _group_calls(steps: Iterable[Step]) -> list[list[Step]]:
     """Return the choices of each call."""
     calls: dict[str, list[Step]] = {}
     for step in steps:

@@ -44,7 +44,7 @@ class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
     """The evaluated model while it serves."""
 
     settings: Settings
-    """With the addresses of everything that runs."""
+    """Settings with the addresses of everything that runs."""
     model: EvaluatedModel
     stack: Stack | None
     """None: a gateway that the settings name."""
@@ -211,8 +211,8 @@ def _start_script(cleanup: ExitStack, settings: Settings, script: str) -> str:
     process = start_supervised(command, {}, settings.dir.absolute() / "logs" / "scripted.log")
     cleanup.callback(process.stop)
     if not process.wait_until_up(lambda: is_responding(f"{url}/health"), _SCRIPT_SECONDS):
-        said = process.log_tail.rpartition("error: ")[2].strip()
-        raise BadInputError(f"model {script}: expected a script that can be loaded, but: {said}")
+        reason = process.log_tail.rpartition("error: ")[2].strip()
+        raise BadInputError(f"model {script}: expected a script that can be loaded, but: {reason}")
     return url
 
 

@@ -29,12 +29,12 @@ def print_round(one: Round, figures: Figures) -> None:
     """Print the figures of a round."""
     console = open_console()
     table = Table(title=f"round {one.name}", title_justify="left", show_header=False, box=None, pad_edge=False)
-    for name, value in _lines_of(one, figures):
+    for name, value in _write_lines(one, figures):
         table.add_row(name, value)
     console.print(table)
     if figures.slices:
         console.print(_table_of_slices(figures))
-    for note in _notes_of(one, figures):
+    for note in _write_notes(one, figures):
         console.print(note, highlight=False)
 
 
@@ -96,7 +96,7 @@ def describe_round(one: Round, figures: Figures | None) -> JsonObject:
     fields: JsonObject = msgspec.to_builtins(one)
     for name in ("tasks", "results", "figures"):
         del fields[name]
-    times = {name: None if at is None else format_time(at) for name, at in _times_of(one)}
+    times = {name: None if at is None else format_time(at) for name, at in _list_times(one)}
     return {**fields, **times, "run": one.run, "state": one.state, "figures": msgspec.to_builtins(figures)}
 
 
@@ -118,11 +118,11 @@ def describe_model(model: EvaluatedModel) -> str:
             return f"{model.name or 'policy'}{version}"
 
 
-def _times_of(one: Round) -> list[tuple[str, float | None]]:
+def _list_times(one: Round) -> list[tuple[str, float | None]]:
     return [("started_at", one.started_at), ("ended_at", one.ended_at)]
 
 
-def _lines_of(one: Round, figures: Figures) -> Iterable[tuple[str, str]]:
+def _write_lines(one: Round, figures: Figures) -> Iterable[tuple[str, str]]:
     yield "model", describe_model(one.model)
     yield "agent", one.agent.target or " ".join(one.agent.command)
     num_tasks = format_count(figures.num_tasks, "task")
@@ -145,7 +145,7 @@ def _lines_of(one: Round, figures: Figures) -> Iterable[tuple[str, str]]:
         yield "seconds", f"p50 {figures.seconds_p50:.1f}, p90 {figures.seconds_p90:.1f}, max {figures.seconds_max:.1f}"
 
 
-def _notes_of(one: Round, figures: Figures) -> Iterable[str]:
+def _write_notes(one: Round, figures: Figures) -> Iterable[str]:
     if figures.num_without_call and one.model.kind != "none":
         yield (
             f"note: in {figures.num_without_call} rollouts the agent did not call the model; let it use OPENAI_BASE_URL"

@@ -9,7 +9,7 @@ from envs.evaluation.figures.figures import Figures, TaskRef, TaskResult, Yardst
 from envs.evaluation.prices import Price
 
 _RUN_PREFIX = "eval."
-_LONGEST_NAME = 96
+_MAX_NAME_LENGTH = 96
 """Leaves room for the prefix within the name of a run."""
 
 
@@ -29,7 +29,7 @@ class EvaluatedModel(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     """``none``: the agent calls no model. ``engine``: with token ids. ``endpoint``: of another party, as text."""
     name: str | None = None
-    """As its server names it."""
+    """Name of the model at its server."""
     location: str | None = None
     """Directory of its weights, address of an endpoint, or script."""
     fingerprint: str | None = None
@@ -46,7 +46,7 @@ class TaskSource(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Name of a task set, or path of a file or folder."""
     version: str | None = None
-    """Of a task set."""
+    """Version of a task set."""
     split: str = "eval"
     seed: int = 0
     level: int = 0
@@ -60,23 +60,23 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     agent: EvaluatedAgent
     model: EvaluatedModel
     asked_model: str | None = None
-    """As the caller named it; None: what was configured."""
+    """Model as the caller named it; None: what was configured."""
     source: TaskSource
     tasks: list[TaskRef]
     tasks_hash: str
-    """Of ids, inputs and gradings."""
+    """Hash of ids, inputs and gradings."""
     yardstick: Yardstick
     sampling: JsonObject
     scorer: str
-    """For tasks that name none."""
+    """Scorer for tasks that name none."""
     price: Price | None
-    """Of the model, as the caller gave it."""
+    """Price of the model, as the caller gave it."""
     started_at: float
     """Seconds since the epoch, UTC."""
     only_version: int | None = None
     """Policy version of every rollout that counts; None: each counts."""
     version: int = 1
-    """Of this form."""
+    """Version of this form."""
     ended_at: float | None = None
     num_passes: int = 0
     """How often rollouts were submitted: each pass asks for what is missing."""
@@ -152,17 +152,19 @@ def check_round_name(name: str) -> str:
 
     Raises: BadInputError: it cannot.
     """
-    if len(name) > _LONGEST_NAME:
-        raise BadInputError(f"round {name[:20]}…: expected at most {_LONGEST_NAME} characters; choose a shorter name")
+    if len(name) > _MAX_NAME_LENGTH:
+        raise BadInputError(
+            f"round {name[:20]}…: expected at most {_MAX_NAME_LENGTH} characters; choose a shorter name"
+        )
     return check_name(name, "round")
 
 
-def check_same(stored: Round, asked: Round) -> None:
+def check_same(stored: Round, requested: Round) -> None:
     """Check that a round can go on as it is asked for now.
 
     Raises: BadInputError: it is another; the error names the first difference.
     """
-    for what, before, now in _differences(stored, asked):
+    for what, before, now in _differences(stored, requested):
         if before != now:
             raise BadInputError(
                 f"round {stored.name!r}: expected {what} {_shown(before)}, with which it began, found {_shown(now)};"
@@ -170,12 +172,12 @@ def check_same(stored: Round, asked: Round) -> None:
             )
 
 
-def _differences(stored: Round, asked: Round) -> list[tuple[str, object, object]]:
-    before, now = stored.model, asked.model
+def _differences(stored: Round, requested: Round) -> list[tuple[str, object, object]]:
+    before, now = stored.model, requested.model
     has_both = before.fingerprint is not None and now.fingerprint is not None
     return [
-        ("the agent", _agent_of(stored), _agent_of(asked)),
-        ("the agent in version", stored.agent.version, asked.agent.version),
+        ("the agent", _name_agent(stored), _name_agent(requested)),
+        ("the agent in version", stored.agent.version, requested.agent.version),
         ("a model of kind", before.kind, now.kind),
         ("the model", before.name, now.name),
         *(
@@ -192,17 +194,17 @@ def _differences(stored: Round, asked: Round) -> list[tuple[str, object, object]
             if before.tool_parser is not None
             else []  # a round of an earlier release, or no vLLM of ours
         ),
-        ("-n", stored.yardstick.n, asked.yardstick.n),
-        ("--threshold", stored.yardstick.threshold, asked.yardstick.threshold),
-        ("sampling", stored.sampling, asked.sampling),
-        ("--scorer", stored.scorer, asked.scorer),
-        ("the task set in version", stored.source.version, asked.source.version),
-        ("the number of tasks", len(stored.tasks), len(asked.tasks)),
-        ("tasks with hash", stored.tasks_hash, asked.tasks_hash),
+        ("-n", stored.yardstick.n, requested.yardstick.n),
+        ("--threshold", stored.yardstick.threshold, requested.yardstick.threshold),
+        ("sampling", stored.sampling, requested.sampling),
+        ("--scorer", stored.scorer, requested.scorer),
+        ("the task set in version", stored.source.version, requested.source.version),
+        ("the number of tasks", len(stored.tasks), len(requested.tasks)),
+        ("tasks with hash", stored.tasks_hash, requested.tasks_hash),
     ]
 
 
-def _agent_of(one: Round) -> str:
+def _name_agent(one: Round) -> str:
     return one.agent.target or " ".join(one.agent.command)
 
 

@@ -28,25 +28,25 @@ _PROGRAM: Final = (
 )
 _LOAD_SECONDS: Final = 120.0
 """Longest import of the checks' modules, which no policy can slow down."""
-_LONGEST_SHOWN: Final = 200
+_MAX_SHOWN_LENGTH: Final = 200
 
 
-class CheckAsked(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimedValue(msgspec.Struct, frozen=True, kw_only=True):
     """A claimed value to check."""
 
     check: str
     """``module:function``."""
     args: list[object]
-    """Of the call, as a grading has them."""
+    """Arguments of the call, as a grading has them."""
     value: object
-    """As judged code claimed it."""
+    """Value as judged code claimed it."""
 
 
-async def run_checks(asked: Sequence[CheckAsked], *, check_seconds: float, seconds: float) -> list[str | None]:
+async def run_checks(claims: Sequence[ClaimedValue], *, check_seconds: float, seconds: float) -> list[str | None]:
     """Return why each value will not do, in order; None: it will.
 
     Args:
-        asked: values and their checks.
+        claims: values and their checks.
         check_seconds: longest check; the first that is longer, or ends its process, is the last, and those after it
             fail.
         seconds: longest time of all.
@@ -55,14 +55,14 @@ async def run_checks(asked: Sequence[CheckAsked], *, check_seconds: float, secon
         BadInputError: a check cannot be imported.
         AgentFailedError: the checks' process ended, or was too slow, before it had imported them.
     """
-    if not asked:
+    if not claims:
         return []
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", _PROGRAM, stdin=PIPE, stdout=PIPE)
     assert process.stdin is not None
-    sending = asyncio.create_task(_send(process, asked))
+    sending = asyncio.create_task(_send(process, claims))
     try:
         await _await_loaded(process)
-        return await _read_answers(process, len(asked), check_seconds, seconds)
+        return await _read_answers(process, len(claims), check_seconds, seconds)
     finally:
         sending.cancel()
         with suppress(ProcessLookupError):
@@ -71,9 +71,9 @@ async def run_checks(asked: Sequence[CheckAsked], *, check_seconds: float, secon
         await process.wait()
 
 
-async def _send(process: Process, asked: Sequence[CheckAsked]) -> None:
+async def _send(process: Process, claims: Sequence[ClaimedValue]) -> None:
     assert process.stdin is not None
-    process.stdin.write(json.dumps(sys.path).encode() + b"\n" + msgspec.json.encode(asked))
+    process.stdin.write(json.dumps(sys.path).encode() + b"\n" + msgspec.json.encode(claims))
     with suppress(OSError):  # it ended
         await process.stdin.drain()
     process.stdin.close()
@@ -117,25 +117,25 @@ async def _read_line(process: Process) -> dict[str, object] | None:
 
 def answer_checks() -> None:
     """Check what standard input has, in the child process; write a line when all are imported, and one for each."""
-    asked = msgspec.json.decode(sys.stdin.buffer.read(), type=list[CheckAsked])
+    claims = msgspec.json.decode(sys.stdin.buffer.read(), type=list[ClaimedValue])
     output, quiet = os.dup(1), os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1):  # what a check prints is its own affair
         os.dup2(quiet, descriptor)
     try:
-        checks = [cast("Check", find_object(one.check, "scorer")) for one in asked]
+        checks = [cast("Check", find_object(one.check, "scorer")) for one in claims]
     except BadInputError as error:
         _write(output, str(error))
         return
     _write(output, None)
-    for one, check in zip(asked, checks, strict=True):
+    for one, check in zip(claims, checks, strict=True):
         _write(output, _find_fault(one, check))
 
 
-def _find_fault(asked: CheckAsked, check: Check) -> str | None:
+def _find_fault(claim: ClaimedValue, check: Check) -> str | None:
     try:
-        holds = check(cast("list[object]", read_value(asked.args)), read_value(asked.value)) is True
+        holds = check(cast("list[object]", read_value(claim.args)), read_value(claim.value)) is True
     except (Exception, SystemExit) as error:  # noqa: BLE001  # a check may stumble over any value, which then will not do
-        return f"the check raised {describe_error(error)}"[:_LONGEST_SHOWN]
+        return f"the check raised {describe_error(error)}"[:_MAX_SHOWN_LENGTH]
     return None if holds else "the check did not hold"
 
 

@@ -86,7 +86,7 @@ class HiddenTests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     reward: str | None = None
     """Name of the reward; None: the only one that the task declares, else ``reward``."""
     rng: random.Random = msgspec.field(default_factory=random.SystemRandom)
-    """Of names, order and twins; it must not be predictable."""
+    """Source of names, order and twins; it must not be predictable."""
 
     @property
     def version(self) -> str:

@@ -27,14 +27,14 @@ _MAX_CALLS = 64
 """Questions of one scorer about one attempt."""
 _GRACE_SECONDS = 60.0
 """The key of a rollout that nothing ended, because its process died, expires so long after its time."""
-_LONGEST_RUN = 120
+_MAX_RUN_LENGTH = 120
 
 _log = logging.getLogger(__name__)
 
 
 def judge_run(run: str) -> str:
     """Return the run of the judges of a run's attempts."""
-    return f"{run[:_LONGEST_RUN]}:{JUDGE}"
+    return f"{run[:_MAX_RUN_LENGTH]}:{JUDGE}"
 
 
 class JudgeCalls:

@@ -16,7 +16,7 @@ from agent_layer.errors import BadInputError
 
 DEEPEST: Final = 200
 """Nesting of a claim, tags included."""
-_MOST_DIGITS: Final = 4300
+_MAX_DIGITS: Final = 4300
 """Digits of an integer; reading more takes quadratic time."""
 _TAGS: Final = frozenset({"$tuple", "$set", "$bytes", "$int", "$float", "$dict", "$object"})
 
@@ -197,6 +197,6 @@ def _read_float(text: str) -> float:
 
 
 def _read_int(text: str) -> int:
-    if len(text) > _MOST_DIGITS:
+    if len(text) > _MAX_DIGITS:
         raise ValueError("an integer is too long")
     return int(text)

@@ -11,7 +11,8 @@ from agent_layer.schema.sandbox import Sandbox, SandboxSpec, Snapshot
 from envs.grading.scorer import ScoringContext
 
 _SHARE_OF_LIMIT: Final = 0.8
-"""Of ``score_seconds``, what judged code may use: one that is slow on purpose fails before its scorer is too slow."""
+"""Share of ``score_seconds`` that judged code may use: one that is slow on purpose fails before its scorer is too
+slow."""
 
 
 class UnfitArtifactsError(AgentLayerError):

@@ -15,7 +15,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What a scorer found."""
 
     scores: dict[str, float] = {}
-    """By name of the reward."""
+    """Scores by name of the reward."""
     step_scores: dict[int, dict[str, float]] = {}
     """Scores of single steps, by index of the step; apart from those of the rollout."""
     status: VerdictStatus = "ok"
@@ -25,16 +25,16 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     refused: dict[str, str] = {}
     """Why a score is none, by name, for scores that are no finite numbers; read from the others."""
     evidence: JsonObject = {}
-    """For people: outputs, failed checks."""
+    """Evidence for people: outputs, failed checks."""
 
 
 class ScoringContext(Protocol):
     """What only a scorer sees. The agent has ended, and its sandbox is closed."""
 
     task: Task
-    """With its grading."""
+    """Task with its grading."""
     trajectory: Trajectory
-    """As stored."""
+    """Trajectory as stored."""
     result: object
     """What the agent returned; any JSON value."""
     artifacts: Snapshot | None

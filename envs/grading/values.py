@@ -19,7 +19,7 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.schema import JsonObject
 from agent_layer.schema.sandbox import ExecResult, Sandbox, SandboxSpec
-from envs.grading.checks import CheckAsked, run_checks
+from envs.grading.checks import ClaimedValue, run_checks
 from envs.grading.plain import ForgedJsonError, check_plain, equal_values, read_json
 from envs.grading.prepared_box import UnfitArtifactsError, allow_seconds, prepare_box
 from envs.grading.scorer import ScoringContext, Verdict
@@ -32,7 +32,7 @@ _MAX_ANSWER: Final = 1 << 18
 _MAX_OUTPUT: Final = 8 << 20
 _NUM_SHOWN: Final = 5
 """Failed cases that the evidence shows."""
-_LONGEST_SHOWN: Final = 200
+_MAX_SHOWN_LENGTH: Final = 200
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -158,12 +158,12 @@ class ValueScorer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         self, cases: Sequence[Case], answers: Sequence[Answer], seconds: float
     ) -> list[str | None]:
         """Return why each answer is not what its case expects; None: it is."""
-        asked = [
-            CheckAsked(check=case.check, args=case.args, value=answer.value)
+        requests = [
+            ClaimedValue(check=case.check, args=case.args, value=answer.value)
             for case, answer in zip(cases, answers, strict=True)
             if case.check is not None
         ]
-        checked = iter(await run_checks(asked, check_seconds=self.check_seconds, seconds=seconds))
+        checked = iter(await run_checks(requests, check_seconds=self.check_seconds, seconds=seconds))
         return [
             _miss(case, answer) if case.check is None else next(checked)
             for case, answer in zip(cases, answers, strict=True)
@@ -211,13 +211,13 @@ async def call_functions(
         ForgedJsonError: an answer has a form that honest code cannot produce.
         SandboxError: the box was lost.
     """
-    asked = {
+    requests = {
         "calls": [{field: getattr(call, field) for field in Call.__struct_fields__} for call in calls],
         "seconds": call_seconds,
         "max_bytes": _MAX_ANSWER,
     }
     ended = await box.exec(
-        [*python, "-c", _PROGRAM], stdin=msgspec.json.encode(asked), seconds=seconds, max_output=_MAX_OUTPUT
+        [*python, "-c", _PROGRAM], stdin=msgspec.json.encode(requests), seconds=seconds, max_output=_MAX_OUTPUT
     )
     answers = [Answer() if text is None else _read_answer(text) for text in _read_output(ended, len(calls))]
     return answers + [Answer()] * (len(calls) - len(answers))
@@ -263,9 +263,9 @@ def _show(index: int, case: Case, answer: Answer) -> JsonObject:
         "call": case.call,
         "args": _shorten(case.args),
         "expected": _shorten(expected),
-        "found": f"raised {answer.raised}"[:_LONGEST_SHOWN] if answer.raised else _shorten(answer.value),
+        "found": f"raised {answer.raised}"[:_MAX_SHOWN_LENGTH] if answer.raised else _shorten(answer.value),
     }
 
 
 def _shorten(value: object) -> str:
-    return repr(value)[:_LONGEST_SHOWN]
+    return repr(value)[:_MAX_SHOWN_LENGTH]

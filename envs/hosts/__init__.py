@@ -12,7 +12,7 @@ __getattr__, __all__ = face(
         "agent_run": "STOPPED AgentRun StopReason",
         "host": "HostDiedError",
         "pools": "SharedHost",
-        "protocol": "Check Checked Judge Judged",
+        "protocol": "Check Checked Judge ScoredAttempt",
         "target": "HostTarget make_hosts make_scorers",
     },
 )

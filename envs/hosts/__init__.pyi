@@ -2,5 +2,5 @@
 from .agent_run import AgentRun as AgentRun, STOPPED as STOPPED, StopReason as StopReason
 from .host import HostDiedError as HostDiedError
 from .pools import SharedHost as SharedHost
-from .protocol import Check as Check, Checked as Checked, Judge as Judge, Judged as Judged
+from .protocol import Check as Check, Checked as Checked, Judge as Judge, ScoredAttempt as ScoredAttempt
 from .target import HostTarget as HostTarget, make_hosts as make_hosts, make_scorers as make_scorers

@@ -36,7 +36,7 @@ from agent_layer.infra import (
 from agent_layer.settings import set_temporary_directory
 from envs.channel import ChannelClosedError
 from envs.hosts.mains import Agent, load_agent, serve_agent
-from envs.hosts.protocol import LONGEST_PACKET, Begin, Died, Fork, Kill
+from envs.hosts.protocol import MAX_PACKET_LENGTH, Begin, Died, Fork, Kill
 
 _IMPORTED_LATE: Final = {
     "anthropic": "anthropic.resources",
@@ -44,7 +44,7 @@ _IMPORTED_LATE: Final = {
     "openai": "openai.resources",
 }
 """Modules that clients import at their first call, by the module that shows their use. OpenAI's takes 0.3 s."""
-_LONGEST_END_MS = 2000
+_MAX_END_MS = 2000
 _SEEDED_BY_HAND = {"numpy": "random", "torch": "random"}
 """Modules whose random generators would repeat in every forked process, and the attribute that has ``seed``."""
 
@@ -65,7 +65,7 @@ _log = logging.getLogger(__name__)
 
 def serve_fork_server(end: socket.socket) -> None:
     """Load the worker's target, then fork hosts until the worker closes the connection."""
-    if not (packet := end.recv(LONGEST_PACKET)):
+    if not (packet := end.recv(MAX_PACKET_LENGTH)):
         raise ChannelClosedError
     begin = msgspec.msgpack.decode(packet, type=Begin)
     ready, agent = load_agent(begin)
@@ -114,14 +114,14 @@ class _ForkServer:
         poll.unregister(self._end)
         for lifeline in self._lifelines.values():
             os.close(lifeline)
-        while self._reapers and poll.poll(_LONGEST_END_MS):
+        while self._reapers and poll.poll(_MAX_END_MS):
             for pid, _ in bell.ended():
                 self._reapers.pop(pid, None)
 
     def _serve_one(self) -> bool:
         """Serve one request; False: the worker has closed the connection."""
         try:
-            packet, descriptors, _, _ = socket.recv_fds(self._end, LONGEST_PACKET, 1)
+            packet, descriptors, _, _ = socket.recv_fds(self._end, MAX_PACKET_LENGTH, 1)
         except ConnectionError:
             return False
         if not packet:

@@ -15,13 +15,13 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.infra import KILL_NOW, REAPER_PROGRAM, Backoff, RestartHistory, RestartPolicy
 from envs.channel import ChannelClosedError, receive_first, send_blocking
-from envs.hosts.protocol import LONGEST_PACKET, Begin, Ready
+from envs.hosts.protocol import MAX_PACKET_LENGTH, Begin, Ready
 
 Kind: TypeAlias = Literal["agents", "scorers", "fork-server"]
 _MAX_FAILED_STARTS = 3
 """Deaths in a row before the process is ready, after which starting fails."""
 _END_SECONDS = 1.0
-"""For a process to end by itself after it failed to load its target."""
+"""Seconds for a process to end by itself after it failed to load its target."""
 
 
 class HostProcess:
@@ -174,7 +174,9 @@ class Launcher:
     async def _read(self, spawned: HostProcess) -> Ready:
         if self._kind != "fork-server":
             return await receive_first(spawned.end, Ready)
-        packet = await asyncio.get_running_loop().sock_recv(spawned.end, LONGEST_PACKET)  # a message there is a packet
+        packet = await asyncio.get_running_loop().sock_recv(
+            spawned.end, MAX_PACKET_LENGTH
+        )  # a message there is a packet
         if not packet:
             raise ChannelClosedError
         return msgspec.msgpack.decode(packet, type=Ready)

@@ -28,7 +28,7 @@ _FOR_AGENTS = frozenset(
         *("log_wait_seconds", "blob_bytes", "media_blob_bytes", "flush_seconds", "close_seconds", "seal_seconds"),
     }
 )
-_LONGEST_ERROR = 4000
+_MAX_ERROR_LENGTH = 4000
 
 
 def agent_values(settings: Settings) -> dict[str, object]:
@@ -59,7 +59,7 @@ def load_agent(begin: Begin) -> tuple[Ready, Agent | None]:
         env, env_version = describe_environment(begin.target)
         sandbox, artifacts = declared_sandbox(begin.target), declared_artifacts(begin.target)
     except BadInputError as error:
-        return Ready(error=str(error)[:_LONGEST_ERROR]), None
+        return Ready(error=str(error)[:_MAX_ERROR_LENGTH]), None
     ready = Ready(
         env=env,
         env_version=env_version,

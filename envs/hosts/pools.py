@@ -11,10 +11,10 @@ import msgspec
 from envs.channel import connect
 from envs.hosts.host import FROM_HOST, Host
 from envs.hosts.launch import HostProcess, Launcher, describe_exit
-from envs.hosts.protocol import LONGEST_PACKET, Died, Fork, Kill, Ready
+from envs.hosts.protocol import MAX_PACKET_LENGTH, Died, Fork, Kill, Ready
 
 _END_SECONDS = 5.0
-"""For an unused process to end by itself."""
+"""Seconds for an unused process to end by itself."""
 
 
 class SharedHost:
@@ -152,7 +152,7 @@ class ForkServerClient:
 
     def _on_readable(self) -> None:
         try:
-            packet = self.spawned.end.recv(LONGEST_PACKET)
+            packet = self.spawned.end.recv(MAX_PACKET_LENGTH)
         except BlockingIOError:
             return
         except OSError:

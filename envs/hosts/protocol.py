@@ -8,7 +8,7 @@ from agent_layer.schema import Cause, Reward, RolloutStatus, Task, TraceContext
 from agent_layer.schema.sandbox import SandboxSpec
 from envs.sandbox import BoxFacts
 
-LONGEST_PACKET = 1 << 17
+MAX_PACKET_LENGTH = 1 << 17
 """Bytes of one message to or from a fork server; each is a packet, so that a socket can be passed along."""
 
 
@@ -153,7 +153,7 @@ class Judge(_Message, frozen=True, kw_only=True):
     token: str
     scorer: str
     task: Task
-    """With its grading."""
+    """Task with its grading."""
     trajectory_id: str
     result: object
     seconds: float
@@ -164,7 +164,7 @@ class Judge(_Message, frozen=True, kw_only=True):
     """Archive of the files that the agent left; None: none were declared."""
 
 
-class Judged(_Message, frozen=True, kw_only=True):
+class ScoredAttempt(_Message, frozen=True, kw_only=True):
     """Rewards of the scorer."""
 
     token: str
@@ -190,12 +190,12 @@ class Died(_Message, frozen=True, kw_only=True):
 
     token: str
     status: int = 0
-    """As ``os.waitpid`` gives it."""
+    """Status as ``os.waitpid`` gives it."""
     error: str = ""
     """Why it never started; empty: it did."""
 
 
 Request: TypeAlias = Start | Check | Judge
-Reply: TypeAlias = Ended | Checked | Judged
+Reply: TypeAlias = Ended | Checked | ScoredAttempt
 ToHost: TypeAlias = Begin | Request | Stop | Saved
 FromHost: TypeAlias = Ready | Reply | Stopping | Started | Active | Save

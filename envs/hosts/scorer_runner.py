@@ -13,7 +13,7 @@ from agent_layer.settings import load_settings
 from agent_layer.store import Store, open_store
 from envs.channel import Channel
 from envs.grading import JudgeCalls, Scorer, ScoringRun, TakeBox
-from envs.hosts.protocol import Begin, Check, Checked, Judge, Judged, Ready, Started, ToHost
+from envs.hosts.protocol import Begin, Check, Checked, Judge, Ready, ScoredAttempt, Started, ToHost
 from envs.sandbox import SandboxConnection, connect_sandbox
 from envs.scorers import declared_rewards, load_scorer, null_rewards, run_scorer
 from tracer.transport import GatewayClient, connect_gateway
@@ -66,13 +66,13 @@ class ScorerRunner:
         except BadInputError as error:  # it passed the check before
             names = declared_rewards(task, request.scorer)
             rewards = null_rewards(task, trajectory_id, names, "verifier_error", str(error))
-            self._send(Judged(token=request.token, rewards=rewards))
+            self._send(ScoredAttempt(token=request.token, rewards=rewards))
             return
         assert scorer is not None
         try:
             trajectory = await asyncio.to_thread(self._store.get, trajectory_id)
         except (AgentLayerError, RedisError, OSError) as error:
-            self._send(Judged(token=request.token, error=f"{type(error).__name__}: {error}"))
+            self._send(ScoredAttempt(token=request.token, error=f"{type(error).__name__}: {error}"))
             return
         self._send(Started(token=request.token))
         async with AsyncExitStack() as ended_with_it:
@@ -95,9 +95,9 @@ class ScorerRunner:
                 ask_judge=None if judge is None else judge.ask,
             )
             rewards = await run_scorer(scorer, run, request.seconds)
-        self._send(Judged(token=request.token, rewards=rewards))
+        self._send(ScoredAttempt(token=request.token, rewards=rewards))
 
-    def _send(self, message: Checked | Started | Judged) -> None:
+    def _send(self, message: Checked | Started | ScoredAttempt) -> None:
         if self._channel is not None:
             self._channel.send(message)
 

@@ -16,7 +16,7 @@ from envs.placement.supervisor import Supervisor
 from envs.placement.worker_handle import StartWorker, WorkerSpec
 
 Where: TypeAlias = Literal["here", "processes", "ray"]
-"""In this process; in processes of this machine; on a Ray cluster."""
+"""Place of workers: in this process; in processes of this machine; on a Ray cluster."""
 
 
 class Workforce(msgspec.Struct, frozen=True, kw_only=True):

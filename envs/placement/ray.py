@@ -30,7 +30,7 @@ from envs.placement.worker_handle import WorkerSpec
 
 _OBJECT_STORE_BYTES = 100 << 20
 """Size for a Ray started here; only worker specs and exit statuses pass through it."""
-_MOST_CHARACTERS = 300
+_MAX_CHARACTERS = 300
 _LOST = -9
 """Exit status of a worker whose actor or machine is gone."""
 
@@ -178,8 +178,8 @@ def join_ray(address: str, connect_seconds: float) -> None:
             socket.create_connection((named.hostname, named.port), connect_seconds).close()
         ray.init(address, logging_level=logging.WARNING)
     except (OSError, RuntimeError) as error:
-        said = " ".join(str(error).split())[:_MOST_CHARACTERS]
+        text = " ".join(str(error).split())[:_MAX_CHARACTERS]
         raise UnreachableError(
-            f"ray at {address}: no cluster answers ({said}); start one, or unset RAY_ADDRESS. One that asks for a token"
+            f"ray at {address}: no cluster answers ({text}); start one, or unset RAY_ADDRESS. One that asks for a token"
             " needs RAY_AUTH_MODE=token and RAY_AUTH_TOKEN here, too"
         ) from error

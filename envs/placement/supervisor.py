@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from agent_layer.errors import AgentFailedError, AgentLayerError, BadInputError
 from agent_layer.infra import Backoff, RestartHistory, RestartPolicy
 from agent_layer.settings import Settings
-from envs.placement.worker_handle import StartWorker, WorkerHandle, longest_shutdown_seconds
+from envs.placement.worker_handle import StartWorker, WorkerHandle, max_shutdown_seconds
 from envs.worker import wait_within
 
 
@@ -101,7 +101,7 @@ class Supervisor:
 
         Raises: BadInputError, AgentFailedError: workers do not start.
         """
-        replacing = asyncio.create_task(self._replace_when_asked())
+        replacing = asyncio.create_task(self._replace_on_signal())
         await asyncio.gather(*[self._supervise(slot) for slot in range(len(self._slots))])
         self._end_all()
         await replacing
@@ -167,7 +167,7 @@ class Supervisor:
         if self._failure is not None:
             self._end_all()
 
-    async def _replace_when_asked(self) -> None:
+    async def _replace_on_signal(self) -> None:
         while not self._stopping.is_set():
             await self._replace_requested.wait()
             self._replace_requested.clear()
@@ -197,7 +197,7 @@ class Supervisor:
 
     async def _end(self, worker: SupervisedWorker, *, hurry: bool = False) -> None:
         """Drain a worker and wait for its end; kill it when it takes too long."""
-        seconds = longest_shutdown_seconds(self._settings)
+        seconds = max_shutdown_seconds(self._settings)
         await worker.drain(hurry=hurry)
         await asyncio.wait({worker.exit}, timeout=seconds)
         if not worker.exit.done():

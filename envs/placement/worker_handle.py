@@ -28,11 +28,11 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
             arguments=arguments,
             variables=settings.environment(),
             directory=str(Path.cwd()),
-            grace_seconds=longest_shutdown_seconds(settings),
+            grace_seconds=max_shutdown_seconds(settings),
         )
 
 
-def longest_shutdown_seconds(settings: Settings) -> float:
+def max_shutdown_seconds(settings: Settings) -> float:
     """Return the longest time from a drain request to the worker's end: drain, store, ship, and a margin."""
     return settings.work_drain_seconds + 2 * settings.stop_seconds + settings.retry_seconds
 

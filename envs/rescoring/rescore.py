@@ -131,12 +131,14 @@ async def _rescore_group(store: Store, group: Group, options: RescoreOptions, sc
         return [Verdict(trajectory_id=one.trajectory_id, kind="open") for one in trajectories]
     judgements = await _judge_group(scorer, found, options)
     return [
-        await _store_judgement(store, trajectory, artifacts, msgspec.structs.replace(options, scorer=_Judged(given)))
+        await _store_judgement(
+            store, trajectory, artifacts, msgspec.structs.replace(options, scorer=_GroupScorer(given))
+        )
         for (trajectory, artifacts), given in zip(found, judgements, strict=True)
     ]
 
 
-class _Judged:
+class _GroupScorer:
     """Scorer that answers what a group's scorer found of one attempt. Contract: ``Scorer``."""
 
     def __init__(self, given: Judgement | Exception) -> None:

@@ -60,7 +60,7 @@ class PoolStats(msgspec.Struct, frozen=True, kw_only=True):
     take_seconds_p99: float | None
 
 
-class _Shelf:
+class _SpecQueue:
     """Boxes of one spec that wait, and takes that wait for one."""
 
     def __init__(self, spec: SandboxSpec, kind: SandboxKind) -> None:
@@ -99,7 +99,7 @@ class SandboxPool:
     def __init__(self, kinds: Iterable[SandboxKind], options: PoolOptions) -> None:
         self._kinds = list(kinds)
         self._options = options
-        self._shelves: OrderedDict[str, _Shelf] = OrderedDict()
+        self._shelves: OrderedDict[str, _SpecQueue] = OrderedDict()
         """By hash of the spec, taken longest ago first."""
         self._taken: set[PooledSandbox] = set()
         self._room = asyncio.Semaphore(options.max_running)
@@ -153,7 +153,7 @@ class SandboxPool:
         """Keep this many boxes of each spec ready, and none of the specs that are not named."""
         targets = {spec.hash(): (check_spec(spec), number) for spec, number in wanted}
         for spec, _ in targets.values():
-            await self._shelf_of(spec)
+            await self._find_queue(spec)
         for key, shelf in self._shelves.items():
             shelf.target = targets[key][1] if key in targets else 0
             self._fill(shelf)
@@ -208,7 +208,7 @@ class SandboxPool:
             self._room.release()
 
     async def _take(self, spec: SandboxSpec, owner: str) -> Sandbox:
-        shelf = await self._shelf_of(spec)
+        shelf = await self._find_queue(spec)
         shelf.target = max(shelf.target, self._options.ready_per_spec)
         self._shelves.move_to_end(spec.hash())
         await self._room.acquire()
@@ -220,7 +220,7 @@ class SandboxPool:
         finally:
             self._fill(shelf)
 
-    async def _next_box(self, shelf: _Shelf) -> Sandbox:
+    async def _next_box(self, shelf: _SpecQueue) -> Sandbox:
         while shelf.ready:
             box = shelf.ready.popleft()
             try:
@@ -250,7 +250,7 @@ class SandboxPool:
         self._taken.add(lent)
         return lent
 
-    async def _shelf_of(self, spec: SandboxSpec) -> _Shelf:
+    async def _find_queue(self, spec: SandboxSpec) -> _SpecQueue:
         """Return the shelf of a spec. Its kind is chosen once, whatever becomes of the take that needed it."""
         key = spec.hash()
         if key not in self._shelves:
@@ -261,7 +261,7 @@ class SandboxPool:
 
     async def _choose(self, key: str, spec: SandboxSpec) -> None:
         try:
-            self._shelves[key] = _Shelf(spec, await choose_kind(spec, self._kinds))
+            self._shelves[key] = _SpecQueue(spec, await choose_kind(spec, self._kinds))
         finally:
             del self._choices[key]
 
@@ -277,13 +277,13 @@ class SandboxPool:
         if not task.cancelled():
             task.exception()  # who waits for it gets it too
 
-    def _fill(self, shelf: _Shelf) -> None:
+    def _fill(self, shelf: _SpecQueue) -> None:
         """Start the boxes that are missing."""
         while shelf.num_missing > 0 and not self._is_closing:
             shelf.num_starting += 1
             self._run(self._start(shelf))
 
-    async def _start(self, shelf: _Shelf) -> None:
+    async def _start(self, shelf: _SpecQueue) -> None:
         box = error = None
         try:
             await shelf.wait_for_quiet()
@@ -320,7 +320,7 @@ class SandboxPool:
                 shelf.target = min(shelf.target, len(shelf.ready) - 1)
                 self._discard(shelf)
 
-    def _discard(self, shelf: _Shelf) -> None:
+    def _discard(self, shelf: _SpecQueue) -> None:
         self._run(shelf.ready.popleft().close())
 
 

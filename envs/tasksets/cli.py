@@ -21,7 +21,7 @@ from envs.tasksets.taskset import TaskSet
 
 _NUM_SHOWN = 20
 """Failures that the table shows."""
-_LONGEST_EVIDENCE = 400
+_MAX_EVIDENCE_LENGTH = 400
 
 Seed = Annotated[int, typer.Option(min=0, help="Another seed gives other tasks.")]
 
@@ -132,7 +132,7 @@ def _failures_table(report: Report) -> Table:
     for column in ("failed", "task", "script", "evidence"):
         table.add_column(column, overflow="fold")
     for failure in report.failures[:_NUM_SHOWN]:
-        table.add_row(failure.check, failure.task, failure.script, failure.evidence[:_LONGEST_EVIDENCE])
+        table.add_row(failure.check, failure.task, failure.script, failure.evidence[:_MAX_EVIDENCE_LENGTH])
     if (more := len(report.failures) - _NUM_SHOWN) > 0:
         table.add_row(f"{more} more", "", "", "")
     return table

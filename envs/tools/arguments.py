@@ -10,7 +10,7 @@ from typing import Final, cast
 from agent_layer.schema import JsonObject, as_json_object, as_json_objects
 
 _DEEPEST: Final = 64
-_LONGEST_VALUE: Final = 80
+_MAX_VALUE_LENGTH: Final = 80
 _WHOLE: Final = "the arguments"
 _TYPES: Final[Mapping[str, Callable[[object], bool]]] = {
     "object": lambda value: isinstance(value, dict),
@@ -127,4 +127,4 @@ def _is_anything(_: object) -> bool:
 
 def _quote(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}…"

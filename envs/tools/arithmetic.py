@@ -9,16 +9,16 @@ from typing import Final
 
 from envs.tools.function_tool import ToolError, tool
 
-_LONGEST: Final = 1_000
+_MAX_LENGTH: Final = 1_000
 """Characters of an expression."""
 _DEEPEST: Final = 300
-_MOST_BITS: Final = 8_192
-"""Of a numerator or denominator at any point."""
-_MOST_FACTORIAL: Final = 900
-_MOST_DIGITS: Final = 20
-"""Of a decimal that is not exact."""
+_MAX_BITS: Final = 8_192
+"""Bits of a numerator or denominator at any point."""
+_MAX_FACTORIAL: Final = 900
+_MAX_DIGITS: Final = 20
+"""Digits of a decimal that is not exact."""
 _EXPONENT = re.compile(r"e([+-]?\d+)", re.IGNORECASE)
-_MOST_EXPONENT: Final = 300
+_MAX_EXPONENT: Final = 300
 
 
 @tool
@@ -39,8 +39,8 @@ def calculate(expression: str) -> str:
 
     Raises: ToolError: it is no such expression, or too large.
     """
-    if len(expression) > _LONGEST:
-        raise ToolError(f"calculator: expected at most {_LONGEST} characters, found {len(expression)}; split it")
+    if len(expression) > _MAX_LENGTH:
+        raise ToolError(f"calculator: expected at most {_MAX_LENGTH} characters, found {len(expression)}; split it")
     try:
         tree = ast.parse(expression.strip(), mode="eval")
         return _write(_Evaluation(expression.strip()).value(tree.body, 0))
@@ -75,15 +75,15 @@ class _Evaluation:
             case _:
                 text = ast.get_source_segment(self._source, node) or type(node).__name__
                 raise ToolError(f"calculator: cannot calculate {text[:100]!r}; write numbers, operators and functions")
-        if max(found.numerator.bit_length(), found.denominator.bit_length()) > _MOST_BITS:
-            raise ToolError(f"calculator: a value has more than {_MOST_BITS} bits; calculate with smaller numbers")
+        if max(found.numerator.bit_length(), found.denominator.bit_length()) > _MAX_BITS:
+            raise ToolError(f"calculator: a value has more than {_MAX_BITS} bits; calculate with smaller numbers")
         return found
 
 
 def _read_number(text: str) -> Fraction:
     exponent = _EXPONENT.search(text) if not text.lower().startswith("0x") else None
-    if exponent and not -_MOST_EXPONENT <= int(exponent[1]) <= _MOST_EXPONENT:
-        raise ToolError(f"calculator: {text[:40]} is out of range; stay within e-{_MOST_EXPONENT} to e{_MOST_EXPONENT}")
+    if exponent and not -_MAX_EXPONENT <= int(exponent[1]) <= _MAX_EXPONENT:
+        raise ToolError(f"calculator: {text[:40]} is out of range; stay within e-{_MAX_EXPONENT} to e{_MAX_EXPONENT}")
     is_based = text[:2].lower() in ("0x", "0o", "0b")
     return Fraction(int(text, 0)) if is_based else Fraction(text)
 
@@ -94,8 +94,8 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
             return _root(base)
         raise ToolError("calculator: expected a whole exponent, or 1/2; use sqrt for roots")
     size = max(base.numerator.bit_length(), base.denominator.bit_length())
-    if size > 1 and size * abs(exponent) > _MOST_BITS:
-        raise ToolError(f"calculator: the power has more than {_MOST_BITS} bits; calculate with smaller numbers")
+    if size > 1 and size * abs(exponent) > _MAX_BITS:
+        raise ToolError(f"calculator: the power has more than {_MAX_BITS} bits; calculate with smaller numbers")
     return base ** _whole(exponent) if size > 1 else _power_of_unit(base, exponent)
 
 
@@ -107,7 +107,7 @@ def _power_of_unit(base: Fraction, exponent: Fraction) -> Fraction:
 
 
 def _round(value: Fraction, digits: Fraction = Fraction(0)) -> Fraction:
-    return round(value, _whole(digits, -_MOST_DIGITS, _MOST_DIGITS))
+    return round(value, _whole(digits, -_MAX_DIGITS, _MAX_DIGITS))
 
 
 def _gcd(*values: Fraction) -> int:
@@ -119,11 +119,11 @@ def _lcm(*values: Fraction) -> int:
 
 
 def _factorial(value: Fraction) -> int:
-    return math.factorial(_whole(value, 0, _MOST_FACTORIAL))
+    return math.factorial(_whole(value, 0, _MAX_FACTORIAL))
 
 
 def _comb(n: Fraction, k: Fraction) -> int:
-    return math.comb(_whole(n, 0, _MOST_FACTORIAL), _whole(k, 0, _MOST_FACTORIAL))
+    return math.comb(_whole(n, 0, _MAX_FACTORIAL), _whole(k, 0, _MAX_FACTORIAL))
 
 
 def _least(*values: Fraction) -> Fraction:
@@ -141,7 +141,7 @@ def _root(value: Fraction) -> Fraction:
     top, bottom = math.isqrt(value.numerator), math.isqrt(value.denominator)
     if top * top == value.numerator and bottom * bottom == value.denominator:
         return Fraction(top, bottom)
-    scale = 10**_MOST_DIGITS
+    scale = 10**_MAX_DIGITS
     return Fraction(math.isqrt(value.numerator * scale * scale // value.denominator), scale)
 
 
@@ -161,9 +161,9 @@ def _write(value: Fraction) -> str:
         while twos_and_fives % factor == 0:
             twos_and_fives //= factor
     digits = value.denominator.bit_length()
-    if twos_and_fives == 1 and digits <= _MOST_DIGITS * 4:
+    if twos_and_fives == 1 and digits <= _MAX_DIGITS * 4:
         return _decimal(value, digits)
-    return f"{value.numerator}/{value.denominator} ≈ {_decimal(value, _MOST_DIGITS)}"
+    return f"{value.numerator}/{value.denominator} ≈ {_decimal(value, _MAX_DIGITS)}"
 
 
 def _decimal(value: Fraction, num_digits: int) -> str:

@@ -8,12 +8,12 @@ from agent_layer.errors import SandboxError
 from agent_layer.schema.sandbox import ExecResult
 from envs.env_context import EnvContext
 from envs.tokens import cut_middle
-from envs.tools.function_tool import MOST_TOKENS, tool
+from envs.tools.function_tool import MAX_TOKENS, tool
 
 _SECONDS: Final = 30.0
-_MOST_SECONDS: Final = 600.0
-_MOST_OUTPUT: Final = 4 << 20
-Seconds = Annotated[float, msgspec.Meta(gt=0, le=_MOST_SECONDS)]
+_MAX_SECONDS: Final = 600.0
+_MAX_OUTPUT_BYTES: Final = 4 << 20
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=_MAX_SECONDS)]
 
 _SHELL: Final = """\
 state="${TMPDIR:-/tmp}/.shell_state"
@@ -41,7 +41,7 @@ async def shell(context: EnvContext, command: str, seconds: Seconds = _SECONDS) 
         seconds: time limit.
     """
     argv = ["bash", "-c", _SHELL, "bash", command]
-    return _describe(await context.sandbox.exec(argv, seconds=seconds, max_output=_MOST_OUTPUT), seconds)
+    return _describe(await context.sandbox.exec(argv, seconds=seconds, max_output=_MAX_OUTPUT_BYTES), seconds)
 
 
 @tool
@@ -55,7 +55,7 @@ async def python(context: EnvContext, code: str, seconds: Seconds = _SECONDS) ->
     """
     return _describe(
         await context.sandbox.exec(
-            ["python3", "-"], stdin=code.encode("utf-8", "replace"), seconds=seconds, max_output=_MOST_OUTPUT
+            ["python3", "-"], stdin=code.encode("utf-8", "replace"), seconds=seconds, max_output=_MAX_OUTPUT_BYTES
         ),
         seconds,
     )
@@ -67,7 +67,7 @@ def _describe(result: ExecResult, seconds: float) -> str:
     Raises: SandboxError: the box was lost.
     """
     output = b"\n".join(filter(None, (result.stdout.rstrip(b"\n"), result.stderr.rstrip(b"\n"))))
-    text = cut_middle(output.decode("utf-8", "replace"), MOST_TOKENS)
+    text = cut_middle(output.decode("utf-8", "replace"), MAX_TOKENS)
     match result.status:
         case "gone":
             raise SandboxError("sandbox: the box was lost while a tool ran in it; the attempt is made again")
@@ -80,7 +80,7 @@ def _describe(result: ExecResult, seconds: float) -> str:
         case "oom":
             ending = "killed, because the sandbox has no more memory; use less"
         case "output_limit":
-            ending = f"killed after {_MOST_OUTPUT >> 20} MB of output; write less, or into a file"
+            ending = f"killed after {_MAX_OUTPUT_BYTES >> 20} MB of output; write less, or into a file"
     if result.truncated and result.status != "output_limit":
         ending = f"{ending or 'exit status 0'}; part of the output is missing"
     return "\n".join(filter(None, (text, f"[{ending}]" if ending else ""))) or "[no output]"

@@ -11,10 +11,10 @@ from agent_layer.schema.sandbox import Entry, Sandbox
 from envs.env_context import EnvContext
 from envs.tools.function_tool import ToolError, tool
 
-_MOST_FILE: Final = 4 << 20
-_MOST_LINES: Final = 400
-_LONGEST_LINE: Final = 1_000
-_MOST_ENTRIES: Final = 500
+_MAX_FILE_BYTES: Final = 4 << 20
+_MAX_LINES: Final = 400
+_MAX_LINE_LENGTH: Final = 1_000
+_MAX_ENTRIES: Final = 500
 _SHOWN_AROUND: Final = 3
 """Lines before and after an edit."""
 _DEFAULT_MODE: Final = 0o644
@@ -34,8 +34,8 @@ async def list_files(context: EnvContext, path: str = ".", depth: Depth = 1) -> 
     lines = list[str]()
     try:
         async for name, entry in _walk(context.sandbox, path, depth):
-            if len(lines) == _MOST_ENTRIES:
-                lines.append(f"[more than {_MOST_ENTRIES} entries; list a directory further down]")
+            if len(lines) == _MAX_ENTRIES:
+                lines.append(f"[more than {_MAX_ENTRIES} entries; list a directory further down]")
                 break
             suffix = "/" if entry.type == "directory" else f"  {entry.size_bytes} bytes"
             lines.append(f"{name}{suffix if entry.type in ('file', 'directory') else f'  {entry.type}'}")
@@ -61,7 +61,7 @@ async def read_file(
         return "[empty file]"
     if first_line > len(lines):
         raise ToolError(f"read_file: {path} has {len(lines)} lines; begin at {len(lines)} or before")
-    last = min(len(lines), first_line + _MOST_LINES - 1, last_line or len(lines))
+    last = min(len(lines), first_line + _MAX_LINES - 1, last_line or len(lines))
     rest = len(lines) - last
     note = [f"[{rest} more lines; go on with first_line={last + 1}]"] if rest > 0 and last != last_line else []
     return "\n".join([_number_lines(lines, first_line, last), *note])
@@ -77,7 +77,7 @@ async def write_file(context: EnvContext, path: str, content: str) -> str:
         content: the whole new content.
     """
     try:
-        mode = await _mode_of(context.sandbox, path)
+        mode = await _read_mode(context.sandbox, path)
         await context.sandbox.write(path, content.encode("utf-8", "replace"), mode=mode)
     except OSError as error:
         raise _refusal(path, error) from error
@@ -112,7 +112,7 @@ async def edit_file(context: EnvContext, path: str, old: str, new: str) -> str:
     place = text.index(old)
     changed = text[:place] + new + text[place + len(old) :]
     try:
-        await context.sandbox.write(path, changed.encode(), mode=await _mode_of(context.sandbox, path))
+        await context.sandbox.write(path, changed.encode(), mode=await _read_mode(context.sandbox, path))
     except OSError as error:
         raise _refusal(path, error) from error
     lines = changed.splitlines()
@@ -133,7 +133,7 @@ async def _walk(sandbox: Sandbox, path: str, depth: int) -> AsyncIterator[tuple[
 
 async def _read_text(sandbox: Sandbox, path: str) -> str:
     try:
-        content = await sandbox.read(path, max_bytes=_MOST_FILE)
+        content = await sandbox.read(path, max_bytes=_MAX_FILE_BYTES)
     except OSError as error:
         raise _refusal(path, error) from error
     try:
@@ -142,7 +142,7 @@ async def _read_text(sandbox: Sandbox, path: str) -> str:
         raise ToolError(f"{path}: it is no UTF-8 text; use shell to look at it") from error
 
 
-async def _mode_of(sandbox: Sandbox, path: str) -> int:
+async def _read_mode(sandbox: Sandbox, path: str) -> int:
     """Return the permissions of a file; those of a new one where it does not exist."""
     try:
         entries = await sandbox.list(dirname(path) or ".")
@@ -162,7 +162,9 @@ def _number_lines(lines: list[str], first: int, last: int) -> str:
 
 
 def _shorten(line: str) -> str:
-    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}… [{len(line) - _LONGEST_LINE} more]"
+    return (
+        line if len(line) <= _MAX_LINE_LENGTH else f"{line[:_MAX_LINE_LENGTH]}… [{len(line) - _MAX_LINE_LENGTH} more]"
+    )
 
 
 def _line_numbers(text: str, piece: str) -> str:

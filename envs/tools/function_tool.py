@@ -32,8 +32,8 @@ P = ParamSpec("P")
 
 CONTEXT: Final = "context"
 """Parameter that gets the ``EnvContext``, and that the model does not see."""
-MOST_TOKENS: Final = 8_000
-"""Of a result; the middle of a longer one is cut out."""
+MAX_TOKENS: Final = 8_000
+"""Tokens of a result; the middle of a longer one is cut out."""
 _SECTION = re.compile(r"^(Args|Arguments|Parameters):\s*$")
 _OTHER_SECTION = re.compile(r"^(Returns|Raises|Yields|Examples?|Notes?):.*$")
 _ARGUMENT = re.compile(r"^(\*{0,2}\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
@@ -69,7 +69,7 @@ class FunctionTool:
         self._needs_context = CONTEXT in inspect.signature(function).parameters
         self.description, documented = _read_docstring(function)
         self._arguments = _arguments_type(self.name, function, documented)
-        self.parameters = _schema_of(self.name, self._arguments)
+        self.parameters = _make_schema(self.name, self._arguments)
 
     async def __call__(self, context: EnvContext, /, **arguments: object) -> ToolResult:
         """Call the function."""
@@ -88,7 +88,7 @@ class FunctionTool:
         if isinstance(returned, ToolResult):
             return returned
         text = returned if isinstance(returned, str) else msgspec.json.encode(returned).decode()
-        return ToolResult(text=cut_middle(text, MOST_TOKENS))
+        return ToolResult(text=cut_middle(text, MAX_TOKENS))
 
     async def read(self, context: EnvContext, /, **arguments: object) -> str:
         """Return the text of a call's result; for frameworks whose tools return text."""
@@ -133,14 +133,14 @@ def _arguments_type(name: str, function: Callable[..., object], documented: Mapp
         kind = hints[parameter.name]
         if meaning:
             kind = Annotated[kind, msgspec.Meta(description=meaning)]
-        fields.append((parameter.name, kind, _default_of(parameter)))
+        fields.append((parameter.name, kind, _read_default(parameter)))
     try:
         return msgspec.defstruct(name, cast("Any", fields), kw_only=True, forbid_unknown_fields=True)
     except TypeError as error:
         raise BadInputError(f"tool {name!r}: {error}; choose types that JSON has") from error
 
 
-def _default_of(parameter: inspect.Parameter) -> object:
+def _read_default(parameter: inspect.Parameter) -> object:
     default: object = parameter.default
     if default is parameter.empty:
         return msgspec.NODEFAULT
@@ -150,7 +150,7 @@ def _default_of(parameter: inspect.Parameter) -> object:
     return default
 
 
-def _schema_of(name: str, arguments: type[msgspec.Struct]) -> JsonObject:
+def _make_schema(name: str, arguments: type[msgspec.Struct]) -> JsonObject:
     """Return the JSON Schema of the struct itself; what its fields refer to stays in ``$defs``."""
     try:
         (schema,), definitions = msgspec.json.schema_components([arguments], ref_template="#/$defs/{name}")
@@ -186,4 +186,4 @@ def _read_docstring(function: Callable[..., object]) -> tuple[str, dict[str, str
 
 
 _INDENT = 4
-"""Of the entries of a section; deeper lines continue the entry before."""
+"""Indent of the entries of a section; deeper lines continue the entry before."""

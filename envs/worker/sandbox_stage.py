@@ -17,7 +17,7 @@ from envs.sandbox import AttemptSandbox, CollectedFiles, SupervisorHandle, TakeB
 
 _SCORING_BOXES = 16
 """Boxes that the scorer of one attempt may have at the same time."""
-_MOST_READY = 8
+_MAX_READY = 8
 """Boxes of one spec that wait for the attempts to come."""
 _MISSING = "artifact_missing"
 """Finding of an attempt whose agent did not leave a declared artifact."""
@@ -57,7 +57,7 @@ class SandboxStage:
         specs = [spec for task in tasks if (spec := self.spec_for(task)) is not None]
         by_hash = {spec.hash(): spec for spec in specs}
         counts = Counter(spec.hash() for spec in specs)
-        wanted = {key: min(number, _MOST_READY) for key, number in counts.items()}
+        wanted = {key: min(number, _MAX_READY) for key, number in counts.items()}
         if wanted != self._wanted and self.supervisor.is_running:
             self._wanted = wanted
             self._expecting = asyncio.create_task(

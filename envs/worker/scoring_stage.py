@@ -17,7 +17,7 @@ from agent_layer.dispatcher import retry_delay
 from agent_layer.errors import UnreachableError
 from agent_layer.schema import TAMPERING, Reward, RewardStatus, Task
 from agent_layer.settings import Settings
-from envs.hosts import Check, Checked, HostDiedError, Judge, Judged, SharedHost
+from envs.hosts import Check, Checked, HostDiedError, Judge, ScoredAttempt, SharedHost
 from envs.scorers import FAILED_STATUSES, declared_rewards, null_rewards
 
 _log = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class ScoringStage:
             self._with_boxes.add(scorer)
         return found.error
 
-    async def _score_once(self, request: Judge, *, is_alone: bool = False) -> tuple[Judged, bool]:
+    async def _score_once(self, request: Judge, *, is_alone: bool = False) -> tuple[ScoredAttempt, bool]:
         """Run the scorer once; if its process dies or hangs with others in it, run it alone to see which is the cause.
 
         Returns: the judgement, and whether this request is a cause, so that it runs alone from then on.
@@ -161,7 +161,7 @@ class ScoringStage:
                 except _LostJudgementError as lost:
                     return lost.judged, True
 
-    async def _send(self, process: SharedHost, request: Judge) -> Judged:
+    async def _send(self, process: SharedHost, request: Judge) -> ScoredAttempt:
         """Send a request to a process; raise _LostJudgementError when that dies or does not answer in time."""
         host = await process.acquire_host()
         loop, limit, has_started = asyncio.get_running_loop(), asyncio.timeout(self._settings.start_seconds), False
@@ -188,9 +188,9 @@ class ScoringStage:
             else:
                 limit_seconds = self._settings.start_seconds
                 why = f"trajectory {request.trajectory_id}: it was not read within start_seconds ({limit_seconds:g})"
-                lost = Judged(token="", error=why)
+                lost = ScoredAttempt(token="", error=why)
             raise _LostJudgementError(lost, host.give_up(token)) from error
-        assert isinstance(judged, Judged)
+        assert isinstance(judged, ScoredAttempt)
         return judged
 
     def _next_token(self) -> str:
@@ -200,17 +200,17 @@ class ScoringStage:
 class _LostJudgementError(Exception):
     """The process gave no judgement: what it is without one, and how many requests were lost beside it."""
 
-    def __init__(self, judged: Judged, num_beside: int) -> None:
+    def __init__(self, judged: ScoredAttempt, num_beside: int) -> None:
         super().__init__(judged, num_beside)
         self.judged = judged
         self.num_beside = num_beside
 
 
-def _has_failed(judged: Judged) -> bool:
+def _has_failed(judged: ScoredAttempt) -> bool:
     return judged.error is not None or any(one.status in FAILED_STATUSES for one in judged.rewards)
 
 
-def _null_judgement(request: Judge, status: RewardStatus, error: str) -> Judged:
+def _null_judgement(request: Judge, status: RewardStatus, error: str) -> ScoredAttempt:
     declared = declared_rewards(request.task, request.scorer)
     rewards = null_rewards(request.task, request.trajectory_id, declared, status, error)
-    return Judged(token=request.token, rewards=rewards)
+    return ScoredAttempt(token=request.token, rewards=rewards)

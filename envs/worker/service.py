@@ -41,7 +41,7 @@ from envs.worker.worker import Worker
 from tracer import Session
 
 _NUM_THREADS = 8
-"""For calls that block: opening and closing at the gateway, Redis, the store."""
+"""Threads for calls that block: opening and closing at the gateway, Redis, the store."""
 _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -60,16 +60,16 @@ class WorkOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the environment that the target is; None: it is none, or the host sets it."""
     env_version: str | None = None
     sandbox: SandboxSpec | None = None
-    """For tasks that ask for none; None: none, or the host sets it."""
+    """Sandbox for tasks that ask for none; None: none, or the host sets it."""
     artifacts: Sequence[str] = ()
-    """For tasks that name none; the host sets them for targets in hosts."""
+    """Artifacts for tasks that name none; the host sets them for targets in hosts."""
     slots: int = 16
     score_slots: int = 16
     """Scorers that run at the same time; they occupy no slot of the agents."""
     needs: frozenset[str] = frozenset()
     """Needs of tasks that this worker can meet."""
     scorer: str = AGENT
-    """For tasks that name none."""
+    """Scorer for tasks that name none."""
     run: str = ""
     """Only tasks of this run; empty: of any."""
 

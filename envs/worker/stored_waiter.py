@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
-class _Waiting:
+class _PendingWait:
     trajectory_id: str
     num_calls: int
     logs: Collection[str]
@@ -47,7 +47,7 @@ class StoredWaiter:
         self._is_settled = is_settled
         self._pool = pool
         self._poll_seconds = poll_seconds
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_PendingWait] = []
         self._has_waiting = asyncio.Event()
 
     async def wait_stored(self, trajectory_id: str, num_calls: int, logs: Collection[str], seconds: float) -> None:
@@ -61,7 +61,7 @@ class StoredWaiter:
 
         Raises: NotWholeError: they are not stored in time.
         """
-        waiting = _Waiting(trajectory_id, num_calls, logs, asyncio.get_running_loop().create_future())
+        waiting = _PendingWait(trajectory_id, num_calls, logs, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         self._has_waiting.set()
         try:
@@ -90,12 +90,12 @@ class StoredWaiter:
             if not self._waiting:
                 self._has_waiting.clear()
 
-    def _find_stored(self, waiting: Sequence[_Waiting]) -> list[_Waiting]:
+    def _find_stored(self, waiting: Sequence[_PendingWait]) -> list[_PendingWait]:
         """Return the attempts that are whole. Logs come first: attempts share them, and they are cheap to check."""
         logs = {name for one in waiting for name in one.logs}
         unsettled = {name for name in logs if not self._is_settled(name)}
         return [one for one in waiting if unsettled.isdisjoint(one.logs) and self._has_all_calls(one)]
 
-    def _has_all_calls(self, waiting: _Waiting) -> bool:
+    def _has_all_calls(self, waiting: _PendingWait) -> bool:
         stored = self._count(waiting.trajectory_id)
         return waiting.num_calls <= stored.ended == stored.started

@@ -25,7 +25,7 @@ _CLAIM_SECONDS = 1.0
 """Longest wait of one claim; bounds how long a stopping worker waits."""
 _UNSEALED_PER_SLOT = 8
 """Attempts per slot that may wait to be stored; above that the worker claims nothing."""
-_LONGEST_DELAY_SECONDS = 10.0
+_MAX_DELAY_SECONDS = 10.0
 """Longest delay between claims while the gateway opens nothing."""
 
 _log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Worker:
         self._slots = slots
         self._capabilities = list(capabilities)
         self._run = run
-        self._is_asked_for_sandboxes = self._has_tried_sandboxes = False
+        self._has_requested_sandboxes = self._has_tried_sandboxes = False
         self._running: dict[str, Attempt] = {}
         """By lease token; their agents run."""
         self._finishing: dict[str, Attempt] = {}
@@ -123,14 +123,14 @@ class Worker:
         """Wait for a free slot, then claim one rollout per free slot; a single one while the gateway opens nothing."""
         if self._delay_seconds:
             await wait_within(self._stopping, self._delay_seconds)
-            self._delay_seconds = min(2 * self._delay_seconds, _LONGEST_DELAY_SECONDS)
+            self._delay_seconds = min(2 * self._delay_seconds, _MAX_DELAY_SECONDS)
         if (free := self._num_free()) == 0:
             self._slot_freed.clear()
             await wait_within(self._slot_freed, _CLAIM_SECONDS)
             free = self._num_free()
         if free == 0 or self._stopping.is_set():
             return []
-        if self._is_asked_for_sandboxes:
+        if self._has_requested_sandboxes:
             await self._offer_sandboxes()
         try:
             return await self._context.call(
@@ -149,11 +149,11 @@ class Worker:
 
     def _on_lack(self, _needs: list[str]) -> None:
         """In the thread of a claim: rollouts wait for sandboxes that were not tried on this host."""
-        self._is_asked_for_sandboxes = True
+        self._has_requested_sandboxes = True
 
     async def _offer_sandboxes(self) -> None:
         """Try once what kinds of sandbox work on this host, and offer them from now on."""
-        self._is_asked_for_sandboxes = False
+        self._has_requested_sandboxes = False
         try:
             offers = await self._context.sandboxes.supervisor.list_offers()
         except SandboxError as error:  # the next claim asks again

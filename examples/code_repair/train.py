@@ -30,21 +30,21 @@ _SENT = ("id", "task_type", "input", "grading", "scorer", "rewards", "limits", "
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train each seed, evaluate it on tasks that it never saw, and draw all of them."""
-    asked = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     settings = load_settings()
     runs: dict[int, list[StepProgress]] = {}
-    for seed in asked.seeds:
+    for seed in options.seeds:
         mine = settings.model_copy(update={"run": f"repair-{seed}"})
-        runs[seed] = learn(mine, seed, asked.steps, is_unchecked=asked.unchecked)
+        runs[seed] = learn(mine, seed, options.steps, is_unchecked=options.unchecked)
         print(
             f"seed {seed}: success {_success(runs[seed][:1]):.2f} in step 1, {_success(runs[seed][-5:]):.3f} at the end"
         )
-    if asked.held_out:
+    if options.held_out:
         for seed, steps in runs.items():
             share = measure_held_out(settings.model_copy(update={"run": f"repair-{seed}"}), steps[-1].policy_version)
             print(f"seed {seed}: {share:.3f} of {NUM_HELD_OUT} tasks with other bugs, which it never saw")
-    if asked.plot:
-        plot(runs, asked.plot)
+    if options.plot:
+        plot(runs, options.plot)
 
 
 def learn(settings: Settings, seed: int, num_steps: int, *, is_unchecked: bool = False) -> list[StepProgress]:
@@ -79,10 +79,10 @@ def learn(settings: Settings, seed: int, num_steps: int, *, is_unchecked: bool =
 def measure_held_out(settings: Settings, version: int) -> float:
     """Return the share of right answers to tasks of split eval, by the weights of a version."""
     weights = settings.dir / "weights" / settings.run / f"{version:06d}"
-    asked = EvalRequest(
+    request = EvalRequest(
         tasks="repair", agent=AGENT, model=str(weights), level=0, limit=NUM_HELD_OUT, n=4, sampling=SAMPLING
     )
-    found = evaluate(settings, asked).figures.pass_at_1
+    found = evaluate(settings, request).figures.pass_at_1
     return found.value if found else 0.0
 
 

@@ -20,10 +20,9 @@ __all__ = ["ANSWERS", "write_model"]
 ANSWERS: Final = [f"{line}{edit}" for line in "123" for edit in "abc"]
 PAD, END = "<pad>", "<|end|>"
 _VOCABULARY: Final = 1200
-_LONGEST_PROMPT: Final = 1024
+_MAX_PROMPT_LENGTH: Final = 1024
 _AVERSION: Final = 60.0
-"""By how much the logits of all other tokens are lower than those of answers: so much that the entropy bonus, which
-counts every token, opens only answers."""
+"""Difference between the logits of all other tokens and those of answers: the entropy bonus opens only answers."""
 _ANCHOR: Final = 8.0
 """The constant dimension, which speaks against what is no answer; the others are about 0.15. Updates write into it too,
 and where they turned it around, a task had lost all its answers for good."""
@@ -60,7 +59,7 @@ def _configuration(vocabulary: int) -> Qwen2Config:
         num_hidden_layers=2,
         num_attention_heads=2,
         num_key_value_heads=1,
-        max_position_embeddings=_LONGEST_PROMPT,
+        max_position_embeddings=_MAX_PROMPT_LENGTH,
         tie_word_embeddings=False,
         initializer_range=0.15,
         bos_token_id=None,
@@ -78,7 +77,7 @@ def _tokenizer(prompts: Sequence[str]) -> PreTrainedTokenizerFast:
     )
     pieces.train_from_iterator(prompts, trainer)
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=pieces, pad_token=PAD, eos_token=END, model_max_length=_LONGEST_PROMPT
+        tokenizer_object=pieces, pad_token=PAD, eos_token=END, model_max_length=_MAX_PROMPT_LENGTH
     )
     tokenizer.add_tokens([AddedToken(answer, single_word=True, normalized=False) for answer in ANSWERS])
     tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"

@@ -7,9 +7,9 @@ from agent_layer.local import ScriptAnswer, ScriptPrompt
 __all__ = ["calculate"]
 
 
-def calculate(asked: ScriptPrompt) -> ScriptAnswer:
+def calculate(prompt: ScriptPrompt) -> ScriptAnswer:
     """Add or multiply the two numbers of the question."""
-    match re.search(r"(\d+) (plus|times) (\d+)", asked.text):
+    match re.search(r"(\d+) (plus|times) (\d+)", prompt.text):
         case None:
             return "9"
         case found:

@@ -7,16 +7,16 @@ from agent_layer.local import ScriptAnswer, ScriptPrompt
 __all__ = ["plan_trip"]
 
 
-def plan_trip(asked: ScriptPrompt) -> ScriptAnswer:
+def plan_trip(prompt: ScriptPrompt) -> ScriptAnswer:
     """Look up the fare, convert it, answer it. The mistake: a price in JPY is not converted."""
-    city, currency = str(asked.messages[0]["content"]).removeprefix("A flight to ").rstrip(".").split(" in ")
-    match asked.turn:
+    city, currency = str(prompt.messages[0]["content"]).removeprefix("A flight to ").rstrip(".").split(" in ")
+    match prompt.turn:
         case 0:
             return _use("find_fare", {"city": city})
         case 1 if currency != "JPY":
-            return _use("convert", {"amount": float(asked.text), "currency": currency})
+            return _use("convert", {"amount": float(prompt.text), "currency": currency})
         case _:
-            return f"{asked.text} {currency}"
+            return f"{prompt.text} {currency}"
 
 
 def _use(name: str, arguments: dict[str, object]) -> ScriptAnswer:

@@ -34,7 +34,7 @@ def unpack(frame: bytes) -> list[bytes]:
     return msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(content), type=list[bytes])
 
 
-def footer_of(segment: bytes) -> dict:
+def read_footer(segment: bytes) -> dict:
     """Return the footer of a segment: where each chunk is, and index rows."""
     size, version, magic = TRAILER.unpack(segment[-TRAILER.size :])
     if (magic, version) != (MAGIC, 1):
@@ -43,9 +43,9 @@ def footer_of(segment: bytes) -> dict:
     return msgspec.msgpack.decode(footer)
 
 
-def records_of(segment: bytes) -> Iterator[tuple[str, dict]]:
+def read_records(segment: bytes) -> Iterator[tuple[str, dict]]:
     """Yield all records, each with its owner: a trajectory, ``group:ID`` or ``policy:RUN:NUMBER``."""
-    for chunk in footer_of(segment)["chunks"]:
+    for chunk in read_footer(segment)["chunks"]:
         for record in unpack(segment[chunk["offset"] : chunk["offset"] + chunk["size_bytes"]]):
             yield chunk["owner"], msgspec.msgpack.decode(record)
 
@@ -71,9 +71,9 @@ def main(location: str, trajectory_id: str | None = None) -> None:
     shown: set[str] = set()
     for key, segment in segments_in(location):
         if trajectory_id is None:
-            print(key, *(chunk["owner"] for chunk in footer_of(segment)["chunks"]))
+            print(key, *(chunk["owner"] for chunk in read_footer(segment)["chunks"]))
             continue
-        for owner, record in records_of(segment):
+        for owner, record in read_records(segment):
             line = json.dumps(record, default=lambda value: base64.b64encode(value).decode())
             if owner == trajectory_id and line not in shown:
                 shown.add(line)

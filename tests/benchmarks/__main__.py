@@ -35,9 +35,9 @@ from bench_view import measure_view
 
 def main(arguments: Sequence[str]) -> None:
     """Measure each part in a directory of its own, then print."""
-    asked = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     figures: list[Figure] = []
-    parts = {name: part for name, part in _parts(asked.most).items() if name.startswith(tuple(asked.parts or [""]))}
+    parts = {name: part for name, part in _parts(options.most).items() if name.startswith(tuple(options.parts or [""]))}
     with TemporaryDirectory(prefix="al-bench-", ignore_cleanup_errors=True) as home:
         for number, (name, measure) in enumerate(parts.items()):
             print(f"measuring {name} ({number + 1} of {len(parts)})", file=sys.stderr, flush=True)

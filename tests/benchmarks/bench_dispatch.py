@@ -33,7 +33,7 @@ BATCHES = {1: "ours, batch 1", 16: "ours, batch 16"}
 RAY_SECONDS = 150.0
 
 
-class Found(msgspec.Struct):
+class Measurement(msgspec.Struct):
     """What was measured of one contender."""
 
     rates: list[float] = []
@@ -55,10 +55,10 @@ def measure_dispatch(directory: Path) -> list[Figure]:
     return [*rates, *_wait_figures(found[1])]
 
 
-def _measure_all(directory: Path, url: str, num: int) -> dict[str, Found]:
+def _measure_all(directory: Path, url: str, num: int) -> dict[str, Measurement]:
     contenders = [new_ours(_settings(url, directory, batch), num, batch) for batch in BATCHES]
     contenders += [new_taskiq(url, num), new_saq(url, num), new_celery(url, num)]
-    found = {one.name: Found() for one in contenders}
+    found = {one.name: Measurement() for one in contenders}
     with ExitStack() as cleanup:
         crews = [cleanup.enter_context(run_crew(one, directory / f"crew-{at}")) for at, one in enumerate(contenders)]
         sizes = [_round_size(crew.rate(NUM_WARM)) for crew in crews]
@@ -77,7 +77,7 @@ def _settings(url: str, directory: Path, batch: int) -> Settings:
     return Settings(dir=directory, redis_url=f"{url}/1", namespace=f"batch-{batch}")
 
 
-def _measure_waits(crews: Sequence[Crew], found: dict[str, Found]) -> None:
+def _measure_waits(crews: Sequence[Crew], found: dict[str, Measurement]) -> None:
     for _ in range(NUM_ROUNDS):
         for crew in crews:
             found[crew.contender.name].waits += crew.waits(NUM_ASKED)
@@ -87,17 +87,17 @@ def _round_size(rate: float) -> int:
     return min(max(round(rate * ROUND_SECONDS / STEP) * STEP, MIN_TASKS), MAX_TASKS)
 
 
-def _measure_ray(num_workers: int, num_asked: int) -> Found:
+def _measure_ray(num_workers: int, num_asked: int) -> Measurement:
     """A Ray of its own, alone: its servers are never quite idle, so it is not kept beside the others."""
-    asked = [str(number) for number in (num_workers, NUM_ROUNDS, ROUND_SECONDS, num_asked)]
+    questions = [str(number) for number in (num_workers, NUM_ROUNDS, ROUND_SECONDS, num_asked)]
     variables = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
     answer = subprocess.run(
-        [*RAY, *asked], env=variables, stdout=subprocess.PIPE, stderr=sys.stderr, check=True, timeout=RAY_SECONDS
+        [*RAY, *questions], env=variables, stdout=subprocess.PIPE, stderr=sys.stderr, check=True, timeout=RAY_SECONDS
     )
-    return msgspec.json.decode(answer.stdout.splitlines()[-1], type=Found)
+    return msgspec.json.decode(answer.stdout.splitlines()[-1], type=Measurement)
 
 
-def _rate_figures(num: int, found: dict[str, Found]) -> Iterator[Figure]:
+def _rate_figures(num: int, found: dict[str, Measurement]) -> Iterator[Figure]:
     workers = f"{num} worker{'s' if num > 1 else ''}"
     for batch, name in BATCHES.items():
         what = f"dispatch, {workers}, batch {batch}: claim + commit/s beside taskiq ({GUARANTEES['taskiq']})"
@@ -108,11 +108,11 @@ def _rate_figures(num: int, found: dict[str, Found]) -> Iterator[Figure]:
             yield _rate_figure(what, found[BATCHES[16]], found[peer], "")
 
 
-def _rate_figure(what: str, ours: Found, peer: Found, aim: str) -> Figure:
+def _rate_figure(what: str, ours: Measurement, peer: Measurement, aim: str) -> Figure:
     return Figure(what, f"{ours.rate:,.0f}", f"{peer.rate:,.0f}", f"{ours.rate / peer.rate:.1f}", aim)
 
 
-def _wait_figures(found: dict[str, Found]) -> Iterator[Figure]:
+def _wait_figures(found: dict[str, Measurement]) -> Iterator[Figure]:
     ours = found[BATCHES[1]].waits
     for peer in GUARANTEES:
         theirs = found[peer].waits

@@ -84,8 +84,8 @@ def _round(stack: Stack, num_rollouts: int) -> float:
 
 
 def _can_isolate() -> bool:
-    told = subprocess.run([*WORK, "--help"], capture_output=True, text=True, check=True).stdout
-    return "--isolate" in told
+    output = subprocess.run([*WORK, "--help"], capture_output=True, text=True, check=True).stdout
+    return "--isolate" in output
 
 
 def _peer_rate(directory: Path, engine_url: str) -> float | None:

@@ -59,8 +59,8 @@ def _cost_figure(loop: asyncio.Runner, load: Load, proxies: Sequence[Proxy]) -> 
     ours, plain = (median(costs[name].cpu_ms[1:]) for name in ("ours", "plain"))
     ratio = median(ours / plain for ours, plain in zip(costs["ours"].cpu_ms, costs["plain"].cpu_ms, strict=True))
     waits = {name: median(cost.wait_ms[1:]) for name, cost in costs.items()}
-    told = f"gateway, {load.name}: CPU ms/call (wait {_listed(waits)} ms; floor: plain recorder)"
-    return Figure(told, f"{ours:.2f}", f"{plain:.2f}", f"{ratio:.2f}", "≤ 1.3")
+    answer = f"gateway, {load.name}: CPU ms/call (wait {_listed(waits)} ms; floor: plain recorder)"
+    return Figure(answer, f"{ours:.2f}", f"{plain:.2f}", f"{ratio:.2f}", "≤ 1.3")
 
 
 def _take_round(loop: asyncio.Runner, load: Load, proxy: Proxy, cost: Cost) -> None:
@@ -73,16 +73,16 @@ def _take_round(loop: asyncio.Runner, load: Load, proxy: Proxy, cost: Cost) -> N
 
 def _live_figure(loop: asyncio.Runner, num_live: int, proxies: Sequence[Proxy]) -> Figure:
     """Return the delay that a proxy adds with ``num_live`` open rollouts, at one rate of calls."""
-    waits = {proxy.name: _ends_of(loop.run(_call_live(proxy, num_live))) for proxy in proxies}
+    waits = {proxy.name: _find_ends(loop.run(_call_live(proxy, num_live))) for proxy in proxies}
     added = {
         name: [1000 * (one - other) for one, other in zip(found, waits["engine"], strict=True)]
         for name, found in waits.items()
     }
     memory = {proxy.name: proxy.resident_bytes >> 20 for proxy in proxies}
-    told = f"gateway, {num_live:,} live rollouts, {LIVE_CALLS_PER_SECOND:.0f} calls/s: added p50 / p99 ms"
+    answer = f"gateway, {num_live:,} live rollouts, {LIVE_CALLS_PER_SECOND:.0f} calls/s: added p50 / p99 ms"
     ours, plain = added["ours"], added["plain"]
     return Figure(
-        f"{told} (RSS {memory['ours']} and {memory['plain']} MB)",
+        f"{answer} (RSS {memory['ours']} and {memory['plain']} MB)",
         f"{ours[0]:.1f} / {ours[1]:.1f}",
         f"{plain[0]:.1f} / {plain[1]:.1f}",
         f"{ours[1] / plain[1]:.2f}",
@@ -118,7 +118,7 @@ def _memory_figure(what: str, grown: dict[str, tuple[float, float]]) -> Figure:
     return Figure(what, f"{ours[0]:.0f} → {ours[1]:.0f}", f"{plain[0]:.0f} → {plain[1]:.0f}", "", "≤ 128, flat")
 
 
-def _ends_of(waits: Sequence[float]) -> tuple[float, float]:
+def _find_ends(waits: Sequence[float]) -> tuple[float, float]:
     """Median and 99th percentile."""
     return median(waits), quantiles(waits, n=100)[98]
 

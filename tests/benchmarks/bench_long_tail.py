@@ -33,7 +33,7 @@ SLOTS, NUM_WORKERS = 64, 2
 GROUP_SIZE, GROUPS_PER_STEP, NUM_STEPS = 8, 24, 6
 MAX_STALENESS = 3
 NUM_LAUNCHED, NUM_STEPS_LAUNCHED = 12, 3
-UNIT_SECONDS, LONGEST_UNITS = 0.2, 60.0
+UNIT_SECONDS, MAX_UNITS = 0.2, 60.0
 """40 % take less than one unit, 10 % more than 20; 7.0 on average, so that 46 rollouts end in a second."""
 _PATIENCE_SECONDS = 120.0
 
@@ -74,7 +74,7 @@ def measure_long_tail(directory: Path, unit_seconds: float = UNIT_SECONDS) -> li
         trainer.consume(_tasks([[0.1] * GROUP_SIZE] * GROUPS_PER_STEP, "warm"), 0)
         sync, _ = trainer.consume(_tasks(groups, "sync"), 0)
         ahead, _ = trainer.consume(_tasks(groups, "async"), MAX_STALENESS)
-        told, _ = trainer.consume(_tasks(groups, "told", unit_seconds), MAX_STALENESS)
+        answer, _ = trainer.consume(_tasks(groups, "told", unit_seconds), MAX_STALENESS)
         bias = _measure_bias(trainer, unit_seconds)
     bound, best = (
         list_seconds(groups, SLOTS, GROUPS_PER_STEP, MAX_STALENESS, longest_first=one) for one in (False, True)
@@ -84,9 +84,9 @@ def measure_long_tail(directory: Path, unit_seconds: float = UNIT_SECONDS) -> li
     return [
         Figure(f"{what} (peer: each step waited for)", *_pair(sync, ahead), "≥ 2"),
         Figure(f"{what} (floor: the same order at no cost)", *_pair(bound, ahead), "≥ 0.9"),
-        Figure(f"{what}, longest expected first (peer: each step waited for)", *_pair(sync, told), "≥ 2"),
-        Figure(f"{what}, longest expected first (floor: longest first at no cost)", *_pair(best, told), "≥ 0.9"),
-        Figure(f"{what}, longest expected first (floor: work / slots)", *_pair(least, told), ""),
+        Figure(f"{what}, longest expected first (peer: each step waited for)", *_pair(sync, answer), "≥ 2"),
+        Figure(f"{what}, longest expected first (floor: longest first at no cost)", *_pair(best, answer), "≥ 0.9"),
+        Figure(f"{what}, longest expected first (floor: work / slots)", *_pair(least, answer), ""),
         *bias,
     ]
 
@@ -96,7 +96,7 @@ def _measure_bias(trainer: _Trainer, unit_seconds: float) -> list[Figure]:
     groups = _draw(NUM_STEPS_LAUNCHED * GROUPS_PER_STEP, NUM_LAUNCHED, unit_seconds)
     tasks = [msgspec.structs.replace(task, group_size=GROUP_SIZE) for task in _tasks(groups, "launched")]
     _, deliveries = trainer.consume(tasks, MAX_STALENESS)
-    members = {delivery.group.task_id: _members_of(delivery) for delivery in deliveries}
+    members = {delivery.group.task_id: _list_members(delivery) for delivery in deliveries}
     kept: list[float] = []
     dropped: list[float] = []
     for task, group in zip(tasks, groups, strict=True):
@@ -110,17 +110,17 @@ def _measure_bias(trainer: _Trainer, unit_seconds: float) -> list[Figure]:
     ]
 
 
-def _members_of(delivery: GroupDelivery) -> set[int]:
+def _list_members(delivery: GroupDelivery) -> set[int]:
     return {int(name.rpartition("-")[0].rpartition(".")[2]) for name in delivery.group.trajectory_ids}
 
 
 def _draw(num_groups: int, num_rollouts: int, unit_seconds: float) -> _Groups:
-    drawn = draw_durations(num_groups * num_rollouts, seed=1, longest=LONGEST_UNITS)
+    drawn = draw_durations(num_groups * num_rollouts, seed=1, longest=MAX_UNITS)
     seconds = [unit_seconds * one for one in drawn]
     return [seconds[at : at + num_rollouts] for at in range(0, len(seconds), num_rollouts)]
 
 
-def _tasks(groups: _Groups, run: str, told_unit_seconds: float | None = None) -> list[Task]:
+def _tasks(groups: _Groups, run: str, declared_unit_seconds: float | None = None) -> list[Task]:
     """One task for each group; with a unit, each says how long its longest takes, as if a unit were a second."""
     return [
         Task(
@@ -130,7 +130,7 @@ def _tasks(groups: _Groups, run: str, told_unit_seconds: float | None = None) ->
             group_size=len(seconds),
             launch=len(seconds),
             input={"seconds": list(seconds)},
-            expected_seconds=max(seconds) / told_unit_seconds if told_unit_seconds else None,
+            expected_seconds=max(seconds) / declared_unit_seconds if declared_unit_seconds else None,
         )
         for number, seconds in enumerate(groups)
     ]

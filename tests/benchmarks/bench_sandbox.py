@@ -37,7 +37,7 @@ async def _measure_all(_: Path) -> list[Figure]:
 
 
 async def _measure_one_shots() -> list[Figure]:
-    async with _pool_of("namespace") as pool:
+    async with _open_pool("namespace") as pool:
         if isinstance(pool, str):
             return [Figure("sandbox, kind namespace", pool, "", "", "")]
         spec, starts, shots = SandboxSpec(kind="namespace"), list[float](), list[float]()
@@ -59,7 +59,7 @@ async def _measure_one_shots() -> list[Figure]:
 
 
 async def _measure_sessions(name: str) -> list[Figure]:
-    async with _pool_of(name) as pool:
+    async with _open_pool(name) as pool:
         if isinstance(pool, str):
             return [Figure(f"sandbox, kind {name}", pool, "", "", "")]
         spec = SandboxSpec(kind=name, resources=Resources(disk_mb=64))
@@ -91,7 +91,7 @@ async def _measure_sessions(name: str) -> list[Figure]:
 
 
 async def _measure_docker() -> list[Figure]:
-    async with _pool_of("docker", ready=1) as pool:
+    async with _open_pool("docker", ready=1) as pool:
         if isinstance(pool, str):
             return [Figure("sandbox, kind docker", pool, "", "", "")]
         spec, starts, takes, execs = SandboxSpec(kind="docker"), list[float](), list[float](), list[float]()
@@ -114,7 +114,7 @@ async def _measure_docker() -> list[Figure]:
 
 
 @contextlib.asynccontextmanager
-async def _pool_of(name: str, ready: int | None = None):
+async def _open_pool(name: str, ready: int | None = None):
     """Open a pool of one kind, with a box made; or give the reason why it does not work."""
     kind: SandboxKind = make_kind(name)
     support = await kind.probe()

@@ -13,9 +13,9 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from bench_table import Figure
-from store_facts import facts_of
+from store_facts import make_facts
 from store_servers import run_servers
-from store_workload import appends_of
+from store_workload import make_appends
 
 from agent_layer.dispatcher import WorkerQueue, connect
 from agent_layer.infra import Keys, open_redis
@@ -28,7 +28,7 @@ __all__ = ["measure_store_beats"]
 
 NUM_TRAJECTORIES, NUM_STEPS = 4_000, 8
 BEATS_PER_SECOND, NUM_LEASES = 200, 8
-CALM_SECONDS, LONGEST_SECONDS = 5.0, 120.0
+CALM_SECONDS, MAX_SECONDS = 5.0, 120.0
 LOG_BYTES = 8 << 20
 
 
@@ -48,7 +48,7 @@ def _write_logs(settings: Settings, num_trajectories: int) -> Recorder:
     """Write logs without a shipper."""
     recorder = Recorder(settings.model_copy(update={"log_roll_seconds": 3_600.0}))
     for number in range(num_trajectories):
-        for records in appends_of(facts_of(number, NUM_STEPS)):
+        for records in make_appends(make_facts(number, NUM_STEPS)):
             recorder.append(*records)
     return recorder
 
@@ -56,9 +56,9 @@ def _write_logs(settings: Settings, num_trajectories: int) -> Recorder:
 def _ship(settings: Settings, recorder: Recorder) -> None:
     ensure_shipper(settings)
     began = time.perf_counter()
-    report = recorder.flush(LONGEST_SECONDS)
+    report = recorder.flush(MAX_SECONDS)
     if report.pending:
-        raise RuntimeError(f"expected all to be shipped within {LONGEST_SECONDS:g} s, found {report}")
+        raise RuntimeError(f"expected all to be shipped within {MAX_SECONDS:g} s, found {report}")
     print(f"  shipped {report.recorded} records in {time.perf_counter() - began:.1f} s", file=sys.stderr)
 
 

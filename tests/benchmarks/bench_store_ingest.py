@@ -11,11 +11,11 @@ from pathlib import Path
 from statistics import median
 
 from bench_table import Figure
-from store_facts import facts_of
+from store_facts import make_facts
 from store_feed import Stored, feed
 from store_peers import Sized, store_in_objects, store_in_parquet, store_in_sqlite
 from store_servers import Servers, run_servers
-from store_workload import appends_of
+from store_workload import make_appends
 
 __all__ = ["measure_store_ingest"]
 
@@ -32,8 +32,8 @@ AIMS = {(100, SQLITE): "≥ 1,500/s", (100, "batches of 1"): "≥ 10"}
 def measure_store_ingest(directory: Path, num_trajectories: dict[int, int] = NUM_TRAJECTORIES) -> list[Figure]:
     """Store the same in every way, batch size after batch size."""
     most = max(num_trajectories.values())
-    facts = [facts_of(number, NUM_STEPS) for number in range(most)]
-    trajectories = [(one, appends_of(one)) for one in facts]
+    facts = [make_facts(number, NUM_STEPS) for number in range(most)]
+    trajectories = [(one, make_appends(one)) for one in facts]
     gc.freeze()  # who writes in earnest does not hold them all, and is not slowed down by looking through them
     with run_servers(directory) as servers:
         found = {

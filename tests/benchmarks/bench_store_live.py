@@ -7,10 +7,10 @@ from pathlib import Path
 from statistics import median
 
 from bench_table import Figure
-from store_facts import Facts, facts_of
+from store_facts import Facts, make_facts
 from store_feed import Appends
 from store_servers import run_servers
-from store_workload import appends_of
+from store_workload import make_appends
 
 from agent_layer.recorder import open_recorder
 from agent_layer.settings import Settings
@@ -19,7 +19,7 @@ from agent_layer.store import Store, open_store
 __all__ = ["measure_store_live"]
 
 NUM_STEPS, WARM_UP = 40, 3
-POLL_SECONDS, LONGEST_SECONDS = 0.005, 30.0
+POLL_SECONDS, MAX_SECONDS = 0.005, 30.0
 
 
 def measure_store_live(directory: Path) -> list[Figure]:
@@ -41,9 +41,9 @@ def _figure(place: str, aim: str, delays: list[float]) -> Figure:
 
 
 def _delays(settings: Settings) -> Iterator[float]:
-    facts = facts_of(0, NUM_STEPS)
+    facts = make_facts(0, NUM_STEPS)
     store, recorder = open_store(settings), open_recorder(settings)
-    opening, *steps = _by_step(appends_of(facts))
+    opening, *steps = _by_step(make_appends(facts))
     for records in opening:
         recorder.append(*records)
     for step, appends in enumerate(steps):
@@ -62,8 +62,8 @@ def _by_step(appends: Appends) -> list[Appends]:
 
 
 def _await_step(store: Store, facts: Facts, step: int) -> None:
-    deadline = time.monotonic() + LONGEST_SECONDS
+    deadline = time.monotonic() + MAX_SECONDS
     while not store.query(task=facts.task_id, step=step).items:
         if time.monotonic() > deadline:
-            raise RuntimeError(f"expected step {step} to be found within {LONGEST_SECONDS:g} s")
+            raise RuntimeError(f"expected step {step} to be found within {MAX_SECONDS:g} s")
         time.sleep(POLL_SECONDS)

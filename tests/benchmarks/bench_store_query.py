@@ -16,7 +16,7 @@ from statistics import median, quantiles
 import msgspec
 from bench_store_readers import measure_store_readers
 from bench_table import Figure
-from store_facts import facts_of
+from store_facts import make_facts
 from store_fill import fill
 from store_servers import run_servers
 from store_shapes import SHAPES, Draw, Question, Shape
@@ -28,7 +28,7 @@ __all__ = ["measure_store_queries"]
 
 SIZES = (10_000, 100_000, 1_000_000)
 NUM_ASKED, WARM_UP = 200, 10
-LONGEST_SECONDS = 10.0
+MAX_SECONDS = 10.0
 """Time limit for one query shape; its figures then name the number of answers."""
 NUM_BOOKS, PAGES_BEFORE = 10, 50
 
@@ -62,7 +62,7 @@ def measure_store_queries(directory: Path, sizes: Sequence[int] = SIZES) -> list
 def _ask_all(store: Store, size: int, bytes_each: float) -> Answers:
     print(f"  asking {size:,}", file=sys.stderr)
     took = {shape.name: _time(_asking(store, shape, size)) for shape in SHAPES}
-    return Answers(size=size, bytes_each=bytes_each, took=took, floor=_time(_floor_of(store, size)))
+    return Answers(size=size, bytes_each=bytes_each, took=took, floor=_time(_make_floor(store, size)))
 
 
 def _figures(rounds: Sequence[Answers]) -> Iterator[Figure]:
@@ -99,14 +99,14 @@ def _behind(store: Store, question: Question) -> Question:
     return {**question, "cursor": cursor}
 
 
-def _floor_of(store: Store, size: int) -> Callable[[], Callable[[], object]]:
+def _make_floor(store: Store, size: int) -> Callable[[], Callable[[], object]]:
     random, index = Random(size), Index(store.redis, store.keys)
-    return lambda: partial(index.rows, [facts_of(random.randrange(size)).trajectory_id for _ in range(32)])
+    return lambda: partial(index.rows, [make_facts(random.randrange(size)).trajectory_id for _ in range(32)])
 
 
 def _time(prepare: Callable[[], Callable[[], object]]) -> list[float]:
     """Ask again and again; give milliseconds, without those of the warm-up."""
-    took, end = list[float](), time.monotonic() + LONGEST_SECONDS
+    took, end = list[float](), time.monotonic() + MAX_SECONDS
     while len(took) < WARM_UP + NUM_ASKED and (len(took) < 2 * WARM_UP or time.monotonic() < end):
         ask = prepare()
         began = time.perf_counter()

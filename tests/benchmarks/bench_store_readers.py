@@ -8,7 +8,7 @@ from statistics import median, quantiles
 
 import msgspec
 from bench_table import Figure
-from store_facts import facts_of
+from store_facts import make_facts
 from store_fill import commit_facts
 from store_shapes import SHAPES, Draw
 
@@ -22,7 +22,7 @@ SECONDS, START_SECONDS = 4.0, 0.5
 PER_SEGMENT = 100
 
 
-class Read(msgspec.Struct, frozen=True, kw_only=True):
+class ReadFigures(msgspec.Struct, frozen=True, kw_only=True):
     """What some readers and a writer came to."""
 
     queries_per_second: float
@@ -42,7 +42,7 @@ def measure_store_readers(settings: Settings, size: int) -> list[Figure]:
     return [_figure(num, size, read, alone) for num, read in found.items()]
 
 
-def _figure(num: int, size: int, read: Read, alone: Read) -> Figure:
+def _figure(num: int, size: int, read: ReadFigures, alone: ReadFigures) -> Figure:
     p99 = quantiles(read.took, n=100, method="inclusive")[98]
     return Figure(
         f"store, {num} processes ask for newest 32 of {size:,}, one writes: queries/s, p50/p99 ms, trajectories/s"
@@ -54,12 +54,12 @@ def _figure(num: int, size: int, read: Read, alone: Read) -> Figure:
     )
 
 
-def _run(processes: ProcessPoolExecutor, settings: Settings, num_readers: int, first: int, size: int) -> Read:
+def _run(processes: ProcessPoolExecutor, settings: Settings, num_readers: int, first: int, size: int) -> ReadFigures:
     begin = time.time() + START_SECONDS
     writer = processes.submit(_write, settings, begin, first)
     readers = [processes.submit(_read, settings, begin, number, size) for number in range(num_readers)]
     took = [one for reader in readers for one in reader.result()]
-    return Read(queries_per_second=len(took) / SECONDS, took=took, writes_per_second=writer.result() / SECONDS)
+    return ReadFigures(queries_per_second=len(took) / SECONDS, took=took, writes_per_second=writer.result() / SECONDS)
 
 
 def _write(settings: Settings, begin: float, first: int) -> int:
@@ -68,7 +68,7 @@ def _write(settings: Settings, begin: float, first: int) -> int:
     time.sleep(max(0.0, begin - time.time()))
     number = first
     while time.time() < begin + SECONDS:
-        commit_facts(store.redis, store.keys, [facts_of(one) for one in range(number, number + PER_SEGMENT)])
+        commit_facts(store.redis, store.keys, [make_facts(one) for one in range(number, number + PER_SEGMENT)])
         number += PER_SEGMENT
     return number - first
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from statistics import median
 
 from bench_table import Figure
-from store_facts import facts_of
+from store_facts import make_facts
 from store_feed import feed
 from store_servers import run_servers
-from store_workload import appends_of
+from store_workload import make_appends
 
 from agent_layer.infra.objects.filesystem import open_objects
 from agent_layer.settings import Settings
@@ -26,7 +26,7 @@ def measure_store_reindex(directory: Path, num_trajectories: int = NUM_TRAJECTOR
     with run_servers(directory) as servers:
         local = servers.settings(directory / "store")
         remote = servers.settings(directory / "store", on_s3=True)
-        feed(local, [appends_of(facts_of(number, NUM_STEPS)) for number in range(num_trajectories)], PER_SEGMENT)
+        feed(local, [make_appends(make_facts(number, NUM_STEPS)) for number in range(num_trajectories)], PER_SEGMENT)
         source, target = open_objects(local), open_objects(remote)
         for key in source.list(""):
             target.put(key, source.get(key))

@@ -6,11 +6,11 @@ from pathlib import Path
 import msgspec
 import zstandard
 from bench_table import Figure
-from store_facts import Facts, facts_of
+from store_facts import Facts, make_facts
 from store_feed import feed
 from store_servers import run_servers
-from store_turns import turns_of
-from store_workload import appends_of
+from store_turns import make_turns
+from store_workload import make_appends
 
 __all__ = ["measure_store_size"]
 
@@ -19,9 +19,9 @@ NUM_TURNS, NUM_TRAJECTORIES = 30, 20
 
 def measure_store_size(directory: Path) -> list[Figure]:
     """Store long trajectories, and work out what they would be as one JSON text a call."""
-    facts = [facts_of(number, NUM_TURNS) for number in range(NUM_TRAJECTORIES)]
+    facts = [make_facts(number, NUM_TURNS) for number in range(NUM_TRAJECTORIES)]
     with run_servers(directory) as servers:
-        stored = feed(servers.settings(directory / "store"), [appends_of(one) for one in facts], NUM_TRAJECTORIES)
+        stored = feed(servers.settings(directory / "store"), [make_appends(one) for one in facts], NUM_TRAJECTORIES)
     calls = [[msgspec.json.encode(call) for call in _whole_calls(one)] for one in facts]
     compressor = zstandard.ZstdCompressor(level=1)
     whole = sum(len(call) for one in calls for call in one) / NUM_TRAJECTORIES / 1000
@@ -43,12 +43,12 @@ def measure_store_size(directory: Path) -> list[Figure]:
 
 def _whole_calls(facts: Facts) -> Iterator[dict[str, object]]:
     """What is known of each call, as those keep it who keep requests and answers."""
-    for turn in turns_of(facts):
+    for turn in make_turns(facts):
         yield {
             "messages": turn.messages,
             "answer": turn.answer,
             "prompt_token_ids": turn.ids_before + turn.new_ids,
-            "response_token_ids": turn.said.ids,
-            "logprobs": turn.said.logprobs,
+            "response_token_ids": turn.message.ids,
+            "logprobs": turn.message.logprobs,
             "tool_output": turn.seen.words,
         }

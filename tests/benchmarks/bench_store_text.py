@@ -7,11 +7,11 @@ from random import Random
 from statistics import median
 
 from bench_table import Figure
-from store_facts import facts_of
+from store_facts import make_facts
 from store_feed import feed
 from store_servers import run_servers
 from store_text import write_text
-from store_workload import appends_of
+from store_workload import make_appends
 
 from agent_layer.store import Store, open_store
 
@@ -25,7 +25,7 @@ def measure_store_text(directory: Path, num_trajectories: int = NUM_TRAJECTORIES
     """Store trajectories, build the text index of all, and ask for words of several kinds."""
     with run_servers(directory) as servers:
         settings = servers.settings(directory / "store")
-        feed(settings, [appends_of(facts_of(number, NUM_STEPS)) for number in range(num_trajectories)], PER_SEGMENT)
+        feed(settings, [make_appends(make_facts(number, NUM_STEPS)) for number in range(num_trajectories)], PER_SEGMENT)
         store = open_store(settings)
         began = time.perf_counter()
         coverage = store.texts.update()
@@ -34,9 +34,9 @@ def measure_store_text(directory: Path, num_trajectories: int = NUM_TRAJECTORIES
             raise RuntimeError(f"expected the whole store in the index, found {coverage.describe()[0]}")
         size = sum(path.stat().st_size for path in (settings.dir / "text").iterdir()) / 1e6
         seconds = Figure(f"store, text index of {num_trajectories:,} trajectories: seconds", f"{took:.1f}", "", "", "")
-        asked = [_ask(store, name, texts) for name, texts in _questions().items()]
+        questions = [_ask(store, name, texts) for name, texts in _questions().items()]
     print(f"  text index: {took:.1f} s, {size:.0f} MB", file=sys.stderr)
-    return [seconds, Figure("store, text index: MB on disk", f"{size:.0f}", "", "", ""), *asked]
+    return [seconds, Figure("store, text index: MB on disk", f"{size:.0f}", "", "", ""), *questions]
 
 
 def _questions() -> dict[str, list[str]]:

@@ -19,7 +19,7 @@ from bench_table import Figure
 from gateway_load import CALLS_PER_ROLLOUT, Load, ask_all
 from playwright.sync_api import Browser, Page, sync_playwright
 from proxies import Proxy, open_doors, start_bare, start_ours, start_process
-from store_facts import facts_of
+from store_facts import make_facts
 from store_fill import fill
 from store_servers import run_servers
 from view_records import LONG, NUM_STEPS, NUM_TOKENS, long_records
@@ -83,14 +83,14 @@ def _serve(settings: Settings, directory: Path) -> Iterator[Proxy]:
 def _measure_rows(browser: Browser, view: Proxy, store: Store, size: int) -> Iterator[Figure]:
     """Ask for the first rows by each order, over HTTP and in a tab."""
     session, index, dice = requests.Session(), Index(store.redis, store.keys), Random(7)
-    known = [facts_of(dice.randrange(size)).trajectory_id for _ in range(NUM_ROWS)]
+    known = [make_facts(dice.randrange(size)).trajectory_id for _ in range(NUM_ROWS)]
     floor = _milliseconds(lambda: index.rows(known))
     for question in ("order=newest", "run=run-1&order=reward", "run=run-1&status=completed&order=newest"):
         address = f"{view.name}api/v1/query?limit={NUM_ROWS}&{question}"
         began = time.perf_counter()
         session.get(address, timeout=60).raise_for_status()
         first = 1000 * (time.perf_counter() - began)
-        took = _milliseconds(lambda asked=address: session.get(asked, timeout=60).raise_for_status())
+        took = _milliseconds(lambda prompt=address: session.get(prompt, timeout=60).raise_for_status())
         yield Figure(
             f"view, {NUM_ROWS} first rows of {size:,} over HTTP, {question}: first, p50/p99 ms (floor: Redis alone)",
             f"{first:.0f}, {_shown(took)}",
@@ -133,8 +133,8 @@ def _measure_overviews(view: Proxy, store: Store, size: int) -> Iterator[Figure]
 
 
 def _redis_seconds(store: Store) -> float:
-    told = store.redis.info("cpu")
-    return told["used_cpu_user"] + told["used_cpu_sys"]
+    answer = store.redis.info("cpu")
+    return answer["used_cpu_user"] + answer["used_cpu_sys"]
 
 
 def _store_long(settings: Settings) -> None:
@@ -180,8 +180,8 @@ def _measure_long(browser: Browser, view: Proxy) -> Iterator[Figure]:
             "",
             "p95 ≤ 20",
         )
-        told = f"{what}, memory of the tab with its {name}: JS heap / private, MB"
-        yield Figure(told, _memory(page), "", "", "≤ 150")
+        answer = f"{what}, memory of the tab with its {name}: JS heap / private, MB"
+        yield Figure(answer, _memory(page), "", "", "≤ 150")
         page.close()
 
 

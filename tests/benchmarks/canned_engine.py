@@ -37,15 +37,15 @@ class Connection(asyncio.Protocol):
             self._answer(body[:length])
 
     def _answer(self, body):
-        asked = _NUM_TOKENS.search(body)
+        request = _NUM_TOKENS.search(body)
         num_prompt = max(1, len(body) // 4 // _PROMPT_STEP) * _PROMPT_STEP
-        num_tokens = int(asked[1]) if asked else 1
+        num_tokens = int(request[1]) if request else 1
         if _STREAM.search(body):
-            stream = asyncio.ensure_future(self._stream(stream_of(num_prompt, num_tokens)))
+            stream = asyncio.ensure_future(self._stream(make_stream(num_prompt, num_tokens)))
             self._streams.add(stream)
             stream.add_done_callback(self._streams.discard)
         else:
-            self._transport.write(whole_of(num_prompt, num_tokens))
+            self._transport.write(make_whole(num_prompt, num_tokens))
 
     async def _stream(self, pieces):
         for piece in pieces:
@@ -54,19 +54,24 @@ class Connection(asyncio.Protocol):
 
 
 @cache
-def whole_of(num_prompt: int, num_tokens: int) -> bytes:
+def make_whole(num_prompt: int, num_tokens: int) -> bytes:
     """A whole answer, head included."""
     choice = {"index": 0, "message": {"role": "assistant", "content": _text(num_tokens)}}
     choice |= {"logprobs": {"content": [_entry(number) for number in range(num_tokens)]}, "finish_reason": "stop"}
     choice |= {"stop_reason": None, "token_ids": list(range(1000, 1000 + num_tokens))}
     usage = {"prompt_tokens": num_prompt, "completion_tokens": num_tokens, "total_tokens": num_prompt + num_tokens}
-    told = {**_named("chat.completion"), "choices": [choice], "usage": usage, "prompt_token_ids": _prompt(num_prompt)}
-    body = json.dumps(told, separators=(",", ":")).encode()
+    attributes = {
+        **_named("chat.completion"),
+        "choices": [choice],
+        "usage": usage,
+        "prompt_token_ids": _prompt(num_prompt),
+    }
+    body = json.dumps(attributes, separators=(",", ":")).encode()
     return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
 
 
 @cache
-def stream_of(num_prompt: int, num_tokens: int) -> list[bytes]:
+def make_stream(num_prompt: int, num_tokens: int) -> list[bytes]:
     """A streamed answer, as it is written."""
     opening = {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
     first = {**_named("chat.completion.chunk"), "choices": [opening], "prompt_token_ids": _prompt(num_prompt)}
@@ -87,8 +92,8 @@ def _named(kind):
     return {"id": "chatcmpl-9f86d081884c7d65", "object": kind, "created": 1763680000, "model": "policy"}
 
 
-def _event(told):
-    return b"data: " + json.dumps(told, separators=(",", ":")).encode() + b"\n\n"
+def _event(expected):
+    return b"data: " + json.dumps(expected, separators=(",", ":")).encode() + b"\n\n"
 
 
 def _entry(number):

@@ -54,15 +54,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--times", type=int, default=1, help="runs of each seed")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=STEPS, help="updates of each run")
-    asked = parser.parse_args(arguments)
-    first, _, last = asked.seeds.partition("-")
-    asked.out.mkdir(parents=True, exist_ok=True)
-    done = _read_runs(asked.out)
+    options = parser.parse_args(arguments)
+    first, _, last = options.seeds.partition("-")
+    options.out.mkdir(parents=True, exist_ok=True)
+    done = _read_runs(options.out)
     try:
-        for number in range(asked.times):
+        for number in range(options.times):
             for seed in range(int(first), int(last or first) + 1):
                 if all((run.seed, run.time) != (seed, number) for run in done):
-                    done.append(_run_demo(asked.out, seed, number, asked.steps))
+                    done.append(_run_demo(options.out, seed, number, options.steps))
                     print(_describe_run(done[-1]), flush=True)
     except KeyboardInterrupt:
         print("stopped; the same command continues")

@@ -127,7 +127,7 @@ class Simulation:
         self._trainer = EmbeddedTrainer(config)
         self._sampler = make_model(config.seed).eval()
         self._version = 0
-        self._num_asked = 0
+        self._num_requested = 0
         self._rates: dict[str, float] = {}
         self._open: list[_Group] = []
         self._queued: list[_Rollout] = []
@@ -157,9 +157,9 @@ class Simulation:
             hidden = self._order.sample(range(1, HIGHEST + 1), HIGHEST)
             for number, share in zip(hidden, self._shares(hidden), strict=True):
                 rollouts = [_Rollout(number) for _ in range(share)]
-                self._open.append(_Group(self._num_asked, start, number, rollouts))
+                self._open.append(_Group(self._num_requested, start, number, rollouts))
                 self._queued += rollouts
-                self._num_asked += 1
+                self._num_requested += 1
 
     def _shares(self, hidden: Sequence[int]) -> list[int]:
         size, curriculum = self._plan.group_size, self._plan.curriculum
@@ -255,12 +255,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--set", action="append", default=[], help="option=JSON, such as rollouts.max_staleness=1")
-    asked = parser.parse_args(arguments)
-    first, _, last = asked.seeds.partition("-")
-    run = partial(simulate, changes=asked.set, steps=asked.steps)
+    options = parser.parse_args(arguments)
+    first, _, last = options.seeds.partition("-")
+    run = partial(simulate, changes=options.set, steps=options.steps)
     found: list[Outcome] = []
     # a trainer is one process group, so each run has a process of its own
-    with multiprocessing.get_context("spawn").Pool(asked.processes, maxtasksperchild=1) as pool:
+    with multiprocessing.get_context("spawn").Pool(options.processes, maxtasksperchild=1) as pool:
         for outcome in pool.imap_unordered(run, range(int(first), int(last or first) + 1)):
             found.append(outcome)
             curve = " ".join(f"{success:.2f}" for success in outcome.curve)

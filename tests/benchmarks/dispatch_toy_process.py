@@ -17,11 +17,11 @@ def _post(url: str, body: object, key: str) -> dict:
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
     connection.request("POST", parts.path, json.dumps(body), headers)
     answer = connection.getresponse()
-    told = json.load(answer)
+    reported = json.load(answer)
     connection.close()
     if answer.status != 200:
-        raise RuntimeError(f"{url}: expected 200, found {answer.status}: {told}")
-    return told
+        raise RuntimeError(f"{url}: expected 200, found {answer.status}: {reported}")
+    return reported
 
 
 def play(url: str, key: str) -> None:

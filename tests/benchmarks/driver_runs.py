@@ -79,14 +79,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--runs", type=int, default=10, help="of each driver; their seeds are 0 to RUNS - 1")
     parser.add_argument("--steps", type=int, default=4, help="updates of each run")
-    asked = parser.parse_args(arguments)
-    asked.out.mkdir(parents=True, exist_ok=True)
+    options = parser.parse_args(arguments)
+    options.out.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    done = _read_runs(asked.out)
+    done = _read_runs(options.out)
     try:
-        for seed, driver in product(range(asked.runs), get_args(Driver)):
+        for seed, driver in product(range(options.runs), get_args(Driver)):
             if (driver, seed) not in done:
-                done[driver, seed] = run = _train(asked.out, driver, seed, asked.steps)
+                done[driver, seed] = run = _train(options.out, driver, seed, options.steps)
                 print(_describe(run), flush=True)
     except KeyboardInterrupt:
         print("stopped; the same command continues")
@@ -174,22 +174,24 @@ def _compare(pairs: Sequence[Pair]) -> None:
         differences = [other - one for one, other in zip(embedded, on_ray, strict=True)]
         low, high = interval_of_mean(differences)
         found = f"{fmean(differences):+.3f} ({low:+.3f} to {high:+.3f})"
-        table.add_row(name, _range_of(embedded), _range_of(on_ray), found, f"{exchange_test(differences):.3f}")
-    for name, values in (("rewards", _rewards_of), ("tokens", _tokens_of)):
+        table.add_row(
+            name, _describe_range(embedded), _describe_range(on_ray), found, f"{exchange_test(differences):.3f}"
+        )
+    for name, values in (("rewards", _count_rewards), ("tokens", _count_tokens)):
         distance, p = compare_distributions([(values(one), values(other)) for one, other in pairs])
         table.add_row(f"{name} of all rollouts, largest distance", "", "", f"{distance:.4f}", f"{p:.3f}")
     Console(width=160).print(table)
     num_same = sum(_first_rollouts(one) == _first_rollouts(other) for one, other in pairs)
     print(f"the same rollouts in the first step, by reward and tokens: {num_same} of {len(pairs)} seeds")
     for driver, runs in zip(get_args(Driver), zip(*pairs, strict=True), strict=True):
-        print(f"seconds of a run, {driver}: {_range_of([run.seconds for run in runs])}")
+        print(f"seconds of a run, {driver}: {_describe_range([run.seconds for run in runs])}")
 
 
 def _measures(num_steps: int) -> Iterator[tuple[str, Callable[[DriverRun], float]]]:
     yield "rollouts played", lambda run: run.num_rollouts
     yield "rollouts trained", lambda run: run.num_trained
-    yield "tokens of a rollout", lambda run: fmean(_expand(_tokens_of(run)))
-    yield "reward", lambda run: fmean(_expand(_rewards_of(run)))
+    yield "tokens of a rollout", lambda run: fmean(_expand(_count_tokens(run)))
+    yield "reward", lambda run: fmean(_expand(_count_rewards(run)))
     for step in range(num_steps):
         yield f"reward, step {step + 1}", lambda run, step=step: fmean(run.rewards[step])
     yield "success, last step", lambda run: run.success[num_steps - 1]
@@ -199,11 +201,11 @@ def _first_rollouts(run: DriverRun) -> list[tuple[float, int]]:
     return sorted(zip(run.rewards[0], run.tokens[0], strict=True))
 
 
-def _rewards_of(run: DriverRun) -> Counter[float]:
+def _count_rewards(run: DriverRun) -> Counter[float]:
     return Counter(reward for step in run.rewards for reward in step)
 
 
-def _tokens_of(run: DriverRun) -> Counter[float]:
+def _count_tokens(run: DriverRun) -> Counter[float]:
     return Counter(float(tokens) for step in run.tokens for tokens in step)
 
 
@@ -211,7 +213,7 @@ def _expand(counts: Counter[float]) -> list[float]:
     return list(counts.elements())
 
 
-def _range_of(values: Sequence[float]) -> str:
+def _describe_range(values: Sequence[float]) -> str:
     return f"{median(values):.4g} ({min(values):.4g} to {max(values):.4g})"
 
 

@@ -39,16 +39,16 @@ class Load:
         roles = ("user", "assistant")
         messages = [{"role": roles[index % 2], "content": text} for index, text in enumerate(texts)]
         messages.append({"role": "user", "content": f"question {next(_numbers)}"})
-        asked = {"model": "policy", "messages": messages, "max_tokens": self.num_tokens, "temperature": 1.0}
-        return json.dumps(asked | {"stream": self.is_streamed}).encode()
+        fields = {"model": "policy", "messages": messages, "max_tokens": self.num_tokens, "temperature": 1.0}
+        return json.dumps(fields | {"stream": self.is_streamed}).encode()
 
 
 async def ask_all(load: Load, doors: Sequence[Door], num_clients: int = 8) -> list[float]:
     """Make eight calls through each door, a few clients at a time; give the seconds of each call."""
     waiting = iter([door for door in doors for _ in range(CALLS_PER_ROLLOUT)])
     async with _session() as session:
-        told = await asyncio.gather(*(_ask_in_turn(session, load, waiting) for _ in range(num_clients)))
-    return [seconds for one in told for seconds in one]
+        answer = await asyncio.gather(*(_ask_in_turn(session, load, waiting) for _ in range(num_clients)))
+    return [seconds for one in answer for seconds in one]
 
 
 async def ask_evenly(load: Load, doors: Sequence[Door], num_calls: int, per_second: float) -> list[float]:

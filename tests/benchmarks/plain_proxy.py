@@ -15,26 +15,26 @@ LOG = web.AppKey("log", int)
 
 
 async def _pass_on(request: web.Request) -> web.StreamResponse:
-    began, asked = time.time(), await request.read()
+    began, content_read = time.time(), await request.read()
     headers = {"content-type": "application/json", "authorization": request.headers.get("authorization", "")}
     url = f"{request.app[UPSTREAM]}{request.path}"
-    async with request.app[SESSION].post(url, data=asked, headers=headers) as reply:
+    async with request.app[SESSION].post(url, data=content_read, headers=headers) as reply:
         if reply.content_type == "text/event-stream":
             response, received = web.StreamResponse(headers={"content-type": "text/event-stream"}), list[bytes]()
             await response.prepare(request)
             async for piece in reply.content.iter_any():
                 received.append(piece)
                 await response.write(piece)
-            _record(request, asked, b"".join(received), began)
+            _record(request, content_read, b"".join(received), began)
             return response
         answered = await reply.read()
-    _record(request, asked, answered, began)
+    _record(request, content_read, answered, began)
     return web.Response(body=answered, status=reply.status, content_type="application/json")
 
 
-def _record(request: web.Request, asked: bytes, answered: bytes, began: float) -> None:
-    head = struct.pack("<IIdd", len(asked), len(answered), began, time.time())
-    os.write(request.app[LOG], head + asked + answered)
+def _record(request: web.Request, wanted: bytes, answered: bytes, began: float) -> None:
+    head = struct.pack("<IIdd", len(wanted), len(answered), began, time.time())
+    os.write(request.app[LOG], head + wanted + answered)
 
 
 async def _open_session(app: web.Application):

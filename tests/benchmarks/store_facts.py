@@ -23,8 +23,8 @@ __all__ = [
     "SECONDS_BETWEEN",
     "TYPES",
     "Facts",
-    "facts_of",
-    "task_id_of",
+    "make_facts",
+    "make_task_id",
 ]
 
 BEGAN_AT = 1_790_000_000.0
@@ -87,18 +87,18 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return self.status in ("completed", "truncated")
 
 
-def task_id_of(number: int) -> str:
+def make_task_id(number: int) -> str:
     """The task that the trajectory of this number tries."""
     return f"task-{number // ROLLOUTS_PER_TASK:06d}"
 
 
-def facts_of(number: int, num_steps: int | None = None) -> Facts:
+def make_facts(number: int, num_steps: int | None = None) -> Facts:
     """Return the facts of one trajectory; None: 2 to 14 steps, 8 in the mean."""
     task, random = number // ROLLOUTS_PER_TASK, Random(number)
     of_task = Random(-1 - task)
     task_type = of_task.choices(_TYPE_NAMES, _TYPE_WEIGHTS)[0]
     version = number // PER_VERSION
-    run, task_id = f"run-{task % NUM_RUNS}", task_id_of(number)
+    run, task_id = f"run-{task % NUM_RUNS}", make_task_id(number)
     group_id = f"{task_id}.{content_hash(task_id.encode())[:12]}"
     status, cause = random.choices(_ENDINGS, _ENDING_WEIGHTS)[0]
     return Facts(
@@ -113,7 +113,7 @@ def facts_of(number: int, num_steps: int | None = None) -> Facts:
         num_steps=num_steps or random.randint(2, 14),
         status=status,
         cause=cause,
-        rewards=_rewards_of(task_type, of_task.random(), random) if cause in (None, "policy") else {},
+        rewards=_count_rewards(task_type, of_task.random(), random) if cause in (None, "policy") else {},
         oldest_version=max(0, version - random.choice((0, 0, 1, 2))),
         newest_version=version,
         agents=["solver"] + ["critic"] * (random.random() < 0.2) + ["planner"] * (random.random() < 0.01),
@@ -122,7 +122,7 @@ def facts_of(number: int, num_steps: int | None = None) -> Facts:
     )
 
 
-def _rewards_of(task_type: str, ease: float, random: Random) -> dict[str, float]:
+def _count_rewards(task_type: str, ease: float, random: Random) -> dict[str, float]:
     if task_type in GRADED_TYPES:
         return {"quality": random.betavariate(1 + 3 * ease, 2), "form": float(random.random() < 0.9)}
     return {"correct": float(random.random() < ease)}

@@ -11,16 +11,16 @@ from agent_layer.schema.codec import LogRecord
 from agent_layer.schema.rollout import Outcome
 from agent_layer.settings import Settings
 
-__all__ = ["Appends", "Stored", "feed", "write_logs"]
+__all__ = ["Appends", "StoreFigures", "feed", "write_logs"]
 
 Appends = list[list[LogRecord]]
 """The records of one trajectory, those together that are written together."""
 
-_LONGEST_SECONDS = 300.0
+_MAX_SECONDS = 300.0
 _NEVER = {"log_roll_seconds": 3_600.0, "log_roll_bytes": 1 << 30}
 
 
-class Stored(msgspec.Struct, frozen=True, kw_only=True):
+class StoreFigures(msgspec.Struct, frozen=True, kw_only=True):
     """What storing some trajectories took."""
 
     num_trajectories: int
@@ -40,7 +40,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
         return self.num_bytes / self.num_trajectories / 1000
 
 
-def feed(settings: Settings, trajectories: Sequence[Appends], per_segment: int) -> Stored:
+def feed(settings: Settings, trajectories: Sequence[Appends], per_segment: int) -> StoreFigures:
     """Write logs of ``per_segment`` trajectories, each on disk before the next begins; wait until all are queryable.
 
     The shipper is started by a record that does not count.
@@ -54,7 +54,9 @@ def feed(settings: Settings, trajectories: Sequence[Appends], per_segment: int) 
     seconds = time.perf_counter() - began
     objects = open_objects(settings)
     sizes = [len(objects.get(key)) for key in objects.list("")]
-    return Stored(num_trajectories=len(trajectories), seconds=seconds, num_objects=len(sizes) - 1, num_bytes=sum(sizes))
+    return StoreFigures(
+        num_trajectories=len(trajectories), seconds=seconds, num_objects=len(sizes) - 1, num_bytes=sum(sizes)
+    )
 
 
 def write_logs(recorder: Recorder, trajectories: Iterable[Appends], per_log: int) -> None:
@@ -70,6 +72,6 @@ def write_logs(recorder: Recorder, trajectories: Iterable[Appends], per_log: int
 
 
 def _flush(recorder: Recorder) -> None:
-    report = recorder.flush(_LONGEST_SECONDS)
+    report = recorder.flush(_MAX_SECONDS)
     if report.pending or report.lost:
-        raise RuntimeError(f"expected all records to be shipped within {_LONGEST_SECONDS:g} s, found {report}")
+        raise RuntimeError(f"expected all records to be shipped within {_MAX_SECONDS:g} s, found {report}")

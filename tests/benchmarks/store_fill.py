@@ -10,8 +10,8 @@ from multiprocessing import get_context
 
 import msgspec
 from redis import Redis
-from store_facts import Facts, facts_of
-from store_workload import call_id_of, ending_of, opening_of
+from store_facts import Facts, make_facts
+from store_workload import make_call_id, make_ending, make_opening
 
 from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.keys import Keys
@@ -44,7 +44,7 @@ def commit_facts(redis: Redis, keys: Keys, facts: Sequence[Facts]) -> None:
         Chunk(owner=one.trajectory_id, offset=number * _CHUNK_BYTES, size_bytes=_CHUNK_BYTES)
         for number, one in enumerate(facts)
     ]
-    summaries = [_summary_of(one) for one in facts]
+    summaries = [_make_summary(one) for one in facts]
     footer = SegmentFooter(name=new_id(), created_at=facts[0].started_at, chunks=chunks, trajectories=summaries)
     commit_segments(redis, keys, [SealedSegment(footer, len(facts) * _CHUNK_BYTES)])
 
@@ -54,15 +54,15 @@ def _fill_part(job: tuple[Settings, int, int, int | None]) -> None:
     redis, keys = open_redis(settings), Keys(settings.namespace)
     for first in range(begin, end, _PER_SEGMENT):
         last = min(first + _PER_SEGMENT, end)
-        commit_facts(redis, keys, [facts_of(number, num_steps) for number in range(first, last)])
+        commit_facts(redis, keys, [make_facts(number, num_steps) for number in range(first, last)])
 
 
-def _summary_of(facts: Facts) -> TrajectorySummary:
+def _make_summary(facts: Facts) -> TrajectorySummary:
     """What the shipper makes of all its records; those of its steps would take longer to make than to sum up."""
-    [summary] = describe_owner([opening_of(facts), *ending_of(facts)])
+    [summary] = describe_owner([make_opening(facts), *make_ending(facts)])
     return msgspec.structs.replace(
         summary,
-        calls={call_id_of(facts, step): (STARTED | ENDED, 1) for step in range(facts.num_steps)},
+        calls={make_call_id(facts, step): (STARTED | ENDED, 1) for step in range(facts.num_steps)},
         agents=sorted(facts.agents),
         tools=sorted(facts.tools),
         policy_min=facts.oldest_version,

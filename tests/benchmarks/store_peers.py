@@ -72,7 +72,7 @@ def store_in_sqlite(directory: Path, trajectories: Sized, per_batch: int) -> Sto
             database.executemany("INSERT INTO bodies VALUES (?, ?)", bodies)
             database.execute("COMMIT")
         seconds = time.perf_counter() - began
-    return _stored(trajectories, seconds, 1, _size_of(directory))  # behind the end, which leaves no journal
+    return _stored(trajectories, seconds, 1, _measure_size(directory))  # behind the end, which leaves no journal
 
 
 def store_in_parquet(directory: Path, trajectories: Sized, per_batch: int) -> Stored:
@@ -87,7 +87,7 @@ def store_in_parquet(directory: Path, trajectories: Sized, per_batch: int) -> St
             pq.write_table(table, file, compression={**dict.fromkeys(_COLUMNS, "zstd"), "body": "none"})
             file.flush()
             os.fsync(file.fileno())
-    return _stored(trajectories, time.perf_counter() - began, len(batches), _size_of(directory))
+    return _stored(trajectories, time.perf_counter() - began, len(batches), _measure_size(directory))
 
 
 def _pack(appends: Appends) -> bytes:
@@ -112,5 +112,5 @@ def _stored(trajectories: Sized, seconds: float, num_objects: int, num_bytes: in
     return Stored(num_trajectories=len(trajectories), seconds=seconds, num_objects=num_objects, num_bytes=num_bytes)
 
 
-def _size_of(directory: Path) -> int:
+def _measure_size(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.iterdir())

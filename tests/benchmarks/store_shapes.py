@@ -5,7 +5,7 @@ from random import Random
 from typing import TypeAlias
 
 import msgspec
-from store_facts import BEGAN_AT, NUM_CUSTOMERS, NUM_RUNS, PER_VERSION, SECONDS_BETWEEN, TYPES, task_id_of
+from store_facts import BEGAN_AT, NUM_CUSTOMERS, NUM_RUNS, PER_VERSION, SECONDS_BETWEEN, TYPES, make_task_id
 
 __all__ = ["SHAPES", "Draw", "Question", "Shape"]
 
@@ -26,7 +26,7 @@ class Draw:
 
     def task(self) -> str:
         """Any."""
-        return task_id_of(self._random.randrange(self._num))
+        return make_task_id(self._random.randrange(self._num))
 
     def run(self) -> str:
         """Any."""

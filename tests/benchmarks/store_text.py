@@ -23,9 +23,9 @@ class Text(NamedTuple):
 
 def write_text(random: Random, num_words: int) -> Text:
     """Write ``num_words`` words; frequent ones are one token, rare ones two."""
-    words, ids_of, weights = _lexicon()
+    words, list_ids, weights = _lexicon()
     chosen = random.choices(range(_NUM_WORDS), cum_weights=weights, k=num_words)
-    ids = [token for word in chosen for token in ids_of[word]]
+    ids = [token for word in chosen for token in list_ids[word]]
     certain = [random.random() < 0.6 for _ in ids]
     logprobs = [-random.expovariate(500.0) if sure else -random.expovariate(1.2) for sure in certain]
     return Text(" ".join([words[word] for word in chosen]), ids, logprobs)

@@ -9,13 +9,13 @@ from store_text import Text, write_text
 
 from agent_layer.schema.record import JsonObject
 
-__all__ = ["TOOLS", "Turn", "task_text", "turns_of"]
+__all__ = ["TOOLS", "Turn", "make_turns", "task_text"]
 
 TOOLS = [
     {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {"input": {}}}}}
     for name in ("python", "search", "calculator")
 ]
-_PROMPT_WORDS, _TASK_WORDS, _SAID_WORDS, _SEEN_WORDS = 330, 70, 115, 90
+_PROMPT_WORDS, _TASK_WORDS, _ANSWER_WORDS, _SEEN_WORDS = 330, 70, 115, 90
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     ids_before: list[int]
     """What the turn before had and said."""
     answer: JsonObject
-    said: Text
+    message: Text
     tool: str
     seen: Text
     """What the tool answered."""
@@ -41,17 +41,21 @@ def task_text(facts: Facts) -> Text:
     return write_text(Random(facts.task_id), _TASK_WORDS)
 
 
-def turns_of(facts: Facts) -> Iterator[Turn]:
+def make_turns(facts: Facts) -> Iterator[Turn]:
     """Yield the calls of a trajectory, in order."""
     random = Random(facts.number)
-    system, asked = write_text(Random(facts.task_type), _PROMPT_WORDS), task_text(facts)
-    new: list[JsonObject] = [{"role": "system", "content": system.words}, {"role": "user", "content": asked.words}]
-    messages, new_ids, ids_before = list[JsonObject](), system.ids + asked.ids, list[int]()
+    system, request = write_text(Random(facts.task_type), _PROMPT_WORDS), task_text(facts)
+    new: list[JsonObject] = [{"role": "system", "content": system.words}, {"role": "user", "content": request.words}]
+    messages, new_ids, ids_before = list[JsonObject](), system.ids + request.ids, list[int]()
     for step in range(facts.num_steps):
-        said, seen, tool = write_text(random, _SAID_WORDS), write_text(random, _SEEN_WORDS), random.choice(facts.tools)
-        function = {"name": tool, "arguments": f'{{"input": "{said.words[:60]}"}}'}
+        message, seen, tool = (
+            write_text(random, _ANSWER_WORDS),
+            write_text(random, _SEEN_WORDS),
+            random.choice(facts.tools),
+        )
+        function = {"name": tool, "arguments": f'{{"input": "{message.words[:60]}"}}'}
         call = {"id": f"call_{facts.number}_{step}", "type": "function", "function": function}
-        answer: JsonObject = {"role": "assistant", "content": said.words, "tool_calls": [call]}
+        answer: JsonObject = {"role": "assistant", "content": message.words, "tool_calls": [call]}
         messages = messages + new
         yield Turn(
             messages=messages,
@@ -59,9 +63,9 @@ def turns_of(facts: Facts) -> Iterator[Turn]:
             new_ids=new_ids,
             ids_before=ids_before,
             answer=answer,
-            said=said,
+            message=message,
             tool=tool,
             seen=seen,
         )
-        ids_before = ids_before + new_ids + said.ids
+        ids_before = ids_before + new_ids + message.ids
         new, new_ids = [answer, {"role": "tool", "tool_call_id": call["id"], "content": seen.words}], seen.ids

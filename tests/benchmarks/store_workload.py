@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 from store_facts import ROLLOUTS_PER_TASK, Facts
-from store_turns import TOOLS, Turn, task_text, turns_of
+from store_turns import TOOLS, Turn, make_turns, task_text
 
 from agent_layer.schema.codec import LogRecord
 from agent_layer.schema.ids import content_hash
@@ -17,16 +17,16 @@ from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, PhaseT
 from agent_layer.schema.step import Action, Content, Observation, PromptDelta, StepPart, StepState, Usage
 from agent_layer.schema.task import RewardSpec, Task
 
-__all__ = ["appends_of", "call_id_of", "ending_of", "opening_of"]
+__all__ = ["make_appends", "make_call_id", "make_ending", "make_opening"]
 
 _SAMPLING: JsonObject = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 1024}
 _TEMPLATE, _TOKENIZER = content_hash(b"template"), content_hash(b"tokenizer")
 
 
-def appends_of(facts: Facts) -> list[list[LogRecord]]:
+def make_appends(facts: Facts) -> list[list[LogRecord]]:
     """Return the records of a trajectory, one list for each append."""
-    calls = [call_id_of(facts, step) for step in range(facts.num_steps)]
-    steps = [append for step, turn in enumerate(turns_of(facts)) for append in _step(facts, calls, step, turn)]
+    calls = [make_call_id(facts, step) for step in range(facts.num_steps)]
+    steps = [append for step, turn in enumerate(make_turns(facts)) for append in _step(facts, calls, step, turn)]
     task = Task(
         id=facts.task_id,
         run=facts.run,
@@ -39,10 +39,10 @@ def appends_of(facts: Facts) -> list[list[LogRecord]]:
         group_size=ROLLOUTS_PER_TASK,
         labels=facts.labels,
     )
-    return [[msgspec.structs.replace(opening_of(facts), task=task)], *steps, ending_of(facts)]
+    return [[msgspec.structs.replace(make_opening(facts), task=task)], *steps, make_ending(facts)]
 
 
-def opening_of(facts: Facts) -> AttemptStarted:
+def make_opening(facts: Facts) -> AttemptStarted:
     """The first record, without the task."""
     return AttemptStarted(
         trajectory_id=facts.trajectory_id,
@@ -60,7 +60,7 @@ def opening_of(facts: Facts) -> AttemptStarted:
     )
 
 
-def ending_of(facts: Facts) -> list[LogRecord]:
+def make_ending(facts: Facts) -> list[LogRecord]:
     """Rewards, outcome and acceptance."""
     whose = {"trajectory_id": facts.trajectory_id, "run": facts.run}
     rewards = [
@@ -86,7 +86,7 @@ def ending_of(facts: Facts) -> list[LogRecord]:
     return [*rewards, outcome, *([accepted] if facts.is_accepted else [])]
 
 
-def call_id_of(facts: Facts, step: int) -> str:
+def make_call_id(facts: Facts, step: int) -> str:
     """26 characters, as ids have."""
     return f"{content_hash(facts.trajectory_id.encode())[:22]}{step:04d}"
 
@@ -99,7 +99,7 @@ def _step(facts: Facts, calls: Sequence[str], step: int, turn: Turn) -> Iterator
     }
     part = {**about, "source": "gateway", "conversation": calls[0], "parent_call": calls[step - 1] if step else None}
     at = facts.started_at + 5.0 * step
-    yield [*_new_contents(facts, turn), StepPart(**part, phase="start", at=at, **_asked(facts, turn))]
+    yield [*_new_contents(facts, turn), StepPart(**part, phase="start", at=at, **_requested(facts, turn))]
     yield [StepPart(**part, phase="end", at=at + 3.0, **_answered(facts, calls, step, turn))]
     yield [
         Observation(
@@ -107,7 +107,7 @@ def _step(facts: Facts, calls: Sequence[str], step: int, turn: Turn) -> Iterator
             observation_id=f"{calls[step]}-0",
             name=turn.tool,
             at=at + 4.0,
-            arguments={"input": turn.said.words[:60]},
+            arguments={"input": turn.message.words[:60]},
             output=turn.seen.words,
             status="ok",
             duration_seconds=0.8,
@@ -121,9 +121,9 @@ def _new_contents(facts: Facts, turn: Turn) -> list[Content]:
     return [Content(trajectory_id=facts.trajectory_id, hash=content_hash(body), body=body) for body in bodies]
 
 
-def _asked(facts: Facts, turn: Turn) -> dict[str, object]:
+def _requested(facts: Facts, turn: Turn) -> dict[str, object]:
     return {
-        "state": StepState(messages=[_hash_of(one) for one in turn.messages], tools=_hash_of(TOOLS)),
+        "state": StepState(messages=[_hash_value(one) for one in turn.messages], tools=_hash_value(TOOLS)),
         "agent": facts.agents[turn.num_new % len(facts.agents)],
         "role": "policy",
         "sampling_asked": _SAMPLING,
@@ -138,11 +138,11 @@ def _asked(facts: Facts, turn: Turn) -> dict[str, object]:
 
 
 def _answered(facts: Facts, calls: Sequence[str], step: int, turn: Turn) -> dict[str, object]:
-    ids, num_before = turn.said.ids, len(turn.ids_before)
+    ids, num_before = turn.message.ids, len(turn.ids_before)
     action = Action(
         message=turn.answer,
         response_token_ids=TokenIds(ids),
-        logprobs=Logprobs(turn.said.logprobs),
+        logprobs=Logprobs(turn.message.logprobs),
         finish_reason="tool_calls",
         policy_versions=[(facts.newest_version if step else facts.oldest_version, len(ids))],
     )
@@ -165,5 +165,5 @@ def _declared(facts: Facts) -> dict[str, RewardSpec]:
     return {name: RewardSpec(weight=0.1 if name == "form" else 1.0) for name in facts.rewards}
 
 
-def _hash_of(value: object) -> str:
+def _hash_value(value: object) -> str:
     return content_hash(msgspec.json.encode(value))

@@ -17,7 +17,7 @@ def long_records() -> list[LogRecord]:
     """Return the records of the attempt, oldest first."""
     records: list[LogRecord] = [AttemptStarted(**_RUN, rollout_id="long.0", task_id="t", attempt=0, started_at=1.0)]
     given = TokenIds([number % 1000 for number in range(NUM_GIVEN)])
-    said = Action(
+    reply = Action(
         message={"role": "assistant", "content": "word " * NUM_SAMPLED},
         response_token_ids=given,
         logprobs=Logprobs([-0.01 * (number % 300) for number in range(NUM_SAMPLED)]),
@@ -36,6 +36,6 @@ def long_records() -> list[LogRecord]:
         common = {**_RUN, "call_id": f"{LONG}/{step}", "source": "gateway", "tokenizer_hash": "v"}
         common["capture_level"] = "tokens"
         records.append(StepPart(**common, phase="start", at=2.0 + step, prompt=prompt))
-        records.append(StepPart(**common, phase="end", at=2.5 + step, status="ok", actions=[said]))
+        records.append(StepPart(**common, phase="end", at=2.5 + step, status="ok", actions=[reply]))
     records.append(Outcome(**_RUN, status="completed", ended_at=3.0 + NUM_STEPS, num_calls=NUM_STEPS))
     return records

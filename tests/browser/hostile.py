@@ -103,20 +103,20 @@ def store_texts(store, group, run, texts):
     store_vocabulary(store.keys, store.objects, vocabulary)
     records = []
     for number, text in enumerate(texts):
-        said = content(name, msgspec.json.encode({"role": "user", "name": text, "content": text}))
+        words = content(name, msgspec.json.encode({"role": "user", "name": text, "content": text}))
         tool = {"id": "c", "type": "function", "function": {"name": text, "arguments": text}}
         answer = {"role": "assistant", "content": text, "reasoning": text, "tool_calls": [tool]}
         action = Action(message=answer, response_token_ids=TokenIds([number]), finish_reason=text)
         fields = {"run": run, "agent": text, "model": text, "engine": text, "error": text}
         records += [
-            said,
+            words,
             *call(
                 name,
                 str(number),
                 action,
                 at=2.0 + number,
                 prompt=PromptDelta(delta=TokenIds([number])),
-                state=StepState(messages=[said.hash]),
+                state=StepState(messages=[words.hash]),
                 tokenizer_hash=group,
                 capture_level="tokens",
                 **fields,

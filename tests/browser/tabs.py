@@ -52,7 +52,7 @@ class Tab:
     def hold(self, pattern: str) -> list[Any]:
         """Let requests to these addresses wait; return them, which grow, newest first."""
         held: list[Any] = []
-        self.page.route(pattern, lambda asked: asked.abort() if self.is_closing else held.insert(0, asked))
+        self.page.route(pattern, lambda prompt: prompt.abort() if self.is_closing else held.insert(0, prompt))
         self.held.append(held)
         return held
 
@@ -86,7 +86,7 @@ def open_tab(chromium: Any, address: str) -> Iterator[Tab]:
     tab = Tab(chromium.new_page(viewport={"width": 1280, "height": 900}), address)
     tab.page.set_default_timeout(scaled(_LIMIT_SECONDS) * 1000)
     tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
-    tab.page.on("request", lambda asked: tab.hosts.add(asked.url.split("/")[2]))
+    tab.page.on("request", lambda prompt: tab.hosts.add(prompt.url.split("/")[2]))
     try:
         yield tab
     finally:

@@ -11,13 +11,13 @@ import pytest
 
 from agent_layer.view.demo.recording import RECORDING
 
-from ..record_demo import MOST_BYTES
+from ..record_demo import MAX_BYTES
 from ..waiting import read_line, wait_for_exit
 from .tabs import open_tab
 
 
 def test_the_recording_is_small():
-    assert RECORDING.stat().st_size <= MOST_BYTES
+    assert RECORDING.stat().st_size <= MAX_BYTES
 
 
 @pytest.fixture
@@ -30,9 +30,9 @@ def demo():
         environment = os.environ | {"TMPDIR": name, "AGENT_LAYER_REDIS_URL": "redis://127.0.0.1:1"}
         process = subprocess.Popen(command, cwd=temporary / "work", env=environment, stdout=subprocess.PIPE, text=True)
         try:
-            told = read_line(process)
-            found = re.fullmatch(r"view: (http://127\.0\.0\.1:\d+/)(#/run/\S+)\n", told)
-            assert found, told
+            answer = read_line(process)
+            found = re.fullmatch(r"view: (http://127\.0\.0\.1:\d+/)(#/run/\S+)\n", answer)
+            assert found, answer
             yield found.groups()
             process.terminate()
             assert wait_for_exit(process) == 0

@@ -24,7 +24,7 @@ _VIEWS = {
     "#/review?run=r0": "--allow-writes",
 }
 """With a text that is there."""
-_MOST_STOPS = 14
+_MAX_STOPS = 14
 _GROUND = "getComputedStyle(document.documentElement).backgroundColor"
 _IS_SIDEWAYS = "document.documentElement.scrollWidth > innerWidth"
 _LOST = """[...document.querySelectorAll(':is(a, button, input, select, summary):not(.skip)')].filter(one => {
@@ -60,7 +60,7 @@ def _expect_walk(tab):
     tab.page.keyboard.press("Tab")
     first, stops = tab.page.evaluate(_STOP), []
     assert first["text"] == "Skip to the content"
-    while len(stops) < _MOST_STOPS:
+    while len(stops) < _MAX_STOPS:
         tab.page.keyboard.press("Tab")
         if (stop := tab.page.evaluate(_STOP))["tag"] == "BODY" or stop["at"] == first["at"]:
             break  # around the end

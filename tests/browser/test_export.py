@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from agent_layer.view import Asked, Selection, write_site
+from agent_layer.view import Selection, write_site
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.tokens.tokens import show_tokens
 
 from ..builders import attempt
@@ -37,7 +38,7 @@ def opened(chromium, site):
     """A tab for files of a directory, and all that it asks for."""
     with open_tab(chromium, f"{site.as_uri()}/index.html") as tab:
         folders = set()
-        tab.page.on("request", lambda asked: folders.add(asked.url.rpartition("/site/")[0]))
+        tab.page.on("request", lambda prompt: folders.add(prompt.url.rpartition("/site/")[0]))
         tab.page.on("dialog", lambda dialog: (tab.errors.append(dialog.message), dialog.dismiss()))
         tab.page.add_init_script(WATCH)
         yield tab
@@ -47,7 +48,7 @@ def opened(chromium, site):
 
 
 def test_an_export_opens_from_a_file_and_shows_what_python_computes(opened, viewed):
-    whole, tokens = viewed.store.get("g0.0-0"), show_tokens(viewed.source, Asked({"trajectory": "g0.0-0"}, {}))
+    whole, tokens = viewed.store.get("g0.0-0"), show_tokens(viewed.source, RequestParams({"trajectory": "g0.0-0"}, {}))
 
     text = opened.open("#/trajectory/g0.0-0?step=1")
     assert re.search(r"Learned by\s+update 1 update 2\s+advantage \+0\.50", text)
@@ -104,8 +105,8 @@ def test_sixty_hostile_strings_stay_text_in_an_export(opened, site):
         assert opened.page.evaluate(ATTRIBUTES) == []
         assert "SCRIPT" not in opened.page.evaluate(ELEMENTS)
     opened.open("#/trajectory/hostile.0-0")
-    said = opened.page.locator("main .said.user pre").evaluate_all("all => all.map(one => one.textContent)")
-    assert said == list(HOSTILE)
+    message = opened.page.locator("main .said.user pre").evaluate_all("all => all.map(one => one.textContent)")
+    assert message == list(HOSTILE)
 
 
 def test_raster_images_are_seen_and_nothing_else_is_loaded(opened, tab, site):

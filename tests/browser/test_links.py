@@ -51,8 +51,8 @@ def page(fresh, fresh_tab):
         yield fresh_tab
 
 
-def _links(said):
-    return re.findall(r"^view: (\S+)$", said, re.MULTILINE)
+def _links(message):
+    return re.findall(r"^view: (\S+)$", message, re.MULTILINE)
 
 
 def test_each_link_opens_what_the_command_named(page, agent_layer, tmp_path):
@@ -60,8 +60,8 @@ def test_each_link_opens_what_the_command_named(page, agent_layer, tmp_path):
     tasks.write_text(_TASKS)
     shown, texts = set(), {}
     for typed, (thing, text) in _COMMANDS.items():
-        _, printed, said = agent_layer(*(word.format(tasks=tasks) for word in typed.split()))
-        (link,) = _links(said)
+        _, printed, stderr = agent_layer(*(word.format(tasks=tasks) for word in typed.split()))
+        (link,) = _links(stderr)
         assert "view:" not in printed, typed
         assert "token" not in link
         place = link.removeprefix(page.address)
@@ -97,23 +97,23 @@ def test_programs_that_read_get_no_link(page, agent_layer):
         "summary --format jsonl",
         "alerts now --format jsonl",
     ):
-        status, printed, said = agent_layer(*typed.split())
+        status, printed, stderr = agent_layer(*typed.split())
         assert status == 0
-        assert said == "", typed
+        assert stderr == "", typed
         assert all(json.loads(line) for line in printed.splitlines())
     assert page.errors == []
 
 
 def test_the_setting_wins_and_its_token_is_not_printed(page, agent_layer, monkeypatch):
     monkeypatch.setenv("AGENT_LAYER_VIEW_URL", "https://ada:key@runs.example/page?token=secret#/fleet")
-    _, _, said = agent_layer("show", "g0.0-0")
+    _, _, stderr = agent_layer("show", "g0.0-0")
 
-    assert _links(said) == ["https://runs.example/page/#/trajectory/g0.0-0"]
+    assert _links(stderr) == ["https://runs.example/page/#/trajectory/g0.0-0"]
     assert page.errors == []
 
 
 def test_without_a_page_no_link_is_printed(fresh, agent_layer):
     assert find_page(fresh.settings) is None
-    status, _, said = agent_layer("show", "g0.0-0")
+    status, _, errors = agent_layer("show", "g0.0-0")
 
-    assert (status, _links(said)) == (0, [])
+    assert (status, _links(errors)) == (0, [])

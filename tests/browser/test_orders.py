@@ -42,11 +42,11 @@ def queued(redis, keys, fresh):
     return dispatcher
 
 
-def _order(tab, name, told, /, **fields):
+def _order(tab, name, expected, /, **fields):
     """Press a button, read what it says, fill in what it asks for, and say yes."""
     tab.page.click(f"[data-order='{name}']")
     dialog = tab.page.locator("dialog[open]")
-    assert told in dialog.inner_text()
+    assert expected in dialog.inner_text()
     for field, value in {"by": "Ada", **fields}.items():
         dialog.locator(f"[name='{field}']").fill(value)
     dialog.locator("[type='submit']").click()
@@ -258,9 +258,9 @@ def test_a_selection_is_downloaded_as_tasks_and_as_a_dataset(writing, fresh):
         writing.page.keyboard.press("s")
         writing.page.keyboard.press("j")
     taken = {}
-    for what, told in (("tasks", "Nothing is queued"), ("dataset", "store export jsonl")):
+    for what, answer in (("tasks", "Nothing is queued"), ("dataset", "store export jsonl")):
         with writing.page.expect_download() as download:
-            _order(writing, what, told)
+            _order(writing, what, answer)
         assert download.value.suggested_filename == f"{what}.jsonl"
         taken[what] = [json.loads(line) for line in Path(download.value.path()).read_text().splitlines()]
     assert [(one["id"], one["grading"]) for one in taken["tasks"]] == [("t0", SECRET)]

@@ -32,8 +32,8 @@ def test_a_run_beside_another(tab, fresh):
     assert table["Success"][:2] == [_percent(row.reward > 0 for row in rows[run]) for run in ("r0", "r1")]
     assert table["Mean reward"][:2] == [_number(fmean(row.reward for row in rows[run])) for run in ("r0", "r1")]
     assert table["Accepted"][:2] == [str(len(rows[run])) for run in ("r0", "r1")]
-    told = [f"{run} last {_number(fmean(steps[max(steps)]))}" for run, steps in _REWARDS.items()]
-    assert tab.page.locator(f"figure[aria-label='Mean reward by training step: {', '.join(told)}']").count() == 1
+    reported = [f"{run} last {_number(fmean(steps[max(steps)]))}" for run, steps in _REWARDS.items()]
+    assert tab.page.locator(f"figure[aria-label='Mean reward by training step: {', '.join(reported)}']").count() == 1
     assert tab.errors == []
 
 

@@ -62,13 +62,13 @@ def test_a_table_is_ordered_by_its_heads_and_says_which_rows_are_in_sight(tab):
 def test_versions_to_filter_by_are_newest_first_and_a_chosen_value_leaves_the_others(tab):
     found = tab.ask("facets")["facets"]
     versions = sorted((one["value"] for one in found["policy"]), reverse=True)
-    for name, told in (("policy", [f"v{one}" for one in versions]), ("run", [one["value"] for one in found["run"]])):
+    for name, answer in (("policy", [f"v{one}" for one in versions]), ("run", [one["value"] for one in found["run"]])):
         tab.open("#/trajectories")
         values = tab.page.locator(f"[data-facet={name}] a .cut")
-        assert values.all_inner_texts() == told
+        assert values.all_inner_texts() == answer
         values.last.click()
         tab.page.locator(f"[data-facet={name}] a.on").wait_for()
-        wait_until(lambda values=values, told=told: values.all_inner_texts() == told)
+        wait_until(lambda values=values, answer=answer: values.all_inner_texts() == answer)
 
 
 def test_members_of_a_group_stand_in_line_and_name_their_engine(tab):

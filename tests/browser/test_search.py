@@ -10,7 +10,7 @@ from ..builders import attempt, call, content
 from ..stored import write_segment
 from .tabs import find_faults
 
-_SAID = "<img src=x onerror=document.title='owned'> swordfish"
+_TEXT = "<img src=x onerror=document.title='owned'> swordfish"
 
 
 @pytest.fixture
@@ -35,8 +35,8 @@ def test_what_is_typed_stays_when_a_run_moves_the_page(tab, fresh):
 
 
 def test_words_are_searched_by_key_and_a_result_opens_its_step(tab, fresh):
-    tid, asked = "s.0-0", {"role": "user", "content": "first"}
-    prompt, again = (content(tid, json.dumps(one).encode()) for one in (asked, {"role": "user", "content": _SAID}))
+    tid, request = "s.0-0", {"role": "user", "content": "first"}
+    prompt, again = (content(tid, json.dumps(one).encode()) for one in (request, {"role": "user", "content": _TEXT}))
     write_segment(
         fresh.store,
         *attempt(
@@ -57,7 +57,7 @@ def test_words_are_searched_by_key_and_a_result_opens_its_step(tab, fresh):
     row.wait_for()
 
     assert [cell.strip() for cell in row.all_inner_texts()[0].split("\t")] == [
-        *(tid, "1", _SAID, "message", "completed", "0.50")
+        *(tid, "1", _TEXT, "message", "completed", "0.50")
     ]
     assert tab.page.locator("mark").all_inner_texts() == ["swordfish"]
     assert "text=swordfish" in tab.page.url

@@ -44,17 +44,17 @@ def test_a_fresh_tab_fetches_the_page_in_four_answers(tab):
     ],
 )
 def test_what_a_view_waits_for_is_asked_before_its_script_is_here_and_once(tab, view, waited_for):
-    asked = []
-    tab.page.on("request", lambda one: asked.append(one.url.partition("/api/v1/")[2]))
+    questions = []
+    tab.page.on("request", lambda one: questions.append(one.url.partition("/api/v1/")[2]))
     tab.hold("**/api/v1/events*")  # once it is open, everything is asked again
     scripts = tab.hold("**/app.js")
     tab.page.goto(tab.address + view, wait_until="commit")
-    wait_until(lambda: tab.page.wait_for_timeout(10) or (scripts and [one for one in asked if one] == waited_for))
+    wait_until(lambda: tab.page.wait_for_timeout(10) or (scripts and [one for one in questions if one] == waited_for))
     scripts.pop().continue_()
     tab.page.wait_for_selector("h1")
     tab.page.wait_for_selector(".loading", state="detached")
 
-    assert {one: asked.count(one) for one in waited_for} == dict.fromkeys(waited_for, 1)
+    assert {one: questions.count(one) for one in waited_for} == dict.fromkeys(waited_for, 1)
     assert tab.errors == []
 
 
@@ -94,12 +94,12 @@ def test_a_cut_facet_unfolds_and_an_engine_is_filter_and_column(tab):
     counts = {one["value"]: one["count"] for one in tab.ask("facets?run=r0")["facets"]["engine"]}
     tab.open("#/trajectories?run=r0&columns=trajectory,engines")
     box = tab.page.locator("[data-facet=engine]")
-    told = dict(box.locator("a").evaluate_all("all => all.map(one => one.innerText.split('\\n'))"))
-    hidden = len(counts) - len(told)
+    answer = dict(box.locator("a").evaluate_all("all => all.map(one => one.innerText.split('\\n'))"))
+    hidden = len(counts) - len(answer)
     assert hidden > 0
     box.get_by_role("button", name=f"{hidden} more values of engine").click()
-    told = dict(box.locator("a").evaluate_all("all => all.map(one => one.innerText.split('\\n'))"))
-    assert told == {engine.removeprefix("http://"): str(num) for engine, num in counts.items()}
+    answer = dict(box.locator("a").evaluate_all("all => all.map(one => one.innerText.split('\\n'))"))
+    assert answer == {engine.removeprefix("http://"): str(num) for engine, num in counts.items()}
 
     last = [*counts][-1]
     box.locator("a").last.click()
@@ -158,9 +158,9 @@ def test_an_update_tells_its_versions_apart_marks_old_ones_and_ends_the_arrows(f
     fresh_tab.open("#/update/r0/1")
     colours = "all => [...new Set(all.map(one => getComputedStyle(one)[{}]))].sort()"
     drawn = fresh_tab.page.locator(".lanes [data-phase=wait]").evaluate_all(colours.format("'fill'"))
-    told = fresh_tab.page.locator("[data-versions] .swatch").evaluate_all(colours.format("'backgroundColor'"))
-    assert told == drawn
-    assert len(told) == len(versions)
+    answer = fresh_tab.page.locator("[data-versions] .swatch").evaluate_all(colours.format("'backgroundColor'"))
+    assert answer == drawn
+    assert len(answer) == len(versions)
     assert f"sampled by v{min(versions)}: " in fresh_tab.page.inner_text("[data-versions]")
     assert f"{4 - min(versions)} versions old" in fresh_tab.page.inner_text("[data-versions]")
     for way in ("Previous", "Next"):

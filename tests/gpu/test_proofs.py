@@ -75,7 +75,7 @@ def configure(model, precision="float32", loss="vanilla", tokens=16384, rate=0.0
     )
 
 
-def batch_of(rows):
+def make_pairs(rows):
     """Pairs of rollouts, one of each with reward 1: (response ids, engine's log-probabilities) for each."""
     groups = []
     for number in range(0, len(rows), 2):
@@ -169,7 +169,7 @@ def test_one_step(machine, report, write_model, size):
     path = write_model(size)
     config = configure(path, "bfloat16", **options)
     shape = read_shape(path)
-    batch = batch_of([(ids, [-3.0] * num_tokens) for ids in random_rows(num_rows, num_tokens, NUM_WORDS)])
+    batch = make_pairs([(ids, [-3.0] * num_tokens) for ids in random_rows(num_rows, num_tokens, NUM_WORDS)])
     trainer = EmbeddedTrainer(config)
     trainer.update(batch, 0, version=0)
     if machine.is_gpu:
@@ -210,7 +210,7 @@ def test_off_policy_honesty(machine, report, model, trained, sampled, most):
             (ids, logits.log_softmax(-1).gather(-1, torch.tensor(ids, device=logits.device)[:, None])[:, 0].tolist())
         )
 
-    found = EmbeddedTrainer(configure(model, trained)).update(batch_of(rows), 0, version=0)
+    found = EmbeddedTrainer(configure(model, trained)).update(make_pairs(rows), 0, version=0)
 
     gap, ratio = found.logprob_gap, found.metrics["ratio_gap"]
     assert gap

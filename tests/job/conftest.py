@@ -25,7 +25,7 @@ from agent_layer.store.segments.format import StoredRecord, build_segment, segme
 from trainer_adapter.config import OptimizerConfig, RetentionConfig, RolloutConfig, Schedule, SourceConfig, TrainConfig
 from trainer_adapter.loop.feed import CONSUMER
 
-from ..queues import queue_of
+from ..queues import open_queue
 from ..waiting import join
 
 RUN = "r"
@@ -129,7 +129,7 @@ class Player:
 
     def use(self, settings):
         """Work by other settings from now on."""
-        self._queue = queue_of(connect(settings))
+        self._queue = open_queue(connect(settings))
 
     def play_all(self):
         held = []

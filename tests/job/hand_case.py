@@ -26,7 +26,7 @@ def engine_logprobs(ids):
     return [-3.0 + random.Random(f"{token} {place}").uniform(-0.4, 0.4) for place, token in enumerate(ids)]
 
 
-def said(trajectory_id, name, *answers, after=None, delta=(3, 12), at=1.0, **fields):
+def record_call(trajectory_id, name, *answers, after=None, delta=(3, 12), at=1.0, **fields):
     """A call of the policy; ``after`` is (call, choice, tokens before) that its prompt continues."""
     version, status = fields.pop("version", 1), fields.pop("status", "ok")
     actions = [
@@ -56,39 +56,39 @@ def said(trajectory_id, name, *answers, after=None, delta=(3, 12), at=1.0, **fie
 
 def with_a_tool(name):
     return [
-        said(name, "a", [13, 14], version=0),
-        said(name, "b", [15], after=("a", 0, 4), delta=[4, 5], at=2.0),
+        record_call(name, "a", [13, 14], version=0),
+        record_call(name, "b", [15], after=("a", 0, 4), delta=[4, 5], at=2.0),
     ]
 
 
 def with_a_fork(name):
     return [
-        said(name, "a", [13]),
-        said(name, "b", [16, 17], after=("a", 0, 3), delta=[4], at=2.0),
-        said(name, "c", [18], after=("a", 0, 3), delta=[5, 6], at=3.0),
+        record_call(name, "a", [13]),
+        record_call(name, "b", [16, 17], after=("a", 0, 3), delta=[4], at=2.0),
+        record_call(name, "c", [18], after=("a", 0, 3), delta=[5, 6], at=3.0),
     ]
 
 
 def with_an_aborted_step(name):
-    return [said(name, "a", [13, 14], status="aborted"), said(name, "b", [19, 20, 13], at=2.0)]
+    return [record_call(name, "a", [13, 14], status="aborted"), record_call(name, "b", [19, 20, 13], at=2.0)]
 
 
 def with_two_agents(name):
     return [
-        said(name, "a", [12, 13], agent="solver"),
-        said(name, "b", [14], delta=[7, 8, 9], agent="critic", at=2.0),
+        record_call(name, "a", [12, 13], agent="solver"),
+        record_call(name, "b", [14], delta=[7, 8, 9], agent="critic", at=2.0),
     ]
 
 
 def with_best_of_two_at_two_temperatures(name):
     return [
-        said(name, "a", [15, 16], [17]),
-        said(name, "b", [18, 19], after=("a", 0, 4), delta=[5], temperature=0.5, version=0, at=2.0),
+        record_call(name, "a", [15, 16], [17]),
+        record_call(name, "b", [18, 19], after=("a", 0, 4), delta=[5], temperature=0.5, version=0, at=2.0),
     ]
 
 
 def plain(name):
-    return [said(name, "a", [13])]
+    return [record_call(name, "a", [13])]
 
 
 GROUPS = {
@@ -132,7 +132,7 @@ def read_groups():
     return read
 
 
-def logprobs_of(reader, rows):
+def compute_logprobs(reader, rows):
     """Log-probabilities of the trained tokens of these rows under the model, at the rows' temperatures."""
     import torch
 
@@ -144,7 +144,7 @@ def logprobs_of(reader, rows):
     return torch.cat(found)
 
 
-def engine_of(rows):
+def make_engine(rows):
     """What the engine said of the trained tokens of these rows, answer by answer."""
     import torch
 
@@ -178,7 +178,7 @@ def make_taught_batch():
     return msgspec.structs.replace(batch, teacher_logprobs=found)
 
 
-def teacher_of(rows):
+def make_teacher(rows):
     """What the teacher says of the trained tokens of these rows."""
     import torch
 
@@ -192,12 +192,12 @@ def teacher_of(rows):
     )
 
 
-def advantages_of(advantage, rows, present, distill):
+def compute_advantages(advantage, rows, present, distill):
     """Of each trained token of a rollout: the reward's, and the teacher's log-probability above the policy's own."""
     import torch
 
     of_reward = torch.full((len(present),), 0.0 if distill and distill.replace_rewards else advantage)
-    return of_reward + distill.coefficient * (teacher_of(rows) - present) if distill else of_reward
+    return of_reward + distill.coefficient * (make_teacher(rows) - present) if distill else of_reward
 
 
 def expected_update(reader, algorithm, before=None):
@@ -207,13 +207,15 @@ def expected_update(reader, algorithm, before=None):
     correction, rollouts = algorithm.correction, []
     reader.zero_grad()
     for advantage, rows in ROLLOUTS:
-        new, engine = logprobs_of(reader, rows), engine_of(rows)
+        new, engine = compute_logprobs(reader, rows), make_engine(rows)
         is_weighted = correction.weights and (not correction.bypass or algorithm.loss == "reinforce")
         ratios = torch.exp(new.detach() - engine).clamp(max=correction.upper)
         weights = ratios if is_weighted else torch.ones(len(new))
-        old = engine if correction.bypass else logprobs_of(before or reader, rows).detach()
-        present = logprobs_of(before or reader, rows).detach()
-        rollouts.append(PlainRollout(new, old, advantages_of(advantage, rows, present, algorithm.distill), weights))
+        old = engine if correction.bypass else compute_logprobs(before or reader, rows).detach()
+        present = compute_logprobs(before or reader, rows).detach()
+        rollouts.append(
+            PlainRollout(new, old, compute_advantages(advantage, rows, present, algorithm.distill), weights)
+        )
     loss = plain_loss(rollouts, algorithm)
     loss.backward()
     return loss.item(), torch.stack([one.grad.norm() for one in reader.parameters()]).norm().item()

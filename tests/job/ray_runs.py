@@ -199,7 +199,7 @@ def logprob_gaps(settings: Settings, exported: Path) -> list[float]:
         export_checkpoint(checkpoint, directories[number])
     models = {number: AutoModelForCausalLM.from_pretrained(one).eval() for number, one in directories.items()}
 
-    def logprobs_of(version: int, prompt: list[int], response: list[int]) -> torch.Tensor:
+    def compute_logprobs(version: int, prompt: list[int], response: list[int]) -> torch.Tensor:
         with torch.no_grad():
             logits = models[version](torch.tensor([[*prompt, *response]])).logits[0, len(prompt) - 1 : -1]
         return logits.log_softmax(-1).gather(-1, torch.tensor(response)[:, None])[:, 0]
@@ -210,6 +210,6 @@ def logprob_gaps(settings: Settings, exported: Path) -> list[float]:
             mask, versions = torch.tensor(sample.loss_mask).bool(), torch.tensor(sample.versions)
             for version in versions[mask].unique().tolist():
                 own = mask & (versions == version)
-                expected = logprobs_of(version, list(sample.prompt_ids), list(sample.response_ids))
+                expected = compute_logprobs(version, list(sample.prompt_ids), list(sample.response_ids))
                 gaps += (torch.tensor(sample.logprobs) - expected)[own].abs().tolist()
     return gaps

@@ -51,7 +51,7 @@ def python(settings, *arguments, **variables):
     return done
 
 
-def steps_of(settings, **query):
+def read_steps(settings, **query):
     """All stored steps of the policy, by trajectory."""
     store = open_store(settings)
     rows = store.query(limit=1000, **query).items
@@ -78,7 +78,7 @@ def test_it_is_trained(settings, model):
     assert [step.num_rollouts for step in steps] == [32, 32]
     assert all(step.metrics["grad_norm"] > 0 for step in steps)
     assert done.stdout.splitlines() == [str(step) for step in steps]
-    num_calls = check_tools_were_called(steps_of(settings, run=settings.run))
+    num_calls = check_tools_were_called(read_steps(settings, run=settings.run))
     assert num_calls >= 20
 
 
@@ -90,7 +90,7 @@ def test_it_is_evaluated(settings, model, tmp_path):
     done = python(settings, "-m", "agent_layer.cli", *words)
 
     assert json.loads(done.stdout.splitlines()[0])["figures"]["num_rewards"] == 16
-    num_calls = check_tools_were_called(steps_of(settings, run="eval.r"))
+    num_calls = check_tools_were_called(read_steps(settings, run="eval.r"))
     assert num_calls >= 4
 
 
@@ -110,7 +110,7 @@ def test_it_is_traced(settings, model):
         up.send_signal(signal.SIGINT)
         wait_for_exit(up)
         up.stdout.close()
-    (steps,) = steps_of(settings, task="traced")
+    (steps,) = read_steps(settings, task="traced")
 
     num_calls = check_tools_were_called([steps])
     assert num_calls >= 2

@@ -39,7 +39,7 @@ def trainer(model):
     return trainer
 
 
-def logits_of(model):
+def compute_logits(model):
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -53,7 +53,7 @@ def trained_logits(model, trainer):
 
     reader = AutoModelForCausalLM.from_pretrained(model)
     reader.load_state_dict(dict(trainer.weights()))
-    return logits_of(reader)
+    return compute_logits(reader)
 
 
 def test_an_exported_model_computes_the_trained_logits_to_the_last_bit(
@@ -68,9 +68,9 @@ def test_an_exported_model_computes_the_trained_logits_to_the_last_bit(
 
     assert status == 0, err
     assert f"step 7 of run r is in {tmp_path / 'hf'}" in out
-    exported = logits_of(tmp_path / "hf")
+    exported = compute_logits(tmp_path / "hf")
     assert torch.equal(exported, trained_logits(model, trainer))
-    assert not torch.equal(exported, logits_of(model))
+    assert not torch.equal(exported, compute_logits(model))
     text = "guess 5 higher"
     assert AutoTokenizer.from_pretrained(tmp_path / "hf")(text) == AutoTokenizer.from_pretrained(model)(text)
     assert [path.name for path in tmp_path.iterdir() if "hf" in path.name] == ["hf"]
@@ -119,7 +119,7 @@ def test_large_models_are_written_in_parts(checkpoints, model, trainer, tmp_path
     export_checkpoint(checkpoints.newest()[0], tmp_path / "hf", part_bytes=400_000)
 
     assert len(list((tmp_path / "hf").glob("model-*-of-*.safetensors"))) > 1
-    assert torch.equal(logits_of(tmp_path / "hf"), trained_logits(model, trainer))
+    assert torch.equal(compute_logits(tmp_path / "hf"), trained_logits(model, trainer))
 
 
 def test_a_checkpoint_that_is_deleted_meanwhile_says_how_to_keep_it(tmp_path):

@@ -25,12 +25,12 @@ from .hand_case import (
     BYPASS,
     DECOUPLED,
     ROLLOUTS,
-    advantages_of,
+    compute_advantages,
+    compute_logprobs,
     expected_update,
-    logprobs_of,
     make_taught_batch,
+    make_teacher,
     read_groups,
-    teacher_of,
 )
 from .plain_losses import LOSSES
 
@@ -91,11 +91,11 @@ def test_the_advantage_of_each_token_and_the_divergence_are_those_worked_out_by_
     gains = []
     for columns, (advantage, rows) in zip(report.tokens, ROLLOUTS, strict=True):
         with torch.no_grad():
-            present = logprobs_of(reader, rows)
-        gains.append(teacher_of(rows) - present)
+            present = compute_logprobs(reader, rows)
+        gains.append(make_teacher(rows) - present)
         found = sorted(zip(columns.logprobs, columns.teacher_logprobs, columns.advantages, strict=True))
-        expected = advantages_of(advantage, rows, present, distill)
-        worked_out = sorted(zip(present.tolist(), teacher_of(rows).tolist(), expected.tolist(), strict=True))
+        expected = compute_advantages(advantage, rows, present, distill)
+        worked_out = sorted(zip(present.tolist(), make_teacher(rows).tolist(), expected.tolist(), strict=True))
         for token, numbers in zip(found, worked_out, strict=True):
             assert token == pytest.approx(numbers, abs=1e-6)
     assert report.metrics["reverse_kl"] == pytest.approx(-torch.cat(gains).mean().item(), abs=1e-6)
@@ -194,7 +194,7 @@ def test_another_teachers_numbers_are_those_of_transformers(vllm, reader, other_
     for sample, found in zip(batch.samples, batch.teacher_logprobs, strict=True):
         rows = [(list(sample.prompt_ids), list(sample.response_ids), list(sample.loss_mask), 1.0)]
         with torch.no_grad():
-            expected, own = logprobs_of(reader, rows), logprobs_of(student, rows)
+            expected, own = compute_logprobs(reader, rows), compute_logprobs(student, rows)
         mask = torch.tensor(rows[0][2]).bool()
         assert torch.tensor(found)[mask].tolist() == pytest.approx(expected.tolist(), abs=1e-4)
         assert torch.tensor(found)[~mask].tolist() == [0.0] * int((~mask).sum())

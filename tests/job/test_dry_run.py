@@ -19,7 +19,7 @@ from trainer_adapter.start.memory import estimate_memory, read_shape
 
 from ..documents import ROOT
 from ..example_models import describe_model
-from ..queues import queue_of
+from ..queues import open_queue
 from ..teaching import ScriptedTeacher
 from .conftest import RUN
 
@@ -52,13 +52,13 @@ def written(model, tmp_path):
 
 @pytest.mark.usefixtures("engine")
 def test_a_run_that_could_start_is_told_with_all_its_options(agent_layer, settings, written):
-    queue_of(connect(settings)).heartbeat("w", b"{}", [])
+    open_queue(connect(settings)).heartbeat("w", b"{}", [])
 
-    status, said, _ = agent_layer("train", written(), "--dry-run")
-    lines = dict(line.split(maxsplit=1) for line in said.split("\n\n")[0].splitlines())
+    status, errors, _ = agent_layer("train", written(), "--dry-run")
+    lines = dict(line.split(maxsplit=1) for line in errors.split("\n\n")[0].splitlines())
 
-    assert status == 0, said
-    assert "nothing is missing" in said
+    assert status == 0, errors
+    assert "nothing is missing" in errors
     assert (lines["algorithm.clip_low"], lines["algorithm.clip_high"]) == ("0.0003", "0.0004"), "the paper's"
     assert lines["algorithm.correction.upper"] == "2.0"
     assert lines["algorithm.credit"] == "rollout"
@@ -68,11 +68,11 @@ def test_a_run_that_could_start_is_told_with_all_its_options(agent_layer, settin
         "health.success_swaps": "off",
     }
     assert lines["verl.actor_rollout_ref.actor.optim.override_optimizer_config.eps"] == "1e-06"
-    assert "weights = 301,440 x 4 B" in said
+    assert "weights = 301,440 x 4 B" in errors
 
 
 def test_what_is_missing_is_named_and_nothing_is_started(agent_layer, settings, written, tmp_path):
-    status, said, _ = agent_layer(
+    status, errors, _ = agent_layer(
         "train",
         written(
             model=str(tmp_path / "none"),
@@ -83,7 +83,7 @@ def test_what_is_missing_is_named_and_nothing_is_started(agent_layer, settings, 
         "--dry-run",
     )
 
-    missing = [line for line in said.splitlines() if line.startswith("missing: ")]
+    missing = [line for line in errors.splitlines() if line.startswith("missing: ")]
     assert status == 2
     for found in (
         "none: expected a directory",
@@ -100,36 +100,36 @@ def test_what_is_missing_is_named_and_nothing_is_started(agent_layer, settings, 
 
 @pytest.mark.usefixtures("engine")
 def test_a_teacher_is_shown_and_one_that_cannot_judge_is_missing(agent_layer, settings, written, model):
-    queue_of(connect(settings)).heartbeat("w", b"{}", [])
+    open_queue(connect(settings)).heartbeat("w", b"{}", [])
 
     def plan(name):
         distill = {"teacher": {"url": server.url, "model": name}, "coefficient": 0.5}
         return agent_layer("train", written(algorithm={"distill": distill}), "--dry-run")
 
     with serve_in_thread(ScriptedTeacher(model)) as server:
-        status, said, _ = plan("teacher")
+        status, message, _ = plan("teacher")
         refused, named, _ = plan("large")
 
-    lines = dict(line.split(maxsplit=1) for line in said.split("\n\n")[0].splitlines())
-    assert status == 0, said
+    lines = dict(line.split(maxsplit=1) for line in message.split("\n\n")[0].splitlines())
+    assert status == 0, message
     assert (lines["algorithm.distill.teacher.model"], lines["algorithm.distill.coefficient"]) == ("teacher", "0.5")
     assert refused == 2
     assert f"missing: teacher {server.url}: expected the model 'large', found teacher" in named
 
 
 def test_on_ray_the_configuration_of_verl_and_its_processes_are_told_without_an_engine(agent_layer, settings, written):
-    queue_of(connect(settings)).heartbeat("w", b"{}", [])
+    open_queue(connect(settings)).heartbeat("w", b"{}", [])
 
-    status, said, _ = agent_layer("train", written(cluster={"gpus_per_node": 2}, verl={}), "--dry-run", "--on", "ray")
-    lines = dict(line.split(maxsplit=1) for line in said.split("\n\n")[0].splitlines())
+    status, errors, _ = agent_layer("train", written(cluster={"gpus_per_node": 2}, verl={}), "--dry-run", "--on", "ray")
+    lines = dict(line.split(maxsplit=1) for line in errors.split("\n\n")[0].splitlines())
 
-    assert status == 0, said
+    assert status == 0, errors
     assert lines["verl.trainer.v1.trainer_mode"] == "agent_layer_colocate_async"
     assert lines["verl.trainer.n_gpus_per_node"] == "2"
     assert lines["verl.actor_rollout_ref.rollout.max_model_len"] == "512", "the model's"
     assert lines["verl.critic.strategy"] == "fsdp", "defaults stand there, too"
-    assert "GPUs: none; on the CPU as many processes take their place: 2" in said
-    assert "weights = 301,440 x 4 B, parameters, and the optimizer's master copy, in float32, / 2 processes" in said
+    assert "GPUs: none; on the CPU as many processes take their place: 2" in errors
+    assert "weights = 301,440 x 4 B, parameters, and the optimizer's master copy, in float32, / 2 processes" in errors
 
 
 def test_on_ray_gpus_that_this_machine_lacks_are_planned_and_named_with_what_verl_refuses(agent_layer, written):
@@ -140,13 +140,13 @@ def test_on_ray_gpus_that_this_machine_lacks_are_planned_and_named_with_what_ver
         "verl": {"actor_rollout_ref.rollout.enforce_eagr": True},
     }
 
-    status, said, _ = agent_layer("train", written(cluster=cluster, verl={}), "--dry-run", "--on", "ray")
-    missing = [line for line in said.splitlines() if line.startswith("missing: ")]
+    status, errors, _ = agent_layer("train", written(cluster=cluster, verl={}), "--dry-run", "--on", "ray")
+    missing = [line for line in errors.splitlines() if line.startswith("missing: ")]
 
     assert status == 2
-    assert "GPUs: 4, 80.0 GB each; this machine has 0" in said
-    assert "colocate_async: 4 share the trained model; 4 engines, 1 GPU for each, on the same" in said
-    assert "rollouts: at most 32 begun and not trained = 2 groups x 8 x (1 + max_staleness 1)" in said
+    assert "GPUs: 4, 80.0 GB each; this machine has 0" in errors
+    assert "colocate_async: 4 share the trained model; 4 engines, 1 GPU for each, on the same" in errors
+    assert "rollouts: at most 32 begun and not trained = 2 groups x 8 x (1 + max_staleness 1)" in errors
     refused = "cluster.nodes 2: expected the address of a Ray cluster"
     lacking = "expected 4 GPUs on this machine for trainer and engines, found 0"
     for found in ("worker: ", "enforce_eagr", refused, lacking):
@@ -170,11 +170,11 @@ def test_an_example_for_gpus_lacks_nothing_but_what_a_machine_with_them_has(agen
     (config.model / "config.json").write_bytes(describe_model(config.model.name))
     (tmp_path / "tasks.jsonl").write_text('{"id": "a", "input": 1}\n')
 
-    status, said, error = agent_layer("train", path, "--dry-run", "--on", "ray")
+    status, errors, error = agent_layer("train", path, "--dry-run", "--on", "ray")
 
-    missing = [line for line in said.splitlines() if line.startswith("missing: ")]
+    missing = [line for line in errors.splitlines() if line.startswith("missing: ")]
     assert status == 2, error
-    assert gpus in said
+    assert gpus in errors
     wanted = ["expected weights", "expected a tokenizer", "worker: ", *lacking]
     for found in wanted:
         assert sum(found in line for line in missing) == 1, (found, missing)
@@ -190,7 +190,7 @@ def test_the_embedded_redis_is_not_started_for_a_look(written, tmp_path):
     assert not home.exists()
 
 
-def batch_of():
+def make_batch():
     groups = []
     for number in range(NUM_ROWS // 2):
         rollouts = []
@@ -219,7 +219,7 @@ def test_the_estimate_is_what_an_update_allocates(configure):
     from trainer_adapter.verl.trainer import EmbeddedTrainer
 
     config, tokens = configure(steps=2), NUM_ROWS * ROW_TOKENS
-    trainer, batch = EmbeddedTrainer(config), batch_of()
+    trainer, batch = EmbeddedTrainer(config), make_batch()
     trainer.update(batch, 0, version=0)  # makes the states
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         trainer.update(batch, 1, version=0)
@@ -231,14 +231,14 @@ def test_the_estimate_is_what_an_update_allocates(configure):
     moments = (one for state in engine.optimizer.state.values() for one in (state["exp_avg"], state["exp_avg_sq"]))
     assert states["Adam"] == num_bytes(moments)
     needed = states["gradients"] + sum(part.num_bytes for part in estimate.update)
-    assert needed == pytest.approx(peak_of(profiler), rel=0.25)
+    assert needed == pytest.approx(find_peak(profiler), rel=0.25)
 
 
 def num_bytes(tensors):
     return sum(one.numel() * one.element_size() for one in tensors)
 
 
-def peak_of(profiler):
+def find_peak(profiler):
     """Most bytes that were allocated at a time and not freed, of what was allocated since the start."""
     events = profiler.profiler.kineto_results.events()
     changes = sorted((one.start_ns(), one.nbytes()) for one in events if one.name() == "[memory]")

@@ -21,9 +21,9 @@ NARROW = {
 def test_neutral_values_win_over_the_generation_config_of_the_model():
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
-    asked = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
-    plain = ChatCompletionRequest(**asked).to_sampling_params(8, NARROW)
-    neutral = ChatCompletionRequest(**asked, **NEUTRAL_SAMPLING).to_sampling_params(8, NARROW)
+    fields = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+    plain = ChatCompletionRequest(**fields).to_sampling_params(8, NARROW)
+    neutral = ChatCompletionRequest(**fields, **NEUTRAL_SAMPLING).to_sampling_params(8, NARROW)
 
     assert NARROW.keys() == NEUTRAL_SAMPLING.keys()
     for name, value in NEUTRAL_SAMPLING.items():
@@ -34,8 +34,8 @@ def test_neutral_values_win_over_the_generation_config_of_the_model():
 def test_the_start_of_an_engine_has_the_limit_of_the_setting(agent_layer, model, monkeypatch):
     monkeypatch.setenv("AGENT_LAYER_ENGINE_SECONDS", "0.5")
 
-    status, _, said = agent_layer("up", "--model", model, "--port", "0")
+    status, _, errors = agent_layer("up", "--model", model, "--port", "0")
 
     assert status == 1
-    assert "expected it to serve within 0.5 s" in said
-    assert "AGENT_LAYER_ENGINE_SECONDS" in said
+    assert "expected it to serve within 0.5 s" in errors
+    assert "AGENT_LAYER_ENGINE_SECONDS" in errors

@@ -33,7 +33,7 @@ def held_out(configure, tmp_path):
     return held_out
 
 
-def versions_of(settings, name):
+def list_versions(settings, name):
     """Policy versions that sampled the rollouts of a round."""
     rows = open_store(settings).query(run=f"eval.{name}", limit=1000).items
     return {(row.policy_min, row.policy_max) for row in rows}, len(rows)
@@ -52,7 +52,7 @@ def test_each_round_is_of_the_version_of_its_step_and_is_in_the_report_and_the_s
     assert [(one.name, one.state) for one in rounds] == [
         (f"r.held-out.{version:06d}", "complete") for version in (0, 2, 4)
     ]
-    assert [versions_of(settings, one.name) for one in rounds] == [({(at, at)}, 6) for at in (0, 2, 4)]
+    assert [list_versions(settings, one.name) for one in rounds] == [({(at, at)}, 6) for at in (0, 2, 4)]
 
 
 @pytest.mark.usefixtures("player")
@@ -73,7 +73,7 @@ def test_a_rollout_of_another_version_does_not_count_and_is_asked_for_again(held
 
     (one,) = report.evaluations
     assert (one.policy_version, one.num_rewards, one.num_asked) == (1, 6, 6)
-    assert versions_of(settings, one.round) == ({(1, 1), (7, 7)}, 7)
+    assert list_versions(settings, one.round) == ({(1, 1), (7, 7)}, 7)
     again = show_round(settings, one.round).figures
     assert (again.num_rewards, again.causes) == (6, {"version": 1})
 
@@ -90,14 +90,14 @@ def test_a_round_that_a_stop_interrupts_is_finished_by_the_next_start(held_out, 
     player.fate = hold
     first = train(held_out(4, at_start=False), settings, stop=stop.is_set)
     assert ([one.step for one in first], first[-1].evaluations) == ([1, 2], [])
-    status, _, said = agent_layer("eval", "--round", "r.held-out.000002", "--resume")
-    assert (status, "its trainer goes on with it" in " ".join(said.split())) == (2, True)
+    status, _, errors = agent_layer("eval", "--round", "r.held-out.000002", "--resume")
+    assert (status, "its trainer goes on with it" in " ".join(errors.split())) == (2, True)
     goes_on.set()
 
     second = train(held_out(4, at_start=False), settings)
 
     assert [[one.policy_version for one in report.evaluations] for report in second] == [[2], [4]]
-    assert versions_of(settings, "r.held-out.000002") == ({(2, 2)}, 6)
+    assert list_versions(settings, "r.held-out.000002") == ({(2, 2)}, 6)
 
 
 def test_a_round_of_weights_that_a_kill_has_lost_is_cancelled(held_out, settings, player):

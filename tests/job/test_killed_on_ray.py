@@ -29,7 +29,7 @@ from trainer_adapter.config import ClusterConfig, RetentionConfig, RolloutConfig
 from trainer_adapter.demo.job import RECIPE, make_config, write_tasks
 from trainer_adapter.start import Job, run_job
 
-from ..processes import pid_of
+from ..processes import find_pid
 from ..waiting import scaled
 from .ray_machines import TOKEN, RayMachines, ray_machines
 from .ray_runs import RUN, replay
@@ -71,7 +71,7 @@ def machines() -> Generator[RayMachines]:
         yield found
 
 
-def command_of(pid: int) -> str:
+def read_command(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:
@@ -79,7 +79,7 @@ def command_of(pid: int) -> str:
 
 
 def is_part(pid: int, part: str) -> bool:
-    return any(word in command_of(pid) for word in PARTS[part.partition(",")[0]])
+    return any(word in read_command(pid) for word in PARTS[part.partition(",")[0]])
 
 
 def configure(tmp_path: Path, steps: int, **changes: object) -> TrainConfig:
@@ -107,7 +107,7 @@ def train_and_kill(settings: Settings, config: TrainConfig, parts: tuple[str, ..
         found = [pid for pid in list_marked(MARK, directory) if is_part(pid, part)]
         for pid in found:
             os.kill(pid, signal.SIGKILL)
-        assert found, (part, {pid: command_of(pid) for pid in list_marked(MARK, directory)})
+        assert found, (part, {pid: read_command(pid) for pid in list_marked(MARK, directory)})
         kills.append(Kill(part, step))
 
     with run_job(settings, Job(config=config, target=RECIPE.target, slots=8, on_ray=True)) as job:
@@ -132,7 +132,7 @@ def count_steps(settings: Settings) -> int:
     return len(read_progress(progress_path(settings, RUN)))
 
 
-def restarts_of(settings: Settings) -> list[Restart]:
+def list_restarts(settings: Settings) -> list[Restart]:
     return read_restarts(restarts_path(settings, RUN))
 
 
@@ -150,7 +150,7 @@ def test_a_run_goes_on_when_parts_are_killed_one_after_another(tmp_path: Path):
     kills = train_and_kill(settings, configure(tmp_path, num_steps), KILLS)
 
     check_trained(settings, num_steps)
-    restarts, steps = restarts_of(settings), read_progress(progress_path(settings, RUN))
+    restarts, steps = list_restarts(settings), read_progress(progress_path(settings, RUN))
     assert len(restarts) == len(kills), restarts
     for kill, restart in zip(kills, restarts, strict=True):
         assert restart.what.startswith("engine http://127.0.0.1") == (kill.part in ("engine", "server")), restart
@@ -170,7 +170,7 @@ def test_the_trainer_starts_again_when_a_separate_engine_or_its_server_is_killed
     )
 
     check_trained(settings, num_steps)
-    restarts = restarts_of(settings)
+    restarts = list_restarts(settings)
     assert len(restarts) == len(kills), restarts
     for kill, restart in zip(kills, restarts, strict=True):
         assert restart.what == "run"
@@ -203,7 +203,7 @@ def test_a_run_on_a_cluster_waits_for_another_machine_when_one_dies(
 
     check_trained(settings, num_steps)
     assert waited[0].startswith("Ray cluster: expected 2 places of 1 GPU and 3 CPUs on one machine each, found 1 free")
-    restarts = restarts_of(settings)
+    restarts = list_restarts(settings)
     *engines, run = restarts
     assert (run.what, run.from_step) == ("run", 2), restarts
     assert all(one.what.startswith("engine http://127.0.0.3:") for one in engines), "its engine may be missed first"
@@ -230,7 +230,7 @@ def test_a_run_goes_on_when_a_worker_is_killed_with_rollouts_in_its_hands(tmp_pa
     assert lost
     assert not {f"{rollout_id}-0" for rollout_id in lost} & trained, "the killed attempts count"
     assert {f"{rollout_id}-1" for rollout_id in lost} <= trained, "the next ones do not"
-    assert [one for one in restarts_of(settings) if one.from_step] == [], "the trainer noticed it"
+    assert [one for one in list_restarts(settings) if one.from_step] == [], "the trainer noticed it"
 
 
 def kill_while_it_holds(worker: SupervisedProcess, settings: Settings) -> list[str]:
@@ -240,7 +240,7 @@ def kill_while_it_holds(worker: SupervisedProcess, settings: Settings) -> list[s
     """
     if not count_steps(settings) or not (named := re.search(r"worker (\S+) runs", worker.log.read_text())):
         return []
-    pid = pid_of(worker)
+    pid = find_pid(worker)
     os.kill(pid, signal.SIGSTOP)
     with connect(settings) as dispatcher:
         held = [one.rollout_id for one in dispatcher.rollouts() if one.worker == named[1] and one.status in HELD]

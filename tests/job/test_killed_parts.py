@@ -31,7 +31,7 @@ from trainer_adapter.data.samples import samples_of
 from trainer_adapter.demo.job import write_tasks
 from trainer_adapter.loop.checkpoint import CheckpointDirectory
 
-from ..processes import command_of, family_of
+from ..processes import list_family, read_command
 from ..waiting import scaled, wait_for_exit
 from .conftest import RUN, acknowledged
 
@@ -66,7 +66,7 @@ class Parts:
 
     def kill_engine(self):
         """Kill the vLLM server that ``up`` started."""
-        below = ((pid, command_of(pid)) for pid in family_of(self._running["up"].pid))
+        below = ((pid, read_command(pid)) for pid in list_family(self._running["up"].pid))
         (pid,) = (pid for pid, words in below if _SERVER in words and not any("supervised" in one for one in words))
         os.kill(pid, signal.SIGKILL)
 
@@ -80,7 +80,7 @@ class Parts:
     def is_done(self):
         return self._running["train"].poll() == 0
 
-    def said(self, name):
+    def output(self, name):
         return (self._directory / f"{name}.out").read_text()
 
     def stop(self):
@@ -139,10 +139,10 @@ def test_a_run_whose_trainer_engine_and_worker_are_killed_trains_each_trajectory
     for name in ("up", "train", "work"):
         parts.start(name)
     for step, kill in [(1, lambda: parts.kill("train")), (3, parts.kill_engine), (4, lambda: parts.kill("work"))]:
-        wait_until(lambda step=step: has_done(step), _STEP_SECONDS, log=lambda: parts.said("train"))
+        wait_until(lambda step=step: has_done(step), _STEP_SECONDS, log=lambda: parts.output("train"))
         assert not parts.is_done()
         kill()
-    wait_until(lambda: has_done(STEPS) and parts.is_done(), _STEP_SECONDS, log=lambda: parts.said("train"))
+    wait_until(lambda: has_done(STEPS) and parts.is_done(), _STEP_SECONDS, log=lambda: parts.output("train"))
 
     assert {("train", -signal.SIGKILL), ("work", -signal.SIGKILL), ("up", 1)} <= set(parts.exits), parts.exits
     batches, steps = list_batches(store.redis, store.keys, RUN), read_progress(path)
@@ -165,7 +165,7 @@ def check_batches(store, batches):
     assert [batch.policy_version for batch in batches] == sorted({batch.policy_version for batch in batches})
     for batch in batches:
         assert rebuild_batch(batch, store.get).differences == []
-        ages = {batch.policy_version - version for one in batch.rollouts for version in versions_of(store, one)}
+        ages = {batch.policy_version - version for one in batch.rollouts for version in list_versions(store, one)}
         assert ages <= set(range(MAX_STALENESS + 1)), batch.step
 
 
@@ -178,7 +178,7 @@ def check_steps(steps):
     assert max(on_policy) < 1e-4
 
 
-def versions_of(store, rollout):
+def list_versions(store, rollout):
     """Versions that sampled the trained tokens of a rollout."""
     samples = samples_of(store.get(rollout.trajectory_id)).samples
     return {version for sample in samples for version in sample.versions if version >= 0}

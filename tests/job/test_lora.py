@@ -89,12 +89,12 @@ def checkpoint(trained, tmp_path_factory):
     return directory
 
 
-def state_of(trainer):
+def read_state(trainer):
     module = trainer._worker.engine.module
     return {name: tensor.full_tensor().clone() for name, tensor in module.state_dict().items()}
 
 
-def logits_of(reader):
+def compute_logits(reader):
     import torch
 
     with torch.no_grad():
@@ -121,11 +121,11 @@ def test_an_update_changes_adapters_and_leaves_all_other_weights_as_they_were(mo
     import torch
 
     trainer = start(configure(model))
-    before, first = state_of(trainer), read_model(model).state_dict()
+    before, first = read_state(trainer), read_model(model).state_dict()
 
     report = trainer.update(batch, 0, version=0)
 
-    after = state_of(trainer)
+    after = read_state(trainer)
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert report.metrics["grad_norm"] > 0
     assert changed == {name for name in before if ".lora_" in name}
@@ -149,9 +149,9 @@ def test_the_published_weights_compute_what_base_and_adapter_compute(model, trai
     whole = read_model(model)
     whole.load_state_dict(dict(trained.weights()))
 
-    adapted = logits_of(read_adapted(model, tmp_path / "adapter"))
-    assert largest(logits_of(whole), adapted) < 1e-5
-    assert largest(logits_of(read_model(model)), adapted) > 1e-2
+    adapted = compute_logits(read_adapted(model, tmp_path / "adapter"))
+    assert largest(compute_logits(whole), adapted) < 1e-5
+    assert largest(compute_logits(read_model(model)), adapted) > 1e-2
 
 
 def test_the_trainer_measures_under_its_adapter_what_the_published_weights_sample(model, batch):
@@ -160,9 +160,9 @@ def test_the_trainer_measures_under_its_adapter_what_the_published_weights_sampl
     trained = train_once(model, batch)
     reader = read_model(model)
     reader.load_state_dict(dict(trained.weights()))
-    logprobs = logits_of(reader)[0].log_softmax(-1)
-    said = [float(logprobs[1, ANSWERS[0][0]]), float(logprobs[2, ANSWERS[0][1]])]
-    own = [msgspec.structs.replace(one, logprobs=Logprobs(said), versions=TokenIds([1, 1])) for one in batch.samples]
+    logprobs = compute_logits(reader)[0].log_softmax(-1)
+    spoken = [float(logprobs[1, ANSWERS[0][0]]), float(logprobs[2, ANSWERS[0][1]])]
+    own = [msgspec.structs.replace(one, logprobs=Logprobs(spoken), versions=TokenIds([1, 1])) for one in batch.samples]
 
     report = trained.update(msgspec.structs.replace(batch, samples=[own[0], *batch.samples[1:]]), 1, version=1)
 
@@ -181,9 +181,9 @@ def test_an_exported_model_computes_what_base_and_adapter_compute(settings, mode
         "adapter_config.json",
         "adapter_model.safetensors",
     ]
-    merged = logits_of(read_model(tmp_path / "hf"))
-    assert largest(merged, logits_of(read_adapted(model, tmp_path / "adapter"))) < 1e-5
-    assert largest(merged, logits_of(read_model(model))) > 1e-2
+    merged = compute_logits(read_model(tmp_path / "hf"))
+    assert largest(merged, compute_logits(read_adapted(model, tmp_path / "adapter"))) < 1e-5
+    assert largest(merged, compute_logits(read_model(model))) > 1e-2
 
 
 def test_a_checkpoint_of_a_whole_model_has_no_adapter_to_export(model, tmp_path):
@@ -206,7 +206,7 @@ def test_a_trainer_that_was_stopped_goes_on_exactly(model, batch, tmp_path):
     resumed.load(tmp_path / "checkpoint")
     resumed.update(batch, 1, version=1)
 
-    straight, again = state_of(trained), state_of(resumed)
+    straight, again = read_state(trained), read_state(resumed)
     assert all(torch.equal(straight[name], again[name]) for name in straight)
 
 
@@ -237,7 +237,7 @@ def _packed(trainer, batch):
 def test_chosen_layers_alone_have_adapters(model):
     trainer = start(configure(model, lora=LoraConfig(rank=2, target_modules=["q_proj", "v_proj"])))
 
-    adapted = {name.split(".lora_")[0].rpartition(".")[2] for name in state_of(trainer) if ".lora_" in name}
+    adapted = {name.split(".lora_")[0].rpartition(".")[2] for name in read_state(trainer) if ".lora_" in name}
     assert adapted == {"q_proj", "v_proj"}
 
 

@@ -35,15 +35,15 @@ def move_adapter(trainer, seed):
 
 def sample(engine):
     body = {"model": engine.model, "messages": [{"role": "user", "content": "add"}], "max_tokens": 12, "seed": 1}
-    asked = body | {"temperature": 1.0, "return_token_ids": True, "logprobs": True, "ignore_eos": True}
-    answer = requests.post(f"{engine.url}/v1/chat/completions", json=asked, timeout=scaled(120))
+    request = body | {"temperature": 1.0, "return_token_ids": True, "logprobs": True, "ignore_eos": True}
+    answer = requests.post(f"{engine.url}/v1/chat/completions", json=request, timeout=scaled(120))
     answer.raise_for_status()
     choice = answer.json()["choices"][0]
     logprobs = [one["logprob"] for one in choice["logprobs"]["content"]]
     return answer.json()["prompt_token_ids"], choice["token_ids"], logprobs
 
 
-def logprobs_of(weights, model, prompt, answer):
+def compute_logprobs(weights, model, prompt, answer):
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -74,7 +74,7 @@ def test_vllm_samples_under_each_published_adapter(settings, redis, keys, chat_m
             prompt, answer, logprobs = sample(engine)
 
             assert (engine.version, engine.state, engine.model) == (version, "serving", "policy-lora")
-            assert logprobs == pytest.approx(logprobs_of(trainer.weights(), chat_model, prompt, answer), abs=1e-4)
+            assert logprobs == pytest.approx(compute_logprobs(trainer.weights(), chat_model, prompt, answer), abs=1e-4)
         files = {one.name for one in (publisher.directory / "000002").iterdir()}
         assert "adapter_model.safetensors" in files
         assert "model.safetensors" not in files

@@ -17,7 +17,7 @@ from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from envs.tasksets import HIGHEST
 from envs.tasksets.guess_number.game import MAX_GUESSES
-from trainer_adapter.demo.played import read_games
+from trainer_adapter.demo.rollout_log import read_games
 
 from ..waiting import run, scaled
 

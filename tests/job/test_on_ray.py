@@ -177,10 +177,10 @@ def test_the_first_step_is_that_of_one_process_without_ray_forks_included(
 
 @games("sync", "taught")
 def test_what_was_trained_on_ray_is_rebuilt_byte_for_byte(game: Game):
-    said = replay(game.settings)
+    message = replay(game.settings)
 
-    assert said.count("identical") == STEPS
-    assert said.count(" weights ") == STEPS - 1, "the first weights have no hash, those that it sent have one"
+    assert message.count("identical") == STEPS
+    assert message.count(" weights ") == STEPS - 1, "the first weights have no hash, those that it sent have one"
 
 
 @games("sync", "taught")

@@ -198,14 +198,14 @@ def test_the_command_trains_on_two_processes_stops_when_asked_and_goes_on(
         process = subprocess.Popen(program, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         wait_until(lambda: process.poll() is not None or len(read_progress(path)) >= step, seconds=240)
         process.send_signal(signal.SIGINT)
-        said = communicate(process, 240)[1]
-        return process.returncode, said
+        output = communicate(process, 240)[1]
+        return process.returncode, output
 
     run_until(2)
     stopped_at = len(read_progress(path))
     assert CheckpointDirectory(settings, RUN).newest()[1].step == stopped_at
-    refused, said = run_until(stopped_at + 1, processes=1)
-    assert (refused, "as many shards as processes" in said) == (2, True), said
+    refused, output = run_until(stopped_at + 1, processes=1)
+    assert (refused, "as many shards as processes" in output) == (2, True), output
     run_until(stopped_at + 1)
 
     steps = read_progress(path)

@@ -55,9 +55,9 @@ class Caller(threading.Thread):
         while not self.is_over.is_set():
             opened = self.post(f"{self.settings.gateway_url}/rollouts", key, {"task_id": "hammer", "run": RUN})
             words = ["guess", str(1 + (self.number + turn) % 9), ("higher", "lower", "open")[turn % 3]]
-            asked = {"model": "m", "messages": [{"role": "user", "content": " ".join(words)}], "stream": turn % 3 == 0}
-            asked |= {"max_tokens": NUM_TOKENS, "ignore_eos": True, "temperature": turn % 2}
-            self.post(f"{opened['base_url']}/chat/completions", opened["api_key"], asked)
+            fields = {"model": "m", "messages": [{"role": "user", "content": " ".join(words)}], "stream": turn % 3 == 0}
+            fields |= {"max_tokens": NUM_TOKENS, "ignore_eos": True, "temperature": turn % 2}
+            self.post(f"{opened['base_url']}/chat/completions", opened["api_key"], fields)
             self.post(f"{self.settings.gateway_url}/rollouts/{opened['rollout_id']}/end", key, {"reward": 0.0})
             (self.sampled if turn % 2 else self.greedy).append(opened["trajectory_id"])
             turn += 1
@@ -65,8 +65,8 @@ class Caller(threading.Thread):
     def post(self, url: str, key: str | None, body: dict[str, object]) -> dict[str, str]:
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         with urlopen(Request(url, json.dumps(body).encode(), headers), timeout=scaled(300)) as reply:
-            said = reply.read()
-        return json.loads(said) if said.startswith(b"{") else {}
+            content_read = reply.read()
+        return json.loads(content_read) if content_read.startswith(b"{") else {}
 
 
 @pytest.mark.parametrize(("mode", "switch", "num_switches"), CASES)

@@ -38,10 +38,10 @@ def stack(tmp_path_factory: pytest.TempPathFactory, chat_model):
 def rollout(stack):
     """An open rollout, and its stored trajectory after its end."""
     gateway = GatewayClient(stack.settings.gateway_url, stack.settings.api_key)
-    return Played(stack, gateway)
+    return ScriptedPlay(stack, gateway)
 
 
-class Played:
+class ScriptedPlay:
     def __init__(self, stack, gateway):
         self.stack, self.gateway = stack, gateway
         self.opened = gateway.open(OpenRequest(task_id="t"))
@@ -54,37 +54,37 @@ class Played:
 def straight(stack, messages):
     """Return vLLM's own answer to the same request."""
     body = {"model": "policy", "messages": messages, "tools": TOOLS, "max_tokens": 120, **FORCED}
-    asked = body | {"return_token_ids": True, "logprobs": True}
-    return requests.post(f"{stack.engine.url}/v1/chat/completions", json=asked, timeout=scaled(120)).json()
+    requested = body | {"return_token_ids": True, "logprobs": True}
+    return requests.post(f"{stack.engine.url}/v1/chat/completions", json=requested, timeout=scaled(120)).json()
 
 
 def ask_chat(opened, *, is_streamed):
     client = openai.OpenAI(base_url=opened.base_url, api_key=opened.api_key)
-    asked = {"model": "any", "messages": QUESTION, "tools": TOOLS, "max_tokens": 120, "temperature": 1.0, "seed": 7}
+    fields = {"model": "any", "messages": QUESTION, "tools": TOOLS, "max_tokens": 120, "temperature": 1.0, "seed": 7}
     extra = {"structured_outputs": FORCED["structured_outputs"]}
     if not is_streamed:
-        return client.chat.completions.create(**asked, extra_body=extra).choices[0].message
-    with client.chat.completions.stream(**asked, extra_body=extra) as stream:
+        return client.chat.completions.create(**fields, extra_body=extra).choices[0].message
+    with client.chat.completions.stream(**fields, extra_body=extra) as stream:
         return stream.get_final_completion().choices[0].message
 
 
 def ask_responses(opened, *, is_streamed):
     client = openai.OpenAI(base_url=opened.base_url, api_key=opened.api_key)
     tools = [{"type": "function", "name": "add", "parameters": ADD}]
-    asked = {"model": "any", "input": QUESTION, "tools": tools, "max_output_tokens": 120, "extra_body": FORCED}
+    fields = {"model": "any", "input": QUESTION, "tools": tools, "max_output_tokens": 120, "extra_body": FORCED}
     if not is_streamed:
-        return client.responses.create(**asked)
-    with client.responses.stream(**asked) as stream:
+        return client.responses.create(**fields)
+    with client.responses.stream(**fields) as stream:
         return stream.get_final_response()
 
 
 def ask_messages(opened, *, is_streamed):
     client = anthropic.Anthropic(base_url=opened.base_url.removesuffix("/v1"), api_key=opened.api_key)
     tools = [{"name": "add", "input_schema": ADD}]
-    asked = {"model": "any", "messages": QUESTION, "tools": tools, "max_tokens": 120, "extra_body": FORCED}
+    fields = {"model": "any", "messages": QUESTION, "tools": tools, "max_tokens": 120, "extra_body": FORCED}
     if not is_streamed:
-        return client.messages.create(**asked)
-    with client.messages.stream(**asked) as stream:
+        return client.messages.create(**fields)
+    with client.messages.stream(**fields) as stream:
         return stream.get_final_message()
 
 

@@ -154,8 +154,8 @@ def test_clearml_keeps_each_step_without_a_network(settings):
         send(step(2))
         session = clearml.Task.current_task().get_offline_mode_folder()
 
-    told = (session / "metrics.jsonl").read_text()
-    assert "reward_mean" in told
+    command = (session / "metrics.jsonl").read_text()
+    assert "reward_mean" in command
 
 
 def test_a_tracker_that_does_not_open_stops_neither_the_run_nor_the_others(
@@ -169,9 +169,9 @@ def test_a_tracker_that_does_not_open_stops_neither_the_run_nor_the_others(
     with caplog.at_level(logging.WARNING, "trainer_adapter"), opened(settings, "tensorboard", "wandb") as send:
         send(step(1))
 
-    (said,) = [one.getMessage() for one in caplog.records if "tracker" in one.getMessage()]
-    assert said.startswith("tracker tensorboard: ")
-    assert said.endswith("the run goes on without it")
+    (spoken,) = [one.getMessage() for one in caplog.records if "tracker" in one.getMessage()]
+    assert spoken.startswith("tracker tensorboard: ")
+    assert spoken.endswith("the run goes on without it")
     offline_wandb.teardown()
     assert [row["_step"] for row in _history(settings)] == [1]
 

@@ -12,7 +12,7 @@ from agent_layer.store.consumers.trained_batches import list_batches
 from trainer_adapter.config import SourceConfig
 from trainer_adapter.loop.checkpoint import CheckpointDirectory
 
-from ..queues import queue_of
+from ..queues import open_queue
 from .conftest import RUN, acknowledged, train
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
@@ -148,7 +148,7 @@ def test_a_run_without_rewards_ends_though_its_groups_are_replaced(configure, se
 @pytest.mark.usefixtures("player")
 def test_workers_hear_of_each_switch_if_agents_are_to_pause_and_the_run_goes_on(configure, settings, redis, keys):
     dispatcher = connect(settings)
-    queue_of(dispatcher).heartbeat("w", b"{}", [])
+    open_queue(dispatcher).heartbeat("w", b"{}", [])
 
     reports = train(configure(3, pause_at_switch=True), settings)
 

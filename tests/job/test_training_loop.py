@@ -285,12 +285,12 @@ def test_the_command_ends_well_when_asked_and_survives_a_kill(configure, setting
         process = subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         wait_until(lambda: process.poll() is not None or max(steps_done(), default=0) >= step, seconds=240)
         process.send_signal(number)
-        said = communicate(process, 120)[1]
-        return process.returncode, said
+        output = communicate(process, 120)[1]
+        return process.returncode, output
 
-    status, said = run_until(4, signal.SIGINT)
+    status, output = run_until(4, signal.SIGINT)
     stopped_at = steps_done()[-1]
-    assert status == 0, said
+    assert status == 0, output
     assert CheckpointDirectory(settings, RUN).newest()[1].step == stopped_at
     learned = acknowledged(redis, player.keys)
     assert len(learned) == 2 * stopped_at
@@ -299,6 +299,6 @@ def test_the_command_ends_well_when_asked_and_survives_a_kill(configure, setting
     assert CheckpointDirectory(settings, RUN).newest()[1].step % 3 == 0
     killed_at = steps_done()[-1]
 
-    status, said = run_until(killed_at + 2, signal.SIGTERM)
-    assert status == 0, said
+    status, output = run_until(killed_at + 2, signal.SIGTERM)
+    assert status == 0, output
     assert steps_done() == list(range(1, steps_done()[-1] + 1))

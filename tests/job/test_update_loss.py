@@ -57,7 +57,7 @@ FORKED = Minibatch(
 """Five rollouts in nine rows: three of them forked."""
 
 
-def minibatch_of(loss):
+def make_minibatch(loss):
     """``geo_mean`` takes the geometric mean of a row's weights, so here they are equal within a rollout."""
     if loss != "geo_mean":
         return FORKED
@@ -71,7 +71,7 @@ def resolve(loss, mean, **options):
 
 
 def pad(rows, dtype=None):
-    """[num_rows, most_tokens], zero behind each row."""
+    """[num_rows, max_tokens], zero behind each row."""
     import torch
 
     stacked = torch.zeros(len(rows), max(map(len, rows)), dtype=dtype or torch.float32)
@@ -112,7 +112,7 @@ def make_columns(algorithm, batch):
 
 
 def loss_by_verl(algorithm, batch, sizes):
-    """Loss and its gradient, [num_rows, most_tokens], summed over micro-batches of these sizes; and metrics of each."""
+    """Loss and its gradient, [num_rows, max_tokens], summed over micro-batches of these sizes; and metrics of each."""
     import torch
     from tensordict import TensorDict
     from verl.utils import tensordict_utils as tu
@@ -156,7 +156,7 @@ def plain_rollouts(batch):
 @pytest.mark.parametrize("mean", MEANS)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_loss_is_that_of_its_paper_and_a_forked_rollout_counts_once(loss, mean):
-    algorithm, batch = resolve(loss, mean), minibatch_of(loss)
+    algorithm, batch = resolve(loss, mean), make_minibatch(loss)
     rollouts, leaf = plain_rollouts(batch)
     expected = plain_loss(rollouts, algorithm)
     expected.backward()
@@ -170,7 +170,7 @@ def test_a_loss_is_that_of_its_paper_and_a_forked_rollout_counts_once(loss, mean
 @pytest.mark.parametrize("mean", MEANS)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_neither_micro_batches_nor_the_order_of_rows_change_a_gradient(loss, mean):
-    algorithm, batch = resolve(loss, mean), minibatch_of(loss)
+    algorithm, batch = resolve(loss, mean), make_minibatch(loss)
     whole, gradient, _ = loss_by_verl(algorithm, batch, [9])
     dice = random.Random(7)
 

@@ -51,12 +51,12 @@ def logprobs_under(weights, model, response):
     return logits.log_softmax(-1).gather(-1, torch.tensor(response)[:, None])[:, 0].tolist()
 
 
-def gains_of(response, before, after, model):
+def compute_gains(response, before, after, model):
     pairs = zip(logprobs_under(before, model, response), logprobs_under(after, model, response), strict=True)
     return [new - old for old, new in pairs]
 
 
-def batch_of(weights, model):
+def make_batch(weights, model):
     """Two groups of one good and two bad rollouts; the second bad one has two samples."""
     weights = list(weights)
     known = {tuple(one): logprobs_under(weights, model, one) for one in (GOOD, BAD)}
@@ -90,21 +90,21 @@ def test_an_update_agrees_with_the_sampler_and_follows_the_reward(model):
     trainer = start(configure(model, entropy=Schedule(start=0.01), kl=0.01))
     before = [(name, tensor.clone()) for name, tensor in trainer.weights()]
 
-    reports = [trainer.update(batch_of(trainer.weights(), model), step, version=0) for step in range(2)]
+    reports = [trainer.update(make_batch(trainer.weights(), model), step, version=0) for step in range(2)]
     after = list(trainer.weights())
 
     assert all(report.logprob_gap.largest < 1e-4 for report in reports)
     assert [report.learning_rate for report in reports] == [0.0005, 0.001]
     assert reports[0].metrics["grad_norm"] > 0
     assert 0 < reports[0].entropy < 4
-    (good, bad) = [gains_of(one, before, after, model) for one in (GOOD, BAD)]
+    (good, bad) = [compute_gains(one, before, after, model) for one in (GOOD, BAD)]
     assert min(good[0], good[2]) > 0.1
     assert max(bad[0], bad[2]) < -0.1
 
 
 def test_the_ratio_gap_is_that_of_the_first_minibatch(model):
     trainer = start(configure(model))
-    batch = batch_of(trainer.weights(), model)
+    batch = make_batch(trainer.weights(), model)
 
     own = trainer.update(batch, 1, version=0)
     stale = trainer.update(batch, 2, version=1)
@@ -118,7 +118,7 @@ def test_a_trainer_that_was_stopped_goes_on_exactly(model, tmp_path):
     import torch
 
     straight = start(configure(model))
-    batch = batch_of(straight.weights(), model)
+    batch = make_batch(straight.weights(), model)
     straight.update(batch, 0, version=0)
     straight.save(tmp_path / "checkpoint")
     straight.update(batch, 1, version=1)
@@ -162,7 +162,7 @@ def _rewarded(group_id, rewards):
 def test_without_any_own_token_there_is_no_gap(model):
     trainer = start(configure(model, correction=CorrectionConfig(weights=None)))
 
-    assert trainer.update(batch_of(trainer.weights(), model), 0, version=5).logprob_gap is None
+    assert trainer.update(make_batch(trainer.weights(), model), 0, version=5).logprob_gap is None
 
 
 @pytest.mark.parametrize("bypass", [False, True])
@@ -171,7 +171,7 @@ def test_an_update_whose_tokens_are_all_rejected_says_so_and_changes_nothing(mod
     trainer = start(configure(model, correction=CorrectionConfig(bypass=bypass, reject=(rule,))))
     before = [(name, tensor.clone()) for name, tensor in trainer.weights()]
 
-    report = trainer.update(batch_of(before, model), 0, version=0)
+    report = trainer.update(make_batch(before, model), 0, version=0)
 
     assert (report.is_changed, report.metrics["rejected"]) == (False, 1.0)
     assert all((one == other).all() for (_, one), (_, other) in zip(before, trainer.weights(), strict=True))

@@ -19,7 +19,7 @@ from agent_layer.store.segments.blobs import BlobLimits
 from agent_layer.store.segments.format import StoredRecord
 
 from ..builders import attempt, call, content, sampled
-from ..stored import answers_of, put_segment, write_segment
+from ..stored import collect_answers, put_segment, write_segment
 from ..waiting import wait_until
 
 
@@ -89,12 +89,12 @@ class Watched:
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
-        self.asked: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
         self.before: dict[str, Callable[[], object]] = {}
 
     def blobs(self, deed: str) -> list[str]:
         """Names of blobs with which this was done."""
-        return [key.rpartition("/")[2] for done, key in self.asked if done == deed and "/blob/" in key]
+        return [key.rpartition("/")[2] for done, key in self.requests if done == deed and "/blob/" in key]
 
     def put(self, key: str, content: bytes) -> None:
         self._note("put", key)
@@ -118,7 +118,7 @@ class Watched:
         self._objects.delete(key)
 
     def _note(self, deed: str, key: str) -> None:
-        self.asked.append((deed, key))
+        self.requests.append((deed, key))
         kind = "blob" if "/blob/" in key else "segment"
         if act := self.before.pop(f"{deed} {kind}", None):
             act()
@@ -131,7 +131,7 @@ def watched(store: Store) -> Watched:
     return store.objects
 
 
-def attempt_of(tid, at=100.0, score=1.0, run="r", num_choices=1):
+def make_attempt(tid, at=100.0, score=1.0, run="r", num_choices=1):
     """Return the records of one accepted attempt with two calls."""
     own = {"run": run, "agent": "solver"}
     answer = Action(response_token_ids=TokenIds([3, 4]), logprobs=Logprobs([-0.5, -1.0]), policy_versions=[(4, 2)])
@@ -147,13 +147,13 @@ def attempt_of(tid, at=100.0, score=1.0, run="r", num_choices=1):
     return attempt(tid, *parts, at=at, score=score, run=run, **task)
 
 
-@pytest.fixture(name="attempt_of")
-def _attempt_of() -> Callable[..., list[LogRecord]]:
-    """``attempt_of(trajectory_id, at=100.0, score=1.0, run="r", num_choices=1)``: its records."""
-    return attempt_of
+@pytest.fixture(name="make_attempt")
+def _make_attempt() -> Callable[..., list[LogRecord]]:
+    """``make_attempt(trajectory_id, at=100.0, score=1.0, run="r", num_choices=1)``: its records."""
+    return make_attempt
 
 
-@pytest.fixture(name="answers_of")
-def _answers_of() -> Callable[..., tuple[object, ...]]:
-    """``answers_of(store)``: every answer of the store, for comparison."""
-    return answers_of
+@pytest.fixture(name="collect_answers")
+def _collect_answers() -> Callable[..., tuple[object, ...]]:
+    """``collect_answers(store)``: every answer of the store, for comparison."""
+    return collect_answers

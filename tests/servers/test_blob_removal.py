@@ -25,7 +25,7 @@ def picture(number):
     return b'"data:image/png;base64,%b"' % base64.b64encode(random.Random(number).randbytes(6_000))
 
 
-def attempt_of(tid, *bodies):
+def make_attempt(tid, *bodies):
     """Return the records of an attempt that says these bodies, and is not accepted."""
     return attempt(tid, *(content(tid, body) for body in bodies))[:-1]
 
@@ -50,7 +50,7 @@ def shows(store, trajectory_id):
 
 
 def test_a_blob_goes_with_the_last_trajectory_that_needs_it(store, ship):
-    ship(*attempt_of("x.0-0", picture(1), picture(2)), *attempt_of("x.1-0", picture(1)))
+    ship(*make_attempt("x.0-0", picture(1), picture(2)), *make_attempt("x.1-0", picture(1)))
 
     mark_deleted(store, "x.0-0")
     assert len(remove(store)) == 1
@@ -63,7 +63,7 @@ def test_a_blob_goes_with_the_last_trajectory_that_needs_it(store, ship):
 
 
 def test_a_deletion_takes_the_blob_with_it(store, ship):
-    ship(*attempt_of("x.0-0", picture(1), picture(2)), *attempt_of("x.1-0", picture(1)))
+    ship(*make_attempt("x.0-0", picture(1), picture(2)), *make_attempt("x.1-0", picture(1)))
 
     store.delete("x.0-0")
     assert len(blobs_in(store)) == 1
@@ -74,7 +74,7 @@ def test_a_deletion_takes_the_blob_with_it(store, ship):
 
 
 def test_garbage_is_what_nobody_needs_and_is_old(store, ship):
-    ship(*attempt_of("x.0-0", picture(1)))
+    ship(*make_attempt("x.0-0", picture(1)))
     orphan = blob_name(b'"nobody"')
     store.objects.put(blob_key(store.keys, orphan), pack(b'"nobody"'))
 
@@ -89,7 +89,7 @@ def test_garbage_is_what_nobody_needs_and_is_old(store, ship):
 
 def test_a_compaction_carries_references_along(store, ship):
     for number in range(3):
-        ship(*attempt_of("x.0-0", picture(number)), *attempt_of(f"x.{number + 1}-0"))
+        ship(*make_attempt("x.0-0", picture(number)), *make_attempt(f"x.{number + 1}-0"))
 
     store.admin.compact(limits=Limits(least_age_seconds=-1.0))
     store.admin.reindex(drop=True)
@@ -100,12 +100,12 @@ def test_a_compaction_carries_references_along(store, ship):
 
 
 def test_the_same_content_gets_a_new_blob_after_that(store, ship):
-    ship(*attempt_of("x.0-0", picture(1)))
+    ship(*make_attempt("x.0-0", picture(1)))
     [old] = blobs_in(store)
     mark_deleted(store, "x.0-0")
     remove(store)
 
-    ship(*attempt_of("x.1-0", picture(1)))
+    ship(*make_attempt("x.1-0", picture(1)))
 
     assert old not in blobs_in(store)
     assert shows(store, "x.1-0")
@@ -113,9 +113,9 @@ def test_the_same_content_gets_a_new_blob_after_that(store, ship):
 
 
 def test_who_shows_the_same_before_the_removal_saves_the_blob(store, watched, ship):
-    ship(*attempt_of("x.0-0", picture(1)))
+    ship(*make_attempt("x.0-0", picture(1)))
     mark_deleted(store, "x.0-0")
-    ship(*attempt_of("x.1-0", picture(1)))
+    ship(*make_attempt("x.1-0", picture(1)))
 
     assert remove(store) == []
     assert len(watched.blobs("put")) == 1
@@ -123,9 +123,9 @@ def test_who_shows_the_same_before_the_removal_saves_the_blob(store, watched, sh
 
 
 def test_a_removal_that_is_slow_does_not_hit_who_comes_meanwhile(store, watched, ship):
-    ship(*attempt_of("x.0-0", picture(1)))
+    ship(*make_attempt("x.0-0", picture(1)))
     mark_deleted(store, "x.0-0")
-    watched.before["delete blob"] = lambda: ship(*attempt_of("x.1-0", picture(1)))
+    watched.before["delete blob"] = lambda: ship(*make_attempt("x.1-0", picture(1)))
 
     assert len(remove(store)) == 1
 
@@ -134,10 +134,10 @@ def test_a_removal_that_is_slow_does_not_hit_who_comes_meanwhile(store, watched,
 
 @pytest.mark.parametrize("moment", ["put blob", "put segment"])
 def test_a_removal_between_the_steps_of_a_shipper_takes_nothing_that_it_counts_on(store, watched, moment, ship):
-    ship(*attempt_of("x.0-0", picture(1)))
+    ship(*make_attempt("x.0-0", picture(1)))
     watched.before[moment] = lambda: (mark_deleted(store, "x.0-0"), remove(store))
 
-    ship(*attempt_of("x.1-0", picture(1), picture(2)))
+    ship(*make_attempt("x.1-0", picture(1), picture(2)))
 
     assert shows(store, "x.1-0")
     assert store.admin.check().findings == []
@@ -145,10 +145,10 @@ def test_a_removal_between_the_steps_of_a_shipper_takes_nothing_that_it_counts_o
 
 @pytest.mark.parametrize("moment", ["put blob", "put segment"])
 def test_who_dies_while_it_is_shipped_leaves_no_blob(store, watched, moment, ship):
-    ship(*attempt_of("x.0-0"))
+    ship(*make_attempt("x.0-0"))
     watched.before[moment] = lambda: (mark_deleted(store, "x.0-0"), remove(store))
 
-    ship(*attempt_of("x.0-0", picture(1)))
+    ship(*make_attempt("x.0-0", picture(1)))
 
     remove(store)
     assert blobs_in(store) == []
@@ -157,13 +157,13 @@ def test_who_dies_while_it_is_shipped_leaves_no_blob(store, watched, moment, shi
 def test_nothing_is_stored_for_the_dead(store, watched, ship):
     mark_deleted(store, "x.0-0")
 
-    ship(*attempt_of("x.0-0", picture(1)))
+    ship(*make_attempt("x.0-0", picture(1)))
 
     assert watched.blobs("put") == []
 
 
 def test_a_shipper_that_died_before_its_segment_is_followed_by_one_that_uses_its_blob(store, watched, ship):
-    records, name = list(attempt_of("x.0-0", picture(1))), new_id()
+    records, name = list(make_attempt("x.0-0", picture(1))), new_id()
     watched.before["put segment"] = lambda: (_ for _ in ()).throw(KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         ship(*records, name=name)
@@ -177,10 +177,10 @@ def test_a_shipper_that_died_before_its_segment_is_followed_by_one_that_uses_its
 
 
 def test_blobs_that_no_one_knows_of_are_orphans_once_all_segments_are_indexed(store, watched, ship):
-    ship(*attempt_of("x.0-0", picture(1)))
+    ship(*make_attempt("x.0-0", picture(1)))
     watched.before["put segment"] = lambda: (_ for _ in ()).throw(KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
-        ship(*attempt_of("x.1-0", picture(2)))
+        ship(*make_attempt("x.1-0", picture(2)))
     lose_index(store)
     assert orphans_in(store) == []  # a segment that is not indexed may need any of them
 
@@ -192,7 +192,7 @@ def test_blobs_that_no_one_knows_of_are_orphans_once_all_segments_are_indexed(st
 
 
 def test_nothing_is_removed_while_the_index_is_rebuilt(store, ship):
-    ship(*attempt_of("x.0-0", picture(1)), *attempt_of("x.1-0", picture(1)))
+    ship(*make_attempt("x.0-0", picture(1)), *make_attempt("x.1-0", picture(1)))
     mark_deleted(store, "x.0-0")
     lose_index(store)
 
@@ -203,7 +203,7 @@ def test_nothing_is_removed_while_the_index_is_rebuilt(store, ship):
 
 
 def test_a_rebuild_does_not_bring_back_the_needs_of_the_dead(store, ship):
-    ship(*attempt_of("x.0-0", picture(1)))
+    ship(*make_attempt("x.0-0", picture(1)))
     mark_deleted(store, "x.0-0")
     lose_index(store)
     store.admin.reindex()
@@ -226,7 +226,7 @@ def test_whatever_happens_in_the_middle_of_whatever_the_living_show_all_and_the_
     life = f"r{new_id()}"
     shown: dict[str, set[str]] = {}
     dead: set[str] = set()
-    watched.asked.clear()
+    watched.requests.clear()
 
     def do(deed, number, pictures):
         trajectory_id = f"{life}.{number}-0"
@@ -234,7 +234,7 @@ def test_whatever_happens_in_the_middle_of_whatever_the_living_show_all_and_the_
             bodies = [picture(f"{life} {one}") for one in sorted(pictures)]
             if trajectory_id not in dead:
                 shown.setdefault(trajectory_id, set()).update(map(content_hash, bodies))
-            ship(*attempt_of(trajectory_id, *bodies))
+            ship(*make_attempt(trajectory_id, *bodies))
         elif deed == "kill":
             dead.add(trajectory_id)
             shown.pop(trajectory_id, None)

@@ -26,11 +26,11 @@ def picture(number: int, size_bytes: int = 6_000) -> bytes:
     return b'"data:image/png;base64,%b"' % base64.b64encode(random.Random(number).randbytes(size_bytes))
 
 
-def content_of(trajectory_id: str, body: bytes) -> Content:
+def make_content(trajectory_id: str, body: bytes) -> Content:
     return Content(trajectory_id=trajectory_id, hash=content_hash(body), body=body)
 
 
-def attempt_of(trajectory_id: str, *pictures: bytes) -> list[LogRecord]:
+def make_attempt(trajectory_id: str, *pictures: bytes) -> list[LogRecord]:
     """One attempt with a call for each picture that it shows."""
     own = {"trajectory_id": trajectory_id, "run": "r"}
     records: list[LogRecord] = [
@@ -39,9 +39,9 @@ def attempt_of(trajectory_id: str, *pictures: bytes) -> list[LogRecord]:
     for number, body in enumerate(pictures):
         message = b'{"role":"user","content":{"$content":"%b"}}' % content_hash(body).encode()
         part = {**own, "source": "gateway", "call_id": f"{trajectory_id}/{number}"}
-        said = content_of(trajectory_id, message)
-        records += [content_of(trajectory_id, body), said]
-        state = StepState(messages=[said.hash])
+        reply = make_content(trajectory_id, message)
+        records += [make_content(trajectory_id, body), reply]
+        state = StepState(messages=[reply.hash])
         records += [
             StepPart(**part, phase="start", at=101.0 + number, state=state),
             StepPart(**part, phase="end", at=101.5 + number, actions=[Action(message={"role": "assistant"})]),
@@ -65,7 +65,7 @@ def records_in(store, name, owner):
 
 def test_pictures_and_long_texts_lie_beside_the_segment_and_come_back(store, ship):
     long = b'"%b"' % (b"word " * 20_000)
-    records = [*attempt_of("x.0-0", picture(1), picture(2, 100)), content_of("x.0-0", long)]
+    records = [*make_attempt("x.0-0", picture(1), picture(2, 100)), make_content("x.0-0", long)]
 
     name = ship(*records)
 
@@ -78,15 +78,15 @@ def test_pictures_and_long_texts_lie_beside_the_segment_and_come_back(store, shi
 
 
 def test_what_several_trajectories_show_is_stored_once(store, watched, ship):
-    ship(*attempt_of("x.0-0", picture(1)), *attempt_of("x.1-0", picture(1)))
-    ship(*attempt_of("x.2-0", picture(1), picture(2)))
+    ship(*make_attempt("x.0-0", picture(1)), *make_attempt("x.1-0", picture(1)))
+    ship(*make_attempt("x.2-0", picture(1), picture(2)))
 
     assert len(watched.blobs("put")) == len(blobs_in(store)) == 2
     assert all(store.get(f"x.{n}-0").contents[content_hash(picture(1))] == picture(1) for n in range(3))
 
 
 def test_a_segment_holds_each_content_of_a_trajectory_once(store, ship):
-    records = attempt_of("x.0-0", picture(1), picture(2, 50))
+    records = make_attempt("x.0-0", picture(1), picture(2, 50))
 
     name = ship(*records, *records)
 
@@ -95,7 +95,7 @@ def test_a_segment_holds_each_content_of_a_trajectory_once(store, ship):
 
 
 def test_only_what_is_asked_for_is_fetched(store, watched, ship):
-    ship(*attempt_of("x.0-0", *map(picture, range(5))))
+    ship(*make_attempt("x.0-0", *map(picture, range(5))))
 
     trajectory = store.get("x.0-0", blobs=False)
     contents = store.contents(trajectory)
@@ -113,7 +113,7 @@ def test_only_what_is_asked_for_is_fetched(store, watched, ship):
 
 
 def test_without_its_blobs_a_trajectory_shows_where_they_belong(store, ship):
-    ship(*attempt_of("x.0-0", picture(1)))
+    ship(*make_attempt("x.0-0", picture(1)))
     trajectory = store.get("x.0-0", blobs=False)
 
     assert shown_at(show_step(trajectory, trajectory.steps[0])) == {"$content": content_hash(picture(1))}
@@ -121,7 +121,7 @@ def test_without_its_blobs_a_trajectory_shows_where_they_belong(store, ship):
 
 @pytest.mark.parametrize("found", [b"", b"junk", pack(picture(2)), pack(picture(1))[:-1]])
 def test_a_blob_that_is_not_what_its_name_says_is_refused_and_found(store, found, ship):
-    ship(*attempt_of("x.0-0", picture(1)))
+    ship(*make_attempt("x.0-0", picture(1)))
     [name] = blobs_in(store)
     store.objects.put(blob_key(store.keys, name), found)
 
@@ -134,7 +134,7 @@ def test_a_blob_that_is_not_what_its_name_says_is_refused_and_found(store, found
 
 
 def test_a_blob_that_is_gone_is_named_and_the_rest_is_served(store, ship):
-    ship(*attempt_of("x.0-0", picture(1), picture(2)))
+    ship(*make_attempt("x.0-0", picture(1), picture(2)))
     gone, kept = blobs_in(store)
     store.objects.delete(blob_key(store.keys, gone))
 
@@ -152,11 +152,11 @@ def test_a_blob_that_is_gone_is_named_and_the_rest_is_served(store, ship):
 def test_no_reference_leads_to_another_object_than_a_blob(store, watched, name):
     with pytest.raises(CorruptRecordError, match="found another name"):
         read_blob(store.keys, store.objects, name)
-    assert watched.asked == []
+    assert watched.requests == []
 
 
 def test_a_log_that_refers_to_a_blob_itself_is_refused(store, ship):
-    ship(*attempt_of("x.0-0", picture(1)))
+    ship(*make_attempt("x.0-0", picture(1)))
     stolen = ContentRef(trajectory_id="x.1-0", hash="h", blob=blobs_in(store)[0], size_bytes=1)
 
     refusal = DirectDestination(store.keys, store.redis, store.objects).store(new_id(), [encode(stolen)])
@@ -166,7 +166,7 @@ def test_a_log_that_refers_to_a_blob_itself_is_refused(store, ship):
 
 
 def test_a_rebuild_gives_back_who_needs_what(store, ship):
-    ship(*attempt_of("x.0-0", picture(1)), *attempt_of("x.1-0", picture(1), picture(2)))
+    ship(*make_attempt("x.0-0", picture(1)), *make_attempt("x.1-0", picture(1), picture(2)))
     before = {key: store.redis.smembers(key) for key in store.redis.keys(store.keys.name("blob", "*"))}
     store.redis.delete(*store.redis.keys(store.keys.name("*")))
 
@@ -191,7 +191,7 @@ def test_what_only_a_newer_reader_knows_of_a_content_stays_with_its_reference(st
 def test_many_blobs_of_one_trajectory_are_entered_in_small_scripts(store, ship):
     bodies = [b'"%d"' % number for number in range(300)]
 
-    ship(*attempt_of("x.0-0"), *(content_of("x.0-0", one) for one in bodies), limits=BlobLimits(1, 1))
+    ship(*make_attempt("x.0-0"), *(make_content("x.0-0", one) for one in bodies), limits=BlobLimits(1, 1))
 
     assert store.redis.hlen(store.keys.trajectory_blobs("x.0-0")) == 300
     assert sorted(store.get("x.0-0").contents.values()) == sorted(bodies)
@@ -208,15 +208,15 @@ limits = st.builds(BlobLimits, st.integers(1, 20), st.integers(1, 60))
 @given(segments=st.lists(st.tuples(st.lists(contents, max_size=6), limits), max_size=3))
 def test_any_mixture_comes_back_as_it_was(store, ship, segments):
     life = new_id()
-    told: dict[str, dict[str, bytes]] = {}
+    attributes: dict[str, dict[str, bytes]] = {}
     for bodies_by_number, limits in segments:
         for number, body in bodies_by_number:
             trajectory_id = f"{life}.{number}-0"
-            told.setdefault(trajectory_id, {})[content_hash(body)] = body
+            attributes.setdefault(trajectory_id, {})[content_hash(body)] = body
         trajectory_ids = {f"{life}.{number}-0" for number, _ in bodies_by_number}
-        contents = [content_of(f"{life}.{number}-0", body) for number, body in bodies_by_number]
-        ship(*(one for each in trajectory_ids for one in attempt_of(each)), *contents, limits=limits)
+        contents = [make_content(f"{life}.{number}-0", body) for number, body in bodies_by_number]
+        ship(*(one for each in trajectory_ids for one in make_attempt(each)), *contents, limits=limits)
 
-    for trajectory_id, expected in told.items():
+    for trajectory_id, expected in attributes.items():
         assert store.get(trajectory_id).contents == expected
         assert dict(store.contents(store.get(trajectory_id, blobs=False))) == expected

@@ -9,24 +9,24 @@ from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store.segments.format import segment_key
 
 
-def test_a_segment_with_a_torn_end_is_quarantined_and_what_is_whole_of_it_is_served(store, put, attempt_of):
-    good, bad = put(*attempt_of("x.0-0")), put(*attempt_of("y.0-0"))
+def test_a_segment_with_a_torn_end_is_quarantined_and_what_is_whole_of_it_is_served(store, put, make_attempt):
+    good, bad = put(*make_attempt("x.0-0")), put(*make_attempt("y.0-0"))
     key = segment_key(store.keys, bad)
     store.objects.put(key, store.objects.get(key)[:-30])
 
     report = store.admin.reindex()
 
     assert {row.trajectory_id for row in store.query().items} == {"x.0-0", "y.0-0"}
-    assert store.get("y.0-0") == assemble_trajectory("y.0-0", attempt_of("y.0-0"))
+    assert store.get("y.0-0") == assemble_trajectory("y.0-0", make_attempt("y.0-0"))
     assert len(report.corrupt) == 1
     assert bad in report.corrupt[0]
     assert good not in report.corrupt[0]
     assert list(store.admin.quarantine()) == [bad]
 
 
-def test_a_segment_of_which_nothing_is_whole_is_quarantined_and_the_others_are_served(store, put, attempt_of):
-    put(*attempt_of("x.0-0"))
-    bad = put(*attempt_of("y.0-0"))
+def test_a_segment_of_which_nothing_is_whole_is_quarantined_and_the_others_are_served(store, put, make_attempt):
+    put(*make_attempt("x.0-0"))
+    bad = put(*make_attempt("y.0-0"))
     store.objects.put(segment_key(store.keys, bad), b"x" * 1000)
 
     report = store.admin.reindex()
@@ -36,8 +36,8 @@ def test_a_segment_of_which_nothing_is_whole_is_quarantined_and_the_others_are_s
     assert bad in store.admin.quarantine()
 
 
-def test_a_segment_that_is_restored_leaves_quarantine(store, put, attempt_of):
-    bad = put(*attempt_of("y.0-0"))
+def test_a_segment_that_is_restored_leaves_quarantine(store, put, make_attempt):
+    bad = put(*make_attempt("y.0-0"))
     whole = store.objects.get(segment_key(store.keys, bad))
     damage(store, bad)
     assert [one.subject for one in store.admin.check().findings if one.kind == "corrupt"] == [bad]
@@ -49,8 +49,8 @@ def test_a_segment_that_is_restored_leaves_quarantine(store, put, attempt_of):
     assert store.admin.quarantine() == {}
 
 
-def test_what_others_put_beside_tombstones_is_passed_over(store, write, attempt_of):
-    write(*attempt_of("x.0-0"), *attempt_of("y.0-0"))
+def test_what_others_put_beside_tombstones_is_passed_over(store, write, make_attempt):
+    write(*make_attempt("x.0-0"), *make_attempt("y.0-0"))
     store.delete("x.0-0")
     store.objects.put(f"{store.keys.namespace}/dead/notes.txt", b"not ours")
 
@@ -60,9 +60,9 @@ def test_what_others_put_beside_tombstones_is_passed_over(store, write, attempt_
     assert [row.trajectory_id for row in store.query().items] == ["y.0-0"]
 
 
-def test_a_sound_store_has_no_findings(store, write, attempt_of):
-    write(*attempt_of("x.0-0"), PolicyVersion(run="r:1", number=0, location="w", created_at=1.0))
-    write(*attempt_of("x.1-0"), Group(group_id="g:h", run="r", task_id="t", closed_at=9.0))
+def test_a_sound_store_has_no_findings(store, write, make_attempt):
+    write(*make_attempt("x.0-0"), PolicyVersion(run="r:1", number=0, location="w", created_at=1.0))
+    write(*make_attempt("x.1-0"), Group(group_id="g:h", run="r", task_id="t", closed_at=9.0))
 
     report = store.admin.check()
 
@@ -70,17 +70,17 @@ def test_a_sound_store_has_no_findings(store, write, attempt_of):
     assert report.is_sound
 
 
-def test_what_is_shipped_during_a_check_is_not_missing(store, write, attempt_of):
-    write(*attempt_of("x.0-0"))
+def test_what_is_shipped_during_a_check_is_not_missing(store, write, make_attempt):
+    write(*make_attempt("x.0-0"))
 
-    report = store.admin.check(progress=lambda *_: write(*attempt_of("y.0-0")))
+    report = store.admin.check(progress=lambda *_: write(*make_attempt("y.0-0")))
 
     assert (report.num_trajectories, report.findings) == (2, [])
 
 
-def test_a_segment_that_is_not_indexed_is_found_and_indexed(store, write, put, attempt_of):
-    write(*attempt_of("x.0-0"))
-    put(*attempt_of("y.0-0"))
+def test_a_segment_that_is_not_indexed_is_found_and_indexed(store, write, put, make_attempt):
+    write(*make_attempt("x.0-0"))
+    put(*make_attempt("y.0-0"))
 
     report = store.admin.check(repair=True)
 
@@ -93,21 +93,21 @@ def test_a_segment_that_is_not_indexed_is_found_and_indexed(store, write, put, a
 @pytest.mark.parametrize(
     "lost", ["t:x.0-0", "t:x.0-0:chunks", "t:x.0-0:calls", "t:x.0-0:rewards", "group:g", "policies:r", "segments"]
 )
-def test_an_entry_that_the_index_lost_is_found_and_restored(store, write, lost, attempt_of, answers_of):
+def test_an_entry_that_the_index_lost_is_found_and_restored(store, write, lost, make_attempt, collect_answers):
     policy = PolicyVersion(run="r", number=0, location="w", created_at=1.0)
-    write(*attempt_of("x.0-0"), Group(group_id="g", run="r", task_id="t", closed_at=9.0), policy)
-    before = answers_of(store)
+    write(*make_attempt("x.0-0"), Group(group_id="g", run="r", task_id="t", closed_at=9.0), policy)
+    before = collect_answers(store)
     store.redis.delete(store.keys.name(lost))
 
     report = store.admin.check(repair=True)
 
     assert report.findings[0].kind == "unindexed"
-    assert answers_of(store) == before
+    assert collect_answers(store) == before
 
 
-def test_bytes_that_are_gone_are_found_and_forgotten(store, write, attempt_of):
-    write(*attempt_of("x.0-0"))
-    store.objects.delete(segment_key(store.keys, write(*attempt_of("y.0-0"))))
+def test_bytes_that_are_gone_are_found_and_forgotten(store, write, make_attempt):
+    write(*make_attempt("x.0-0"))
+    store.objects.delete(segment_key(store.keys, write(*make_attempt("y.0-0"))))
 
     report = store.admin.check(repair=True)
 
@@ -119,8 +119,8 @@ def test_bytes_that_are_gone_are_found_and_forgotten(store, write, attempt_of):
     assert store.admin.check().is_sound
 
 
-def test_corruption_is_found_and_cannot_be_mended(store, write, attempt_of):
-    damage(store, write(*attempt_of("x.0-0")))
+def test_corruption_is_found_and_cannot_be_mended(store, write, make_attempt):
+    damage(store, write(*make_attempt("x.0-0")))
 
     report = store.admin.check(repair=True)
 
@@ -129,10 +129,10 @@ def test_corruption_is_found_and_cannot_be_mended(store, write, attempt_of):
 
 
 @pytest.mark.parametrize("missing", [2, 4, slice(4, 6)])
-def test_an_accepted_attempt_that_lacks_calls_is_named(store, write, missing, attempt_of):
-    records = attempt_of("x.0-0")
+def test_an_accepted_attempt_that_lacks_calls_is_named(store, write, missing, make_attempt):
+    records = make_attempt("x.0-0")
     del records[missing]
-    write(*records, *attempt_of("y.0-0"))
+    write(*records, *make_attempt("y.0-0"))
 
     report = store.admin.check(repair=True)
 
@@ -141,14 +141,14 @@ def test_an_accepted_attempt_that_lacks_calls_is_named(store, write, missing, at
     assert not report.is_sound
 
 
-def test_an_attempt_that_does_not_count_may_lack_calls(store, write, attempt_of):
-    write(*attempt_of("x.0-0")[:4])
+def test_an_attempt_that_does_not_count_may_lack_calls(store, write, make_attempt):
+    write(*make_attempt("x.0-0")[:4])
 
     assert store.admin.check().is_sound
 
 
-def test_corrupt_bytes_are_never_given_out(store, write, attempt_of):
-    damage(store, write(*attempt_of("x.0-0")))
+def test_corrupt_bytes_are_never_given_out(store, write, make_attempt):
+    damage(store, write(*make_attempt("x.0-0")))
 
     with pytest.raises(CorruptRecordError):
         store.get("x.0-0")

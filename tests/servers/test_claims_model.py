@@ -44,16 +44,16 @@ class Model:
         return [one.group_id for one in in_order(held) if who.split in (None, one.split)]
 
     def is_superseded(self, who: Consumer, session: object) -> bool:
-        return any(self.sessions.get((who.member, split), session) is not session for split in splits_of(who))
+        return any(self.sessions.get((who.member, split), session) is not session for split in list_splits(who))
 
     def show(self, who: Consumer, session: object) -> None:
-        for split in splits_of(who):
+        for split in list_splits(who):
             self.sessions[who.member, split] = session
             self.lapsed.discard((who.member, split))
 
     def hand_on(self, who: Consumer) -> None:
         for member, split in list(self.lapsed):
-            if member != who.member and split in splits_of(who):
+            if member != who.member and split in list_splits(who):
                 self.lapsed.discard((member, split))
                 self.sessions.pop((member, split))
                 for one in self.held_by(Consumer("c", who.run, split, member)):
@@ -72,7 +72,7 @@ def in_order(groups):
     return sorted(groups, key=lambda group: (group.closed_at, group.group_id))
 
 
-def splits_of(who):
+def list_splits(who):
     return (who.split,) if who.split else SPLITS
 
 

@@ -14,7 +14,7 @@ from agent_layer.shipper.direct import DirectDestination
 from agent_layer.shipper.ship import Shipper
 from agent_layer.store import open_store
 
-from ..queues import queue_of
+from ..queues import open_queue
 
 
 @pytest.fixture
@@ -30,14 +30,14 @@ def played(settings, keys):
     def play():
         store, dispatcher = open_store(settings), connect(settings)
         dispatcher.submit([Task(id="a", run="r", input=1)])
-        (lease,) = queue_of(dispatcher).claim("w", 1)
+        (lease,) = open_queue(dispatcher).claim("w", 1)
         own = {"trajectory_id": lease.trajectory_id, "run": "r"}
         recorder = Recorder(settings)
         recorder.append(Reward(**own, reward_id="a", at=1.0, name="a", score=1.0))
         recorder.append(Outcome(**own, status="completed", ended_at=2.0))
         recorder.close()
-        queue_of(dispatcher).heartbeat("w", b"{}", [(lease, "running")])
-        queue_of(dispatcher).commit(lease, Outcome(**own, status="completed", ended_at=2.0))
+        open_queue(dispatcher).heartbeat("w", b"{}", [(lease, "running")])
+        open_queue(dispatcher).commit(lease, Outcome(**own, status="completed", ended_at=2.0))
         destination = DirectDestination(keys, store.redis, store.objects)
         Shipper(settings.log_dir, destination, threading.Event()).ship_pending()
         for one in store.follow("c", "r", wait_seconds=0.1):

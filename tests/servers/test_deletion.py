@@ -16,7 +16,7 @@ from ..builders import attempt, call, closed_group, content
 SECRET = b"what nobody may read any more"
 
 
-def attempt_of(tid, task="task-one", user="user-seven", *, text=SECRET, group="g", ended=True):
+def make_attempt(tid, task="task-one", user="user-seven", *, text=SECRET, group="g", ended=True):
     """An accepted attempt whose words, task, label and answer can be searched for."""
     words = text.decode()
     answer = Action(message={"role": "assistant", "content": words}, policy_versions=[(1, 1)])
@@ -26,11 +26,11 @@ def attempt_of(tid, task="task-one", user="user-seven", *, text=SECRET, group="g
     return attempt(tid, *parts, score=1.0, status=status, group_id=group, **about)
 
 
-def group_of(*trajectory_ids, group_id="g", task="task-one"):
+def make_group(*trajectory_ids, group_id="g", task="task-one"):
     return closed_group(group_id, *trajectory_ids, task_id=task)
 
 
-def batch_of(*trajectory_ids, step=1):
+def make_batch(*trajectory_ids, step=1):
     """What a step learned from; the task's name stands in an id, as it may."""
     rollouts = [
         TrainedRollout(
@@ -72,11 +72,11 @@ EVERYTHING = (SECRET, b"task-one", b"user-seven", b"x.0-0")
     "meant", [{"task": "task-one"}, {"labels": {"user": "user-seven"}}, {"task": "task-one", "run": "r"}]
 )
 def test_a_search_of_the_bucket_finds_no_byte_of_what_was_deleted(store, write, meant):
-    write(*attempt_of("x.0-0")[:3], *attempt_of("y.0-0", "task-two", "user-eight", text=b"harmless", group="h")[:4])
-    write(*attempt_of("x.0-0")[3:], *attempt_of("y.0-0", "task-two", "user-eight", text=b"harmless", group="h")[4:])
-    write(group_of("x.0-0"), group_of("y.0-0", group_id="h", task="task-two"))
-    write(batch_of("x.0-0", "y.0-0"), batch_of("y.0-0", step=2))
-    write(batch_of("x.0-0", step=3))
+    write(*make_attempt("x.0-0")[:3], *make_attempt("y.0-0", "task-two", "user-eight", text=b"harmless", group="h")[:4])
+    write(*make_attempt("x.0-0")[3:], *make_attempt("y.0-0", "task-two", "user-eight", text=b"harmless", group="h")[4:])
+    write(make_group("x.0-0"), make_group("y.0-0", group_id="h", task="task-two"))
+    write(make_batch("x.0-0", "y.0-0"), make_batch("y.0-0", step=2))
+    write(make_batch("x.0-0", step=3))
     assert found_in_bucket(store, *EVERYTHING) == set(EVERYTHING)
 
     report = store.delete(**meant)
@@ -93,7 +93,7 @@ def test_a_search_of_the_bucket_finds_no_byte_of_what_was_deleted(store, write, 
 
 
 def test_one_trajectory_is_deleted_by_its_id(store, write):
-    write(*attempt_of("x.0-0"), *attempt_of("y.0-0", group="h"))
+    write(*make_attempt("x.0-0"), *make_attempt("y.0-0", group="h"))
 
     assert store.delete("x.0-0").num_trajectories == 1
 
@@ -113,13 +113,13 @@ def test_a_trajectory_of_which_only_contents_are_stored_is_deleted_too(store, wr
 
 
 @pytest.mark.parametrize(
-    ("asked", "filters"), [(None, {}), (None, {"task": None, "labels": {}}), ("x.0-0", {"task": "task-one"})]
+    ("wanted", "filters"), [(None, {}), (None, {"task": None, "labels": {}}), ("x.0-0", {"task": "task-one"})]
 )
-def test_a_condition_is_needed_and_only_one(store, write, asked, filters):
-    write(*attempt_of("x.0-0"))
+def test_a_condition_is_needed_and_only_one(store, write, wanted, filters):
+    write(*make_attempt("x.0-0"))
 
     with pytest.raises(BadInputError, match="either a trajectory id or at least one filter"):
-        store.delete(asked, **filters)
+        store.delete(wanted, **filters)
 
     assert ids(store) == ["x.0-0"]
 
@@ -130,7 +130,7 @@ def test_a_trajectory_that_never_was_is_no_success(store):
 
 
 def test_a_dry_run_changes_nothing_and_counts_the_same(store, write):
-    write(*attempt_of("x.0-0"), group_of("x.0-0"))
+    write(*make_attempt("x.0-0"), make_group("x.0-0"))
     objects = list(store.objects.list(""))
 
     shown = store.delete(task="task-one", dry_run=True)
@@ -146,7 +146,7 @@ def test_a_dry_run_changes_nothing_and_counts_the_same(store, write):
 
 
 def test_bytes_may_stay_until_the_next_purge(store, write):
-    write(*attempt_of("x.0-0"))
+    write(*make_attempt("x.0-0"))
 
     assert store.delete("x.0-0", purge=False).num_segments_left == 1
     assert ids(store) == []
@@ -157,7 +157,7 @@ def test_bytes_may_stay_until_the_next_purge(store, write):
 
 
 def test_a_group_of_which_somebody_lives_is_delivered_without_the_dead(store, write):
-    write(*attempt_of("x.0-0"), *attempt_of("x.1-0", user="user-eight"), group_of("x.0-0", "x.1-0"))
+    write(*make_attempt("x.0-0"), *make_attempt("x.1-0", user="user-eight"), make_group("x.0-0", "x.1-0"))
 
     assert store.delete(labels={"user": "user-seven"}).num_groups == 0
 
@@ -169,14 +169,14 @@ def test_a_group_of_which_somebody_lives_is_delivered_without_the_dead(store, wr
 
 
 def test_a_group_without_members_lives_as_long_as_an_attempt_of_it(store, write):
-    write(*attempt_of("x.0-0", ended=False), *attempt_of("x.1-0", user="user-eight", ended=False), group_of())
+    write(*make_attempt("x.0-0", ended=False), *make_attempt("x.1-0", user="user-eight", ended=False), make_group())
 
     assert store.delete(labels={"user": "user-seven"}).num_groups == 0
     assert store.delete(labels={"user": "user-eight"}).num_groups == 1
 
 
 def test_a_task_takes_its_groups_with_it_even_those_without_any_attempt(store, write):
-    write(group_of(), group_of(group_id="h", task="task-two"), *attempt_of("y.0-0", "task-two", group="h"))
+    write(make_group(), make_group(group_id="h", task="task-two"), *make_attempt("y.0-0", "task-two", group="h"))
 
     report = store.delete(task="task-one")
 
@@ -185,10 +185,10 @@ def test_a_task_takes_its_groups_with_it_even_those_without_any_attempt(store, w
 
 
 def test_what_an_attempt_that_runs_says_later_is_dropped(store, write):
-    write(*attempt_of("x.0-0", ended=False))
+    write(*make_attempt("x.0-0", ended=False))
 
     assert store.delete("x.0-0").num_running == 1
-    write(*attempt_of("x.0-0"))
+    write(*make_attempt("x.0-0"))
 
     assert ids(store) == []
     store.delete("x.0-0")
@@ -196,7 +196,7 @@ def test_what_an_attempt_that_runs_says_later_is_dropped(store, write):
 
 
 def test_neither_a_replay_nor_a_rebuild_brings_the_dead_back(store, write):
-    records = [*attempt_of("x.0-0"), group_of("x.0-0"), *attempt_of("y.0-0", "task-two", group="h")]
+    records = [*make_attempt("x.0-0"), make_group("x.0-0"), *make_attempt("y.0-0", "task-two", group="h")]
     write(*records)
     write(PolicyVersion(run="r", number=1, location="w", created_at=1.0))
     store.delete(task="task-one")
@@ -217,14 +217,18 @@ def test_neither_a_replay_nor_a_rebuild_brings_the_dead_back(store, write):
 
 
 def test_a_batch_names_nobody_who_is_dead_whenever_it_is_written(store, write):
-    write(*attempt_of("x.0-0"), *attempt_of("y.0-0", "task-two", group="h"))
-    write(batch_of("x.0-0", "y.0-0"))
+    write(*make_attempt("x.0-0"), *make_attempt("y.0-0", "task-two", group="h"))
+    write(make_batch("x.0-0", "y.0-0"))
     assert store.delete("x.0-0", purge=False).num_segments_left == 2
     assert named_in_batches(store) == [(["y.0-0"], 1)], "though the object still says so"
     store.admin.compact(only_dead=True)
     assert found_in_bucket(store, b"x.0-0") == set()
 
-    write(batch_of("x.0-0", "y.0-0"), batch_of("y.0-0", "x.0-0", step=2), group_of("x.0-0", "y.0-0", group_id="late"))
+    write(
+        make_batch("x.0-0", "y.0-0"),
+        make_batch("y.0-0", "x.0-0", step=2),
+        make_group("x.0-0", "y.0-0", group_id="late"),
+    )
     assert found_in_bucket(store, b"x.0-0") == {b"x.0-0"}
     store.admin.reindex(drop=True)
     assert named_in_batches(store) == [(["y.0-0"], 1)] * 2
@@ -236,7 +240,7 @@ def test_a_batch_names_nobody_who_is_dead_whenever_it_is_written(store, write):
 
 
 def test_a_quarantined_segment_that_cannot_be_rewritten_is_counted(store, write):
-    name = write(*attempt_of("x.0-0"))
+    name = write(*make_attempt("x.0-0"))
     key = segment_key(store.keys, name)
     content = bytearray(store.objects.get(key))
     content[20] ^= 1

@@ -21,7 +21,7 @@ events = st.one_of(
 )
 
 
-def attempt_of(tid):
+def make_attempt(tid):
     return attempt(tid, task_id=f"task-{tid[0]}", group_id=tid[0])
 
 
@@ -58,7 +58,7 @@ class Scene:
         self._written = []
 
     def write(self, ids):
-        self._store([one for tid in sorted(ids) for one in attempt_of(tid)], ids, None)
+        self._store([one for tid in sorted(ids) for one in make_attempt(tid)], ids, None)
 
     def close(self, group):
         ids = sorted(one for one in self.model.alive if one[0] == group)
@@ -120,10 +120,10 @@ def objects_settings(settings):
 
 @hypothesis_settings(max_examples=num_examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(events, max_size=12))
-def test_the_dead_stay_dead_and_the_living_stay(store, write, told):
+def test_the_dead_stay_dead_and_the_living_stay(store, write, expected):
     forget_everything(store)
     scene = Scene(store, write)
-    for name, argument in told:
+    for name, argument in expected:
         getattr(scene, name)(argument)
         scene.check()
 

@@ -23,7 +23,7 @@ def objects_settings(settings):
     return settings
 
 
-def attempt_of(tid, *, age_days=1.0, status="completed", versions=(1, 1), group=None, **fields):
+def make_attempt(tid, *, age_days=1.0, status="completed", versions=(1, 1), group=None, **fields):
     """An attempt that ended some days ago."""
     run, at = fields.pop("run", "r"), NOW - age_days * DAY
     parts = call(tid, "a", Action(policy_versions=[(version, 1) for version in versions]), at=at - 50.0, run=run)
@@ -31,7 +31,7 @@ def attempt_of(tid, *, age_days=1.0, status="completed", versions=(1, 1), group=
     return attempt(tid, *parts, at=at - len(parts) - 2, status=status, run=run, group_id=group, **task)
 
 
-def group_of(group_id, *members, split="train"):
+def make_group(group_id, *members, split="train"):
     return closed_group(group_id, *members, split=split)
 
 
@@ -40,7 +40,7 @@ def ids(store):
 
 
 def test_what_ended_long_ago_expires_and_only_that(store, write):
-    write(*attempt_of("old.0-0", age_days=31), *attempt_of("young.0-0", age_days=29))
+    write(*make_attempt("old.0-0", age_days=31), *make_attempt("young.0-0", age_days=29))
 
     report = store.admin.expire(older_than="30d")
 
@@ -50,7 +50,7 @@ def test_what_ended_long_ago_expires_and_only_that(store, write):
 
 
 def test_a_dry_run_counts_the_same_and_changes_nothing(store, write):
-    write(*attempt_of("a.0-0", age_days=31), *attempt_of("b.0-0", age_days=31, status="failed"))
+    write(*make_attempt("a.0-0", age_days=31), *make_attempt("b.0-0", age_days=31, status="failed"))
 
     shown = store.admin.expire(older_than="30d", dry_run=True)
 
@@ -62,8 +62,8 @@ def test_a_dry_run_counts_the_same_and_changes_nothing(store, write):
 
 
 def test_all_tokens_must_be_of_older_versions(store, write):
-    write(*attempt_of("old.0-0", versions=(1, 4)), *attempt_of("between.0-0", versions=(4, 5)))
-    write(*attempt_of("unknown.0-0", versions=()))
+    write(*make_attempt("old.0-0", versions=(1, 4)), *make_attempt("between.0-0", versions=(4, 5)))
+    write(*make_attempt("unknown.0-0", versions=()))
 
     store.admin.expire(policy_below=5)
 
@@ -71,9 +71,9 @@ def test_all_tokens_must_be_of_older_versions(store, write):
 
 
 def test_rules_and_filters_all_have_to_hold(store, write):
-    write(*attempt_of("a.0-0", age_days=9, status="failed", labels={"user": "u"}))
-    write(*attempt_of("b.0-0", age_days=9, labels={"user": "u"}), *attempt_of("c.0-0", age_days=9, status="failed"))
-    write(*attempt_of("d.0-0", age_days=1, status="failed", labels={"user": "u"}))
+    write(*make_attempt("a.0-0", age_days=9, status="failed", labels={"user": "u"}))
+    write(*make_attempt("b.0-0", age_days=9, labels={"user": "u"}), *make_attempt("c.0-0", age_days=9, status="failed"))
+    write(*make_attempt("d.0-0", age_days=1, status="failed", labels={"user": "u"}))
 
     store.admin.expire(older_than="5d", status="failed", labels={"user": "u"}, run="r")
 
@@ -82,7 +82,7 @@ def test_rules_and_filters_all_have_to_hold(store, write):
 
 @pytest.mark.parametrize("rules", [{}, {"run": None, "labels": {}, "older_than": None, "unread": True}])
 def test_no_rule_is_no_wish_to_delete_everything(store, write, rules):
-    write(*attempt_of("a.0-0"))
+    write(*make_attempt("a.0-0"))
 
     with pytest.raises(BadInputError, match="at least one rule"):
         store.admin.expire(**rules)
@@ -91,7 +91,7 @@ def test_no_rule_is_no_wish_to_delete_everything(store, write, rules):
 
 
 def test_what_has_no_end_is_kept_and_counted(store, write):
-    write(*attempt_of("a.0-0", age_days=99, status="running"))
+    write(*make_attempt("a.0-0", age_days=99, status="running"))
 
     report = store.admin.expire(older_than="30d")
 
@@ -100,7 +100,7 @@ def test_what_has_no_end_is_kept_and_counted(store, write):
 
 
 def test_members_of_a_group_that_is_not_closed_are_kept(store, write):
-    write(*attempt_of("g.0-0", age_days=99, group="g"))
+    write(*make_attempt("g.0-0", age_days=99, group="g"))
     store.redis.hset(store.keys.queue("g", "g"), mapping={"run": "r", "task_id": "t", "state": "open"})
 
     assert store.admin.expire(older_than="30d").num_running == 1
@@ -108,8 +108,8 @@ def test_members_of_a_group_that_is_not_closed_are_kept(store, write):
 
 
 def test_what_a_consumer_has_not_acknowledged_is_kept_unless_told_otherwise(store, write):
-    write(*attempt_of("g.0-0", age_days=99, group="g"), group_of("g", "g.0-0"))
-    write(*attempt_of("h.0-0", age_days=99, group="h"), group_of("h", "h.0-0"))
+    write(*make_attempt("g.0-0", age_days=99, group="g"), make_group("g", "g.0-0"))
+    write(*make_attempt("h.0-0", age_days=99, group="h"), make_group("h", "h.0-0"))
     for delivery in store.follow("trainer", "r", wait_seconds=0):
         if delivery.group.group_id == "g":
             delivery.ack()
@@ -124,7 +124,7 @@ def test_what_a_consumer_has_not_acknowledged_is_kept_unless_told_otherwise(stor
 
 
 def test_a_consumer_of_training_groups_keeps_no_evaluation(store, write):
-    write(*attempt_of("g.0-0", age_days=99, group="g", split="eval"), group_of("g", "g.0-0", split="eval"))
+    write(*make_attempt("g.0-0", age_days=99, group="g", split="eval"), make_group("g", "g.0-0", split="eval"))
     store.redis.hset(store.keys.name("feeds", "r"), "trainer:train", "1 other")
 
     assert store.admin.expire(older_than="30d").num_unread == 0
@@ -134,14 +134,16 @@ def test_a_consumer_of_training_groups_keeps_no_evaluation(store, write):
 def test_of_the_same_task_only_the_newest_answered_asking_stays(store, write):
     same = {"input_hash": "same"}
     write(
-        *attempt_of("old.0-0", age_days=9, group="old", **same), *attempt_of("old.1-0", age_days=2, group="old", **same)
+        *make_attempt("old.0-0", age_days=9, group="old", **same),
+        *make_attempt("old.1-0", age_days=2, group="old", **same),
     )
     write(
-        *attempt_of("mid.0-0", age_days=5, group="mid", **same), *attempt_of("mid.1-0", age_days=1, group="mid", **same)
+        *make_attempt("mid.0-0", age_days=5, group="mid", **same),
+        *make_attempt("mid.1-0", age_days=1, group="mid", **same),
     )
-    write(*attempt_of("new.0-0", age_days=1, status="failed", group="new", **same))
-    write(*attempt_of("else.0-0", age_days=9, run="other", **same), *attempt_of("none.0-0", age_days=9))
-    write(*attempt_of("env.0-0", age_days=9, env="another", **same))
+    write(*make_attempt("new.0-0", age_days=1, status="failed", group="new", **same))
+    write(*make_attempt("else.0-0", age_days=9, run="other", **same), *make_attempt("none.0-0", age_days=9))
+    write(*make_attempt("env.0-0", age_days=9, env="another", **same))
 
     store.admin.expire(duplicates="newest", older_than="3d")
 
@@ -177,9 +179,9 @@ def test_every_task_that_was_ever_answered_keeps_an_answered_asking(found):
 
 
 def test_trajectories_of_an_older_environment_expire(store, write):
-    write(*attempt_of("a.0-0", age_days=3, env="maze", env_version="1"))
-    write(*attempt_of("b.0-0", age_days=2, env="maze", env_version="2"))
-    write(*attempt_of("c.0-0", age_days=1, env="maze"), *attempt_of("d.0-0", env="chess", env_version="1"))
+    write(*make_attempt("a.0-0", age_days=3, env="maze", env_version="1"))
+    write(*make_attempt("b.0-0", age_days=2, env="maze", env_version="2"))
+    write(*make_attempt("c.0-0", age_days=1, env="maze"), *make_attempt("d.0-0", env="chess", env_version="1"))
 
     store.admin.expire(stale_env="maze", env="chess")
     store.admin.expire(stale_env="maze")
@@ -190,14 +192,14 @@ def test_trajectories_of_an_older_environment_expire(store, write):
 
 
 def test_an_environment_of_which_no_version_is_known_is_refused(store, write):
-    write(*attempt_of("c.0-0", env="maze"))
+    write(*make_attempt("c.0-0", env="maze"))
 
     with pytest.raises(BadInputError, match="'maze'"):
         store.admin.expire(stale_env="maze")
 
 
 def test_what_expired_does_not_come_back(store, write):
-    records = list(attempt_of("a.0-0", age_days=31))
+    records = list(make_attempt("a.0-0", age_days=31))
     write(*records)
     store.admin.expire(older_than="30d")
 

@@ -123,8 +123,8 @@ def test_reading_in_batches_gives_each_group_once_until_a_restart(store, write, 
 
 def test_a_decision_that_nobody_ships_any_more_is_shipped_for_who_follows(store, redis, keys):
     decided = {"kind": "group", "group_id": "g", "run": "r", "task_id": "t", "task_type": "x", "split": "train"}
-    told = {"fill": "short", "num_launched": "2", "num_usable": "0", "num_surplus": "0", "surplus_seconds": ""}
-    redis.xadd(keys.outbox, decided | told | {"group_size": "2", "at": "6.5", "members": "", "kept_seconds": ""})
+    attributes = {"fill": "short", "num_launched": "2", "num_usable": "0", "num_surplus": "0", "surplus_seconds": ""}
+    redis.xadd(keys.outbox, decided | attributes | {"group_size": "2", "at": "6.5", "members": "", "kept_seconds": ""})
 
     one = next(store.follow("c", "r", wait_seconds=scaled(60)))
 
@@ -133,8 +133,16 @@ def test_a_decision_that_nobody_ships_any_more_is_shipped_for_who_follows(store,
 
 def test_a_dropped_group_comes_without_its_trajectories_and_says_so(store, redis, keys):
     decided = {"kind": "group", "group_id": "g", "run": "r", "task_id": "t", "task_type": "x", "split": "train"}
-    told = {"fill": "dropped", "num_launched": "3", "num_usable": "1", "num_surplus": "1", "surplus_seconds": "4.5"}
-    redis.xadd(keys.outbox, decided | told | {"group_size": "2", "at": "6.5", "members": "", "kept_seconds": "2.5"})
+    attributes = {
+        "fill": "dropped",
+        "num_launched": "3",
+        "num_usable": "1",
+        "num_surplus": "1",
+        "surplus_seconds": "4.5",
+    }
+    redis.xadd(
+        keys.outbox, decided | attributes | {"group_size": "2", "at": "6.5", "members": "", "kept_seconds": "2.5"}
+    )
 
     one = next(store.follow("c", "r", wait_seconds=scaled(60)))
 

@@ -26,10 +26,10 @@ def objects_settings(settings):
 
 
 @pytest.fixture
-def full_store(store, write, attempt_of):
+def full_store(store, write, make_attempt):
     """Trajectories in several segments each, one without a reward, one without a start, one of steps only, one dead."""
-    write(*attempt_of("a.0-0", at=100.0, score=0.5), *attempt_of("b.0-0", at=90.0, score=-1.0, num_choices=2))
-    split = attempt_of("c.0-0", at=80.0, score=1.0)
+    write(*make_attempt("a.0-0", at=100.0, score=0.5), *make_attempt("b.0-0", at=90.0, score=-1.0, num_choices=2))
+    split = make_attempt("c.0-0", at=80.0, score=1.0)
     write(*split[:2], PolicyVersion(run="r", number=0, location="w", created_at=1.0))
     write(*split[2:5])
     write(*split[5:])
@@ -59,18 +59,18 @@ def full_store(store, write, attempt_of):
     write(Group(group_id="g", run="r", task_id="t", closed_at=9.0, trajectory_ids=["a.0-0", "b.0-0"]))
     batch = {"policy_version": 0, "trained_at": 1.0, "rollouts": [], "num_samples": 0, "batch_hash": "h"}
     write(TrainedBatch(run="r", batch_id="b", step=1, **batch))
-    write(*attempt_of("dead.0-0"), *attempt_of("f.0-0", at=60.0))
+    write(*make_attempt("dead.0-0"), *make_attempt("f.0-0", at=60.0))
     deleted_at = write_tombstones(store.keys, store.objects, ["dead.0-0"], "deleted")
     apply_tombstones(store.redis, store.keys, ["dead.0-0"], deleted_at)
     return store
 
 
-def everything(store, answers_of):
+def everything(store, collect_answers):
     """All answers of a store, numbers included that are counted in bitmaps and summed up in columns."""
     filters = [{}, {"run": "r"}, {"accepted": True}, {"reward": (0.4, None)}, {"policy": (5, 9)}, {"tool": "search"}]
     filters += [{"labels": {"k": "v"}}, {"step": "last"}, {"status": "failed"}, {"agent": "judge"}]
     return (
-        answers_of(store),
+        collect_answers(store),
         [store.count(**one) for one in filters],
         [[row.trajectory_id for row in store.query(**one, order="reward").items] for one in filters],
         store.summarise(["run", "status", "policy"]),
@@ -90,8 +90,8 @@ def lose(store, names):
 
 
 @pytest.mark.parametrize("mend", ["check", "reindex"])
-def test_any_one_key_that_is_lost_is_noticed_and_comes_back(full_store, answers_of, mend):
-    before = everything(full_store, answers_of)
+def test_any_one_key_that_is_lost_is_noticed_and_comes_back(full_store, collect_answers, mend):
+    before = everything(full_store, collect_answers)
     assert full_store.admin.check().findings == []
     unnoticed, unmended = [], []
 
@@ -103,7 +103,7 @@ def test_any_one_key_that_is_lost_is_noticed_and_comes_back(full_store, answers_
             unnoticed.append(name)
         if mend == "reindex":
             full_store.admin.reindex()
-        if everything(full_store, answers_of) != before or full_store.admin.check().findings:
+        if everything(full_store, collect_answers) != before or full_store.admin.check().findings:
             unmended.append(name)
             full_store.admin.reindex(drop=True)
 
@@ -111,8 +111,8 @@ def test_any_one_key_that_is_lost_is_noticed_and_comes_back(full_store, answers_
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whatever_is_lost_is_noticed_and_comes_back(full_store, answers_of, seed):
-    before, chance = everything(full_store, answers_of), random.Random(seed)
+def test_whatever_is_lost_is_noticed_and_comes_back(full_store, collect_answers, seed):
+    before, chance = everything(full_store, collect_answers), random.Random(seed)
     names = index_keys(full_store)
     lose(full_store, chance.sample(names, chance.randrange(2, len(names))))
 
@@ -123,4 +123,4 @@ def test_whatever_is_lost_is_noticed_and_comes_back(full_store, answers_of, seed
         assert full_store.admin.check(repair=True).is_sound
 
     assert full_store.admin.check().findings == []
-    assert everything(full_store, answers_of) == before
+    assert everything(full_store, collect_answers) == before

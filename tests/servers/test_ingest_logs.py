@@ -36,7 +36,7 @@ def ship(settings) -> int:
         return shipper.ship_pending()
 
 
-def logs_of(settings) -> list[str]:
+def list_logs(settings) -> list[str]:
     return [path.name for path in settings.log_dir.glob("*-*.*")]
 
 
@@ -55,7 +55,7 @@ def test_logs_of_many_machines_become_few_segments(objects_settings, start_inges
 
     store = open_store(objects_settings)
     assert {row.trajectory_id for row in store.query(run="r").items} == {f"r.{n}-0" for n in range(NUM_MACHINES)}
-    assert not any(logs_of(settings) for settings in machines)
+    assert not any(list_logs(settings) for settings in machines)
     assert len(list(store.objects.list(""))) <= NUM_MACHINES / 2
     assert store.admin.check().findings == []
 

@@ -19,10 +19,10 @@ from agent_layer.store import open_store
 
 from ..waiting import scaled
 
-NUM_STEPS, MOST_STEPS = 7, 28
+NUM_STEPS, MAX_STEPS = 7, 28
 S3_ROLL_SECONDS = 1.0
 """What ARCHITECTURE.md advises for S3, so that objects are not too small."""
-LONGEST_SECONDS = {"directory": 1.0, "s3": 2.0}
+MAX_SECONDS = {"directory": 1.0, "s3": 2.0}
 DEFAULTS = ("log_roll_seconds", "ship_poll_seconds")
 
 
@@ -43,7 +43,7 @@ def test_a_step_is_found_soon_after_its_end(usual_settings, wait_until):
     ensure_shipper(usual_settings)
     wait_until(lambda: store.query(run="r").items)  # from now on a shipper runs
     took = []
-    for number in range(MOST_STEPS):
+    for number in range(MAX_STEPS):
         part = {**own, "call_id": str(number), "source": "gateway"}
         recorder.append(StepPart(**part, phase="start", at=time.time()))
         action = Action(message={"role": "assistant", "content": str(number)})
@@ -51,12 +51,12 @@ def test_a_step_is_found_soon_after_its_end(usual_settings, wait_until):
         ended = time.monotonic()
         wait_until(lambda number=number: is_ended(store, number))
         took.append(time.monotonic() - ended)
-        if number + 1 >= NUM_STEPS and median(took[-NUM_STEPS:]) <= scaled(LONGEST_SECONDS[kind]):
+        if number + 1 >= NUM_STEPS and median(took[-NUM_STEPS:]) <= scaled(MAX_SECONDS[kind]):
             break
 
     print(f"{kind}: {[round(seconds, 2) for seconds in took]} s")  # noqa: T201  # figures for who looks
     assert store.row("r.0-0").status == "running"
-    assert median(took[-NUM_STEPS:]) <= scaled(LONGEST_SECONDS[kind]), took
+    assert median(took[-NUM_STEPS:]) <= scaled(MAX_SECONDS[kind]), took
 
 
 def is_ended(store, number: int) -> bool:

@@ -33,7 +33,7 @@ def read(objects_settings, tmp_path):
     def run(*arguments: str) -> list[str]:
         settings = objects_settings
         location = settings.objects_url or str(settings.dir / "objects")
-        said = subprocess.run(
+        output = subprocess.run(
             [sys.executable, "-c", ALONE, str(READER), location, *arguments],
             env={
                 "AWS_ENDPOINT_URL_S3": settings.s3_endpoint_url or "",
@@ -46,7 +46,7 @@ def read(objects_settings, tmp_path):
             check=True,
             text=True,
         )
-        return said.stdout.splitlines()
+        return output.stdout.splitlines()
 
     return run
 

@@ -18,31 +18,31 @@ from agent_layer.store.consumers.follower import GroupDelivery
 from agent_layer.store.consumers.trained_batches import list_batches
 from trainer_adapter.data.advantages import select_batch
 from trainer_adapter.data.groups import read_group
-from trainer_adapter.data.kept_tokens import TokenColumns, calls_of, record_tokens
 from trainer_adapter.data.replay import rebuild_batch, record_batch
+from trainer_adapter.data.update_record import TokenColumns, list_calls, record_tokens
 
 from ..builders import attempt, call, closed_group, sampled
 
 
-def attempt_of(tid, score, tokens=(5, 6)):
-    asked = {"prompt": PromptDelta(delta=TokenIds([1, 2])), "capture_level": "tokens", "temperature": 1.0}
-    return attempt(tid, *call(tid, "c", sampled(*tokens, logprob=-0.1), **asked), score=score, group_id="g")
+def make_attempt(tid, score, tokens=(5, 6)):
+    fields = {"prompt": PromptDelta(delta=TokenIds([1, 2])), "capture_level": "tokens", "temperature": 1.0}
+    return attempt(tid, *call(tid, "c", sampled(*tokens, logprob=-0.1), **fields), score=score, group_id="g")
 
 
-def delivery_of(*trajectories):
+def make_delivery(*trajectories):
     ids = [one.trajectory_id for one in trajectories]
     return GroupDelivery(closed_group("g", *ids, group_size=len(ids)), list(trajectories), lambda: None)
 
 
 def trained(step, *trajectories):
-    batch = select_batch([read_group(delivery_of(*trajectories), 0, 1).samples], keep_equal=False)
+    batch = select_batch([read_group(make_delivery(*trajectories), 0, 1).samples], keep_equal=False)
     return record_batch(batch, "r", step, 0)
 
 
 @pytest.fixture
 def learned(store, write):
     """A store in which step 1 has learned from two rollouts; return its record."""
-    write(*attempt_of("x.0-0", 0.0), *attempt_of("x.1-0", 1.0))
+    write(*make_attempt("x.0-0", 0.0), *make_attempt("x.1-0", 1.0))
     record = trained(1, store.get("x.0-0"), store.get("x.1-0"))
     write(record)
     return record
@@ -100,9 +100,9 @@ def test_every_difference_is_named(store, learned):
 
 
 def test_a_changed_record_is_a_difference(store, write):
-    write(*attempt_of("x.0-0", 0.0))
-    honest = assemble_trajectory("x.1-0", attempt_of("x.1-0", 1.0))
-    write(*attempt_of("x.1-0", 1.0, tokens=(5, 7)), trained(1, store.get("x.0-0"), honest))
+    write(*make_attempt("x.0-0", 0.0))
+    honest = assemble_trajectory("x.1-0", make_attempt("x.1-0", 1.0))
+    write(*make_attempt("x.1-0", 1.0, tokens=(5, 7)), trained(1, store.get("x.0-0"), honest))
 
     (difference,) = replayed(store).differences
 
@@ -147,9 +147,9 @@ def replay(objects_settings, monkeypatch, capsys):
 
 
 def test_the_command_writes_what_was_trained(store, learned, replay, tmp_path):
-    said = replay("--run", "r", "--out", str(tmp_path / "batches"))
+    message = replay("--run", "r", "--out", str(tmp_path / "batches"))
 
-    assert said == f"step    1  version    0     2 rollouts    2 samples {learned.batch_hash}  identical\n"
+    assert message == f"step    1  version    0     2 rollouts    2 samples {learned.batch_hash}  identical\n"
     (written,) = (tmp_path / "batches").iterdir()
     assert written.read_bytes() == rebuild_batch(learned, store.get).content
     assert msgspec.msgpack.decode(written.read_bytes())["rewards"] == [0.0, 1.0]
@@ -161,31 +161,31 @@ def test_the_command_writes_what_was_trained(store, learned, replay, tmp_path):
 def test_the_command_counts_what_was_deleted_and_writes_no_part_of_a_batch(store, learned, replay, tmp_path, purge):
     store.delete("x.0-0", purge=purge)
 
-    said = replay("--run", "r", "--out", str(tmp_path / "batches"))
+    message = replay("--run", "r", "--out", str(tmp_path / "batches"))
 
-    assert said.endswith(f"2 rollouts    2 samples {learned.batch_hash}  deleted: 1 rollouts, the rest identical\n")
+    assert message.endswith(f"2 rollouts    2 samples {learned.batch_hash}  deleted: 1 rollouts, the rest identical\n")
     assert not (tmp_path / "batches").exists()
 
 
 def test_the_command_fails_when_anything_differs(store, write, replay):
-    write(*attempt_of("x.0-0", 0.0))
-    write(trained(1, store.get("x.0-0"), assemble_trajectory("x.1-0", attempt_of("x.1-0", 1.0))))
+    write(*make_attempt("x.0-0", 0.0))
+    write(trained(1, store.get("x.0-0"), assemble_trajectory("x.1-0", make_attempt("x.1-0", 1.0))))
 
     with pytest.raises(CorruptRecordError, match=r"found 1 differences; the first: step 1 of run r, trajectory x\.1-0"):
         replay("--run", "r")
 
 
 def test_an_update_without_its_numbers_is_named_unless_it_is_the_last(store, write, replay):
-    write(*attempt_of("x.0-0", 0.0), *attempt_of("x.1-0", 1.0))
+    write(*make_attempt("x.0-0", 0.0), *make_attempt("x.1-0", 1.0))
     rollouts, rule = [store.get("x.0-0"), store.get("x.1-0")], AdvantageRule(estimator="grpo")
-    batch = select_batch([read_group(delivery_of(*rollouts), 0, 1).samples], keep_equal=False)
+    batch = select_batch([read_group(make_delivery(*rollouts), 0, 1).samples], keep_equal=False)
     write(record_batch(batch, "r", 1, 0, advantages=rule))
 
     assert replay("--run", "r").endswith("identical, its update was not completed\n")
     second = record_batch(batch, "r", 2, 0, advantages=rule)
     columns = [
         TokenColumns(calls=calls, logprobs=Logprobs([-1, -1]), advantages=Advantages([one] * 2), mask=b"\x01\x01")
-        for calls, one in zip(calls_of(batch), (-0.5, 0.5), strict=True)
+        for calls, one in zip(list_calls(batch), (-0.5, 0.5), strict=True)
     ]
     write(second, *record_tokens(second, columns))
     with pytest.raises(CorruptRecordError, match="step 1 of run r: expected what the update computed, found nothing"):
@@ -213,7 +213,7 @@ late = st.builds(
 @given(st.lists(late, max_size=5))
 def test_no_later_judgement_alters_what_was_trained(judgements):
     """Also rewards whose time is earlier, from a slow clock."""
-    records = {tid: attempt_of(tid, score) for tid, score in (("x.0-0", 0.0), ("x.1-0", 1.0))}
+    records = {tid: make_attempt(tid, score) for tid, score in (("x.0-0", 0.0), ("x.1-0", 1.0))}
     record = trained(1, *(assemble_trajectory(tid, found) for tid, found in records.items()))
 
     def read(tid):

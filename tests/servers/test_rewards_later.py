@@ -19,7 +19,7 @@ from agent_layer.store.reading.display import show_trajectory
 from agent_layer.store.reading.rewards import commit_reward, make_reward
 
 
-def attempt_of(tid="x.0-0", score=1.0, declared=(), cause=None, status="ok"):
+def make_attempt(tid="x.0-0", score=1.0, declared=(), cause=None, status="ok"):
     own = {"trajectory_id": tid, "run": "r"}
     rewards = {name: RewardSpec() for name in declared}
     part = {**own, "source": "gateway", "call_id": f"{tid}/a", "agent": "solver"}
@@ -48,7 +48,7 @@ def judge(store, objects_settings):
 
 
 def test_a_person_s_word_replaces_what_stood_and_the_history_stays(store, write, judge):
-    write(*attempt_of(score=1.0), *attempt_of("y.0-0", score=1.0))
+    write(*make_attempt(score=1.0), *make_attempt("y.0-0", score=1.0))
 
     first = judge(0.25, comment="guessed")
     second = judge(0.5)
@@ -67,7 +67,7 @@ def test_a_person_s_word_replaces_what_stood_and_the_history_stays(store, write,
 
 
 def test_a_judgement_can_be_taken_back(store, write, judge):
-    write(*attempt_of())
+    write(*make_attempt())
 
     judge(None)
 
@@ -76,7 +76,7 @@ def test_a_judgement_can_be_taken_back(store, write, judge):
 
 
 def test_steps_and_agents_are_judged_beside_the_rollout(store, write, judge):
-    write(*attempt_of())
+    write(*make_attempt())
 
     step, again = judge(0.1, step=0), judge(0.2, step=0)
     agent = judge(0.3, agent="solver")
@@ -101,7 +101,7 @@ def test_steps_and_agents_are_judged_beside_the_rollout(store, write, judge):
     ],
 )
 def test_what_nobody_could_count_is_refused(store, write, score, options, sentence):
-    write(*attempt_of())
+    write(*make_attempt())
 
     with pytest.raises(BadInputError, match=sentence):
         store.reward("x.0-0", score, **options)
@@ -114,7 +114,7 @@ def test_nobody_judges_what_is_not_stored(store):
 
 
 def test_a_judgement_with_an_id_counts_once_however_often_it_is_said(store, write, judge):
-    write(*attempt_of())
+    write(*make_attempt())
 
     hasty = [store.reward("x.0-0", score, reward_id="form-17") for score in (0.5, 0.7)]
     later = judge(0.9, reward_id="form-17")
@@ -125,15 +125,15 @@ def test_a_judgement_with_an_id_counts_once_however_often_it_is_said(store, writ
 
 
 def test_who_says_the_same_id_at_once_writes_the_same_and_no_words_stay_in_redis(store):
-    said = Reward(trajectory_id="x-0", reward_id="a", run="r", at=1.0, score=1.0, comment="my name is Ann")
+    message = Reward(trajectory_id="x-0", reward_id="a", run="r", at=1.0, score=1.0, comment="my name is Ann")
 
-    assert commit_reward(store.redis, store.keys, said) == said
-    assert commit_reward(store.redis, store.keys, msgspec.structs.replace(said, at=2.0, score=0.0)) == said
+    assert commit_reward(store.redis, store.keys, message) == message
+    assert commit_reward(store.redis, store.keys, msgspec.structs.replace(message, at=2.0, score=0.0)) == message
     assert not any(b"Ann" in store.redis.get(key) for key in store.redis.keys(store.keys.name("judged", "*")))
 
 
 def test_late_judgements_survive_the_loss_of_the_index(store, write, judge):
-    write(*attempt_of())
+    write(*make_attempt())
     judge(0.25, comment="guessed")
     before = store.row("x.0-0"), store.get("x.0-0")
 
@@ -143,7 +143,7 @@ def test_late_judgements_survive_the_loss_of_the_index(store, write, judge):
 
 
 def test_a_failed_verifier_is_made_good_by_a_judgement_that_supersedes_it(store, write, judge):
-    write(*attempt_of(score=None, status="verifier_error", cause="verifier"))
+    write(*make_attempt(score=None, status="verifier_error", cause="verifier"))
     assert store.row("x.0-0").reward is None
 
     judge(0.5)
@@ -152,7 +152,7 @@ def test_a_failed_verifier_is_made_good_by_a_judgement_that_supersedes_it(store,
 
 
 def test_other_failures_stay_null_whatever_people_say(store, write, judge):
-    write(*attempt_of(cause="infra"))
+    write(*make_attempt(cause="infra"))
 
     judge(1.0)
 
@@ -163,10 +163,10 @@ scores = st.none() | st.floats(-1, 1)
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), scores, st.booleans(), st.floats(0, 9)), max_size=6), st.randoms())
-def test_the_last_word_stands_whatever_clocks_say(said, random):
+def test_the_last_word_stands_whatever_clocks_say(message, random):
     """A reward supersedes those that existed when it was made, even under a slow clock; a void one never counts."""
     known, last = [], {}
-    for number, (name, score, void, at) in enumerate(said):
+    for number, (name, score, void, at) in enumerate(message):
         row = TrajectoryRow(trajectory_id="x-0", run="r")
         made = make_reward(row, score, {"name": name, "reward_id": f"id{number}"}, known, "r")
         known.append(msgspec.structs.replace(made, at=at, void=void, supersedes=None if void else made.supersedes))
@@ -194,11 +194,11 @@ def agent_layer(objects_settings, monkeypatch, capsys):
 
 
 def test_the_command_says_what_it_changed_and_what_does_not_count(write, agent_layer):
-    write(*attempt_of(declared=["reward"]))
+    write(*make_attempt(declared=["reward"]))
 
     assert "reward = -1, 1 by verifier before; its reward is -1" in agent_layer("reward", "x.0-0", "-1")
-    said = agent_layer("reward", "x.0-0", "0.5", "--name", "style", "--comment", "stiff")
-    assert "'style' is kept but does not count: the task declares reward" in said
+    errors = agent_layer("reward", "x.0-0", "0.5", "--name", "style", "--comment", "stiff")
+    assert "'style' is kept but does not count: the task declares reward" in errors
     shown = agent_layer("show", "x.0-0")
     assert "reward reward = 1  by verifier  (superseded)" in shown
     assert "reward style = 0.5  by human  “stiff”" in shown
@@ -207,9 +207,9 @@ def test_the_command_says_what_it_changed_and_what_does_not_count(write, agent_l
 
 
 @pytest.mark.long
-def test_more_rewards_than_a_script_can_hand_on_at_once_are_entered(store, write, attempt_of):
+def test_more_rewards_than_a_script_can_hand_on_at_once_are_entered(store, write, make_attempt):
     own = {"trajectory_id": "x.0-0", "run": "r", "at": 1.0, "scope": "step", "score": 1.0}
-    write(*attempt_of("x.0-0"), *(Reward(**own, reward_id=f"s{n}", step=0) for n in range(8_200)))
+    write(*make_attempt("x.0-0"), *(Reward(**own, reward_id=f"s{n}", step=0) for n in range(8_200)))
 
     assert store.row("x.0-0").reward == 1.0
     assert store.admin.check().findings == []

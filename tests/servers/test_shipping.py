@@ -37,7 +37,7 @@ def stored(objects):
     return [decode(record) for key, chunk in chunks for record in read_chunk(objects, key, chunk)]
 
 
-def group_of(group_id: str, members: list[str]) -> Group:
+def make_group(group_id: str, members: list[str]) -> Group:
     return Group(
         group_id=group_id, run="r", task_id="t", split="eval", group_size=2, closed_at=6.5, trajectory_ids=members
     )
@@ -72,8 +72,8 @@ def test_decisions_become_records_and_leave_the_outbox(objects_settings, redis, 
         [
             Outcome(trajectory_id="g.0-0", run="r", status="lost", cause="infra", ended_at=4.0, error="e"),
             Accepted(trajectory_id="g.0-1", rollout_id="g.0", run="r", accepted_at=5.5, group_id="g"),
-            group_of("g", ["g.0-1"]),
-            group_of("empty", []),
+            make_group("g", ["g.0-1"]),
+            make_group("empty", []),
         ],
         key=repr,
     )

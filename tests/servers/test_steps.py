@@ -16,7 +16,7 @@ NUM_TRAJECTORIES = 40
 BODY = b'"' + b"x" * 5_000 + b'"'
 
 
-def attempt_of(number, run="r"):
+def make_attempt(number, run="r"):
     tid = f"x.{number}-0"
     own = {"trajectory_id": tid, "run": run}
     yield AttemptStarted(**own, rollout_id=tid[:-2], attempt=0, task_id="t", started_at=100.0 + number)
@@ -35,17 +35,17 @@ def attempt_of(number, run="r"):
 @pytest.fixture
 def full_store(store, write):
     for begin in range(0, NUM_TRAJECTORIES, 10):
-        write(*(record for number in range(begin, begin + 10) for record in attempt_of(number)))
+        write(*(record for number in range(begin, begin + 10) for record in make_attempt(number)))
     return store
 
 
 @pytest.fixture
 def counted(full_store, monkeypatch):
     """The keys that were asked of the objects, in order."""
-    asked = []
+    questions = []
     get = full_store.objects.get
-    monkeypatch.setattr(full_store.objects, "get", lambda key, *place: asked.append(key) or get(key, *place))
-    return asked
+    monkeypatch.setattr(full_store.objects, "get", lambda key, *place: questions.append(key) or get(key, *place))
+    return questions
 
 
 def test_all_steps_come_in_order_of_start(full_store):
@@ -79,13 +79,13 @@ def test_contents_are_neither_decoded_nor_fetched(full_store, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("asked", "indices"), [({"step": 1}, [1]), ({"step": 2, "until": 101.0}, [2]), ({"step": 3}, []), ({}, [0, 1, 2])]
+    ("wanted", "indices"), [({"step": 1}, [1]), ({"step": 2, "until": 101.0}, [2]), ({"step": 3}, []), ({}, [0, 1, 2])]
 )
-def test_a_step_that_is_asked_for_is_the_only_one(full_store, asked, indices):
-    found = [step.index for step in full_store.iter_steps(**asked)]
+def test_a_step_that_is_asked_for_is_the_only_one(full_store, wanted, indices):
+    found = [step.index for step in full_store.iter_steps(**wanted)]
 
     assert sorted(set(found)) == indices
-    assert full_store.steps(columns=["index"], **asked).read_all().column("index").to_pylist() == found
+    assert full_store.steps(columns=["index"], **wanted).read_all().column("index").to_pylist() == found
 
 
 def test_arrow_gives_what_iteration_gives(full_store):
@@ -117,12 +117,12 @@ def test_what_was_deleted_meanwhile_is_left_out(full_store):
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_is_given(full_store, put):
-    name = put(*attempt_of(0, run="s"))
+    name = put(*make_attempt(0, run="s"))
     key = segment_key(full_store.keys, name)
     content = bytearray(full_store.objects.get(key))
     content[20] ^= 1
     full_store.objects.put(key, bytes(content))
-    size = len(encode(next(attempt_of(0))))
+    size = len(encode(next(make_attempt(0))))
     full_store.redis.hset(full_store.keys.chunks("x.0-0"), name, f"0 {size}")
     left_out = []
 

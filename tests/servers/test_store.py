@@ -17,11 +17,11 @@ from agent_layer.store.segments.format import segment_key
 from ..stored import lose_index
 
 
-def test_what_was_written_is_read_back_whatever_segments_it_lies_in(store, write, attempt_of):
-    records = attempt_of("x.0-0")
+def test_what_was_written_is_read_back_whatever_segments_it_lies_in(store, write, make_attempt):
+    records = make_attempt("x.0-0")
     shuffled = records[:]
     random.Random(7).shuffle(shuffled)
-    write(*shuffled[:3], *attempt_of("y.0-0"))
+    write(*shuffled[:3], *make_attempt("y.0-0"))
     write(*shuffled[3:6])
     write(*shuffled[6:], *records[:2])
 
@@ -32,8 +32,8 @@ def test_what_was_written_is_read_back_whatever_segments_it_lies_in(store, write
     assert store.step("x.0-0", 1) == trajectory.steps[1]
 
 
-def test_a_row_says_what_the_records_say(store, write, attempt_of):
-    write(*attempt_of("x.0-0", at=100.0, score=0.5, num_choices=2))
+def test_a_row_says_what_the_records_say(store, write, make_attempt):
+    write(*make_attempt("x.0-0", at=100.0, score=0.5, num_choices=2))
 
     [row] = store.query().items
 
@@ -77,8 +77,8 @@ def test_what_is_not_known_is_null(store, write):
     assert (row.reward, row.policy_min, row.status, row.task_id) == (None, None, None, None)
 
 
-def test_an_unknown_trajectory_or_step_is_one_sentence(store, write, attempt_of):
-    write(*attempt_of("x.0-0"))
+def test_an_unknown_trajectory_or_step_is_one_sentence(store, write, make_attempt):
+    write(*make_attempt("x.0-0"))
 
     with pytest.raises(NotFoundError, match=r"trajectory 'z-0'.*'agent-layer query' lists"):
         store.get("z-0")
@@ -91,34 +91,34 @@ def test_an_unknown_trajectory_or_step_is_one_sentence(store, write, attempt_of)
 
 
 @pytest.mark.smoke
-def test_the_index_comes_back_from_the_objects_alone_acceptance_included(store, write, attempt_of, answers_of):
-    write(PolicyVersion(run="r", number=0, location="w", created_at=1.0), *attempt_of("x.0-0"))
-    write(*attempt_of("x.1-0", at=50.0)[:4], Group(group_id="g", run="r", task_id="t", closed_at=9.0))
+def test_the_index_comes_back_from_the_objects_alone_acceptance_included(store, write, make_attempt, collect_answers):
+    write(PolicyVersion(run="r", number=0, location="w", created_at=1.0), *make_attempt("x.0-0"))
+    write(*make_attempt("x.1-0", at=50.0)[:4], Group(group_id="g", run="r", task_id="t", closed_at=9.0))
     write(Group(group_id="h", run="r", task_id="t", closed_at=8.0, trajectory_ids=["x.0-0"]))
-    before = answers_of(store)
+    before = collect_answers(store)
 
     lose_index(store)
     assert store.query().items == []
     report = store.admin.reindex()
 
     assert (report.num_segments, report.corrupt) == (3, [])
-    assert answers_of(store) == before
+    assert collect_answers(store) == before
     assert [one.accepted for one in before[0]] == [True, False]
     assert [group.group_id for group, _ in before[2]] == ["h", "g"]
 
 
-def test_reindexing_what_is_indexed_changes_nothing(store, write, attempt_of, answers_of):
-    write(*attempt_of("x.0-0"), Group(group_id="g", run="r", task_id="t", closed_at=9.0, trajectory_ids=["x.0-0"]))
-    before = answers_of(store)
+def test_reindexing_what_is_indexed_changes_nothing(store, write, make_attempt, collect_answers):
+    write(*make_attempt("x.0-0"), Group(group_id="g", run="r", task_id="t", closed_at=9.0, trajectory_ids=["x.0-0"]))
+    before = collect_answers(store)
 
     store.admin.reindex()
 
-    assert answers_of(store) == before
+    assert collect_answers(store) == before
 
 
-def test_dropping_first_forgets_what_no_segment_says_but_no_acknowledgement(store, write, attempt_of):
-    write(*attempt_of("x.0-0"), Group(group_id="g", run="r", task_id="t", closed_at=9.0, trajectory_ids=["x.0-0"]))
-    gone = write(*attempt_of("y.0-0"))
+def test_dropping_first_forgets_what_no_segment_says_but_no_acknowledgement(store, write, make_attempt):
+    write(*make_attempt("x.0-0"), Group(group_id="g", run="r", task_id="t", closed_at=9.0, trajectory_ids=["x.0-0"]))
+    gone = write(*make_attempt("y.0-0"))
     for delivery in store.follow("c", "r", wait_seconds=0):
         delivery.ack()
     store.objects.delete(segment_key(store.keys, gone))
@@ -131,20 +131,20 @@ def test_dropping_first_forgets_what_no_segment_says_but_no_acknowledgement(stor
     assert progress == [(1, 1)]
 
 
-def test_a_namespace_that_is_done_with_leaves_redis_and_comes_back(store, write, attempt_of, answers_of):
-    write(*attempt_of("x.0-0"), Group(group_id="g", run="r", task_id="t", closed_at=9.0, trajectory_ids=["x.0-0"]))
-    before = answers_of(store)
+def test_a_namespace_that_is_done_with_leaves_redis_and_comes_back(store, write, make_attempt, collect_answers):
+    write(*make_attempt("x.0-0"), Group(group_id="g", run="r", task_id="t", closed_at=9.0, trajectory_ids=["x.0-0"]))
+    before = collect_answers(store)
 
     assert store.admin.offload() == 1
     assert store.query().items == []
     assert [key for key in store.redis.keys(store.keys.name("*")) if b":t:" in key or b":b:" in key] == []
 
     store.admin.reindex()
-    assert answers_of(store) == before
+    assert collect_answers(store) == before
 
 
-def test_a_namespace_in_which_something_goes_on_stays(store, write, attempt_of):
-    write(*attempt_of("x.0-0")[:4])
+def test_a_namespace_in_which_something_goes_on_stays(store, write, make_attempt):
+    write(*make_attempt("x.0-0")[:4])
 
     with pytest.raises(BadInputError, match="still active, with 1 running trajectories"):
         store.admin.offload()

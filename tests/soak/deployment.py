@@ -18,7 +18,7 @@ from agent_layer.infra.redis.embedded import find_redis_server
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.settings import Settings
 
-__all__ = ["Deployment", "children_of", "command_of"]
+__all__ = ["Deployment", "list_children", "read_command"]
 
 _START_SECONDS = 60.0
 
@@ -71,7 +71,7 @@ class Deployment:
             pid = int((self.settings.log_dir / "shipper.lock").read_text() or 0)
         except (OSError, ValueError):
             return None
-        return pid if pid and b"agent_layer.shipper" in command_of(pid) else None
+        return pid if pid and b"agent_layer.shipper" in read_command(pid) else None
 
     def has_shipped(self) -> bool:
         """Whether no log is left; starts a shipper if there is none."""
@@ -98,14 +98,14 @@ class Deployment:
             process.wait()
 
 
-def children_of(pid: int) -> list[int]:
+def list_children(pid: int) -> list[int]:
     try:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
         return []
 
 
-def command_of(pid: int) -> bytes:
+def read_command(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

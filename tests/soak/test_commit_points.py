@@ -79,8 +79,8 @@ def test_whatever_the_point_the_next_shipper_does_the_rest_and_nothing_twice(
         print(f"turn {turn}: {point}")  # noqa: T201  # shown when it fails
         row = store.row(trajectory_id)
         assert (row.num_steps, row.reward, row.status, row.accepted) == (2 * NUM_CALLS, 0.5, "completed", True), point
-        assert contents_of(store, trajectory_id) == (2 * NUM_CALLS, NUM_CALLS, 1, True), point
-        assert counts_of(store) == [turn + 1, turn + 1, 0, turn + 1, turn + 1, turn + 1, turn + 1], point
+        assert read_contents(store, trajectory_id) == (2 * NUM_CALLS, NUM_CALLS, 1, True), point
+        assert read_counts(store) == [turn + 1, turn + 1, 0, turn + 1, turn + 1, turn + 1, turn + 1], point
         assert not [*settings.log_dir.glob("*-*.log")], point
         assert redis.xlen(keys.outbox) == 0, point
         if point is None:
@@ -100,14 +100,14 @@ def assert_every_kind(points) -> None:
     assert len(scripts) >= 16, scripts
 
 
-def contents_of(store: Store, trajectory_id: str) -> tuple[int, int, int, bool]:
+def read_contents(store: Store, trajectory_id: str) -> tuple[int, int, int, bool]:
     """Steps, calls, rewards, acceptance."""
     trajectory = store.get(trajectory_id)
     calls = {step.call_id for step in trajectory.steps}
     return len(trajectory.steps), len(calls), len(trajectory.rewards), trajectory.accepted is not None
 
 
-def counts_of(store: Store) -> list[int]:
+def read_counts(store: Store) -> list[int]:
     return [
         store.count(),
         store.count(status="completed", reward=(0.5, 0.5)),
@@ -121,4 +121,4 @@ def counts_of(store: Store) -> list[int]:
 
 def answers(store: Store) -> list[object]:
     rows = store.query(run="r", limit=500).items
-    return [counts_of(store), [(row, contents_of(store, row.trajectory_id)) for row in rows]]
+    return [read_counts(store), [(row, read_contents(store, row.trajectory_id)) for row in rows]]

@@ -23,7 +23,7 @@ def store(settings, redis):
     return Store(settings, redis, DirectoryObjects(settings.dir / "objects"))
 
 
-def records_of(trajectory_id: str, text: str = "") -> list:
+def read_records(trajectory_id: str, text: str = "") -> list:
     return attempt(trajectory_id, *call(trajectory_id, "c", Action(), Action()), score=0.5, worker=text)
 
 
@@ -32,7 +32,7 @@ def scatter(store: Store, number: int) -> list[bytes]:
 
     Returns: the records that stay, as they are stored.
     """
-    living, dying = records_of(f"x.{number}-0"), records_of(f"{SECRET}.{number}-0", SECRET)
+    living, dying = read_records(f"x.{number}-0"), read_records(f"{SECRET}.{number}-0", SECRET)
     for first, second in zip(living[:-1], dying[:-1], strict=True):
         write_segment(store, first, second)
     members = [living[0].trajectory_id, dying[0].trajectory_id]

@@ -31,27 +31,27 @@ NOW = Limits(least_age_seconds=-1.0, turn_seconds=0.3, wait_seconds=5.0)
 PROCESSES = get_context("fork")
 
 
-def id_of(number: int) -> str:
+def make_id(number: int) -> str:
     return f"r.{number % NUM_TRAJECTORIES}-0"
 
 
-def contents_of(number: int) -> list:
+def read_contents(number: int) -> list:
     """What is appended at once: of one trajectory, and of one that is deleted soon."""
     doomed, text = f"doomed.{number}-0", f"{number:06}"
     return [
-        AttemptStarted(trajectory_id=id_of(number), rollout_id="r", attempt=0, run="r", task_id="t", started_at=1.0),
-        Content(trajectory_id=id_of(number), hash=text, body=text.encode()),
+        AttemptStarted(trajectory_id=make_id(number), rollout_id="r", attempt=0, run="r", task_id="t", started_at=1.0),
+        Content(trajectory_id=make_id(number), hash=text, body=text.encode()),
         AttemptStarted(trajectory_id=doomed, rollout_id="d", attempt=0, run="r", task_id="t", started_at=1.0),
         Content(trajectory_id=doomed, hash="secret", body=f"secret {text}".encode()),
     ]
 
 
-def shipper_of(settings):
+def open_shipper(settings):
     return Shipper(settings.log_dir, open_direct(settings), threading.Event())
 
 
 def ship_for_ever(settings):
-    shipper = shipper_of(settings)
+    shipper = open_shipper(settings)
     while True:
         shipper.ship_pending()
         time.sleep(0.005)
@@ -135,7 +135,7 @@ def write_and_kill(store, machines, work, start) -> int:
     num_appended, num_kills, end = 0, 0, time.monotonic() + SECONDS
     while num_kills < NUM_KILLS or num_appended < NUM_APPENDED or time.monotonic() < end:  # wait: how long it rages
         recorder = Recorder(machines[num_appended % 2])
-        recorder.append(*contents_of(num_appended))
+        recorder.append(*read_contents(num_appended))
         recorder.close()
         if chance.random() < 0.3:
             delete(store, f"doomed.{num_appended - chance.randrange(3)}-0")
@@ -156,7 +156,7 @@ def write_and_kill(store, machines, work, start) -> int:
 def settle(store, machines, num_appended: int) -> None:
     """Ship and compact what is left, all that is doomed being dead."""
     for machine in machines:
-        shipper = shipper_of(machine)
+        shipper = open_shipper(machine)
         while shipper.ship_pending():
             pass
         shipper.close()
@@ -176,8 +176,8 @@ def test_what_was_appended_is_there_once_whoever_is_killed_and_the_dead_are_gone
 
     assert store.admin.check().findings == []
     for number in range(NUM_TRAJECTORIES):
-        expected = [f"{one:06}" for one in range(num_appended) if id_of(one) == id_of(number)]
-        assert sorted(store.get(id_of(number)).contents) == sorted(contents_in(store, id_of(number))) == expected
+        expected = [f"{one:06}" for one in range(num_appended) if make_id(one) == make_id(number)]
+        assert sorted(store.get(make_id(number)).contents) == sorted(contents_in(store, make_id(number))) == expected
     assert not [key for key in store.objects.list("") if b"secret" in unpacked(store, key)]
     before = [(row, store.get(row.trajectory_id)) for row in store.query(limit=100).items]
     assert len(before) == NUM_TRAJECTORIES

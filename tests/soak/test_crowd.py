@@ -11,7 +11,7 @@ from ..waiting import run
 CROWD = Path(__file__).parent / "crowd"
 SECONDS = float(os.environ.get("AGENT_LAYER_TEST_CROWD_SECONDS", "40"))
 """How long the crowd is watched with all slots taken; 300 for a report."""
-MOST_KB = {"gateway": 3.5, "worker 0": 2.0, "worker 1": 2.0, "shipper": 1.0, "redis": 4.0}
+MAX_KB = {"gateway": 3.5, "worker 0": 2.0, "worker 1": 2.0, "shipper": 1.0, "redis": 4.0}
 """What one rollout may leave in memory. The gateway remembers the last 10,000 closed ones (tracemalloc: 2.6 KB each),
 Redis holds queue and index (2 KB and 0.2 KB a step, DESIGN §11)."""
 NOISE_MB = 1.5
@@ -32,7 +32,7 @@ def test_a_crowd_with_a_long_tail_loses_no_lease_keeps_all_slots_busy_and_leaves
     assert counts["% busy"] >= 95, crowd.stdout
     assert counts["rollouts completed"] > 60 * SECONDS / scale, crowd.stdout
     num_ended = counts["rollouts ended in the second half"]
-    left = {part: counts[f"MB {part}, more in the second half"] for part in MOST_KB}
-    assert {part: mb for part, mb in left.items() if mb > num_ended * MOST_KB[part] / 1000 + NOISE_MB} == {}, (
+    left = {part: counts[f"MB {part}, more in the second half"] for part in MAX_KB}
+    assert {part: mb for part, mb in left.items() if mb > num_ended * MAX_KB[part] / 1000 + NOISE_MB} == {}, (
         crowd.stdout
     )

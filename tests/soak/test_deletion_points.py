@@ -48,12 +48,12 @@ def test_whatever_the_point_asking_again_finishes_it(store, log, ship_here, dele
 
         was_killed = delete_and_die(turn, task)
         store.redis.delete(store.keys.compacting)  # the lock of the dead process expires
-        is_said = task_is_dead(store, task)
+        is_reported = task_is_dead(store, task)
         if rebuild == "check":
             store.admin.check(repair=True)
         elif rebuild == "reindex":
             store.admin.reindex(drop=True)
-        if is_said and rebuild != "delete again":
+        if is_reported and rebuild != "delete again":
             assert not found(store, task), f"turn {turn}"
         store.admin.delete(task=task)
 

@@ -87,17 +87,17 @@ async def test_requests_of_each_dialect(path, settings, redis, register_engine):
     settings = settings.model_copy(update={"api_key": "operator-key", "max_body_values": 20_000})
     engine, log = StrictEngine(), MemoryLog()
     async with open_gateway(settings, redis, register_engine, engine, log) as gateway:
-        opened, told = None, []
+        opened, answer = None, []
         for number, chance in rounds():
             if opened is None or number % PER_ROLLOUT == 0:
-                check_records(log, engine, told)
-                opened, told = await gateway.open(calls_optional=True), []
+                check_records(log, engine, answer)
+                opened, answer = await gateway.open(calls_optional=True), []
                 log.records.clear()
                 engine.calls.clear()
             body = mutate_json(chance.choice(DIALECTS[path]), chance)
             with naming(number, body):
-                told.append(await send(gateway, opened, path, body))
-        check_records(log, engine, told)
+                answer.append(await send(gateway, opened, path, body))
+        check_records(log, engine, answer)
     assert number - FIRST > LEAST_PER_SECOND * SECONDS
 
 
@@ -108,13 +108,17 @@ async def send(gateway, opened, path, body) -> int:
         within(30, "an answer"),
         gateway.session.post(f"{opened['base_url']}/{path}", data=body, headers=headers) as reply,
     ):
-        said = await reply.read()
-    assert reply.status < 500, said
+        content_read = await reply.read()
+    assert reply.status < 500, content_read
     if reply.content_type == "text/event-stream":
-        events = [line[6:] for line in said.decode().splitlines() if line.startswith("data: ") and "[DONE]" not in line]
+        events = [
+            line[6:]
+            for line in content_read.decode().splitlines()
+            if line.startswith("data: ") and "[DONE]" not in line
+        ]
         assert [json.loads(event) for event in events]
         return reply.status
-    answer = json.loads(said)
+    answer = json.loads(content_read)
     if reply.status >= 400:
         assert isinstance(answer["error"]["message"], str)
         assert "Traceback" not in answer["error"]["message"]
@@ -176,7 +180,7 @@ def test_segments():
         changed = reframed(content, chance) if is_reframed else mutate_bytes(content, chance)
         with naming(number, changed):
             for sealed in (sealed_in(changed), salvage_segment(changed, NAME)):
-                found = list(records_of(changed, sealed))
+                found = list(read_records(changed, sealed))
                 assert is_reframed or written.issuperset(found)
                 for one in found:
                     with suppress(CorruptRecordError):
@@ -191,7 +195,7 @@ def sealed_in(content: bytes):
         return None
 
 
-def records_of(content: bytes, sealed) -> Iterator[bytes]:
+def read_records(content: bytes, sealed) -> Iterator[bytes]:
     for chunk in sealed.footer.chunks if sealed else ():
         with suppress(CorruptRecordError):
             yield from read_chunk(OneObject(content), "key", chunk)

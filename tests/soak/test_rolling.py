@@ -38,9 +38,11 @@ def supervisor(start_worker, write_module):
 
 
 @pytest.mark.timeout(1800)
-def test_every_rollout_ends_once_while_each_worker_is_replaced(stack, supervisor, dispatcher, said, wait_until):
+def test_every_rollout_ends_once_while_each_worker_is_replaced(
+    stack, supervisor, dispatcher, worker_output, wait_until
+):
     groups = []
-    wait_until(lambda: len(dispatcher.workers()) == WORKERS, log=said)
+    wait_until(lambda: len(dispatcher.workers()) == WORKERS, log=worker_output)
     before = {worker.worker for worker in dispatcher.workers()}
 
     def are_replaced_under_load():
@@ -50,13 +52,13 @@ def test_every_rollout_ends_once_while_each_worker_is_replaced(stack, supervisor
         now = {worker.worker for worker in dispatcher.workers()}
         return len(now) == WORKERS and not now & before
 
-    wait_until(lambda: are_replaced_under_load() or len(groups) > 2 * WAVE, log=said)
+    wait_until(lambda: are_replaced_under_load() or len(groups) > 2 * WAVE, log=worker_output)
     supervisor.send_signal(signal.SIGHUP)
-    wait_until(are_replaced_under_load, 90, log=said)
+    wait_until(are_replaced_under_load, 90, log=worker_output)
     states = dispatcher.wait(groups, scaled(90))
     supervisor.send_signal(signal.SIGTERM)
 
-    assert wait_for_exit(supervisor, log=said) == 0
+    assert wait_for_exit(supervisor, log=worker_output) == 0
     assert {group.num_accepted for group in states} == {2}
     rollouts = [one for at in range(0, len(groups), 100) for one in dispatcher.rollouts(groups[at : at + 100])]
     assert len(rollouts) == 2 * len(groups)

@@ -15,7 +15,7 @@ from ..waiting import scaled
 
 NUM_SESSIONS = int(os.environ.get("AGENT_LAYER_TEST_SESSIONS", "500"))
 NUM_EXECS = 10
-MOST_MB = 4096 * NUM_SESSIONS / 500
+MAX_MB = 4096 * NUM_SESSIONS / 500
 AT_ONCE = 8
 """Execs that run at the same time; the others of the sessions wait, as they do for a model."""
 SECONDS = 36_000
@@ -80,5 +80,5 @@ async def test_500_sessions_live_at_a_time_and_none_is_lost():
         f" {seconds[len(seconds) // 2] * 1000:.1f} ms, p99 {seconds[len(seconds) * 99 // 100] * 1000:.1f} ms; start p50"
         f" {(stats.start_seconds_p50 or 0) * 1000:.0f} ms"
     )
-    assert used_mb <= MOST_MB
+    assert used_mb <= MAX_MB
     assert (stats.failed_starts, stats.dead_at_hand_out) == (0, 0)

@@ -79,9 +79,9 @@ class Crowd:
         for process in self._victims.values():
             self._bury(process)
         self.stop.touch()
-        said = [communicate(process) for process in self._readers]
-        assert [process.returncode for process in self._readers] == [0] * NUM_READERS, [error for _, error in said]
-        return [out for out, _ in said]
+        printed = [communicate(process) for process in self._readers]
+        assert [process.returncode for process in self._readers] == [0] * NUM_READERS, [error for _, error in printed]
+        return [out for out, _ in printed]
 
     def end(self) -> None:
         for process in [*self._victims.values(), *self._readers]:
@@ -120,9 +120,9 @@ def test_nobody_loses_anything_and_nobody_reads_what_is_not_there(crowd, wait_un
     assert all(int(number) > 0 for number in looks)
     assert [fact for name, facts in noted.items() for fact in lacking(store, name, facts)] == []
     assert store.admin.check().findings == []
-    before = answers_of(store)
+    before = collect_answers(store)
     store.admin.reindex(drop=True)
-    assert answers_of(store) == before
+    assert collect_answers(store) == before
 
 
 def waiting_in(directory: Path) -> list[Path]:
@@ -151,7 +151,7 @@ def lacking(store, trajectory_id: str, facts: list[str]) -> list[str]:
     return [f"{trajectory_id} {fact}: {found.count(fact)} times" for fact in facts if found.count(fact) != 1]
 
 
-def answers_of(store):
+def collect_answers(store):
     return (
         [(row, store.get(row.trajectory_id)) for row in store.scan()],
         [store.count(**one) for one in ({}, {"status": "running"}, {"accepted": True}, {"reward": (0.7, None)})],

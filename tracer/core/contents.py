@@ -95,10 +95,10 @@ def json_value(value: object) -> object:
 def safe_repr(value: object) -> str:
     """Return the ``repr`` of any value, errors included. Never raises: a failing ``repr`` must not fail an agent."""
     try:
-        said = repr(value)
+        text = repr(value)
     except Exception as error:  # noqa: BLE001 - code of the agent's, which may raise anything
-        said = f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
-    return said.encode("utf-8", "backslashreplace").decode()
+        text = f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _long_strings(value: object) -> list[str] | None:

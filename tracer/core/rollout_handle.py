@@ -90,7 +90,7 @@ class Rollout:
     unfinished: dict[str, Callable[[], None]] = field(
         default_factory=dict[str, Callable[[], None]], repr=False, compare=False
     )
-    """By id of a call, tool use or framework run: callback that records that it was abandoned."""
+    """Callbacks by id of a call, tool use or framework run: each records that it was abandoned."""
     questions: dict[tuple[str, str], OpenQuestion] = field(
         default_factory=dict[tuple[str, str], OpenQuestion], repr=False, compare=False
     )

@@ -8,7 +8,7 @@ from agent_layer.schema import Observation
 from tracer.core.contents import json_text, json_value, safe_repr
 from tracer.core.scope import Scope
 
-_LONGEST_OUTPUT = 1 << 20
+_MAX_OUTPUT_LENGTH = 1 << 20
 """Characters of the text, or bytes of the JSON, above which an output is cut."""
 
 
@@ -79,10 +79,10 @@ def is_pause(error: BaseException) -> bool:
 def _cut(output: object) -> tuple[object, bool]:
     """Return (JSON value, False), or (beginning of the text, True) when the output is too long."""
     if isinstance(output, str):
-        return json_value(output[:_LONGEST_OUTPUT]), len(output) > _LONGEST_OUTPUT
+        return json_value(output[:_MAX_OUTPUT_LENGTH]), len(output) > _MAX_OUTPUT_LENGTH
     text = json_text(output)
-    is_long = len(text) > _LONGEST_OUTPUT
-    return text[:_LONGEST_OUTPUT].decode("utf-8", "replace") if is_long else json_value(output), is_long
+    is_long = len(text) > _MAX_OUTPUT_LENGTH
+    return text[:_MAX_OUTPUT_LENGTH].decode("utf-8", "replace") if is_long else json_value(output), is_long
 
 
 def adopt_tool_use(scope: Scope, name: str, arguments: object) -> ToolUse:

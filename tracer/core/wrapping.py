@@ -39,7 +39,7 @@ class Block(Protocol):
         ...
 
 
-class _Outside:
+class _UnrecordedBlock:
     """Block of a run outside rollouts: records nothing."""
 
     scope = None
@@ -51,7 +51,7 @@ class _Outside:
         pass
 
 
-_OUTSIDE = _Outside()
+_OUTSIDE = _UnrecordedBlock()
 
 BeginBlock = Callable[[Scope, dict[str, object]], Block]
 """Begins a block. Takes the outer scope and the arguments of the function by name."""
@@ -79,12 +79,12 @@ def wrap(function: F, begin: BeginBlock) -> F:
         kind = cast("Callable[[Callable[..., object]], F]", type(method))
         return kind(wrap(method.__func__, begin))
     plain = cast("Callable[..., object]", function)
-    begin_run = partial(_begin, _signature_of(plain), begin)
+    begin_run = partial(_begin, _read_signature(plain), begin)
     surround = next((surround for test, surround in _SURROUNDINGS if test(plain)), _surround_function)
     return cast("F", wraps(plain)(surround(plain, begin_run)))
 
 
-def _signature_of(function: Callable[..., object]) -> inspect.Signature:
+def _read_signature(function: Callable[..., object]) -> inspect.Signature:
     try:
         return inspect.signature(function)
     except ValueError as error:  # some functions written in C

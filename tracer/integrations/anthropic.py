@@ -59,9 +59,9 @@ class _Event(msgspec.Struct):
     usage: _Usage | None = None
 
 
-def _read_request(told: Mapping[str, object]) -> CallRequest:
+def _read_request(request: Mapping[str, object]) -> CallRequest:
     # the client marks fields that the caller did not set with types of its own
-    body = {name: value for name, value in told.items() if type(value).__name__ not in ("Omit", "NotGiven")}
+    body = {name: value for name, value in request.items() if type(value).__name__ not in ("Omit", "NotGiven")}
     system, model = body.get("system"), body.get("model")
     messages: list[JsonObject] = [{"role": "system", "content": join_text(system, _TEXTS)}] if system else []
     for message in json_objects(body.get("messages")):
@@ -92,14 +92,14 @@ def _gather(events: list[_Event]) -> _Body:
         inputs = [delta.partial_json for at, delta in deltas if at == index]
         blocks[index] = block | {"text": str(block.get("text") or "") + "".join(texts), "json": "".join(inputs)}
     ended = [event for event in events if event.type == "message_delta"]
-    told = [event.usage for event in ended if event.usage]
+    usages = [event.usage for event in ended if event.usage]
     return _Body(
         content=[blocks[index] for index in sorted(blocks)],
         model=began.model,
         stop_reason=next((event.delta.stop_reason for event in reversed(ended) if event.delta), None),
         usage=_Usage(
             input_tokens=began.usage and began.usage.input_tokens,
-            output_tokens=told[-1].output_tokens if told else None,
+            output_tokens=usages[-1].output_tokens if usages else None,
         ),
     )
 
@@ -120,8 +120,8 @@ def _parse_output(blocks: list[JsonObject]) -> tuple[str, list[JsonObject]]:
 
 def _arguments(use: JsonObject) -> str:
     """Return the arguments as JSON text; a stream sends them in pieces of text."""
-    told = use.get("json")
-    return told if isinstance(told, str) and told else json.dumps(use.get("input") or {}, ensure_ascii=False)
+    value = use.get("json")
+    return value if isinstance(value, str) and value else json.dumps(use.get("input") or {}, ensure_ascii=False)
 
 
 def _chat_messages(message: JsonObject) -> list[JsonObject]:
@@ -133,12 +133,12 @@ def _chat_messages(message: JsonObject) -> list[JsonObject]:
         spoken = assistant_action(*_parse_output(blocks), None).message
         return [spoken] if spoken else []
     results = [block for block in blocks if block.get("type") == "tool_result"]
-    told = [
+    answer_blocks = [
         {"role": "tool", "tool_call_id": one.get("tool_use_id"), "content": join_text(one.get("content"), _TEXTS)}
         for one in results
     ]
     others = [block for block in blocks if block.get("type") != "tool_result"]
-    return [*told, *([{"role": "user", "content": join_text(others, _TEXTS)}] if others else [])]
+    return [*answer_blocks, *([{"role": "user", "content": join_text(others, _TEXTS)}] if others else [])]
 
 
 def _tool(tool: JsonObject) -> JsonObject:

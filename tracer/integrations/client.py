@@ -102,8 +102,8 @@ def json_objects(items: object) -> list[JsonObject]:
 
 
 def _json_object(item: object) -> JsonObject:
-    told = cast("object", item) if isinstance(item, dict) else json_value(item)
-    return cast("JsonObject", told) if isinstance(told, dict) else {"content": told}
+    value = cast("object", item) if isinstance(item, dict) else json_value(item)
+    return cast("JsonObject", value) if isinstance(value, dict) else {"content": value}
 
 
 def join_text(content: object, kinds: frozenset[str]) -> object:
@@ -242,7 +242,7 @@ class Api(NamedTuple):
     """Paths of one client library, and its key headers."""
 
     dialects: Mapping[str, Dialect]
-    """By path below the base address of the client."""
+    """Dialects by path below the base address of the client."""
     root: str
     """Path of the client's address below a gateway's address for one rollout, which ends in /v1: '' or '..'."""
     key_headers: Callable[[str], Mapping[str, str]]

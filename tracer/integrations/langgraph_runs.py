@@ -73,13 +73,13 @@ class Run(msgspec.Struct, eq=False):
     place: "Run | None" = None
     """The innermost surrounding node or tool, or this run if it is one."""
     progress: _Progress | None = None
-    """For graphs, once a node has begun."""
+    """Progress of a graph, once a node has begun."""
     before: CallLineage = msgspec.field(default_factory=CallLineage)
-    """For nodes: lineage at their beginning."""
+    """Lineage of a node at its beginning."""
     came_from: list[str] | None = None
     tool: ToolUse | None = None
     scope: Scope | None = None
-    """For nodes and tools, once a call needs it."""
+    """Scope of a node or tool, once a call needs it."""
     add_state: AddState | None = None
 
 

@@ -55,8 +55,12 @@ class _Event(msgspec.Struct):
 
 
 def _read_request(body: Mapping[str, object]) -> CallRequest:
-    told, model = body.get("input"), body.get("model")
-    spoken = [{"role": "user", "content": told}] if isinstance(told, str) else _chat_messages(json_objects(told))
+    input_items, model = body.get("input"), body.get("model")
+    spoken = (
+        [{"role": "user", "content": input_items}]
+        if isinstance(input_items, str)
+        else _chat_messages(json_objects(input_items))
+    )
     if instructions := body.get("instructions"):
         spoken = [{"role": "system", "content": instructions}, *spoken]
     return CallRequest(
@@ -120,18 +124,18 @@ def _join_items(items: list[JsonObject], finish_reason: str | None) -> list[Acti
 
 def _chat_messages(items: list[JsonObject]) -> list[JsonObject]:
     """Return the items of a request as messages; consecutive items of the model become one."""
-    messages, said = list[JsonObject](), list[JsonObject]()
+    messages, chat_items = list[JsonObject](), list[JsonObject]()
     for item in items:
         if item.get("type") in ("function_call", "reasoning") or item.get("role") == "assistant":
-            said.append(item)
+            chat_items.append(item)
         else:
-            messages += [*_chat_message(said), _message(item)]
-            said = []
-    return messages + _chat_message(said)
+            messages += [*_chat_message(chat_items), _message(item)]
+            chat_items = []
+    return messages + _chat_message(chat_items)
 
 
-def _chat_message(said: list[JsonObject]) -> list[JsonObject]:
-    return [action.message for action in _join_items(said, None) if action.message]
+def _chat_message(chat_items: list[JsonObject]) -> list[JsonObject]:
+    return [action.message for action in _join_items(chat_items, None) if action.message]
 
 
 def _message(item: JsonObject) -> JsonObject:

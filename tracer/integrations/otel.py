@@ -17,6 +17,6 @@ class RolloutSpans(SpanProcessor):
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """See SpanProcessor."""
         rollout = current()
-        told = rollout.trajectory_id if rollout else baggage.get_baggage(ROLLOUT, parent_context)
-        if isinstance(told, str):
-            span.set_attribute(ROLLOUT, told)
+        trajectory_id = rollout.trajectory_id if rollout else baggage.get_baggage(ROLLOUT, parent_context)
+        if isinstance(trajectory_id, str):
+            span.set_attribute(ROLLOUT, trajectory_id)

@@ -40,7 +40,7 @@ class RejectionRule(_Section, frozen=True):
     upper: AboveZero
     """Largest accepted divergence; for k1 the largest accepted 1/r."""
     lower: AboveZero | None = None
-    """For k1 only: smallest accepted 1/r; None: 1 / ``upper``."""
+    """Smallest accepted 1/r, for k1 only; None: 1 / ``upper``."""
 
 
 class CorrectionConfig(_Section, frozen=True):

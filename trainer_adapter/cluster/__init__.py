@@ -10,10 +10,10 @@ __getattr__, __all__ = face(
     {
         "end": "END_FILE MAX_CHARACTERS TrainerEnd read_end",
         "nodes.joined": "JoinedCluster",
-        "nodes.needs": "find_address needs_of write_needs",
+        "nodes.needs": "find_address plan_needs write_needs",
         "overrides": (
-            "MARK check_config compose_config context_of environment_of fix_temperature mode_of num_gpus_of"
-            " refuse_on_ray temperature_of verl_overrides"
+            "MARK check_config choose_mode compose_config count_gpus fix_temperature make_environment"
+            " read_context_length read_temperature refuse_on_ray verl_overrides"
         ),
     },
 )

@@ -30,7 +30,7 @@ class UpdateRequest(NamedTuple):
 
     batch: TrainingBatch
     step: int
-    """Of the run, from 0."""
+    """Step of the run, from 0."""
     version: int
     """Policy version of the present weights."""
     report: Future[UpdateReport]

@@ -23,8 +23,8 @@ class TrainerEnd(msgspec.Struct, frozen=True, kw_only=True):
 def write_end(directory: Path, error: BaseException) -> None:
     """Leave what ended a trainer to its launcher."""
     is_final = isinstance(error, AgentLayerError) and not isinstance(error, EngineError | UnreachableError)
-    said = " ".join(str(error).split())
-    why = said if is_final else f"{type(error).__name__}: {said}"[:MAX_CHARACTERS]
+    message = " ".join(str(error).split())
+    why = message if is_final else f"{type(error).__name__}: {message}"[:MAX_CHARACTERS]
     (directory / END_FILE).write_bytes(msgspec.json.encode(TrainerEnd(why=why, is_final=is_final)))
 
 

@@ -69,13 +69,13 @@ def run(directory: Path) -> None:
     try:
         main_ppo.run_ppo(config, task_runner_class=OwnMachineRunner() if is_joined else ray.remote(ClusterRunner))
     except Exception as error:  # the launcher reads it
-        write_end(directory, _cause_of(error))
+        write_end(directory, _find_cause(error))
         raise
     finally:
         ray.shutdown()
 
 
-def _cause_of(error: BaseException) -> BaseException:
+def _find_cause(error: BaseException) -> BaseException:
     """Return what was raised in the process where it happened; Ray wraps it at each call between processes."""
     while isinstance(error, RayTaskError) and isinstance(error.cause, Exception):
         error = error.cause

@@ -39,26 +39,26 @@ def refuse_on_ray(config: TrainConfig) -> None:
     refuse_keys_of_options((config.cluster or ClusterConfig()).verl)
 
 
-def mode_of(config: TrainConfig) -> str:
+def choose_mode(config: TrainConfig) -> str:
     """Return veRL's mode: the named one, else ``sync`` for on-policy runs and ``colocate_async`` for others."""
     named = (config.cluster or ClusterConfig()).mode
     return named or ("sync" if config.rollouts.max_staleness == 0 else "colocate_async")
 
 
-def num_gpus_of(config: TrainConfig) -> int:
+def count_gpus(config: TrainConfig) -> int:
     """Return the number of GPUs on each machine, or of processes that take their place."""
     cluster = config.cluster or ClusterConfig()
-    return cluster.gpus_per_node + (cluster.engine_gpus if mode_of(config) == "separate_async" else 0)
+    return cluster.gpus_per_node + (cluster.engine_gpus if choose_mode(config) == "separate_async" else 0)
 
 
-def temperature_of(config: TrainConfig) -> float:
+def read_temperature(config: TrainConfig) -> float:
     """Return the one temperature of the run."""
     return config.rollouts.temperature or 1.0
 
 
 def fix_temperature(config: TrainConfig) -> TrainConfig:
     """Return the configuration with the one temperature of the run, which overrides that of agents."""
-    rollouts = msgspec.structs.replace(config.rollouts, temperature=temperature_of(config))
+    rollouts = msgspec.structs.replace(config.rollouts, temperature=read_temperature(config))
     return msgspec.structs.replace(config, rollouts=rollouts)
 
 
@@ -75,15 +75,15 @@ def verl_overrides(
         address: of the Ray cluster to join; None: Ray starts on this machine.
     """
     cluster = config.cluster or ClusterConfig()
-    context = context_of(config)
+    context = read_context_length(config)
     dtype = {"float32": "fp32", "bfloat16": "bf16"}[config.optimizer.precision]
     optimizer, algorithm = config.optimizer, resolve_algorithm(config.algorithm)
     tokens = optimizer.microbatch_tokens
     found: dict[str, object] = {
         "agent_layer.config": str(directory / "train.json"),
         "agent_layer.stop": str(directory / "stop"),
-        "agent_layer.temperature": temperature_of(config),
-        "trainer.v1.trainer_mode": f"agent_layer_{mode_of(config)}",
+        "agent_layer.temperature": read_temperature(config),
+        "trainer.v1.trainer_mode": f"agent_layer_{choose_mode(config)}",
         "trainer.device": "cpu" if on_cpu else "cuda",
         "trainer.n_gpus_per_node": cluster.gpus_per_node,
         "trainer.nnodes": cluster.nodes,
@@ -140,7 +140,7 @@ def verl_overrides(
         "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu": tokens,
         f"{_ROLLOUT}.name": "vllm",
         f"{_ROLLOUT}.n": config.rollouts.group_size,
-        f"{_ROLLOUT}.temperature": temperature_of(config),
+        f"{_ROLLOUT}.temperature": read_temperature(config),
         f"{_ROLLOUT}.dtype": optimizer.precision,
         f"{_ROLLOUT}.tensor_model_parallel_size": cluster.tensor_parallel,
         f"{_ROLLOUT}.gpu_memory_utilization": cluster.engine_memory,
@@ -162,7 +162,7 @@ def verl_overrides(
             f"{_MODEL}.target_modules": lora.target_modules,
             f"{_MODEL}.lora.merge": True,
         }
-    if mode_of(config) == "separate_async":
+    if choose_mode(config) == "separate_async":
         found |= {
             "actor_rollout_ref.hybrid_engine": False,
             f"{_ROLLOUT}.nnodes": 1,
@@ -187,14 +187,14 @@ def _ray_options(config: TrainConfig, directory: Path, *, on_cpu: bool, address:
     """Return how Ray starts, or how its cluster is joined: its processes are no children of ours."""
     init = "ray_kwargs.ray_init"
     if address is not None:
-        variables = environment_of(config, directory, on_cpu=on_cpu, is_joined=True)
+        variables = make_environment(config, directory, on_cpu=on_cpu, is_joined=True)
         return {f"{init}.address": address, f"{init}.runtime_env.env_vars": variables}
     found: dict[str, object] = {f"{init}.include_dashboard": False}
     if on_cpu:
         found |= {
             f"{init}._node_ip_address": "127.0.0.1",
-            f"{init}.num_cpus": 5 + 3 * num_gpus_of(config),
-            f"{init}.num_gpus": num_gpus_of(config),
+            f"{init}.num_cpus": 5 + 3 * count_gpus(config),
+            f"{init}.num_gpus": count_gpus(config),
             f"{init}.object_store_memory": _BYTES // 4,
         }
     return found
@@ -222,7 +222,7 @@ def check_config(config: "DictConfig") -> None:
     omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
 
 
-def environment_of(config: TrainConfig, directory: Path, *, on_cpu: bool, is_joined: bool = False) -> dict[str, str]:
+def make_environment(config: TrainConfig, directory: Path, *, on_cpu: bool, is_joined: bool = False) -> dict[str, str]:
     """Return the variables of all processes of veRL; none is a secret: a joined cluster shows them to its users."""
     cluster = config.cluster or ClusterConfig()
     variables = {
@@ -257,7 +257,7 @@ def is_reached_from_other_machines() -> bool:
     return os.environ.get(_LISTEN) == "machine"
 
 
-def context_of(config: TrainConfig) -> int:
+def read_context_length(config: TrainConfig) -> int:
     """Return the longest sequence of an engine.
 
     Raises: BadInputError: neither this configuration nor that of the model says.
@@ -283,7 +283,7 @@ def _unsupported(config: TrainConfig) -> Iterator[tuple[str, str]]:
     """Yield options that are set, and why they cannot be."""
     cluster = config.cluster or ClusterConfig()
     algorithm = resolve_algorithm(config.algorithm)
-    mode = mode_of(config)
+    mode = choose_mode(config)
     if mode == "sync" and config.rollouts.max_staleness > 0:
         yield f"rollouts.max_staleness {config.rollouts.max_staleness}", "is on-policy in mode sync: it must be 0"
     if mode == "separate_async" and cluster.engine_gpus % cluster.tensor_parallel:

@@ -9,7 +9,7 @@ from agent_layer.recorder import Recorder
 from agent_layer.settings import Settings
 from trainer_adapter.cluster.bridge import Bridge
 from trainer_adapter.cluster.update import ClusterUpdate
-from trainer_adapter.cluster.weights.fleet import EngineFleet, location_of
+from trainer_adapter.cluster.weights.fleet import EngineFleet, name_location
 from trainer_adapter.data import TrainingBatch
 from trainer_adapter.verl import PublishedWeights, UpdateReport, WeightPublisher
 
@@ -39,7 +39,7 @@ class ClusterPublisher(WeightPublisher):
         del weights, precision
         number = self.newest() + 1
         weights_hash = self._bridge.act(self._hash_weights)
-        self._register(number, location_of(self._name, number, base), training_step, weights_hash)
+        self._register(number, name_location(self._name, number, base), training_step, weights_hash)
         return number
 
     def serve(self, number: int, *, is_required: bool = False, stop: Callable[[], bool] = lambda: False) -> None:

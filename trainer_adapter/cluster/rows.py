@@ -82,9 +82,9 @@ class SlotManager(AgentLoopManager):
 class _Place(NamedTuple):
     slot: str
     rollout: int
-    """Of the group."""
+    """Position of the rollout in its group."""
     number: int
-    """Of the sample in its rollout."""
+    """Number of the sample in its rollout."""
 
     @property
     def key(self) -> str:
@@ -132,7 +132,7 @@ def write_columns(keys: Sequence[str], columns: dict[str, list[Tensor]]) -> None
     tq.kv_batch_put(keys=list(keys), fields=TensorDict(fields, batch_size=len(keys)), partition_id=PARTITION)
 
 
-def read_columns_of(keys: Sequence[str], names: Sequence[str]) -> TensorDict:
+def read_jagged_columns(keys: Sequence[str], names: Sequence[str]) -> TensorDict:
     """Return fields of rows, as jagged tensors."""
     return tq.kv_batch_get(keys=list(keys), partition_id=PARTITION, select_fields=list(names))
 
@@ -143,7 +143,7 @@ def clear_rows(keys: Sequence[str]) -> None:
         tq.kv_clear(keys=list(keys), partition_id=PARTITION)
 
 
-def rows_of(values: Tensor) -> list[Tensor]:
+def split_rows(values: Tensor) -> list[Tensor]:
     """Return the rows of a jagged or a dense tensor."""
     return list(values.unbind(0))
 

@@ -29,9 +29,9 @@ class HeldWeights(NamedTuple):
     """What a server says of its weights."""
 
     version: int | None
-    """That it received last, whole; None: none yet."""
+    """Version that it received last, whole; None: none yet."""
     hashes: frozenset[str | None] = frozenset()
-    """Of the weights that its processes loaded; empty on GPUs, where veRL's own receiver takes them."""
+    """Hashes of the weights that its processes loaded; empty on GPUs, where veRL's own receiver takes them."""
 
 
 class ClusterServer(vLLMHttpServer):

@@ -124,7 +124,7 @@ class ClusterTrainer(PPOTrainer):
         assert isinstance(agent_loop_manager, SlotManager)  # the configuration names it
         self._slots = agent_loop_manager
         remove_ended_engines(self._settings.model_copy(update={"run": self._run}), self._redis)  # of a killed trainer
-        keys = _keys_of(cast("list[ClusterReplica]", self._servers.get_replicas()))
+        keys = _map_keys(cast("list[ClusterReplica]", self._servers.get_replicas()))
         self._fleet = EngineFleet(self._settings, self._run, self._redis, self._run_config.model, keys, self._push)
         loop = Thread(target=self._run_loop, name="training-loop", daemon=True)
         loop.start()
@@ -294,7 +294,7 @@ class ClusterTrainer(PPOTrainer):
             ray.get(balancer.remove_servers.remote(gone))
             ray.get(balancer.add_servers.remote({one.server_address: one.server_handle for one in dead}))
             self.actor_rollout_wg.forget_server()
-            return _keys_of(dead)
+            return _map_keys(dead)
 
         self._fleet.replace([f"http://{address}" for address in gone], relaunch)
 
@@ -336,7 +336,7 @@ class ClusterTrainer(PPOTrainer):
         self.role_worker_mapping = dict.fromkeys(self.role_worker_mapping, worker)
 
 
-def _keys_of(replicas: "Iterable[ClusterReplica]") -> dict[str, str]:
+def _map_keys(replicas: "Iterable[ClusterReplica]") -> dict[str, str]:
     """Return the key of each server by its address."""
     return {f"http://{one.server_address}": one.access_key for one in replicas}
 

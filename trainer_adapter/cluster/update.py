@@ -20,7 +20,7 @@ from verl.workers.config import FSDPActorConfig
 from verl.workers.utils.padding import response_from_nested
 
 from trainer_adapter.cluster.bridge import UpdateRequest
-from trainer_adapter.cluster.rows import clear_rows, read_columns_of, rows_of, write_columns
+from trainer_adapter.cluster.rows import clear_rows, read_jagged_columns, split_rows, write_columns
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.verl import (
     PolicyUpdate,
@@ -100,13 +100,13 @@ class ClusterUpdate(PolicyUpdate):
         else:
             self._models.actor.compute_log_prob(rows)
         keys, padding = rows.keys[: len(data)], rows.keys[len(data) :]
-        found = read_columns_of(keys, ["log_probs", "entropy", "response_mask"])
+        found = read_jagged_columns(keys, ["log_probs", "entropy", "response_mask"])
         mask, width = _jagged(found["response_mask"]), data["response_mask"].shape[1]
         clear_rows(padding)
         names = ("log_probs", "entropy")
         return {name: _pad(response_from_nested(_jagged(found[name]), mask), width) for name in names}
 
-    def _make_step(self, minibatch: TensorDict, **told: object) -> dict[str, float]:
+    def _make_step(self, minibatch: TensorDict, **fields: object) -> dict[str, float]:
         options: dict[str, object] = {
             "epochs": 1,
             "seed": 0,
@@ -114,7 +114,7 @@ class ClusterUpdate(PolicyUpdate):
             "distillation_use_topk": False,
             "distillation_only": False,
         }
-        rows = self._select(minibatch, **options, **told)
+        rows = self._select(minibatch, **options, **fields)
         num_padding = len(rows.keys) - len(minibatch)
         lengths = [int(self._tags[row]["response_len"]) for row in minibatch["row"]]  # pyright: ignore[reportArgumentType]
         columns: dict[str, list[Tensor]] = {}
@@ -141,7 +141,7 @@ class ClusterUpdate(PolicyUpdate):
     def _set_learning_rate(self, rate: float) -> None:
         self._models.actor.set_learning_rate(rate)
 
-    def _select(self, data: TensorDict, **told: object) -> KVBatchMeta:
+    def _select(self, data: TensorDict, **fields: object) -> KVBatchMeta:
         """Return rows with options for veRL's workers, padded to a multiple of their number."""
         chosen: Sequence[int] = data["row"].tolist()
         longest = int(data["attention_mask"].sum(dim=1).max())
@@ -153,14 +153,14 @@ class ClusterUpdate(PolicyUpdate):
                 "temperature": self._temperature,
                 "use_dynamic_bsz": True,
                 "max_token_len_per_gpu": max(longest, self._config.optimizer.microbatch_tokens),
-                **told,
+                **fields,
             },
         )
         return upsample_batch_to_divisible_size(rows, self._models.num_ranks, self._models.end_token)
 
 
 def _jagged(values: Tensor) -> Tensor:
-    return values if values.is_nested else torch.nested.as_nested_tensor(rows_of(values), layout=torch.jagged)
+    return values if values.is_nested else torch.nested.as_nested_tensor(split_rows(values), layout=torch.jagged)
 
 
 def _pad(values: Tensor, width: int) -> Tensor:

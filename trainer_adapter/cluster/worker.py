@@ -21,7 +21,7 @@ from verl.workers.engine.fsdp import transformer_impl
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from trainer_adapter.cluster.weights.digest import hash_weights
-from trainer_adapter.verl import adapter_of, load_engines, merged_weights
+from trainer_adapter.verl import find_adapter, load_engines, merged_weights
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportAttributeAccessIssue=false, reportUntypedFunctionDecorator=false
@@ -65,7 +65,7 @@ class ClusterWorker(ActorRolloutRefWorker):
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def find_adapter(self) -> PeftConfig | None:
         """Return the configuration of the trained adapter; None: whole weights are trained, or no model is here."""
-        return None if self.actor is None else adapter_of(self.actor.engine.module, Path(self.config.model.path))
+        return None if self.actor is None else find_adapter(self.actor.engine.module, Path(self.config.model.path))
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def set_learning_rate(self, rate: float) -> None:

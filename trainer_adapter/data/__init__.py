@@ -9,11 +9,11 @@ __getattr__, __all__ = face(
         "credit": "CreditRule RolloutSamples",
         "exclusions": "find_exclusions",
         "groups": "GroupIntake count_step read_group success_by_task",
-        "kept_tokens": "TokenColumns calls_of gap_by_engine record_tokens",
-        "lengths": "NO_BOUNDS ModelBounds bounds_of",
+        "lengths": "NO_BOUNDS ModelBounds read_bounds",
         "max_staleness": "plan_start_versions",
         "microbatches": "split_by_length",
         "replay": "Replay rebuild_batch record_batch",
         "samples": "samples_of",
+        "update_record": "TokenColumns gap_by_engine list_calls record_tokens",
     },
 )

@@ -5,10 +5,10 @@ from .credit import CreditRule as CreditRule, RolloutSamples as RolloutSamples
 from .exclusions import find_exclusions as find_exclusions
 from .groups import GroupIntake as GroupIntake, count_step as count_step, read_group as read_group
 from .groups import success_by_task as success_by_task
-from .kept_tokens import TokenColumns as TokenColumns, calls_of as calls_of, gap_by_engine as gap_by_engine
-from .kept_tokens import record_tokens as record_tokens
-from .lengths import ModelBounds as ModelBounds, NO_BOUNDS as NO_BOUNDS, bounds_of as bounds_of
+from .lengths import ModelBounds as ModelBounds, NO_BOUNDS as NO_BOUNDS, read_bounds as read_bounds
 from .max_staleness import plan_start_versions as plan_start_versions
 from .microbatches import split_by_length as split_by_length
 from .replay import Replay as Replay, rebuild_batch as rebuild_batch, record_batch as record_batch
 from .samples import samples_of as samples_of
+from .update_record import TokenColumns as TokenColumns, gap_by_engine as gap_by_engine, list_calls as list_calls
+from .update_record import record_tokens as record_tokens

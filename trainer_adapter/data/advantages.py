@@ -14,13 +14,13 @@ import msgspec
 from agent_layer.errors import EmptyGroupError
 from agent_layer.schema import AdvantageRule, DistillRule, Logprobs, Record, TrainingSample
 from trainer_adapter.algorithms import Credit, ResolvedAlgorithm
-from trainer_adapter.data.credit import BY_ROLLOUT, CreditRule, RolloutSamples, Turn, differ, values_of
+from trainer_adapter.data.credit import BY_ROLLOUT, CreditRule, RolloutSamples, Turn, differ, find_values
 
 _EPSILON = 1e-6
 """Added to the deviation, as veRL does."""
 _EPSILON_OF_BATCH = 1e-8
 """Added to the variance of a batch, as veRL does."""
-_FEWEST_COMPARED = 2
+_MIN_COMPARED = 2
 
 
 class GroupSamples(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,8 +118,8 @@ def assign_credit(batch: TrainingBatch, rule: CreditRule) -> Credits:
     values: list[float] = []
     baselines: list[str] = []
     place_of: dict[tuple[int, str | None], int] = {}
-    for position, rollout in enumerate(_rollouts_of(batch)):
-        for one in values_of(rollout, rule):
+    for position, rollout in enumerate(_list_rollouts(batch)):
+        for one in find_values(rollout, rule):
             place_of[position, one.part] = len(values)
             values.append(one.value)
             baselines.append(f"{batch.group_ids[position]} {one.place}")
@@ -133,7 +133,7 @@ def assign_credit(batch: TrainingBatch, rule: CreditRule) -> Credits:
     return Credits(values=values, baselines=baselines, spans=spans)
 
 
-def _rollouts_of(batch: TrainingBatch) -> list[RolloutSamples]:
+def _list_rollouts(batch: TrainingBatch) -> list[RolloutSamples]:
     """Return the rollouts from which the batch was made."""
     samples: list[list[TrainingSample]] = [[] for _ in batch.rewards]
     for position, sample in zip(batch.rollout_of, batch.samples, strict=True):
@@ -217,7 +217,7 @@ def value_advantages(judged: Credits, rule: AdvantageRule) -> list[float]:
 
 
 def _whiten(values: Sequence[float]) -> list[float]:  # kept: the name of the formula
-    if len(values) < _FEWEST_COMPARED:
+    if len(values) < _MIN_COMPARED:
         return [0.0] * len(values)
     mean, scale = fmean(values), sqrt(variance(values) + _EPSILON_OF_BATCH)
     return [(value - mean) / scale for value in values]

@@ -66,7 +66,7 @@ class RolloutSamples(msgspec.Struct, frozen=True, kw_only=True):
     reward_ids: list[str] = []
     """Ids of the judgements from which the rewards follow."""
     turns: list[Turn] = []
-    """In order; empty with credit ``rollout``."""
+    """Turns in order; empty with credit ``rollout``."""
     agent_rewards: dict[str, float] = {}
     """Sum of the rewards of each agent; empty but with credit ``agent``."""
     teacher_logprobs: list[Logprobs] = []
@@ -94,7 +94,7 @@ def find_unscored(trajectory: Trajectory, credit: Credit) -> Reward | None:
     return next((reward for reward in parts if counted_score(reward) is None), None)
 
 
-def turns_of(trajectory: Trajectory, credit: Credit) -> list[Turn]:
+def find_turns(trajectory: Trajectory, credit: Credit) -> list[Turn]:
     """Return the turns of a trajectory with their rewards; empty with credit ``rollout``.
 
     A reward of another step, such as a judge's or an aborted one, counts for the turn before it, or for the first.
@@ -114,7 +114,7 @@ def turns_of(trajectory: Trajectory, credit: Credit) -> list[Turn]:
     ]
 
 
-def agent_rewards_of(trajectory: Trajectory, credit: Credit) -> dict[str, float]:
+def sum_agent_rewards(trajectory: Trajectory, credit: Credit) -> dict[str, float]:
     """Return the sum of the rewards of each agent; empty but with credit ``agent``."""
     totals: dict[str, float] = {}
     for reward in standing_rewards(trajectory, credit):
@@ -123,7 +123,7 @@ def agent_rewards_of(trajectory: Trajectory, credit: Credit) -> dict[str, float]
     return totals
 
 
-def values_of(rollout: RolloutSamples, rule: CreditRule) -> list[ValueOf]:
+def find_values(rollout: RolloutSamples, rule: CreditRule) -> list[ValueOf]:
     """Return the values of a judged rollout; without a call of the policy it has one with credit ``rollout`` only."""
     total = (rollout.reward or 0.0) + overlong_reward(rollout, rule.overlong_penalty)
     match rule.credit:
@@ -165,5 +165,5 @@ def overlong_reward(rollout: RolloutSamples, penalty: OverlongPenalty | None) ->
 def differ(rollouts: Sequence[RolloutSamples], rule: CreditRule) -> bool:
     """Whether any two values that are compared in a group of judged rollouts differ."""
     seen: dict[str, float] = {}
-    values = [value for rollout in rollouts if rollout.reward is not None for value in values_of(rollout, rule)]
+    values = [value for rollout in rollouts if rollout.reward is not None for value in find_values(rollout, rule)]
     return any(seen.setdefault(one.place, one.value) != one.value for one in values)

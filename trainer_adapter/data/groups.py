@@ -21,11 +21,11 @@ from trainer_adapter.data.credit import (
     BY_ROLLOUT,
     CreditRule,
     RolloutSamples,
-    agent_rewards_of,
     differ,
+    find_turns,
     find_unscored,
     standing_rewards,
-    turns_of,
+    sum_agent_rewards,
 )
 from trainer_adapter.data.lengths import (
     LONG_ROW,
@@ -41,7 +41,7 @@ from trainer_adapter.data.samples import SampleSet, read_samples
 
 WHOLE: Final = LengthRule()
 """Everything is trained, whatever its length."""
-_FEWEST_REWARDS = 2
+_MIN_REWARDS = 2
 """Fewest rewards with a baseline: a single rollout would be compared with itself."""
 
 
@@ -80,7 +80,7 @@ class GroupIntake(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def is_void(self) -> bool:
         """Whether it has too few rewards to train on; it is not part of a step then."""
         num_rewards = sum(rollout.reward is not None for rollout in self.samples.rollouts)
-        return num_rewards < _FEWEST_REWARDS
+        return num_rewards < _MIN_REWARDS
 
     @property
     def fill(self) -> Fill:
@@ -264,8 +264,8 @@ def make_rollout_samples(
         samples=found.samples,
         num_cut_tokens=sum(cut.num_tokens for cut in found.cuts),
         reward_ids=[reward.reward_id for reward in standing_rewards(trajectory, credit)],
-        turns=turns_of(trajectory, credit),
-        agent_rewards=agent_rewards_of(trajectory, credit),
+        turns=find_turns(trajectory, credit),
+        agent_rewards=sum_agent_rewards(trajectory, credit),
     )
 
 

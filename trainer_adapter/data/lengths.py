@@ -135,11 +135,13 @@ def _cuts(before: Sequence[StepRef], after: Sequence[StepRef], reason: str) -> l
     ]
 
 
-def bounds_of(config: JsonObject) -> ModelBounds:
+def read_bounds(config: JsonObject) -> ModelBounds:
     """Return the bounds that the content of a model's config.json names."""
-    told = as_json_object(config.get("text_config", config))
-    longest = _count(told, "max_position_embeddings") or _count(told, "n_positions")
-    return ModelBounds(vocab_size=_count(told, "vocab_size"), max_positions=longest and int(longest * _stretch(told)))
+    fields = as_json_object(config.get("text_config", config))
+    longest = _count(fields, "max_position_embeddings") or _count(fields, "n_positions")
+    return ModelBounds(
+        vocab_size=_count(fields, "vocab_size"), max_positions=longest and int(longest * _stretch(fields))
+    )
 
 
 def find_misfit(trajectory: Trajectory, samples: list[TrainingSample], bounds: ModelBounds) -> ExcludedRollout | None:
@@ -175,13 +177,13 @@ def find_misfit(trajectory: Trajectory, samples: list[TrainingSample], bounds: M
     return None
 
 
-def _count(told: Mapping[str, object], name: str) -> int | None:
-    number = told.get(name)
+def _count(fields: Mapping[str, object], name: str) -> int | None:
+    number = fields.get(name)
     return number if isinstance(number, int) and number > 0 else None
 
 
-def _stretch(told: Mapping[str, object]) -> float:
+def _stretch(fields: Mapping[str, object]) -> float:
     """Return by how much engines lengthen a context at most, as RoPE scaling says."""
-    scaling = as_json_object(told.get("rope_scaling") or told.get("rope_parameters"))
+    scaling = as_json_object(fields.get("rope_scaling") or fields.get("rope_parameters"))
     factor = scaling.get("factor")
     return max(1.0, float(factor)) if isinstance(factor, int | float) else 1.0

@@ -26,9 +26,9 @@ from agent_layer.schema import (
 from trainer_adapter.data.advantages import TrainingBatch, make_batch
 from trainer_adapter.data.credit import RolloutSamples
 from trainer_adapter.data.groups import WHOLE, make_rollout_samples
-from trainer_adapter.data.kept_tokens import compare_tokens
 from trainer_adapter.data.lengths import fit_rows
 from trainer_adapter.data.samples import samples_of
+from trainer_adapter.data.update_record import compare_tokens
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,8 +118,8 @@ def rebuild_batch(record: TrainedBatch, read: Callable[[str], Trajectory]) -> Re
         has_tokens = found is not None
         differences += found or []
     where = f"step {record.step} of run {record.run}, "
-    told = [where + difference for difference in differences]
-    return Replay(record=record, content=content, differences=told, has_tokens=has_tokens)
+    positions = [where + difference for difference in differences]
+    return Replay(record=record, content=content, differences=positions, has_tokens=has_tokens)
 
 
 def _rebuild(trained: TrainedRollout, trajectory: Trajectory, record: TrainedBatch) -> RolloutSamples:

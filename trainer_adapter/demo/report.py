@@ -16,7 +16,7 @@ from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
 from envs.tasksets import chance_without_hints, chance_without_repeats
 from trainer_adapter.demo.display import Display, calls_per_second, mean_success
-from trainer_adapter.demo.played import draw_games, read_games
+from trainer_adapter.demo.rollout_log import draw_games, read_games
 
 mpl.use("Agg")  # before pyplot chooses a screen
 

@@ -35,7 +35,7 @@ class Cursor(Record, frozen=True, kw_only=True):
     tasks: StreamState = StreamState()
     """Position in the sequence of tasks."""
     success_rates: dict[str, float] = {}
-    """By task id, for curriculum and filters."""
+    """Success rates by task id, for curriculum and filters."""
     taken: list[str] = []
     """Groups trained since the checkpoint before; acknowledged next, and never trained again."""
 

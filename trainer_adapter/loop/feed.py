@@ -33,7 +33,7 @@ def update_rates(rates: Mapping[str, float], observed: Mapping[str, float], memo
     """
     moved = {task: memory * rates.get(task, _NO_RATE) + (1 - memory) * rate for task, rate in observed.items()}
     kept = {task: rate for task, rate in rates.items() if task not in moved}
-    return dict(islice({**kept, **moved}.items(), max(0, len(kept) + len(moved) - _MOST_RATES), None))
+    return dict(islice({**kept, **moved}.items(), max(0, len(kept) + len(moved) - _MAX_RATES), None))
 
 
 CONSUMER = "trainer"
@@ -42,9 +42,9 @@ _NO_RATE = 0.5
 """Success rate of a task that was not tried yet."""
 _MEMORY = 0.7
 """Weight of a task's old success rate where no curriculum names one."""
-_MOST_GROUPS = 10_000
+_MAX_GROUPS = 10_000
 """Groups of one step that a run has without asking for them."""
-_MOST_RATES = 100_000
+_MAX_RATES = 100_000
 """Tasks whose success rates are remembered; bounds memory and checkpoints."""
 
 
@@ -87,7 +87,7 @@ class GroupFeed:
         self._control = RunControl(run, dispatcher, pause_at_switch=config.rollouts.pause_at_switch)
         self._store = store
         self._rates = dict(cursor.success_rates)
-        self._num_asked = cursor.num_asked
+        self._num_requested = cursor.num_asked
         self._open: dict[str, _OpenGroup] = {}
         """By group id: submitted, and neither trained nor dropped."""
         self._yielded: set[str] = set()
@@ -111,16 +111,16 @@ class GroupFeed:
             policy_version: of the weights that train next.
         """
         starts = plan_start_versions(
-            [asked.start for group_id, asked in self._open.items() if group_id not in self._replaced],
+            [open_group.start for group_id, open_group in self._open.items() if group_id not in self._replaced],
             policy_version,
             groups_per_step=self.groups_per_step,
             max_staleness=self._plan.max_staleness,
             ask_ahead_steps=self._plan.ask_ahead_steps,
         )
-        positions = range(self._num_asked, self._num_asked + len(starts))
+        positions = range(self._num_requested, self._num_requested + len(starts))
         draws = [self._stream.draw(position, self._rates) for position in positions]
         self._submit(map(_OpenGroup, positions, starts, [0] * len(starts), draws))
-        self._num_asked += len(starts)
+        self._num_requested += len(starts)
 
     def follow(self, stop: Callable[[], bool]) -> Iterator[GroupDelivery]:
         """Yield groups in order of their positions, each once it is closed, until ``stop`` returns True.
@@ -170,9 +170,9 @@ class GroupFeed:
 
     def redo_group(self, group_id: str) -> None:
         """Submit a group again under the weights that serve now; it keeps its position. Idempotent."""
-        if asked := self._open.get(group_id):
+        if open_group := self._open.get(group_id):
             self.close_groups([group_id])
-            self._submit([asked._replace(tries=asked.tries + 1)])
+            self._submit([open_group._replace(tries=open_group.tries + 1)])
 
     def update_success_rates(self, observed: Mapping[str, float]) -> None:
         """Let curriculum, filters and ramps see the success rates of a step by task id, while its groups are open."""
@@ -198,11 +198,11 @@ class GroupFeed:
         return Cursor(
             step=step,
             policy_version=policy_version,
-            num_asked=self._num_asked,
-            open_positions=[asked.position for asked in waiting],
-            open_starts=[asked.start for asked in waiting],
-            open_tries=[asked.tries for asked in waiting],
-            open_draws=[asked.draw for asked in waiting],
+            num_asked=self._num_requested,
+            open_positions=[open_group.position for open_group in waiting],
+            open_starts=[open_group.start for open_group in waiting],
+            open_tries=[open_group.tries for open_group in waiting],
+            open_draws=[open_group.draw for open_group in waiting],
             tasks=self._stream.state(),
             success_rates=self._rates,
             taken=list(taken),
@@ -226,14 +226,14 @@ class GroupFeed:
             raise self._control.explain_missing_group(patience)
 
     def _submit(self, wanted: Iterable[_OpenGroup]) -> None:
-        for _, members in groupby(wanted, lambda asked: asked.position // self.groups_per_step):
+        for _, members in groupby(wanted, lambda open_group: open_group.position // self.groups_per_step):
             places = list(members)
-            tasks = [self._stream.read(asked.draw) for asked in places]
+            tasks = [self._stream.read(open_group.draw) for open_group in places]
             asking = zip(tasks, self._shares(tasks), places, strict=True)
             group_ids = self._dispatcher.submit(
-                [self._configure_task(task, share, asked) for task, share, asked in asking],
+                [self._configure_task(task, share, open_group) for task, share, open_group in asking],
                 run=self._run,
-                round=[asked.position + asked.tries * _ROUNDS_PER_TRY for asked in places],
+                round=[open_group.position + open_group.tries * _ROUNDS_PER_TRY for open_group in places],
             )
             self._open |= dict(zip(group_ids, places, strict=True))
 
@@ -244,7 +244,7 @@ class GroupFeed:
             return [size] * len(tasks)
         return curriculum.share(size * len(tasks), [self._rates.get(task.id, _NO_RATE) for task in tasks])
 
-    def _configure_task(self, task: Task, size: int, asked: _OpenGroup) -> Task:
+    def _configure_task(self, task: Task, size: int, open_group: _OpenGroup) -> Task:
         """Return the task with the options of the configuration."""
         plan = self._plan
         # rounded first: 10 * 1.1 is a little more than 11
@@ -256,8 +256,8 @@ class GroupFeed:
             sampling=task.sampling if plan.temperature is None else {**task.sampling, "temperature": plan.temperature},
             partial=plan.partial or task.partial,
             priority=task.priority if plan.priority is None else plan.priority,
-            from_policy=asked.start if asked.start > 0 else None,
-            sampling_seed=derive_seed(self._seed, asked.position, asked.tries),
+            from_policy=open_group.start if open_group.start > 0 else None,
+            sampling_seed=derive_seed(self._seed, open_group.position, open_group.tries),
         )
 
 
@@ -267,7 +267,7 @@ def count_groups(config: TrainConfig, num_tasks: int) -> int:
     Raises: BadInputError: the configuration names no number, and there are too many tasks for one step.
     """
     num = config.rollouts.groups_per_step
-    if num is None and num_tasks > _MOST_GROUPS:
+    if num is None and num_tasks > _MAX_GROUPS:
         raise BadInputError(
             f"rollouts: expected groups_per_step beside {num_tasks:,} tasks, found none; give the number of groups of"
             " one update, such as 64"

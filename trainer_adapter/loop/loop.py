@@ -44,7 +44,7 @@ from trainer_adapter.verl import PolicyTrainer, UpdateReport, WeightPublisher
 
 _DYNAMIC_ROUNDS = 9
 """Steps' worth of groups that dynamic sampling may add, so that ten are sampled at most, as in DAPO's recipe."""
-_MOST_USELESS_ROUNDS = 10
+_MAX_USELESS_ROUNDS = 10
 """Steps' worth of groups without use after which a step is given up, whatever its health allows."""
 _REMEMBERED_STEPS = 200
 """Reports with which those of later steps are compared."""
@@ -178,7 +178,7 @@ class TrainingLoop:
                 self._redo(groups)
             elif group.is_void or (self._max_extra_groups and not group.teaches):
                 self._request_replacement(groups)
-            if sum(group.is_void for group in groups) >= _MOST_USELESS_ROUNDS * self._feed.groups_per_step:
+            if sum(group.is_void for group in groups) >= _MAX_USELESS_ROUNDS * self._feed.groups_per_step:
                 raise self._explain_useless(groups)
         return groups
 

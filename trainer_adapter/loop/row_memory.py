@@ -23,7 +23,7 @@ class RowMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _KEPT_SHARE = 7, 8
-"""Of the longest row that did not fit; so that a few restarts are enough, whatever the others' lengths."""
+"""Share kept of the longest row that did not fit; so that a few restarts are enough, whatever the others' lengths."""
 _WORDS = ("out of memory", "allocate memory", "not enough memory")
 
 

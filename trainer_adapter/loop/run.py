@@ -28,7 +28,7 @@ from agent_layer.schema import JsonObject
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from trainer_adapter.config import TrainConfig
-from trainer_adapter.data import ModelBounds, bounds_of
+from trainer_adapter.data import ModelBounds, read_bounds
 from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 from trainer_adapter.loop.feed import GroupFeed
 from trainer_adapter.loop.held_out import HeldOutEvaluation
@@ -194,7 +194,7 @@ def stop_on_signals(
 def _read_bounds(model: Path, memory: Path) -> ModelBounds:
     try:
         written = msgspec.json.decode((model / "config.json").read_bytes(), type=JsonObject)
-        return msgspec.structs.replace(bounds_of(written), max_fitting=read_row_memory(memory))
+        return msgspec.structs.replace(read_bounds(written), max_fitting=read_row_memory(memory))
     except (OSError, msgspec.DecodeError) as error:
         raise BadInputError(
             f"model {model}: expected a readable config.json, found {error}; correct 'model'"

@@ -34,10 +34,10 @@ def make_vocabulary(content: bytes, tokenizer_hash: str) -> Vocabulary:
         content: of its ``tokenizer.json``.
         tokenizer_hash: see ``read_fingerprints``.
     """
-    told = msgspec.json.decode(content, type=JsonObject)
-    kinds = set(_kinds(told.get("decoder"))) | set(_kinds(told.get("pre_tokenizer")))
-    tokens = {token_id: _bytes_of(text, kinds) for text, token_id in _vocabulary(told)}
-    for added in as_json_objects(told.get("added_tokens")):
+    document = msgspec.json.decode(content, type=JsonObject)
+    kinds = set(_kinds(document.get("decoder"))) | set(_kinds(document.get("pre_tokenizer")))
+    tokens = {token_id: _to_bytes(text, kinds) for text, token_id in _vocabulary(document)}
+    for added in as_json_objects(document.get("added_tokens")):
         tokens[cast("int", added["id"])] = str(added["content"]).encode()
     bodies = [tokens.get(token_id) for token_id in range(max(tokens, default=-1) + 1)]
     return Vocabulary(
@@ -47,9 +47,9 @@ def make_vocabulary(content: bytes, tokenizer_hash: str) -> Vocabulary:
     )
 
 
-def _vocabulary(told: JsonObject) -> list[tuple[str, int]]:
+def _vocabulary(document: JsonObject) -> list[tuple[str, int]]:
     """Return (text, id) of the tokens: BPE and WordPiece have a mapping, Unigram a list of (text, score)."""
-    vocabulary = as_json_object(told.get("model")).get("vocab")
+    vocabulary = as_json_object(document.get("model")).get("vocab")
     if isinstance(vocabulary, dict):
         return list(cast("dict[str, int]", vocabulary).items())
     return [(text, number) for number, (text, _) in enumerate(cast("list[tuple[str, float]]", vocabulary or []))]
@@ -62,7 +62,7 @@ def _kinds(part: object) -> list[str]:
     return [str(found.get("type")), *chain.from_iterable(map(_kinds, inner))]
 
 
-def _bytes_of(text: str, kinds: set[str]) -> bytes:
+def _to_bytes(text: str, kinds: set[str]) -> bytes:
     if "ByteLevel" in kinds:
         return b"".join(_BYTE_OF.get(one, one.encode()) for one in text)
     if "ByteFallback" in kinds and len(text) == len("<0x00>") and text.startswith("<0x") and text.endswith(">"):

@@ -45,7 +45,7 @@ class RunningJob:
     """The processes of a job."""
 
     settings: Settings
-    """With the addresses of the started processes."""
+    """Settings with the addresses of the started processes."""
     trainer: SupervisedProcess
     processes: dict[str, SupervisedProcess]
     """Started processes by name, the trainer included."""

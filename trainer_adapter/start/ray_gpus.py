@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from agent_layer.infra import format_count
-from trainer_adapter.cluster import mode_of
+from trainer_adapter.cluster import choose_mode
 from trainer_adapter.config import ClusterConfig, TrainConfig
 from trainer_adapter.start.memory import MemoryPart, ModelShape, estimate_memory, sum_bytes
 
@@ -116,7 +116,7 @@ def plan_gpus(
     """
     gpu_bytes = found.num_bytes
     cluster = config.cluster or ClusterConfig()
-    is_separate = mode_of(config) == "separate_async"
+    is_separate = choose_mode(config) == "separate_async"
     num_trainer = cluster.gpus_per_node * cluster.nodes
     size = {"float32": 4, "bfloat16": 2}[config.optimizer.precision]
     estimate = estimate_memory(config, shape, num_ranks=num_trainer)
@@ -144,7 +144,7 @@ def plan_gpus(
         *([] if is_separate else [weights]),
     ]
     return GpuPlan(
-        mode=mode_of(config),
+        mode=choose_mode(config),
         num_trainer=num_trainer,
         num_engine=cluster.engine_gpus if is_separate else num_trainer,
         tensor_parallel=parallel,
@@ -224,7 +224,7 @@ def find_gpu_faults(plan: GpuPlan) -> list[str]:
     return faults
 
 
-def gpu_bytes_of(config: TrainConfig) -> int | None:
+def read_gpu_bytes(config: TrainConfig) -> int | None:
     """Return the memory of a GPU as the configuration has it; None: it does not say."""
     gigabytes = (config.cluster or ClusterConfig()).gpu_gigabytes
     return None if gigabytes is None else gigabytes * _GIGABYTE

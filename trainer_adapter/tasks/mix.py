@@ -22,9 +22,9 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
     """Weights by the name of a source."""
 
     configured: dict[str, float]
-    """As the configuration has them."""
+    """Weights as the configuration has them."""
     weights: dict[str, float]
-    """As the next task that is submitted is chosen."""
+    """Weights by which the next task that is submitted is chosen."""
 
 
 def mix_path(settings: Settings, run: str) -> Path:

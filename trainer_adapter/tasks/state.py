@@ -9,7 +9,7 @@ class Draw(Record, frozen=True, kw_only=True):
     source: str
     level: int = 0
     index: int
-    """Of the task in the sequence of its source and level."""
+    """Index of the task in the sequence of its source and level."""
     task_id: str
 
 
@@ -17,14 +17,14 @@ class StreamState(Record, frozen=True, kw_only=True):
     """Position of the sequence, for a checkpoint."""
 
     weights: dict[str, float] = {}
-    """Of the last draw."""
+    """Weights of the last draw."""
     counts: dict[str, int] = {}
     """Draws of each source since these weights are in force."""
     next_indices: dict[str, int] = {}
-    """By ``source/level``: index of the next task, those that filters left out included."""
+    """Index of the next task by ``source/level``, those that filters left out included."""
     levels: dict[str, int] = {}
     """Present level of each source."""
     successes: dict[str, list[float]] = {}
     """Success of the groups that were trained at this level, oldest first, of sources with a ramp."""
     digests: dict[str, str] = {}
-    """By ``source/level``: hash of the file."""
+    """Hash of the file by ``source/level``."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Task
-from trainer_adapter.selection import MOST_SUCCESSES, TaskFilter
+from trainer_adapter.selection import MAX_SUCCESSES, TaskFilter
 from trainer_adapter.tasks.journal import DrawJournal, JournalEntry
 from trainer_adapter.tasks.mix import MixFile
 from trainer_adapter.tasks.schedule import choose_source
@@ -24,7 +24,7 @@ from trainer_adapter.tasks.state import Draw, StreamState
 
 log = logging.getLogger(__name__)
 
-_FEWEST_TURNS = 10_000
+_MIN_TURNS = 10_000
 """Tasks that filters may leave out in a row, or one epoch where that is more."""
 
 
@@ -111,7 +111,7 @@ class TaskStream:
             return
         seen = self._successes.setdefault(draw.source, [])
         seen.append(success)
-        del seen[:-MOST_SUCCESSES]
+        del seen[:-MAX_SUCCESSES]
         if draw.level < source.last_level and source.config.ramp.rises(seen):
             self._raise_level(source, draw.level + 1)
 
@@ -148,7 +148,7 @@ class TaskStream:
     def _admit(self, source: TaskSource, level: int, rates: Mapping[str, float]) -> Draw:
         """Return the first of the next tasks of a source that the filters admit."""
         first = self._next.get(_key(source.name, level), 0)
-        num_turns = max(_FEWEST_TURNS, len(source.file(level))) if self._filters else 1
+        num_turns = max(_MIN_TURNS, len(source.file(level))) if self._filters else 1
         for index in range(first, first + num_turns):
             task = source.read(level, index)
             if self._is_admitted(task, rates, f"{self._seed} {source.name} {level} {index}"):

@@ -14,7 +14,7 @@ from agent_layer.engines import SMALLEST_LOGPROB
 from agent_layer.schema import ExcludedRollout, Logprobs, TokenIds, TrainingSample
 from trainer_adapter.data import GroupIntake, RolloutSamples
 
-_LARGEST = 1e-3
+_MAX_NUMBER = 1e-3
 """A log-probability may be above 0 by rounding only."""
 
 
@@ -38,10 +38,10 @@ def judge_group(group: GroupIntake, score: Callable[[Sequence[TokenIds]], Sequen
         score: asks about rows of token ids, and returns an answer for each.
     """
     rows = [sample for rollout in _judged(group) for sample in rollout.samples]
-    asked = [sample for sample in rows if sample.temperature == 1]
-    answers = score([TokenIds([*sample.prompt_ids, *sample.response_ids]) for sample in asked])
+    judged = [sample for sample in rows if sample.temperature == 1]
+    answers = score([TokenIds([*sample.prompt_ids, *sample.response_ids]) for sample in judged])
     found: dict[str, Scores] = {sample.sample_id: _other_temperature(sample) for sample in rows}
-    found |= {sample.sample_id: one for sample, one in zip(asked, answers, strict=True)}
+    found |= {sample.sample_id: one for sample, one in zip(judged, answers, strict=True)}
     targets = {sample.sample_id: align_scores(sample, found[sample.sample_id]) for sample in rows}
     return _add_targets(group, targets)
 
@@ -57,7 +57,7 @@ def align_scores(sample: TrainingSample, scores: Scores) -> Scores:
         score if is_trained else 0.0 for score, is_trained in zip(scores[first:], sample.loss_mask, strict=True)
     )
     for place, target in enumerate(targets):
-        if not (isfinite(target) and SMALLEST_LOGPROB < target <= _LARGEST):
+        if not (isfinite(target) and SMALLEST_LOGPROB < target <= _MAX_NUMBER):
             return Silence(
                 "bad_teacher_logprobs",
                 f"expected log-probabilities above {SMALLEST_LOGPROB:g} and at most 0, found {target:g} for response"

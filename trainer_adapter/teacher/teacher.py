@@ -22,7 +22,7 @@ from trainer_adapter.teacher.targets import Scores, Silence
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # tokenizers carries no types.
 
-_BACKOFF: Final = Backoff(first_seconds=0.25, longest_seconds=10.0)
+_BACKOFF: Final = Backoff(first_seconds=0.25, max_seconds=10.0)
 _TOKENIZER: Final = "tokenizer.json"
 _COMPARED_AT_ONCE: Final = 8192
 """Token ids whose text is asked for in one request."""
@@ -96,12 +96,12 @@ def open_teacher(config: TrainConfig, settings: Settings) -> Teacher | None:
     """
     if config.algorithm.distill is None:
         return None
-    asked = config.algorithm.distill.teacher
-    engine = TeacherEngine(read_engine_address(asked.url), asked.model, settings.teacher_key)
+    teacher_config = config.algorithm.distill.teacher
+    engine = TeacherEngine(read_engine_address(teacher_config.url), teacher_config.model, settings.teacher_key)
     engine.check_model()
     _compare_vocabularies(engine, config.model)
     engine.score(TokenIds(range(_PROBE)))
-    return Teacher(engine, concurrency=asked.concurrency, patience_seconds=asked.patience_seconds)
+    return Teacher(engine, concurrency=teacher_config.concurrency, patience_seconds=teacher_config.patience_seconds)
 
 
 def _compare_vocabularies(engine: TeacherEngine, model: Path) -> None:  # kept: a step of a narrative, and why
@@ -109,7 +109,7 @@ def _compare_vocabularies(engine: TeacherEngine, model: Path) -> None:  # kept: 
 
     A server returns no hash of its tokenizer, and two models of a family differ in files that change no token.
     """
-    for token_ids, text in _texts_of(model):
+    for token_ids, text in _decode_texts(model):
         found = engine.decode(token_ids)
         if _without_spaces(found) != _without_spaces(text):
             raise BadInputError(
@@ -119,7 +119,7 @@ def _compare_vocabularies(engine: TeacherEngine, model: Path) -> None:  # kept: 
             )
 
 
-def _texts_of(model: Path) -> Iterator[tuple[list[int], str]]:
+def _decode_texts(model: Path) -> Iterator[tuple[list[int], str]]:
     """Yield token ids of a model's vocabulary and their text, until all ids are covered."""
     from tokenizers import Tokenizer  # noqa: PLC0415  # comes with the extra 'train'
 

@@ -5,7 +5,7 @@ from agent_layer.lazy import face
 __getattr__, __all__ = face(
     __name__,
     {
-        "adapters": "adapter_of check_same check_targets merged_weights",
+        "adapters": "check_same check_targets find_adapter merged_weights",
         "export": "check_num_processes export_checkpoint",
         "losses": "make_loss",
         "options": "check_verl_options",

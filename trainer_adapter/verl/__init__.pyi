@@ -1,5 +1,5 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
-from .adapters import adapter_of as adapter_of, check_same as check_same, check_targets as check_targets
+from .adapters import check_same as check_same, check_targets as check_targets, find_adapter as find_adapter
 from .adapters import merged_weights as merged_weights
 from .export import check_num_processes as check_num_processes, export_checkpoint as export_checkpoint
 from .losses import make_loss as make_loss

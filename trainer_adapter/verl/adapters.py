@@ -82,7 +82,7 @@ def whole_tensor(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def adapter_of(module: nn.Module, model: Path) -> PeftConfig | None:
+def find_adapter(module: nn.Module, model: Path) -> PeftConfig | None:
     """Return the configuration of a module's adapter, which names the model in this directory; None: it has none."""
     found = module.peft_config["default"] if isinstance(module, PeftModel) else None
     if not isinstance(found, PeftConfig):

@@ -70,7 +70,7 @@ class _AdaptedWeight(NamedTuple):
 
 def check_num_processes(checkpoint: Path, num_processes: int) -> None:
     """Raise BadInputError for a checkpoint of another number of processes, none of whose shards would fit."""
-    if (found := _num_processes_of(checkpoint)) != num_processes:
+    if (found := _read_num_processes(checkpoint)) != num_processes:
         raise BadInputError(
             f"checkpoint {checkpoint}: expected as many shards as processes that train now ({num_processes}), found"
             f" {found}; train with {found} processes, or start another run from what 'agent-layer checkpoint export'"
@@ -157,7 +157,7 @@ def check_new(directory: Path) -> None:
 
 def _read_weights(checkpoint: Path) -> dict[str, _Weight]:
     """Map the tensors of all shards into memory, without those that are tied to an earlier one."""
-    world_size = _num_processes_of(checkpoint)
+    world_size = _read_num_processes(checkpoint)
     first = _load_shard(checkpoint, world_size, 0)
     meshes = [tensor.device_mesh.mesh for tensor in first.values() if isinstance(tensor, DTensor)]
     # processes whose shards make one copy of the model: with replicas, those of the first
@@ -183,7 +183,7 @@ def _add_adapter(stored: Mapping[str, _Weight], config: LoraConfig) -> dict[str,
     }
 
 
-def _num_processes_of(checkpoint: Path) -> int:
+def _read_num_processes(checkpoint: Path) -> int:
     return json.loads((checkpoint / "fsdp_config.json").read_bytes())["world_size"]
 
 

@@ -22,8 +22,9 @@ from trainer_adapter.verl.weights import PublishedWeights
 # Much of torch.distributed carries no types.
 
 _Result = TypeVar("_Result")
-_LONGEST_WAIT = timedelta(days=30)
-"""For the next operation: rollouts, evaluations and pauses may take their time. A process that dies ends it at once."""
+_MAX_WAIT = timedelta(days=30)
+"""Wait for the next operation: rollouts, evaluations and pauses may take their time. A process that dies ends it at
+once."""
 
 
 class _Update(NamedTuple):
@@ -115,12 +116,12 @@ def follow_leader(config: TrainConfig) -> None:
 
 
 def _open_group() -> ProcessGroup:
-    group = torch.distributed.new_group(backend="gloo", timeout=_LONGEST_WAIT)
+    group = torch.distributed.new_group(backend="gloo", timeout=_MAX_WAIT)
     return cast("ProcessGroup", group)
 
 
 def _announce(group: ProcessGroup, operation: _Operation | None) -> _Operation:
     """Return the operation of the first process, which alone names one."""
-    told: list[_Operation | None] = [operation]
-    torch.distributed.broadcast_object_list(told, src=0, group=group, device=torch.device("cpu"))
-    return cast("_Operation", told[0])
+    operations: list[_Operation | None] = [operation]
+    torch.distributed.broadcast_object_list(operations, src=0, group=group, device=torch.device("cpu"))
+    return cast("_Operation", operations[0])

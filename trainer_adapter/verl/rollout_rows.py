@@ -34,11 +34,11 @@ class RolloutRows:
         return self.num_rollouts < len(self.rollout)
 
     def mask(self) -> Tensor:
-        """Return [num_rollouts, most_tokens], 1 where a rollout has a trained token."""
+        """Return [num_rollouts, max_tokens], 1 where a rollout has a trained token."""
         return self.join(torch.ones(self._shape, dtype=torch.long))
 
     def join(self, values: Tensor) -> Tensor:
-        """Return [num_rollouts, most_tokens]: the trained tokens of each rollout, in order of its rows; 0 behind them.
+        """Return [num_rollouts, max_tokens]: the trained tokens of each rollout, in order of its rows; 0 behind them.
 
         Args:
             values: [num_rows, num_response_tokens].

@@ -17,7 +17,7 @@ from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 
 from agent_layer.schema import Advantages, Logprobs, TrainingSample
 from trainer_adapter.algorithms import DistillConfig, ResolvedAlgorithm
-from trainer_adapter.data import CreditRule, TokenColumns, TrainingBatch, assign_credit, calls_of
+from trainer_adapter.data import CreditRule, TokenColumns, TrainingBatch, assign_credit, list_calls
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # veRL and tensordict carry no types.
@@ -159,7 +159,7 @@ def read_columns(
             mask=join(trained, places, torch.uint8),
             teacher_logprobs=None if teacher is None else Logprobs(join(teacher, places, torch.float32)),
         )
-        for calls, places in zip(calls_of(batch), spans, strict=True)
+        for calls, places in zip(list_calls(batch), spans, strict=True)
     ]
 
 

@@ -34,10 +34,10 @@ from trainer_adapter.algorithms import ResolvedAlgorithm, resolve_algorithm
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import TokenColumns, TrainingBatch
 from trainer_adapter.verl.adapters import (
-    adapter_of,
     check_same,
     check_targets,
     file_name,
+    find_adapter,
     is_factor,
     merged_weights,
     whole_tensor,
@@ -132,12 +132,12 @@ class PolicyUpdate(ABC):
         """
 
     @abstractmethod
-    def _make_step(self, minibatch: TensorDict, **told: object) -> dict[str, float]:
+    def _make_step(self, minibatch: TensorDict, **fields: object) -> dict[str, float]:
         """Make one optimizer step from all rows of a minibatch; return veRL's metrics.
 
         Args:
             minibatch: rows with ``row_weights``.
-            told: options for veRL's engine.
+            fields: options for veRL's engine.
         """
 
     @abstractmethod
@@ -173,11 +173,11 @@ class PolicyUpdate(ABC):
         trained = torch.zeros_like(data["response_mask"], dtype=torch.bool)
         tried: list[dict[str, float]] = []
         for rows in self._minibatches(data, step):
-            corrected, told = rows, dict[str, float]()
+            corrected, corrections = rows, dict[str, float]()
             if self._algorithm.correction.bypass:  # without it, the batch has its correction already
-                corrected, told = correct_rollouts(rows, rows["present"], self._algorithm)
+                corrected, corrections = correct_rollouts(rows, rows["present"], self._algorithm)
             trained[corrected["row"]] |= corrected["response_mask"].bool()
-            tried.append(self._train(corrected, step, told))
+            tried.append(self._train(corrected, step, corrections))
         found = [one for one in tried if one]
         if self._algorithm.correction.reject:
             num_tokens = float(tokens.sum()) * self._config.optimizer.epochs
@@ -262,7 +262,7 @@ class EmbeddedTrainer(PolicyUpdate):
         if config.lora:
             check_targets(config.model, config.lora)
         self._worker = _start_worker(config)
-        self._adapter = adapter_of(self._module, config.model)
+        self._adapter = find_adapter(self._module, config.model)
         self._reference = _start_worker(config) if self._algorithm.kl and not self._adapter else None
         """Never trained, so it has no optimizer state. veRL's ``forward_only`` pins memory, which needs a GPU. With an
         adapter, the model without it."""
@@ -302,18 +302,18 @@ class EmbeddedTrainer(PolicyUpdate):
 
     def _infer(self, data: TensorDict, *, reference: bool = False) -> dict[str, Tensor]:
         worker = self._reference or self._worker if reference else self._worker
-        told = {
+        fields = {
             "calculate_entropy": True,
             "compute_loss": False,
             "no_lora_adapter": reference and self._adapter is not None,
         }
-        rows = self._without_padding(share_rows(data), **told)
+        rows = self._without_padding(share_rows(data), **fields)
         output = worker.infer_batch(rows)
         found = {name: no_padding_2_padding(output[name], rows).float() for name in ("log_probs", "entropy")}
         return {name: join_rows(share, len(data)) for name, share in found.items()}
 
-    def _make_step(self, minibatch: TensorDict, **told: object) -> dict[str, float]:
-        output = self._worker.train_batch(self._without_padding(share_rows(minibatch), **told))
+    def _make_step(self, minibatch: TensorDict, **fields: object) -> dict[str, float]:
+        output = self._worker.train_batch(self._without_padding(share_rows(minibatch), **fields))
         found: dict[str, float] = {}
         for name, value in tu.get(output, "metrics").items():  # over processes and microbatches, by veRL's rules
             is_metric = isinstance(value, list) and isinstance(value[0], Metric)
@@ -323,12 +323,12 @@ class EmbeddedTrainer(PolicyUpdate):
     def _set_loss(self, actor: FSDPActorConfig) -> None:
         self._worker.set_loss_fn(make_loss(actor))
 
-    def _without_padding(self, data: TensorDict, **told: object) -> TensorDict:
+    def _without_padding(self, data: TensorDict, **fields: object) -> TensorDict:
         """Return the rows in the form of veRL's engines, with options."""
         rows = left_right_2_no_padding(data.clone(recurse=False))
         longest = int(data["attention_mask"].sum(dim=1).max())
         tokens = max(longest, self._config.optimizer.microbatch_tokens)
-        tu.assign_non_tensor(rows, use_dynamic_bsz=True, max_token_len_per_gpu=tokens, **told)
+        tu.assign_non_tensor(rows, use_dynamic_bsz=True, max_token_len_per_gpu=tokens, **fields)
         return rows
 
     def _set_learning_rate(self, rate: float) -> None:

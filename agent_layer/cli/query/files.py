@@ -56,18 +56,20 @@ def parquet(
     """Keep a Parquet dataset equal to a query: DIR/{trajectories,steps}/*.parquet."""
     from agent_layer.export import Dataset, DatasetPlan, DatasetWriter, Table  # noqa: PLC0415  # comes with an extra
 
-    store, left_out = open_store(context.obj), _LeftOut()
+    store, left_out = open_store(context.obj), _Omissions()
     wanted: dict[Table, bool] = {"trajectories": trajectories, "steps": steps}
     which = None if step is None else parse_which(step)
-    asked: Filters = {**filters, "step": which}
+    step_filters: Filters = {**filters, "step": which}
     plan = DatasetPlan(
-        tables=[name for name, is_wanted in wanted.items() if is_wanted], contents=contents, filters=_written(asked)
+        tables=[name for name, is_wanted in wanted.items() if is_wanted],
+        contents=contents,
+        filters=_written(step_filters),
     )
     with _stopping() as is_stopped, Dataset(directory, plan, time.time()) as dataset:
-        feed = Feed(store, dataset, **_dated(asked, dataset.made_at))
+        feed = Feed(store, dataset, **_dated(step_filters, dataset.made_at))
         writer = DatasetWriter(store, feed, dataset, contents=contents, step=which, on_corrupt=left_out.note)
         if not (feed.resume() and follow):
-            num_all = store.count(**asked)
+            num_all = store.count(**step_filters)
             with show_progress("trajectories") as progress:
                 num_written = writer.write_all(lambda num_done: progress(num_done, num_all), is_stopped)
             if num_written is None:
@@ -91,7 +93,7 @@ def jsonl(
     filters: Filters,
 ) -> None:
     """Write one line per trajectory, as 'show --format json' prints it."""
-    store, left_out = open_store(context.obj), _LeftOut()
+    store, left_out = open_store(context.obj), _Omissions()
     found = store.read(_ended(store, filters), contents=contents, on_corrupt=left_out.note)
     lines = (msgspec.json.encode(show_trajectory(row, trajectory)) + b"\n" for row, trajectory in found)
     if file == "-":
@@ -114,7 +116,7 @@ def verl(
     """Write the tasks of trajectories as a veRL dataset: one row per task."""
     from agent_layer.export import first_of_each_task, verl_row, write_verl  # noqa: PLC0415  # comes with an extra
 
-    store, left_out = open_store(context.obj), _LeftOut()
+    store, left_out = open_store(context.obj), _Omissions()
     rows = first_of_each_task(_ended(store, filters))
     found = store.read(rows, on_corrupt=left_out.note)
     tasks = (verl_row(trajectory, index) for index, (_, trajectory) in enumerate(found))
@@ -130,15 +132,15 @@ def verl(
 @contextmanager
 def _stopping() -> Generator[Callable[[], bool]]:
     """Finish the current write at the first Ctrl-C or SIGTERM; end at once at the second."""
-    asked: list[int] = []
+    signals: list[int] = []
 
     def ask(number: int, _: FrameType | None) -> None:
-        asked.append(number)
+        signals.append(number)
         signal.signal(number, signal.default_int_handler)
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: bool(asked)
+        yield lambda: bool(signals)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -146,8 +148,8 @@ def _stopping() -> Generator[Callable[[], bool]]:
 
 def _written(filters: Filters) -> dict[str, object]:
     """Return the filters as they are after a round trip through JSON."""
-    asked = {name: value for name, value in filters.items() if value is not None}
-    return msgspec.json.decode(msgspec.json.encode(asked), type=dict[str, object])
+    chosen = {name: value for name, value in filters.items() if value is not None}
+    return msgspec.json.decode(msgspec.json.encode(chosen), type=dict[str, object])
 
 
 def _dated(filters: Filters, made_at: float) -> Filters:
@@ -175,7 +177,7 @@ def _write_lines(file: IO[bytes], lines: Iterable[bytes], num_expected: int) -> 
     return number
 
 
-class _LeftOut:
+class _Omissions:
     """Trajectories that could not be read: prints each, and ends the command with 1 if there was one."""
 
     def __init__(self) -> None:

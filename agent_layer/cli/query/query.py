@@ -5,8 +5,8 @@ from typing import Annotated, Literal, cast
 
 import typer
 
-from agent_layer.cli.query.left_out import describe_left_out, print_left_out
 from agent_layer.cli.query.matches import print_matches
+from agent_layer.cli.query.omissions import describe_left_out, print_left_out
 from agent_layer.cli.ui.links import print_link, print_step_link
 from agent_layer.cli.ui.output import write_lines
 from agent_layer.cli.ui.pager import print_blocks
@@ -66,22 +66,22 @@ def query(
         print_left_out(context.obj, store, filters.get("run"), is_empty=False)
         return
     which = None if step is None else parse_which(step)
-    asked: Filters = {**filters, "step": which}
+    step_filters: Filters = {**filters, "step": which}
     if count:
-        num = store.count(**asked)
+        num = store.count(**step_filters)
         typer.echo(num)
         print_left_out(context.obj, store, filters.get("run"), is_empty=not num)
         return
     if explain:
-        write_lines([store.explain(order=cast("Order", order), limit=limit, **asked)])
+        write_lines([store.explain(order=cast("Order", order), limit=limit, **step_filters)])
         return
-    page = store.query(order=cast("Order", order), limit=limit, cursor=cursor, **asked)
+    page = store.query(order=cast("Order", order), limit=limit, cursor=cursor, **step_filters)
     lines = [line for row in page.items for line in _lines(store, row, which)]
     if format_ == "jsonl":
         write_lines(lines)
     else:
         print_rows(lines)
-        print_link(context.obj, "trajectories", filters=asked, order="" if order == "newest" else order)
+        print_link(context.obj, "trajectories", filters=step_filters, order="" if order == "newest" else order)
     if page.cursor:
         typer.echo(f"more: add --cursor '{page.cursor}'", err=True)
     print_left_out(context.obj, store, filters.get("run"), is_empty=not page.items)

@@ -6,10 +6,10 @@ from typing import Annotated, Literal, cast
 import typer
 from rich.table import Table
 
-from agent_layer.cli.query.left_out import print_left_out
+from agent_layer.cli.query.omissions import print_left_out
 from agent_layer.cli.ui.links import print_link
 from agent_layer.cli.ui.output import draw_table, write_lines
-from agent_layer.store import By, Filters, open_store, takes_filters_of
+from agent_layer.store import By, Filters, make_takes_filters, open_store
 
 _BY_HELP = (
     "One line per value of these fields, separated by commas: run, split, task_type, env, env_version, status, cause,"
@@ -17,7 +17,7 @@ _BY_HELP = (
 )
 
 
-@takes_filters_of(accepted=True)
+@make_takes_filters(accepted=True)
 def summary(
     context: typer.Context,
     *,

@@ -10,7 +10,7 @@ import typer
 from agent_layer.cli.ui.links import print_link
 from agent_layer.cli.ui.output import describe_seconds, write_lines
 from agent_layer.cli.ui.queue_text import choose, describe_tries, find_run, limit_rows
-from agent_layer.cli.ui.tables import Column, TableView, row_of
+from agent_layer.cli.ui.tables import Column, TableView, make_row
 from agent_layer.cli.ui.watch import Format, Limit, Run, Watch, present
 from agent_layer.dispatcher import Dispatcher, RolloutState, connect
 from agent_layer.errors import NotFoundError
@@ -62,7 +62,7 @@ def show(
             return present(partial(_see, dispatcher, run, limit), format_, watch=watch, link=link)
         found, has_more = _find(dispatcher, run, limit)
         if format_ == "jsonl":
-            return write_lines(row_of(state) for state in found)
+            return write_lines(make_row(state) for state in found)
         for line in _describe(found, dispatcher.stats().now):
             typer.echo(line)
         if has_more:
@@ -129,7 +129,7 @@ def _find(dispatcher: Dispatcher, run: str | None, limit: int) -> tuple[list[Rol
     if run:
         find_run(dispatcher, run)
     views = dispatcher.inspector
-    return limit_rows(views.rollouts_of(views.listed_ids("dead", run or "")), limit)
+    return limit_rows(views.read_rollouts(views.listed_ids("dead", run or "")), limit)
 
 
 def _see(dispatcher: Dispatcher, run: str | None, limit: int) -> TableView:
@@ -142,7 +142,7 @@ def _see(dispatcher: Dispatcher, run: str | None, limit: int) -> TableView:
         summary=[_summary(stats.num_dead, run)],
         columns=_COLUMNS,
         cells=[_cells(state, stats.now) for state in found],
-        rows=[row_of(state) for state in found],
+        rows=[make_row(state) for state in found],
         key=("rollout_id",),
         notes=notes,
     )

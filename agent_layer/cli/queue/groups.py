@@ -8,7 +8,7 @@ import typer
 from agent_layer.cli.ui.links import print_link, print_run_link
 from agent_layer.cli.ui.output import describe_seconds
 from agent_layer.cli.ui.queue_text import (
-    MOST_LOOKED_AT,
+    MAX_LOOKED_AT,
     choose,
     describe_depth,
     describe_left_out,
@@ -16,14 +16,14 @@ from agent_layer.cli.ui.queue_text import (
     find_run,
     limit_rows,
 )
-from agent_layer.cli.ui.tables import Column, TableView, row_of
+from agent_layer.cli.ui.tables import Column, TableView, make_row
 from agent_layer.cli.ui.watch import Format, Limit, Run, Watch, present
 from agent_layer.dispatcher import Dispatcher, GroupState, connect
 from agent_layer.errors import NotFoundError
 from agent_layer.infra import format_count
 from agent_layer.settings import Settings
 
-_MOST_LINKS = 8
+_MAX_LINKS = 8
 _COLUMNS = (
     Column("group", 0),
     Column("state", 0, is_state=True),
@@ -98,7 +98,7 @@ def cancel(
 
 def _print_links(settings: Settings, dispatcher: Dispatcher, group_ids: list[str]) -> None:
     """Print a link to each group, or to the queue for those that nothing is stored of yet."""
-    closed = [group.group_id for group in dispatcher.groups(group_ids[:_MOST_LINKS]) if group.is_closed]
+    closed = [group.group_id for group in dispatcher.groups(group_ids[:_MAX_LINKS]) if group.is_closed]
     for group_id in closed:
         print_link(settings, "group", group_id)
     if not closed:
@@ -139,7 +139,7 @@ def _see_closed(dispatcher: Dispatcher, run: str | None, limit: int) -> TableVie
 
 def _see_open(dispatcher: Dispatcher, run: str | None, limit: int) -> TableView:
     stats, views = dispatcher.stats(), dispatcher.inspector
-    found, has_more = limit_rows(views.groups_of(views.open_ids(run or "", MOST_LOOKED_AT)), limit)
+    found, has_more = limit_rows(views.read_groups(views.open_ids(run or "", MAX_LOOKED_AT)), limit)
     notes = describe_left_out(limit, run, stats.num_open_groups, has_more=has_more)
     return _sight(dispatcher, describe_depth(dispatcher, stats, run), found, notes, describe_none(run))
 
@@ -156,7 +156,7 @@ def _sight(
         summary=summary,
         columns=_COLUMNS,
         cells=[_cells(group, now) for group in found],
-        rows=[row_of(group) for group in found],
+        rows=[make_row(group) for group in found],
         key=("group_id",),
         notes=notes or [],
         empty=empty,

@@ -9,7 +9,7 @@ import typer
 from agent_layer.cli.ui.links import print_link, print_run_link
 from agent_layer.cli.ui.output import describe_seconds
 from agent_layer.cli.ui.queue_text import describe_why, find_run, limit_rows
-from agent_layer.cli.ui.tables import Column, TableView, row_of
+from agent_layer.cli.ui.tables import Column, TableView, make_row
 from agent_layer.cli.ui.watch import Format, Limit, Run, Watch, present
 from agent_layer.dispatcher import Dispatcher, RunState, connect
 from agent_layer.errors import BadInputError
@@ -118,7 +118,7 @@ def _see(dispatcher: Dispatcher, settings: Settings, run: str | None, limit: int
         summary=[summary],
         columns=_COLUMNS,
         cells=[_cells(state) for state in found],
-        rows=[row_of(state) for state in found],
+        rows=[make_row(state) for state in found],
         key=("run",),
         notes=[*left_out, *notes],
         empty="none yet: 'agent-layer submit TASKS.jsonl --run NAME' begins one",

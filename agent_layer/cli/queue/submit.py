@@ -58,18 +58,18 @@ def wait_for(dispatcher: Dispatcher, group_ids: Sequence[str], run: str) -> None
 def _watch(dispatcher: Dispatcher, group_ids: Sequence[str], run: str) -> list[GroupState]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     states: dict[str, GroupState] = {}
-    said: list[str] = []
-    begun = _state_of(dispatcher, run)
+    reported: list[str] = []
+    begun = _read_state(dispatcher, run)
     with Progress(*columns, console=Console(stderr=True)) as progress:
         bar = progress.add_task("rollouts ended", total=None)
         while is_open := [one for one in group_ids if one not in states or not states[one].is_closed]:
             states |= {group.group_id: group for group in dispatcher.wait(is_open, timeout=_REDRAW_SECONDS)}
-            now = _state_of(dispatcher, run)
+            now = _read_state(dispatcher, run)
             num_all = sum(group.num_launched for group in states.values())
             num_left = sum(group.num_open for group in states.values())
             progress.update(bar, total=num_all, completed=num_all - num_left, description=_describe(begun, now))
-            if not said and (said := [*describe_lack(dispatcher, now)]):
-                progress.console.print(*said, sep="\n", highlight=False)
+            if not reported and (reported := [*describe_lack(dispatcher, now)]):
+                progress.console.print(*reported, sep="\n", highlight=False)
             if num_left and now.is_failing and not now.num_leased:  # a run that a user paused is waited for
                 raise _stopped(now, num_left)
             if all(group.is_closed for group in states.values()):
@@ -77,7 +77,7 @@ def _watch(dispatcher: Dispatcher, group_ids: Sequence[str], run: str) -> list[G
     return [states[one] for one in group_ids if one in states]
 
 
-def _state_of(dispatcher: Dispatcher, run: str) -> RunState:
+def _read_state(dispatcher: Dispatcher, run: str) -> RunState:
     return dispatcher.runs([run])[0]
 
 
@@ -89,9 +89,9 @@ def _describe(begun: RunState, now: RunState) -> str:
         "failed attempts": failed,
         "dead": now.num_dead - begun.num_dead,
     }
-    said = [f"{num} {name}" for name, num in counts.items() if num > 0]
+    parts = [f"{num} {name}" for name, num in counts.items() if num > 0]
     paused = ["the run is paused"] if now.paused is not None else []
-    return ", ".join([*paused, f"{now.num_leased} running", *said])
+    return ", ".join([*paused, f"{now.num_leased} running", *parts])
 
 
 def _stopped(state: RunState, num_left: int) -> AgentFailedError:
@@ -109,8 +109,8 @@ def _report(dispatcher: Dispatcher, states: Sequence[GroupState], run: str) -> N
         "dead": _count_closed(dispatcher, "dead", states),
         "cancelled": _count_closed(dispatcher, "cancelled", [group for group in states if group.fill != "whole"]),
     }
-    said = "".join(f", {num} {name}" for name, num in fates.items() if num)
-    typer.echo(f"accepted {num_accepted} of {num_launched} rollouts{said}")
+    fate_text = "".join(f", {num} {name}" for name, num in fates.items() if num)
+    typer.echo(f"accepted {num_accepted} of {num_launched} rollouts{fate_text}")
     if num_short := sum((group.num_accepted or 0) < group.group_size for group in states):
         raise AgentFailedError(
             f"run {run}: expected every group to get as many rollouts as it needs, but {num_short} of {len(states)} got"
@@ -167,10 +167,10 @@ def submit(
     found = read_placed_tasks(tasks, run=run or context.obj.run, split=split, group_size=group_size)
     changes = {"launch": launch, "partial": partial, "priority": priority}
     changes = {name: value for name, value in changes.items() if value is not None}
-    asked = [one._replace(task=msgspec.structs.replace(one.task, **changes)) for one in found]
-    for one in asked:
+    placed = [one._replace(task=msgspec.structs.replace(one.task, **changes)) for one in found]
+    for one in placed:
         check_lifetime(one.task, context.obj, one.place)
-    new = [one.task for one in asked] if known == "all" else _leave_out_known(context.obj, asked, known)
+    new = [one.task for one in placed] if known == "all" else _leave_out_known(context.obj, placed, known)
     new_run = found[0].task.run
     with connect(context.obj) as dispatcher:
         groups = dispatcher.submit(new, round=asking)

@@ -11,7 +11,7 @@ import typer
 from agent_layer.cli.ui.links import print_run_link
 from agent_layer.cli.ui.output import describe_seconds
 from agent_layer.cli.ui.queue_text import (
-    MOST_LOOKED_AT,
+    MAX_LOOKED_AT,
     describe_depth,
     describe_left_out,
     describe_none,
@@ -19,7 +19,7 @@ from agent_layer.cli.ui.queue_text import (
     describe_tries,
     limit_rows,
 )
-from agent_layer.cli.ui.tables import Column, TableView, row_of
+from agent_layer.cli.ui.tables import Column, TableView, make_row
 from agent_layer.cli.ui.watch import Format, Limit, Run, Watch, present
 from agent_layer.dispatcher import (
     HELD,
@@ -77,7 +77,7 @@ class _TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     task_type: str
     split: Split
     queued_at: float
-    """Of the oldest group."""
+    """When the oldest group was queued."""
     num_groups: int
     num_usable: int
     group_size: int
@@ -122,29 +122,29 @@ def rollouts(
 
 def _see_tasks(dispatcher: Dispatcher, run: str | None, limit: int) -> TableView:
     stats, views = dispatcher.stats(), dispatcher.inspector
-    asked: dict[tuple[str, str], list[GroupState]] = {}
+    states_by_task: dict[tuple[str, str], list[GroupState]] = {}
     has_more = False
-    for group in views.groups_of(views.open_ids(run or "", MOST_LOOKED_AT)):
-        has_more = (group.run, group.task_id) not in asked and len(asked) == limit
+    for group in views.read_groups(views.open_ids(run or "", MAX_LOOKED_AT)):
+        has_more = (group.run, group.task_id) not in states_by_task and len(states_by_task) == limit
         if has_more:
             break
-        asked.setdefault((group.run, group.task_id), []).append(group)
-    rows = list(_task_rows(list(asked.values()), views))
+        states_by_task.setdefault((group.run, group.task_id), []).append(group)
+    rows = list(_task_rows(list(states_by_task.values()), views))
     left_out = describe_left_out(limit, run, stats.num_open_groups, has_more=has_more)
     return TableView(
         summary=describe_depth(dispatcher, stats, run),
         columns=_TASK,
         cells=[_task_cells(row, stats.now) for row in rows],
-        rows=[row_of(row) for row in rows],
+        rows=[make_row(row) for row in rows],
         key=("run", "task_id"),
         notes=left_out,
         empty=describe_none(run),
     )
 
 
-def _task_rows(asked: list[list[GroupState]], views: QueueInspector) -> Iterator[_TaskRow]:
-    counts = iter(views.tally([group for groups in asked for group in groups]))
-    for groups in asked:
+def _task_rows(states_by_task: list[list[GroupState]], views: QueueInspector) -> Iterator[_TaskRow]:
+    counts = iter(views.tally([group for groups in states_by_task for group in groups]))
+    for groups in states_by_task:
         statuses: Counter[str] = Counter()
         for _ in groups:
             statuses.update(next(counts))
@@ -182,7 +182,7 @@ def _see_rollouts(dispatcher: Dispatcher, run: str | None, statuses: list[str], 
         summary=describe_depth(dispatcher, stats, run),
         columns=_ROLLOUT,
         cells=[_rollout_cells(state, stats.now) for state in found],
-        rows=[row_of(state) for state in found],
+        rows=[make_row(state) for state in found],
         key=("rollout_id",),
         notes=describe_left_out(limit, run, max(stats.num_open_groups, stats.num_leased), has_more=has_more),
         empty=f"none is {' or '.join(statuses)}" if statuses else describe_none(run),
@@ -191,7 +191,7 @@ def _see_rollouts(dispatcher: Dispatcher, run: str | None, statuses: list[str], 
 
 def _find_rollouts(dispatcher: Dispatcher, run: str, statuses: list[str]) -> Iterator[RolloutState]:
     views, seen = dispatcher.inspector, set[str]()
-    for state in views.rollouts_of(_ids(dispatcher, run, statuses)):
+    for state in views.read_rollouts(_ids(dispatcher, run, statuses)):
         is_meant = (
             not statuses or state.status in statuses or ("delayed" in statuses and state.delay_seconds is not None)
         )
@@ -205,9 +205,9 @@ def _ids(dispatcher: Dispatcher, run: str, statuses: list[str]) -> Iterator[str]
     views = dispatcher.inspector
     shelves: dict[Shelf, None] = dict.fromkeys(_SHELVES[status] for status in statuses if status in _SHELVES)
     for shelf in shelves:
-        yield from views.listed_ids(shelf, run, MOST_LOOKED_AT)
+        yield from views.listed_ids(shelf, run, MAX_LOOKED_AT)
     if not statuses or not set(statuses) <= _SHELVES.keys():
-        for group in views.groups_of(views.open_ids(run, MOST_LOOKED_AT)):
+        for group in views.read_groups(views.open_ids(run, MAX_LOOKED_AT)):
             yield from list_member_ids(group)
 
 
@@ -221,5 +221,5 @@ def _rollout_cells(state: RolloutState, now: float) -> dict[str, str]:
     }
     if state.lease_seconds is not None:
         cells["lease"] = f"{describe_seconds(state.lease_seconds)} left" if state.lease_seconds > 0 else "lapsed"
-    said = {"worker": state.worker, "checkpoint": state.checkpoint, "last error": (state.errors or [""])[-1]}
-    return cells | {name: " ".join(text.split()) for name, text in said.items() if text}
+    texts = {"worker": state.worker, "checkpoint": state.checkpoint, "last error": (state.errors or [""])[-1]}
+    return cells | {name: " ".join(text.split()) for name, text in texts.items() if text}

@@ -8,7 +8,7 @@ import typer
 from agent_layer.cli.ui.links import print_link
 from agent_layer.cli.ui.output import describe_seconds
 from agent_layer.cli.ui.queue_text import choose, limit_rows
-from agent_layer.cli.ui.tables import Column, TableView, row_of
+from agent_layer.cli.ui.tables import Column, TableView, make_row
 from agent_layer.cli.ui.watch import Format, Limit, Watch, present
 from agent_layer.dispatcher import Dispatcher, WorkerState, connect
 from agent_layer.errors import NotFoundError
@@ -26,7 +26,7 @@ _COLUMNS = (
     Column("offers", 4),
     Column("more", 5, is_text=True),
 )
-_TOLD = ("slots", "held", "agent", "offers")
+_REPORTED = ("slots", "held", "agent", "offers")
 """Reported fields that have their own columns."""
 
 
@@ -54,11 +54,11 @@ def drain(
     """
     choose("workers drain", names, {"--all": every})
     with connect(context.obj) as dispatcher:
-        asked = [state.worker for state in dispatcher.workers()] if every else list(dict.fromkeys(names or []))
-        told = dispatcher.drain(asked) if asked else []
-        num_told = format_count(len(told), "worker")
-        typer.echo(f"told {num_told} to end; 'agent-layer workers --watch' shows when they are gone")
-        if unknown := [name for name in asked if name not in told]:
+        targets = [state.worker for state in dispatcher.workers()] if every else list(dict.fromkeys(names or []))
+        drained = dispatcher.drain(targets) if targets else []
+        num_drained = format_count(len(drained), "worker")
+        typer.echo(f"told {num_drained} to end; 'agent-layer workers --watch' shows when they are gone")
+        if unknown := [name for name in targets if name not in drained]:
             raise NotFoundError(
                 f"worker {unknown[0]!r}: expected one that was seen in the last day, found none; 'agent-layer workers'"
                 " lists them"
@@ -102,7 +102,7 @@ def _number(state: WorkerState, name: str) -> int:
 
 
 def _cells(state: WorkerState, settings: Settings) -> dict[str, str]:
-    more = {name: value for name, value in state.about.items() if name not in _TOLD}
+    more = {name: value for name, value in state.about.items() if name not in _REPORTED}
     cells = {
         "worker": state.worker,
         "state": _state(state, settings),
@@ -112,13 +112,13 @@ def _cells(state: WorkerState, settings: Settings) -> dict[str, str]:
     }
     agent = str(state.about.get("agent") or "")
     offers = str(state.about.get("offers") or "").split()
-    said = {"agent": agent, "offers": " ".join(one for one in offers if one.partition(":")[2] != agent)}
-    said["more"] = " ".join(f"{name}={value}" for name, value in more.items())
-    return cells | {name: text for name, text in said.items() if text}
+    notes = {"agent": agent, "offers": " ".join(one for one in offers if one.partition(":")[2] != agent)}
+    notes["more"] = " ".join(f"{name}={value}" for name, value in more.items())
+    return cells | {name: text for name, text in notes.items() if text}
 
 
 def _row(state: WorkerState) -> JsonObject:
     """Return what the worker reports of itself, beside what the dispatcher knows of it."""
-    row = row_of(state)
+    row = make_row(state)
     del row["about"]
     return {**state.about, **row}

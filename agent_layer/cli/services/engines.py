@@ -42,7 +42,7 @@ def list_engines(context: typer.Context) -> None:
     table = Table("engine", "run", "version", "state", "switches", "last stall", "model", box=None)
     for engine in found:
         stall = "" if engine.stall_seconds is None else f"{engine.stall_seconds:.2f} s"
-        about = (engine.url, engine.run, str(engine.version), _state_of(engine), str(engine.num_switches), stall)
+        about = (engine.url, engine.run, str(engine.version), _describe_state(engine), str(engine.num_switches), stall)
         table.add_row(*about, engine.model)
     Console(soft_wrap=True, width=_WIDTH).print(table)  # addresses are copied from here, so none is cut
     print_link(settings, "fleet")
@@ -138,6 +138,6 @@ def _address(url: str) -> str:
     return url.strip().rstrip("/").removesuffix("/v1")
 
 
-def _state_of(engine: Engine) -> str:
+def _describe_state(engine: Engine) -> str:
     marks = [name for name, has in (("drained", engine.is_drained), ("pushed by its owner", engine.is_pushed)) if has]
     return ", ".join([engine.state, *marks])

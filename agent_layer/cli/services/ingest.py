@@ -21,11 +21,11 @@ def ingest(
     port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one.")] = 4318,
 ) -> None:
     """Receive logs of machines that cannot reach the store, and OpenTelemetry spans."""
-    asked: Settings = context.obj
-    changes: dict[str, object] = {"ingest_url": None, "log_roll_seconds": asked.ingest_roll_seconds}
-    if not (asked.ingest_key or asked.api_key):
+    base: Settings = context.obj
+    changes: dict[str, object] = {"ingest_url": None, "log_roll_seconds": base.ingest_roll_seconds}
+    if not (base.ingest_key or base.api_key):
         changes["ingest_key"] = f"ik-{secrets.token_urlsafe(24)}"
-    settings = asked.model_copy(update=changes)
+    settings = base.model_copy(update=changes)
     listener = listen(host, port)
     address, taken = listener.getsockname()
     scheme = "https" if settings.tls_cert else "http"

@@ -33,8 +33,8 @@ def serve(
     ] = False,
 ) -> None:
     """Serve the gateway for configured engines (AGENT_LAYER_VLLM_URLS) and Redis."""
-    asked = {"tls_cert": tls_cert, "tls_key": tls_key, "insecure": insecure or None}
-    settings = ensure_api_key(context.obj).model_copy(update={name: value for name, value in asked.items() if value})
+    options = {"tls_cert": tls_cert, "tls_key": tls_key, "insecure": insecure or None}
+    settings = ensure_api_key(context.obj).model_copy(update={name: value for name, value in options.items() if value})
     _know_engines(settings, are_needed=not engines_later)
     ensure_shipper(settings)  # for logs of processes that were killed
     with run_provider_proxy(settings) as found, run_compactor(found):

@@ -14,9 +14,9 @@ from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError,
 from agent_layer.infra import format_count
 from agent_layer.settings import Settings
 from agent_layer.store import Filters, Order, Store, TrajectoryRow, parse_which, takes_filters
-from agent_layer.view import Asked, Selection, query_parameters, write_site
+from agent_layer.view import RequestParams, Selection, query_parameters, write_site
 
-_MOST = 10_000
+_MAX_ITEMS = 10_000
 _PAGE = 500
 
 
@@ -35,7 +35,9 @@ def export(
     order: Annotated[
         str, typer.Option(help="newest, oldest, reward (best first) or policy (latest first).")
     ] = "newest",
-    limit: Annotated[int, typer.Option(min=1, max=_MOST, help="Most trajectories; each has files of its own.")] = 1_000,
+    limit: Annotated[
+        int, typer.Option(min=1, max=_MAX_ITEMS, help="Most trajectories; each has files of its own.")
+    ] = 1_000,
     bucket: Annotated[
         str | None, typer.Option(help="Ask what s3://BUCKET/PREFIX or file:///DIR holds, without its Redis.")
     ] = None,
@@ -57,25 +59,25 @@ def export(
         raise BadInputError("view export: expected one of --demo or --bucket, found both; leave one out")
     settings: Settings = context.obj
     run = filters.get("run")
-    asked: Filters = {**filters, "step": None if step is None else parse_which(step)}
+    step_filters: Filters = {**filters, "step": None if step is None else parse_which(step)}
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     configured = settings.model_copy(update={"reader_redis_url": None})
     with open_shown(configured, demo, bucket) as shown:
         _check_role(shown.store)
         source = shown if run is None else shown.of_run(run)
-        selection = _select(source.store, asked, cast("Order", order), limit)
+        selection = _select(source.store, step_filters, cast("Order", order), limit)
         left_out: list[CorruptRecordError | NotFoundError] = []
         with show_progress("trajectories") as progress:
             report = write_site(source, directory, selection, on_progress=progress, on_left_out=left_out.append)
         cooled = sorted(shown.cooled_runs())
-    told = f"{format_count(report.num_trajectories, 'trajectory')}, {describe_size(report.num_bytes)}"
-    typer.echo(f"{(directory / 'index.html').resolve().as_uri()}  {told}")
+    size_text = f"{format_count(report.num_trajectories, 'trajectory')}, {describe_size(report.num_bytes)}"
+    typer.echo(f"{(directory / 'index.html').resolve().as_uri()}  {size_text}")
     if run is None and cooled:
         typer.echo(f"left out: runs that only the bucket has; --run exports one of them: {', '.join(cooled)}", err=True)
     if selection.num_matching > limit:
         typer.echo(
             f"not all: {selection.num_matching:,} match, the first {limit:,} of order {order} are in it; narrow the"
-            f" query, or ask for up to {_MOST:,} with --limit",
+            f" query, or ask for up to {_MAX_ITEMS:,} with --limit",
             err=True,
         )
     for error in left_out:
@@ -118,5 +120,5 @@ def _select(store: Store, filters: Filters, order: Order, limit: int) -> Selecti
     query: dict[str, list[str]] = {}
     for name, value in query_parameters(filters):
         query.setdefault(name, []).append(value)
-    told = Asked({}, query)
-    return Selection(rows, store.count(**filters), told.command(order, limit), told.python(order, limit), at)
+    params = RequestParams({}, query)
+    return Selection(rows, store.count(**filters), params.command(order, limit), params.python(order, limit), at)

@@ -37,7 +37,7 @@ def up(  # noqa: PLR0917  # options of a command are its arguments
     Prints the settings with which workers and trainers find them, and the address of the page that shows what they do.
     Ctrl-C stops everything.
     """
-    source, say = _engine_of(context.obj, model, engine), partial(typer.echo, err=True)
+    source, say = _choose_engine(context.obj, model, engine), partial(typer.echo, err=True)
     if isinstance(source, VllmServer):
         source.lora_rank = lora_rank
         source.tool_parser, source.reasoning_parser = tool_parser or "auto", reasoning_parser or "auto"
@@ -66,7 +66,7 @@ def up(  # noqa: PLR0917  # options of a command are its arguments
             time.sleep(_CHECK_SECONDS)
 
 
-def _engine_of(settings: Settings, model: Path | None, engine: str | None) -> VllmServer | str:
+def _choose_engine(settings: Settings, model: Path | None, engine: str | None) -> VllmServer | str:
     """Return the engine to start, or the address of one that runs."""
     if model and engine:
         raise BadInputError("up: expected --model or --engine, found both; choose one")

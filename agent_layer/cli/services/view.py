@@ -28,7 +28,7 @@ def archive_settings(settings: Settings, bucket: str, directory: Path) -> Settin
     return settings.model_copy(update=own)
 
 
-_MOST_NAMED = 8
+_MAX_NAMED = 8
 _LISTING_SECONDS = 2.0
 """Longest retry of the listing that tells whether Redis lacks runs: the page opens without its bucket, too."""
 
@@ -83,11 +83,11 @@ def _open_cooled(live: Source) -> Generator[Cooled | None]:
         bucket = Source(settings, beside, is_archive=True, is_cooled=True)
         cooled = find_cooled(live, bucket)
         if cooled is not None:
-            named = ", ".join(sorted(cooled.runs)[:_MOST_NAMED])
+            named = ", ".join(sorted(cooled.runs)[:_MAX_NAMED])
             typer.echo(
                 f"view: Redis lacks {format_count(sum(cooled.runs.values()), 'trajectory')} of"
                 f" {format_count(len(cooled.runs), 'run')}, cooled or lost, read from {settings.objects_location}:"
-                f" {named}{', …' * (len(cooled.runs) > _MOST_NAMED)} ('agent-layer store reindex' restores them)"
+                f" {named}{', …' * (len(cooled.runs) > _MAX_NAMED)} ('agent-layer store reindex' restores them)"
             )
         yield cooled
 
@@ -144,7 +144,7 @@ def view(
         operator_token = secrets.token_urlsafe(24) if is_local and allow_writes else None
         scheme = "https" if settings.tls_cert else "http"
         token = reader_token or operator_token
-        asked = f"?token={token}" if token else ""
+        token_query = f"?token={token}" if token else ""
         url = f"{scheme}://{reachable_host(address)}:{taken}/"
         shown = opened.enter_context(open_shown(settings, demo, bucket))
         if shown.is_archive and allow_writes:
@@ -155,7 +155,7 @@ def view(
         place = f"#/run/{shown.settings.run}" if demo else ""
 
         async def announce(_: web.Application) -> None:
-            typer.echo(f"view: {url}{asked}{place}")
+            typer.echo(f"view: {url}{token_query}{place}")
             if not demo and not shown.is_archive:  # commands ask another store than those show
                 opened.enter_context(announce_page(settings, url))
 

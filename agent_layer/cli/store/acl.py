@@ -12,7 +12,7 @@ import typer
 
 from agent_layer.dispatcher import INSPECT, LEASE_SCRIPTS, SUBMIT_SCRIPTS
 from agent_layer.errors import BadInputError
-from agent_layer.infra import Keys, LuaScript, commands_of
+from agent_layer.infra import Keys, LuaScript, list_commands
 from agent_layer.store import (
     AUDIT_ROWS,
     CLAIM_SCRIPTS,
@@ -66,7 +66,7 @@ class _Duty(NamedTuple):
         return {name for one in self.scripts for name in one.keys}
 
     def all_commands(self) -> set[str]:
-        return {*self.commands.split(), *commands_of(self.scripts)}
+        return {*self.commands.split(), *list_commands(self.scripts)}
 
 
 _INDEX = (

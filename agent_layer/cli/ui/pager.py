@@ -20,9 +20,9 @@ _STYLES: dict[Kind, str] = {
     "error": "red",
     "reward": "green",
 }
-_MOST_LINES: dict[Kind, int] = {"system": 4, "user": 12, "reasoning": 4, "tool": 12, "error": 24}
+_MAX_LINES: dict[Kind, int] = {"system": 4, "user": 12, "reasoning": 4, "tool": 12, "error": 24}
 """Lines shown of a block; what the policy itself said is never folded."""
-_MOST_CHARACTERS = 1_500
+_MAX_CHARACTERS = 1_500
 """Shown of a folded kind: a long line folds, too."""
 
 
@@ -47,10 +47,10 @@ def print_blocks(blocks: Iterable[Block], *, fold: bool | None = None, pager: bo
 
 def fold_block(block: Block) -> Block:
     """Return a block cut to the size of its kind, with a line that says what is hidden."""
-    most = _MOST_LINES.get(block.kind)
+    most = _MAX_LINES.get(block.kind)
     if most is None:
         return block
-    shown, room = list[str](), _MOST_CHARACTERS
+    shown, room = list[str](), _MAX_CHARACTERS
     for line in block.lines[:most]:
         shown.append(line[:room])
         room -= len(shown[-1])

@@ -12,10 +12,10 @@ from agent_layer.infra import format_count
 
 T = TypeVar("T")
 
-MOST_LOOKED_AT = 50_000
+MAX_LOOKED_AT = 50_000
 """Most groups or rollouts that a look reads to find those of one run, so that watching costs Redis little."""
-_LONGEST_REASON = 300
-_MOST_LACKS = 3
+_MAX_REASON_LENGTH = 300
+_MAX_LACKS = 3
 
 
 def limit_rows(found: Iterable[T], limit: int) -> tuple[list[T], bool]:
@@ -70,7 +70,7 @@ def describe_lack(dispatcher: Dispatcher, of: QueueStats | RunState) -> Iterator
     offers = [set(str(worker.about.get("offers", "")).split()) for worker in up]
     waiting = dispatcher.inspector.needs(of.run if isinstance(of, RunState) else "")
     lacking = {needs: num for needs, num in waiting.items() if not any(needs <= offered for offered in offers)}
-    for needs, num in sorted(lacking.items(), key=itemgetter(1), reverse=True)[:_MOST_LACKS]:
+    for needs, num in sorted(lacking.items(), key=itemgetter(1), reverse=True)[:_MAX_LACKS]:
         yield (
             f"{format_count(num, 'rollout')} in the queue: no worker that is up offers {' and '.join(sorted(needs))};"
             " 'agent-layer workers' shows what each offers"
@@ -86,8 +86,8 @@ def _describe_paused(dispatcher: Dispatcher, runs: Sequence[str]) -> Iterator[st
 
 def describe_why(why: str | None) -> str:
     """Return why a run is paused, cut before the details of a long error."""
-    said = " ".join((why or "").split())
-    return f"{said[:_LONGEST_REASON]} …" if len(said) > _LONGEST_REASON else said or "no reason given"
+    reason = " ".join((why or "").split())
+    return f"{reason[:_MAX_REASON_LENGTH]} …" if len(reason) > _MAX_REASON_LENGTH else reason or "no reason given"
 
 
 def describe_none(run: str | None) -> str:
@@ -103,8 +103,8 @@ def describe_left_out(limit: int, run: str | None, num_all: int, *, has_more: bo
     """Describe what is not shown, or may not be."""
     if has_more:
         return [f"only the first {limit:,} are shown; --limit shows more"]
-    if run and num_all > MOST_LOOKED_AT:
-        return [f"those of run {run} were looked for among the first {MOST_LOOKED_AT:,} of {num_all:,} only"]
+    if run and num_all > MAX_LOOKED_AT:
+        return [f"those of run {run} were looked for among the first {MAX_LOOKED_AT:,} of {num_all:,} only"]
     return []
 
 

@@ -25,7 +25,7 @@ _STYLES = {
     **dict.fromkeys(("running", "scoring", "sealing", "goes", "up", "whole", "completed"), "green"),
     **dict.fromkeys(("queued", "cancelled", "done"), _QUIET),
 }
-"""By the first word of a state, on terminals that have colours."""
+"""Style by the first word of a state, on terminals that have colours."""
 _TIMES = ("queued_at", "closed_at", "since", "seen_at")
 
 
@@ -57,10 +57,10 @@ class TableView(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
     """Sentences under the table."""
     empty: str = "none"
-    """In place of a table without rows: what to type to get some."""
+    """Line in place of a table without rows: what to type to get some."""
 
 
-def row_of(state: msgspec.Struct) -> JsonObject:
+def make_row(state: msgspec.Struct) -> JsonObject:
     """Return the record's fields, times as RFC 3339 in UTC."""
     row: JsonObject = msgspec.to_builtins(state)
     return {name: format_time(at) if name in _TIMES and isinstance(at, float) else at for name, at in row.items()}

@@ -90,34 +90,34 @@ def _describe_outcome(outcome: JsonObject) -> Iterator[Block]:
 def _describe_sandbox(used: JsonObject) -> str:
     """Describe what the sandboxes of an attempt took; what is not known is left out."""
     usage = msgspec.convert(used, SandboxUsage)
-    said = [usage.kind or "unknown kind"]
+    parts = [usage.kind or "unknown kind"]
     if usage.boot_seconds is not None:
-        said.append(f"ready after {usage.boot_seconds:.3g} s")
-    said.append(f"{format_count(usage.num_execs, 'command')} in {usage.exec_seconds:.3g} s")
+        parts.append(f"ready after {usage.boot_seconds:.3g} s")
+    parts.append(f"{format_count(usage.num_execs, 'command')} in {usage.exec_seconds:.3g} s")
     if usage.cpu_seconds is not None:
-        said.append(f"{usage.cpu_seconds:.3g} s of CPU")
+        parts.append(f"{usage.cpu_seconds:.3g} s of CPU")
     if usage.peak_memory_mb is not None:
-        said.append(f"at most {usage.peak_memory_mb:.3g} MB")
-    said.append(f"{usage.output_bytes:,} bytes of output")
+        parts.append(f"at most {usage.peak_memory_mb:.3g} MB")
+    parts.append(f"{usage.output_bytes:,} bytes of output")
     if usage.num_scoring_boxes:
         boxes = format_count(usage.num_scoring_boxes, "fresh box")
-        said.append(f"scored in {boxes}, {usage.scoring_seconds or 0:.3g} s")
-    return ", ".join(said)
+        parts.append(f"scored in {boxes}, {usage.scoring_seconds or 0:.3g} s")
+    return ", ".join(parts)
 
 
 def _describe_reward(reward: JsonObject) -> str:
     standing = "" if reward["is_current"] else "  (void)" if reward["void"] else "  (superseded)"
     why = f"  {reward['status']}: {reward['error']}" if reward["error"] else ""
     comment = f"  “{reward['comment']}”" if reward["comment"] else ""
-    said = f"{reward['name']}{_judged(reward)} = {_text(reward['score'])}  by {reward['source']}"
-    return f"reward {said}{why}{standing}{comment}"
+    line = f"{reward['name']}{_judged(reward)} = {_text(reward['score'])}  by {reward['source']}"
+    return f"reward {line}{why}{standing}{comment}"
 
 
 def _describe_label(label: JsonObject) -> str:
-    said = f"= {label['value']}" if label["value"] is not None else "withdrawn"
+    line = f"= {label['value']}" if label["value"] is not None else "withdrawn"
     comment = f"  “{label['comment']}”" if label["comment"] else ""
     return (
-        f"label {label['name']} {said}  by {label['source']}{'' if label['is_current'] else '  (superseded)'}{comment}"
+        f"label {label['name']} {line}  by {label['source']}{'' if label['is_current'] else '  (superseded)'}{comment}"
     )
 
 

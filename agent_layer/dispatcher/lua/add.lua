@@ -6,7 +6,7 @@
 
 local FIELDS = 13
 local LEAD = 256 -- places that a rollout gains by being expected to take twice as long; at most 16 times that
-local MOST_DOUBLINGS = 16
+local MAX_DOUBLINGS = 16
 
 local function num_queued()
   local num = redis.call('ZCARD', key('delayed'))
@@ -21,7 +21,7 @@ local function is_known(group)
     or redis.call('HEXISTS', DELETED, redis.sha1hex('group:' .. group)) == 1 -- its attempts would be dropped
 end
 
-local function num_asked()
+local function num_requested()
   local num = 0
   for at = 2, #ARGV, FIELDS do
     if not is_known(ARGV[at]) then
@@ -33,10 +33,10 @@ end
 
 -- Long rollouts begin first, so that they do not hold up the end of a run. A duration that is neither declared nor
 -- measured counts as one second.
-local function lead_of(run, task_id, expected_ms)
+local function find_lead(run, task_id, expected_ms)
   local ms = tonumber(expected_ms) or tonumber(redis.call('HGET', key('took', run), task_id) or nil) or 1000
   local doublings = math.log(math.max(ms, 1) / 1000) / math.log(2)
-  return math.floor(LEAD * math.max(0, math.min(MOST_DOUBLINGS, doublings)))
+  return math.floor(LEAD * math.max(0, math.min(MAX_DOUBLINGS, doublings)))
 end
 
 local function add(group, run, task_id, task_type, split, size, launched, partial, needs, priority, from_policy, expected, task)
@@ -46,9 +46,9 @@ local function add(group, run, task_id, task_type, split, size, launched, partia
   local ready = table.concat({ run, priority, from_policy, needs }, '/')
   redis.call('HSET', key('g', group), 'state', 'open', 'run', run, 'task_id', task_id, 'task_type', task_type,
     'split', split, 'group_size', size, 'partial', partial, 'ready', ready, 'task', task, 'queued_at', AT)
-  local seq, lead = redis.call('INCRBY', key('seq'), launched) - launched + 1, lead_of(run, task_id, expected)
+  local seq, lead = redis.call('INCRBY', key('seq'), launched) - launched + 1, find_lead(run, task_id, expected)
   redis.call('ZADD', key('open'), seq, group)
-  launch(group_named(group), tonumber(launched), function(member)
+  launch(read_group(group), tonumber(launched), function(member)
     return seq + member - lead
   end)
   redis.call('HSETNX', key('book', run), 'weight', 1)
@@ -56,8 +56,8 @@ local function add(group, run, task_id, task_type, split, size, launched, partia
   return 1
 end
 
-local queued, asked = num_queued(), num_asked()
-if asked > 0 and queued + asked > tonumber(ARGV[1]) then
+local queued, requested = num_queued(), num_requested()
+if requested > 0 and queued + requested > tonumber(ARGV[1]) then
   return { -1, queued }
 end
 local added = {}

@@ -14,7 +14,7 @@ local function cancel_all(group, found)
 end
 
 for _, group in ipairs(ARGV) do
-  local found = group_named(group)
+  local found = read_group(group)
   if found.state == 'open' then
     cancel_all(group, found)
   end

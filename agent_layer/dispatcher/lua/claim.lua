@@ -28,7 +28,7 @@ local function newest_policy(run)
 end
 
 -- What a run may have: weight is its share, quota the most leases, turn when it is served next.
-local function share_of(run)
+local function read_share(run)
   if not shares[run] then
     local weight, quota, turn, leased = unpack(redis.call('HMGET', key('book', run), 'weight', 'quota', 'turn', 'leased'))
     shares[run] = { weight = tonumber(weight or 1), turn = tonumber(turn or 0), leased = tonumber(leased or 0),
@@ -53,7 +53,7 @@ local function may_take(run, from_policy, needs)
 end
 
 -- The first rollout of a ready set that this worker may take; nil when there is none.
-local function head_of(name)
+local function read_head(name)
   local run, priority, from_policy, needs = name:match('^([^/]*)/([^/]*)/([^/]*)/(.*)$')
   if not may_take(run, from_policy, needs) then
     return nil
@@ -67,12 +67,12 @@ local function head_of(name)
     score = tonumber(found[2]) }
 end
 
-local clock = hear(tonumber(ARGV[2]))
+local clock = touch_clock(tonumber(ARGV[2]))
 local now_served = clock.turn
 
 -- A run that had nothing to do does not get the turns that it missed.
-local function turn_of(run)
-  return math.max(share_of(run).turn, now_served)
+local function find_turn(run)
+  return math.max(read_share(run).turn, now_served)
 end
 
 local function goes_before(one, other)
@@ -82,14 +82,14 @@ local function goes_before(one, other)
   if one.run == other.run and one.start ~= other.start then
     return one.start < other.start
   end
-  if one.run ~= other.run and turn_of(one.run) ~= turn_of(other.run) then
-    return turn_of(one.run) < turn_of(other.run)
+  if one.run ~= other.run and find_turn(one.run) ~= find_turn(other.run) then
+    return find_turn(one.run) < find_turn(other.run)
   end
   return one.score < other.score
 end
 
 -- Each run's heads in their order, the last first: what comes first in a run says nothing of others.
-local function lines_of(heads)
+local function group_heads(heads)
   local lines = {}
   for _, head in ipairs(heads) do
     lines[head.run] = lines[head.run] or {}
@@ -103,10 +103,10 @@ local function lines_of(heads)
   return lines
 end
 
-local function first_of(lines)
+local function find_first(lines)
   local first
   for run, line in pairs(lines) do
-    local share, head = share_of(run), line[#line]
+    local share, head = read_share(run), line[#line]
     if head and share.leased < share.quota and (not first or goes_before(head, first)) then
       first = head
     end
@@ -115,7 +115,7 @@ local function first_of(lines)
 end
 
 -- Look at more of a ready set; at four times as many in all, for one that yields much.
-local function look_further(head)
+local function load_more(head)
   local num = #head.found / 2
   for _, one in ipairs(redis.call('ZRANGE', key('ready', head.name), num, 4 * num - 1, 'WITHSCORES')) do
     table.insert(head.found, one)
@@ -123,10 +123,10 @@ local function look_further(head)
 end
 
 -- Put the first of a line back to its place, after its first rollout was taken.
-local function settle_in(line)
+local function reinsert_head(line)
   local at, head = #line, line[#line]
   if not head.found[head.at] then
-    look_further(head)
+    load_more(head)
   end
   head.score = tonumber(head.found[head.at + 1])
   if not head.score then
@@ -140,8 +140,8 @@ local function settle_in(line)
 end
 
 local function take_turn(run)
-  local share = share_of(run)
-  now_served = turn_of(run)
+  local share = read_share(run)
+  now_served = find_turn(run)
   share.turn = now_served + 1 / share.weight
   share.leased = share.leased + 1
   share.has_changed = true
@@ -149,7 +149,7 @@ end
 
 local tasks = {}
 
-local function task_of(group)
+local function read_task(group)
   tasks[group] = tasks[group] or redis.call('HGET', key('g', group), 'task')
   return tasks[group]
 end
@@ -179,7 +179,7 @@ local function lease(rollout)
   move(rollout, status, 'leased', 'token', token, 'worker', WORKER, 'at', AT, 'attempts', attempt + 1,
     'began', checkpoint and NOW - ran or AT) -- as if it had not paused
   leased[#leased + 1], leased[#leased + 2] = LAPSES_AT, rollout
-  return { rollout, token, attempt, group, task_of(group), NOW - queued_at, checkpoint or '' }
+  return { rollout, token, attempt, group, read_task(group), NOW - queued_at, checkpoint or '' }
 end
 
 -- Take the head's first rollout out of it.
@@ -188,7 +188,7 @@ local function take(head)
   return head.found[head.at - 2]
 end
 
-local function write_down(heads)
+local function save_claims(heads)
   for _, head in ipairs(heads) do
     if head.at > 1 then
       redis.call('ZREMRANGEBYRANK', key('ready', head.name), 0, (head.at - 1) / 2 - 1)
@@ -211,7 +211,7 @@ end
 
 local function lapses_at(set)
   local at = first_at(set)
-  return at > clock.away and math.max(at, clock.truce) or at
+  return at > clock.outage_since and math.max(at, clock.grace_until) or at
 end
 
 -- The lease that an earlier try of this claim made; nil where it has ended.
@@ -219,7 +219,7 @@ local function lease_again(rollout, token)
   local group, status, queued_at, attempts, checkpoint, held =
     unpack(redis.call('HMGET', key('r', rollout), 'group', 'status', 'queued_at', 'attempts', 'checkpoint', 'token'))
   if holds(token, held) and status == 'leased' then
-    return { rollout, token, attempts - 1, group, task_of(group), NOW - queued_at, checkpoint or '' }
+    return { rollout, token, attempts - 1, group, read_task(group), NOW - queued_at, checkpoint or '' }
   end
 end
 
@@ -240,7 +240,7 @@ local function remember_claim(leases)
   redis.call('HSET', key('claims'), WORKER, cjson.encode(made))
 end
 
-local function names_of(set)
+local function list_names(set)
   local names = {}
   for name in pairs(set) do
     names[#names + 1] = name
@@ -262,24 +262,24 @@ for _, run in ipairs(redis.call('HKEYS', key('paused_runs'))) do
   paused[run] = true
 end
 for _, name in ipairs(drains and {} or redis.call('SMEMBERS', key('ready'))) do
-  heads[#heads + 1] = head_of(name)
+  heads[#heads + 1] = read_head(name)
 end
-local lines = lines_of(heads)
+local lines = group_heads(heads)
 for taken = 1, NUM do
-  local first = first_of(lines)
+  local first = find_first(lines)
   if not first then
     break
   end
   take_turn(first.run)
   leases[#leases + 1] = lease(take(first))
   if taken < NUM then
-    settle_in(lines[first.run])
+    reinsert_head(lines[first.run])
   end
 end
-write_down(heads)
+save_claims(heads)
 if #leases > 0 then
   remember_claim(leases)
-  return { leases, names_of(lacking) }
+  return { leases, list_names(lacking) }
 end
 local woken = redis.call('XREVRANGE', key('wake'), '+', '-', 'COUNT', 1)[1]
-return { leases, names_of(lacking), woken and woken[1] or '0-0', due < math.huge and math.max(due - NOW, 1) or -1 }
+return { leases, list_names(lacking), woken and woken[1] or '0-0', due < math.huge and math.max(due - NOW, 1) or -1 }

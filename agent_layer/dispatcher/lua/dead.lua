@@ -34,5 +34,5 @@ for at = 2, #ARGV do
   answers[#answers + 1] = is_dead and apply(ARGV[at], key('r', ARGV[at])) or 'unknown'
 end
 wake()
-write_books({})
+write_run_stats({})
 return answers

@@ -2,12 +2,12 @@
 --
 -- ARGV: names of workers. Returns those that are known.
 
-local told = {}
+local known = {}
 for _, worker in ipairs(ARGV) do
   if redis.call('ZSCORE', key('workers'), worker) then
     redis.call('SADD', key('draining'), worker)
-    call(worker)
-    told[#told + 1] = worker
+    notify_worker(worker)
+    known[#known + 1] = worker
   end
 end
-return told
+return known

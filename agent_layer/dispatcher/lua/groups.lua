@@ -2,14 +2,14 @@
 --
 -- Several members of a group often end in one script: each group is read once and written once.
 
-local MOST_REFILLS = 3 -- times that a group is filled up again before it is decided as it is
+local MAX_REFILLS = 3 -- times that a group is filled up again before it is decided as it is
 local CHANGING = { 'launched', 'open', 'usable', 'num_refills', 'kept_ms', 'num_cut', 'cut_ms', 'state' }
 local FIELDS_OF_GROUP = { 'run', 'task_id', 'task_type', 'split', 'partial', 'ready', 'group_size', unpack(CHANGING) }
 local read, before = {}, {}
 
-local function group_named(name)
+local function read_group(name)
   if not read[name] then
-    local group, found = fields_of(key('g', name), FIELDS_OF_GROUP), {}
+    local group, found = read_fields(key('g', name), FIELDS_OF_GROUP), {}
     for _, field in ipairs(CHANGING) do
       group[field] = field == 'state' and group.state or tonumber(group[field] or 0)
       found[field] = group[field]
@@ -35,11 +35,11 @@ local function write_groups()
   end
 end
 
--- Make rollouts of a group claimable. score_of gives the place of each member in the order.
-local function launch(group, num, score_of)
+-- Make rollouts of a group claimable. find_score gives the place of each member in the order.
+local function launch(group, num, find_score)
   local places = {}
   for member = group.launched, group.launched + num - 1 do
-    local rollout, score = group.name .. '.' .. member, score_of(member) -- as schema.ids.rollout_id_of
+    local rollout, score = group.name .. '.' .. member, find_score(member) -- as schema.ids.rollout_id_of
     move(rollout, 'new', 'queued', 'queued_at', AT, 'group', group.name, 'run', group.run, 'ready', group.ready,
       'score', score, 'attempts', 0, 'failures', 0)
     places[#places + 1], places[#places + 2] = score, rollout
@@ -48,7 +48,7 @@ local function launch(group, num, score_of)
   group.launched, group.open = group.launched + num, group.open + num
 end
 
-local function members_of(group)
+local function list_members(group)
   local accepted, num_dead = {}, 0
   for member = 0, group.launched - 1 do
     local rollout = group.name .. '.' .. member
@@ -87,7 +87,7 @@ end
 -- Write the group down, for good: its members are the accepted attempts, in member order.
 local function close_group(group)
   local g = key('g', group.name)
-  local members, num_dead = members_of(group)
+  local members, num_dead = list_members(group)
   local is_short = group.usable < group.group_size
   local fill = not is_short and 'whole' or group.partial == 'drop' and 'dropped' or 'short'
   redis.call('XADD', OUTBOX, '*', 'kind', 'group', 'group_id', group.name, 'run', group.run, 'task_id', group.task_id,
@@ -108,7 +108,7 @@ end
 -- Launch as many again as are missing, as soon as it is clear that too few will be usable.
 local function refill(group)
   local missing = group.group_size - group.usable - group.open
-  if missing > 0 and group.num_refills < MOST_REFILLS then
+  if missing > 0 and group.num_refills < MAX_REFILLS then
     group.num_refills = group.num_refills + 1
     local place = redis.call('HGET', key('r', group.name .. '.0'), 'score') -- the others have waited long enough
     launch(group, missing, function(member)

@@ -24,7 +24,7 @@ local function keep(rollout, token, status)
   return pausing[run] and status == 'running' and 'pause' or 'go'
 end
 
-hear(tonumber(ARGV[1]))
+touch_clock(tonumber(ARGV[1]))
 local silent = redis.call('ZRANGEBYSCORE', key('workers'), '-inf', NOW - KEEP_SECONDS * 1000, 'LIMIT', 0, 100)
 for _, worker in ipairs(silent) do
   redis.call('ZREM', key('workers'), worker)

@@ -51,7 +51,7 @@ function look.task()
   return redis.call('HGET', key('g', ARGV[2]), 'task') or ''
 end
 
-local function of_run(run, kind, ids)
+local function filter_run(run, kind, ids)
   return run == '' and ids or each(ids, function(id)
     return redis.call('HGET', key(kind, id), 'run') == run and id or nil
   end)
@@ -63,18 +63,18 @@ function look.open()
   for at = 1, #found, 2 do
     ids[#ids + 1] = found[at]
   end
-  return { of_run(ARGV[4], 'g', ids), #ids == num and found[#found] or '' }
+  return { filter_run(ARGV[4], 'g', ids), #ids == num and found[#found] or '' }
 end
 
 -- Where the page after this one begins, if this one is full.
-local function next_of(page, from, num)
+local function next_cursor(page, from, num)
   return #page == num and string.format('%d', from + num) or ''
 end
 
 function look.listed()
   local from, num = tonumber(ARGV[3]), tonumber(ARGV[4])
   local ids = redis.call(ARGV[2] == 'dead' and 'ZREVRANGE' or 'ZRANGE', key(ARGV[2]), from, from + num - 1)
-  return { of_run(ARGV[5], 'r', ids), next_of(ids, from, num) }
+  return { filter_run(ARGV[5], 'r', ids), next_cursor(ids, from, num) }
 end
 
 function look.closed()
@@ -86,7 +86,7 @@ end
 function look.workers()
   local from, num = tonumber(ARGV[2]), tonumber(ARGV[3])
   local names = redis.call('ZRANGE', key('workers'), from, from + num - 1)
-  return { each(names, worker_state), next_of(names, from, num) }
+  return { each(names, worker_state), next_cursor(names, from, num) }
 end
 
 function look.tally()
@@ -100,18 +100,18 @@ function look.tally()
   end)
 end
 
-local function runs_asked()
+local function requested_runs()
   if ARGV[2] == '' then
     return { unpack(ARGV, 3) }, ''
   end
   local names, from, num = redis.call('SMEMBERS', key('runs')), tonumber(ARGV[2]), tonumber(ARGV[3])
   table.sort(names)
   local page = { unpack(names, from + 1, math.min(#names, from + num)) }
-  return page, next_of(page, from, num)
+  return page, next_cursor(page, from, num)
 end
 
 function look.runs()
-  local names, cursor = runs_asked()
+  local names, cursor = requested_runs()
   local queued, delayed, paused = waiting_by_run()
   local states = each(names, function(run)
     local book = hash(key('book', run))

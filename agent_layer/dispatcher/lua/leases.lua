@@ -1,32 +1,32 @@
 -- Ends of leases without a result: released, retried, dead, cancelled, lapsed.
 
-local leaving = {} -- sorted set → rollouts that are to be taken out of it
+local removals = {} -- sorted set → rollouts that are to be taken out of it
 
-local function leave(set, rollout)
-  leaving[set] = leaving[set] or {}
-  table.insert(leaving[set], rollout)
+local function schedule_removal(set, rollout)
+  removals[set] = removals[set] or {}
+  table.insert(removals[set], rollout)
 end
 
 local function end_lease(rollout, run)
-  leave(key('leases'), rollout)
+  schedule_removal(key('leases'), rollout)
   count(run, 'leased', -1)
 end
 
-local function write_leaving()
-  for set, rollouts in pairs(leaving) do
-    for at = 1, #rollouts, MOST_AT_ONCE do
-      redis.call('ZREM', set, unpack(rollouts, at, math.min(#rollouts, at + MOST_AT_ONCE - 1)))
+local function flush_removals()
+  for set, rollouts in pairs(removals) do
+    for at = 1, #rollouts, MAX_AT_ONCE do
+      redis.call('ZREM', set, unpack(rollouts, at, math.min(#rollouts, at + MAX_AT_ONCE - 1)))
     end
   end
-  leaving = {}
+  removals = {}
 end
 
 -- Write what a script changed of leases, groups and runs; once, at its end.
 local function write_all(rules)
-  write_leaving()
+  flush_removals()
   write_groups()
   wake()
-  write_books(rules)
+  write_run_stats(rules)
 end
 
 -- A repeated error of the same attempt is kept once: an attempt with a checkpoint may be passed over for days.
@@ -48,7 +48,7 @@ end
 
 -- End the lease of a rollout without a result: hand it on now or after a delay, or give it up.
 -- held is {group, run, status, began, attempts}, how is {error, cause, counts, max_attempts, delay_ms}
-local function hand_on(rollout, held, how)
+local function requeue(rollout, held, how)
   local r = key('r', rollout)
   end_lease(rollout, held.run)
   keep_error(r, how.error, held.attempts - 1)
@@ -61,7 +61,7 @@ local function hand_on(rollout, held, how)
     redis.call('ZADD', key('dead'), NOW, rollout)
     redis.call('HDEL', r, 'checkpoint') -- its attempt is over; the next one begins without a checkpoint
     count(held.run, 'dead')
-    finish(rollout, status, 'dead', group_named(held.group), 'token', '')
+    finish(rollout, status, 'dead', read_group(held.group), 'token', '')
   elseif how.delay_ms > 0 then
     queue_grew = true -- waiting workers look again, and learn when the delay ends
     move(rollout, status, 'queued', 'queued_at', AT, 'token', '', 'ran', ran)
@@ -78,27 +78,27 @@ local function withdraw(rollout, held)
   if held.token and held.token ~= '' then
     redis.call('ZADD', key('parting'), redis.call('ZSCORE', key('leases'), rollout) or NOW, rollout)
     end_lease(rollout, held.run)
-    call(held.worker)
+    notify_worker(held.worker)
     return NOW - held.began
   end
-  leave(key('ready', held.ready), rollout)
-  leave(key('delayed'), rollout)
-  leave(key('paused'), rollout)
+  schedule_removal(key('ready', held.ready), rollout)
+  schedule_removal(key('delayed'), rollout)
+  schedule_removal(key('paused'), rollout)
   if held.checkpoint then
     end_attempt('cancelled', rollout, held.attempts - 1, held.group, held.run, 'user: the rollout was cancelled')
     return held.ran
   end
 end
 
-local AT_CANCEL = { 'token', 'group', 'run', 'status', 'ready', 'worker', 'began', 'ran', 'checkpoint', 'attempts' }
+local CANCEL_FIELDS = { 'token', 'group', 'run', 'status', 'ready', 'worker', 'began', 'ran', 'checkpoint', 'attempts' }
 
 -- Cancel a rollout that is not final, whatever it does.
 local function cancel(rollout, why)
-  local held = fields_of(key('r', rollout), AT_CANCEL)
+  local held = read_fields(key('r', rollout), CANCEL_FIELDS)
   if not held.status or FINAL[held.status] then
     return 0
   end
-  local ran, group = withdraw(rollout, held), group_named(held.group)
+  local ran, group = withdraw(rollout, held), read_group(held.group)
   if why == 'surplus' and ran then
     group.num_cut, group.cut_ms = group.num_cut + 1, group.cut_ms + ran
   end

@@ -56,7 +56,7 @@ local function key(kind, name)
 end
 
 -- Those fields of a hash, by name.
-local function fields_of(name, names)
+local function read_fields(name, names)
   local values, fields = redis.call('HMGET', name, unpack(names)), {}
   for at, field in ipairs(names) do
     fields[field] = values[at] or nil
@@ -85,15 +85,15 @@ end
 -- Record a call; return the clock. After a long silence this server may have been away: leases that ran out meanwhile
 -- lapse only after all workers had the time to ask again. A worker that was gone before gets no second grace: silence
 -- alone keeps no lease for ever.
-local function hear(lease_ms)
-  local turn, token, heard, away, truce =
+local function touch_clock(lease_ms)
+  local turn, token, heard, outage_since, grace_until =
     unpack(redis.call('HMGET', key('clock'), 'turn', 'token', 'heard', 'away', 'truce'))
-  local clock = { turn = tonumber(turn or 0), token = tonumber(token or 0), away = tonumber(away or 0),
-    truce = tonumber(truce or 0) }
+  local clock = { turn = tonumber(turn or 0), token = tonumber(token or 0), outage_since = tonumber(outage_since or 0),
+    grace_until = tonumber(grace_until or 0) }
   local silent_ms = NOW - (heard or 0)
   if heard and silent_ms > 0.3 * lease_ms then
-    clock.away, clock.truce = tonumber(heard), NOW + lease_ms / 2
-    redis.call('HSET', key('clock'), 'heard', AT, 'away', heard, 'truce', clock.truce)
+    clock.outage_since, clock.grace_until = tonumber(heard), NOW + lease_ms / 2
+    redis.call('HSET', key('clock'), 'heard', AT, 'away', heard, 'truce', clock.grace_until)
   elseif silent_ms > lease_ms / 32 then
     redis.call('HSET', key('clock'), 'heard', AT)
   end

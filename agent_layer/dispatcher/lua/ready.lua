@@ -1,6 +1,6 @@
 -- How rollouts become claimable, and how waiting workers wake.
 
-local MOST_AT_ONCE = 4000 -- Lua hands on 8000 arguments at most
+local MAX_AT_ONCE = 4000 -- Lua hands on 8000 arguments at most
 local queue_grew = false
 
 -- Wake the workers that wait for rollouts. Once per script is enough: they look again at all ready sets.
@@ -10,14 +10,14 @@ local function wake()
   end
 end
 
-local called = {}
+local notified = {}
 
 -- Make one worker's heartbeat come at once: there is news for it.
-local function call(worker)
-  if called[worker] then
+local function notify_worker(worker)
+  if notified[worker] then
     return
   end
-  called[worker] = true
+  notified[worker] = true
   local calls = key('calls', worker)
   redis.call('XADD', calls, 'MAXLEN', '~', 16, '*', 'at', AT)
   redis.call('EXPIRE', calls, KEEP_SECONDS)
@@ -33,8 +33,8 @@ end
 local function enter_all(ready, places)
   queue_grew = true
   redis.call('SADD', key('ready'), ready)
-  for at = 1, #places, MOST_AT_ONCE do
-    redis.call('ZADD', key('ready', ready), unpack(places, at, math.min(#places, at + MOST_AT_ONCE - 1)))
+  for at = 1, #places, MAX_AT_ONCE do
+    redis.call('ZADD', key('ready', ready), unpack(places, at, math.min(#places, at + MAX_AT_ONCE - 1)))
   end
 end
 

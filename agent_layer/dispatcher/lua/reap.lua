@@ -7,7 +7,7 @@ local RULES = rules_at(1)
 
 -- Take back a lease that lapsed: its holder is gone. An attempt that has a checkpoint goes on from there, if it may;
 -- any other is lost.
-local function take_back(rollout)
+local function reclaim_lease(rollout)
   local group, run, status, attempts, worker, checkpoint, began, failures = unpack(redis.call('HMGET', key('r', rollout),
     'group', 'run', 'status', 'attempts', 'worker', 'checkpoint', 'began', 'failures'))
   local error = 'infra: ' .. worker .. ' sent no heartbeat before its lease lapsed'
@@ -15,20 +15,20 @@ local function take_back(rollout)
     end_attempt('lost', rollout, attempts - 1, group, run, error)
   end
   count(run, 'lapsed')
-  hand_on(rollout, { group = group, run = run, status = status, began = began, attempts = attempts },
+  requeue(rollout, { group = group, run = run, status = status, began = began, attempts = attempts },
     { error = error, cause = 'infra', counts = true, max_attempts = RULES.max_attempts, delay_ms = 0 })
 end
 
 -- Take back leases that lapsed, and end the attempts of cancelled rollouts whose workers had the time to do it.
 local function reap()
-  local clock = hear(tonumber(ARGV[4]))
-  local latest = clock.truce > NOW and clock.away or NOW
+  local clock = touch_clock(tonumber(ARGV[4]))
+  local latest = clock.grace_until > NOW and clock.outage_since or NOW
   local lapsed = redis.call('ZRANGEBYSCORE', key('leases'), '-inf', latest, 'LIMIT', 0, 100)
   for _, rollout in ipairs(lapsed) do
-    take_back(rollout)
+    reclaim_lease(rollout)
   end
   for _, rollout in ipairs(redis.call('ZRANGEBYSCORE', key('parting'), '-inf', latest, 'LIMIT', 0, 100)) do
-    leave(key('parting'), rollout)
+    schedule_removal(key('parting'), rollout)
     local group, run, attempts = unpack(redis.call('HMGET', key('r', rollout), 'group', 'run', 'attempts'))
     if group then
       end_attempt('cancelled', rollout, attempts - 1, group, run, 'user: the rollout was cancelled')
@@ -41,7 +41,7 @@ end
 local function promote()
   local due = redis.call('ZRANGEBYSCORE', key('delayed'), '-inf', NOW, 'LIMIT', 0, 256)
   for _, rollout in ipairs(due) do
-    leave(key('delayed'), rollout)
+    schedule_removal(key('delayed'), rollout)
     local r = key('r', rollout)
     redis.call('HSET', r, 'queued_at', AT)
     enter(rollout, unpack(redis.call('HMGET', r, 'ready', 'score')))

@@ -11,9 +11,9 @@ local RUN = ARGV[2]
 local book = key('book', RUN)
 
 -- Make the heartbeats of all workers come at once.
-local function call_all()
+local function notify_workers()
   for _, worker in ipairs(redis.call('ZRANGE', key('workers'), 0, -1)) do
-    call(worker)
+    notify_worker(worker)
   end
 end
 
@@ -26,7 +26,7 @@ if ARGV[1] == 'pause' then
   redis.call('HSET', key('paused_runs'), RUN, ARGV[3])
   if ARGV[4] == '1' then
     redis.call('SADD', key('holds'), RUN)
-    call_all()
+    notify_workers()
   end
 elseif ARGV[1] == 'resume' then
   if ARGV[3] ~= '' and ARGV[3] ~= paused then

@@ -1,7 +1,7 @@
 -- Books of runs: what became of their rollouts, and when a run has to be paused. What a script notes is written once,
 -- at its end: every write goes into the append-only file by itself.
 
-local MOST_TASKS = 100000 -- whose durations a run remembers
+local MAX_TASKS = 100000 -- whose durations a run remembers
 local counted, ended, took = {}, {}, {}
 
 -- Count something for a run.
@@ -80,7 +80,7 @@ end
 
 local function write_times(run, times)
   local name = key('took', run)
-  local has_room = redis.call('HLEN', name) < MOST_TASKS
+  local has_room = redis.call('HLEN', name) < MAX_TASKS
   for task_id, ms in pairs(times) do
     local before = tonumber(redis.call('HGET', name, task_id) or nil)
     if before or has_room then
@@ -89,7 +89,7 @@ local function write_times(run, times)
   end
 end
 
-local function write_books(rules)
+local function write_run_stats(rules)
   for run, counts in pairs(counted) do
     write_counts(run, counts)
     if counts.accepted then

@@ -13,7 +13,7 @@ local NOW_SECONDS = seconds(NOW)
 
 -- Accept an attempt; when its group has enough, end the others.
 local function accept(rollout, held, report)
-  local group, attempt, is_usable = group_named(held.group), held.attempts - 1, report.usable == '1'
+  local group, attempt, is_usable = read_group(held.group), held.attempts - 1, report.usable == '1'
   redis.call('XADD', OUTBOX, '*', 'kind', 'accepted', 'trajectory_id', trajectory_id(rollout, attempt),
     'rollout_id', rollout, 'group_id', held.group, 'run', held.run, 'at', NOW_SECONDS)
   end_lease(rollout, held.run)
@@ -23,7 +23,7 @@ local function accept(rollout, held, report)
   if is_usable then
     group.usable, group.kept_ms = group.usable + 1, group.kept_ms + NOW - held.began
   end
-  finish(rollout, held.status, report.ending, group, 'accepted', attempt, 'token', '', 'ended', report.said)
+  finish(rollout, held.status, report.ending, group, 'accepted', attempt, 'token', '', 'ended', report.report_id)
   if is_usable and group.usable >= group.group_size and group.open > 0 then
     for member = 0, group.launched - 1 do
       cancel(held.group .. '.' .. member, 'surplus')
@@ -32,13 +32,13 @@ local function accept(rollout, held, report)
 end
 
 -- Pause an attempt that can go on; return whether it can.
-local function pause(rollout, held, said)
+local function pause(rollout, held, report_id)
   local checkpoint, ready, score = unpack(redis.call('HMGET', key('r', rollout), 'checkpoint', 'ready', 'score'))
   if not checkpoint or not may_move(held.status, 'paused') then
     return false
   end
   end_lease(rollout, held.run)
-  move(rollout, held.status, 'paused', 'queued_at', AT, 'at', AT, 'token', '', 'ended', said, 'ran', NOW - held.began)
+  move(rollout, held.status, 'paused', 'queued_at', AT, 'at', AT, 'token', '', 'ended', report_id, 'ran', NOW - held.began)
   redis.call('ZADD', key('paused'), AT, rollout)
   enter(rollout, ready, score)
   return true
@@ -49,28 +49,28 @@ local function apply(rollout, held, report)
   if ending == 'completed' or ending == 'truncated' then
     return accept(rollout, held, report)
   end
-  if ending == 'pause' and pause(rollout, held, report.said) then
+  if ending == 'pause' and pause(rollout, held, report.report_id) then
     return
   end
   local r, counts = key('r', rollout), ending == 'retry' or ending == 'dead'
-  redis.call('HSET', r, 'ended', report.said)
+  redis.call('HSET', r, 'ended', report.report_id)
   if counts then
     redis.call('HDEL', r, 'checkpoint') -- the next attempt begins without it
   end
-  hand_on(rollout, held, { error = report.error, cause = report.cause ~= '' and report.cause or 'infra', counts = counts,
+  requeue(rollout, held, { error = report.error, cause = report.cause ~= '' and report.cause or 'infra', counts = counts,
     max_attempts = ending == 'dead' and 1 or RULES.max_attempts, delay_ms = tonumber(report.delay_ms) })
 end
 
-local ASKED = { 'status', 'group', 'run', 'attempts', 'token', 'began' }
+local HELD_FIELDS = { 'status', 'group', 'run', 'attempts', 'token', 'began' }
 
 local function settle(rollout, token, ending, cause, error, delay_ms, usable)
-  local held, said = fields_of(key('r', rollout), ASKED), token .. ' ' .. ending
+  local held, report_id = read_fields(key('r', rollout), HELD_FIELDS), token .. ' ' .. ending
   if holds(token, held.token) then
-    apply(rollout, held, { ending = ending, said = said, cause = cause, error = error, delay_ms = delay_ms, usable = usable })
+    apply(rollout, held, { ending = ending, report_id = report_id, cause = cause, error = error, delay_ms = delay_ms, usable = usable })
     return YES
   end
   local ended, worker = unpack(redis.call('HMGET', key('r', rollout), 'ended', 'worker'))
-  if ended == said then
+  if ended == report_id then
     return YES
   end
   return { 'no', held.status or 'unknown', worker or '', (held.attempts or 0) - 1 }

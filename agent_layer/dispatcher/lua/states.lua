@@ -16,7 +16,7 @@ local function number(text)
   return tonumber(text or 0)
 end
 
-local function errors_of(fields)
+local function read_errors(fields)
   local errors, attempts = {}, {}
   for num = 1, number(fields.errors) do
     errors[num] = fields['error:' .. num]
@@ -31,7 +31,7 @@ local function ahead(set, member)
   return till and math.max(till - NOW, 0) / 1000 or nil
 end
 
-local function mean_of(milliseconds, num)
+local function find_mean(milliseconds, num)
   return num and num ~= '0' and (milliseconds or 0) / num / 1000 or nil -- sums of 0 are not written
 end
 
@@ -41,7 +41,7 @@ local function rollout_state(rollout)
     return nil
   end
   local is_queued = fields.status == 'queued'
-  local errors, error_attempts = errors_of(fields)
+  local errors, error_attempts = read_errors(fields)
   return { rollout_id = rollout, group_id = fields.group, run = fields.run, status = fields.status, worker = fields.worker,
     num_attempts = tonumber(fields.attempts), num_failures = tonumber(fields.failures),
     accepted = tonumber(fields.accepted), since = at(is_queued and fields.queued_at or fields.at), errors = errors,
@@ -59,8 +59,8 @@ local function group_state(group)
     split = fields.split, group_size = tonumber(fields.group_size), num_launched = number(fields.launched),
     num_open = number(fields.open), num_usable = number(fields.usable), partial = fields.partial, fill = fields.fill,
     is_closed = fields.state == 'closed', num_accepted = tonumber(fields.num_accepted),
-    num_surplus = number(fields.num_cut), kept_seconds = mean_of(fields.kept_ms, fields.usable),
-    surplus_seconds = mean_of(fields.cut_ms, fields.num_cut), queued_at = at(fields.queued_at),
+    num_surplus = number(fields.num_cut), kept_seconds = find_mean(fields.kept_ms, fields.usable),
+    surplus_seconds = find_mean(fields.cut_ms, fields.num_cut), queued_at = at(fields.queued_at),
     closed_at = at(fields.closed_at) }
 end
 
@@ -72,7 +72,7 @@ local function worker_state(worker)
     about = next(about) and about or nil }
 end
 
-local MOST_COUNTED = 1000
+local MAX_COUNTED = 1000
 
 local function add_to(map, name, by)
   map[name] = (map[name] or 0) + by
@@ -80,11 +80,11 @@ end
 
 -- Count the members of a set, by run. A large set is sampled, and the other members are taken to be like the sample.
 local function members_by_run(set)
-  local counts, ids = {}, redis.call('ZRANGE', key(set), 0, MOST_COUNTED - 1)
+  local counts, ids = {}, redis.call('ZRANGE', key(set), 0, MAX_COUNTED - 1)
   for _, rollout in ipairs(ids) do
     add_to(counts, redis.call('HGET', key('r', rollout), 'run'), 1)
   end
-  local times = #ids == MOST_COUNTED and redis.call('ZCARD', key(set)) / MOST_COUNTED or 1
+  local times = #ids == MAX_COUNTED and redis.call('ZCARD', key(set)) / MAX_COUNTED or 1
   for run, num in pairs(counts) do
     counts[run] = math.floor(num * times + 0.5)
   end
@@ -132,5 +132,5 @@ local function run_state(run, book, queued, delayed, paused)
     num_cancelled = number(book.cancelled), num_surplus = number(book.surplus), num_dead = number(book.dead),
     num_lapsed = number(book.lapsed), causes = causes, accepted_lately = lately, lately_seconds = lately_seconds,
     num_judged = #newest, failure_rate = #newest > 0 and num_failed / #newest or nil,
-    kept_seconds = mean_of(book.kept_ms, book.num_kept), surplus_seconds = mean_of(book.cut_ms, book.num_cut) }
+    kept_seconds = find_mean(book.kept_ms, book.num_kept), surplus_seconds = find_mean(book.cut_ms, book.num_cut) }
 end

@@ -33,8 +33,8 @@ from agent_layer.schema import Action, JsonObject, PolicyRun, Role, StepPart, fi
 NOT_APPLIED: Final = "not_applied"
 """Finding of a field that was asked and that nothing applied: its name follows."""
 _LENGTHS: Final = ("max_tokens", "max_completion_tokens")
-_LONGEST_NAME, _MOST_NAMES = 64, 8
-"""Of the fields that nothing applied."""
+_MAX_NAME_LENGTH, _MAX_NAMES = 64, 8
+"""Limits for the names of fields that nothing applied."""
 
 
 class Phase(StrEnum):
@@ -54,9 +54,9 @@ class ParsedCall(msgspec.Struct, frozen=True, kw_only=True):
     retry_key: RetryKey
     headers: Mapping[str, str]
     dialect: Dialect
-    """Of the request and of its answer."""
+    """Dialect of the request and of its answer."""
     size_bytes: int
-    """Of all that the model reads: more than the body where that continues an earlier call."""
+    """Size of all that the model reads: more than the body where that continues an earlier call."""
     sampling_policy: SamplingPolicy = "keep"
     """What happens to sampling that a trainer cannot reproduce."""
 
@@ -101,7 +101,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     role: Role | None
     """None: what the agent's name implies."""
     headers: Mapping[str, str]
-    """That an external model's server asks for; those of engines are the pool's."""
+    """Headers that an external model's server asks for; those of engines are the pool's."""
     express: Callable[[], bytes]
     """Builds the body, which is not kept for as long as its answer takes."""
     sampling: JsonObject
@@ -110,7 +110,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Put in place of what the client asks."""
     recorded: RecordedTarget
     findings: list[str] = []
-    """Of what became of the sampling."""
+    """Findings about sampling that was changed."""
 
 
 def _fit_length(sampling: JsonObject, room: Room | None) -> JsonObject:
@@ -368,7 +368,7 @@ class ModelCall:
         """What keeps the call from being what was asked, or from being trained on."""
         parsed, route = self.parsed, self.route
         names = [*route.findings]
-        names += [f"{NOT_APPLIED}:{name[:_LONGEST_NAME]}" for name in parsed.request.not_applied[:_MOST_NAMES]]
+        names += [f"{NOT_APPLIED}:{name[:_MAX_NAME_LENGTH]}" for name in parsed.request.not_applied[:_MAX_NAMES]]
         is_scaled = route.sampling.get("temperature") not in (None, 1)
         if route.engine is None or read_role(parsed.headers) == "aux":
             return names

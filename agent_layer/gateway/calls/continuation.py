@@ -101,7 +101,7 @@ class ContinuedReply:
         url, body = self._request()
         self._preemption = self._leg.enter_context(self._pool.preemptions.watch(self._call.route.url))
         try:
-            headers = self._pool.headers_of(self._call.route.url)
+            headers = self._pool.make_headers(self._call.route.url)
             self._reply = await self._preemption.run(
                 self._leg.enter_async_context(self._upstream.post(url, body, headers))
             )

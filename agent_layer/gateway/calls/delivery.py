@@ -36,7 +36,7 @@ from agent_layer.gateway.rollouts.retries import Call
 from agent_layer.schema import CALL_HEADER
 
 _JSON, _STREAM = "application/json", "text/event-stream"
-_LONGEST_ERROR = 2000
+_MAX_ERROR_LENGTH = 2000
 _FIRST_ERROR = 400
 _NO_TOOL_PARSER = (
     "engine {}: expected a parser of tool calls for a request with tools, found none; start it with 'agent-layer up"
@@ -146,7 +146,7 @@ class WholeAnswer:
     write: Callable[[], tuple[web.Response, bytes]]
     """Returns it in the client's dialect, and its body."""
     size_bytes: int = 0
-    """Of what is written; see ``in_background``."""
+    """Size of what is written; see ``in_background``."""
     content_type: str = _JSON
     is_delivered: bool = False
     response: web.Response = field(init=False)
@@ -234,7 +234,7 @@ class StreamedAnswer:
         stream, answer = self.stream, self.stream.answer(self.call.route.version)
         end = judge_end(answer, self.call.exchange().num_choices)
         if stream.error is not None:
-            return Ending("error", answer, stream.error[:_LONGEST_ERROR], end.findings, spends_turn=False)
+            return Ending("error", answer, stream.error[:_MAX_ERROR_LENGTH], end.findings, spends_turn=False)
         if end.status != "ok" and not stream.is_done:  # the client left, or the call was stopped
             return Ending("aborted", answer, "the stream was cut off")
         return end_answer(answer, end)
@@ -277,20 +277,20 @@ def refuse(call: ModelCall, http: web.Request, status: int, body: bytes) -> Whol
     Raises: EngineError: it is no error.
     """
     path = http.path
-    found = body[:_LONGEST_ERROR].decode("utf-8", "replace")
+    found = body[:_MAX_ERROR_LENGTH].decode("utf-8", "replace")
     if status < _FIRST_ERROR:
         raise EngineError(f"engine {call.route.url}: expected an answer or an error, found status {status} {found}")
     ending = Ending("error", error=f"{status} {found}", spends_turn=status in BAD_REQUEST)
-    if is_context_full(status, body[:_LONGEST_ERROR]):
+    if is_context_full(status, body[:_MAX_ERROR_LENGTH]):
         ending = Ending("error", error=f"{status} {found}", is_context_full=True)
-        shown = refusal(path, _FIRST_ERROR, CONTEXT_FULL, read_engine_error(body[:_LONGEST_ERROR])[1])
-    elif lacks_tool_parser(status, body[:_LONGEST_ERROR]):
+        shown = refusal(path, _FIRST_ERROR, CONTEXT_FULL, read_engine_error(body[:_MAX_ERROR_LENGTH])[1])
+    elif lacks_tool_parser(status, body[:_MAX_ERROR_LENGTH]):
         ending = Ending("error", error=f"{status} {found}", spends_turn=False)
         shown = refusal(path, status, NO_TOOL_PARSER, _NO_TOOL_PARSER.format(call.route.url))
     elif error_shape(path) is openai_error and is_openai_error(body):
         shown = web.Response(status=status, body=body, content_type=_JSON)
     else:
-        shown = refusal(path, status, *read_engine_error(body[:_LONGEST_ERROR]))
+        shown = refusal(path, status, *read_engine_error(body[:_MAX_ERROR_LENGTH]))
     return WholeAnswer(http, ending, lambda: (shown, body))
 
 

@@ -101,7 +101,7 @@ def remember(
         num_messages = len(prompt.state.messages or ())
         history.prompts.add(prompt.messages, PrefixAnchor(call_id, 0, conversation, num_messages))
         for choice, action in enumerate(answer.actions):
-            history.said.add(action.message or {}, conversation, num_messages)
+            history.answers.add(action.message or {}, conversation, num_messages)
             if sequence and action.response_token_ids:
                 response = action.response_token_ids.tobytes()
                 history.sequences.add(
@@ -121,11 +121,11 @@ def _find_context(
     is_continued = num_continued == prompt.last_answer and (prompt.before is None or num_continued >= 0)
     if not is_continued:  # else the tokens go on behind the last answer of the history, or there is no history
         seen = History(
-            answers=[history.said.recognise(answer) for answer in hash_answers()],
+            answers=[history.answers.recognise(answer) for answer in hash_answers()],
             num_messages=len(prompt.state.messages or ()),
             num_equal=prompt.before.num_messages if prompt.before else 0,
             num_continued=num_continued,
-            longest=history.said.longest(prompt.before.conversation) if prompt.before else 0,
+            longest=history.answers.longest(prompt.before.conversation) if prompt.before else 0,
         )
         findings = [f"{BREAK}:{cause}"] if (cause := cause_of_break(seen)) else []
     if match is None:
@@ -159,8 +159,8 @@ def _capture_level(answer: ChatAnswer) -> CaptureLevel:
 def _count_usage(answer: ChatAnswer) -> Usage | None:
     """Count the recorded tokens; without ids, the server's own count, which a stream has only if it was asked for."""
     if answer.prompt_token_ids is None:
-        told = answer.usage
-        return told and Usage(prompt_tokens=told.prompt_tokens, response_tokens=told.completion_tokens)
+        usage = answer.usage
+        return usage and Usage(prompt_tokens=usage.prompt_tokens, response_tokens=usage.completion_tokens)
     sampled = sum(len(action.response_token_ids or ()) for action in answer.actions)
     return Usage(prompt_tokens=len(answer.prompt_token_ids), response_tokens=sampled)
 

@@ -46,7 +46,7 @@ from agent_layer.settings import Settings
 _KEY_REFUSED: Final = (401, 403)
 _OWN_FAULT: Final = 500
 """Statuses from here on are faults of the engine."""
-_MOST_READERS: Final = 2
+_MAX_READERS: Final = 2
 """Engines that may fail at one request."""
 _BODIES_AT_ONCE: Final = 2
 """Largest bodies that one rollout holds at once."""
@@ -121,7 +121,7 @@ class Calls:
         entry = client.call = rollout.history.calls.add(key, minted_id, key.agent, earlier)
         entry.has_lost_client = lambda: http.transport is None
         call = ModelCall(parsed=parsed, entry=entry, log=self.log)
-        with rollout.asking():
+        with rollout.pending_call():
             try:
                 async with asyncio.timeout(rollout.budget.seconds_left()):
                     return await self._run(call, http)
@@ -178,7 +178,7 @@ class Calls:
         rollout.check_fits(call.num_prompt)
 
     async def _count_at(self, engine: Engine, request: ChatRequest) -> int:
-        body, headers = tokenize_body(request, engine.model), self.pool.headers_of(engine.url)
+        body, headers = tokenize_body(request, engine.model), self.pool.make_headers(engine.url)
         async with self.upstream.post(f"{engine.url}/tokenize", body, headers) as reply:
             return read_count(engine.url, reply.status, await reply.read())
 
@@ -257,7 +257,7 @@ class Calls:
         if self.settings.switch_mode == "abort" and can_continue(call):
             return post_continued(call, self.upstream, self.pool)
         route = call.route
-        headers = route.headers if route.engine is None else self.pool.headers_of(route.url)
+        headers = route.headers if route.engine is None else self.pool.make_headers(route.url)
         return self.upstream.post(f"{route.url}/v1/chat/completions", route.express(), headers)
 
     async def _find_target(self, call: ModelCall) -> Engine | ExternalModel:
@@ -275,7 +275,7 @@ class Calls:
         if engine is None:
             return False
         tries.failed.add(engine.url)
-        if tries.num_readers >= _MOST_READERS:
+        if tries.num_readers >= _MAX_READERS:
             return False  # and the engine stays: two do not fail at once
         return self.pool.report_failure(engine, call.rollout.started.run, tries.failed)
 

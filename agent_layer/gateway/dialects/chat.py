@@ -56,7 +56,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that shapes the answer besides messages and tools."""
     sampling_asked: JsonObject
     """The same in the words of the client's dialect."""
-    asked: Pieces
+    client_fields: Pieces
     """What the client sent, in its dialect."""
     wants_logprobs: bool
     wants_token_ids: bool
@@ -80,7 +80,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     def model(self) -> str:
         """Name of the model that the client asks for; empty where it names none."""
         try:
-            return _NAME.decode(self.asked.get("model", b'""'))
+            return _NAME.decode(self.client_fields.get("model", b'""'))
         except UNREADABLE:
             return ""
 
@@ -136,7 +136,7 @@ def build_request(
     pieces: Pieces,
     messages: list[msgspec.Raw],
     *,
-    asked: Pieces | None = None,
+    client_fields: Pieces | None = None,
     sampling_asked: JsonObject | None = None,
 ) -> ChatRequest:
     """Put a request together.
@@ -144,7 +144,7 @@ def build_request(
     Args:
         pieces: in the words of chat completions.
         messages: JSON texts.
-        asked: what the client sent; None: the same.
+        client_fields: what the client sent; None: the same.
         sampling_asked: the client's words for the sampling; None: the same.
 
     Raises:
@@ -162,7 +162,7 @@ def build_request(
         tools=pieces.get("tools"),
         sampling=sampling,
         sampling_asked=sampling if sampling_asked is None else sampling_asked,
-        asked=pieces if asked is None else asked,
+        client_fields=pieces if client_fields is None else client_fields,
         wants_logprobs=pieces.get("logprobs") == _TRUE,
         wants_token_ids=pieces.get("return_token_ids") == _TRUE,
         wants_experts="routed_experts_prompt_start" in pieces,

@@ -40,7 +40,7 @@ def hide_values(body: bytes, values: Iterable[tuple[bytes, msgspec.Raw]]) -> byt
         body: JSON text.
         values: (name with quotes, value in the bytes of the body); those of one name in their order.
     """
-    places = sorted(_places_of(body, values))
+    places = sorted(_find_places(body, values))
     if not places:
         return body
     ends = [0, *[end for _, end in places]]
@@ -60,7 +60,7 @@ def hide_in_events(lines: bytes, *, ids: bool, logprobs: bool) -> bytes:
     return _HIDDEN_LOGPROBS.sub(b'"logprobs":null', lines) if _SOME_LOGPROBS.search(lines) else lines
 
 
-def _places_of(body: bytes, values: Iterable[tuple[bytes, msgspec.Raw]]) -> Iterator[tuple[int, int]]:
+def _find_places(body: bytes, values: Iterable[tuple[bytes, msgspec.Raw]]) -> Iterator[tuple[int, int]]:
     """(begin, end) of each value."""
     read: dict[bytes, int] = {}
     for name, value in values:
@@ -148,7 +148,7 @@ class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What the engine answered, without what was added for the record."""
 
     body: bytes
-    """For a client that speaks this dialect; empty after a stream."""
+    """Body for a client that speaks this dialect; empty after a stream."""
     prompt_token_ids: TokenIds | None
     actions: list[Action]
     """[num_choices]."""
@@ -161,11 +161,11 @@ class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Members that could not be read, and those that do not agree."""
 
 
-class _Shown(msgspec.Struct, gc=False):
+class _VisibleText(msgspec.Struct, gc=False):
     content: list[msgspec.Raw] | None = None
 
 
-_SHOWN: Final = msgspec.json.Decoder(_Shown | None)
+_SHOWN: Final = msgspec.json.Decoder(_VisibleText | None)
 
 
 class MemberReader:
@@ -198,7 +198,7 @@ class MemberReader:
 
     def read_shown(self, logprobs: msgspec.Raw) -> list[msgspec.Raw]:
         """Cut the log-probabilities of a choice, or of a chunk of it, into those of its tokens."""
-        return (self.read("logprobs", _SHOWN, logprobs) or _Shown()).content or []
+        return (self.read("logprobs", _SHOWN, logprobs) or _VisibleText()).content or []
 
     @property
     def findings(self) -> list[str]:
@@ -237,7 +237,7 @@ def read_answer(body: bytes, request: ChatRequest, version: int, num_choices: in
     choices = {at: reader.read("index", _INDEX, choice.index) for at, choice in enumerate(answer.choices)}
     indices = [at if index is None else index for at, index in choices.items()]
     in_order = [choice for _, choice in sorted(zip(indices, answer.choices, strict=True), key=lambda one: one[0])]
-    actions = [_action_of(choice, version, reader) for choice in in_order]
+    actions = [_read_action(choice, version, reader) for choice in in_order]
     prompt = reader.read_ids("prompt_token_ids", answer.prompt_token_ids)
     usage = reader.read("usage", _USAGE, answer.usage)
     return ChatAnswer(
@@ -267,7 +267,7 @@ def check_agreement(
     """
     ids = [action.response_token_ids for action in actions]
     num_sampled = sum(len(one) for one in ids if one is not None)
-    told = usage or EngineUsage()
+    counts = usage or EngineUsage()
     unsaid = [f"{UNREAD}:usage"] if usage and None in (usage.prompt_tokens, usage.completion_tokens) else []
     doubts = {
         "choices": indices != list(range(max(1, num_choices))),
@@ -277,8 +277,8 @@ def check_agreement(
             if action.response_token_ids is not None
         ),
         "message": any(one == _NO_IDS and _says_something(action) for one, action in zip(ids, actions, strict=True)),
-        "usage": (prompt is not None and told.prompt_tokens not in (None, len(prompt)))
-        or (None not in ids and told.completion_tokens not in (None, num_sampled)),
+        "usage": (prompt is not None and counts.prompt_tokens not in (None, len(prompt)))
+        or (None not in ids and counts.completion_tokens not in (None, num_sampled)),
     }
     return [*unsaid, *(f"{DISAGREES}:{name}" for name, is_found in doubts.items() if is_found)]
 
@@ -308,7 +308,7 @@ def build_action(
     )
 
 
-def _action_of(choice: _Choice, version: int, reader: MemberReader) -> Action:
+def _read_action(choice: _Choice, version: int, reader: MemberReader) -> Action:
     ids, found = reader.read_ids("token_ids", choice.token_ids), reader.read("logprobs", _LOGPROBS, choice.logprobs)
     logprobs = None if found is None or found.content is None else Logprobs(found.values)
     reason = reader.read("finish_reason", _REASON, choice.finish_reason)

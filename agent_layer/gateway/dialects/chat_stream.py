@@ -84,7 +84,7 @@ def read_chunks(received: list[bytes], reader: MemberReader) -> Iterator[Chunk]:
 
     Raises: UNREADABLE: one of them is no JSON object; those before it were yielded.
     """
-    events = _events_of(received)
+    events = _split_events(received)
     try:
         chunks = _CHUNKS.decode(b"[" + b",".join(events) + b"]")
     except UNREADABLE:
@@ -96,11 +96,11 @@ def read_chunks(received: list[bytes], reader: MemberReader) -> Iterator[Chunk]:
 
 def _read_chunk(event: bytes, reader: MemberReader) -> Chunk:
     raw = _RAW_CHUNK.decode(event.decode())  # what is no text is no event
-    choices = [ChunkChoice(**_read_members(one, _CHOICE_MEMBERS, reader)) for one in _choices_of(raw, reader)]
+    choices = [ChunkChoice(**_read_members(one, _CHOICE_MEMBERS, reader)) for one in _read_choices(raw, reader)]
     return Chunk(choices=choices, **_read_members(raw, _CHUNK_MEMBERS, reader))
 
 
-def _choices_of(chunk: _RawChunk, reader: MemberReader) -> Iterator[_RawChoice]:
+def _read_choices(chunk: _RawChunk, reader: MemberReader) -> Iterator[_RawChoice]:
     for choice in reader.read("choices", _CHOICES, chunk.choices) or ():
         if (raw := reader.read("choice", _RAW_CHOICE, choice)) is not None:
             yield raw
@@ -111,18 +111,18 @@ def _read_members(raw: msgspec.Struct, members: _Members, reader: MemberReader) 
     return {name: value for name, value in found.items() if value is not None}
 
 
-def read_shown_of(received: list[bytes], reader: MemberReader) -> list[msgspec.Raw]:
+def cut_shown_logprobs(received: list[bytes], reader: MemberReader) -> list[msgspec.Raw]:
     """Cut out the log-probabilities of the first choice, as the engine wrote them.
 
     Raises: UNREADABLE: one of the lines is no JSON object.
     """
-    chunks = [_RAW_CHUNK.decode(event) for event in _events_of(received)]
-    choices = [choice for chunk in chunks for choice in _choices_of(chunk, reader)]
+    chunks = [_RAW_CHUNK.decode(event) for event in _split_events(received)]
+    choices = [choice for chunk in chunks for choice in _read_choices(chunk, reader)]
     first = [choice for choice in choices if not reader.read("index", _INDEX, choice.index)]
     return [one for choice in first for one in reader.read_shown(choice.logprobs)]
 
 
-def _events_of(received: list[bytes]) -> list[bytes]:
+def _split_events(received: list[bytes]) -> list[bytes]:
     return [line[5:] for lines in received for line in lines.split(b"\n") if line[:7] in _EVENT_STARTS]
 
 
@@ -253,8 +253,8 @@ class ChatStream:
         self.is_done = self.is_done or ends(lines)
         if self._num_unread > _READ_BYTES:
             self._read()
-        asked = self.request
-        return hide_in_events(lines, ids=not asked.wants_token_ids, logprobs=not asked.wants_logprobs) + newline
+        request = self.request
+        return hide_in_events(lines, ids=not request.wants_token_ids, logprobs=not request.wants_logprobs) + newline
 
     def fail(self, message: str) -> bytes:
         """Record that the engine broke off; return the client's last event."""

@@ -24,7 +24,7 @@ _SAME: Final = frozenset(
 )
 """Means the same for a text as for a chat, and the same in its middle as at its beginning."""
 _LENGTHS: Final = ("max_completion_tokens", "max_tokens")
-"""In the order in which engines prefer them."""
+"""Names of the length limit, in the order in which engines prefer them."""
 _KNOWN: Final = _SAME.union(_LENGTHS, ("n", "seed", "chat_template_kwargs"))
 _NONE: Final = (b"null", b"0", b"[]")
 
@@ -45,12 +45,12 @@ def supports_continuation(request: ChatRequest, sampling: JsonObject) -> bool:
         and is_one
         and not is_repeated
         and is_bare
-        and _limit_of(sampling) is not None
+        and _read_limit(sampling) is not None
         and _is_read_at_its_end(request)
     )
 
 
-def _limit_of(sampling: Mapping[str, object]) -> int | None:
+def _read_limit(sampling: Mapping[str, object]) -> int | None:
     """Most tokens that may be sampled; None: as many as there is room for, which a completion cannot be asked for."""
     found = [sampling[name] for name in _LENGTHS if sampling.get(name) is not None]
     return found[0] if found and isinstance(found[0], int) else None
@@ -68,12 +68,22 @@ def continuation_body(
         sampled: ids that were answered.
         with_usage: the stream is to end with what was used.
     """
-    told: JsonObject = {name: value for name, value in sampling.items() if name in _SAME or name in NEUTRAL_SAMPLING}
-    told |= {"model": model, "prompt": [*prompt, *sampled], "stream": True, "return_token_ids": True, "logprobs": 0}
-    told |= {"max_tokens": (_limit_of(sampling) or 0) - len(sampled)}
+    sampling_fields: JsonObject = {
+        name: value for name, value in sampling.items() if name in _SAME or name in NEUTRAL_SAMPLING
+    }
+    sampling_fields |= {
+        "model": model,
+        "prompt": [*prompt, *sampled],
+        "stream": True,
+        "return_token_ids": True,
+        "logprobs": 0,
+    }
+    sampling_fields |= {"max_tokens": (_read_limit(sampling) or 0) - len(sampled)}
     if isinstance(seed := sampling.get("seed"), int):
-        told["seed"] = derive_seed(seed, len(sampled))  # the same seed would draw the first tokens' numbers again
-    return msgspec.json.encode(told | ({"stream_options": {"include_usage": True}} if with_usage else {}))
+        sampling_fields["seed"] = derive_seed(
+            seed, len(sampled)
+        )  # the same seed would draw the first tokens' numbers again
+    return msgspec.json.encode(sampling_fields | ({"stream_options": {"include_usage": True}} if with_usage else {}))
 
 
 class StreamOptions(msgspec.Struct):
@@ -182,7 +192,7 @@ class JoinedAnswer:
     """Tokens that were sampled before the present request."""
     _first: _Event = field(default_factory=_Event)
     _last: _Event = field(default_factory=_Event)
-    """With why it ended and how much it used."""
+    """Last event: why the answer ended and how much it used."""
     _ending: _Choice = field(default_factory=_Choice)
     _message: GrowingMessage = field(default_factory=GrowingMessage)
     _logprobs: list[msgspec.Raw] = field(default_factory=list[msgspec.Raw])
@@ -209,10 +219,10 @@ class JoinedAnswer:
         """
         *lines, self._rest = (self._rest + received).split(b"\n")
         try:
-            told = [self._take(line[5:].strip()) for line in lines if line[:5] == b"data:"]
+            events = [self._take(line[5:].strip()) for line in lines if line[:5] == b"data:"]
         except UNREADABLE as error:
             raise EngineError(f"engine's stream: expected events of an answer, found {error}; see its log") from error
-        self._held += [b"data: %b\n\n" % event for event in told]
+        self._held += [b"data: %b\n\n" % event for event in events]
         if not self._is_shown:
             return b""
         shown, self._held = b"".join(self._held), []
@@ -234,8 +244,8 @@ class JoinedAnswer:
             "stop_reason": self._ending.stop_reason,
             "token_ids": self.token_ids if self.token_ids else None,
         }
-        told = self._head("chat.completion") | {"choices": [choice], "usage": self._last.usage}
-        return msgspec.json.encode(told | {"prompt_token_ids": self.prompt or None})
+        answer = self._head("chat.completion") | {"choices": [choice], "usage": self._last.usage}
+        return msgspec.json.encode(answer | {"prompt_token_ids": self.prompt or None})
 
     def _take(self, event: bytes) -> bytes:
         """Add an event up; give it as one of a chat."""
@@ -276,8 +286,8 @@ class JoinedAnswer:
         found = _TEXT_EVENT.decode(event)
         if found.error:
             return event
-        told = self._head("chat.completion.chunk") | {"choices": [_chat_choice(choice) for choice in found.choices]}
-        return msgspec.json.encode(told | ({"usage": self._used(found.usage)} if found.usage else {}))
+        chunk = self._head("chat.completion.chunk") | {"choices": [_chat_choice(choice) for choice in found.choices]}
+        return msgspec.json.encode(chunk | ({"usage": self._used(found.usage)} if found.usage else {}))
 
     def _used(self, usage: dict[str, int | JsonObject | None]) -> JsonObject:
         """What was sampled before counts as sampled, not as prompt."""

@@ -13,14 +13,14 @@ import msgspec
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.schema import UNFINISHED, StepStatus
 
-_LONGEST_REASON: Final = 64
+_MAX_REASON_LENGTH: Final = 64
 
 
 class Finish(msgspec.Struct, frozen=True):
     """What a finish reason means."""
 
     status: StepStatus
-    """Of the step; only ``ok`` is trained."""
+    """Status of the step; only ``ok`` is trained."""
     stop_reason: str
     """Anthropic's word."""
     incomplete: str | None = None
@@ -45,7 +45,7 @@ FINISHES: Final[Mapping[str | None, Finish]] = MappingProxyType(
         None: Finish("aborted", "max_tokens", spends_turn=False),
     }
 )
-"""By the reason that an engine names; None: it names none. ``repetition``, ``abort`` and ``error`` are vLLM's."""
+"""Endings by an engine's reason; None: it names none. ``repetition``, ``abort`` and ``error`` are vLLM's."""
 
 
 class AnswerEnd(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ def find_finish(reason: str | None) -> Finish:
     return FINISHES.get(reason, _CUT_OFF)
 
 
-def failure_of(answer: ChatAnswer) -> str | None:
+def find_failure(answer: ChatAnswer) -> str | None:
     """Return why an answer that the client sees in another dialect failed, by the engine's word; None: it did not."""
     end = judge_end(msgspec.structs.replace(answer, actions=answer.actions[:1]), 1)
     return end.error if end.status == "error" else None
@@ -84,7 +84,7 @@ def judge_end(answer: ChatAnswer, num_choices: int) -> AnswerEnd:
     if worst == "ok":
         return AnswerEnd("ok")
     bad = [reason for reason, finish in zip(reasons, finishes, strict=True) if finish.status != "ok"]
-    names = list(dict.fromkeys((reason or "no reason")[:_LONGEST_REASON] for reason in bad))
+    names = list(dict.fromkeys((reason or "no reason")[:_MAX_REASON_LENGTH] for reason in bad))
     return AnswerEnd(
         worst,
         f"the engine ended its answer with {', '.join(names)}, which is not known to be its end",

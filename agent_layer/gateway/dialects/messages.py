@@ -11,23 +11,23 @@ from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.chat import ChatRequest, read_pieces
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
-from agent_layer.gateway.dialects.endings import failure_of, find_finish
+from agent_layer.gateway.dialects.endings import find_failure, find_finish
 from agent_layer.gateway.dialects.refusals import RefusedError, anthropic_error
 from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, join_blocks, split_blocks
 from agent_layer.gateway.dialects.turns import (
     Format,
     assistant_message,
-    content_of,
+    count_usage,
     encoded,
     function_tool,
     image_part,
+    join_content,
     named_choice,
     objects_in,
-    sampled_of,
+    show_sampled,
     text_part,
     tool_call,
     translated,
-    usage_of,
 )
 from agent_layer.schema import UNREADABLE, JsonObject
 
@@ -107,81 +107,81 @@ class ThreadTurns(msgspec.Struct, frozen=True):
     messages: list[msgspec.Raw] = []
     """Chat messages, the system's first."""
     tools: msgspec.Raw | None = None
-    """As chat completions name them."""
+    """Tools as chat completions name them."""
 
 
 ThreadOf: TypeAlias = Callable[[str], ThreadTurns]
 """Message id → the thread that ends with it."""
 
 
-def read_messages(body: bytes, arguments_of: ArgumentsOf, thread_of: ThreadOf) -> ChatRequest:
+def read_messages(body: bytes, read_arguments: ArgumentsOf, read_thread: ThreadOf) -> ChatRequest:
     """Read a client's body.
 
     Args:
         body: JSON text.
-        arguments_of: remembers how the model wrote what the client sends back parsed.
-        thread_of: finds the thread that the request continues.
+        read_arguments: remembers how the model wrote what the client sends back parsed.
+        read_thread: finds the thread that the request continues.
 
     Raises:
         BadInputError: it is no such request, or has what a chat completion has no place for.
         RefusedError: it continues a thread that is not remembered, or changes what a thread keeps.
     """
     try:
-        asked = _BODY.decode(body)
+        parsed = _BODY.decode(body)
         pieces = read_pieces(body)
-        said = [one for message in asked.messages for one in _chat_messages(message, arguments_of)]
-        system = [{"role": "system", "content": content_of(_parts(asked.system))}] if asked.system else []
-        before = _continued(asked, thread_of)
-        config = asked.output_config or _OutputConfig()
+        chat_messages = [one for message in parsed.messages for one in _chat_messages(message, read_arguments)]
+        system = [{"role": "system", "content": join_content(_parts(parsed.system))}] if parsed.system else []
+        before = _continued(parsed, read_thread)
+        config = parsed.output_config or _OutputConfig()
         fields: JsonObject = {
             **{name: piece for name, piece in pieces.items() if name not in _TRANSLATED | _NO_PLACE},
-            "max_tokens": asked.max_tokens,
-            "stop": asked.stop_sequences or None,
-            "tools": [_tool(tool) for tool in asked.tools] if asked.tools else before.tools,
-            "response_format": wanted.told() if (wanted := config.format or asked.output_format) else None,
-            **_choice(asked.tool_choice or {}),
-            **_thinking(asked.thinking or {}, config.effort),
+            "max_tokens": parsed.max_tokens,
+            "stop": parsed.stop_sequences or None,
+            "tools": [_tool(tool) for tool in parsed.tools] if parsed.tools else before.tools,
+            "response_format": wanted.to_chat() if (wanted := config.format or parsed.output_format) else None,
+            **_choice(parsed.tool_choice or {}),
+            **_thinking(parsed.thinking or {}, config.effort),
         }
-        return translated([*system, *before.messages, *said], fields, pieces, _NOT_SAMPLING, _SHAPING)
+        return translated([*system, *before.messages, *chat_messages], fields, pieces, _NOT_SAMPLING, _SHAPING)
     except (*UNREADABLE, KeyError) as error:
         raise BadInputError(
             f"messages request: expected a body of Anthropic's messages API, found {error}; see its reference"
         ) from error
 
 
-def _continued(asked: _Body, thread_of: ThreadOf) -> ThreadTurns:  # kept: it refuses inside the caller's try
-    if asked.thread is None or asked.thread.type == "create":
+def _continued(parsed: _Body, read_thread: ThreadOf) -> ThreadTurns:  # kept: it refuses inside the caller's try
+    if parsed.thread is None or parsed.thread.type == "create":
         return ThreadTurns()
-    if asked.system or asked.tools:
+    if parsed.system or parsed.tools:
         raise RefusedError(
             400,
             "thread_fingerprint_mismatch",
             "messages request: expected a continued thread to keep system and tools of its beginning, found them sent"
             " again; leave them out, or send the whole conversation with thread type 'create'",
         )
-    return thread_of(asked.thread.previous_message_id or "")
+    return read_thread(parsed.thread.previous_message_id or "")
 
 
-def _chat_messages(message: _Message, arguments_of: ArgumentsOf) -> Iterator[JsonObject]:
+def _chat_messages(message: _Message, read_arguments: ArgumentsOf) -> Iterator[JsonObject]:
     blocks = objects_in(message.content)
     if message.role == "assistant":
-        yield _assistant(blocks, arguments_of)
+        yield _assistant(blocks, read_arguments)
         return
-    said: list[JsonObject] = []
+    chat_messages: list[JsonObject] = []
     for block in blocks:
         if block.get("type") != "tool_result":
-            said.append(block)
+            chat_messages.append(block)
             continue
-        if said:
-            yield {"role": message.role, "content": content_of(_parts(said))}
-            said = []
-        content = content_of(_parts(block.get("content")))
+        if chat_messages:
+            yield {"role": message.role, "content": join_content(_parts(chat_messages))}
+            chat_messages = []
+        content = join_content(_parts(block.get("content")))
         yield {"role": "tool", "tool_call_id": block["tool_use_id"], "content": content}
-    if said or not blocks:
-        yield {"role": message.role, "content": content_of(_parts(said))}
+    if chat_messages or not blocks:
+        yield {"role": message.role, "content": join_content(_parts(chat_messages))}
 
 
-def _assistant(blocks: list[JsonObject], arguments_of: ArgumentsOf) -> JsonObject:
+def _assistant(blocks: list[JsonObject], read_arguments: ArgumentsOf) -> JsonObject:
     texts, thoughts, calls = list[str](), list[str](), list[JsonObject]()
     for block in blocks:
         match block:
@@ -190,7 +190,7 @@ def _assistant(blocks: list[JsonObject], arguments_of: ArgumentsOf) -> JsonObjec
             case {"type": "thinking", "thinking": str(text)}:
                 thoughts.append(text)
             case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
-                calls.append(tool_call(call_id, name, arguments_of(call_id, block.get("input"))))
+                calls.append(tool_call(call_id, name, read_arguments(call_id, block.get("input"))))
             case {"type": "redacted_thinking"}:
                 pass  # only Anthropic can read it
             case _:
@@ -213,14 +213,14 @@ def _part(block: JsonObject) -> JsonObject:
         case {"type": "document", "source": {"type": "text", "data": str(text)}}:
             return text_part(text)
         case {"type": "image", "source": {"type": "base64" | "url"}}:
-            return image_part(_source_of(block).address)
+            return image_part(_read_source(block).address)
         case {"type": "document", "source": {"type": "base64"}}:
-            return {"type": "file", "file": {"file_data": _source_of(block).address}}
+            return {"type": "file", "file": {"file_data": _read_source(block).address}}
         case _:
             return {name: value for name, value in block.items() if name != "cache_control"}
 
 
-def _source_of(block: JsonObject) -> _Source:
+def _read_source(block: JsonObject) -> _Source:
     return msgspec.convert(block["source"], _Source)
 
 
@@ -267,8 +267,8 @@ class Messages:
         """Read a client's body."""
         return read_messages(
             body,
-            lambda call_id, value: self._arguments_of((trajectory_id, call_id), value),
-            lambda message_id: self._thread_of(trajectory_id, message_id),
+            lambda call_id, value: self._read_arguments((trajectory_id, call_id), value),
+            lambda message_id: self._read_thread(trajectory_id, message_id),
         )
 
     def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:
@@ -279,27 +279,27 @@ class Messages:
         """Begin a streamed message."""
         return TranslatedStream(_MessageWriter(exchange, self.shelf, self._keep), exchange.num_choices)
 
-    def _arguments_of(self, name: tuple[str, str], value: object) -> str:
+    def _read_arguments(self, name: tuple[str, str], value: object) -> str:
         """Return the text that the model wrote, if it means the same as what the client sent back."""
         if (written := self.shelf.find(name)) is not None:
             text = written.decode()
-            if _input_of(text) == value:
+            if _parse_input(text) == value:
                 return text
         return json.dumps({} if value is None else value, ensure_ascii=False)
 
     def _keep(self, exchange: Exchange, answer: ChatAnswer) -> None:
         """Remember what an answer adds to its thread, if it is of one: what was asked, and the answer."""
-        thread = _THREAD.decode(exchange.request.asked.get("thread", _NULL))
+        thread = _THREAD.decode(exchange.request.client_fields.get("thread", _NULL))
         if thread is None or not answer.actions or find_finish(answer.actions[0].finish_reason).status != "ok":
             return
         before = thread.previous_message_id if thread.type == "continue" else None
-        num_before = len(self._thread_of(exchange.trajectory_id, before).messages) if before else 0
-        told = encoded(join_blocks(split_blocks(answer.actions[0].message or {})))
+        num_before = len(self._read_thread(exchange.trajectory_id, before).messages) if before else 0
+        message_json = encoded(join_blocks(split_blocks(answer.actions[0].message or {})))
         tools = None if before else exchange.request.tools  # a thread keeps those of its beginning
-        turn = _Turn(before, [*exchange.request.messages[num_before:], told], tools or _NULL)
-        self.shelf.keep((exchange.trajectory_id, f"thread {_id_of(exchange)}"), msgspec.json.encode(turn))
+        turn = _Turn(before, [*exchange.request.messages[num_before:], message_json], tools or _NULL)
+        self.shelf.keep((exchange.trajectory_id, f"thread {_make_message_id(exchange)}"), msgspec.json.encode(turn))
 
-    def _thread_of(self, trajectory_id: str, message_id: str) -> ThreadTurns:
+    def _read_thread(self, trajectory_id: str, message_id: str) -> ThreadTurns:
         """Return the thread that ends with this answer.
 
         Raises: RefusedError: it is not remembered; Anthropic's SDKs then send the whole conversation again.
@@ -327,7 +327,7 @@ class _Turn(msgspec.Struct, array_like=True):
     """The answer that it continues."""
     messages: list[msgspec.Raw]
     tools: msgspec.Raw
-    """Of the beginning; null: none."""
+    """Tools of the thread's beginning; null: none."""
 
 
 _TURN: Final = msgspec.json.Decoder(_Turn)
@@ -335,7 +335,7 @@ _THREAD: Final = msgspec.json.Decoder(_Thread | None)
 _NULL: Final = msgspec.Raw(b"null")
 
 
-def _id_of(exchange: Exchange) -> str:
+def _make_message_id(exchange: Exchange) -> str:
     return f"msg_{exchange.call_id}"
 
 
@@ -350,18 +350,18 @@ class _MessageWriter:
 
         Raises: RefusedError: the engine says that its answer failed.
         """
-        if (error := failure_of(answer)) is not None:
+        if (error := find_failure(answer)) is not None:
             raise RefusedError(502, "engine_failed", error)
         self.keep(self.exchange, answer)
         message = answer.actions[0].message or {}
-        content = [self._told(block) for block in split_blocks(message)]
+        content = [self._make_event(block) for block in split_blocks(message)]
         usage = _usage(answer)
         return {
             **self._empty(),
             "content": content,
             **_ending(answer),
             "usage": usage,
-            **sampled_of(answer, self.exchange.request),
+            **show_sampled(answer, self.exchange.request),
         }
 
     def start(self, num_prompt_tokens: int | None) -> Events:
@@ -376,22 +376,22 @@ class _MessageWriter:
         return [_delta(block, {"type": kind, name: text})]
 
     def end(self, block: Block) -> Events:
-        self._told(block)
+        self._make_event(block)
         signature: JsonObject = {"type": "signature_delta", "signature": ""}
         signed = [_delta(block, signature)] if block.kind == "reasoning" else []
         return [*signed, {"type": "content_block_stop", "index": block.index}]
 
     def finish(self, answer: ChatAnswer, blocks: list[Block]) -> Events:  # noqa: ARG002  # they are sent already
         self.keep(self.exchange, answer)
-        told = {"delta": _ending(answer), "usage": _usage(answer), **sampled_of(answer, self.exchange.request)}
-        return [{"type": "message_delta", **told}, {"type": "message_stop"}]
+        event = {"delta": _ending(answer), "usage": _usage(answer), **show_sampled(answer, self.exchange.request)}
+        return [{"type": "message_delta", **event}, {"type": "message_stop"}]
 
     def fail(self, code: str, message: str) -> Events:
         return [anthropic_error(500, code, message)]
 
     def _empty(self) -> JsonObject:
         return {
-            "id": _id_of(self.exchange),
+            "id": _make_message_id(self.exchange),
             "type": "message",
             "role": "assistant",
             "model": self.exchange.model,
@@ -400,7 +400,7 @@ class _MessageWriter:
             "stop_sequence": None,
         }
 
-    def _told(self, block: Block) -> JsonObject:
+    def _make_event(self, block: Block) -> JsonObject:
         if block.kind == "call":
             self.shelf.keep((self.exchange.trajectory_id, block.call_id), block.text.encode())
         return _shown(block, block.text)
@@ -424,10 +424,10 @@ def _shown(block: Block, text: str) -> JsonObject:
         case "text":
             return {"type": "text", "text": text}
         case "call":
-            return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": _input_of(text)}
+            return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": _parse_input(text)}
 
 
-def _input_of(arguments: str) -> JsonObject:
+def _parse_input(arguments: str) -> JsonObject:
     """Read what the model wrote; where that is no JSON object, the call is shown without input."""
     try:
         value: object = json.loads(arguments)
@@ -446,7 +446,7 @@ def _ending(answer: ChatAnswer) -> JsonObject:
 
 
 def _usage(answer: ChatAnswer) -> JsonObject:
-    usage = usage_of(answer)
+    usage = count_usage(answer)
     cached = {"cache_read_input_tokens": usage.cached} if usage.cached is not None else {}
     fresh = usage.prompt - (usage.cached or 0)
     return {"input_tokens": fresh, "output_tokens": usage.sampled, **cached}

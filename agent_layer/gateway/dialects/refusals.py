@@ -80,19 +80,19 @@ def error_shape(path: str) -> ErrorShape:
 def is_openai_error(body: bytes) -> bool:
     """Whether an engine's error is one that OpenAI's clients understand."""
     try:
-        told = _TOLD.decode(body)
+        decoded = _ENGINE_ERROR.decode(body)
     except UNREADABLE:
         return False
-    return isinstance(told.error, _Error) and told.error.message is not None
+    return isinstance(decoded.error, _Error) and decoded.error.message is not None
 
 
 def read_engine_error(body: bytes) -> tuple[str, str]:
     """Code and sentence of an engine's error, whatever its shape."""
     try:
-        told = _TOLD.decode(body)
+        decoded = _ENGINE_ERROR.decode(body)
     except UNREADABLE:
         return "engine_error", body.decode("utf-8", "replace")
-    error = told.error if isinstance(told.error, _Error) else _Error(message=told.error or told.message)
+    error = decoded.error if isinstance(decoded.error, _Error) else _Error(message=decoded.error or decoded.message)
     return error.type or "engine_error", error.message or body.decode("utf-8", "replace")
 
 
@@ -105,7 +105,7 @@ _CONTEXT_FULL: Final = re.compile(
     rb" (?:context )?length|exceeds? the (?:available |model's )?(?:maximum )?context|prompt is too long",
     re.IGNORECASE,
 )
-"""As OpenAI, vLLM, SGLang, llama.cpp and Anthropic write it."""
+"""Sentences of OpenAI, vLLM, SGLang, llama.cpp and Anthropic about a full context."""
 
 
 def is_context_full(status: int, body: bytes) -> bool:
@@ -116,7 +116,7 @@ def is_context_full(status: int, body: bytes) -> bool:
 NO_TOOL_PARSER: Final = "tool_parser_missing"
 """Code of a request with tools that an engine refused because it parses no tool calls."""
 _NO_TOOL_PARSER: Final = re.compile(rb"tool.choice[^{}]{0,80} requires --(?:enable-auto-tool-choice|tool-call-parser)")
-"""As vLLM writes it."""
+"""vLLM's sentence about a missing tool parser."""
 
 
 def lacks_tool_parser(status: int, body: bytes) -> bool:
@@ -129,9 +129,9 @@ class _Error(msgspec.Struct):
     type: str | None = None
 
 
-class _Told(msgspec.Struct):
+class _EngineError(msgspec.Struct):
     error: _Error | str | None = None
     message: str | None = None
 
 
-_TOLD: Final = msgspec.json.Decoder(_Told)
+_ENGINE_ERROR: Final = msgspec.json.Decoder(_EngineError)

@@ -14,28 +14,28 @@ from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, read_pieces
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
-from agent_layer.gateway.dialects.endings import failure_of, find_finish
+from agent_layer.gateway.dialects.endings import find_failure, find_finish
 from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, join_blocks, split_blocks
 from agent_layer.gateway.dialects.turns import (
     Format,
     are_equal_json,
     assistant_message,
-    content_of,
+    count_usage,
     encoded,
     function_tool,
     image_part,
+    join_content,
     named_choice,
     objects_in,
-    sampled_of,
+    show_sampled,
     text_part,
     tool_call,
     translated,
-    usage_of,
 )
 from agent_layer.schema import UNREADABLE, JsonObject
 
 
-def messages_of(items: Iterable[JsonObject]) -> list[JsonObject]:
+def to_messages(items: Iterable[JsonObject]) -> list[JsonObject]:
     """Return the chat messages that these items stand for.
 
     Raises: BadInputError: an item of a kind that only OpenAI's own servers know.
@@ -64,13 +64,13 @@ class _Turns:
             case {"type": "function_call", "call_id": str(call_id), "name": str(name), "arguments": str(arguments)}:
                 self._calls.append(tool_call(call_id, name, arguments))
             case {"type": "function_call_output", "call_id": str(call_id), "output": output}:
-                self._add({"role": "tool", "tool_call_id": call_id, "content": content_of(_parts(output))})
+                self._add({"role": "tool", "tool_call_id": call_id, "content": join_content(_parts(output))})
             case {"role": "assistant", "content": content}:
                 if self._texts is not None or self._calls:
                     self.close()
                 self._texts = [str(part.get("text") or part.get("refusal") or "") for part in objects_in(content)]
             case {"role": str(role), "content": content}:
-                self._add({"role": role, "content": content_of(_parts(content))})
+                self._add({"role": role, "content": join_content(_parts(content))})
             case _:
                 raise BadInputError(
                     f"responses request: expected items of type message, reasoning, function_call or"
@@ -161,47 +161,47 @@ class _Body(msgspec.Struct):
 _BODY: Final = msgspec.json.Decoder(_Body)
 
 
-def read_responses(body: bytes, talk_of: TalkOf, item_of: ItemOf) -> ChatRequest:
+def read_responses(body: bytes, read_conversation: TalkOf, resolve_item: ItemOf) -> ChatRequest:
     """Read a client's body.
 
     Args:
         body: JSON text.
-        talk_of: finds what a previous response continued and said.
-        item_of: finds the item that an ``item_reference`` names, and how the model wrote arguments.
+        read_conversation: finds what a previous response continued and said.
+        resolve_item: finds the item that an ``item_reference`` names, and how the model wrote arguments.
 
     Raises: BadInputError: it is no such request, or has what a chat completion has no place for.
     """
     try:
-        return _request_of(_BODY.decode(body), read_pieces(body), talk_of, item_of)
+        return _build_request(_BODY.decode(body), read_pieces(body), read_conversation, resolve_item)
     except UNREADABLE as error:
         raise BadInputError(
             f"responses request: expected a body of OpenAI's responses API, found {error}; see its reference"
         ) from error
 
 
-def _request_of(asked: _Body, pieces: Pieces, talk_of: TalkOf, item_of: ItemOf) -> ChatRequest:
+def _build_request(parsed: _Body, pieces: Pieces, read_conversation: TalkOf, resolve_item: ItemOf) -> ChatRequest:
     for name in _UNSUPPORTED:
-        if getattr(asked, name):
+        if getattr(parsed, name):
             raise BadInputError(f"responses request: expected no {name}, which the gateway cannot do; leave it out")
     items: list[JsonObject] = (
-        [{"role": "user", "content": asked.input}] if isinstance(asked.input, str) else asked.input
+        [{"role": "user", "content": parsed.input}] if isinstance(parsed.input, str) else parsed.input
     )
-    said = [encoded(message) for message in messages_of(map(item_of, items))]
-    before = talk_of(asked.previous_response_id) if asked.previous_response_id else ()
-    system = [{"role": "system", "content": asked.instructions}] if asked.instructions else []
-    request = translated([*system, *before, *said], _fields(asked, pieces), pieces, _NOT_SAMPLING, _SHAPING)
-    return msgspec.structs.replace(request, shows_logprobs=_SHOW_LOGPROBS in (asked.include or []))
+    added = [encoded(message) for message in to_messages(map(resolve_item, items))]
+    before = read_conversation(parsed.previous_response_id) if parsed.previous_response_id else ()
+    system = [{"role": "system", "content": parsed.instructions}] if parsed.instructions else []
+    request = translated([*system, *before, *added], _fields(parsed, pieces), pieces, _NOT_SAMPLING, _SHAPING)
+    return msgspec.structs.replace(request, shows_logprobs=_SHOW_LOGPROBS in (parsed.include or []))
 
 
-def _fields(asked: _Body, pieces: Pieces) -> JsonObject:
+def _fields(parsed: _Body, pieces: Pieces) -> JsonObject:
     """Everything but the messages."""
-    text, reasoning = asked.text or _Text(), asked.reasoning or {}
+    text, reasoning = parsed.text or _Text(), parsed.reasoning or {}
     return {
         **{name: piece for name, piece in pieces.items() if name not in _TRANSLATED | _NO_PLACE},
-        "max_tokens": asked.max_output_tokens,
-        "tools": [_tool(tool) for tool in asked.tools] if asked.tools else None,
-        "tool_choice": _choice(asked.tool_choice),
-        "response_format": text.format.told() if text.format else None,
+        "max_tokens": parsed.max_output_tokens,
+        "tools": [_tool(tool) for tool in parsed.tools] if parsed.tools else None,
+        "tool_choice": _choice(parsed.tool_choice),
+        "response_format": text.format.to_chat() if text.format else None,
         "verbosity": text.verbosity,
         "reasoning_effort": reasoning.get("effort"),
     }
@@ -270,7 +270,7 @@ class ResponseWriter:
             sent: its blocks, where they were streamed.
         """
         action = answer.actions[0]
-        if (error := failure_of(answer)) is not None:
+        if (error := find_failure(answer)) is not None:
             return {**self._response("failed", []), "error": {"code": "server_error", "message": error}}
         blocks, finish = split_blocks(action.message or {}) if sent is None else sent, find_finish(action.finish_reason)
         status: _Status = "completed" if finish.is_complete else "incomplete"
@@ -278,8 +278,8 @@ class ResponseWriter:
         self.keep(self.exchange, plain, blocks if status == "completed" else None)
         items = [self._item(block, block.text, status, answer.shown_logprobs) for block in blocks]
         details = None if finish.is_complete else {"reason": finish.incomplete}
-        told: JsonObject = {"incomplete_details": details, "usage": _usage(answer)}
-        return {**self._response(status, items), **told, **sampled_of(answer, self.exchange.request)}
+        extra: JsonObject = {"incomplete_details": details, "usage": _usage(answer)}
+        return {**self._response(status, items), **extra, **show_sampled(answer, self.exchange.request)}
 
     def start(self, num_prompt_tokens: int | None) -> Events:  # noqa: ARG002  # usage comes with the end
         """An answer comes."""
@@ -293,20 +293,20 @@ class ResponseWriter:
         )
         if block.kind == "call":
             return [added]
-        return [added, self._of("response.content_part.added", block, content_index=0, part=_written_part(block, ""))]
+        return [added, self._emit("response.content_part.added", block, content_index=0, part=_written_part(block, ""))]
 
     def grow(self, block: Block, text: str) -> Events:
         """Text was added to it."""
-        return [self._of(f"response.{_NAMES[block.kind]}.delta", block, delta=text, **_place_of(block))]
+        return [self._emit(f"response.{_NAMES[block.kind]}.delta", block, delta=text, **_place_block(block))]
 
     def end(self, block: Block) -> Events:
         """It is whole."""
         text, item = block.text, self._item(block, block.text, "completed")
         whole = {"arguments": text, "name": block.name} if block.kind == "call" else {"text": text}
-        events = [self._of(f"response.{_NAMES[block.kind]}.done", block, **whole, **_place_of(block))]
+        events = [self._emit(f"response.{_NAMES[block.kind]}.done", block, **whole, **_place_block(block))]
         if block.kind != "call":
             events.append(
-                self._of("response.content_part.done", block, content_index=0, part=_written_part(block, text))
+                self._emit("response.content_part.done", block, content_index=0, part=_written_part(block, text))
             )
         return [*events, self._event("response.output_item.done", output_index=block.index, item=item)]
 
@@ -326,10 +326,10 @@ class ResponseWriter:
     def _event(self, name: str, /, **fields: object) -> JsonObject:
         return {"type": name, "sequence_number": next(self._numbers), **fields}
 
-    def _of(self, name: str, block: Block, /, **fields: object) -> JsonObject:
-        return self._event(name, item_id=self._id_of(block), output_index=block.index, **fields)
+    def _emit(self, name: str, block: Block, /, **fields: object) -> JsonObject:
+        return self._event(name, item_id=self._make_block_id(block), output_index=block.index, **fields)
 
-    def _id_of(self, block: Block) -> str:
+    def _make_block_id(self, block: Block) -> str:
         return f"{_PREFIXES[block.kind]}_{self.exchange.call_id}_{block.index}"
 
     def _item(
@@ -338,16 +338,16 @@ class ResponseWriter:
         content = [] if text is None else [_written_part(block, text, logprobs)]
         match block.kind:
             case "reasoning":
-                return {"id": self._id_of(block), "type": "reasoning", "summary": [], "content": content}
+                return {"id": self._make_block_id(block), "type": "reasoning", "summary": [], "content": content}
             case "text":
-                own = {"id": self._id_of(block), "type": "message", "role": "assistant"}
+                own = {"id": self._make_block_id(block), "type": "message", "role": "assistant"}
                 return {**own, "status": status, "content": content}
             case "call":
-                own = {"id": self._id_of(block), "type": "function_call", "call_id": block.call_id}
+                own = {"id": self._make_block_id(block), "type": "function_call", "call_id": block.call_id}
                 return {**own, "name": block.name, "arguments": text or "", "status": status}
 
     def _response(self, status: _Status, output: list[JsonObject]) -> JsonObject:
-        asked = self.exchange.request.asked
+        client_fields = self.exchange.request.client_fields
         return {
             "id": f"resp_{self.exchange.call_id}",
             "object": "response",
@@ -355,23 +355,23 @@ class ResponseWriter:
             "status": status,
             "model": self.exchange.model,
             **_EMPTY,
-            **{name: piece for name, piece in asked.items() if name in _ECHOED and _is_echoed(piece)},
+            **{name: piece for name, piece in client_fields.items() if name in _ECHOED and _is_echoed(piece)},
             "output": output,
         }
 
 
-_LONGEST_ECHO: Final = 1 << 20
+_MAX_ECHO_LENGTH: Final = 1 << 20
 """Bytes of a member. A stream repeats the response three times, which must not stall the process."""
 
 
 def _is_echoed(piece: msgspec.Raw) -> bool:
-    return piece != _NULL and memoryview(piece).nbytes <= _LONGEST_ECHO
+    return piece != _NULL and memoryview(piece).nbytes <= _MAX_ECHO_LENGTH
 
 
 _NAMES: Final = {"reasoning": "reasoning_text", "text": "output_text", "call": "function_call_arguments"}
 
 
-def _place_of(block: Block) -> JsonObject:
+def _place_block(block: Block) -> JsonObject:
     match block.kind:
         case "reasoning":
             return {"content_index": 0}
@@ -388,7 +388,7 @@ def _written_part(block: Block, text: str, logprobs: Sequence[msgspec.Raw] = ())
 
 
 def _usage(answer: ChatAnswer) -> JsonObject:
-    usage = usage_of(answer)
+    usage = count_usage(answer)
     return {
         "input_tokens": usage.prompt,
         "input_tokens_details": {"cached_tokens": usage.cached or 0, "cache_write_tokens": 0},
@@ -398,7 +398,7 @@ def _usage(answer: ChatAnswer) -> JsonObject:
     }
 
 
-class _Said(msgspec.Struct, array_like=True):
+class _StoredResponse(msgspec.Struct, array_like=True):
     """What a response added to its conversation."""
 
     before: str | None
@@ -416,8 +416,8 @@ class Responses:
         """Read a client's body."""
         return read_responses(
             body,
-            lambda response_id: self._talk_of(trajectory_id, response_id),
-            lambda item: self._item_of(trajectory_id, item),
+            lambda response_id: self._read_conversation(trajectory_id, response_id),
+            lambda item: self._resolve_item(trajectory_id, item),
         )
 
     def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:
@@ -432,22 +432,24 @@ class Responses:
 
     def _keep(self, exchange: Exchange, items: list[JsonObject], blocks: list[Block] | None) -> None:
         """Remember the items, and what a response adds to the one that it continues: the input, and the answer."""
-        asked = _ASKED.decode(_ENCODER.encode({name: exchange.request.asked.get(name, _NULL) for name in _KEPT}))
+        kept_fields = _RESPONSES_BODY.decode(
+            _ENCODER.encode({name: exchange.request.client_fields.get(name, _NULL) for name in _KEPT})
+        )
         for item in items:
             if item["type"] == "function_call":
                 name = (exchange.trajectory_id, f"call {item['call_id']}")
                 self.shelf.keep(name, str(item["arguments"]).encode())
-            if asked.store is not False:
+            if kept_fields.store is not False:
                 self.shelf.keep((exchange.trajectory_id, str(item["id"])), msgspec.json.encode(item))
-        if asked.store is False or blocks is None:
+        if kept_fields.store is False or blocks is None:
             return
-        before = asked.previous_response_id
-        num_before = len(self._talk_of(exchange.trajectory_id, before)) if before else 0
-        added = exchange.request.messages[num_before + bool(asked.instructions) :]
-        said = _Said(before, [*added, encoded(join_blocks(blocks))])
-        self.shelf.keep((exchange.trajectory_id, f"resp_{exchange.call_id}"), msgspec.json.encode(said))
+        before = kept_fields.previous_response_id
+        num_before = len(self._read_conversation(exchange.trajectory_id, before)) if before else 0
+        added = exchange.request.messages[num_before + bool(kept_fields.instructions) :]
+        stored = _StoredResponse(before, [*added, encoded(join_blocks(blocks))])
+        self.shelf.keep((exchange.trajectory_id, f"resp_{exchange.call_id}"), msgspec.json.encode(stored))
 
-    def _item_of(self, trajectory_id: str, item: JsonObject) -> JsonObject:
+    def _resolve_item(self, trajectory_id: str, item: JsonObject) -> JsonObject:
         match item:
             case {"type": "item_reference", "id": str(item_id)}:
                 if (found := self.shelf.find((trajectory_id, item_id))) is None:
@@ -462,7 +464,7 @@ class Responses:
             case _:
                 return item
 
-    def _talk_of(self, trajectory_id: str, response_id: str) -> Sequence[msgspec.Raw]:
+    def _read_conversation(self, trajectory_id: str, response_id: str) -> Sequence[msgspec.Raw]:
         """Return all messages up to a response's answer, this included, without the instructions."""
         turns: list[list[msgspec.Raw]] = []
         name: str | None = response_id
@@ -472,20 +474,20 @@ class Responses:
                     f"response {name}: expected it in this rollout, but it is not remembered (any more); send the"
                     " conversation as input instead of previous_response_id"
                 )
-            said = _SAID.decode(found)
-            turns.append(said.messages)
-            name = said.before
+            stored = _STORED_RESPONSE.decode(found)
+            turns.append(stored.messages)
+            name = stored.before
         return [message for turn in reversed(turns) for message in turn]
 
 
-class _Asked(msgspec.Struct):
+class _ResponsesBody(msgspec.Struct):
     store: bool | None = None
     previous_response_id: str | None = None
     instructions: str | None = None
 
 
-_ASKED = msgspec.json.Decoder(_Asked)
-_KEPT: Final = _Asked.__struct_fields__
+_RESPONSES_BODY = msgspec.json.Decoder(_ResponsesBody)
+_KEPT: Final = _ResponsesBody.__struct_fields__
 _ENCODER: Final = msgspec.json.Encoder()
 _ITEM: Final = msgspec.json.Decoder(JsonObject)
-_SAID = msgspec.json.Decoder(_Said)
+_STORED_RESPONSE = msgspec.json.Decoder(_StoredResponse)

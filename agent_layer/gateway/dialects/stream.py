@@ -11,8 +11,8 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
-from agent_layer.gateway.dialects.chat_stream import Chunk, GrowingAnswer, ends, read_shown_of
-from agent_layer.gateway.dialects.endings import failure_of
+from agent_layer.gateway.dialects.chat_stream import Chunk, GrowingAnswer, cut_shown_logprobs, ends
+from agent_layer.gateway.dialects.endings import find_failure
 from agent_layer.gateway.dialects.refusals import read_engine_error
 from agent_layer.gateway.dialects.turns import assistant_message, tool_call
 from agent_layer.schema import UNREADABLE, GrowingCall, GrowingCalls, JsonObject, as_json_objects
@@ -31,7 +31,7 @@ class Block:
     """Place in the row."""
     call_id: str = ""
     name: str = ""
-    """Of the tool."""
+    """Name of the tool."""
     texts: list[str] = field(default_factory=list[str])
 
     @property
@@ -99,32 +99,32 @@ class BlockEncoder:
     tellers: BlockEvents
     blocks: list[Block] = field(default_factory=list[Block])
     """Those that began."""
-    _said: Block | None = None
+    _spoken: Block | None = None
     """Text or thought that is open."""
     _growing: GrowingCalls = field(default_factory=GrowingCalls)
     _calls: list[_StreamedCall] = field(default_factory=list[_StreamedCall])
-    """In the order of their beginning."""
+    """Calls in the order of their beginning."""
 
     def take(self, delta: JsonObject) -> Iterator[JsonObject]:
         """Yield the events of what a delta adds."""
         for kind, text in _spoken(delta):
-            if self._said is None or self._said.kind != kind:
-                yield from self._end_said()
+            if self._spoken is None or self._spoken.kind != kind:
+                yield from self._end_spoken()
                 yield from self._end_whole_calls()
-                self._said = block = self._add_block(Block(kind, 0))
+                self._spoken = block = self._add_block(Block(kind, 0))
                 yield from self.tellers.begin(block)
-            yield from self._grow(self._said, text)
+            yield from self._grow(self._spoken, text)
         for piece in as_json_objects(delta.get("tool_calls")):
             yield from self._take_call(piece)
 
     def finish(self) -> Iterator[JsonObject]:
         """Yield the last events; an empty answer is an empty text."""
-        yield from self._end_said()
+        yield from self._end_spoken()
         yield from self._begin_calls(is_last=True)
         if not self.blocks:
-            self._said = self._add_block(Block("text", 0))
-            yield from self.tellers.begin(self._said)
-            yield from self._end_said()
+            self._spoken = self._add_block(Block("text", 0))
+            yield from self.tellers.begin(self._spoken)
+            yield from self._end_spoken()
         for streamed in self._calls:
             yield from self._end_call(streamed)
 
@@ -136,7 +136,7 @@ class BlockEncoder:
             self._calls.append(streamed)
         if text:
             streamed.waiting.append(text)
-        yield from self._end_said()
+        yield from self._end_spoken()
         yield from self._begin_calls()
         yield from self._grow_call(streamed)
 
@@ -174,10 +174,10 @@ class BlockEncoder:
             streamed.is_ended = True
             yield from self.tellers.end(streamed.block)
 
-    def _end_said(self) -> Iterator[JsonObject]:
-        if self._said is not None:
-            yield from self.tellers.end(self._said)
-        self._said = None
+    def _end_spoken(self) -> Iterator[JsonObject]:
+        if self._spoken is not None:
+            yield from self.tellers.end(self._spoken)
+        self._spoken = None
 
     def _grow(self, block: Block, text: str) -> Events:
         block.texts.append(text)
@@ -205,8 +205,8 @@ def _spoken(message: JsonObject) -> Iterator[tuple[Literal["reasoning", "text"],
     if thought := message.get("reasoning") or message.get("reasoning_content"):
         yield "reasoning", str(thought)
     for name in ("content", "refusal"):
-        if said := message.get(name):
-            yield "text", str(said)
+        if text := message.get(name):
+            yield "text", str(text)
 
 
 class Writer(BlockEvents, Protocol):
@@ -249,18 +249,18 @@ class TranslatedStream:
         lines, newline, self._rest = (self._rest + received).rpartition(b"\n")
         if not newline or self.error is not None:
             return b""
-        told = b""
+        events = b""
         try:
             for chunk in self._growing.take_all([lines]):
-                told += _written(self._encode(chunk))
+                events += _written(self._encode(chunk))
             if self.shows_logprobs:
-                self._shown += read_shown_of([lines], self._growing.reader)
+                self._shown += cut_shown_logprobs([lines], self._growing.reader)
         except UNREADABLE as error:
-            return told + self.fail(f"the engine sent an event that cannot be read: {error}")
+            return events + self.fail(f"the engine sent an event that cannot be read: {error}")
         if self._growing.error is not None:
-            return told + self.fail(self._growing.error)
+            return events + self.fail(self._growing.error)
         self.is_done = self.is_done or ends(lines)
-        return told + self._finish() if self.is_done else told
+        return events + self._finish() if self.is_done else events
 
     def fail(self, message: str) -> bytes:
         """Record that the engine broke off; return the client's last events."""
@@ -294,7 +294,7 @@ class TranslatedStream:
 
     def _finish(self) -> bytes:
         answer = msgspec.structs.replace(self._growing.answer(0), shown_logprobs=self._shown)
-        if (error := failure_of(answer)) is not None:
+        if (error := find_failure(answer)) is not None:
             return self.fail(error)
         last = [*self._start(), *self._walk.finish()]
         return _written([*last, *self.writer.finish(answer, self._walk.blocks)])

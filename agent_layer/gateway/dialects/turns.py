@@ -11,7 +11,7 @@ from agent_layer.gateway.dialects.chat import CHAT_FIELDS, ChatRequest, Pieces, 
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer, EngineUsage, PromptDetails, ResponseDetails
 from agent_layer.schema import JsonObject
 
-_MOST_GROWTH: Final = 8
+_MAX_GROWTH: Final = 8
 """How many times longer a long value may be when it is written again, with spaces and escapes."""
 _LONG: Final = 1 << 16
 _TRUE, _ONE = msgspec.Raw(b"true"), msgspec.Raw(b"1")
@@ -24,12 +24,12 @@ class TokenCounts(msgspec.Struct, frozen=True):
     prompt: int
     sampled: int
     cached: int | None
-    """Of the prompt's tokens."""
+    """Prompt tokens that were cached."""
     thought: int | None
-    """Of the sampled ones."""
+    """Sampled tokens that were reasoning."""
 
 
-def usage_of(answer: ChatAnswer) -> TokenCounts:
+def count_usage(answer: ChatAnswer) -> TokenCounts:
     """Count as the engine does, or, where it says nothing, the ids themselves."""
     found = answer.usage or EngineUsage()
     sampled = sum(len(action.response_token_ids or ()) for action in answer.actions)
@@ -41,7 +41,7 @@ def usage_of(answer: ChatAnswer) -> TokenCounts:
     )
 
 
-def sampled_of(answer: ChatAnswer, request: ChatRequest) -> JsonObject:
+def show_sampled(answer: ChatAnswer, request: ChatRequest) -> JsonObject:
     """Return the ids themselves for a client that asked for them with ``return_token_ids``."""
     if not request.wants_token_ids or not answer.actions or answer.prompt_token_ids is None:
         return {}
@@ -68,7 +68,7 @@ def image_part(url: str, detail: object = None) -> JsonObject:
     return {"type": "image_url", "image_url": image | {"detail": detail} if detail else image}
 
 
-def content_of(parts: list[JsonObject]) -> object:
+def join_content(parts: list[JsonObject]) -> object:
     """Return parts as the content of a message; a single text becomes plain text."""
     match parts:
         case []:
@@ -118,7 +118,7 @@ class Format(msgspec.Struct):
     description: str | None = None
     strict: bool | None = None
 
-    def told(self) -> JsonObject | None:
+    def to_chat(self) -> JsonObject | None:
         """Return it as ``response_format``; None: text, as without one."""
         if self.type != "json_schema":
             return None if self.type == "text" else {"type": self.type}
@@ -133,7 +133,7 @@ def _known(fields: Mapping[str, object]) -> JsonObject:
 def translated(
     messages: Iterable[object],
     fields: Mapping[str, object],
-    asked: Pieces,
+    client_fields: Pieces,
     not_sampling: frozenset[str],
     shaping: frozenset[str] = frozenset(),
 ) -> ChatRequest:
@@ -142,7 +142,7 @@ def translated(
     Args:
         messages: chat messages, as values or JSON texts.
         fields: the other members of the chat request; those that are None are left out.
-        asked: what the client sent.
+        client_fields: what the client sent.
         not_sampling: members of that which do not shape the answer.
         shaping: members that are left out though they would shape it.
 
@@ -151,19 +151,23 @@ def translated(
     pieces = {name: encoded(value) for name, value in _known(fields).items()}
     if pieces.get("n", _ONE) != _ONE:
         raise BadInputError("request: expected n = 1, which alone this dialect can show; ask again for another answer")
-    said = [encoded(message) for message in messages]
-    pieces["messages"] = encoded(said)
+    encoded_messages = [encoded(message) for message in messages]
+    pieces["messages"] = encoded(encoded_messages)
     if pieces.get("stream") == _TRUE:
         pieces["stream_options"] = msgspec.Raw(b'{"include_usage":true}')
-    wanted: JsonObject = {name: msgspec.json.decode(one) for name, one in asked.items() if name not in not_sampling}
-    request = build_request(pieces, said, asked=asked, sampling_asked=wanted)
-    lost = [name for name in pieces if name not in CHAT_FIELDS] + [name for name in asked if name in shaping]
-    return msgspec.structs.replace(request, not_applied=[name for name in lost if asked.get(name) not in _NOTHING])
+    wanted: JsonObject = {
+        name: msgspec.json.decode(one) for name, one in client_fields.items() if name not in not_sampling
+    }
+    request = build_request(pieces, encoded_messages, client_fields=client_fields, sampling_asked=wanted)
+    lost = [name for name in pieces if name not in CHAT_FIELDS] + [name for name in client_fields if name in shaping]
+    return msgspec.structs.replace(
+        request, not_applied=[name for name in lost if client_fields.get(name) not in _NOTHING]
+    )
 
 
 def are_equal_json(written: str, arguments: str) -> bool:
     """Whether both are JSON texts of one value; clients parse arguments and write them again."""
-    if len(arguments) > max(_LONG, len(written) * _MOST_GROWTH):
+    if len(arguments) > max(_LONG, len(written) * _MAX_GROWTH):
         return False  # to parse it could stall the process, and no model wrote it
     try:
         return json.loads(written) == json.loads(arguments)

@@ -17,7 +17,7 @@ _FEW, _HOLD, _SHED = 0.6, 0.8, 0.9
 """Parts of the cache in use: below the first a limit grows quickly, from the second on not at all, from the third on it
 falls."""
 _KEPT_SHARE: Final = 0.8
-"""Of the calls in flight at an engine that sheds; those beyond it end, and no others take their place."""
+"""Share of the calls in flight that a shedding engine keeps; those beyond it end, and no others take their place."""
 
 
 def adapt_limit(limit: int | None, in_flight: int, cache_usage: float) -> int | None:
@@ -88,7 +88,7 @@ class Admission:
 
     def release(self, engine: Engine) -> None:
         """Free a place."""
-        load = self._rotation.load_of(engine.url)
+        load = self._rotation.read_load(engine.url)
         load.in_flight -= 1
         if load.limit is not None:
             self.admit()
@@ -108,7 +108,7 @@ class Admission:
     def _place(self, run: str, kept: str | None, without: frozenset[str]) -> Engine | None:
         engine = self._rotation.choose(run, kept, without) if self._is_current() else None
         if engine:
-            self._rotation.load_of(engine.url).in_flight += 1
+            self._rotation.read_load(engine.url).in_flight += 1
         return engine
 
     def _give_up(self, place: asyncio.Future[Engine]) -> None:

@@ -39,11 +39,11 @@ async def check_engines(
 
 async def _check(session: ClientSession, url: str, rotation: Rotation, report_end: Report) -> None:
     try:
-        headers = rotation.headers_of(url)
+        headers = rotation.make_headers(url)
         async with session.get(f"{url}/health", headers=headers, allow_redirects=False) as reply:
             is_well = reply.status == 200
         if is_well:
-            rotation.record_success(url, await _gauges_of(session, url, headers))
+            rotation.record_success(url, await _read_gauges(session, url, headers))
         else:
             rotation.record_failure(url)
     except ClientConnectorError as error:
@@ -54,6 +54,6 @@ async def _check(session: ClientSession, url: str, rotation: Rotation, report_en
         rotation.record_miss(url)
 
 
-async def _gauges_of(session: ClientSession, url: str, headers: Mapping[str, str]) -> Gauges | None:
+async def _read_gauges(session: ClientSession, url: str, headers: Mapping[str, str]) -> Gauges | None:
     async with session.get(f"{url}/metrics", headers=headers, allow_redirects=False) as reply:
         return read_gauges(await reply.text(errors="replace")) if reply.status == 200 else None

@@ -70,9 +70,9 @@ class ExternalModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model that another party serves. Its answers are never trained on: its weights are not the run's."""
 
     url: str
-    """Of its server, or of LiteLLM, without /v1."""
+    """Address of its server, or of LiteLLM, without /v1."""
     model: str
-    """As that server names it."""
+    """Name of the model at that server."""
     api_key: str | None
     """None: the server needs none."""
     is_policy: bool = False

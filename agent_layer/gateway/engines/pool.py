@@ -94,9 +94,9 @@ class EnginePool:
         """Free a place."""
         self._engines.release(engine)
 
-    def headers_of(self, url: str) -> Mapping[str, str]:
+    def make_headers(self, url: str) -> Mapping[str, str]:
         """Return what a request to an engine must carry: its key, where it asks for one."""
-        return self._engines.rotation.headers_of(url)
+        return self._engines.rotation.make_headers(url)
 
     async def read_context_tokens(self, engine: Engine) -> int | None:
         """Return how many tokens a prompt and its answer may have together; None: the engine does not say."""
@@ -194,7 +194,7 @@ class EngineWatcher:
     def release(self, engine: Engine) -> None:
         """Free a place."""
         self.admission.release(engine)
-        if not self.rotation.load_of(engine.url).in_flight:
+        if not self.rotation.read_load(engine.url).in_flight:
             self._drained.set()
 
     @property
@@ -231,7 +231,7 @@ class EngineWatcher:
             await self._drained.wait()
             self._drained.clear()
             for engine in self.rotation.all_engines:
-                if not self.rotation.load_of(engine.url).in_flight:
+                if not self.rotation.read_load(engine.url).in_flight:
                     await self._acknowledge(engine)
 
     async def _report_end(self, url: str) -> None:

@@ -108,17 +108,17 @@ class Rotation:
         loads = self._open.get(run, self._open.get(self._own_run, []))
         return any(load.is_well and load.url not in failed for load in loads)
 
-    def headers_of(self, url: str) -> Mapping[str, str]:
+    def make_headers(self, url: str) -> Mapping[str, str]:
         """Return what a request to an engine must carry."""
         return self._headers.get(url, _NO_HEADERS)
 
-    def load_of(self, url: str) -> Load:
+    def read_load(self, url: str) -> Load:
         """How busy an engine is."""
         return self._loads.setdefault(url, Load(url=url))
 
     def record_success(self, url: str, gauges: Gauges | None) -> None:
         """Record that an engine is healthy, and how busy it is; None: it does not report that."""
-        load, self._misses[url] = self.load_of(url), 0
+        load, self._misses[url] = self.read_load(url), 0
         load.is_well = True
         if gauges:
             load.others = max(0, gauges.running + gauges.waiting - load.in_flight)
@@ -134,24 +134,24 @@ class Rotation:
 
     def record_failure(self, url: str) -> None:
         """Record a failed call: other engines come first until a health check succeeds."""
-        self.load_of(url).is_well = False
+        self.read_load(url).is_well = False
 
     def explain_none(self, run: str, seconds: float) -> str:
         """Explain why a call of this run found no engine."""
         run = run if run in self._open else self._own_run
-        states = [f"{engine.url} is {self._state_of(engine)}" for engine in self.engines if engine.run == run]
+        states = [f"{engine.url} is {self._find_state(engine)}" for engine in self.engines if engine.run == run]
         found = ", ".join(states) or "none is registered"
         return (
             f"gateway: expected an engine of run {run} to serve within {seconds:.0f} s, but {found}; look at the"
             " trainer that was switching weights, or start an engine"
         )
 
-    def _state_of(self, engine: Engine) -> str:
+    def _find_state(self, engine: Engine) -> str:
         if engine.state != "serving":
             return engine.state
         if engine.is_drained:
             return "drained by an operator"
-        load = self.load_of(engine.url)
+        load = self.read_load(engine.url)
         if not load.has_room:
             used = f"{100 * load.cache_usage:.0f} % of its cache is in use"
             return f"at its limit of {load.limit} calls from here ({used}; adaptive_concurrency)"

@@ -56,7 +56,7 @@ class Access:
             NotFoundError: the operator named a rollout that is not known. BadInputError: the operator named none.
         """
         if trajectory_id := request.match_info.get("trajectory_id"):
-            return self._enter_address(trajectory_id, _key_of(request))
+            return self._enter_address(trajectory_id, _read_key(request))
         self.check_operator(request)
         if trajectory_id := request.headers.get(ROLLOUT_HEADER):
             return self._rollouts.find(trajectory_id)
@@ -71,11 +71,11 @@ class Access:
         found = self._rollouts.look(name[1]) if name else None
         if found is None or not found.is_open:
             return None
-        return found if hmac.compare_digest(_digest(_key_of(request)), _digest(found.lease.api_key)) else None
+        return found if hmac.compare_digest(_digest(_read_key(request)), _digest(found.lease.api_key)) else None
 
     def check_may_reward(self, request: web.Request, rollout: LiveRollout) -> None:
         """Raise RefusedError for a rollout's key whose task has a scorer: what the agent runs may hold the key, too."""
-        if rollout.terms.scorer is not None and not self._is_operator(_key_of(request)):
+        if rollout.terms.scorer is not None and not self._is_operator(_read_key(request)):
             raise RefusedError(
                 403,
                 "reward_refused",
@@ -86,14 +86,14 @@ class Access:
 
     def check_operator(self, request: web.Request) -> None:
         """Raise RefusedError when the key is not one of the operator's."""
-        if not self._is_operator(_key_of(request)):
+        if not self._is_operator(_read_key(request)):
             raise self._refusal("operator", "gateway: only the operator may do this; use AGENT_LAYER_API_KEY")
 
     def check_scraper(self, request: web.Request) -> None:
         """Raise RefusedError for a client that may not read the metrics."""
         if self._metrics is None and request.remote in _LOOPBACK:
             return
-        if self._metrics is None or not hmac.compare_digest(_digest(_key_of(request)), self._metrics):
+        if self._metrics is None or not hmac.compare_digest(_digest(_read_key(request)), self._metrics):
             self.check_operator(request)
 
     def _enter_address(self, trajectory_id: str, key: str) -> LiveRollout:
@@ -116,7 +116,7 @@ class Access:
         return RefusedError(401, "invalid_api_key", sentence)
 
 
-def _key_of(request: web.Request) -> str:
+def _read_key(request: web.Request) -> str:
     scheme, _, key = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else request.headers.get(_API_KEY_HEADER, "").strip()
 

@@ -103,39 +103,39 @@ class EngineRoutes:
         return as_json([self._shown(engine) for engine in self._watch.rotation.all_engines])
 
     async def _join(self, request: web.Request) -> web.Response:
-        asked = await self._read(request)
+        body = await self._read(request)
         engine = await asyncio.to_thread(
-            join_engine, self._settings, self._redis, asked.url, asked.location, is_pushed=asked.is_pushed
+            join_engine, self._settings, self._redis, body.url, body.location, is_pushed=body.is_pushed
         )
         await self._watch.refresh()
         return as_json(self._shown(engine))
 
     async def _drain(self, request: web.Request) -> web.Response:
-        asked = await self._read(request)
-        url, seconds = asked.url, asked.seconds
+        body = await self._read(request)
+        url, seconds = body.url, body.seconds
         self._check_seconds(f"drain of {url}", seconds)
         await asyncio.to_thread(drain_engine, self._settings, self._redis, url, seconds)
         return await self._show([url])
 
     async def _hold(self, request: web.Request) -> web.Response:
         self._check_operator(request)
-        asked = await read_body(request, HoldRequest)
-        seconds = self._settings.drain_seconds if asked.seconds is None else asked.seconds
+        body = await read_body(request, HoldRequest)
+        seconds = self._settings.drain_seconds if body.seconds is None else body.seconds
         self._check_seconds("POST /engines/hold", seconds)
-        return await self._show(await asyncio.to_thread(hold_engines, self._settings, self._redis, asked.urls, seconds))
+        return await self._show(await asyncio.to_thread(hold_engines, self._settings, self._redis, body.urls, seconds))
 
     async def _release(self, request: web.Request) -> web.Response:
         self._check_operator(request)
-        asked = await read_body(request, ReleaseRequest)
+        body = await read_body(request, ReleaseRequest)
         pushed = None
-        if asked.version is not None and asked.location is not None:
-            pushed = PushedVersion(number=asked.version, location=asked.location)
-        if asked.cancel == (pushed is not None) or (asked.version is None) != (asked.location is None):
+        if body.version is not None and body.location is not None:
+            pushed = PushedVersion(number=body.version, location=body.location)
+        if body.cancel == (pushed is not None) or (body.version is None) != (body.location is None):
             raise BadInputError(
                 "POST /engines/release: expected either version and location, or cancel; give one of both"
             )
         return await self._show(
-            await asyncio.to_thread(release_engines, self._settings, self._redis, asked.urls, pushed)
+            await asyncio.to_thread(release_engines, self._settings, self._redis, body.urls, pushed)
         )
 
     async def _leave(self, request: web.Request) -> web.Response:
@@ -150,12 +150,12 @@ class EngineRoutes:
     async def _remove(self, url: str) -> web.Response:
         await asyncio.to_thread(leave_engine, self._settings, self._redis, url)
         await self._watch.refresh()
-        return as_json({"url": url, "in_flight": self._watch.rotation.load_of(url).in_flight})
+        return as_json({"url": url, "in_flight": self._watch.rotation.read_load(url).in_flight})
 
     async def _read(self, request: web.Request) -> EngineRequest:
         self._check_operator(request)
-        asked = await read_body(request, EngineRequest)
-        return msgspec.structs.replace(asked, url=_address(asked.url))
+        body = await read_body(request, EngineRequest)
+        return msgspec.structs.replace(body, url=_address(body.url))
 
     def _check_seconds(self, subject: str, seconds: float) -> None:
         """Raise for a wait that is longer than a client waits for an answer."""
@@ -168,7 +168,7 @@ class EngineRoutes:
         return as_json([self._shown(engine) for engine in self._watch.rotation.all_engines if engine.url in urls])
 
     def _shown(self, engine: Engine) -> ShownEngine:
-        load = self._watch.rotation.load_of(engine.url)
+        load = self._watch.rotation.read_load(engine.url)
         about = {"in_flight": load.in_flight, "others": load.others}
         about |= {"cache_usage": load.cache_usage, "is_well": load.is_well}
         return msgspec.convert(msgspec.structs.asdict(engine) | about, ShownEngine)

@@ -42,9 +42,9 @@ _STATUS: dict[type[AgentLayerError], int] = {
 
 
 _log = logging.getLogger(__name__)
-_LONGEST_SENTENCE = 300
-"""Of what the log quotes."""
-_REPEAT_LOG_SECONDS, _MOST_LOGGED = 60.0, 1024
+_MAX_SENTENCE_LENGTH = 300
+"""Characters that the log quotes."""
+_REPEAT_LOG_SECONDS, _MAX_LOGGED = 60.0, 1024
 _ENDINGS = frozenset({"rollout_limit", "rollout_paused", "rollout_closed", CONTEXT_FULL})
 """Reasons that are the normal end of a rollout for its agent."""
 
@@ -73,42 +73,42 @@ class ErrorAnswers:
             rollout.refusals |= {refused.reason}
         return refusal(request.path, refused.status, refused.code, refused.message)
 
-    def _record(self, refused: "_Refused", address: str) -> None:
+    def _record(self, refused: "_Refusal", address: str) -> None:
         """Count the request, and log it at most once a minute: a log must not fill the disk."""
         self.counters.add("refused_requests", reason=refused.reason)
         now, about = self.clock(), (refused.reason, address)
         if now < self.logged_at.get(about, -math.inf) + _REPEAT_LOG_SECONDS:
             return
-        if len(self.logged_at) >= _MOST_LOGGED:
+        if len(self.logged_at) >= _MAX_LOGGED:
             self.logged_at.clear()
         self.logged_at[about] = now
         sentence = refused.message if address in refused.message else f"{address}: {refused.message}"
-        quoted = self.mask_keys(sentence)[:_LONGEST_SENTENCE]
+        quoted = self.mask_keys(sentence)[:_MAX_SENTENCE_LENGTH]
         _log.info("request refused reason=%s status=%d error=%r", refused.reason, refused.status, quoted)
 
 
-class _Refused(NamedTuple):
+class _Refusal(NamedTuple):
     status: int
     code: str
-    """As the client reads it."""
+    """Code as the client reads it."""
     reason: str
-    """For people who look for a cause; one of few."""
+    """Reason for people who look for a cause; one of few."""
     message: str
 
 
-def _refused(request: web.Request, error: RefusedError | AgentLayerError | web.HTTPException) -> _Refused:
+def _refused(request: web.Request, error: RefusedError | AgentLayerError | web.HTTPException) -> _Refusal:
     match error:
         case RefusedError():
-            return _Refused(error.status, error.code, error.code, error.message)
+            return _Refusal(error.status, error.code, error.code, error.message)
         case AgentLayerError():
             kind = type(error).__name__
-            return _Refused(_STATUS.get(type(error), 500), kind, kind, str(error))
+            return _Refusal(_STATUS.get(type(error), 500), kind, kind, str(error))
         case web.HTTPRequestEntityTooLarge():
             sentence = f"{request.method} {request.path}: {error.text}; send less, or raise AGENT_LAYER_MAX_BODY_BYTES"
-            return _Refused(error.status, "request_too_large", "request_too_large", sentence)
+            return _Refusal(error.status, "request_too_large", "request_too_large", sentence)
         case _:
             reason = "_".join(error.reason.lower().split())
-            return _Refused(error.status, "http", reason, f"{request.method} {request.path}: {error.reason}")
+            return _Refusal(error.status, "http", reason, f"{request.method} {request.path}: {error.reason}")
 
 
 def as_json(record: object) -> web.Response:

@@ -68,7 +68,7 @@ def _engine_figures(engines: EngineWatcher) -> dict[Sample, float]:
     """Return what is known of each engine: how busy it is, and how long switches of its weights took."""
     figures: dict[Sample, float] = {}
     for engine in engines.rotation.all_engines:
-        load, labels = engines.rotation.load_of(engine.url), (("engine", engine.url), ("run", engine.run))
+        load, labels = engines.rotation.read_load(engine.url), (("engine", engine.url), ("run", engine.run))
         found = {
             "engine_serving": int(engine.state == "serving" and not engine.is_drained),
             "engine_calls_in_flight": load.in_flight,
@@ -108,7 +108,7 @@ def backlog_bytes(directory: Path) -> int:
 def _lines(figures: Mapping[Sample, float]) -> Iterator[str]:
     by_name: defaultdict[str, list[tuple[str, float]]] = defaultdict(list)
     for (name, labels), value in sorted(figures.items()):
-        shown = ",".join(f'{label}="{_escaped(said)}"' for label, said in labels)
+        shown = ",".join(f'{label}="{_escaped(label_value)}"' for label, label_value in labels)
         by_name[name].append((f"{{{shown}}}" if shown else "", value))
     for name, samples in by_name.items():
         full = f"agent_layer_{name}" if name in _NOW else f"agent_layer_{name}_total"
@@ -118,5 +118,5 @@ def _lines(figures: Mapping[Sample, float]) -> Iterator[str]:
             yield f"{full}{labels} {value}"
 
 
-def _escaped(said: str) -> str:
-    return said.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+def _escaped(label_value: str) -> str:
+    return label_value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -29,18 +29,18 @@ class ModelRoutes:
     access: Access
     calls: Calls
     dialects: dict[str, Dialect] = field(default_factory=_dialects)
-    """By address."""
+    """Dialects by address."""
 
     def routes(self) -> list[web.RouteDef]:
         """Addresses, the most used first: they are tried in order."""
-        handlers = [(path, self._handler_of(dialect)) for path, dialect in self.dialects.items()]
+        handlers = [(path, self._make_handler(dialect)) for path, dialect in self.dialects.items()]
         handlers.append(("/v1/messages/count_tokens", self._count_tokens))
         return [
             *(web.post(f"/r/{{trajectory_id}}{path}", handler) for path, handler in handlers),
             *(web.post(path, handler) for path, handler in handlers),
         ]
 
-    def _handler_of(self, dialect: Dialect) -> _Handler:
+    def _make_handler(self, dialect: Dialect) -> _Handler:
         async def ask(request: web.Request) -> web.StreamResponse:
             return await self.calls.answer(self.access.enter(request), request, dialect)
 
@@ -52,5 +52,5 @@ class ModelRoutes:
         async with self.calls.hold_body(rollout, body_size(request)) as held:
             body = await read_text(request)
             held.shrink(len(body))
-            asked = await in_background(len(body), lambda: dialect.read(body, rollout.trajectory_id))
-            return as_json({"input_tokens": await self.calls.count_tokens(rollout, asked)})
+            parsed = await in_background(len(body), lambda: dialect.read(body, rollout.trajectory_id))
+            return as_json({"input_tokens": await self.calls.count_tokens(rollout, parsed)})

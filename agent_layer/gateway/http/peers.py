@@ -54,7 +54,7 @@ class PeerProxy:
     """The processes of one gateway."""
 
     slot: int
-    """Of this process."""
+    """Slot of this process."""
     urls: list[str]
     """[num_processes], where the processes reach each other."""
     wait_seconds: float
@@ -79,9 +79,9 @@ class PeerProxy:
         if _PASSED_ON in request.headers or not request.raw_path.startswith("/"):  # no path: it could name another host
             return await handler(request)
         if request.method == "POST" and request.path == RENEW_ROLLOUTS.path:
-            asked = _read(await read_text(request), RenewRequest)
-            return await (self._renew(request, asked) if asked else handler(request))
-        rollout_id = await _rollout_of(request)
+            renewal = _read(await read_text(request), RenewRequest)
+            return await (self._renew(request, renewal) if renewal else handler(request))
+        rollout_id = await _find_rollout(request)
         if rollout_id is None or (slot := owner_slot(rollout_id, len(self.urls))) == self.slot:
             return await handler(request)
         with self.disconnects.watch(request):
@@ -101,14 +101,14 @@ class PeerProxy:
                 await response.write_eof()
             return response
 
-    async def _renew(self, request: web.Request, asked: RenewRequest) -> web.StreamResponse:
+    async def _renew(self, request: web.Request, renewal: RenewRequest) -> web.StreamResponse:
         """Let each owner renew the keys of its own rollouts; those of a dead owner are unknown."""
         owned, renewed = defaultdict[int, list[str]](list), RenewedRollouts(unknown=[])
-        for name in asked.trajectory_ids:
+        for name in renewal.trajectory_ids:
             owned[owner_slot(_rollout_in(name), len(self.urls))].append(name)
         async with self._session() as session:
             for slot, names in owned.items():
-                body = msgspec.json.encode(msgspec.structs.replace(asked, trajectory_ids=names))
+                body = msgspec.json.encode(msgspec.structs.replace(renewal, trajectory_ids=names))
                 try:
                     async with await self._send(session, request, slot, body) as reply:
                         answer = await reply.read()
@@ -142,7 +142,7 @@ class PeerProxy:
                 raise _unreachable(url, error) from error
 
 
-async def _rollout_of(request: web.Request) -> str | None:
+async def _find_rollout(request: web.Request) -> str | None:
     """Name of the rollout that a request is about; None when it is about none, or about a new one."""
     if found := request.match_info.get("rollout_id"):
         return found

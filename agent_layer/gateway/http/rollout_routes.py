@@ -85,22 +85,22 @@ class RolloutRoutes:
 
         return web.route(endpoint.method, endpoint.path, handle)
 
-    async def _open(self, request: web.Request, asked: OpenRequest) -> OpenedRollout:
-        asked = msgspec.structs.replace(asked, trace=asked.trace or parse_trace(request.headers))
+    async def _open(self, request: web.Request, body: OpenRequest) -> OpenedRollout:
+        body = msgspec.structs.replace(body, trace=body.trace or parse_trace(request.headers))
         wanted = new_rollout(
-            asked, self.settings.run, self.peers.new_rollout_id if self.peers else new_id, self.rollouts.now
+            body, self.settings.run, self.peers.new_rollout_id if self.peers else new_id, self.rollouts.now
         )
-        if asked.resume is None:
+        if body.resume is None:
             rollout, abandoned = await self._begin(wanted), list[str]()
         else:
-            rollout, abandoned = await self.resumption.resume(wanted.trajectory_id, asked.resume)
-        if asked.lease_seconds is not None:
-            self.rollouts.renew(rollout.trajectory_id, asked.lease_seconds)
+            rollout, abandoned = await self.resumption.resume(wanted.trajectory_id, body.resume)
+        if body.lease_seconds is not None:
+            self.rollouts.renew(rollout.trajectory_id, body.lease_seconds)
         return OpenedRollout(
             rollout_id=rollout.started.rollout_id,
             attempt=rollout.started.attempt,
             trajectory_id=rollout.trajectory_id,
-            base_url=f"{self._address_of(request)}/r/{rollout.trajectory_id}/v1",
+            base_url=f"{self._make_address(request)}/r/{rollout.trajectory_id}/v1",
             api_key=rollout.lease.api_key,
             model=self.model_name(),
             abandoned=abandoned,
@@ -134,37 +134,37 @@ class RolloutRoutes:
         if before.is_open:
             await self.finalizer.abort(before, f"{wanted.trajectory_id} took its place")
 
-    async def _renew(self, _: web.Request, asked: RenewRequest) -> RenewedRollouts:
-        return self.rollouts.renew_all(asked)
+    async def _renew(self, _: web.Request, body: RenewRequest) -> RenewedRollouts:
+        return self.rollouts.renew_all(body)
 
-    async def _close(self, request: web.Request, asked: CloseRequest) -> ClosedRollout:
-        return await self.finalizer.close(self._find_held(request, asked), abort=asked.abort)
+    async def _close(self, request: web.Request, body: CloseRequest) -> ClosedRollout:
+        return await self.finalizer.close(self._find_held(request, body), abort=body.abort)
 
-    async def _mark(self, request: web.Request, asked: HolderRequest) -> MarkedRollout:
-        return self.resumption.mark(self._find_held(request, asked))
+    async def _mark(self, request: web.Request, body: HolderRequest) -> MarkedRollout:
+        return self.resumption.mark(self._find_held(request, body))
 
-    async def _pause(self, request: web.Request, asked: HolderRequest) -> MarkedRollout:
-        return await self.resumption.pause(self._find_held(request, asked))
+    async def _pause(self, request: web.Request, body: HolderRequest) -> MarkedRollout:
+        return await self.resumption.pause(self._find_held(request, body))
 
-    async def _end(self, request: web.Request, asked: EndRequest) -> EndedRollout:
-        return await self.finalizer.end(self._find(request, asked.attempt), asked)
+    async def _end(self, request: web.Request, body: EndRequest) -> EndedRollout:
+        return await self.finalizer.end(self._find(request, body.attempt), body)
 
     async def _reward(self, request: web.Request) -> web.Response:
         rollout = self.access.enter(request)
-        asked = await read_body(request, REWARD_ROLLOUT.request)
+        body = await read_body(request, REWARD_ROLLOUT.request)
         rollout.check_is_open()
         self.access.check_may_reward(request, rollout)
-        reward = record_reward(rollout, asked)
+        reward = record_reward(rollout, body)
         rollout.logs.add(self.finalizer.log.append(reward))
         return as_json(RecordedReward(reward_id=reward.reward_id))
 
-    def _find_held(self, request: web.Request, asked: HolderRequest | CloseRequest) -> LiveRollout:
+    def _find_held(self, request: web.Request, body: HolderRequest | CloseRequest) -> LiveRollout:
         """Find the attempt that a request names, and check that the client holds it."""
-        rollout = self._find(request, asked.attempt)
-        rollout.check_holder(asked.key)
+        rollout = self._find(request, body.attempt)
+        rollout.check_holder(body.key)
         return rollout
 
-    def _address_of(self, request: web.Request) -> str:
+    def _make_address(self, request: web.Request) -> str:
         return public_address(request, self.settings.public_host, self.peers.port if self.peers else None)
 
     def _find(self, request: web.Request, attempt: int | None) -> LiveRollout:

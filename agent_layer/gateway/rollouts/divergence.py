@@ -34,7 +34,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a request's messages."""
 
     answers: Sequence[Returned]
-    """In order."""
+    """Answers in order."""
     num_messages: int
     num_equal: int = 0
     """Messages at the beginning that were asked just so before; 0: none."""
@@ -66,14 +66,14 @@ class HashedAnswer(msgspec.Struct, frozen=True):
 
     index: int
     exact: int
-    """Of its text, and of its tool calls as they are written."""
+    """Hash of the text, and of the tool calls as they are written."""
     meaning: int
-    """Of its text, and of its tool calls, however their arguments are written."""
+    """Hash of the text, and of the tool calls, however their arguments are written."""
 
 
 def hash_answer(index: int, message: JsonObject) -> HashedAnswer:
     """Hash the assistant message that stands here in a history."""
-    text, calls = _text_of(message), _calls_of(message)
+    text, calls = _read_text(message), _list_calls(message)
     exact = hash((text, *calls))
     return HashedAnswer(index, exact, hash((text, *[(name, _canonical(arguments)) for name, arguments in calls])))
 
@@ -84,9 +84,9 @@ class AnsweredMessages:
 
     _exact: set[int] = field(default_factory=set[int])
     _places: dict[int, int] = field(default_factory=dict[int, int])
-    """By meaning: how many messages were before it."""
+    """Number of messages before each answer, by its meaning."""
     _longest: dict[str, int] = field(default_factory=dict[str, int])
-    """By conversation."""
+    """Largest number of messages, by conversation."""
 
     def add(self, message: JsonObject, conversation: str, num_messages: int) -> None:
         """Remember an answer to this number of messages."""
@@ -107,7 +107,7 @@ class AnsweredMessages:
         return self._longest.get(conversation, 0)
 
 
-def _text_of(message: JsonObject) -> str:
+def _read_text(message: JsonObject) -> str:
     """Text of a message; its text parts are joined, and null is empty."""
     content = message.get("content")
     if isinstance(content, list):
@@ -115,19 +115,19 @@ def _text_of(message: JsonObject) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _calls_of(message: JsonObject) -> list[tuple[str, str]]:
+def _list_calls(message: JsonObject) -> list[tuple[str, str]]:
     """(name, arguments) of each tool call."""
     functions = [as_json_object(call.get("function")) for call in as_json_objects(message.get("tool_calls"))]
     return [(str(function.get("name")), str(function.get("arguments"))) for function in functions]
 
 
-_LONGEST_COMPARED: Final = 1 << 16
+_MAX_COMPARED: Final = 1 << 16
 """Letters of arguments. Longer ones are taken as written, because to parse them could stall the process."""
 
 
 def _canonical(arguments: str) -> bytes:
     """One text for all JSON texts that mean the same."""
-    if len(arguments) > _LONGEST_COMPARED:
+    if len(arguments) > _MAX_COMPARED:
         return arguments.encode()
     try:
         return msgspec.json.encode(msgspec.json.decode(arguments), order="deterministic")

@@ -25,7 +25,7 @@ async def reap_expired(rollouts: RolloutRegistry, finalizer: Finalizer, resumpti
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
         for rollout, lapse in list(rollouts.expired()):
-            if rollout.lease.is_marked and lapse != "forgotten":
+            if rollout.lease.has_checkpoint and lapse != "forgotten":
                 await resumption.pause(rollout)
             elif finalizer.log.has_room():
                 await finalizer.abort(rollout, _WHY[lapse])

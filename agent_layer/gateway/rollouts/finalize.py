@@ -64,7 +64,7 @@ class Finalizer:
     redis: Redis
     keys: Keys
     cache: ResponseCache
-    """Of what was answered, for retries."""
+    """Cache of answers, for retries."""
 
     def record_start(self, rollout: LiveRollout) -> None:
         """Record the beginning, unless a worker does.
@@ -72,7 +72,7 @@ class Finalizer:
         Raises: BackPressureError: the log is full.
         """
         self.check_room(rollout)
-        if rollout.terms.is_ours:
+        if rollout.terms.records_lifecycle:
             rollout.logs.add(self.log.append(rollout.started))
 
     def check_room(self, rollout: LiveRollout) -> None:
@@ -90,7 +90,7 @@ class Finalizer:
         Raises: BackPressureError: the log is full.
         """
         await self.cut_off(rollout)
-        if rollout.terms.is_ours and rollout.judgement.outcome is None:
+        if rollout.terms.records_lifecycle and rollout.judgement.outcome is None:
             self._record_fault(rollout, "lost", why)
 
     async def close(self, rollout: LiveRollout, *, abort: bool = False) -> ClosedRollout:
@@ -176,7 +176,7 @@ class Finalizer:
         return EndedRollout(
             trajectory_id=rollout.trajectory_id,
             accepted=is_accepted,
-            reward=await asyncio.to_thread(self._reward_of, rollout),
+            reward=await asyncio.to_thread(self._compute_reward, rollout),
             started=closed.started,
             ended=closed.ended,
             error=outcome.error if outcome and is_accepted else None,
@@ -188,7 +188,7 @@ class Finalizer:
         records: list[LogRecord] = []
         if request.reward is not None:
             records.append(record_reward(rollout, RewardRequest(score=request.reward)))
-        outcome = _outcome_of(rollout, request.status, _cause_of(request.status))
+        outcome = _make_outcome(rollout, request.status, _find_cause(request.status))
         is_acceptable = request.status in _ACCEPTABLE
         error = explain_no_policy_call(closed, started.split, calls_optional=rollout.terms.calls_optional)
         if is_acceptable and error:
@@ -210,7 +210,7 @@ class Finalizer:
 
     def _record_fault(self, rollout: LiveRollout, status: RolloutStatus, why: str) -> None:
         """Record that an attempt ended by a fault that is neither the policy's nor its user's."""
-        outcome = _outcome_of(rollout, status, "infra", why)
+        outcome = _make_outcome(rollout, status, "infra", why)
         rollout.judgement = msgspec.structs.replace(rollout.judgement, outcome=outcome)
         rollout.logs.add(self.log.append(outcome))
 
@@ -226,7 +226,7 @@ class Finalizer:
         logs -= {name for name in logs if self.log.is_settled(name)}
         return not logs
 
-    def _reward_of(self, rollout: LiveRollout) -> float | None:
+    def _compute_reward(self, rollout: LiveRollout) -> float | None:
         """Reward by everything that is known: what came through here, and what others stored."""
         values = cast("list[bytes]", self.redis.hvals(self.keys.rewards(rollout.trajectory_id)))
         stored: list[Record] = [decode(value) for value in values]
@@ -235,19 +235,19 @@ class Finalizer:
         return rollout_reward(rollout.started.rewards, list(known.values()), judged.outcome)
 
 
-def record_reward(rollout: LiveRollout, asked: RewardRequest) -> Reward:
+def record_reward(rollout: LiveRollout, request: RewardRequest) -> Reward:
     """Keep a reward that came through this gateway."""
-    score = asked.score if asked.score is not None else asked.reward
+    score = request.score if request.score is not None else request.reward
     reward = Reward(
         trajectory_id=rollout.trajectory_id,
         reward_id=new_id(),
         run=rollout.started.run,
         at=time.time(),
-        name=asked.name,
+        name=request.name,
         score=None if score is None else float(score),
-        scope="step" if asked.step is not None else "agent" if asked.agent is not None else "rollout",
-        step=asked.step,
-        agent=asked.agent,
+        scope="step" if request.step is not None else "agent" if request.agent is not None else "rollout",
+        step=request.step,
+        agent=request.agent,
         status="missing" if score is None else "ok",
     )
     judged = rollout.judgement
@@ -255,7 +255,9 @@ def record_reward(rollout: LiveRollout, asked: RewardRequest) -> Reward:
     return reward
 
 
-def _outcome_of(rollout: LiveRollout, status: RolloutStatus, cause: Cause | None, error: str | None = None) -> Outcome:
+def _make_outcome(
+    rollout: LiveRollout, status: RolloutStatus, cause: Cause | None, error: str | None = None
+) -> Outcome:
     return Outcome(
         trajectory_id=rollout.trajectory_id,
         run=rollout.started.run,
@@ -268,7 +270,7 @@ def _outcome_of(rollout: LiveRollout, status: RolloutStatus, cause: Cause | None
     )
 
 
-def _cause_of(status: RolloutStatus) -> Cause | None:
+def _find_cause(status: RolloutStatus) -> Cause | None:
     """A truncated rollout ran out of budget; one that failed did so in its agent's code."""
     if status == "truncated":
         return "policy"

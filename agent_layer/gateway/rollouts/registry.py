@@ -126,19 +126,19 @@ class RolloutRegistry:
     def renew(self, trajectory_id: str, lease_seconds: float) -> bool:
         """Let a key hold for ``lease_seconds`` from now; False: there is no open rollout of this name."""
         rollout = self._live.get(trajectory_id)
-        if rollout is None or rollout.lease.paused_at is not None or self._lapse_of(rollout) == "expired":
+        if rollout is None or rollout.lease.paused_at is not None or self._find_lapse(rollout) == "expired":
             return False
         rollout.lease.end_of_key = self.now() + lease_seconds
         return True
 
-    def renew_all(self, asked: RenewRequest) -> RenewedRollouts:
+    def renew_all(self, request: RenewRequest) -> RenewedRollouts:
         """Renew many keys, and report what each rollout does."""
-        unknown = [one for one in asked.trajectory_ids if not self.renew(one, asked.lease_seconds)]
-        known = [self._live[one] for one in asked.trajectory_ids if one in self._live]
+        unknown = [one for one in request.trajectory_ids if not self.renew(one, request.lease_seconds)]
+        known = [self._live[one] for one in request.trajectory_ids if one in self._live]
         return RenewedRollouts(
             unknown=unknown,
             quiet_seconds={one.trajectory_id: round(one.quiet_seconds, 3) for one in known},
-            calling=[one.trajectory_id for one in known if one.lease.num_asking],
+            calling=[one.trajectory_id for one in known if one.lease.num_pending],
         )
 
     def expired(self) -> Iterator[tuple[LiveRollout, Lapse]]:
@@ -146,7 +146,7 @@ class RolloutRegistry:
         for rollout in self.live:
             if rollout.lease.running:
                 rollout.lease.used_at = self.now()
-            if lapse := self._lapse_of(rollout):
+            if lapse := self._find_lapse(rollout):
                 yield rollout, lapse
 
     def close(self, rollout: LiveRollout) -> None:
@@ -160,7 +160,7 @@ class RolloutRegistry:
             if self._newest.get(oldest.started.rollout_id) == oldest.started.attempt:
                 del self._newest[oldest.started.rollout_id]
 
-    def _lapse_of(self, rollout: LiveRollout) -> Lapse | None:
+    def _find_lapse(self, rollout: LiveRollout) -> Lapse | None:
         now = self.now()
         if rollout.lease.paused_at is not None:
             return "forgotten" if now - rollout.lease.paused_at >= self._paused_seconds else None

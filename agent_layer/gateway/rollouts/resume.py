@@ -32,8 +32,8 @@ class AttemptResumption:
         Raises: RefusedError: it is closed or paused.
         """
         rollout.check_is_open()
-        rollout.lease.is_marked = True
-        return _mark_of(rollout)
+        rollout.lease.has_checkpoint = True
+        return _make_mark(rollout)
 
     async def pause(self, rollout: LiveRollout) -> MarkedRollout:
         """Take the attempt from its holder: its calls are cancelled, its key opens nothing, and it waits for a resume.
@@ -45,9 +45,9 @@ class AttemptResumption:
             rollout.lease.paused_at = self.rollouts.now()
             self.counters.add("rollouts_paused")
         await self.finalizer.stop_calls(rollout)
-        return _mark_of(rollout)
+        return _make_mark(rollout)
 
-    async def resume(self, trajectory_id: str, asked: Resumption) -> tuple[LiveRollout, list[str]]:
+    async def resume(self, trajectory_id: str, resumption: Resumption) -> tuple[LiveRollout, list[str]]:
         """Pass an attempt to its next holder, even while the present one runs.
 
         Returns: what the new holder has, and the ids of the calls that are abandoned.
@@ -57,34 +57,34 @@ class AttemptResumption:
             BadInputError: the mark was not made of this attempt. BackPressureError: the log is full.
         """
         held = self.rollouts.find_resumable(trajectory_id)
-        if not 0 <= asked.calls <= len(held.history.ended):
+        if not 0 <= resumption.calls <= len(held.history.ended):
             raise BadInputError(
                 f"rollout {held.trajectory_id}: expected a mark of at most its {len(held.history.ended)} calls, found"
-                f" {asked.calls}; resume it from a checkpoint of this attempt"
+                f" {resumption.calls}; resume it from a checkpoint of this attempt"
             )
         self.finalizer.check_room(held)
         while held.lease.paused_at is None or held.lease.running:
             await self.pause(held)
             # another client may have been quicker, or have closed it
             held = self.rollouts.find_resumable(trajectory_id)
-        return self._hand_on(held, asked)
+        return self._hand_on(held, resumption)
 
-    def _hand_on(self, held: LiveRollout, asked: Resumption) -> tuple[LiveRollout, list[str]]:
+    def _hand_on(self, held: LiveRollout, resumption: Resumption) -> tuple[LiveRollout, list[str]]:
         """Nothing is awaited here, so that nothing happens in between."""
-        left = [one for one in held.history.ended[asked.calls :] if one.call_id not in held.totals.abandoned]
-        abandoned = [one.call_id for one in held.history.ended[asked.calls :]]
+        left = [one for one in held.history.ended[resumption.calls :] if one.call_id not in held.totals.abandoned]
+        abandoned = [one.call_id for one in held.history.ended[resumption.calls :]]
         resumed = Resumed(
             trajectory_id=held.trajectory_id,
             run=held.started.run,
             at=time.time(),
-            worker=asked.worker,
+            worker=resumption.worker,
             abandoned=abandoned,
         )
         held.logs.add(self.finalizer.log.append(resumed))
         going_on = dataclasses.replace(  # what is known stays known, in the same tables
             held,
-            lease=Lease(api_key=new_key(), is_marked=True, is_resumed=True, active_at=held.budget.clock()),
-            budget=msgspec.structs.replace(held.budget, opened_at=held.budget.clock() - asked.seconds),
+            lease=Lease(api_key=new_key(), has_checkpoint=True, is_resumed=True, active_at=held.budget.clock()),
+            budget=msgspec.structs.replace(held.budget, opened_at=held.budget.clock() - resumption.seconds),
             totals=held.totals.without(left),
         )
         going_on.history.take_back_turns(one.question_id for one in left if one.spends_turn)
@@ -97,7 +97,7 @@ class AttemptResumption:
         return going_on, abandoned
 
 
-def _mark_of(rollout: LiveRollout) -> MarkedRollout:
+def _make_mark(rollout: LiveRollout) -> MarkedRollout:
     budget = rollout.budget
     return MarkedRollout(
         trajectory_id=rollout.trajectory_id, calls=len(rollout.history.ended), seconds=budget.clock() - budget.opened_at

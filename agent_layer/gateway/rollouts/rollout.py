@@ -67,16 +67,16 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         wall = self.limits.wall_seconds
         return None if wall is None else max(0.0, self.opened_at + wall - self.clock())
 
-    def cap(self, asked: JsonObject, num_sampled: int, num_prompt: int | None = None) -> JsonObject:
+    def cap(self, sampling: JsonObject, num_sampled: int, num_prompt: int | None = None) -> JsonObject:
         """What to change so that an answer's length stays within the tokens that are left.
 
         A request that names no length gets none, unless its prompt was counted: a cap above what fits in the engine's
         context would be refused there. Calls that run side by side are capped each for itself.
         """
-        named = {name: value for name in _CAPS if isinstance(value := asked.get(name), int | float)}
+        named = {name: value for name in _CAPS if isinstance(value := sampling.get(name), int | float)}
         most: list[int] = []
         if self.limits.tokens is not None:
-            num_choices = asked.get("n")
+            num_choices = sampling.get("n")
             num_shares = max(1, num_choices) if isinstance(num_choices, int) else 1
             most.append(max(1, (self.limits.tokens - num_sampled) // num_shares))
         if self.limits.context_tokens is not None and num_prompt is not None:
@@ -163,7 +163,7 @@ class PromptContents(msgspec.Struct, frozen=True, kw_only=True):
     """Where in the history the last assistant message stands; -1: there is none."""
     messages: Hashed
     digest: int
-    """Of everything that was asked."""
+    """Digest of the whole prompt."""
     request: ChatRequest
 
     def hash_answers(self) -> list[HashedAnswer]:
@@ -178,14 +178,14 @@ class CallHistory:
 
     calls: CallTable = field(default_factory=CallTable)
     turns: Counter[str] = field(default_factory=Counter[str])
-    """By question the calls that spend its turn, without abandoned ones; a question that is asked again spends one."""
+    """Calls that spend the turn of each question, without abandoned ones; a question that is asked again spends one."""
     ended: list[EndedCall] = field(default_factory=list[EndedCall])
-    """In order of their end."""
+    """Calls in order of their end."""
     sequences: PrefixTable[PrefixAnchor] = field(default_factory=PrefixTable[PrefixAnchor])
     """Token sequences, prompt and answer."""
     prompts: PrefixTable[PrefixAnchor] = field(default_factory=PrefixTable[PrefixAnchor])
     """Message lists that were asked."""
-    said: AnsweredMessages = field(default_factory=AnsweredMessages)
+    answers: AnsweredMessages = field(default_factory=AnsweredMessages)
     """Answers of the model."""
     stored: set[str] = field(default_factory=set[str])
     """Hashes of contents that are stored."""
@@ -209,7 +209,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """Decides the seed of each call; None: calls have none."""
     scorer: str | None = None
     """Alone rewards it; None: its agent may."""
-    is_ours: bool = True
+    records_lifecycle: bool = True
     """The gateway writes its beginning and end; False: a worker does."""
     calls_optional: bool = False
 
@@ -222,15 +222,15 @@ class Lease:
     end_of_key: float | None = None
     """None: the key holds until the rollout is closed."""
     paused_at: float | None = None
-    """Since when no worker holds the attempt, so that its key opens nothing; None: a worker does."""
+    """When the attempt was paused (same clock); its key is refused since. None: not paused."""
     used_at: float = 0.0
     active_at: float
     """When a call last began or ended."""
-    is_marked: bool = False
+    has_checkpoint: bool = False
     """There is a checkpoint of it, from which another holder may go on."""
     is_resumed: bool = False
     """Another holder resumed it."""
-    num_asking: int = 0
+    num_pending: int = 0
     """Questions that wait for an answer, at an engine or for a place at one."""
     running: set[asyncio.Task[object]] = field(default_factory=set[asyncio.Task[object]])
     """Calls that closing the rollout cancels."""
@@ -342,7 +342,7 @@ class LiveRollout:
             )
 
     def sampling_for(
-        self, asked: JsonObject, call: Call, num_prompt: int | None = None, *, is_aux: bool = False
+        self, sampling: JsonObject, call: Call, num_prompt: int | None = None, *, is_aux: bool = False
     ) -> JsonObject:
         """Return what takes the place of the sampling that a request asks for; see ``Budget.cap``.
 
@@ -351,7 +351,7 @@ class LiveRollout:
         fixed = {} if is_aux else self.terms.sampling
         if (seed := self.terms.sampling_seed) is not None:
             fixed = {"seed": derive_seed(seed, call.agent or "", call.number)} | fixed
-        return fixed | self.budget.cap(asked | fixed, self.totals.num_sampled, num_prompt)
+        return fixed | self.budget.cap(sampling | fixed, self.totals.num_sampled, num_prompt)
 
     def record_start(self, question_id: str, stored: Iterable[str]) -> None:
         """Count a call whose start is in the log.
@@ -381,13 +381,13 @@ class LiveRollout:
         self.lease.active_at = self.budget.clock()
 
     @contextmanager
-    def asking(self) -> Generator[None]:
+    def pending_call(self) -> Generator[None]:
         """Count a question that waits for an answer inside the block."""
-        self.lease.num_asking += 1
+        self.lease.num_pending += 1
         try:
             yield
         finally:
-            self.lease.num_asking -= 1
+            self.lease.num_pending -= 1
 
     @contextmanager
     def running_task(self) -> Generator[None]:
@@ -473,7 +473,7 @@ def new_rollout(
             sampling=request.sampling,
             sampling_seed=request.sampling_seed,
             scorer=request.scorer,
-            is_ours=request.owner != "worker",
+            records_lifecycle=request.owner != "worker",
             calls_optional=request.calls_optional,
         ),
         lease=Lease(api_key=new_key(), active_at=opened_at),

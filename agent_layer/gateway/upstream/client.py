@@ -13,7 +13,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from agent_layer.errors import BadInputError, EngineError
-from agent_layer.gateway.upstream.connection import ClosedUnheardError, Connection
+from agent_layer.gateway.upstream.connection import ClosedBeforeResponseError, Connection
 from agent_layer.gateway.upstream.wire import WireError
 
 _KEEPALIVE_SECONDS = 4.0
@@ -53,7 +53,7 @@ class Reply:
         try:
             return await self._connection.read_all()
         except WireError as error:
-            raise _told(self._url, error) from error
+            raise _to_engine_error(self._url, error) from error
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The body as it comes.
@@ -64,7 +64,7 @@ class Reply:
             while piece := await self._connection.read_some():
                 yield piece
         except WireError as error:
-            raise _told(self._url, error) from error
+            raise _to_engine_error(self._url, error) from error
 
 
 class Upstream:
@@ -87,7 +87,7 @@ class Upstream:
 
         Raises: EngineError: the engine cannot be reached, does not answer, or not in HTTP.
         """
-        place, opening = _target_of(url)
+        place, opening = _parse_target(url)
         more = "".join([f"{name}: {value}\r\n" for name, value in (headers or {}).items()]).encode("latin-1")
         head = b"%b%bContent-Length: %d\r\n\r\n" % (opening, more, len(body))
         connection = await self._ask(place, head, body, url)
@@ -115,16 +115,16 @@ class Upstream:
         while kept := self._take_idle(place):
             try:
                 await self._ask_on(kept, head, body)
-            except ClosedUnheardError:
+            except ClosedBeforeResponseError:
                 continue
             except WireError as error:
-                raise _told(url, error) from error
+                raise _to_engine_error(url, error) from error
             return kept
         connection = await self._connect(place, url)
         try:
             await self._ask_on(connection, head, body)
         except WireError as error:
-            raise _told(url, error) from error
+            raise _to_engine_error(url, error) from error
         return connection
 
     async def _ask_on(self, connection: Connection, head: bytes, body: bytes) -> None:
@@ -166,7 +166,7 @@ def was_reached(error: EngineError) -> bool:
 
 
 @cache
-def _target_of(url: str) -> tuple[_Place, bytes]:
+def _parse_target(url: str) -> tuple[_Place, bytes]:
     """Where a URL leads, and how a request there begins.
 
     Raises: BadInputError: it is no address of a web server.
@@ -190,5 +190,5 @@ def _tls_context() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _told(url: str, error: WireError) -> EngineError:
+def _to_engine_error(url: str, error: WireError) -> EngineError:
     return EngineError(f"engine {url}: {error}; is it running?")

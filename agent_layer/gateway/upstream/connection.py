@@ -3,7 +3,7 @@
 import asyncio
 from typing import cast
 
-from agent_layer.gateway.upstream.wire import Body, Counted, Head, WireError, body_of, read_head
+from agent_layer.gateway.upstream.wire import Body, Counted, Head, WireError, find_body, read_head
 
 _PAUSE_BYTES = 1 << 20
 """A stream whose reader is so far behind is not read from the socket for now."""
@@ -12,7 +12,7 @@ _WRITE_BYTES = 1 << 18
 _NO_HEAD = Head(0, {}, is_last=True)
 
 
-class ClosedUnheardError(WireError):
+class ClosedBeforeResponseError(WireError):
     """The server closed the connection before it said anything."""
 
     def __init__(self, why: str = "end of file") -> None:
@@ -32,11 +32,11 @@ class Connection(asyncio.Protocol):
     async def ask(self, head: bytes, body: bytes) -> Head:
         """Send a request, and wait for the head of its answer. What the server does not take yet is not copied.
 
-        Raises: ClosedUnheardError: it was closed without a word. WireError: the answer cannot be read.
+        Raises: ClosedBeforeResponseError: it was closed without a word. WireError: the answer cannot be read.
         """
         self._begin()
         if self.is_closed:
-            raise ClosedUnheardError
+            raise ClosedBeforeResponseError
         rest = memoryview(body)
         self.transport.write(head + rest[:_WRITE_BYTES])
         while (rest := rest[_WRITE_BYTES:]) and not self.head.status:
@@ -101,7 +101,7 @@ class Connection(asyncio.Protocol):
         self.is_closed = True
         why = exc or "end of file"
         if not self.head.status and not self._unread:
-            self.fail(ClosedUnheardError(str(why)))
+            self.fail(ClosedBeforeResponseError(str(why)))
         elif not self.head.status or not self._body.close():
             self.fail(WireError(f"expected the rest of the answer, found the connection closed ({why})"))
         self._wake()
@@ -124,7 +124,7 @@ class Connection(asyncio.Protocol):
             if head is None:
                 self._unread = received
                 return
-            self._body, self.head = body_of(head), head
+            self._body, self.head = find_body(head), head
         if content := self._body.feed(received):
             self._pieces.append(content)
             self._num_waiting += len(content)

@@ -12,7 +12,7 @@ import msgspec
 _MAX_HEAD_BYTES = 64 << 10
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: .*)?")
 _MAX_LINE_BYTES = 4096
-"""Of a chunk's size and extensions, or of a trailer."""
+"""Size of a line: a chunk's size and extensions, or a trailer."""
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?")
 
 
@@ -25,7 +25,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
     status: int
     fields: dict[bytes, bytes]
-    """By lower-case name; of a repeated field the values joined with commas."""
+    """Values by lower-case name; those of a repeated field are joined with commas."""
     is_last: bool
     """The server closes the connection after this answer."""
 
@@ -155,7 +155,7 @@ def read_head(received: bytes) -> tuple[Head | None, bytes]:
     Raises: WireError: this is no HTTP/1 answer, or its head is too long.
     """
     while (end := received.find(b"\r\n\r\n")) >= 0:
-        head, received = _head_of(received[:end]), received[end + 4 :]
+        head, received = _parse_head(received[:end]), received[end + 4 :]
         if head.status == 101:
             raise WireError("expected HTTP, found a switch of protocols")
         if head.status >= 200:
@@ -165,7 +165,7 @@ def read_head(received: bytes) -> tuple[Head | None, bytes]:
     return None, received
 
 
-def body_of(head: Head) -> Body:
+def find_body(head: Head) -> Body:
     """How long the answer is (RFC 9112 §6.3, for a POST).
 
     Raises: WireError: its length is ambiguous, or its content is encoded, though the request forbids that.
@@ -186,7 +186,7 @@ def body_of(head: Head) -> Body:
     return Counted(int(only))
 
 
-def _head_of(text: bytes) -> Head:
+def _parse_head(text: bytes) -> Head:
     first, *lines = text.split(b"\r\n")
     if (status := _STATUS_LINE.fullmatch(first)) is None:
         raise WireError(f"expected an HTTP/1 status line, found {first[:40]!r}")

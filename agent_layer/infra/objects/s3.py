@@ -38,7 +38,7 @@ class _Range(TypedDict, total=False):
     Range: str
 
 
-class _Listed(TypedDict):
+class _Listing(TypedDict):
     Key: str
     Size: int
     LastModified: datetime
@@ -86,7 +86,7 @@ class S3Objects:
         token: dict[str, str] = {}
         while True:
             page = self._ask("list", prefix, partial(self._list_page, prefix, token))
-            for entry in cast("list[_Listed]", page.get("Contents", [])):
+            for entry in cast("list[_Listing]", page.get("Contents", [])):
                 key, modified_at = entry["Key"].removeprefix(self._root), entry["LastModified"].timestamp()
                 yield ObjectEntry(key, entry["Size"], modified_at)
             if not page.get("IsTruncated"):
@@ -111,8 +111,8 @@ class S3Objects:
                     raise NotFoundError(f"object {key!r} in {self._location}: expected it there, found none") from error
                 wait = next(delays, None) if _passes(error) else None
                 if wait is None:
-                    asked = f"object store {self._location}: expected to {deed} {key!r}"
-                    raise UnreachableError(f"{asked}, found {error}; see {_remedy(error)}") from error
+                    attempted = f"object store {self._location}: expected to {deed} {key!r}"
+                    raise UnreachableError(f"{attempted}, found {error}; see {_remedy(error)}") from error
                 if _code(error) in _STALE:
                     self._client = open_s3(self._settings)
             time.sleep(wait)

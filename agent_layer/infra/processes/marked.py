@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-_LONGEST_KILL_SECONDS: Final = 10.0
+_MAX_KILL_SECONDS: Final = 10.0
 """A process that survives SIGKILL for this long, such as one that waits for a broken disk, is left alone."""
 _POLL_SECONDS: Final = 0.02
 
@@ -28,7 +28,7 @@ def list_marked(name: str, value: str) -> list[int]:
 
 def kill_marked(name: str, value: str) -> list[int]:
     """Kill the processes that ``list_marked`` finds, and those that they start meanwhile; return the killed ones."""
-    deadline, killed = time.monotonic() + _LONGEST_KILL_SECONDS, set[int]()
+    deadline, killed = time.monotonic() + _MAX_KILL_SECONDS, set[int]()
     while (found := list_marked(name, value)) and time.monotonic() < deadline:
         for pid in found:
             if _kill(pid, f"{name}={value}".encode()):

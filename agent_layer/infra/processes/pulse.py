@@ -34,9 +34,9 @@ def write_pulse(file: Path, worker: str, *, is_draining: bool) -> None:
 def read_pulse(file: Path) -> Pulse | None:
     """Return the newest pulse; None: none yet, or not readable."""
     try:
-        said = cast("dict[str, object]", json.loads(file.read_text()))
-        silent_seconds = time.monotonic() - float(cast("float", said["answered_at"]))
-        return Pulse(str(said["worker"]), silent_seconds, bool(said["is_draining"]))
+        stored = cast("dict[str, object]", json.loads(file.read_text()))
+        silent_seconds = time.monotonic() - float(cast("float", stored["answered_at"]))
+        return Pulse(str(stored["worker"]), silent_seconds, bool(stored["is_draining"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -66,8 +66,8 @@ def probe_pulse(arguments: Sequence[str]) -> int:
     parser.add_argument("file", type=Path)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--claims", action="store_true")
-    asked = parser.parse_args(arguments)
-    found = find_fault(asked.file, asked.seconds, claims=asked.claims)
+    options = parser.parse_args(arguments)
+    found = find_fault(options.file, options.seconds, claims=options.claims)
     if found is not None:
         sys.stdout.write(f"{found}\n")
     return 0 if found is None else 1

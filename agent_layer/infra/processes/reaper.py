@@ -25,8 +25,8 @@ REAPER_PROGRAM: Final = __file__
 KILL_NOW = b"!"
 """Written into a lifeline to kill at once, without the grace period."""
 _GRACE_SECONDS = 2.0
-"""For a command to end by itself after the lifeline is cut; it has its own way to notice."""
-_LONGEST_KILL_SECONDS = 10.0
+"""Seconds for a command to end by itself after the lifeline is cut; it has its own way to notice."""
+_MAX_KILL_SECONDS = 10.0
 """A process that survives SIGKILL for this long, such as one of another user, is left alone."""
 _POLL_SECONDS = 0.001
 _FOR_OTHERS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
@@ -68,9 +68,9 @@ def list_children(pid: int) -> list[int]:
 
 def kill_descendants(spared: Collection[int] = ()) -> None:
     """Kill and reap all descendants of this process, except the spared children and theirs."""
-    deadline = time.monotonic() + _LONGEST_KILL_SECONDS
+    deadline = time.monotonic() + _MAX_KILL_SECONDS
     while time.monotonic() < deadline:
-        doomed = [pid for child in list_children(os.getpid()) if child not in spared for pid in _family_of(child)]
+        doomed = [pid for child in list_children(os.getpid()) if child not in spared for pid in _list_family(child)]
         for pid in doomed:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -82,10 +82,10 @@ def kill_descendants(spared: Collection[int] = ()) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _family_of(pid: int) -> Iterator[int]:
+def _list_family(pid: int) -> Iterator[int]:
     yield pid
     for child in list_children(pid):
-        yield from _family_of(child)
+        yield from _list_family(child)
 
 
 class ChildExitPipe:

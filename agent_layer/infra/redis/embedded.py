@@ -25,7 +25,7 @@ from agent_layer.infra.processes.detached import Detached, start_detached
 from agent_layer.infra.processes.locks import hold_lock, share_lock, try_lock
 from agent_layer.settings import Settings
 
-_LONGEST_SOCKET_PATH = 100
+_MAX_SOCKET_PATH_LENGTH = 100
 _held: dict[Path, int] = {}
 """Locks of this process by directory. The kernel releases them when the process ends; no code does."""
 
@@ -79,7 +79,7 @@ def find_redis_server(settings: Settings) -> str:
 def socket_path(directory: Path) -> Path:
     """Where the server of this directory listens; a long path is replaced by a short one found by its hash."""
     path = directory / "redis.sock"
-    if len(os.fsencode(path)) < _LONGEST_SOCKET_PATH:
+    if len(os.fsencode(path)) < _MAX_SOCKET_PATH_LENGTH:
         return path
     name = blake2b(os.fsencode(directory), digest_size=8).hexdigest()
     short = Path(tempfile.gettempdir()) / f"agent-layer-{os.getuid()}-{name}"

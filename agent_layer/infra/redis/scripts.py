@@ -47,7 +47,7 @@ class LuaScript:
         return redis.register_script(self.text)
 
 
-def commands_of(scripts: Iterable[LuaScript]) -> set[str]:
+def list_commands(scripts: Iterable[LuaScript]) -> set[str]:
     """Return every command that a caller of these scripts needs, those to send and run scripts included."""
     commands = {name for script in scripts for name in script.commands.split()}
     return commands | {"evalsha", "script|load"} if commands else commands

@@ -38,16 +38,16 @@ def read(span: ReceivedSpan) -> SpanMeaning | None:
 
 def requested_sampling(attributes: JsonObject) -> JsonObject:
     """Return the sampling parameters, by their names in a chat request."""
-    asked = {name: attributes[told] for name, told in names.SAMPLING.items() if told in attributes}
-    return asked | ({"n": attributes[names.CHOICE_COUNT]} if names.CHOICE_COUNT in attributes else {})
+    sampling = {name: attributes[attribute] for name, attribute in names.SAMPLING.items() if attribute in attributes}
+    return sampling | ({"n": attributes[names.CHOICE_COUNT]} if names.CHOICE_COUNT in attributes else {})
 
 
 def _model_call(attributes: JsonObject) -> ModelCall:
     instructions = as_json_objects(parse_json_text(attributes.get(names.SYSTEM_INSTRUCTIONS)))
-    told = [{"role": "system", "parts": instructions}] if instructions else []
-    asked = [*told, *as_json_objects(parse_json_text(attributes.get(names.INPUT_MESSAGES)))]
+    system = [{"role": "system", "parts": instructions}] if instructions else []
+    messages = [*system, *as_json_objects(parse_json_text(attributes.get(names.INPUT_MESSAGES)))]
     return ModelCall(
-        messages=[message for one in asked for message in to_chat_messages(one)] or None,
+        messages=[message for one in messages for message in to_chat_messages(one)] or None,
         tools=[_tool(one) for one in as_json_objects(parse_json_text(attributes.get(names.TOOL_DEFINITIONS)))] or None,
         sampling=requested_sampling(attributes),
         model=first_text(attributes, names.RESPONSE_MODEL, names.REQUEST_MODEL),
@@ -58,8 +58,8 @@ def _model_call(attributes: JsonObject) -> ModelCall:
 
 def _actions(attributes: JsonObject) -> list[Action]:
     answers = as_json_objects(parse_json_text(attributes.get(names.OUTPUT_MESSAGES)))
-    told = attributes.get(names.FINISH_REASONS)
-    reasons = cast("list[object]", told) if isinstance(told, list) else []
+    finish_reasons = attributes.get(names.FINISH_REASONS)
+    reasons = cast("list[object]", finish_reasons) if isinstance(finish_reasons, list) else []
     at_span = [reason if isinstance(reason, str) else None for reason in reasons] + [None] * len(answers)
     return [
         Action(
@@ -70,12 +70,12 @@ def _actions(attributes: JsonObject) -> list[Action]:
     ]
 
 
-def _reason(told: str | None) -> str | None:
-    return _REASONS.get(told, told) if told else None
+def _reason(reason: str | None) -> str | None:
+    return _REASONS.get(reason, reason) if reason else None
 
 
-def _tool(told: JsonObject) -> JsonObject:
+def _tool(definition: JsonObject) -> JsonObject:
     """Return a tool in chat request form; some instrumentations omit the ``function`` object."""
-    if "function" in told:
-        return told
-    return {"type": "function", "function": {name: value for name, value in told.items() if name != "type"}}
+    if "function" in definition:
+        return definition
+    return {"type": "function", "function": {name: value for name, value in definition.items() if name != "type"}}

@@ -40,7 +40,7 @@ def read(span: ReceivedSpan) -> SpanMeaning | None:
 
 
 def _model_call(attributes: JsonObject) -> ModelCall:
-    asked = [_message(item) for item in unflatten(attributes, "llm.input_messages")]
+    messages = [_message(item) for item in unflatten(attributes, "llm.input_messages")]
     answers = [_message(item) for item in unflatten(attributes, "llm.output_messages")]
     tools = [
         parse_json_text(as_json_object(item.get("tool")).get("json_schema"))
@@ -48,7 +48,7 @@ def _model_call(attributes: JsonObject) -> ModelCall:
     ]
     sampling = as_json_object(parse_json_text(attributes.get("llm.invocation_parameters")))
     return ModelCall(
-        messages=asked or None,
+        messages=messages or None,
         tools=tools or None,
         sampling={name: value for name, value in sampling.items() if name not in _NO_SAMPLING},
         model=first_text(attributes, "llm.model_name", "llm.response.model_name") or first_text(sampling, "model"),
@@ -69,23 +69,23 @@ def _actions(attributes: JsonObject, answers: list[JsonObject]) -> list[Action]:
 
 
 def _message(item: JsonObject) -> JsonObject:
-    told = as_json_object(item.get("message"))
-    message: JsonObject = {"role": told.get("role", "assistant"), "content": told.get("content")}
-    if contents := numbered_objects(told.get("contents")):
+    fields = as_json_object(item.get("message"))
+    message: JsonObject = {"role": fields.get("role", "assistant"), "content": fields.get("content")}
+    if contents := numbered_objects(fields.get("contents")):
         message["content"] = [_content(as_json_object(one.get("message_content"))) for one in contents]
-    if calls := numbered_objects(told.get("tool_calls")):
+    if calls := numbered_objects(fields.get("tool_calls")):
         message["tool_calls"] = [_call(as_json_object(one.get("tool_call"))) for one in calls]
-    return message | {name: told[name] for name in ("tool_call_id", "name") if name in told}
+    return message | {name: fields[name] for name in ("tool_call_id", "name") if name in fields}
 
 
-def _content(told: JsonObject) -> JsonObject:
-    if told.get("type") == "image":
+def _content(part: JsonObject) -> JsonObject:
+    if part.get("type") == "image":
         return {
             "type": "image_url",
-            "image_url": {"url": as_json_object(as_json_object(told.get("image")).get("image")).get("url")},
+            "image_url": {"url": as_json_object(as_json_object(part.get("image")).get("image")).get("url")},
         }
-    return {"type": told.get("type", "text"), "text": told.get("text")}
+    return {"type": part.get("type", "text"), "text": part.get("text")}
 
 
-def _call(told: JsonObject) -> JsonObject:
-    return {"id": told.get("id"), "type": "function", "function": as_json_object(told.get("function"))}
+def _call(call: JsonObject) -> JsonObject:
+    return {"id": call.get("id"), "type": "function", "function": as_json_object(call.get("function"))}

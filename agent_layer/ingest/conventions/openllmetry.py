@@ -31,10 +31,10 @@ def read(span: ReceivedSpan) -> SpanMeaning | None:
     name = first_text(attributes, "traceloop.entity.name") or span.name
     match first_text(attributes, "traceloop.span.kind"):
         case "tool":
-            asked, answered = (
+            prompt, answered = (
                 parse_json_text(attributes.get(f"traceloop.entity.{end}")) for end in ("input", "output")
             )
-            return ToolCall(name=name, arguments=asked, output=answered)
+            return ToolCall(name=name, arguments=prompt, output=answered)
         case "agent":
             return AgentRun(name=name)
         case _:
@@ -43,10 +43,10 @@ def read(span: ReceivedSpan) -> SpanMeaning | None:
 
 
 def _model_call(attributes: JsonObject) -> ModelCall:
-    asked = [_message(item, "user") for item in unflatten(attributes, "gen_ai.prompt")]
+    messages = [_message(item, "user") for item in unflatten(attributes, "gen_ai.prompt")]
     tools = [_tool(item) for item in unflatten(attributes, "llm.request.functions")]
     return ModelCall(
-        messages=asked or None,
+        messages=messages or None,
         tools=tools or None,
         sampling=requested_sampling(attributes),
         model=first_text(attributes, names.RESPONSE_MODEL, names.REQUEST_MODEL),
@@ -70,9 +70,9 @@ def _message(item: JsonObject, role: str) -> JsonObject:
     return message | {name: item[name] for name in ("tool_call_id",) if name in item}
 
 
-def _call(told: JsonObject) -> JsonObject:
-    function = {"name": told.get("name"), "arguments": told.get("arguments")}
-    return {"id": told.get("id"), "type": "function", "function": function}
+def _call(call: JsonObject) -> JsonObject:
+    function = {"name": call.get("name"), "arguments": call.get("arguments")}
+    return {"id": call.get("id"), "type": "function", "function": function}
 
 
 def _tool(item: JsonObject) -> JsonObject:

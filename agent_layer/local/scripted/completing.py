@@ -40,10 +40,10 @@ def find_continued_chat(calls: Sequence[ReceivedCall], prompt_token_ids: Sequenc
 def text_choice(word: str, delta: JsonObject, body: JsonObject) -> JsonObject:
     """Return a word as a choice of a text completion."""
     token_id = word_token_id(word)
-    told: JsonObject = {"index": 0, "text": delta.get("content", ""), "finish_reason": None}
+    choice: JsonObject = {"index": 0, "text": delta.get("content", ""), "finish_reason": None}
     if body.get("return_token_ids"):
-        told["token_ids"] = [token_id]
+        choice["token_ids"] = [token_id]
     if cast("int | None", body.get("logprobs")) is not None:
         values = {"tokens": [str(token_id)], "token_logprobs": [token_logprob(token_id)]}
-        told["logprobs"] = values | {"text_offset": [0], "top_logprobs": [{}]}
-    return told
+        choice["logprobs"] = values | {"text_offset": [0], "top_logprobs": [{}]}
+    return choice

@@ -34,7 +34,7 @@ from agent_layer.local.scripted.script import (
 from agent_layer.schema import GrowingMessage, JsonObject
 
 _NO_TOOL_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
-"""As vLLM says it."""
+"""vLLM's sentence about a missing tool parser."""
 
 
 @dataclass(kw_only=True)
@@ -59,7 +59,7 @@ class ScriptedEngine:
     """Where it says that its weights come from: the start's, as with vLLM, not ``weights``. None: it does not say."""
     num_loads: int = 0
     access_key: str | None = None
-    """That each request must carry; None: it asks for none."""
+    """Key that each request must carry; None: the engine asks for none."""
     refuses_weights: bool = False
     """It has no endpoint that loads weights, as vLLM without VLLM_SERVER_DEV_MODE=1."""
     adapter: str | None = None
@@ -130,21 +130,21 @@ class ScriptedEngine:
         if body.get("tools") and body.get("tool_choice") != "none" and not self.parses_tools:
             return _refuse(400, _NO_TOOL_PARSER)
         prompt = [word_token_id(word) for word in render_prompt(_messages(body), body.get("tools"))]
-        if (refusal := self._refuse_long(len(prompt), _length_asked(body))) is not None:
+        if (refusal := self._refuse_long(len(prompt), _requested_length(body))) is not None:
             return refusal
         call = ReceivedCall(body=body, headers=dict(request.headers), prompt_token_ids=prompt)
         call.token_ids.extend([] for _ in range(_num_choices(body)))
         return await self._run_call(call, self._stream(request, call) if body.get("stream") else self._answer(call))
 
-    def _refuse_long(self, num_prompt: int, num_asked: int) -> web.Response | None:
+    def _refuse_long(self, num_prompt: int, num_wanted: int) -> web.Response | None:
         """Refuse what does not fit into the context, in vLLM's words."""
         most = self.context_tokens
-        if most is None or num_prompt + num_asked <= most:
+        if most is None or num_prompt + num_wanted <= most:
             return None
         return _refuse(
             400,
-            f"This model's maximum context length is {most} tokens. However, you requested {num_prompt + num_asked}"
-            f" tokens ({num_prompt} in the messages, {num_asked} in the completion). Please reduce the length of the"
+            f"This model's maximum context length is {most} tokens. However, you requested {num_prompt + num_wanted}"
+            f" tokens ({num_prompt} in the messages, {num_wanted} in the completion). Please reduce the length of the"
             " messages or completion.",
         )
 
@@ -178,9 +178,9 @@ class ScriptedEngine:
             await self._sample(call, choice, scripted_choice)
             for choice, scripted_choice in enumerate(self._make_choices(call))
         ]
-        told: JsonObject = {"id": "chatcmpl-scripted", "object": "chat.completion", "created": 1, "model": self.model}
-        told |= {"choices": choices, "usage": _usage(call)}
-        return web.json_response(told | self._ids(call.body, "prompt_token_ids", call.prompt_token_ids))
+        answer: JsonObject = {"id": "chatcmpl-scripted", "object": "chat.completion", "created": 1, "model": self.model}
+        answer |= {"choices": choices, "usage": _usage(call)}
+        return web.json_response(answer | self._ids(call.body, "prompt_token_ids", call.prompt_token_ids))
 
     async def _sample(self, call: ReceivedCall, choice: int, scripted_choice: ScriptedChoice) -> JsonObject:
         """Write one choice to its end."""
@@ -191,19 +191,23 @@ class ScriptedEngine:
             growing.add(delta)
         message = growing.whole()
         message["content"] = message["content"] or (None if message.get("tool_calls") else "")
-        told: JsonObject = {"index": choice, "message": message, "logprobs": self._logprobs(call.body, sampled)}
-        return told | scripted_choice.ending(call.body) | self._ids(call.body, "token_ids", sampled)
+        sampled_choice: JsonObject = {
+            "index": choice,
+            "message": message,
+            "logprobs": self._logprobs(call.body, sampled),
+        }
+        return sampled_choice | scripted_choice.ending(call.body) | self._ids(call.body, "token_ids", sampled)
 
     def _make_choices(self, call: ReceivedCall) -> list[ScriptedChoice]:
         """Return the script's answer for each choice."""
         tools = cast("list[JsonObject] | None", call.body.get("tools"))
-        asked = [
+        prompts = [
             ScriptPrompt(
                 messages=_messages(call.body), tools=tools, choice=one, body=call.body, weights=lambda: self.weights
             )
             for one in range(len(call.token_ids))
         ]
-        return [ask_script(self.script, one) for one in asked]
+        return [ask_script(self.script, one) for one in prompts]
 
     async def _pause_before_word(self, delta: JsonObject) -> None:
         if "content" in delta:
@@ -231,17 +235,17 @@ class ScriptedEngine:
 
     async def _stream_continuation(self, request: web.Request, call: ReceivedCall) -> web.StreamResponse:
         """Continue after the prompt's token ids."""
-        chat, num_said = find_continued_chat(self.calls, call.prompt_token_ids)
+        chat, num_spoken = find_continued_chat(self.calls, call.prompt_token_ids)
         scripted_choice = self._make_choices(chat)[0]
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         await asyncio.sleep(self.prefill_seconds)
         kind: JsonObject = {"id": "cmpl-scripted", "object": "text_completion"}
-        for word, delta in islice(scripted_choice.words(), num_said, None):
+        for word, delta in islice(scripted_choice.words(), num_spoken, None):
             await self._pause_before_word(delta)
             call.token_ids[0].append(word_token_id(word))
-            told = text_choice(word, delta, call.body)
-            await self._send(response, [told | (scripted_choice.ending(call.body) if word == END else {})], kind)
+            event = text_choice(word, delta, call.body)
+            await self._send(response, [event | (scripted_choice.ending(call.body) if word == END else {})], kind)
         if call.body.get("stream_options"):
             await self._send(response, [], kind | {"usage": _usage(call)})
         await response.write(b"data: [DONE]\n\n")
@@ -253,15 +257,15 @@ class ScriptedEngine:
         for word, delta in scripted_choice.words():
             await self._pause_before_word(delta)
             call.token_ids[choice].append(word_token_id(word))
-            told: JsonObject = {"index": choice, "delta": delta, "finish_reason": None}
-            told |= self._ids(call.body, "token_ids", [word_token_id(word)])
-            told["logprobs"] = self._logprobs(call.body, [word_token_id(word)])
+            event: JsonObject = {"index": choice, "delta": delta, "finish_reason": None}
+            event |= self._ids(call.body, "token_ids", [word_token_id(word)])
+            event["logprobs"] = self._logprobs(call.body, [word_token_id(word)])
             if word == END:
-                told |= scripted_choice.ending(call.body)
+                event |= scripted_choice.ending(call.body)
             if word == END and (error := scripted_choice.message.get("error")):
                 await _break_off(response, error)
             else:
-                await self._send(response, [told], {})
+                await self._send(response, [event], {})
 
     async def _send(self, response: web.StreamResponse, choices: list[JsonObject], more: JsonObject) -> None:
         chunk = {"id": "chatcmpl-scripted", "object": "chat.completion.chunk", "created": 1, "model": self.model}
@@ -316,13 +320,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--script", help="FILE.py:function; default: an echo")
     parser.add_argument("--model", default="scripted")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        script = load_script(asked.script) if asked.script else echo
+        script = load_script(options.script) if options.script else echo
     except BadInputError as error:
         parser.error(str(error))
-    engine = ScriptedEngine(script=script, model=asked.model)
-    web.run_app(engine.app(), host=asked.host, port=asked.port, access_log=None, print=None)
+    engine = ScriptedEngine(script=script, model=options.model)
+    web.run_app(engine.app(), host=options.host, port=options.port, access_log=None, print=None)
 
 
 async def _health(_: web.Request) -> web.Response:
@@ -348,7 +352,7 @@ def _num_choices(body: JsonObject) -> int:
     return cast("int | None", body.get("n")) or 1
 
 
-def _length_asked(body: JsonObject) -> int:
+def _requested_length(body: JsonObject) -> int:
     """Return the longest answer that is asked; 1 where none is named."""
     return cast("int | None", body.get("max_completion_tokens") or body.get("max_tokens")) or 1
 

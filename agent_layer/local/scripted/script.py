@@ -43,8 +43,8 @@ def render_prompt(messages: Iterable[Mapping[str, object]], tools: object = None
 
 def message_words(message: Mapping[str, object]) -> list[str]:
     """Return the words of a message: its reasoning, text and tool calls, with arguments in canonical form."""
-    said = _content_text(message.get("content")).split()
-    return [*thought_words(message.get("reasoning")), *said, *call_words(message.get("tool_calls"))]
+    words = _content_text(message.get("content")).split()
+    return [*thought_words(message.get("reasoning")), *words, *call_words(message.get("tool_calls"))]
 
 
 def thought_words(thought: object) -> list[str]:
@@ -101,9 +101,9 @@ ScriptAnswer: TypeAlias = str | JsonObject | Iterable[str]
 Script: TypeAlias = Callable[[ScriptPrompt], ScriptAnswer]
 
 
-def echo(asked: ScriptPrompt) -> ScriptAnswer:
+def echo(prompt: ScriptPrompt) -> ScriptAnswer:
     """Answer with the text of the last message."""
-    return f"you said: {asked.text}"
+    return f"you said: {prompt.text}"
 
 
 def load_script(place: str) -> Script:
@@ -125,7 +125,7 @@ def load_script(place: str) -> Script:
     return cast("Script", script)
 
 
-def ask_script(script: Script, asked: ScriptPrompt) -> "ScriptedChoice":
+def ask_script(script: Script, prompt: ScriptPrompt) -> "ScriptedChoice":
     """Return the answer of a script.
 
     Raises:
@@ -135,7 +135,7 @@ def ask_script(script: Script, asked: ScriptPrompt) -> "ScriptedChoice":
     """
     name, path = getattr(script, "__name__", "script"), _script_path(script)
     try:
-        answer: object = script(asked)
+        answer: object = script(prompt)
     except (BadInputError, web.HTTPException):
         raise
     except Exception as error:  # whatever the user's function raises

@@ -15,13 +15,13 @@ _START_SECONDS = 60.0
 _TURNS = 10
 
 
-class _Served(Protocol):
+class _Application(Protocol):
     url: str
 
     def app(self) -> web.Application: ...
 
 
-S = TypeVar("S", bound=_Served)
+S = TypeVar("S", bound=_Application)
 
 
 @asynccontextmanager

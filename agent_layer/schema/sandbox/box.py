@@ -86,7 +86,7 @@ class Process(Protocol):
 
     stdin: "asyncio.StreamWriter"
     stdout: "asyncio.StreamReader"
-    """With a terminal, everything that appears on it."""
+    """Standard output; with a terminal, everything that appears on it."""
     stderr: "asyncio.StreamReader"
     """Empty with a terminal."""
 

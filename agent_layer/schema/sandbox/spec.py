@@ -100,7 +100,7 @@ class SandboxUsage(Record, frozen=True, kw_only=True):
     """Wall time of the agent's commands, summed."""
     num_execs: int = 0
     cpu_seconds: float | None = None
-    """Of the agent's commands, summed."""
+    """CPU seconds of the agent's commands, summed."""
     peak_memory_mb: float | None = None
     """Largest of any command of the agent."""
     output_bytes: int = 0

@@ -125,7 +125,7 @@ class RenewedRollouts(msgspec.Struct, frozen=True, kw_only=True):
     unknown: list[str]
     """Attempts that are not open here: closed, expired, or opened at a gateway that is gone."""
     quiet_seconds: dict[str, float] = {}
-    """By open attempt: time since its last call began or ended, or since it was opened."""
+    """Seconds since the last call of each open attempt began or ended, or since the attempt was opened."""
     calling: list[str] = []
     """Open attempts that wait for an answer."""
 
@@ -210,7 +210,7 @@ class Endpoint(msgspec.Struct, Generic[B, A], frozen=True, kw_only=True):
     """One address of the gateway, shared by its server and its clients: a record in, a record out."""
 
     path: str
-    """With names in braces."""
+    """Path with names in braces."""
     request: type[B]
     answer: type[A]
     method: Literal["POST"] = "POST"

@@ -26,7 +26,7 @@ class GrowingCall:
     call_id: str = ""
     """Empty: no piece named it."""
     name: str = ""
-    """Of the tool; empty: no piece named it."""
+    """Name of the tool; empty: no piece named it."""
     _fields: JsonObject = field(default_factory=dict[str, object])
     _function: JsonObject = field(default_factory=dict[str, object])
     _arguments: list[str] = field(default_factory=list[str])
@@ -45,7 +45,7 @@ class GrowingCall:
         for name, value in function.items():
             if name != "arguments":
                 _join_into(self._function, name, value)
-        self.call_id, self.name = _text_of(self._fields.get("id")), _text_of(self._function.get("name"))
+        self.call_id, self.name = _to_text(self._fields.get("id")), _to_text(self._function.get("name"))
         added = function.get("arguments")
         if added is None:
             return ""
@@ -65,14 +65,14 @@ class GrowingCalls:
 
     calls: list[GrowingCall] = field(default_factory=list[GrowingCall])
     _by_id: dict[tuple[str | None, str], GrowingCall] = field(default_factory=dict[tuple[str | None, str], GrowingCall])
-    """By index and id, and by id alone."""
+    """Calls by index and id, and by id alone."""
     _last: dict[str, GrowingCall] = field(default_factory=dict[str, GrowingCall])
-    """By index."""
+    """Last call by index."""
 
     def add(self, piece: JsonObject) -> tuple[GrowingCall, str]:
         """Take a piece; return the call to which it belongs, and what it adds to the call's arguments."""
         index = None if (found := piece.get("index")) is None else str(found)
-        call_id = _text_of(piece.get("id"))
+        call_id = _to_text(piece.get("id"))
         call = self._find(index, call_id, as_json_object(piece.get("function")))
         if call is None:
             call = GrowingCall()
@@ -157,5 +157,5 @@ def _joined_items(before: list[object], pieces: list[object]) -> list[object]:
     return items
 
 
-def _text_of(value: object) -> str:
+def _to_text(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else str(value)

@@ -19,8 +19,8 @@ def _plain(name: str, kind: pa.DataType, meaning: str) -> Column[TrajectoryRow]:
 
 def _time(name: str, meaning: str) -> Column[TrajectoryRow]:
     def read(row: TrajectoryRow) -> datetime | None:
-        told: str | None = getattr(row, name)
-        return None if told is None else datetime.fromisoformat(told)
+        text: str | None = getattr(row, name)
+        return None if text is None else datetime.fromisoformat(text)
 
     return Column(name, MOMENT, read, meaning)
 
@@ -77,10 +77,10 @@ def tabulate_rows(rows: Iterable[TrajectoryRow]) -> pa.Table:
 
 def read_rows(table: pa.Table) -> list[TrajectoryRow]:
     """Read rows back from a table that ``tabulate_rows`` made."""
-    return [_row_of(fields) for fields in cast("list[dict[str, object]]", table.to_pylist())]
+    return [_make_row(fields) for fields in cast("list[dict[str, object]]", table.to_pylist())]
 
 
-def _row_of(fields: dict[str, object]) -> TrajectoryRow:
+def _make_row(fields: dict[str, object]) -> TrajectoryRow:
     labels = {label["key"]: label["value"] for label in cast("list[dict[str, str]]", fields["labels"])}
     times = {name: _written(value) for name, value in fields.items() if isinstance(value, datetime)}
     return msgspec.convert({**fields, **times, "labels": labels}, TrajectoryRow)

@@ -68,7 +68,7 @@ class StreamPosition(NamedTuple):
     """Position of a group in the order of closing."""
 
     closed_at: str
-    """As Redis writes it."""
+    """Time as Redis writes it."""
     group_id: str
 
 
@@ -121,7 +121,7 @@ class Claims:
                 case [b"superseded"]:
                     raise self._superseded()
                 case [_, group_id, closed_at, record]:
-                    return Claim(_group_of(record), StreamPosition(closed_at.decode(), group_id.decode()))
+                    return Claim(_decode_group(record), StreamPosition(closed_at.decode(), group_id.decode()))
                 case answer:
                     return "full" if answer == [b"full"] else "none"
 
@@ -162,7 +162,7 @@ def acknowledge(redis: Redis, keys: Keys, consumer: Consumer, group_ids: Sequenc
         ack(keys=[keys.name()], args=[*about, *page])
 
 
-def _group_of(record: bytes) -> Group:
+def _decode_group(record: bytes) -> Group:
     if isinstance(group := decode(record), Group):
         return group
     raise CorruptRecordError(

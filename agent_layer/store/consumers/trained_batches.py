@@ -43,14 +43,14 @@ def _scan(redis: Redis, keys: Keys, run: str) -> Iterator[TrainedBatch]:
     """All batches of a run, in any order; one may come twice."""
     stored = redis.hscan_iter(keys.batches(run), count=_PAGE)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped in redis-py
     for _, content in cast("Iterator[tuple[bytes, bytes]]", stored):
-        yield _batch_of(content)
+        yield _decode_batch(content)
 
 
 def _names_any(batch: TrainedBatch, trajectory_ids: Collection[str]) -> bool:
     return any(rollout.trajectory_id in trajectory_ids for rollout in batch.rollouts)
 
 
-def _batch_of(stored: bytes) -> TrainedBatch:
+def _decode_batch(stored: bytes) -> TrainedBatch:
     if isinstance(batch := decode(stored), TrainedBatch):
         return batch
     raise CorruptRecordError(f"batch index: expected trained batches, found {type(batch).__name__}; reindex the store")

@@ -25,7 +25,7 @@ _BITMAPS = {field.filter: field.bitmap for field in FIELDS if field.is_listed}
 _SEVERAL = frozenset(field.filter for field in FIELDS if field.is_listed and field.kind == "json")
 """Fields with several values in one trajectory."""
 _REWARDED = "rewarded"
-_MOST_LINES = 10_000
+_MAX_LINES = 10_000
 
 _Line: TypeAlias = tuple[tuple[str, ...], int | None]
 """Values of fields, and a policy version."""
@@ -60,9 +60,9 @@ def count_by_fields(
     Raises: BadInputError: no such field or filter.
     """
     _check_fields(fields)
-    values = _values_of(index, [field for field in fields if field != "policy"], filters)
+    values = _find_values(index, [field for field in fields if field != "policy"], filters)
     names: dict[str, tuple[By, str]] = {
-        _name_of(field, value): (field, value) for field in values for value in values[field]
+        _name_bitmap(field, value): (field, value) for field in values for value in values[field]
     }
     counts: dict[By, Counter[str | int | None]] = {field: Counter() for field in fields}
     columns, num_all = (["policy_max"] if "policy" in fields else []), 0
@@ -99,13 +99,13 @@ def find_newest_starts(index: Index, field: By) -> dict[str, float]:
         index: of the namespace.
         field: any but policy.
     """
-    values = {_name_of(field, value): value for value in _values_of(index, [field], {})[field]}
+    values = {_name_bitmap(field, value): value for value in _find_values(index, [field], {})[field]}
     scope, newest = index.read_map(besides=values), dict.fromkeys(values, -inf)
     latest = {zone.block: zone.ends["started_at"][1] for zone in scope.zones}
     for block in sorted(latest, key=lambda block: latest[block], reverse=True):
-        if asked := [name for name in values if block in scope.places[name] and newest[name] < latest[block]]:
-            found = read_blocks(index, [block], asked, ["started_at"])
-            for name in asked:
+        if candidates := [name for name in values if block in scope.places[name] and newest[name] < latest[block]]:
+            found = read_blocks(index, [block], candidates, ["started_at"])
+            for name in candidates:
                 newest[name] = max(newest[name], *found.numbers("started_at", found.bitmaps[name]), -inf)
     return {values[name]: start for name, start in newest.items() if start > -inf}
 
@@ -125,8 +125,8 @@ def summarise_trajectories(index: Index, by: Sequence[By], filters: Filters, suc
     """
     _check_fields(by)
     fields: list[By] = [field for field in by if field != "policy"]
-    values = _values_of(index, fields, filters)
-    names = {field: {value: _name_of(field, value) for value in values[field]} for field in fields}
+    values = _find_values(index, fields, filters)
+    names = {field: {value: _name_bitmap(field, value) for value in values[field]} for field in fields}
     wanted = [_REWARDED, *(name for named in names.values() for name in named.values())]
     columns = ["reward", "policy_max"] if "policy" in by else ["reward"]
     tallies: defaultdict[_Line, _Tally] = defaultdict(_Tally)
@@ -138,12 +138,12 @@ def summarise_trajectories(index: Index, by: Sequence[By], filters: Filters, suc
             else:
                 rewarded = members & found.bitmaps.get(_REWARDED, 0)
                 tallies[shared, None].add(members.bit_count(), [*found.numbers("reward", rewarded)], success)
-        if len(tallies) > _MOST_LINES:
+        if len(tallies) > _MAX_LINES:
             raise BadInputError(
-                f"summary by {', '.join(by)}: expected at most {_MOST_LINES} lines, found more; add filters"
+                f"summary by {', '.join(by)}: expected at most {_MAX_LINES} lines, found more; add filters"
             )
     lines = sorted(tallies, key=lambda line: (line[0], line[1] is None, line[1] or 0))
-    return [_summary_of(tallies[line], _named(by, fields, line)) for line in lines]
+    return [_make_summary(tallies[line], _named(by, fields, line)) for line in lines]
 
 
 class _Tally:
@@ -198,7 +198,7 @@ def _named(by: Sequence[By], fields: Sequence[By], line: _Line) -> dict[str, str
     return {field: values.get(field, version) for field in by}
 
 
-def _summary_of(tally: _Tally, by: dict[str, str | int | None]) -> Summary:
+def _make_summary(tally: _Tally, by: dict[str, str | int | None]) -> Summary:
     num = tally.num_rewarded
     return Summary(
         by=by,
@@ -209,22 +209,22 @@ def _summary_of(tally: _Tally, by: dict[str, str | int | None]) -> Summary:
     )
 
 
-def _name_of(field: str, value: str) -> str:
+def _name_bitmap(field: str, value: str) -> str:
     """Return the name of the bitmap of a value."""
     (name,) = parse_filters(cast("Filters", {field: value})).names
     return name
 
 
-def _values_of(index: Index, fields: Sequence[By], filters: Filters) -> dict[By, list[str]]:
+def _find_values(index: Index, fields: Sequence[By], filters: Filters) -> dict[By, list[str]]:
     """Return the values that fields can have; one where a filter names it, unless trajectories have several."""
     pipeline = index.pipeline()
     for field in fields:
         pipeline.smembers(index.keys.values(str(_BITMAPS[field])))
-    asked = cast("Mapping[str, object]", filters)
+    conditions = cast("Mapping[str, object]", filters)
     return {
         field: sorted(value.decode() for value in stored)
-        if asked.get(field) is None or field in _SEVERAL
-        else [str(asked[field])]
+        if conditions.get(field) is None or field in _SEVERAL
+        else [str(conditions[field])]
         for field, stored in zip(fields, cast("list[set[bytes]]", pipeline.execute()), strict=True)
     }
 

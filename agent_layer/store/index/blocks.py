@@ -17,11 +17,11 @@ from agent_layer.store.index.index import Index, Zone
 BLOCK: Final = 2048
 """Members of a block; lua/prelude.lua has the same number."""
 _BITMAP_BYTES: Final = BLOCK // 8
-_MOST_KEYS: Final = 2048
+_MAX_KEYS: Final = 2048
 """Bitmaps per command: Redis copies these in about a millisecond."""
-_MOST_COLUMNS: Final = 32
+_MAX_COLUMNS: Final = 32
 """Columns per command, each of 16 KB."""
-_MOST_BLOCKS: Final = 64
+_MAX_BLOCKS: Final = 64
 """Blocks whose members are looked at together."""
 _ORDERING: Final = Ordering("started_at", descending=False)
 _UNKNOWN: Final = struct.pack("<d", float("nan")) * BLOCK
@@ -37,7 +37,7 @@ class Matches(NamedTuple):
     num_places: int
     """[num_blocks * BLOCK]"""
     bitmaps: Mapping[str, int]
-    """By name; one that none of these blocks has is left out."""
+    """Bitmaps by name; one that none of these blocks has is left out."""
     columns: Mapping[str, Sequence[float]]
     """[num_places]; NaN is not known."""
 
@@ -65,7 +65,7 @@ def find_matches(
     wanted = [*dict.fromkeys((*conditions.names, *others, *rewards))]
     places = scope.places | index.blocks_with(rewards)
     zones = plan_blocks(scope.zones, conditions.ranges, _ORDERING)
-    for page in batched(zones, _MOST_BLOCKS):
+    for page in batched(zones, _MAX_BLOCKS):
         blocks = [zone.block for zone in page]
         here = [name for name in wanted if name in conditions.names or not places[name].isdisjoint(blocks)]
         tested = [one for one in ranges if not all(_is_sure(zone, one) for zone in page)]
@@ -77,24 +77,24 @@ def find_matches(
 class _RewardTest(NamedTuple):
     """A range of rewards as buckets: those inside, and those that it cuts."""
 
-    asked: NumberRange | None
+    wanted: NumberRange | None
     inside: Sequence[str]
     partly: Sequence[str]
 
     @classmethod
     def of(cls, ranges: Iterable[NumberRange], buckets: Iterable[int]) -> "_RewardTest":
         """Sort the buckets that occur."""
-        asked = next((one for one in ranges if one.column == "reward"), None)
-        if asked is None:
+        wanted = next((one for one in ranges if one.column == "reward"), None)
+        if wanted is None:
             return cls(None, (), ())
         inside, partly = list[str](), list[str]()
         for bucket in buckets:
             first, last = bucket_ends(bucket)
-            if asked.low <= first and last <= asked.high:
+            if wanted.low <= first and last <= wanted.high:
                 inside.append(bucket_name(bucket))
-            elif first <= asked.high and asked.low <= last:
+            elif first <= wanted.high and wanted.low <= last:
                 partly.append(bucket_name(bucket))
-        return cls(asked, inside, partly)
+        return cls(wanted, inside, partly)
 
 
 def bucket_name(bucket: int) -> str:
@@ -102,10 +102,10 @@ def bucket_name(bucket: int) -> str:
     return f"bucket={bucket}"
 
 
-def _is_sure(zone: Zone, asked: NumberRange) -> bool:
+def _is_sure(zone: Zone, wanted: NumberRange) -> bool:
     """Whether every member of the block is in the range. Each has a start; other numbers may be unknown."""
-    low, high = zone.ends[asked.column]
-    return asked.column == "started_at" and asked.low <= low and high <= asked.high
+    low, high = zone.ends[wanted.column]
+    return wanted.column == "started_at" and wanted.low <= low and high <= wanted.high
 
 
 def _members(found: Matches, conditions: Conditions, test: _RewardTest, tested: Sequence[NumberRange]) -> int:
@@ -115,23 +115,23 @@ def _members(found: Matches, conditions: Conditions, test: _RewardTest, tested: 
         members &= bitmaps[name]
     for name in conditions.without:
         members &= ~bitmaps.get(name, 0)
-    if test.asked is not None:
-        inside, partly = (_any_of(bitmaps, names) for names in (test.inside, test.partly))
-        members &= inside | (partly & _in_range(found, test.asked) if partly & members else 0)
+    if test.wanted is not None:
+        inside, partly = (_join_bitmaps(bitmaps, names) for names in (test.inside, test.partly))
+        members &= inside | (partly & _in_range(found, test.wanted) if partly & members else 0)
     for one in tested:
         members &= _in_range(found, one) if members else 0
     return members
 
 
-def _any_of(bitmaps: Mapping[str, int], names: Iterable[str]) -> int:
+def _join_bitmaps(bitmaps: Mapping[str, int], names: Iterable[str]) -> int:
     members = 0
     for name in names:
         members |= bitmaps.get(name, 0)
     return members
 
 
-def _in_range(found: Matches, asked: NumberRange) -> int:
-    low, high, numbers = asked.low, asked.high, found.columns[asked.column]
+def _in_range(found: Matches, wanted: NumberRange) -> int:
+    low, high, numbers = wanted.low, wanted.high, found.columns[wanted.column]
     return int(bytes([low <= number <= high for number in numbers]).translate(_AS_DIGITS), 2)
 
 
@@ -140,7 +140,7 @@ def read_blocks(index: Index, blocks: Sequence[int], names: Sequence[str], colum
 
     Returns: without members, and with all names.
     """
-    at_once = max(1, min(_MOST_KEYS // max(1, len(names)), _MOST_COLUMNS // max(1, len(columns))))
+    at_once = max(1, min(_MAX_KEYS // max(1, len(names)), _MAX_COLUMNS // max(1, len(columns))))
     parts: dict[str, list[bytes]] = {name: [] for name in (*names, *columns)}
     for page in batched(blocks, at_once):
         begins = [index.keys.in_block(block, "") for block in page]
@@ -163,6 +163,6 @@ def read_blocks(index: Index, blocks: Sequence[int], names: Sequence[str], colum
 
 
 def _read_strings(index: Index, keys: Sequence[str]) -> Iterator[bytes]:
-    for page in batched(keys, _MOST_KEYS):
+    for page in batched(keys, _MAX_KEYS):
         for stored in cast("list[bytes | None]", index.redis.mget(page)):
             yield stored or b""

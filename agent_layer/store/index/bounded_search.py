@@ -16,16 +16,16 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from agent_layer.store.index.filters import Conditions, NumberRange, bucket_of
+from agent_layer.store.index.filters import Conditions, NumberRange, find_bucket
 from agent_layer.store.index.index import Index, Position, Zone, scan_request
 
-_MOST_BLOCKS = 32
+_MAX_BLOCKS = 32
 """Blocks per call: one at first, because the newest often suffices; at most this many, which blocks Redis shortly."""
 
-_MOST_TESTED = 8_192
+_MAX_TESTED = 8_192
 """Members that one call should test, which takes Redis 4 to 8 ms; calls take fewer blocks where they are dense."""
 
-_MOST_BUCKETS = 16
+_MAX_BUCKETS = 16
 """More than these are no narrow range: then it is quicker to compare the numbers."""
 
 
@@ -40,12 +40,12 @@ class Ordering(NamedTuple):
     column: str
     descending: bool
 
-    def best_of(self, zone: Zone) -> tuple[float, float]:
+    def find_best(self, zone: Zone) -> tuple[float, float]:
         """The best (value, start) that a member of the block can have."""
         end = 1 if self.descending else 0
         return zone.ends[self.column][end], zone.ends["started_at"][end]
 
-    def worst_of(self, zone: Zone) -> tuple[float, float]:
+    def find_worst(self, zone: Zone) -> tuple[float, float]:
         """The worst (value, start) that a member of the block can have."""
         end = 0 if self.descending else 1
         return zone.ends[self.column][end], zone.ends["started_at"][end]
@@ -78,7 +78,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     positions: list[Position]
     """[at most limit], in order."""
     num_blocks: int
-    """Of the whole index."""
+    """Blocks of the whole index."""
     num_planned: int
     """Blocks that could hold answers; by reward, each is counted for each bucket that it is looked through for."""
     num_read: int
@@ -115,13 +115,15 @@ def search(
             behind = [one for one in fresh.positions if after is None or ordering.is_before(after, one)]
             best = ordering.sort({*best, *behind})[:limit]
             num_read, num_tested = num_read + len(blocks), num_tested + fresh.num_tested
-            if 2 * fresh.num_tested <= _MOST_TESTED:
-                num_at_once = min(2 * num_at_once, _MOST_BLOCKS)
-            elif fresh.num_tested > _MOST_TESTED:
+            if 2 * fresh.num_tested <= _MAX_TESTED:
+                num_at_once = min(2 * num_at_once, _MAX_BLOCKS)
+            elif fresh.num_tested > _MAX_TESTED:
                 num_at_once = max(1, num_at_once // 2)
             if len(best) == limit:
                 bound = best[-1][:2]
-                left = [*takewhile(lambda zone, last=bound: not ordering.is_before(last, ordering.best_of(zone)), left)]
+                left = [
+                    *takewhile(lambda zone, last=bound: not ordering.is_before(last, ordering.find_best(zone)), left)
+                ]
         if ordering.column == "reward" and bound is not None:
             break  # what is in lower buckets comes later
     return Search(
@@ -149,9 +151,9 @@ def plan_blocks(
         for zone in zones
         if all(zone.ends[one.column][0] <= one.high and zone.ends[one.column][1] >= one.low for one in ranges)
         and zone.ends[ordering.column][0] <= zone.ends[ordering.column][1]  # else no member has the number
-        and (after is None or not ordering.is_before(ordering.worst_of(zone), after[:2]))
+        and (after is None or not ordering.is_before(ordering.find_worst(zone), after[:2]))
     ]
-    return sorted(fitting, key=ordering.best_of, reverse=ordering.descending)
+    return sorted(fitting, key=ordering.find_best, reverse=ordering.descending)
 
 
 def choose_buckets(
@@ -165,17 +167,17 @@ def choose_buckets(
         ordering: of the answer. By reward, buckets are taken one by one, the highest first.
         after: where the answer begins.
     """
-    asked = next((one for one in ranges if one.column == "reward"), None)
-    if asked is None and ordering.column != "reward":
+    wanted = next((one for one in ranges if one.column == "reward"), None)
+    if wanted is None and ordering.column != "reward":
         return [None]
-    low, high = (asked.low, asked.high) if asked else (-math.inf, math.inf)
+    low, high = (wanted.low, wanted.high) if wanted else (-math.inf, math.inf)
     fitting = [one for one in buckets if _bucket_end(low) <= one <= _bucket_end(high)]
     if ordering.column == "reward":
-        return [[one] for one in reversed(fitting) if after is None or one <= bucket_of(after.value)]
-    if len(fitting) > _MOST_BUCKETS:
+        return [[one] for one in reversed(fitting) if after is None or one <= find_bucket(after.value)]
+    if len(fitting) > _MAX_BUCKETS:
         return [None]
     return [fitting] if fitting else []
 
 
 def _bucket_end(end: float) -> float:
-    return end if math.isinf(end) else bucket_of(end)
+    return end if math.isinf(end) else find_bucket(end)

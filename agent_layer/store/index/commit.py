@@ -28,7 +28,7 @@ from agent_layer.store.segments.format import SealedSegment
 from agent_layer.store.segments.summary import may_change_reward
 from agent_layer.store.segments.tombstones import member_ids
 
-_LARGEST_BATCH = 256
+_MAX_BATCH_SIZE = 256
 """Largest number of rows, calls and rewards that one script merges; more would block Redis for longer."""
 
 _REPLACED_SECONDS = 86_400
@@ -45,7 +45,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
     weight: int
     """Rows, calls, rewards and members in it."""
     fields: Mapping[str, object]
-    """As commit.lua reads them. The reader inside Redis knows no bytes: see ``_as_text``."""
+    """Fields as commit.lua reads them. The reader inside Redis knows no bytes: see ``_as_text``."""
 
 
 def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment], *, again: bool = False) -> None:
@@ -61,9 +61,9 @@ def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment],
         while bases:  # again for those whose basis changed meanwhile
             bases = cast("list[list[bytes]]", enter(keys=[keys.name()], args=compute_rewards(bases)))
     if segments:
-        mark(keys=[keys.name()], args=[said for one in segments for said in (one.footer.name, one.size_bytes)])
+        mark(keys=[keys.name()], args=[value for one in segments for value in (one.footer.name, one.size_bytes)])
     for one in segments:  # so that the replaced ones go even if the process that merged them died
-        for page in batched(one.footer.replaces, _LARGEST_BATCH):
+        for page in batched(one.footer.replaces, _MAX_BATCH_SIZE):
             sizes = cast("list[bytes | None]", redis.hmget(keys.segments, page))
             if committed := [name for name, size in zip(page, sizes, strict=True) if size is not None]:
                 remember_replaced(redis, keys, committed, one.footer.name)
@@ -71,7 +71,7 @@ def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment],
 
 def remember_replaced(redis: Redis, keys: Keys, names: Sequence[str], by: str) -> None:
     """Store the successor of segments (empty: all of their records were deleted), and queue them for removal."""
-    for page in batched(names, _LARGEST_BATCH):
+    for page in batched(names, _MAX_BATCH_SIZE):
         pipeline = redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
         pipeline.sadd(keys.rewrite, *page)
         for name in page:
@@ -95,7 +95,7 @@ def _batches(segments: Iterable[SealedSegment], merged: list[str], *, again: boo
     batch: list[_Entry] = []
     weight = 0
     for entry in (entry for one in segments for entry in _entries(one.footer)):
-        if batch and weight + entry.weight > _LARGEST_BATCH:
+        if batch and weight + entry.weight > _MAX_BATCH_SIZE:
             yield encode(batch)
             batch, weight = [], 0
         batch.append(entry)
@@ -107,7 +107,7 @@ def _batches(segments: Iterable[SealedSegment], merged: list[str], *, again: boo
 def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
     places = {chunk.owner: f"{chunk.offset} {chunk.size_bytes}" for chunk in footer.chunks}
     for summary in footer.trajectories:
-        for part in _parts_of(summary):
+        for part in _split_summary(summary):
             yield _Entry(
                 kind="trajectories",
                 weight=1 + sum(map(len, (part.calls, part.rewards, part.blobs, part.given_labels))),
@@ -120,36 +120,36 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
                 },
             )
     for policy in footer.policies:
-        yield _Entry(kind="policies", weight=1, fields=_fields_of(policy))
+        yield _Entry(kind="policies", weight=1, fields=_list_fields(policy))
     named: list[tuple[_Kind, BatchEntry | GroupEntry]] = [
         *(("trained", batch) for batch in footer.batches),
         *(("groups", group) for group in footer.groups),
     ]
     for kind, one in named:
         members = member_ids(one.record)
-        fields = _fields_of(one) | {"segment": footer.name, "members": members}
+        fields = _list_fields(one) | {"segment": footer.name, "members": members}
         yield _Entry(kind=kind, weight=1 + len(members), fields=fields)
 
 
-def _fields_of(entry: PolicyEntry | BatchEntry | GroupEntry) -> dict[str, object]:
+def _list_fields(entry: PolicyEntry | BatchEntry | GroupEntry) -> dict[str, object]:
     return {**msgspec.structs.asdict(entry), "record": _as_text(entry.record)}
 
 
-def _parts_of(summary: TrajectorySummary) -> Iterator[TrajectorySummary]:
+def _split_summary(summary: TrajectorySummary) -> Iterator[TrajectorySummary]:
     """A summary as several, none with more calls, rewards or blobs than one script merges."""
-    third = _LARGEST_BATCH // 3
+    third = _MAX_BATCH_SIZE // 3
     if max(len(summary.calls), len(summary.rewards), len(summary.blobs)) <= third:
         yield summary
         return
     calls, rewards, blobs = iter(summary.calls.items()), iter(summary.rewards.items()), iter(summary.blobs)
 
-    def next_of(base: TrajectorySummary) -> TrajectorySummary:
+    def make_part(base: TrajectorySummary) -> TrajectorySummary:
         part = {"calls": dict(islice(calls, third)), "rewards": dict(islice(rewards, third))}
         return msgspec.structs.replace(base, **part, blobs=list(islice(blobs, third)))
 
-    yield next_of(summary)
+    yield make_part(summary)
     nothing = TrajectorySummary(trajectory_id=summary.trajectory_id)
-    while (more := next_of(nothing)) != nothing:
+    while (more := make_part(nothing)) != nothing:
         yield more
 
 

@@ -21,7 +21,7 @@ _ACCEPTED = "accepted=1"
 _REWARDED = "rewarded"
 """Bitmap of all trajectories with a reward."""
 _BUCKETS_PER_UNIT, _LAST_BUCKET = 20, 200
-_LONGEST_VALUE = 64
+_MAX_VALUE_LENGTH = 64
 """The bitmap of a longer value is named by its hash; lua/prelude.lua has the same number."""
 
 
@@ -79,12 +79,13 @@ class Conditions(NamedTuple):
 
 
 _LABEL_ENDS = re.compile("[\0=]")
-"""In the name of a label a null comes before these, so that it ends at the first plain '='; as in lua/prelude.lua."""
+"""Characters that a NUL escapes in the name of a label, so that it ends at the first plain '='; same in
+lua/prelude.lua."""
 
 _HOST_AND_PORT = re.compile(r"[^/]+:[0-9]+")
 
 
-def bucket_of(reward: float) -> int:
+def find_bucket(reward: float) -> int:
     """Return the bucket of a reward, each 0.05 wide; rewards beyond 10 share the last ones. As in lua/prelude.lua."""
     return math.floor(max(-_LAST_BUCKET, min(_LAST_BUCKET, reward * _BUCKETS_PER_UNIT)))
 
@@ -92,14 +93,14 @@ def bucket_of(reward: float) -> int:
 def bucket_ends(bucket: int) -> tuple[float, float]:
     """Return the least and the greatest reward of a bucket; the first and the last one have an open end."""
     return (
-        -math.inf if bucket <= -_LAST_BUCKET else _begin_of(bucket),
-        math.inf if bucket >= _LAST_BUCKET else math.nextafter(_begin_of(bucket + 1), -math.inf),
+        -math.inf if bucket <= -_LAST_BUCKET else _find_bucket_begin(bucket),
+        math.inf if bucket >= _LAST_BUCKET else math.nextafter(_find_bucket_begin(bucket + 1), -math.inf),
     )
 
 
-def _begin_of(bucket: int) -> float:
+def _find_bucket_begin(bucket: int) -> float:
     first = bucket / _BUCKETS_PER_UNIT
-    while bucket_of(before := math.nextafter(first, -math.inf)) >= bucket:  # 0.44999999999999996 * 20 is 9
+    while find_bucket(before := math.nextafter(first, -math.inf)) >= bucket:  # 0.44999999999999996 * 20 is 9
         first = before
     return first
 
@@ -145,7 +146,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 def _named(field: str, value: str) -> str:
     stored = value.encode("utf-8", "surrogatepass")
-    return f"{field}={sha1(stored, usedforsecurity=False).hexdigest() if len(stored) > _LONGEST_VALUE else value}"
+    return f"{field}={sha1(stored, usedforsecurity=False).hexdigest() if len(stored) > _MAX_VALUE_LENGTH else value}"
 
 
 def _ranges(filters: Filters) -> Iterator[NumberRange]:

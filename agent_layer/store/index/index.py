@@ -20,7 +20,7 @@ from agent_layer.store.index.scripts import SEARCH
 from agent_layer.store.segments.fields import COLUMNS
 from agent_layer.store.segments.tombstones import owner_hash
 
-_MOST_KEYS = 512
+_MAX_KEYS = 512
 """Per command, so that none takes long."""
 _ENDS = struct.Struct(f"<{2 * len(COLUMNS)}d")
 
@@ -44,16 +44,16 @@ class BlockMap(NamedTuple):
     """Blocks that can hold matches."""
 
     zones: list[Zone]
-    """Of the blocks in which all names occur."""
+    """Zones of the blocks in which all names occur."""
     num_blocks: int
-    """Of the whole index."""
+    """Blocks of the whole index."""
     buckets: list[int]
     """Buckets of rewards that occur, lowest first."""
     places: dict[str, frozenset[int]]
     """Blocks in which a name occurs, by name, of those that were asked for."""
 
 
-class Found(NamedTuple):
+class ScanResult(NamedTuple):
     """Result of one scan."""
 
     num_tested: int
@@ -127,15 +127,15 @@ class Index:
             besides: names whose places are read, too.
         """
         needed = list(names)
-        asked = list(dict.fromkeys((*needed, *besides)))
+        unique_names = list(dict.fromkeys((*needed, *besides)))
         pipeline = self.pipeline()
         pipeline.hgetall(self.keys.zones)
         pipeline.smembers(self.keys.values("bucket"))
-        for page in batched(asked, _MOST_KEYS):
+        for page in batched(unique_names, _MAX_KEYS):
             pipeline.mget([self.keys.blocks_with(name) for name in page])
         packed, buckets, *pages = cast("_Map", pipeline.execute())
-        zones = {int(block): _zone_of(int(block), ends) for block, ends in packed.items() if ends}
-        places = _places_of(asked, chain.from_iterable(pages))
+        zones = {int(block): _unpack_zone(int(block), ends) for block, ends in packed.items() if ends}
+        places = _read_places(unique_names, chain.from_iterable(pages))
         return BlockMap(
             zones=[zones[block] for block in frozenset(zones).intersection(*(places[name] for name in needed))],
             num_blocks=len(packed),
@@ -150,18 +150,20 @@ class Index:
         blocks = frozenset(chain.from_iterable(self.blocks_with(names).values()))
         return [zone for zone in scope.zones if zone.block in blocks]
 
-    def search_blocks(self, sought: ScanRequest) -> Found:
+    def search_blocks(self, sought: ScanRequest) -> ScanResult:
         """The first members of some blocks; see lua/search.lua."""
-        told = self._search(keys=[self.keys.name()], args=[msgspec.msgpack.encode(sought)])
-        num_tested, *found = cast("list[bytes]", told)
+        answer = self._search(keys=[self.keys.name()], args=[msgspec.msgpack.encode(sought)])
+        num_tested, *found = cast("list[bytes]", answer)
         triples = zip(found[::3], found[1::3], found[2::3], strict=True)
-        return Found(int(num_tested), [Position(float(value), float(at), id_.decode()) for id_, value, at in triples])
+        return ScanResult(
+            int(num_tested), [Position(float(value), float(at), id_.decode()) for id_, value, at in triples]
+        )
 
     def blocks_with(self, names: Sequence[str]) -> dict[str, frozenset[int]]:
         """Return by name the blocks in which it occurs."""
         keys = [self.keys.blocks_with(name) for name in names]
-        pages = (cast("list[bytes | None]", self.redis.mget(page)) for page in batched(keys, _MOST_KEYS))
-        return _places_of(names, chain.from_iterable(pages))
+        pages = (cast("list[bytes | None]", self.redis.mget(page)) for page in batched(keys, _MAX_KEYS))
+        return _read_places(names, chain.from_iterable(pages))
 
     def pipeline(self) -> Pipeline:
         """Many commands at once, in no transaction."""
@@ -185,12 +187,12 @@ def scan_request(conditions: Conditions, blocks: Sequence[int], any_of: Sequence
     )
 
 
-def _zone_of(block: int, packed: bytes) -> Zone:
+def _unpack_zone(block: int, packed: bytes) -> Zone:
     ends = _ENDS.unpack(packed)
     return Zone(block, {column: (ends[2 * at], ends[2 * at + 1]) for at, column in enumerate(COLUMNS)})
 
 
-def _places_of(names: Sequence[str], bitmaps: Iterable[bytes | None]) -> dict[str, frozenset[int]]:
+def _read_places(names: Sequence[str], bitmaps: Iterable[bytes | None]) -> dict[str, frozenset[int]]:
     return {name: frozenset(_set_bits(bitmap or b"")) for name, bitmap in zip(names, bitmaps, strict=True)}
 
 

@@ -20,7 +20,7 @@ _PAGE = 512
 FIRST_PAGE = 32
 """Rows of a page for which no limit was given."""
 
-LARGEST_SEARCH = 1_024
+MAX_SEARCH = 1_024
 """A longer answer consists of several searches, so that each call stays small."""
 
 
@@ -45,7 +45,7 @@ def find_trajectories(
     """
     conditions, ordering = parse_filters(filters), check_order(order, limit)
     found, after = list[Position](), _read_cursor(cursor, order)
-    while (num_wanted := min(limit + 1 - len(found), LARGEST_SEARCH)) > 0:
+    while (num_wanted := min(limit + 1 - len(found), MAX_SEARCH)) > 0:
         more = search(index, conditions, ordering, num_wanted, after).positions
         found += more
         if len(more) < num_wanted:
@@ -129,9 +129,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     conditions: dict[str, int]
     """Condition → how many trajectories meet it alone."""
     num_trajectories: int
-    """In the whole index."""
+    """Trajectories in the whole index."""
     num_blocks: int
-    """Of 2,048 trajectories each, in the whole index."""
+    """Blocks, of 2,048 trajectories each, in the whole index."""
     num_planned: int
     """Blocks that can hold answers: every requested value occurs in them, and their zones overlap each range."""
     num_read: int
@@ -140,7 +140,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Trajectories in these whose numbers were compared."""
     num_found: int
     seconds: float
-    """Of the search alone."""
+    """Seconds of the search alone."""
 
 
 def explain_search(index: Index, filters: Filters, order: Order = "newest", limit: int = 32) -> Explanation:
@@ -150,7 +150,7 @@ def explain_search(index: Index, filters: Filters, order: Order = "newest", limi
     """
     conditions = parse_filters(filters)
     began = time.perf_counter()
-    found = search(index, conditions, check_order(order, limit), min(limit, LARGEST_SEARCH))
+    found = search(index, conditions, check_order(order, limit), min(limit, MAX_SEARCH))
     seconds = time.perf_counter() - began
     counts = {_shown(one): _count_alone(index, one) for one in _single(conditions)}
     return Explanation(
@@ -177,8 +177,8 @@ def _single(conditions: Conditions) -> list[Conditions]:
 
 def _shown(one: Conditions) -> str:
     if one.ranges:
-        (asked,) = one.ranges
-        return f"{asked.low:g} <= {asked.column} <= {asked.high:g}"
+        (wanted,) = one.ranges
+        return f"{wanted.low:g} <= {wanted.column} <= {wanted.high:g}"
     return f"not {one.without[0]}" if one.without else one.names[0]
 
 

@@ -67,7 +67,7 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
 def find_broken_blobs(index: Index, objects: ObjectStore) -> Iterator[Finding]:
     """Read every blob that a committed segment refers to; yield those that are not readable."""
 
-    def fault_of(name: str) -> tuple[str, CorruptRecordError | NotFoundError | None]:
+    def find_fault(name: str) -> tuple[str, CorruptRecordError | NotFoundError | None]:
         try:
             read_blob(index.keys, objects, name)
         except (CorruptRecordError, NotFoundError) as error:
@@ -76,8 +76,8 @@ def find_broken_blobs(index: Index, objects: ObjectStore) -> Iterator[Finding]:
 
     with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
         for page in batched((row.trajectory_id for row in scan_trajectories(index, {})), _PAGE):
-            users = _users_of(index, page)
-            for name, fault in threads.map(fault_of, users):
+            users = _find_users(index, page)
+            for name, fault in threads.map(find_fault, users):
                 if fault and index.redis.hexists(
                     index.keys.trajectory_blobs(users[name]), name
                 ):  # not deleted meanwhile
@@ -85,7 +85,7 @@ def find_broken_blobs(index: Index, objects: ObjectStore) -> Iterator[Finding]:
                     yield Finding(kind=kind, subject=users[name], detail=str(fault))
 
 
-def _users_of(index: Index, trajectory_ids: list[str]) -> dict[str, str]:
+def _find_users(index: Index, trajectory_ids: list[str]) -> dict[str, str]:
     """Return one trajectory that needs each blob, by blob."""
     pipeline = index.pipeline()
     for trajectory_id in trajectory_ids:

@@ -111,7 +111,7 @@ class _Compaction:
         planned = plan_packs(
             {name: sizes[name] for name in due} if only_dead else sizes, due, self._limits, time.time()
         )
-        packs = limit_packs(planned, sizes, self._limits.most_bytes)
+        packs = limit_packs(planned, sizes, self._limits.max_bytes)
         num_done, num_all = 0, sum(map(len, packs))
         for pack in packs:
             if is_stopped():

@@ -29,7 +29,7 @@ from agent_layer.store.reading.reader import trajectory_not_found
 from agent_layer.store.segments.tombstones import write_tombstones
 
 _PAGE = 256
-_LARGEST_OBJECT = 4_096
+_MAX_OBJECT = 4_096
 """Tombstones in one object."""
 
 
@@ -62,8 +62,8 @@ def find_empty_groups(index: Index, group_ids: Iterable[str], condemned: Abstrac
     for run, task_id in sorted({(one.run, one.task_id) for one in memberless}):
         rows = scan_trajectories(index, {"run": run, "task": task_id})
         alive = {row.group_id for row in rows if row.trajectory_id not in condemned}
-        asked = [one for one in memberless if (one.run, one.task_id) == (run, task_id)]
-        emptied += [one for one in asked if one.group_id not in alive]
+        matching = [one for one in memberless if (one.run, one.task_id) == (run, task_id)]
+        emptied += [one for one in matching if one.group_id not in alive]
     return EmptyGroups(
         sorted(one.group_id for one in emptied if not one.is_open), [one.group_id for one in emptied if one.is_open]
     )
@@ -75,16 +75,16 @@ def find_groups_of_task(index: Index, task_id: str, run: str | None) -> Iterator
     The order of the reads is the order in which a group moves, so none is missed on its way; some may come twice.
     """
     keys = index.keys
-    yield from _those_of(_look_up_all(index, _members(index, keys.queue("open"))), task_id, run)
+    yield from _select_groups(_look_up_all(index, _members(index, keys.queue("open"))), task_id, run)
     decided = cast("list[tuple[bytes, dict[bytes, bytes]]]", index.redis.xrange(keys.outbox))
     closing = [fields[b"group_id"] for _, fields in decided if fields.get(b"kind") == b"group"]
-    yield from _those_of(_look_up_all(index, closing), task_id, run)
+    yield from _select_groups(_look_up_all(index, closing), task_id, run)
     runs = [run] if run else [name.decode() for name in cast("set[bytes]", index.redis.smembers(keys.runs))]
     for name in runs:
-        yield from _those_of(_look_up_all(index, _members(index, keys.closed_groups(name))), task_id, run)
+        yield from _select_groups(_look_up_all(index, _members(index, keys.closed_groups(name))), task_id, run)
 
 
-def _those_of(groups: Iterable[_Candidate], task_id: str, run: str | None) -> Iterator[str]:
+def _select_groups(groups: Iterable[_Candidate], task_id: str, run: str | None) -> Iterator[str]:
     return (one.group_id for one in groups if one.task_id == task_id and run in (None, one.run))
 
 
@@ -103,8 +103,8 @@ def _look_up(index: Index, group_ids: Collection[str]) -> Iterator[_Candidate]:
     for group_id in group_ids:
         pipeline.get(index.keys.group(group_id))
         pipeline.hmget(index.keys.queue("g", group_id), "run", "task_id", "state")
-    told = cast("list[bytes | list[bytes | None] | None]", pipeline.execute())
-    for group_id, stored, queued in zip(group_ids, told[::2], told[1::2], strict=True):
+    rows = cast("list[bytes | list[bytes | None] | None]", pipeline.execute())
+    for group_id, stored, queued in zip(group_ids, rows[::2], rows[1::2], strict=True):
         run, task_id, state = cast("list[bytes | None]", queued)
         if isinstance(stored, bytes) and isinstance(group := decode(stored), Group):
             yield _Candidate(group_id, group.run, group.task_id, group.trajectory_ids, is_open=False)
@@ -227,7 +227,7 @@ def execute_deletion(
         *map(trajectory_owner, deletion.trajectory_ids),
     ]
     times = [
-        write_tombstones(index.keys, objects, page, reason) for page in batched(owners, _LARGEST_OBJECT)
+        write_tombstones(index.keys, objects, page, reason) for page in batched(owners, _MAX_OBJECT)
     ]  # all of them first, so that a rebuild knows the whole deletion
     _note(index, deletion.segments)
     if times:
@@ -299,11 +299,11 @@ def _clear_queue(index: Index, group_ids: Iterable[str]) -> None:
     """Remove closed groups from the queue: the dispatcher uses their tombstones instead."""
     queue = index.keys.queue
     for page in batched(group_ids, _PAGE):
-        asked = index.pipeline()
+        pipeline = index.pipeline()
         for group_id in page:
-            asked.hmget(queue("g", group_id), "state", "launched")
+            pipeline.hmget(queue("g", group_id), "state", "launched")
         cleared = index.pipeline()
-        for group_id, (state, size) in zip(page, cast("list[list[bytes | None]]", asked.execute()), strict=True):
+        for group_id, (state, size) in zip(page, cast("list[list[bytes | None]]", pipeline.execute()), strict=True):
             if state == b"closed" and size is not None:
                 rollouts = [f"{group_id}.{member}" for member in range(int(size))]
                 cleared.unlink(*chain([queue("g", group_id)], (queue("r", one) for one in rollouts)))

@@ -129,7 +129,7 @@ class _Collection:
         self._removed.append(RemovedObject(key=entry.key, size_bytes=entry.size_bytes, reason=reason))
 
     def _collect_segments(self, entries: list[ObjectEntry], progress: Progress) -> None:
-        aged = {name: one for one in self._aged(entries, self._grace.seconds) if (name := self._name_of(one))}
+        aged = {name: one for one in self._aged(entries, self._grace.seconds) if (name := self._parse_name(one))}
         committed = decode_names(self._redis.hkeys(self._keys.segments))
         left_alone = decode_names(self._redis.hkeys(self._keys.quarantine))
         successors = find_successors(self._keys, self._objects, committed, aged)
@@ -139,7 +139,7 @@ class _Collection:
                 self._look_at(name, entry, successors.get(name, []), is_committed=name in committed)
             progress(num_done, len(aged))
 
-    def _name_of(self, entry: ObjectEntry) -> str | None:
+    def _parse_name(self, entry: ObjectEntry) -> str | None:
         """Return the name of the segment at this key; None if no index would look for it here."""
         name = segment_name(entry.key)
         return (
@@ -193,10 +193,10 @@ class _Collection:
             (one, name) for one in self._aged(entries, self._grace.seconds) if (name := parse_checkpoint_key(one.key))
         ]
         for page in batched(aged, _PAGE):
-            asked = self._index.pipeline()
+            pipeline = self._index.pipeline()
             for _, name in page:
-                asked.hexists(self._keys.trajectory(checkpoint_trajectory(name)), "ended_at")
-            for (entry, _), has_ended in zip(page, cast("list[bool]", asked.execute()), strict=True):
+                pipeline.hexists(self._keys.trajectory(checkpoint_trajectory(name)), "ended_at")
+            for (entry, _), has_ended in zip(page, cast("list[bool]", pipeline.execute()), strict=True):
                 if has_ended or entry in old:
                     self._remove(entry, "its attempt has ended" if has_ended else "its attempt was not resumed")
 

@@ -70,8 +70,8 @@ def _misjudged(index: Index, trajectory_ids: Sequence[str]) -> Iterator[str]:
         pipeline.hmget(index.keys.trajectory(trajectory_id), _BASIS)
         pipeline.hvals(index.keys.rewards(trajectory_id))
     found = cast("list[list[bytes | None]]", pipeline.execute())
-    for trajectory_id, (*said, stored), judged in zip(trajectory_ids, found[::2], found[1::2], strict=True):
-        basis = [trajectory_id.encode(), b"", *(value or b"" for value in said), *cast("list[bytes]", judged)]
+    for trajectory_id, (*summary, stored), judged in zip(trajectory_ids, found[::2], found[1::2], strict=True):
+        basis = [trajectory_id.encode(), b"", *(value or b"" for value in summary), *cast("list[bytes]", judged)]
         *_, reward = compute_rewards([basis])
         if reward.encode() != (stored or b""):
             yield trajectory_id
@@ -113,53 +113,53 @@ def _probes(keys: Keys, segment: Segment, dead: set[str]) -> Iterator[_Probe]:
     places = {chunk.owner: chunk for chunk in footer.chunks}
     for summary in footer.trajectories:
         if (owner := trajectory_owner(summary.trajectory_id)) not in dead:
-            yield from _probes_of(keys, footer.name, summary, places[owner])
+            yield from _make_probes(keys, footer.name, summary, places[owner])
     yield from _probes_of_others(keys, footer, dead)
 
 
-def _probes_of(keys: Keys, segment: str, said: TrajectorySummary, chunk: Chunk) -> Iterator[_Probe]:
-    owner, place = said.trajectory_id, f"{chunk.offset} {chunk.size_bytes}".encode()
+def _make_probes(keys: Keys, segment: str, summary: TrajectorySummary, chunk: Chunk) -> Iterator[_Probe]:
+    owner, place = summary.trajectory_id, f"{chunk.offset} {chunk.size_bytes}".encode()
     yield _Probe(owner, ("HGET", keys.chunks(owner), segment), partial(eq, place))
     row = ("HMGET", keys.trajectory(owner), *_FIELDS)
-    yield _Probe(owner, row, partial(_row_holds, said))
-    if said.calls:
-        calls = ("HMGET", keys.calls(owner), *said.calls)
-        yield _Probe(owner, calls, partial(_calls_hold, said))
-    if said.rewards:
-        rewards = ("HMGET", keys.rewards(owner), *said.rewards)
+    yield _Probe(owner, row, partial(_row_holds, summary))
+    if summary.calls:
+        calls = ("HMGET", keys.calls(owner), *summary.calls)
+        yield _Probe(owner, calls, partial(_calls_hold, summary))
+    if summary.rewards:
+        rewards = ("HMGET", keys.rewards(owner), *summary.rewards)
         yield _Probe(owner, rewards, _are_known)
-    if said.blobs:
-        known = ("HMGET", keys.trajectory_blobs(owner), *said.blobs)
-        yield _Probe(owner, known, partial(eq, [b"1"] * len(said.blobs)))
-    for name in said.blobs:  # or it would be removed as unneeded
+    if summary.blobs:
+        known = ("HMGET", keys.trajectory_blobs(owner), *summary.blobs)
+        yield _Probe(owner, known, partial(eq, [b"1"] * len(summary.blobs)))
+    for name in summary.blobs:  # or it would be removed as unneeded
         yield _Probe(owner, ("SISMEMBER", keys.blob(name), owner), bool)
 
 
-def _row_holds(said: TrajectorySummary, row: object) -> bool:
+def _row_holds(summary: TrajectorySummary, row: object) -> bool:
     """Whether a row holds at least the content of one segment; other segments may add to it."""
     opened, ended, status, accepted, agents, tools, findings, policy_min, policy_max, labels, engines = cast(
         "_Stored", row
     )
     return (
-        (said.opening is None or _stands(opened, said.opening.rank))
-        and (said.ending is None or _stands(ended, said.ending.rank))
-        and not (said.is_started and status is None)
-        and not (said.is_accepted and accepted is None)
-        and set(said.agents) <= _names(agents)
-        and set(said.tools) <= _names(tools)
-        and set(said.findings) <= _names(findings)
-        and set(said.engines) <= _names(engines)
-        and (said.policy_min is None or (policy_min is not None and int(policy_min) <= said.policy_min))
-        and (said.policy_max is None or (policy_max is not None and int(policy_max) >= said.policy_max))
-        and _labels_hold(said, labels)
+        (summary.opening is None or _stands(opened, summary.opening.rank))
+        and (summary.ending is None or _stands(ended, summary.ending.rank))
+        and not (summary.is_started and status is None)
+        and not (summary.is_accepted and accepted is None)
+        and set(summary.agents) <= _names(agents)
+        and set(summary.tools) <= _names(tools)
+        and set(summary.findings) <= _names(findings)
+        and set(summary.engines) <= _names(engines)
+        and (summary.policy_min is None or (policy_min is not None and int(policy_min) <= summary.policy_min))
+        and (summary.policy_max is None or (policy_max is not None and int(policy_max) >= summary.policy_max))
+        and _labels_hold(summary, labels)
     )
 
 
-def _labels_hold(said: TrajectorySummary, stored: bytes | None) -> bool:
+def _labels_hold(summary: TrajectorySummary, stored: bytes | None) -> bool:
     known = read_given_labels(stored)
     return all(
         name in known and (known[name].rank, known[name].value or "") >= (rank, value or "")
-        for name, (rank, value) in said.given_labels.items()
+        for name, (rank, value) in summary.given_labels.items()
     )
 
 
@@ -171,10 +171,10 @@ def _names(stored: bytes | None) -> set[str]:
     return set(msgspec.json.decode(stored, type=list[str])) if stored else set()
 
 
-def _calls_hold(said: TrajectorySummary, stored: object) -> bool:
-    for call, (told, num_choices) in zip(cast("_Stored", stored), said.calls.values(), strict=True):
-        known_told, known_choices = map(int, (call or b"0 -1").split())
-        if told & ~known_told or known_choices < num_choices:
+def _calls_hold(summary: TrajectorySummary, stored: object) -> bool:
+    for call, (bits, num_choices) in zip(cast("_Stored", stored), summary.calls.values(), strict=True):
+        known_bits, known_choices = map(int, (call or b"0 -1").split())
+        if bits & ~known_bits or known_choices < num_choices:
             return False
     return True
 

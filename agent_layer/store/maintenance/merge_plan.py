@@ -25,7 +25,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Segments below this size are merged with others."""
     target_bytes: int = 64 << 20
     """Largest total size of the sources of one segment. A larger segment may only be rewritten alone."""
-    most_bytes: int | None = None
+    max_bytes: int | None = None
     """Largest total size of the sources of one run, which merges at least one pack; None: no limit."""
     least_age_seconds: float = 60.0
     """Younger segments stay, unless they hold deleted bytes."""
@@ -54,17 +54,17 @@ def plan_packs(sizes: Mapping[str, int], due: Collection[str], limits: Limits, n
     for name, size in sorted(sizes.items()):
         at = id_timestamp(name)
         if name in due or (size < limits.small_bytes and now - at >= limits.least_age_seconds):
-            days[day_of(name)].append(name)
+            days[find_day(name)].append(name)
     packs = (pack for day in sorted(days) for pack in _fill(days[day], sizes, limits.target_bytes))
     return [worth for pack in packs if (worth := _worth_merging(pack, sizes, due))]
 
 
-def limit_packs(packs: Sequence[list[str]], sizes: Mapping[str, int], most_bytes: int | None) -> list[list[str]]:
+def limit_packs(packs: Sequence[list[str]], sizes: Mapping[str, int], max_bytes: int | None) -> list[list[str]]:
     """Return the first packs, up to a total size; at least one, so that every run gets on."""
-    if most_bytes is None:
+    if max_bytes is None:
         return list(packs)
     totals = accumulate(sum(sizes[name] for name in pack) for pack in packs)
-    return [pack for at, (pack, total) in enumerate(zip(packs, totals, strict=True)) if at == 0 or total <= most_bytes]
+    return [pack for at, (pack, total) in enumerate(zip(packs, totals, strict=True)) if at == 0 or total <= max_bytes]
 
 
 def needs_rewrite(sizes: Mapping[str, int], deaths: Mapping[str, float], limits: Limits, now: float) -> bool:
@@ -90,12 +90,12 @@ def merged_name(names: Collection[str], digest: bytes) -> str:
     """
     newest = round(1_000 * max(id_timestamp(name) for name in names))
     at = min(newest + 1, newest - newest % _DAY_MS + _DAY_MS - 1)
-    told = "\n".join([*sorted(names), digest.hex()]).encode()
-    identity = new_id(lambda: at * 1_000_000, lambda size: blake2b(told, digest_size=size).digest())
+    identity_text = "\n".join([*sorted(names), digest.hex()]).encode()
+    identity = new_id(lambda: at * 1_000_000, lambda size: blake2b(identity_text, digest_size=size).digest())
     return f"{identity}{_MERGED}{len(names)}"
 
 
-def day_of(name: str) -> int:
+def find_day(name: str) -> int:
     """Return the UTC day of a segment, counted from the epoch."""
     return int(id_timestamp(name) // _DAY_SECONDS)
 

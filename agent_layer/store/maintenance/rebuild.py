@@ -117,9 +117,11 @@ def drop_index(redis: Redis, keys: Keys) -> None:
             redis.unlink(key)
 
 
-def _read_ahead(threads: ThreadPoolExecutor, objects: ObjectStore, segments: Sequence[str]) -> Iterator["list[_Read]"]:
+def _read_ahead(
+    threads: ThreadPoolExecutor, objects: ObjectStore, segments: Sequence[str]
+) -> Iterator["list[_ReadablePart]"]:
     """Read segments in batches; while one batch is indexed, the next is being read."""
-    coming: deque[Iterator[_Read]] = deque()
+    coming: deque[Iterator[_ReadablePart]] = deque()
     for batch in batched(segments, _SEGMENTS_TOGETHER):
         coming.append(threads.map(partial(_read_or_salvage, objects), batch))
         if len(coming) > 1:
@@ -127,7 +129,7 @@ def _read_ahead(threads: ThreadPoolExecutor, objects: ObjectStore, segments: Seq
     yield from map(list, coming)
 
 
-class _Read(NamedTuple):
+class _ReadablePart(NamedTuple):
     """Readable part of one segment."""
 
     name: str
@@ -135,17 +137,17 @@ class _Read(NamedTuple):
     fault: str | None
 
 
-def _read_or_salvage(objects: ObjectStore, key: str) -> _Read:
+def _read_or_salvage(objects: ObjectStore, key: str) -> _ReadablePart:
     name = segment_name(key) or key
     try:
-        return _Read(name, read_footer(objects, key), None)
+        return _ReadablePart(name, read_footer(objects, key), None)
     except NotFoundError:  # merged into another one since it was listed
-        return _Read(name, None, None)
+        return _ReadablePart(name, None, None)
     except CorruptRecordError as error:
-        return _Read(name, salvage_segment(objects.get(key), name), str(error))
+        return _ReadablePart(name, salvage_segment(objects.get(key), name), str(error))
 
 
-def _enter(redis: Redis, keys: Keys, read: Sequence[_Read]) -> list[str]:
+def _enter(redis: Redis, keys: Keys, read: Sequence[_ReadablePart]) -> list[str]:
     """Commit the readable segments, quarantine the others; return the faults."""
     commit_segments(redis, keys, [one.sealed for one in read if one.sealed], again=True)
     faults = {one.name: one.fault for one in read if one.fault}

@@ -16,7 +16,7 @@ from agent_layer.schema import Chunk, SegmentFooter, split_owner
 from agent_layer.store.index.commit import remember_replaced
 from agent_layer.store.index.scripts import RETIRE
 from agent_layer.store.maintenance.merge import BrokenSegmentError, Source, open_segment, read_live_records
-from agent_layer.store.maintenance.merge_plan import day_of, may_replace
+from agent_layer.store.maintenance.merge_plan import find_day, may_replace
 from agent_layer.store.segments.format import segment_key
 from agent_layer.store.segments.tombstones import deletion_times, named_owners
 
@@ -28,7 +28,7 @@ _PAGE = 256
 _NUM_AT_ONCE = 16
 
 
-class _Leave(NamedTuple):
+class _Removal(NamedTuple):
     """Segments that an owner no longer needs; see retire.lua."""
 
     owner: str
@@ -56,7 +56,7 @@ def remove_segments(
     return gone
 
 
-def _leaves(olds: Iterable[SegmentFooter], news: Iterable[SegmentFooter]) -> Iterator[_Leave]:
+def _leaves(olds: Iterable[SegmentFooter], news: Iterable[SegmentFooter]) -> Iterator[_Removal]:
     new_of = {owner: one.name for one in news for owner in _placed_owners(one)}
     olds_of: dict[str, list[str]] = {}
     for one in olds:
@@ -64,7 +64,7 @@ def _leaves(olds: Iterable[SegmentFooter], news: Iterable[SegmentFooter]) -> Ite
             olds_of.setdefault(owner, []).append(one.name)
     for owner, names in olds_of.items():
         for page in batched(names, _NAMES_AT_ONCE):
-            yield _Leave(owner, new_of.get(owner, ""), page)
+            yield _Removal(owner, new_of.get(owner, ""), page)
 
 
 def _placed_owners(footer: SegmentFooter) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _placed_owners(footer: SegmentFooter) -> Iterator[str]:
     return (chunk.owner for chunk in footer.chunks if split_owner(chunk.owner)[0] != "policy")
 
 
-def _leave(redis: Redis, keys: Keys, leaves: Iterable[_Leave]) -> set[str]:
+def _leave(redis: Redis, keys: Keys, leaves: Iterable[_Removal]) -> set[str]:
     """Return the names that are still needed."""
     script = RETIRE.load(redis)
     needed: set[str] = set()
@@ -87,8 +87,8 @@ def find_successors(
     keys: Keys, objects: ObjectStore, committed: Iterable[str], names: Collection[str]
 ) -> Mapping[str, list[Source]]:
     """Return the committed segments that claim to replace these, by name; unreadable ones are left out."""
-    days = {day_of(name) for name in names}
-    candidates = [one for one in committed if may_replace(one) and day_of(one) in days]
+    days = {find_day(name) for name in names}
+    candidates = [one for one in committed if may_replace(one) and find_day(one) in days]
 
     def read(name: str) -> Source | None:
         try:

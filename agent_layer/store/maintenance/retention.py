@@ -81,15 +81,15 @@ class PendingConsumers:
 
     def group_states(self, group_ids: Iterable[str]) -> dict[str, ConsumerState]:
         """Return which of these groups are not closed, and which a consumer has not acknowledged."""
-        asked = sorted(set(group_ids))
+        ids = sorted(set(group_ids))
         pipeline = self._index.pipeline()
-        for group_id in asked:
+        for group_id in ids:
             pipeline.get(self._index.keys.group(group_id))
             pipeline.exists(self._index.keys.queue("g", group_id))
-        told = pipeline.execute()
+        replies = pipeline.execute()
         groups: list[Group] = []
         states: dict[str, ConsumerState] = {}
-        for group_id, stored, is_queued in zip(asked, told[::2], told[1::2], strict=True):
+        for group_id, stored, is_queued in zip(ids, replies[::2], replies[1::2], strict=True):
             if isinstance(stored, bytes) and isinstance(group := decode(stored), Group):
                 groups.append(group)
             elif is_queued:  # open, or just closed, with its record on its way
@@ -220,15 +220,15 @@ def _read_rules(index: Index, rules: ExpiryRules) -> tuple[Filters, list[Callabl
 
     Raises: BadInputError: there is no rule.
     """
-    told = {name: value for name, value in rules.items() if name not in _OWN_RULES and value not in (None, {})}
-    filters = cast("Filters", told)
-    tests = list(_tests_of(index, filters, rules))
+    filter_rules = {name: value for name, value in rules.items() if name not in _OWN_RULES and value not in (None, {})}
+    filters = cast("Filters", filter_rules)
+    tests = list(_make_tests(index, filters, rules))
     if not tests and not filters:
         raise BadInputError(
             "expire: expected at least one rule, found none, which would delete everything; say for example how old"
             " what expires must be"
         )
-    return cast("Filters", _narrowed(rules) | told), tests
+    return cast("Filters", _narrowed(rules) | filter_rules), tests
 
 
 def _narrowed(rules: ExpiryRules) -> dict[str, object]:
@@ -241,7 +241,7 @@ def _narrowed(rules: ExpiryRules) -> dict[str, object]:
 _OWN_RULES = ExpiryRules.__annotations__.keys() - Filters.__annotations__.keys()
 
 
-def _tests_of(index: Index, filters: Filters, rules: ExpiryRules) -> Iterator[Callable[[TrajectoryRow], bool]]:
+def _make_tests(index: Index, filters: Filters, rules: ExpiryRules) -> Iterator[Callable[[TrajectoryRow], bool]]:
     if (older_than := rules.get("older_than")) is not None:
         yield _ended_before(older_than)
     if (policy_below := rules.get("policy_below")) is not None:

@@ -11,11 +11,11 @@ from agent_layer.infra import Keys
 from agent_layer.schema import Label, RewardSource, new_id
 from agent_layer.store.index.rows import GivenLabel, TrajectoryRow, read_given_labels
 
-LONGEST_LABEL: Final = 128
+MAX_LABEL_LENGTH: Final = 128
 """Most characters of its name."""
-LONGEST_VALUE: Final = 256
+MAX_VALUE_LENGTH: Final = 256
 """Most characters of its value."""
-MOST_LABELS: Final = 64
+MAX_LABELS: Final = 64
 """Names that may be given to one trajectory, withdrawn ones included: each search reads all labels of a row."""
 _TICK: Final = 1e-6
 """Seconds; ranks are exact to the microsecond."""
@@ -59,7 +59,7 @@ def make_label(  # noqa: PLR0913  # what is known, and what is new
     Raises: BadInputError: name or value cannot be a label's, there are too many, or there is nothing to withdraw.
     """
     subject = f"label of trajectory {row.trajectory_id!r}"
-    name = _checked(name, f"name of a {subject}", LONGEST_LABEL)
+    name = _checked(name, f"name of a {subject}", MAX_LABEL_LENGTH)
     if "=" in name:
         raise BadInputError(f"name of a {subject}: expected no '=', found {name!r}; it ends where the value begins")
     if value is None and name not in row.labels:
@@ -67,8 +67,8 @@ def make_label(  # noqa: PLR0913  # what is known, and what is new
         raise BadInputError(
             f"{subject}: expected one that it has ({held}) to withdraw, found {name!r}; name one of these"
         )
-    if name not in known and len(known) >= MOST_LABELS:
-        raise BadInputError(f"{subject}: expected at most {MOST_LABELS} names, found another one; use a known name")
+    if name not in known and len(known) >= MAX_LABELS:
+        raise BadInputError(f"{subject}: expected at most {MAX_LABELS} names, found another one; use a known name")
     earlier = float(known[name].rank.split()[0]) + _TICK if name in known else 0.0
     return Label(
         trajectory_id=row.trajectory_id,
@@ -76,7 +76,7 @@ def make_label(  # noqa: PLR0913  # what is known, and what is new
         run=row.run or run,
         at=max(clock(), earlier),
         name=name,
-        value=None if value is None else _checked(value, f"value of {name!r}, {subject}", LONGEST_VALUE),
+        value=None if value is None else _checked(value, f"value of {name!r}, {subject}", MAX_VALUE_LENGTH),
         source=options.get("source", "human"),
         comment=options.get("comment"),
     )

@@ -100,7 +100,7 @@ def find_current_reward(known: Sequence[Reward], topic: RewardTopic) -> Reward |
 def read_rewards(redis: Redis, keys: Keys, trajectory_id: str) -> list[Reward]:
     """Return all indexed rewards of a trajectory, in order of time."""
     stored = cast("list[bytes]", redis.hvals(keys.rewards(trajectory_id)))
-    return sorted(map(_reward_of, stored), key=lambda reward: (reward.at, reward.reward_id))
+    return sorted(map(_decode_reward, stored), key=lambda reward: (reward.at, reward.reward_id))
 
 
 def commit_reward(redis: Redis, keys: Keys, reward: Reward) -> Reward:
@@ -113,11 +113,11 @@ def commit_reward(redis: Redis, keys: Keys, reward: Reward) -> Reward:
     wordless = msgspec.structs.replace(reward, comment=None, error=None)
     redis.set(key, encode(wordless), nx=True, ex=_AGREED_SECONDS)
     stored = redis.get(key)
-    first = _reward_of(stored) if isinstance(stored, bytes) else wordless
+    first = _decode_reward(stored) if isinstance(stored, bytes) else wordless
     return msgspec.structs.replace(first, comment=reward.comment, error=reward.error)
 
 
-def _reward_of(stored: bytes) -> Reward:
+def _decode_reward(stored: bytes) -> Reward:
     if isinstance(reward := decode(stored), Reward):
         return reward
     raise CorruptRecordError(f"reward index: expected rewards, found {type(reward).__name__}; reindex the store")

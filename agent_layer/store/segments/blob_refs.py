@@ -109,7 +109,7 @@ def _identity(record: LogRecord) -> tuple[str, str] | None:
     return (record.trajectory_id, record.hash) if isinstance(record, Content) else None
 
 
-class _Held(NamedTuple):
+class _BlobRef(NamedTuple):
     """The blob of a content."""
 
     name: str
@@ -117,15 +117,15 @@ class _Held(NamedTuple):
     """Or must not be stored, because its owner was deleted."""
 
 
-def _hold(redis: Redis, keys: Keys, contents: Sequence[Content]) -> list[_Held]:
+def _hold(redis: Redis, keys: Keys, contents: Sequence[Content]) -> list[_BlobRef]:
     script = HOLD_BLOBS.load(redis)
-    held: list[_Held] = []
+    held: list[_BlobRef] = []
     for page in batched(contents, _AT_ONCE):
         names = [blob_name(one.body) for one in page]
-        asked = [(one.trajectory_id, name.partition("-")[0], name) for one, name in zip(page, names, strict=True)]
-        given = cast("list[bytes]", script(keys=[keys.name()], args=[msgspec.msgpack.encode(asked)]))
-        told = (one.decode().split() for one in given)
-        held += [_Held(name, is_stored == "1") for name, is_stored in told]
+        requests = [(one.trajectory_id, name.partition("-")[0], name) for one, name in zip(page, names, strict=True)]
+        given = cast("list[bytes]", script(keys=[keys.name()], args=[msgspec.msgpack.encode(requests)]))
+        answers = (one.decode().split() for one in given)
+        held += [_BlobRef(name, is_stored == "1") for name, is_stored in answers]
     return held
 
 

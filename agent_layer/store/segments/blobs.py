@@ -22,7 +22,7 @@ from agent_layer.schema import Content, Trajectory, content_hash, new_id
 
 _NAME = re.compile(r"([0-9a-f]{32})-[0-9a-z]{26}")
 _MEDIA: Final = re.compile(rb'"data:[^"]{0,200}?;base64,')
-"""As the gateway takes images out of messages: the JSON string of a data URL, and nothing else."""
+"""Images as the gateway takes them out of messages: the JSON string of a data URL, and nothing else."""
 _LEVEL = 1
 _NUM_AT_ONCE = 16
 """Concurrent fetches; a remote store answers each of them slowly."""

@@ -18,7 +18,7 @@ class Field(NamedTuple):
     """Record that sets it: the best AttemptStarted, or the first Outcome. ``merged``: commit.lua has a rule for it."""
     kind: Literal["text", "number", "time", "json"] = "text"
     attribute: str | None = None
-    """Of that record; None: the same name."""
+    """Attribute of that record; None: the same name."""
     bitmap: str | None = None
     """Name before '=' of the bitmaps that hold its values; None: no search by value. Stored, never to be changed."""
     is_listed: bool = False
@@ -26,7 +26,7 @@ class Field(NamedTuple):
     filter: str | None = None
     """Filter by value, which is also the name of the command-line option."""
     help: str = ""
-    """Of that option."""
+    """Help text of that option."""
     choices: tuple[str, ...] = ()
     """All values that the filter takes; empty: any."""
     is_column: bool = False

@@ -60,7 +60,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
     footer: SegmentFooter
     records: dict[str, list[LogRecord]]
-    """By owner."""
+    """Records by owner."""
 
 
 def list_segments(keys: Keys, objects: ObjectStore) -> list[str]:

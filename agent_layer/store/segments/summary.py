@@ -48,7 +48,7 @@ from agent_layer.schema import (
 )
 from agent_layer.store.segments.fields import FIELDS
 
-_LARGEST_VERSION = 2**53
+_MAX_VERSION = 2**53
 """Redis and its scripts count exactly up to here."""
 
 _KEPT_WHOLE = (Reward, PolicyVersion, TrainedBatch, Group)
@@ -69,7 +69,7 @@ def read_record(content: bytes) -> LogRecord:
 
 def describe_owner(records: Sequence[LogRecord]) -> list[OwnerEntry]:
     """Summarise the records that one segment holds of one owner."""
-    entries: list[OwnerEntry] = [_entry_of(record) for record in records if isinstance(record, _OfOneRecord)]
+    entries: list[OwnerEntry] = [_make_entry(record) for record in records if isinstance(record, _OfOneRecord)]
     ours = [record for record in records if not isinstance(record, _OfOneRecord)]
     return [*entries, _summarise_trajectory(ours[0].trajectory_id, ours)] if ours else entries
 
@@ -95,7 +95,7 @@ def may_change_reward(summary: TrajectorySummary) -> bool:
     return bool(summary.is_started or summary.ending or summary.rewards)
 
 
-def _entry_of(record: _OfOneRecord) -> PolicyEntry | BatchEntry | GroupEntry:
+def _make_entry(record: _OfOneRecord) -> PolicyEntry | BatchEntry | GroupEntry:
     content, run = encode(record), record.run
     match record:
         case PolicyVersion():
@@ -108,15 +108,15 @@ def _entry_of(record: _OfOneRecord) -> PolicyEntry | BatchEntry | GroupEntry:
 
 def _summarise_trajectory(trajectory_id: str, records: Sequence[LogRecord]) -> TrajectorySummary:
     parts = [record for record in records if isinstance(record, StepPart)]
-    versions = [version for part in parts for version in _versions_of(part)]
+    versions = [version for part in parts for version in _list_versions(part)]
     named = [record.agent for record in records if isinstance(record, StepPart | AttemptStarted)]
     return TrajectorySummary(
         trajectory_id=trajectory_id,
-        opening=_opening_of(trajectory_id, records),
+        opening=_make_opening(trajectory_id, records),
         is_started=any(isinstance(record, AttemptStarted) for record in records),
-        ending=_first(_ending_of(record) for record in records if isinstance(record, Outcome)),
+        ending=_first(_make_ending(record) for record in records if isinstance(record, Outcome)),
         is_accepted=any(isinstance(record, Accepted) for record in records),
-        calls=_calls_of(parts),
+        calls=_count_calls(parts),
         agents=sorted({agent for agent in named if agent is not None}),
         tools=sorted({tool for record in records for tool in tool_names(record)}),
         engines=sorted({part.engine for part in parts if part.engine is not None}),
@@ -136,18 +136,18 @@ def _first(blocks: Iterable[Block]) -> Block | None:
     return min(blocks, key=lambda block: block.rank, default=None)
 
 
-def _opening_of(trajectory_id: str, records: Sequence[LogRecord]) -> Block | None:
+def _make_opening(trajectory_id: str, records: Sequence[LogRecord]) -> Block | None:
     """An AttemptStarted that knows the task stands before one that does not, and that before all other records."""
     if started := [record for record in records if isinstance(record, AttemptStarted)]:
         return _first(
             Block(f"{'0' if one.task else '1'} {sortable_time(one.started_at)}", _block_fields(one, "started"))
             for one in started
         )
-    at, run = min((said for record in records if (said := _said_of(record))), default=(None, ""))
+    at, run = min((found for record in records if (found := _read_time_and_run(record))), default=(None, ""))
     return None if at is None else _guess(trajectory_id, run, at)
 
 
-def _said_of(record: LogRecord) -> tuple[float, str] | None:
+def _read_time_and_run(record: LogRecord) -> tuple[float, str] | None:
     """When a record was made, and in which run."""
     match record:
         case StepPart() | Observation() | Reward() | Label() | Resumed() | TrainedTokens():
@@ -193,24 +193,24 @@ def _guess(trajectory_id: str, run: str, at: float) -> Block:
     return Block(f"2 {sortable_time(at)}", fields)
 
 
-def _ending_of(outcome: Outcome) -> Block:
+def _make_ending(outcome: Outcome) -> Block:
     rank = f"{sortable_time(outcome.ended_at)} {outcome.status} {outcome.cause}"
     return Block(rank, _block_fields(outcome, "outcome"))
 
 
-def _calls_of(parts: Iterable[StepPart]) -> dict[str, tuple[int, int]]:
+def _count_calls(parts: Iterable[StepPart]) -> dict[str, tuple[int, int]]:
     calls: dict[str, tuple[int, int]] = {}
     for part in parts:
-        told, num_choices = calls.get(part.call_id, (0, 1))
+        bits, num_choices = calls.get(part.call_id, (0, 1))
         if part.source == "gateway":
-            told |= STARTED if part.phase == "start" else ENDED
-        calls[part.call_id] = told, max(num_choices, len(part.actions or ()))
+            bits |= STARTED if part.phase == "start" else ENDED
+        calls[part.call_id] = bits, max(num_choices, len(part.actions or ()))
     return calls
 
 
-def _versions_of(part: StepPart) -> list[int]:
-    told = (version for action in part.actions or () for version, _ in action.policy_versions or ())
-    return [min(max(version, -_LARGEST_VERSION), _LARGEST_VERSION) for version in told]
+def _list_versions(part: StepPart) -> list[int]:
+    versions = (version for action in part.actions or () for version, _ in action.policy_versions or ())
+    return [min(max(version, -_MAX_VERSION), _MAX_VERSION) for version in versions]
 
 
 def _written(at: float) -> str:

@@ -15,7 +15,7 @@ from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.infra import make_private
 from agent_layer.schema import trajectory_owner
 from agent_layer.store.segments.tombstones import owner_hash
-from agent_layer.store.text.texts import MOST_CHARACTERS, Text, Where
+from agent_layer.store.text.texts import MAX_CHARACTERS, Text, Where
 
 _VERSION: Final = "1"
 """Raised when the tables or the choice of texts change; a file of another version is built again."""
@@ -148,9 +148,9 @@ class TextDatabase:
                 digest = blake2b(text.encode(), digest_size=12).digest()
                 place = (number, trajectory, digest, _WHERE.index(where), key)
                 if self._sql.execute("INSERT OR IGNORE INTO places VALUES (?, ?, ?, ?, ?)", place).rowcount:
-                    kept = text[:MOST_CHARACTERS].translate(_MARKS)
+                    kept = text[:MAX_CHARACTERS].translate(_MARKS)
                     self._sql.execute("INSERT INTO texts (rowid, text) VALUES (?, ?)", (number, kept))
-                    number, num_cut = min(number + 1, last), num_cut + (len(text) > MOST_CHARACTERS)
+                    number, num_cut = min(number + 1, last), num_cut + (len(text) > MAX_CHARACTERS)
         self.count("num_cut", num_cut)
 
     def _trajectory(self, trajectory_id: str) -> int:
@@ -161,13 +161,13 @@ class TextDatabase:
 
     def find(self, expression: str, before: int | None, limit: int) -> list[FoundText]:
         """Return the newest texts that match an FTS5 expression, below a number."""
-        asked = (
+        query = (
             "SELECT texts.rowid, trajectories.id, places.kind, places.key, snippet(texts, 0, ?, ?, '…', ?) FROM texts"
             " JOIN places ON places.number = texts.rowid JOIN trajectories ON trajectories.number = places.trajectory"
             " WHERE texts MATCH ? AND texts.rowid < ? ORDER BY texts.rowid DESC LIMIT ?"
         )
         given = (_BEGIN, _END, _SNIPPET_WORDS, expression, (1 << 63) - 1 if before is None else before, limit)
-        with closing(self._sql.execute(asked, given)) as rows:
+        with closing(self._sql.execute(query, given)) as rows:
             return [_found(*row) for row in rows]
 
     def hashes(self) -> set[str]:

@@ -26,22 +26,22 @@ from agent_layer.store.reading.reader import stream_trajectories
 from agent_layer.store.segments.format import is_segment_name, read_chunk, read_footer, segment_key
 from agent_layer.store.segments.tombstones import decode_names
 from agent_layer.store.text.database import FoundText, TextDatabase
-from agent_layer.store.text.texts import Text, Where, texts_of
+from agent_layer.store.text.texts import Text, Where, find_texts
 from agent_layer.times import format_time
 
-MOST_FOUND: Final = 500
+MAX_FOUND: Final = 500
 """Trajectories of one page."""
-_MOST_CHARACTERS, _MOST_WORDS = 1_000, 32
-_MOST_OF_ONE: Final = 3
+_MAX_CHARACTERS, _MAX_WORDS = 1_000, 32
+_MAX_PER_TRAJECTORY: Final = 3
 """Texts of one trajectory on a page."""
-_FIRST_PAGE, _LARGEST_PAGE = 64, 512
-_MOST_LOOKED_AT: Final = 20_000
+_FIRST_PAGE, _MAX_PAGE_SIZE = 64, 512
+_MAX_LOOKED_AT: Final = 20_000
 """Texts that one search compares with its filters; then it ends with a cursor."""
 _EVICTED_SHARE: Final = 0.25
-_MOST_GONE: Final = 50_000
+_MAX_GONE: Final = 50_000
 """Names of segments that are kept after they were merged: what they became need not be read again."""
-_LONGEST_WAIT_SECONDS: Final = 600.0
-"""For another process that brings the same file up to date."""
+_MAX_WAIT_SECONDS: Final = 600.0
+"""Seconds to wait for another process that brings the same file up to date."""
 _POLL_SECONDS: Final = 0.1
 _JUDGES: Final = ":judge"
 """Ending of the runs of judges, whose prompts may quote what only scorers see."""
@@ -79,14 +79,14 @@ class TextCoverage(msgspec.Struct, frozen=True, kw_only=True):
     def describe(self) -> list[str]:
         """Return one sentence for each thing that was left out."""
         before = format_time(self.left_out_before or 0.0)
-        told = (
+        counts = (
             (self.num_waiting, f"{self.num_waiting} of {self.num_segments} segments are not in the text index yet"),
             (self.num_unreadable, f"{self.num_unreadable} segments cannot be read; see 'agent-layer store check'"),
             (self.left_out_before, f"texts stored before {before} are left out; raise AGENT_LAYER_TEXT_INDEX_BYTES"),
             (self.num_large, f"{self.num_large} contents in blobs (images, very long messages) are left out"),
             (self.num_cut, f"{self.num_cut} texts are searched to their 65,536th character"),
         )
-        return [sentence for is_so, sentence in told if is_so]
+        return [sentence for is_so, sentence in counts if is_so]
 
 
 class TextPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,19 +101,19 @@ class TextPage(msgspec.Struct, frozen=True, kw_only=True):
 class TextIndex:
     """The text index of one namespace on this machine. Threads and processes may share it."""
 
-    def __init__(self, index: Index, objects: ObjectStore, path: Path, most_bytes: int) -> None:
+    def __init__(self, index: Index, objects: ObjectStore, path: Path, max_bytes: int) -> None:
         """Use the file at a path, which is made when it is needed.
 
         Args:
             index: of the namespace.
             objects: store of its segments.
             path: of the file.
-            most_bytes: size above which the oldest texts go.
+            max_bytes: size above which the oldest texts go.
         """
         self._index, self._redis, self._keys = index, index.redis, index.keys
         self._objects = objects
         self._path = path
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
 
     def update(
         self, *, seconds: float | None = None, progress: Callable[[int, int], None] | None = None
@@ -141,8 +141,8 @@ class TextIndex:
         Raises: BadInputError: there is no word to search for, or limit, cursor or a filter is not valid.
         """
         expression, before = match_expression(text), _read_cursor(cursor)
-        if not 1 <= limit <= MOST_FOUND:
-            raise BadInputError(f"limit {limit}: expected a number from 1 to {MOST_FOUND}; choose another")
+        if not 1 <= limit <= MAX_FOUND:
+            raise BadInputError(f"limit {limit}: expected a number from 1 to {MAX_FOUND}; choose another")
         with self._opened() as database:
             found, rows, before = self._find(database, expression, before, limit, filters)
             coverage = self._coverage(database)
@@ -204,7 +204,7 @@ class TextIndex:
 
     def _acquire_lock(self, until: float | None) -> int | None:
         """Return the descriptor of the lock; None: another process held it until the end of the wait."""
-        last = time.monotonic() + _LONGEST_WAIT_SECONDS if until is None else until
+        last = time.monotonic() + _MAX_WAIT_SECONDS if until is None else until
         path = self._path.with_name(f"{self._path.name}.lock")
         while (lock := try_lock(path)) is None and time.monotonic() < last:
             time.sleep(_POLL_SECONDS)
@@ -223,11 +223,11 @@ class TextIndex:
             if until is not None and time.monotonic() >= until:
                 break
             self._enter(database, name, known)
-            if database.num_bytes() > self._most_bytes and (before := database.evict(_EVICTED_SHARE)) is not None:
+            if database.num_bytes() > self._max_bytes and (before := database.evict(_EVICTED_SHARE)) is not None:
                 database.note("left_out_before", repr(before))
             if progress:
                 progress(num_done, len(fresh))
-        if gone := sorted(known.keys() - names)[:-_MOST_GONE]:
+        if gone := sorted(known.keys() - names)[:-_MAX_GONE]:
             database.unmark(gone)
         if fresh or known.keys() != names:
             database.forget(decode_names(self._redis.hkeys(self._keys.dead)))
@@ -267,7 +267,7 @@ class TextIndex:
         for chunk in footer.chunks:
             if chunk.owner in wanted:
                 records = [decode_known(one) for one in read_chunk(held, key, chunk)]
-                texts[wanted[chunk.owner]] = list(texts_of(records))
+                texts[wanted[chunk.owner]] = list(find_texts(records))
                 num_large += sum(isinstance(one, ContentRef) for one in records)
         return texts, num_large
 
@@ -292,7 +292,7 @@ class TextIndex:
         found, chosen = list[FoundText](), dict[str, TrajectoryRow]()
         counts: dict[str, int] = {}
         num_looked_at, size, has_missing = 0, _FIRST_PAGE, False
-        while num_looked_at < _MOST_LOOKED_AT:
+        while num_looked_at < _MAX_LOOKED_AT:
             page = database.find(expression, before, size)
             rows = {row.trajectory_id: row for row in self._index.rows({one.trajectory_id for one in page})}
             has_missing = has_missing or any(one.trajectory_id not in rows for one in page)
@@ -304,12 +304,12 @@ class TextIndex:
                         return found, chosen, before
                     chosen[name] = rows[name]
                     counts[name] = counts.get(name, 0) + 1
-                    found += [one] if counts[name] <= _MOST_OF_ONE else []
+                    found += [one] if counts[name] <= _MAX_PER_TRAJECTORY else []
                 before = one.number
             if len(page) < size:
                 before = None
                 break
-            num_looked_at, size = num_looked_at + len(page), min(2 * size, _LARGEST_PAGE)
+            num_looked_at, size = num_looked_at + len(page), min(2 * size, _MAX_PAGE_SIZE)
         if has_missing:
             self.forget_deleted()
         return found, chosen, before
@@ -320,7 +320,7 @@ class TextIndex:
             self._index, self._objects, rows.values(), contents=False, on_corrupt=lambda _error: None
         )
         wholes = {row.trajectory_id: whole for row, whole in read}
-        return [_step_of(one, wholes.get(one.trajectory_id)) for one in found]
+        return [_find_step(one, wholes.get(one.trajectory_id)) for one in found]
 
 
 def match_expression(text: str) -> str:
@@ -330,10 +330,10 @@ def match_expression(text: str) -> str:
     """
     terms = [phrase or word for phrase, word in _WORDS.findall(text)]
     words = [term for term in terms if any(map(str.isalnum, term))]
-    if not words or len(words) > _MOST_WORDS or len(text) > _MOST_CHARACTERS:
-        shown = f"{text[:40]}…" if len(text) > _MOST_CHARACTERS else text
+    if not words or len(words) > _MAX_WORDS or len(text) > _MAX_CHARACTERS:
+        shown = f"{text[:40]}…" if len(text) > _MAX_CHARACTERS else text
         raise BadInputError(
-            f"text {shown!r}: expected 1 to {_MOST_WORDS} words of letters or digits in at most {_MOST_CHARACTERS:,}"
+            f"text {shown!r}: expected 1 to {_MAX_WORDS} words of letters or digits in at most {_MAX_CHARACTERS:,}"
             ' characters; write some, "with quotes" for a phrase, or a beginning with *'
         )
     return " AND ".join(_quoted(word) for word in words)
@@ -346,7 +346,7 @@ def _quoted(word: str) -> str:
     return f'"{plain}"{"*" if is_beginning else ""}'
 
 
-def _step_of(one: FoundText, whole: Trajectory | None) -> int | None:
+def _find_step(one: FoundText, whole: Trajectory | None) -> int | None:
     for step in whole.steps if whole else ():
         is_it = one.key in (step.state.messages or ()) if one.where == "message" else one.key == step.call_id
         if is_it and one.where != "task":

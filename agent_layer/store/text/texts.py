@@ -14,8 +14,8 @@ from agent_layer.schema import UNREADABLE, AttemptStarted, Content, JsonObject, 
 Where: TypeAlias = Literal["task", "message", "answer", "observation"]
 """``message``: of a prompt. ``answer``: of the model. ``observation``: of a tool or environment."""
 
-MOST_CHARACTERS: Final = 65_536
-"""Of one text; the rest of a longer one is left out."""
+MAX_CHARACTERS: Final = 65_536
+"""Characters of one text; the rest of a longer one is left out."""
 _ITEMS: Final = frozenset({"message", "reasoning", "function_call", "function_call_output"})
 """Types of those parts of a prompt that have no role."""
 _NAMES: Final = frozenset({"role", "type", "id", "tool_call_id", "call_id", "index", "status", "signature", "data"})
@@ -33,7 +33,7 @@ class Text(NamedTuple):
     text: str
 
 
-def texts_of(records: Iterable[LogRecord]) -> Iterator[Text]:
+def find_texts(records: Iterable[LogRecord]) -> Iterator[Text]:
     """Yield the texts in the records of one trajectory, with repetition; empty ones are left out."""
     for record in records:
         match record:

@@ -35,7 +35,7 @@ class ForksAnswer(Answer, frozen=True, kw_only=True):
     """The tree of prefixes of one trajectory."""
 
     nodes: list[ForkNode]
-    """By step."""
+    """Nodes by step."""
     rows: list[list[int]]
     """[num_paths] steps from a root to a leaf, along shared tokens; each is one sample for a trainer."""
     num_tokens: int

@@ -212,9 +212,9 @@ class TokensAnswer(Answer, frozen=True, kw_only=True):
     steps: list[int]
     """Step that sampled the token, or whose prompt showed it first."""
     logprobs: list[float | None]
-    """Of the engine at sampling, in nats."""
+    """Log-probabilities of the engine at sampling, in nats."""
     trained_logprobs: list[float | None]
-    """Of the trainer before the update."""
+    """Log-probabilities of the trainer before the update."""
     advantages: list[float | None]
     mask: list[int | None]
     """1: in the loss of the update."""

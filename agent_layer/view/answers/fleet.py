@@ -36,7 +36,7 @@ class QueueTotals(Answer, frozen=True, kw_only=True):
 
     num_queued: int
     num_delayed: int
-    """In back-off."""
+    """Rollouts in back-off."""
     num_paused: int
     num_leased: int
     num_dead: int
@@ -83,7 +83,7 @@ class LeaseLine(Answer, frozen=True, kw_only=True):
 
     rollout_id: str
     trajectory_id: str
-    """Of the attempt under way."""
+    """Trajectory of the attempt under way."""
     run: str
     status: str
     worker: str | None
@@ -117,7 +117,7 @@ class DeadLine(Answer, frozen=True, kw_only=True):
     num_failures: int
     worker: str | None
     errors: list[str]
-    """Of all its attempts, oldest first."""
+    """Errors of all its attempts, oldest first."""
 
 
 class ErrorCount(Answer, frozen=True, kw_only=True):
@@ -133,7 +133,7 @@ class DeadList(Answer, frozen=True, kw_only=True):
     total: int
     items: list[DeadLine]
     by_error: list[ErrorCount]
-    """By the last error of the listed ones."""
+    """Counts by the last error of the listed ones."""
 
 
 class BoxLine(Answer, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ class LearningPoint(Answer, frozen=True, kw_only=True):
     mean_reward: float | None
     success_rate: float | None
     filters: FilterTexts
-    """That select these, and those which the version sampled in part."""
+    """Filters that select these, and those which the version sampled in part."""
 
 
 class Regression(Answer, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class LearningAnswer(Answer, frozen=True, kw_only=True):
     run: str
     by: str
     points: list[LearningPoint]
-    """By key, then version."""
+    """Points by key, then version."""
     evaluations: list[RoundLine]
     """From the reports of the trainer, oldest first."""
     regressions: list[Regression]

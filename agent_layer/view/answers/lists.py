@@ -52,7 +52,7 @@ class RunLine(Answer, frozen=True, kw_only=True):
     num_trajectories: int
     num_accepted: int
     num_rewarded: int
-    """Of the accepted ones."""
+    """Accepted trajectories with a reward."""
     mean_reward: float | None
     success_rate: float | None
     """Share of the accepted and rewarded ones with a reward above 0."""
@@ -60,7 +60,7 @@ class RunLine(Answer, frozen=True, kw_only=True):
     num_updates: int
     """Updates that led to the newest version."""
     newest_started_at: str | None
-    """Of its newest trajectory, RFC 3339."""
+    """Start of its newest trajectory, RFC 3339."""
     health: HealthLevel
     is_evaluation: bool
     """Whether all of its trajectories are of split eval, from which no update learns."""
@@ -98,7 +98,7 @@ class Health(Answer, frozen=True, kw_only=True):
     step: int | None
     """Update whose report it is from."""
     findings: list[HealthFinding]
-    """By the catalogue of ``agent_layer.health``, the worst first."""
+    """Findings by the catalogue of ``agent_layer.health``, the worst first."""
     alarms: list[AlarmLine]
 
 
@@ -156,7 +156,7 @@ class Progress(Answer, frozen=True, kw_only=True):
     policy_version: list[int]
     ended_at: list[float]
     numbers: dict[str, list[float | None]]
-    """By name of the field of ``StepProgress``: rewards, counts, seconds, staleness."""
+    """Series by name of the field of ``StepProgress``: rewards, counts, seconds, staleness."""
     metrics: dict[str, list[float | None]]
     success_by_task: dict[str, list[float | None]]
     evaluations: list[RoundLine]
@@ -217,7 +217,7 @@ class Bin(Answer, frozen=True, kw_only=True):
     high: float | None
     count: int
     filters: FilterTexts
-    """That select exactly these."""
+    """Filters that select exactly these."""
 
 
 class HistogramAnswer(Answer, frozen=True, kw_only=True):
@@ -273,7 +273,7 @@ class Lane(Answer, frozen=True, kw_only=True):
     damaged: str | None
     """Why its bytes cannot be read; then only its row and the batch are known."""
     reward: float
-    """As it entered the baseline."""
+    """Reward as it entered the baseline."""
     reward_now: float | None
     """After later judgements."""
     policy_min: int | None
@@ -334,7 +334,7 @@ class UpdateAnswer(Answer, frozen=True, kw_only=True):
     not_learned: list[str]
     """What else of this step is not in it, a sentence each, such as groups whose rewards are equal."""
     findings: list[HealthFinding]
-    """Of the step's report, the worst first; empty also where that is not known."""
+    """Findings of the step's report, the worst first; empty also where that is not known."""
     gap_by_engine: dict[str, float | None]
     """Mean |trainer - engine| log-probability, by the engine's address; empty where it is not known. None: not a finite
     number."""
@@ -355,17 +355,17 @@ class EngineLine(Answer, frozen=True, kw_only=True):
     """Its owner pushes weights into it."""
     num_switches: int
     stall_seconds: float | None
-    """For how long its last switch of weights held calls."""
+    """Seconds that its last switch of weights held calls."""
     stalled_seconds: float
     """The same, of all switches."""
     newest_version: int | None
     """Newest version of its run; None: the run has none."""
     behind_seconds: float
-    """For how long a newer version than its own is there; 0: it has the newest."""
+    """Seconds since a newer version than its own is there; 0: it has the newest."""
     is_stale: bool
     """Whether that is longer than the alarm ``engine_behind`` allows."""
     held_seconds: float | None
-    """For how long the switch in progress has held calls; None: none is in progress."""
+    """Seconds that the switch in progress has held calls; None: none is in progress."""
 
 
 class EngineList(Answer, frozen=True, kw_only=True):
@@ -373,7 +373,7 @@ class EngineList(Answer, frozen=True, kw_only=True):
 
     items: list[EngineLine]
     gateways: list[str]
-    """That are up."""
+    """Gateways that are up."""
 
 
 class CatalogueLine(Answer, frozen=True, kw_only=True):

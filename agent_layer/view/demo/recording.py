@@ -69,14 +69,14 @@ def pack_recording(keys: Keys, objects: ObjectStore, runs: Path, recording: Path
     """
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
-        for key, content in _objects_of(keys, objects):
+        for key, content in _list_objects(keys, objects):
             _add(archive, f"{_OBJECTS}/{key}", content)
         for report in sorted(runs.glob("*/progress.jsonl")):
             _add(archive, f"{_RUNS}/{report.parent.name}/{report.name}", report.read_bytes())
     return recording.write_bytes(zstandard.ZstdCompressor(level=_LEVEL).compress(packed.getvalue()))
 
 
-def _objects_of(keys: Keys, objects: ObjectStore) -> Iterator[tuple[str, bytes]]:
+def _list_objects(keys: Keys, objects: ObjectStore) -> Iterator[tuple[str, bytes]]:
     """Yield the objects, all segments as one."""
     segments = list_segments(keys, objects)
     records: dict[str, dict[bytes, StoredRecord]] = {}

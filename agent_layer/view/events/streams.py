@@ -11,7 +11,7 @@ from agent_layer.view.events.ring import KEPT, Ring
 from agent_layer.view.events.watcher import watch
 from agent_layer.view.reads.source import Source
 
-MOST_STREAMS: Final = 64
+MAX_STREAMS: Final = 64
 _HEARTBEAT_SECONDS: Final = 15.0
 _WRITE_SECONDS: Final = 60.0
 """Seconds without a taken byte before a reader is cut off; it may come back and resume."""
@@ -23,7 +23,7 @@ _PARAMETERS: Final = ("run", "after")
 class EventStreams:
     """All open streams, and the watcher that fills them; it starts with the first one."""
 
-    def __init__(self, source: Source, most: int = MOST_STREAMS, kept: int = KEPT) -> None:
+    def __init__(self, source: Source, most: int = MAX_STREAMS, kept: int = KEPT) -> None:
         self._source = source
         self._most = most
         self._ring = Ring(new_id(), kept)
@@ -65,7 +65,7 @@ class EventStreams:
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", "X-Accel-Buffering": "no"})
         await response.prepare(request)
         try:
-            await self._send_all(response, request.query.get("run"), _place_of(request))
+            await self._send_all(response, request.query.get("run"), _read_position(request))
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()
@@ -101,7 +101,7 @@ class EventStreams:
                     await _write(response, self._ring.heartbeat(reached))
 
 
-def _place_of(request: web.Request) -> str:
+def _read_position(request: web.Request) -> str:
     """Return where a reader stopped: browsers send a header when they reconnect, the page a parameter when it wakes."""
     return request.headers.get("Last-Event-ID") or request.query.get("after") or ""
 

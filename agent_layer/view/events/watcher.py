@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 
 from agent_layer.errors import AgentLayerError
 from agent_layer.infra import AsyncRedis, open_async_redis
-from agent_layer.view.events.gathered import Gathered
+from agent_layer.view.events.coalesce import Gathered
 from agent_layer.view.events.ring import Ring
 from agent_layer.view.reads.fleet import show_fleet_state
 from agent_layer.view.reads.source import Source
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 _Entries: TypeAlias = list[tuple[bytes, dict[bytes, bytes]]]
 
-_MOST_ENTRIES: Final = 1_000
+_MAX_ENTRIES: Final = 1_000
 _BLOCK_SECONDS: Final = 1.0
 _ROUND_SECONDS: Final = 0.5
 """Seconds whose changes become one message of each kind; a page reads again once a second at most."""
@@ -30,7 +30,7 @@ _LOOK_SECONDS: Final = 1.0
 _RETRY_SECONDS: Final = 1.0
 
 
-class _Look(NamedTuple):
+class _Observation(NamedTuple):
     """What no stream tells."""
 
     fleet: object
@@ -66,7 +66,7 @@ class _Watcher:
         self._fleet = (keys.engine_events, keys.queue("wake"), keys.queue("closed"))
         self._reached: dict[str, bytes] = {}
         self._gathered = Gathered()
-        self._look: _Look | None = None
+        self._look: _Observation | None = None
         self._looked_at = 0.0
         self._published_at = -inf
         self._rest_seconds = _ROUND_SECONDS
@@ -97,12 +97,12 @@ class _Watcher:
     async def _read(self, block_seconds: float) -> None:
         """Gather all entries that are there; wait for the first."""
         block_ms: int | None = round(block_seconds * 1000)
-        num = _MOST_ENTRIES
-        while num >= _MOST_ENTRIES:
-            found = await self._connection.xread({**self._reached}, count=_MOST_ENTRIES, block=block_ms)
+        num = _MAX_ENTRIES
+        while num >= _MAX_ENTRIES:
+            found = await self._connection.xread({**self._reached}, count=_MAX_ENTRIES, block=block_ms)
             streams = {name.decode(): entries for name, entries in cast("list[tuple[bytes, _Entries]]", found)}
             num, block_ms = max(map(len, streams.values()), default=0), None
-            if num >= _MOST_ENTRIES and await self._has_lost():
+            if num >= _MAX_ENTRIES and await self._has_lost():
                 self._ring.lose()
             self._gather(streams)
 
@@ -134,13 +134,13 @@ class _Watcher:
                 self._gathered.add("run", run, run)
 
 
-def _look_at(source: Source) -> _Look:
+def _look_at(source: Source) -> _Observation:
     reports = {
         path.parent.name: (found.st_size, found.st_mtime_ns)
         for path in source.settings.dir.glob("runs/*/progress.jsonl")
         for found in [path.stat()]
     }
-    return _Look(show_fleet_state(source), reports)
+    return _Observation(show_fleet_state(source), reports)
 
 
 def _order(entry_id: bytes) -> tuple[int, int]:

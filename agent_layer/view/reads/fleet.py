@@ -23,16 +23,16 @@ from agent_layer.view.answers.fleet import (
     WorkerLine,
     WorkerList,
 )
-from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Source, refuse_archive
 
-_MOST_LEASES: Final = 200
-_LONGEST_ERROR: Final = 160
+_MAX_LEASES: Final = 200
+_MAX_ERROR_LENGTH: Final = 160
 _AGE_SECONDS: Final = 5.0
 """While rollouts are held, the view of the fleet is drawn again so often: it shows for how long."""
 
 
-def list_workers(source: Source, _: Asked) -> WorkerList:
+def list_workers(source: Source, _: RequestParams) -> WorkerList:
     """List the workers that were seen in the last day."""
     lease_seconds = source.settings.lease_seconds
     return WorkerList(
@@ -40,7 +40,7 @@ def list_workers(source: Source, _: Asked) -> WorkerList:
     )
 
 
-def show_queue(source: Source, _: Asked) -> QueueAnswer:
+def show_queue(source: Source, _: RequestParams) -> QueueAnswer:
     """Return what waits, what for, and what runs."""
     dispatcher = _dispatcher(source)
     stats, inspector = dispatcher.stats(), dispatcher.inspector
@@ -48,7 +48,7 @@ def show_queue(source: Source, _: Asked) -> QueueAnswer:
     # what is left of a lease when a heartbeat is late by half of its interval
     spare_seconds = max(0.0, source.settings.lease_seconds - 1.5 * source.settings.heartbeat_seconds)
     offers = [set(one.offers) for one in lines if one.state == "up"]
-    held = inspector.rollouts_of(islice(inspector.listed_ids("leases"), _MOST_LEASES))
+    held = inspector.read_rollouts(islice(inspector.listed_ids("leases"), _MAX_LEASES))
     return QueueAnswer(
         now=stats.now,
         totals=QueueTotals.from_record(stats),
@@ -80,11 +80,11 @@ def show_fleet_state(source: Source) -> object:
     return msgspec.structs.replace(stats, now=0.0), workers, ages
 
 
-def list_dead(source: Source, asked: Asked) -> DeadList:
+def list_dead(source: Source, params: RequestParams) -> DeadList:
     """List dead letters, newest first."""
-    dispatcher, limit = _dispatcher(source), asked.number("limit", 50, 1, 500)
+    dispatcher, limit = _dispatcher(source), params.number("limit", 50, 1, 500)
     found = dispatcher.dead(limit)
-    counts = Counter(" ".join(one.errors[-1].split())[:_LONGEST_ERROR] for one in found if one.errors)
+    counts = Counter(" ".join(one.errors[-1].split())[:_MAX_ERROR_LENGTH] for one in found if one.errors)
     return DeadList(
         total=dispatcher.stats().num_dead,
         items=[DeadLine.from_record(one, died_at=one.since) for one in found],
@@ -92,7 +92,7 @@ def list_dead(source: Source, asked: Asked) -> DeadList:
     )
 
 
-def list_sandboxes(source: Source, _: Asked) -> BoxList:
+def list_sandboxes(source: Source, _: RequestParams) -> BoxList:
     """List the sandboxes that workers of this machine have taken. Raises: NotFoundError: there is only a bucket."""
     refuse_archive(source, "sandboxes")
     return BoxList(items=[BoxLine.from_record(one) for one in read_taken_sandboxes()])

@@ -10,14 +10,14 @@ from agent_layer.errors import NotFoundError
 from agent_layer.schema import Group, Trajectory, make_rollout_id, make_trajectory_id
 from agent_layer.store import TrajectoryRow
 from agent_layer.view.answers.details import GroupAnswer, Member
-from agent_layer.view.reads.asked import Asked
 from agent_layer.view.reads.lists import FAILED
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Source
 from agent_layer.view.reads.tokens.tokens import token_ids
 from agent_layer.view.reads.updates import mean_advantage, read_group, read_whole
 
-_MOST_MEMBERS = 256
-_MOST_ATTEMPTS = 16
+_MAX_MEMBERS = 256
+_MAX_ATTEMPTS = 16
 _UNKNOWN: Final[dict[str, object]] = {
     **dict.fromkeys(
         ("closed_at", "group_size", "num_launched", "num_usable", "fill", "kept_seconds", "surplus_seconds")
@@ -27,9 +27,9 @@ _UNKNOWN: Final[dict[str, object]] = {
 """What an open group has not decided yet."""
 
 
-def show_group(source: Source, asked: Asked) -> GroupAnswer:
+def show_group(source: Source, params: RequestParams) -> GroupAnswer:
     """Return a group. Raises: NotFoundError: nothing is stored of it."""
-    group_id = asked.path["group"]
+    group_id = params.path["group"]
     group = read_group(source, group_id)
     rows = list(_rows(source, group_id, group))
     if group is None and not rows:
@@ -64,11 +64,11 @@ def has_group(source: Source, group_id: str) -> bool:
 
 def _rows(source: Source, group_id: str, group: Group | None) -> Iterator[tuple[int, TrajectoryRow]]:
     """Yield (member, row) of each attempt; ids of attempts follow from the id of the group."""
-    launched = (group.num_launched or group.group_size) if group else _MOST_MEMBERS
-    rollouts = [make_rollout_id(group_id, member) for member in range(min(launched, _MOST_MEMBERS))]
-    ids = [make_trajectory_id(rollout, number) for rollout in rollouts for number in range(_MOST_ATTEMPTS)]
+    launched = (group.num_launched or group.group_size) if group else _MAX_MEMBERS
+    rollouts = [make_rollout_id(group_id, member) for member in range(min(launched, _MAX_MEMBERS))]
+    ids = [make_trajectory_id(rollout, number) for rollout in rollouts for number in range(_MAX_ATTEMPTS)]
     others = [one for one in (group.trajectory_ids if group else []) if one not in set(ids)]
-    places = {one: at // _MOST_ATTEMPTS for at, one in enumerate(ids)}
+    places = {one: at // _MAX_ATTEMPTS for at, one in enumerate(ids)}
     for row in source.index.rows([*ids, *others]):
         yield places.get(row.trajectory_id, -1), row
 

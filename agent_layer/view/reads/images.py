@@ -15,17 +15,17 @@ import msgspec
 
 from agent_layer.errors import NotFoundError
 from agent_layer.schema import JsonObject, Trajectory, content_hash, resolve_in
-from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Source
 
 IMAGES: Final = "/trajectories/{trajectory}/images/{image}"
 """Address of an image, below the prefix."""
-MOST_BYTES: Final = 16 * 1024 * 1024
+MAX_BYTES: Final = 16 * 1024 * 1024
 _MARK: Final = "$image"
 _HEAD: Final = "data:image/"
 _QUOTED_HEAD: Final = b'"data:image'
 _BASE64: Final = ";base64,"
-_LONGEST_HEAD: Final = 200
+_MAX_HEAD_LENGTH: Final = 200
 _KINDS: Final = (
     (b"\x89PNG\r\n\x1a\n", "png"),
     (b"\xff\xd8\xff", "jpeg"),
@@ -60,24 +60,24 @@ def show_value(contents: Mapping[str, bytes], value: object) -> object:
 def mark_images(value: object) -> object:
     """Return a value with ``{"$image": HASH}`` in place of each image that it holds."""
     if isinstance(value, str):
-        return {_MARK: _name_of(value)} if _is_image(value) else value
+        return {_MARK: _hash_url(value)} if _is_image(value) else value
     if isinstance(value, list):
         return [mark_images(one) for one in cast("list[object]", value)]
     if not isinstance(value, dict):
         return value
     fields = cast("JsonObject", value)
     if (url := _source_url(fields)) is not None:
-        return {_MARK: _name_of(url)}
+        return {_MARK: _hash_url(url)}
     return {name: mark_images(one) for name, one in fields.items()}
 
 
-def read_image(source: Source, asked: Asked) -> Image:
+def read_image(source: Source, params: RequestParams) -> Image:
     """Return an image of a trajectory by the hash of its mark.
 
     Raises: NotFoundError: there is none, it is too large, or it is no PNG, JPEG, GIF or WebP.
     """
-    name = asked.path["image"]
-    whole = source.trajectory(asked.path["trajectory"])
+    name = params.path["image"]
+    whole = source.trajectory(params.path["trajectory"])
     contents = source.store.contents(whole)
     if name in contents:
         body = contents[name]
@@ -88,7 +88,7 @@ def read_image(source: Source, asked: Asked) -> Image:
     kind = None if content is None else sniff_kind(content)
     if content is None or kind is None:
         raise NotFoundError(
-            f"image {name[:80]!r}: expected a PNG, JPEG, GIF or WebP of at most {MOST_BYTES >> 20} MB in a message or"
+            f"image {name[:80]!r}: expected a PNG, JPEG, GIF or WebP of at most {MAX_BYTES >> 20} MB in a message or"
             " a tool's answer of this trajectory, found none; nothing else is shown as an image"
         )
     return Image(content, kind)
@@ -123,7 +123,7 @@ def _find_inline(whole: Trajectory, contents: Mapping[str, bytes]) -> dict[str, 
         (step.action.message for step in whole.steps),
         (one.output for one in whole.observations),
     )
-    return {_name_of(url): url for value in values for url in _find_urls(value)}
+    return {_hash_url(url): url for value in values for url in _find_urls(value)}
 
 
 def _find_urls(value: object) -> Iterator[str]:
@@ -152,10 +152,10 @@ def _source_url(fields: JsonObject) -> str | None:
 
 
 def _is_image(text: str) -> bool:
-    return text.startswith(_HEAD) and _BASE64 in text[:_LONGEST_HEAD]
+    return text.startswith(_HEAD) and _BASE64 in text[:_MAX_HEAD_LENGTH]
 
 
-def _name_of(url: str) -> str:
+def _hash_url(url: str) -> str:
     """Return the hash under which the gateway stores such a string."""
     return content_hash(msgspec.json.encode(url))
 
@@ -163,7 +163,7 @@ def _name_of(url: str) -> str:
 def _decode(url: str) -> bytes | None:
     """Return the bytes of a data URL; None: they are too many, or no base64."""
     text = url.partition(",")[2]
-    if len(text) > MOST_BYTES * 4 // 3 + 4:
+    if len(text) > MAX_BYTES * 4 // 3 + 4:
         return None
     try:
         return binascii.a2b_base64(text, strict_mode=False)

@@ -19,7 +19,7 @@ from agent_layer.view.answers.lists import (
     SummaryAnswer,
     SummaryLine,
 )
-from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Source
 
 ABOVE_ZERO: Final = sys.float_info.min
@@ -27,28 +27,28 @@ ABOVE_ZERO: Final = sys.float_info.min
 FAILED: Final = ("failed", "dead", "lost", "truncated")
 """Statuses of attempts that did not end as they should."""
 _SEARCH_SECONDS: Final = 2.0
-"""For bringing the text index up to date; a page asks again until nothing waits."""
+"""Seconds to bring the text index up to date; a page asks again until nothing waits."""
 _DIGITS: Final = re.compile("[0-9]+")
-_MOST_DIGITS: Final = 20
+_MAX_DIGITS: Final = 20
 
 
-def query(source: Source, asked: Asked) -> QueryAnswer:
+def query(source: Source, params: RequestParams) -> QueryAnswer:
     """Return a page of the matching trajectories."""
-    order, limit = asked.text("order") or "newest", asked.number("limit", 50, 1, 500)
-    page = source.store.query(order=cast("Order", order), limit=limit, cursor=asked.text("cursor"), **asked.filters())
+    order, limit = params.text("order") or "newest", params.number("limit", 50, 1, 500)
+    page = source.store.query(order=cast("Order", order), limit=limit, cursor=params.text("cursor"), **params.filters())
     return QueryAnswer(
-        items=page.items, cursor=page.cursor, command=asked.command(order, limit), python=asked.python(order, limit)
+        items=page.items, cursor=page.cursor, command=params.command(order, limit), python=params.python(order, limit)
     )
 
 
-def search(source: Source, asked: Asked) -> SearchAnswer:
+def search(source: Source, params: RequestParams) -> SearchAnswer:
     """Return the newest texts in which all words occur, and how much of the store was searched."""
-    text = asked.text("text")
+    text = params.text("text")
     if text is None:
         raise BadInputError("search: expected words in the parameter text, found none; add text=WORDS")
-    limit = asked.number("limit", 50, 1, 200)
+    limit = params.number("limit", 50, 1, 200)
     page = source.store.search_text(
-        text, limit=limit, cursor=asked.text("cursor"), seconds=_SEARCH_SECONDS, **asked.filters()
+        text, limit=limit, cursor=params.text("cursor"), seconds=_SEARCH_SECONDS, **params.filters()
     )
     return SearchAnswer(
         items=[SearchLine.from_record(one, snippet=_pieces(one.snippet, one.marks)) for one in page.items],
@@ -69,15 +69,15 @@ def _pieces(snippet: str, marks: list[tuple[int, int]]) -> list[SnippetPiece]:
     return pieces
 
 
-def count(source: Source, asked: Asked) -> CountAnswer:
+def count(source: Source, params: RequestParams) -> CountAnswer:
     """Count the matching trajectories."""
-    return CountAnswer(count=source.store.count(**asked.filters()))
+    return CountAnswer(count=source.store.count(**params.filters()))
 
 
-def facets(source: Source, asked: Asked) -> FacetAnswer:
+def facets(source: Source, params: RequestParams) -> FacetAnswer:
     """Count the matching trajectories by the values of fields."""
-    fields = (asked.text("fields") or ",".join(get_args(By))).split(",")
-    num, counts = count_by_fields(source.index, cast("list[By]", fields), asked.filters())
+    fields = (params.text("fields") or ",".join(get_args(By))).split(",")
+    num, counts = count_by_fields(source.index, cast("list[By]", fields), params.filters())
     return FacetAnswer(count=num, facets={field: facet_lines(counted) for field, counted in counts.items()})
 
 
@@ -89,19 +89,19 @@ def facet_lines(counts: Mapping[str | int | None, int]) -> list[FacetLine]:
 
 def natural_key(value: str | int | None) -> str:
     """Return a key that sorts by the size of numbers inside a text: v2 stands before v10."""
-    return _DIGITS.sub(lambda found: found[0].zfill(_MOST_DIGITS), str(value))
+    return _DIGITS.sub(lambda found: found[0].zfill(_MAX_DIGITS), str(value))
 
 
-def summary(source: Source, asked: Asked) -> SummaryAnswer:
+def summary(source: Source, params: RequestParams) -> SummaryAnswer:
     """Count the matching trajectories and average their rewards, by fields."""
-    fields = [field for field in (asked.text("by") or "").split(",") if field]
-    lines = source.store.summarise(cast("list[By]", fields), success=ABOVE_ZERO, **asked.filters())
+    fields = [field for field in (params.text("by") or "").split(",") if field]
+    lines = source.store.summarise(cast("list[By]", fields), success=ABOVE_ZERO, **params.filters())
     return SummaryAnswer(items=[SummaryLine.from_record(one) for one in lines])
 
 
-def histogram(source: Source, asked: Asked) -> HistogramAnswer:
+def histogram(source: Source, params: RequestParams) -> HistogramAnswer:
     """Count the matching trajectories by their reward."""
-    filters, most = asked.filters(), asked.number("bins", 20, 1, 100)
+    filters, most = params.filters(), params.number("bins", 20, 1, 100)
     low, high = filters.get("reward") or (None, None)
     ends = -math.inf if low is None else low, math.inf if high is None else high
     num_all, counts = count_by_bucket(source.index, filters)

@@ -24,9 +24,9 @@ from agent_layer.view.answers.lists import (
     UpdateList,
 )
 from agent_layer.view.reads import fleet, groups, lists, runs, trajectories, updates
-from agent_layer.view.reads.asked import FILTERS, Asked
 from agent_layer.view.reads.overviews.failures import show_failures
 from agent_layer.view.reads.overviews.learning import show_learning
+from agent_layer.view.reads.params import FILTERS, RequestParams
 from agent_layer.view.reads.source import Source
 from agent_layer.view.reads.tokens.diff import show_diff
 from agent_layer.view.reads.tokens.forks import show_forks
@@ -40,7 +40,7 @@ class Route(NamedTuple):
 
     path: str
     """Below ``PREFIX``; parts in braces are names."""
-    read: Callable[[Source, Asked], Answer]
+    read: Callable[[Source, RequestParams], Answer]
     answer: type[Answer]
     parameters: tuple[str, ...] = ()
     is_of_index: bool = False

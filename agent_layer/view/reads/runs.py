@@ -33,11 +33,11 @@ from agent_layer.view.answers.lists import (
     UpdateList,
     Version,
 )
-from agent_layer.view.reads.asked import Asked
 from agent_layer.view.reads.lists import ABOVE_ZERO, FAILED, facet_lines
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Source, refuse_archive
 
-_MOST_FAILURES = 10
+_MAX_FAILURES = 10
 _NONE_ACCEPTED: Final = Summary(by={}, count=0, num_rewarded=0, mean_reward=None, success_rate=None)
 _NUMBERS: Final = tuple(
     name
@@ -46,22 +46,22 @@ _NUMBERS: Final = tuple(
 )
 
 
-def info(source: Source, asked: Asked) -> Info:
+def info(source: Source, params: RequestParams) -> Info:
     """Return what is looked at."""
     return Info(
         version=__version__,
         namespace=source.store.keys.namespace,
         default_run=source.settings.run,
-        is_operator=asked.is_operator,
-        takes_writes=asked.takes_writes,
-        may_write=asked.takes_writes and asked.is_operator,
+        is_operator=params.is_operator,
+        takes_writes=params.takes_writes,
+        may_write=params.takes_writes and params.is_operator,
         is_archive=source.is_archive,
         cooled_runs=sorted(source.cooled_runs()),
         now=time.time(),
     )
 
 
-def list_runs(source: Source, _: Asked) -> RunList:
+def list_runs(source: Source, _: RequestParams) -> RunList:
     """List runs, the one with the newest trajectory first."""
     lines = _run_lines(source)
     if source.cooled is not None:
@@ -70,12 +70,12 @@ def list_runs(source: Source, _: Asked) -> RunList:
     return RunList(items=sorted(lines, key=lambda line: line.newest_started_at or "", reverse=True))
 
 
-def show_run(source: Source, asked: Asked) -> RunAnswer:
+def show_run(source: Source, params: RequestParams) -> RunAnswer:
     """Return whether a run is all right; one that just began has nothing stored yet.
 
     Raises: NotFoundError: it is unknown.
     """
-    run = asked.path["run"]
+    run = params.path["run"]
     (counts, is_evaluation), reports = _counts(source, run), source.progress(run)
     policy = newest_policy(source.store.redis, source.store.keys, run)
     if not (counts.trajectories or reports or policy or _has_begun(source, run)):
@@ -84,7 +84,7 @@ def show_run(source: Source, asked: Asked) -> RunAnswer:
         row
         for status in FAILED
         if status in counts.by_status
-        for row in source.store.query(run=run, status=status, limit=_MOST_FAILURES).items
+        for row in source.store.query(run=run, status=status, limit=_MAX_FAILURES).items
     ]
     failures.sort(key=lambda row: row.started_at or "", reverse=True)
     return RunAnswer(
@@ -95,18 +95,18 @@ def show_run(source: Source, asked: Asked) -> RunAnswer:
         health=_health(counts, source.health.read([run])[0], is_evaluation=is_evaluation),
         counts=counts,
         newest_version=policy and Version.from_record(policy),
-        failures=failures[:_MOST_FAILURES],
+        failures=failures[:_MAX_FAILURES],
         steps=make_progress(source, run, reports),
     )
 
 
-def list_updates(source: Source, asked: Asked) -> UpdateList:
+def list_updates(source: Source, params: RequestParams) -> UpdateList:
     """List the updates of a run."""
-    batches = list_batches(source.store.redis, source.store.keys, asked.path["run"])
+    batches = list_batches(source.store.redis, source.store.keys, params.path["run"])
     return UpdateList(items=[_update_line(batch) for batch in batches])
 
 
-def list_engines(source: Source, _: Asked) -> EngineList:
+def list_engines(source: Source, _: RequestParams) -> EngineList:
     """List engines. Raises: NotFoundError: there is only a bucket."""
     refuse_archive(source, "engines")
     registry = EngineRegistry(source.store.redis, source.store.keys, source.settings.gateway_seconds)
@@ -129,7 +129,7 @@ def _engine_line(source: Source, engine: Engine, now: float) -> EngineLine:
     )
 
 
-def list_catalogue(source: Source, _: Asked) -> CatalogueList:
+def list_catalogue(source: Source, _: RequestParams) -> CatalogueList:
     """List what can be wrong with a run."""
     return CatalogueList(items=[CatalogueLine.from_record(one) for one in source.health.checks])
 
@@ -199,7 +199,7 @@ def _health(counts: Counts, found: RunHealth, *, is_evaluation: bool) -> Health:
     run, last = found.run, found.reports[-1] if found.reports else None
     findings = list(found.findings)
     if findings:
-        sentence = f"{findings[0].told}."
+        sentence = f"{findings[0].title_line}."
     elif last is not None:
         ended = format_minute(last.ended_at)
         sentence = f"Nothing is wrong with step {last.step}, which ended at {ended}: success {_percent(last.success)}."
@@ -243,9 +243,9 @@ def _update_line(batch: TrainedBatch) -> UpdateLine:
     )
 
 
-def progress(source: Source, asked: Asked) -> Progress:
+def progress(source: Source, params: RequestParams) -> Progress:
     """Return the updates of a run in columns, those after a step where one is named."""
-    run, after = asked.path["run"], asked.number("after", 0, 0, 2**31)
+    run, after = params.path["run"], params.number("after", 0, 0, 2**31)
     return make_progress(source, run, [one for one in source.progress(run) if one.step > after], after)
 
 

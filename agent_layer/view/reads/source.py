@@ -13,10 +13,10 @@ from agent_layer.settings import Settings
 from agent_layer.state import TokenBytes, read_vocabulary
 from agent_layer.store import Index, Store
 
-_MOST_TRAJECTORIES = 8
+_MAX_TRAJECTORIES = 8
 """Ranges of the tokens of one trajectory are asked for one after another."""
-_MOST_VOCABULARIES = 2
-_MOST_REPORTS = 16
+_MAX_VOCABULARIES = 2
+_MAX_REPORTS = 16
 """Runs whose reports stay parsed: each page asks for them at every change."""
 
 
@@ -91,7 +91,7 @@ class Source:
         found = self.store.get(trajectory_id, blobs=False)
         with self._lock:
             self._read[place] = found
-            while len(self._read) > _MOST_TRAJECTORIES:
+            while len(self._read) > _MAX_TRAJECTORIES:
                 self._read.popitem(last=False)
         return found
 
@@ -104,7 +104,7 @@ class Source:
         found = find()
         with self._lock:
             self._images[whole.trajectory_id] = whole, found
-            while len(self._images) > _MOST_TRAJECTORIES:
+            while len(self._images) > _MAX_TRAJECTORIES:
                 self._images.popitem(last=False)
         return found
 
@@ -118,7 +118,7 @@ class Source:
         found = read_vocabulary(self.store.keys, self.store.objects, tokenizer_hash)
         with self._lock:
             self._vocabularies[tokenizer_hash] = found
-            while len(self._vocabularies) > _MOST_VOCABULARIES:
+            while len(self._vocabularies) > _MAX_VOCABULARIES:
                 self._vocabularies.popitem(last=False)
         return found
 
@@ -137,7 +137,7 @@ class Source:
                 progress_path(self.settings, check_name(run, "run"))
             )
             self._reports[run] = reader
-            while len(self._reports) > _MOST_REPORTS:
+            while len(self._reports) > _MAX_REPORTS:
                 self._reports.popitem(last=False)
             return reader.read()
 

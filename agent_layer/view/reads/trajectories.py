@@ -31,16 +31,16 @@ from agent_layer.view.answers.details import (
     TrajectoryUpdate,
 )
 from agent_layer.view.answers.lists import ExclusionLine
-from agent_layer.view.reads.asked import Asked
 from agent_layer.view.reads.images import TOO_DEEP, show_value
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Source
 from agent_layer.view.reads.tokens.tokens import Places, break_cause
 from agent_layer.view.reads.updates import mean_advantage, read_group
 
 
-def show_trajectory(source: Source, asked: Asked) -> TrajectoryAnswer:
+def show_trajectory(source: Source, params: RequestParams) -> TrajectoryAnswer:
     """Return one trajectory. Raises: NotFoundError: there is none of this id."""
-    row = source.store.row(asked.path["trajectory"])
+    row = source.store.row(params.path["trajectory"])
     whole = source.trajectory(row.trajectory_id)
     contents = source.store.contents(whole)
     calls = {step.call_id for step in whole.steps}
@@ -51,7 +51,7 @@ def show_trajectory(source: Source, asked: Asked) -> TrajectoryAnswer:
     return TrajectoryAnswer(
         row=row,
         is_cooled=source.is_cooled,
-        task=_task(whole, is_operator=asked.is_operator),
+        task=_task(whole, is_operator=params.is_operator),
         reward=whole.reward,
         steps=step_lines(whole, contents, whole.steps),
         observations=[_observation(one, contents) for one in whole.observations if one.call_id not in calls],
@@ -80,11 +80,11 @@ def show_trajectory(source: Source, asked: Asked) -> TrajectoryAnswer:
     )
 
 
-def show_step(source: Source, asked: Asked) -> StepAnswer:
+def show_step(source: Source, params: RequestParams) -> StepAnswer:
     """Return one step with its whole state. Raises: NotFoundError: there is no such step."""
-    whole = source.trajectory(asked.path["trajectory"])
+    whole = source.trajectory(params.path["trajectory"])
     contents = source.store.contents(whole)
-    step = pick_step(whole, asked.path_number("step"))
+    step = pick_step(whole, params.path_number("step"))
     state = step.state
     return StepAnswer(
         step=step_lines(whole, contents, [step])[0],

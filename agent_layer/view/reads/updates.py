@@ -10,16 +10,16 @@ from agent_layer.health import StepProgress
 from agent_layer.schema import Group, TrainedBatch, TrainedRollout, TrainedTokens, Trajectory, decode
 from agent_layer.store import TrajectoryRow, list_batches
 from agent_layer.view.answers.lists import ExclusionLine, GroupLine, Lane, UpdateAnswer
-from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Source
 
 
-def show_update(source: Source, asked: Asked) -> UpdateAnswer:
+def show_update(source: Source, params: RequestParams) -> UpdateAnswer:
     """Return what an update learned from.
 
     Raises: NotFoundError: none of this number is stored.
     """
-    run, step = asked.path["run"], asked.path_number("step")
+    run, step = params.path["run"], params.path_number("step")
     batches = list_batches(source.store.redis, source.store.keys, run)
     batch = next((one for one in batches if one.step == step), None)
     if batch is None:
@@ -70,14 +70,14 @@ def _explain_missing(source: Source, run: str, step: int, batches: Sequence[Trai
 
 def _untrained(report: StepProgress) -> str:
     kinds = ", ".join(f"{num} {kind}" for kind, num in sorted(report.untrainable.items()))
-    told = _not_learned(report)
-    told += [f"{report.num_untrainable} rollouts cannot be trained exactly ({kinds})"] if kinds else []
-    return ", ".join(told) or f"it had {report.num_rollouts} rollouts"
+    reasons = _not_learned(report)
+    reasons += [f"{report.num_untrainable} rollouts cannot be trained exactly ({kinds})"] if kinds else []
+    return ", ".join(reasons) or f"it had {report.num_rollouts} rollouts"
 
 
 def _not_learned(report: StepProgress) -> list[str]:
     """Return what else of a step its update does not learn from, beside rollouts that cannot be trained."""
-    told = (
+    reasons = (
         (
             report.num_dead_groups,
             "group has equal rewards and teaches nothing",
@@ -86,7 +86,7 @@ def _not_learned(report: StepProgress) -> list[str]:
         (report.num_null_rewards, "rollout has no reward", "rollouts have no reward"),
         (report.num_stale_rollouts, "rollout was too old", "rollouts were too old"),
     )
-    return [f"{num} {one if num == 1 else many}" for num, one, many in told if num]
+    return [f"{num} {one if num == 1 else many}" for num, one, many in reasons if num]
 
 
 def mean_advantage(trained: TrainedTokens) -> float | None:

@@ -21,9 +21,9 @@ from agent_layer.store import TrajectoryRow
 from agent_layer.times import format_time
 from agent_layer.view.answers.details import TokensAnswer, TrajectoryAnswer
 from agent_layer.view.answers.lists import Answer
-from agent_layer.view.reads.asked import Asked
 from agent_layer.view.reads.groups import show_group
 from agent_layer.view.reads.images import image_names, read_image
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.runs import info, list_runs, list_updates, show_run
 from agent_layer.view.reads.source import Source
 from agent_layer.view.reads.tokens.forks import show_forks
@@ -153,8 +153,8 @@ def _write_data(
     updates: set[tuple[str, str]] = set()
     for at, row in enumerate(selection.rows):
         try:
-            asked = _ask(trajectory=row.trajectory_id)
-            answer, forks = show_trajectory(source, asked), show_forks(source, asked)
+            params = _ask(trajectory=row.trajectory_id)
+            answer, forks = show_trajectory(source, params), show_forks(source, params)
             tokens = list(_token_pages(source, row.trajectory_id))
         except (CorruptRecordError, NotFoundError) as error:  # it is damaged, or was deleted a moment ago
             on_left_out(error)
@@ -222,16 +222,16 @@ def _around(
         yield _path("groups", group), show_group(source, _ask(group=group))
 
 
-def _ask(**path: str) -> Asked:
+def _ask(**path: str) -> RequestParams:
     """Return the question of a reader, who never sees the grading of a task."""
-    return Asked(path, {})
+    return RequestParams(path, {})
 
 
 def _token_pages(source: Source, trajectory_id: str) -> Iterator[TokensAnswer]:
     begin, total = 0, 1
     while begin < total:
         query = {"from": [str(begin)], "to": [str(begin + _TOKENS)]}
-        page = show_tokens(source, Asked({"trajectory": trajectory_id}, query))
+        page = show_tokens(source, RequestParams({"trajectory": trajectory_id}, query))
         begin, total = begin + _TOKENS, page.total
         yield page
 

@@ -2,7 +2,7 @@
 
 One object for each write, ``{namespace}/writes/{time}-{id}.json``, where a later time sorts first. It is stored before
 the change, without ``after``, and again when it is done: a process that dies in between leaves a record of what it was
-about to do. It holds no comment. The newest ``MOST_KEPT`` are kept.
+about to do. It holds no comment. The newest ``MAX_KEPT`` are kept.
 
 The page lends its rights to people whom only the header names. Commands have those of their caller, who could do the
 same without them, so they are not in the journal: an entry that its author may leave out proves nothing.
@@ -16,11 +16,11 @@ import msgspec
 from agent_layer.infra import Keys, ObjectStore
 from agent_layer.schema import JsonObject
 from agent_layer.view.answers.lists import Answer
-from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Source
 
-MOST_LISTED: Final = 200
-MOST_KEPT: Final = 10_000
+MAX_LISTED: Final = 200
+MAX_KEPT: Final = 10_000
 _LAST_MICROSECOND: Final = 10**17 - 1
 
 
@@ -51,10 +51,10 @@ class WriteList(Answer, frozen=True, kw_only=True):
 class Journal:
     """The journal of a namespace, to write to. One thread at a time."""
 
-    def __init__(self, keys: Keys, objects: ObjectStore, most_kept: int = MOST_KEPT) -> None:
+    def __init__(self, keys: Keys, objects: ObjectStore, max_kept: int = MAX_KEPT) -> None:
         self._prefix = _prefix(keys)
         self._objects = objects
-        self._most_kept = most_kept
+        self._max_kept = max_kept
         self._until_pruned = 1
 
     def record(self, line: WriteLine) -> None:
@@ -66,17 +66,17 @@ class Journal:
         """Now and then, delete the writes beyond the newest that are kept. Raises: UnreachableError."""
         self._until_pruned -= 1
         if self._until_pruned <= 0:
-            self._until_pruned = max(1, self._most_kept // 100)
-            for key in list(islice(self._objects.list(self._prefix), self._most_kept, None)):
+            self._until_pruned = max(1, self._max_kept // 100)
+            for key in list(islice(self._objects.list(self._prefix), self._max_kept, None)):
                 self._objects.delete(key)
 
 
-def list_writes(source: Source, asked: Asked) -> WriteList:
+def list_writes(source: Source, params: RequestParams) -> WriteList:
     """Return the newest writes; the addresses of the writers only to an operator."""
-    objects, num = source.store.objects, asked.number("limit", 50, 1, MOST_LISTED)
+    objects, num = source.store.objects, params.number("limit", 50, 1, MAX_LISTED)
     newest = islice(objects.list(_prefix(source.store.keys)), num)
     lines = [msgspec.json.decode(objects.get(key), type=WriteLine) for key in newest]
-    if not asked.is_operator:
+    if not params.is_operator:
         lines = [msgspec.structs.replace(line, address=None) for line in lines]
     return WriteList(items=lines)
 

@@ -14,7 +14,7 @@ Path: TypeAlias = Mapping[str, str]
 """Names in the address."""
 Identity: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Comment: TypeAlias = Annotated[str, msgspec.Meta(max_length=4_000)]
-MOST_NAMED = 100
+MAX_NAMED = 100
 """Rollouts that the journal names one by one."""
 
 
@@ -177,7 +177,7 @@ class _DeadOrder(_Body, frozen=True, kw_only=True):
     def _plan(self, dispatcher: Dispatcher, carry_out: Callable[[list[str]], JsonObject]) -> Plan:
         """Find the rollouts. Raises: NotFoundError: one is not dead. BadInputError: nothing is named, or both."""
         ids = self._ids(dispatcher)
-        named = ids[:MOST_NAMED]
+        named = ids[:MAX_NAMED]
         subject = f"run {self.run}" if self.run else ", ".join(named)
         return Plan(subject, {"num_rollouts": len(ids), "rollouts": named}, lambda: carry_out(ids))
 
@@ -205,7 +205,7 @@ class RetryOrder(_DeadOrder, frozen=True, kw_only=True):
 
         def queue(ids: list[str]) -> JsonObject:
             groups = desk.dispatcher.retry_dead(ids) if ids else []
-            return {"num_groups": len(groups), "groups": groups[:MOST_NAMED]}
+            return {"num_groups": len(groups), "groups": groups[:MAX_NAMED]}
 
         return self._plan(desk.dispatcher, queue)
 

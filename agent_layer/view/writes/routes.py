@@ -14,7 +14,7 @@ from agent_layer.view.reads.routes import Route
 from agent_layer.view.writes.exports import EXPORTS, ExportOrder
 from agent_layer.view.writes.journal import Journal, WriteLine, WriteList, list_writes
 from agent_layer.view.writes.orders import (
-    MOST_NAMED,
+    MAX_NAMED,
     Desk,
     DrainOrder,
     DropOrder,
@@ -84,7 +84,7 @@ class Writes:
         Raises: AgentLayerError: as the lines are read, or the body is not one of this route.
         """
         ids = _read_body(route, body, ExportOrder).trajectories
-        subject, num = ", ".join(ids[:MOST_NAMED]), {"num_trajectories": len(ids)}
+        subject, num = ", ".join(ids[:MAX_NAMED]), {"num_trajectories": len(ids)}
         lines = EXPORTS[route](self._desk.store, ids)
         first = next(lines, b"")  # what cannot be read is refused before a byte is sent
         self._journal.record(msgspec.structs.replace(self._begin(route, writer, subject, {}), after=num))

@@ -39,7 +39,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     difference: Estimate
     """After minus before."""
     p_value: float
-    """Of the sign test, two-sided."""
+    """P-value of the sign test, two-sided."""
     worse: list[TaskChange]
     """The largest loss first."""
 

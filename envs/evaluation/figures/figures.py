@@ -15,7 +15,7 @@ from envs.evaluation.figures.estimates import (
     wilson_interval,
 )
 
-_MOST_ROWS = 12
+_MAX_ROWS = 12
 """Values of a label, or task types, for which there is a row each."""
 
 
@@ -120,7 +120,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     num_attempts: int = 0
     """All, those that failed and were run again included."""
     last_error: str | None = None
-    """Of the newest attempt without a reward."""
+    """Error of the newest attempt without a reward."""
     num_without_call: int = 0
     """Rollouts that count although the agent did not call the model, of tasks that do not allow it."""
     prompt_tokens: int = 0
@@ -152,7 +152,7 @@ class Yardstick(msgspec.Struct, frozen=True, kw_only=True):
     threshold: float
     """Least reward of a rollout that passed."""
     seed: int
-    """Of the bootstrap."""
+    """Seed of the bootstrap."""
 
 
 def collect_results(
@@ -254,7 +254,7 @@ def _slice(tasks: Sequence[TaskRef], results: Sequence[TaskResult], yardstick: Y
     return [
         _make_slice(field, value, members, yardstick)
         for field, values in fields.items()
-        if 1 < len(values) <= _MOST_ROWS
+        if 1 < len(values) <= _MAX_ROWS
         for value, members in sorted(values.items())
     ]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _DEEPEST = 60
-_LONGEST_INTEGER_BITS = 12000
+_MAX_INTEGER_BITS = 12000
 _HEADER = 8
 """Digits of the length before an answer."""
 _dumps = json.dumps  # before judged code is imported, which may replace it
@@ -32,15 +32,15 @@ _dumps = json.dumps  # before judged code is imported, which may replace it
 
 def main() -> None:
     """Carry out all calls."""
-    asked = json.loads(sys.stdin.buffer.read())
+    request = json.loads(sys.stdin.buffer.read())
     output = os.dup(1)
     quiet = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):  # what judged code prints is its own affair
         os.dup2(quiet, descriptor)
     sys.stdin, sys.stdout, sys.stderr = (io.TextIOWrapper(io.FileIO(n, mode)) for n, mode in enumerate("rww"))
     answers: list[str | None] = []
-    for call in asked["calls"]:
-        answer, is_slow = _call_apart(call, output, asked["seconds"], asked["max_bytes"])
+    for call in request["calls"]:
+        answer, is_slow = _call_apart(call, output, request["seconds"], request["max_bytes"])
         answers.append(answer)
         if is_slow:
             break
@@ -137,7 +137,7 @@ def _encode(value: Any, depth: int) -> object:
 def _encode_int(value: int, _: int) -> object:
     if -(1 << 63) <= value < 1 << 64:
         return value
-    return {"$int": str(value)} if value.bit_length() < _LONGEST_INTEGER_BITS else {"$object": "int"}
+    return {"$int": str(value)} if value.bit_length() < _MAX_INTEGER_BITS else {"$object": "int"}
 
 
 def _encode_float(value: float, _: int) -> object:

@@ -20,7 +20,7 @@ _PROC, _ROOT, _UPPER, _SCRATCH = (f"{WRITABLE}/{name}" for name in ("proc", "roo
 _NAMESPACES = ("--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "box")
 _HOLD = ("/bin/sh", "-c", "echo up; read end")
 _UP = b"up\n"
-_LONGEST_ERROR = 500
+_MAX_ERROR_LENGTH = 500
 _INFO, _FILTER = 3, 4
 """Descriptors of bubblewrap."""
 _BEYOND = 16
@@ -88,10 +88,10 @@ def _host_layout() -> list[str]:
 def _enter(command: list[str]) -> None:
     """Run bubblewrap, and enter the namespaces that it has made."""
     pipes = [os.pipe() for _ in range(3)]
-    (held, hold), (heard, said), (known, told) = pipes
+    (held, hold), (heard, report_end), (known, answer_end) = pipes
     if os.fork() == 0:
-        _become_bubblewrap(command, held, said, told)
-    for one in (held, said, told):
+        _become_bubblewrap(command, held, report_end, answer_end)
+    for one in (held, report_end, answer_end):
         os.close(one)
     try:
         answer = _read(heard, _UP)
@@ -113,12 +113,12 @@ def _enter(command: list[str]) -> None:
                 os.waitpid(-1, 0)
 
 
-def _become_bubblewrap(command: list[str], held: int, said: int, told: int) -> NoReturn:
+def _become_bubblewrap(command: list[str], held: int, report_end: int, answer_end: int) -> NoReturn:
     try:
         rules, filter_end = os.pipe()
         os.write(filter_end, FILTER)
         os.close(filter_end)
-        beyond = [fcntl.fcntl(one, fcntl.F_DUPFD, _BEYOND) for one in (held, said, said, told, rules)]
+        beyond = [fcntl.fcntl(one, fcntl.F_DUPFD, _BEYOND) for one in (held, report_end, report_end, answer_end, rules)]
         for number, one in enumerate(beyond):
             os.dup2(one, number)
         os.closerange(len(beyond), os.sysconf("SC_OPEN_MAX"))
@@ -133,6 +133,10 @@ def _become_bubblewrap(command: list[str], held: int, said: int, told: int) -> N
 def _read(descriptor: int, until: bytes) -> bytes:
     """Return what a pipe delivers until a mark, its end, or a limit."""
     found = b""
-    while not found.endswith(until) and len(found) < _LONGEST_ERROR and (chunk := os.read(descriptor, _LONGEST_ERROR)):
+    while (
+        not found.endswith(until)
+        and len(found) < _MAX_ERROR_LENGTH
+        and (chunk := os.read(descriptor, _MAX_ERROR_LENGTH))
+    ):
         found += chunk
     return found

@@ -22,7 +22,7 @@ from envs.sandbox.inside.warm_python import find_snippet, run_snippet
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _CHUNK = 1 << 16
-_MOST_ENTRIES = 100_000
+_MAX_ENTRIES = 100_000
 
 
 class Rules(NamedTuple):
@@ -124,13 +124,13 @@ def _list(fields: dict[str, object]) -> None:
             except FileNotFoundError:  # removed meanwhile
                 continue
             name = os.fsencode(entry.name).decode(errors="replace")  # names may be any bytes, messages are text
-            found.append((name, _kind_of(about.st_mode), about.st_size, stat.S_IMODE(about.st_mode)))
-            if len(found) > _MOST_ENTRIES:
+            found.append((name, _name_kind(about.st_mode), about.st_size, stat.S_IMODE(about.st_mode)))
+            if len(found) > _MAX_ENTRIES:
                 raise OSError(errno.EFBIG, "too many entries")
     _write_all(1, json.dumps(sorted(found)).encode())
 
 
-def _kind_of(mode: int) -> str:
+def _name_kind(mode: int) -> str:
     kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
     return kinds.get(stat.S_IFMT(mode), "other")
 

@@ -21,7 +21,7 @@ from urllib.parse import quote
 from envs.sandbox.inside import kernel
 from envs.sandbox.inside.packets import receive_packet
 
-_LONGEST_END_SECONDS = 5.0
+_MAX_END_SECONDS = 5.0
 _POLL_SECONDS = 0.005
 _CALL_SECONDS = 30.0
 _QUIET_SECONDS = 2.0
@@ -78,7 +78,7 @@ def kill_descendants() -> None:
 
 def _kill_family() -> None:
     """Kill and reap all descendants."""
-    deadline = time.monotonic() + _LONGEST_END_SECONDS
+    deadline = time.monotonic() + _MAX_END_SECONDS
     while time.monotonic() < deadline:
         kill_descendants()
         try:
@@ -103,7 +103,7 @@ def _remove(directory: str) -> None:
     if not directory.startswith("/sys/fs/cgroup/"):
         _remove_tree(directory)
         return
-    deadline = time.monotonic() + _LONGEST_END_SECONDS
+    deadline = time.monotonic() + _MAX_END_SECONDS
     for folder, _, _ in os.walk(directory, topdown=False):
         while os.path.isdir(folder) and time.monotonic() < deadline:
             try:

@@ -24,7 +24,7 @@ _NUMBERS: Final = {
     "x86_64": {"pivot_root": 155, "clone": 56, "seccomp": 317, "capset": 126},
     "aarch64": {"pivot_root": 41, "clone": 220, "seccomp": 277, "capset": 91},
 }
-"""Of system calls that C libraries have no function for; later ones have the same number on every machine."""
+"""Numbers of system calls that C libraries have no function for; later ones are the same on every machine."""
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _AT_EMPTY_PATH, _AT_RECURSIVE, _CLONE_TREE, _CLOSE_ON_EXEC = 0x1000, 0x8000, 1, os.O_CLOEXEC
 _MOVE_FROM_EMPTY_PATH: Final = 4

@@ -18,7 +18,7 @@ _SCOPES_SINCE, _ALL_SCOPES = 6, 3
 _READ = _EXECUTE | _READ_FILE | _READ_DIRECTORY
 _NO_DUMP = 1
 """No dump is as small. A host that pipes dumps into a program would start that in spite of 0, but not of 1."""
-_MOST_PENDING_SIGNALS = 128
+_MAX_PENDING_SIGNALS = 128
 """Timers included. The kernel also counts them for the user who started the boxes, who may have some 96,000."""
 
 FILTER = pkgutil.get_data("envs.sandbox.inside", f"filters/{kernel.MACHINE}.bpf") or b""
@@ -79,7 +79,7 @@ def set_limits(limits: Limits) -> None:
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_MSGQUEUE: 0,
         resource.RLIMIT_NICE: 0,
-        resource.RLIMIT_SIGPENDING: _MOST_PENDING_SIGNALS,
+        resource.RLIMIT_SIGPENDING: _MAX_PENDING_SIGNALS,
         resource.RLIMIT_RTPRIO: 0,
         resource.RLIMIT_STACK: 8 << 20,
     }

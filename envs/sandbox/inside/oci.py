@@ -28,7 +28,7 @@ _TO_MAP_ROOT = "CAP_SETFCAP"
 """Which making a user namespace takes in which root of this one has another number."""
 _MASKED = ("acpi", "asound", "kcore", "keys", "latency_stats", "timer_list", "timer_stats", "sched_debug", "scsi")
 _READ_ONLY = ("bus", "fs", "irq", "sys", "sysrq-trigger")
-_LONGEST_ERROR = 500
+_MAX_ERROR_LENGTH = 500
 
 
 def run_container(connection: int, programs: int, config: Mapping[str, object], image: int | None) -> None:
@@ -169,6 +169,6 @@ def _run(runtime: list[str], name: str, connection: int, programs: int) -> None:
 def _read_log() -> str:
     try:
         with open(_LOG, encoding="utf-8", errors="replace") as file:
-            return file.read()[-_LONGEST_ERROR:].strip()
+            return file.read()[-_MAX_ERROR_LENGTH:].strip()
     except OSError:
         return ""

@@ -9,10 +9,10 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
-LONGEST_PACKET = 1 << 16
-_LONGEST_INLINE = 4096
+MAX_PACKET_LENGTH = 1 << 16
+_MAX_INLINE_LENGTH = 4096
 """Larger ones travel as files, so that a busy receiver can have dozens of requests waiting in its socket."""
-_MOST_DESCRIPTORS = 8
+_MAX_DESCRIPTORS = 8
 _IN_A_FILE = b"@"
 
 
@@ -27,7 +27,7 @@ def send_packet(
     end: socket.socket,
     fields: Mapping[str, object],
     descriptors: Sequence[int] = (),
-    longest_inline: int = _LONGEST_INLINE,
+    max_inline: int = _MAX_INLINE_LENGTH,
 ) -> None:
     """Send a packet; the sender keeps its own descriptors.
 
@@ -35,13 +35,13 @@ def send_packet(
         end: of a connection that keeps packets apart.
         fields: become JSON.
         descriptors: of open files; the receiver gets its own.
-        longest_inline: bytes beyond which it travels as a file, which a server that is locked down cannot make; at most
-            ``LONGEST_PACKET``.
+        max_inline: bytes beyond which it travels as a file, which a server that is locked down cannot make; at most
+            ``MAX_PACKET_LENGTH``.
 
     Raises: OSError: the other end is closed, or has not read for a long time.
     """
     body = json.dumps(fields).encode()
-    if len(body) <= longest_inline:
+    if len(body) <= max_inline:
         socket.send_fds(end, [body], list(descriptors))
         return
     file = os.memfd_create("packet", os.MFD_CLOEXEC)
@@ -59,7 +59,7 @@ def receive_packet(end: socket.socket) -> Packet | None:
 
     Raises: ValueError: it is no packet of ours.
     """
-    body, descriptors, _, _ = socket.recv_fds(end, LONGEST_PACKET, _MOST_DESCRIPTORS)
+    body, descriptors, _, _ = socket.recv_fds(end, MAX_PACKET_LENGTH, _MAX_DESCRIPTORS)
     if not body:
         return None
     if body == _IN_A_FILE:

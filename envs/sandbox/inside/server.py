@@ -25,13 +25,13 @@ from contextlib import suppress
 from typing import NamedTuple, cast
 
 from envs.sandbox.inside.jobs import Rules, become_user, run_job
-from envs.sandbox.inside.packets import LONGEST_PACKET, Packet, receive_packet, send_packet
+from envs.sandbox.inside.packets import MAX_PACKET_LENGTH, Packet, receive_packet, send_packet
 from envs.sandbox.inside.warm_python import rehearse
 
 _DEFAULT = (signal.SIGCHLD, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 """Signals that a shell may have had this process's ancestors ignore."""
 _WATCH_SECONDS = 0.1
-_LONGEST_REAP_SECONDS = 2.0
+_MAX_REAP_SECONDS = 2.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -151,7 +151,7 @@ class Server:
             return None
         with end:
             try:
-                send_packet(end, fields, descriptors, longest_inline=LONGEST_PACKET)
+                send_packet(end, fields, descriptors, max_inline=MAX_PACKET_LENGTH)
             except OSError:
                 with suppress(ProcessLookupError, ChildProcessError):
                     os.kill(pid, signal.SIGKILL)
@@ -179,7 +179,7 @@ class Server:
 
     def _kill_leftovers(self) -> float:
         """Kill what no request waits for; return the CPU seconds that it had used."""
-        used, deadline = 0.0, time.monotonic() + _LONGEST_REAP_SECONDS
+        used, deadline = 0.0, time.monotonic() + _MAX_REAP_SECONDS
         while time.monotonic() < deadline:
             self._rules.kill_others()
             try:

@@ -122,12 +122,12 @@ class _Handshake:
 
     def __init__(self, first_user: int) -> None:
         self._first_user = first_user
-        self._asked, self._ask = os.pipe()
+        self._request, self._ask = os.pipe()
         self._mapped, self._confirm = os.pipe()
 
     def ask(self) -> None:
         """Wait until the users are mapped; in the zygote."""
-        os.close(self._asked)
+        os.close(self._request)
         os.close(self._confirm)
         os.write(self._ask, b"?")
         if not os.read(self._mapped, 1):
@@ -139,13 +139,13 @@ class _Handshake:
         """Map the users; in the keeper."""
         os.close(self._ask)
         os.close(self._mapped)
-        if os.read(self._asked, 1):
+        if os.read(self._request, 1):
             with suppress(OSError):
                 for name in ("uid_map", "gid_map"):
                     with open(f"/proc/{child}/{name}", "w", encoding="ascii") as file:
                         file.write(f"0 {self._first_user} {RANGE}\n")
                 os.write(self._confirm, b"!")
-        os.close(self._asked)
+        os.close(self._request)
         os.close(self._confirm)
 
 

@@ -37,7 +37,7 @@ _FIRST_USER: Final = FIRST_USER + 3 * NUM_USERS
 _RUNTIMES: Final = ("runc", "crun")
 _WITH_A_KERNEL: Final = ("runsc",)
 _CREDENTIALS: Final = struct.Struct("3i")
-_LONGEST_HELLO: Final = 4096
+_MAX_HELLO_LENGTH: Final = 4096
 
 
 class OciKind(ServedKind):
@@ -166,7 +166,7 @@ async def _receive_hello(end: socket.socket) -> int:
         await is_readable
     finally:
         loop.remove_reader(end)
-    body, more, _, _ = end.recvmsg(_LONGEST_HELLO, socket.CMSG_SPACE(_CREDENTIALS.size))
+    body, more, _, _ = end.recvmsg(_MAX_HELLO_LENGTH, socket.CMSG_SPACE(_CREDENTIALS.size))
     end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
     if b'"up"' not in body:
         error = msgspec.json.decode(body, type=BoxReply).error if body else "it has ended"

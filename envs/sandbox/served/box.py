@@ -29,15 +29,15 @@ from agent_layer.schema.sandbox import (
 )
 from envs.sandbox.served.cgroups import CgroupUsage
 from envs.sandbox.served.connection import BoxConnection, BoxReply
-from envs.sandbox.served.live import KILL_SECONDS, LONGEST_CPU_SECONDS, LiveProcess
+from envs.sandbox.served.live import KILL_SECONDS, MAX_CPU_SECONDS, LiveProcess
 from envs.sandbox.served.outcome import Outcome, make_result
 from envs.sandbox.served.pipes import InputFeeder, OutputCollector
 
-_MOST_JOBS = 32
+_MAX_JOBS = 32
 """Jobs of one box at the same time; further ones wait."""
 _FILE_SECONDS = 30.0
 _ALIVE_SECONDS = 1.0
-_LONGEST_LIST = 16 << 20
+_MAX_LIST_LENGTH = 16 << 20
 _Row: TypeAlias = tuple[str, Literal["file", "directory", "link", "other"], int, int]
 """Name, type, size and mode of a directory's entry."""
 
@@ -66,7 +66,7 @@ class ServedSandbox:
         self.owner = owner
         self._connection = connection
         self._life = life
-        self._jobs = asyncio.Semaphore(_MOST_JOBS)
+        self._jobs = asyncio.Semaphore(_MAX_JOBS)
         self._ending: asyncio.Task[None] | None = None
         self.start_sibling: Callable[[SandboxSpec, str], Awaitable[Sandbox]] | None = None
         """Makes another box, for ``fork``."""
@@ -84,7 +84,7 @@ class ServedSandbox:
         max_output: int = MAX_OUTPUT,
     ) -> ExecResult:
         """Run a command to its end."""
-        if not 0 < seconds <= LONGEST_CPU_SECONDS:
+        if not 0 < seconds <= MAX_CPU_SECONDS:
             raise ValueError(f"sandbox: expected seconds above 0 and at most a week, found {seconds}")
         cpu_seconds = math.ceil(seconds)
         before = self._life.usage()
@@ -96,7 +96,7 @@ class ServedSandbox:
         self, argv: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None, pty: bool = False
     ) -> AsyncGenerator[Process]:
         """Start a command with live stdio."""
-        command = {**_command(argv, cwd, env, LONGEST_CPU_SECONDS), "pty": pty}
+        command = {**_command(argv, cwd, env, MAX_CPU_SECONDS), "pty": pty}
         process = await LiveProcess.start(self._connection, command, pty=pty)
         try:
             yield process
@@ -114,7 +114,7 @@ class ServedSandbox:
 
     async def list(self, path: str = ".") -> Sequence[Entry]:
         """Return what a directory contains."""
-        found = await self._touch({"job": "list", "path": path}, max_output=_LONGEST_LIST)
+        found = await self._touch({"job": "list", "path": path}, max_output=_MAX_LIST_LENGTH)
         try:
             rows = msgspec.json.decode(found, type=list[_Row])
         except msgspec.DecodeError as error:  # commands of the box can write into its pipes
@@ -123,7 +123,7 @@ class ServedSandbox:
 
     async def snapshot(self, paths: Sequence[str] = (".",)) -> Snapshot:
         """Return files below the work directory."""
-        limit = 2 * (self.spec.resources.disk_mb << 20) + _LONGEST_LIST
+        limit = 2 * (self.spec.resources.disk_mb << 20) + _MAX_LIST_LENGTH
         return Snapshot(archive=await self._touch({"job": "pack", "paths": list(paths)}, max_output=limit))
 
     async def restore(self, snapshot: Snapshot) -> None:

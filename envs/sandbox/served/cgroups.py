@@ -20,9 +20,9 @@ _NEEDED: Final = ("memory", "pids")
 _OPTIONAL: Final = ("cpu", "cpuacct")
 _PERIOD_US: Final = 100_000
 _OWN_PROCESSES: Final = 3
-"""Of the box itself, beside what the spec allows."""
+"""Processes of the box itself, beside what the spec allows."""
 _PREFIX: Final = "agent-layer-"
-_LONGEST_REMOVAL_SECONDS: Final = 5.0
+_MAX_REMOVAL_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.002
 
 
@@ -121,13 +121,13 @@ def find_cgroup(pid: int, root: Path = Path("/")) -> Cgroup | None:
         pid: of the process.
         root: where ``proc`` and ``sys`` are.
     """
-    folders = dict(_places_of(root, str(pid)))
+    folders = dict(_find_directories(root, str(pid)))
     return Cgroup(folders) if "memory" in folders and all(place.is_dir() for place in folders.values()) else None
 
 
 async def remove_cgroup(cgroup: Cgroup) -> None:
     """Remove a cgroup as soon as the kernel lets go of its last process, which has ended."""
-    deadline = time.monotonic() + _LONGEST_REMOVAL_SECONDS
+    deadline = time.monotonic() + _MAX_REMOVAL_SECONDS
     while not cgroup.remove() and time.monotonic() < deadline:  # noqa: ASYNC110  # the kernel gives no notice
         await asyncio.sleep(_POLL_SECONDS)
 
@@ -173,7 +173,7 @@ def make_cgroup_tree(root: Path = Path("/")) -> CgroupTree | str:
     Args:
         root: where ``proc`` and ``sys`` are.
     """
-    places = dict(_places_of(root))
+    places = dict(_find_directories(root))
     if missing := [name for name in _NEEDED if name not in places]:
         return f"no cgroup controller {' or '.join(missing)} is mounted"
     _sweep(places)
@@ -192,7 +192,7 @@ def make_cgroup_tree(root: Path = Path("/")) -> CgroupTree | str:
     return tree
 
 
-def _places_of(root: Path, process: str = "self") -> Iterator[tuple[str, Path]]:
+def _find_directories(root: Path, process: str = "self") -> Iterator[tuple[str, Path]]:
     """Yield a process's directory for each controller that boxes can use."""
     own: dict[str, str] = {}
     with suppress(OSError):

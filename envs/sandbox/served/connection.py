@@ -10,7 +10,7 @@ import msgspec
 from agent_layer.errors import SandboxError
 from envs.sandbox.inside.packets import send_packet
 
-_LONGEST_REPLY = 1 << 16
+_MAX_REPLY_LENGTH = 1 << 16
 
 
 class BoxReply(msgspec.Struct, frozen=True):
@@ -18,7 +18,7 @@ class BoxReply(msgspec.Struct, frozen=True):
 
     id: int | None = None
     status: int = 0
-    """As ``waitpid`` reports it."""
+    """Status as ``waitpid`` reports it."""
     oom: bool = False
     """The server killed it, because the box used too much memory."""
     cpu_seconds: float = 0.0
@@ -51,8 +51,8 @@ class BoxConnection:
 
     def ask(self, what: Literal["ready", "pong"], fields: Mapping[str, object]) -> asyncio.Future[BoxReply]:
         """Send a question; return its answer, which all who ask at the same time share: shield it."""
-        if (asked := self._waiting.get(what)) is not None and not asked.done():
-            return asked
+        if (pending := self._waiting.get(what)) is not None and not pending.done():
+            return pending
         reply = self._expect(what)
         self.send(fields)
         return reply
@@ -89,7 +89,7 @@ class BoxConnection:
 
     def _on_readable(self) -> None:
         try:
-            packet = self._end.recv(_LONGEST_REPLY)  # descriptors that a box might send are dropped
+            packet = self._end.recv(_MAX_REPLY_LENGTH)  # descriptors that a box might send are dropped
             reply = msgspec.json.decode(packet, type=BoxReply)
         except BlockingIOError:
             return

@@ -9,7 +9,7 @@ from envs.sandbox.inside.skeleton import HOST_FILES, HOST_LINKS, ROOT_FILES
 
 _FOLDERS: Final = ("dev", "etc", "proc", "run", "sys", "tmp", "usr", "work")
 HIDING_OPTIONS: Final = "size=4k,mode=555,ro,nosuid,nodev"
-"""Of the empty file system that covers a hidden folder."""
+"""Options of the empty file system that covers a hidden folder."""
 
 
 def list_host_binds() -> list[str]:

@@ -12,8 +12,8 @@ from envs.sandbox.served.connection import BoxConnection, BoxReply
 from envs.sandbox.served.outcome import Outcome, make_result
 
 KILL_SECONDS = 5.0
-"""For the server to report the end of a child that it was asked to kill; then the box is lost."""
-LONGEST_CPU_SECONDS = 7 * 24 * 3600
+"""Seconds for the server to report the end of a child that it was asked to kill; then the box is lost."""
+MAX_CPU_SECONDS = 7 * 24 * 3600
 
 
 class LiveProcess:
@@ -61,7 +61,7 @@ class LiveProcess:
             reply = await asyncio.shield(self._reply)
         except SandboxError:
             reply = None
-        return make_result(Outcome(reply=reply, seconds=time.monotonic() - self._began), LONGEST_CPU_SECONDS)
+        return make_result(Outcome(reply=reply, seconds=time.monotonic() - self._began), MAX_CPU_SECONDS)
 
     async def kill(self) -> None:
         """Kill it, and return when it has ended."""

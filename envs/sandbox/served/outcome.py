@@ -38,7 +38,7 @@ def make_result(
     """
     before, after = before or CgroupUsage(), after or CgroupUsage()
     is_oom = before.oom_kills is not None and after.oom_kills is not None and after.oom_kills > before.oom_kills
-    status = _status_of(outcome, cpu_limit_seconds, is_oom=is_oom)
+    status = _find_status(outcome, cpu_limit_seconds, is_oom=is_oom)
     reply, stderr = outcome.reply, outcome.stderr
     cpu_seconds, peak = after.cpu_seconds, after.peak_memory_mb
     exit_code: int | None = None
@@ -61,7 +61,7 @@ def make_result(
     )
 
 
-def _status_of(outcome: Outcome, cpu_limit_seconds: int, *, is_oom: bool) -> ExecStatus:
+def _find_status(outcome: Outcome, cpu_limit_seconds: int, *, is_oom: bool) -> ExecStatus:
     reply = outcome.reply
     if outcome.cut:
         return outcome.cut

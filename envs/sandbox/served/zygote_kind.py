@@ -23,11 +23,11 @@ from envs.sandbox.served.zygote import (
     start_zygote,
 )
 
-_MOST_SLOTS: Final = NUM_USERS // 2 - 1
-_MOST_LOST: Final = 2
+_MAX_SLOTS: Final = NUM_USERS // 2 - 1
+_MAX_LOST: Final = 2
 """Starts that may fail with a killed zygote: the box that it was making, and the next, which finds it gone."""
-_MOST_ZYGOTES: Final = 4
-"""That stay without a box, one for each image."""
+_MAX_ZYGOTES: Final = 4
+"""Zygotes that stay without a box, one for each image."""
 
 
 class ZygoteKind(ServedKind):
@@ -57,13 +57,13 @@ class ZygoteKind(ServedKind):
 
     def next_slot(self) -> int:
         """Return a number that no other open box has."""
-        return 1 + next(self._slots) % _MOST_SLOTS
+        return 1 + next(self._slots) % _MAX_SLOTS
 
     async def start(self, spec: SandboxSpec, *, owner: str) -> Sandbox:
         """Make a box."""
         check_spec(spec)
         self.check(spec)
-        for _ in range(_MOST_LOST):
+        for _ in range(_MAX_LOST):
             with suppress(ZygoteLostError):
                 return await self._start(await self._running_zygote(spec.image), spec, owner)
         return await self._start(await self._running_zygote(spec.image), spec, owner)
@@ -120,7 +120,7 @@ class ZygoteKind(ServedKind):
             if zygote is None:
                 used = {box.spec.image for box in self.open_boxes}
                 for idle in [one for one in self._zygotes if one not in used]:  # used longest ago first
-                    if len(self._zygotes) >= _MOST_ZYGOTES:
+                    if len(self._zygotes) >= _MAX_ZYGOTES:
                         await self._zygotes.pop(idle).stop()
                 zygote = await start_zygote(self.first_user, None if image == HOST_IMAGE else image)
             self._zygotes[image] = zygote

@@ -10,29 +10,29 @@ from msgspec.structs import replace
 
 from agent_layer.errors import AgentLayerError, BadInputError, SandboxError
 from agent_layer.schema.sandbox import ExecResult, Sandbox, SandboxSpec
-from envs.channel import LONGEST_MESSAGE, Channel
+from envs.channel import MAX_MESSAGE_LENGTH, Channel
 from envs.sandbox.requests import CloseBox, Exec, Fork, Open, Pack, Read
 from envs.sandbox.supervisor.live import LiveStdio
 from envs.sandbox.supervisor.messages import (
-    LONGEST_HELLO,
+    MAX_HELLO_LENGTH,
     Answer,
     BoxCall,
     Call,
     Cancel,
-    Feed,
+    FlowControl,
     Hello,
     Kill,
+    StdinChunk,
     TakeFresh,
     ToSupervisor,
-    Valve,
     Welcome,
     make_failure,
 )
 from envs.sandbox.supervisor.owners import Grant, describe_box
 
 _HELLO_SECONDS = 10.0
-"""For a client to present its capability."""
-_MOST_CALLS = 256
+"""Seconds for a client to present its capability."""
+_MAX_CALLS = 256
 """Calls of one client at the same time; one more ends the connection."""
 _FROM_CLIENT: msgspec.msgpack.Decoder[ToSupervisor] = msgspec.msgpack.Decoder(ToSupervisor)
 _NOTHING = msgspec.Raw(msgspec.msgpack.encode(None))
@@ -54,7 +54,7 @@ class Client:
     ) -> None:
         self._find_grant = find_grant
         self._take = take
-        self.channel: Channel[ToSupervisor] = Channel(_FROM_CLIENT, self._on_message, LONGEST_HELLO)
+        self.channel: Channel[ToSupervisor] = Channel(_FROM_CLIENT, self._on_message, MAX_HELLO_LENGTH)
         self._grant: Grant | None = None
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._live: dict[int, LiveStdio] = {}
@@ -71,17 +71,17 @@ class Client:
         else:
             self._on_request(message, self._grant)
 
-    def _on_request(self, message: Call | Cancel | Kill | Feed | Valve, grant: Grant) -> None:
+    def _on_request(self, message: Call | Cancel | Kill | StdinChunk | FlowControl, grant: Grant) -> None:
         match message:
             case Call(number=number):
-                if len(self._calls) >= _MOST_CALLS or number in self._calls:
+                if len(self._calls) >= _MAX_CALLS or number in self._calls:
                     raise ValueError("too many calls at the same time")
                 task = self._calls[number] = grant.run(self._answer(message, grant))
                 task.add_done_callback(lambda _: self._calls.pop(number, None))
             case Cancel(number=number):
                 if (task := self._calls.get(number)) is not None:
                     task.cancel()
-            case Kill() | Feed() | Valve():
+            case Kill() | StdinChunk() | FlowControl():
                 if (live := self._live.get(message.number)) is not None:
                     _on_live_message(live, message, grant)
             case _:
@@ -96,7 +96,7 @@ class Client:
             return
         self._grant = grant
         grant.watch(self.channel.close)
-        self.channel.longest = LONGEST_MESSAGE
+        self.channel.longest = MAX_MESSAGE_LENGTH
         box = grant.owner.box if grant.role == "agent" else None
         self.channel.send(Welcome(box=None if box is None else describe_box(box)))
 
@@ -146,16 +146,16 @@ class Client:
     async def _use(self, box: Sandbox, request: BoxCall, grant: Grant) -> object:
         match request:
             case Exec():
-                bounded = replace(request, max_output=min(request.max_output, LONGEST_MESSAGE >> 1))
+                bounded = replace(request, max_output=min(request.max_output, MAX_MESSAGE_LENGTH >> 1))
                 return self._note_result(box, grant, await bounded.perform(box))
             case Read():
-                return await replace(request, max_bytes=min(request.max_bytes, LONGEST_MESSAGE >> 1)).perform(box)
+                return await replace(request, max_bytes=min(request.max_bytes, MAX_MESSAGE_LENGTH >> 1)).perform(box)
             case Pack():
                 archive = await request.perform(box)
-                if len(archive) > LONGEST_MESSAGE >> 1:
+                if len(archive) > MAX_MESSAGE_LENGTH >> 1:
                     raise BadInputError(
                         f"sandbox {box.id}: a snapshot of {len(archive) >> 20} MB is larger than"
-                        f" {LONGEST_MESSAGE >> 21} MB; name fewer paths"
+                        f" {MAX_MESSAGE_LENGTH >> 21} MB; name fewer paths"
                     )
                 return archive
             case Fork():
@@ -208,13 +208,15 @@ class Client:
                 await live.stop()
 
 
-def _on_live_message(live: LiveStdio, message: Kill | Feed | Valve, grant: Grant) -> None:  # kept: its caller's limit
+def _on_live_message(
+    live: LiveStdio, message: Kill | StdinChunk | FlowControl, grant: Grant
+) -> None:  # kept: its caller's limit
     match message:
         case Kill():
             grant.run(live.kill())
-        case Feed():
+        case StdinChunk():
             live.on_feed(message)
-        case Valve():
+        case FlowControl():
             live.on_valve(message)
         case _:
             assert_never(message)

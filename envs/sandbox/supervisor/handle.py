@@ -68,7 +68,7 @@ _TEXTS = decoder(list[str])
 _NOTHING = decoder(type(None))
 
 
-class _Running:
+class _SupervisorProcess:
     """A supervisor that runs.
 
     Args:
@@ -114,7 +114,7 @@ class SupervisorHandle:
     def __init__(self, settings: Settings | None = None, options: PoolOptions | None = None) -> None:
         self._variables = {} if settings is None else {"AGENT_LAYER_DOCKER_HOST": settings.docker_host}
         self._options = options or PoolOptions()
-        self._running: _Running | None = None
+        self._running: _SupervisorProcess | None = None
         self._starting = asyncio.Lock()
         self._history = RestartHistory(_RESTARTS)
         self._on_lost: dict[str, Callable[[str], None]] = {}
@@ -159,9 +159,9 @@ class SupervisorHandle:
         self._on_lost.pop(owner, None)
         return await self._call(Collect(owner=owner, paths=[*paths], max_bytes=max_bytes), _COLLECTED, _COLLECT_SECONDS)
 
-    async def allow_scoring(self, owner: str, task: str, spec: SandboxSpec | None, most_boxes: int) -> str:
+    async def allow_scoring(self, owner: str, task: str, spec: SandboxSpec | None, max_boxes: int) -> str:
         """Return the address at which a scorer of this attempt gets fresh boxes."""
-        request = AllowScoring(owner=owner, task=task, spec=spec, most_boxes=most_boxes)
+        request = AllowScoring(owner=owner, task=task, spec=spec, max_boxes=max_boxes)
         return await self._call(request, _TEXT, self.answer_seconds)
 
     async def end_scoring(self, owner: str) -> SandboxUsage | None:
@@ -223,7 +223,7 @@ class SupervisorHandle:
             raise SandboxError(_GONE)
         return await _send(self._running, request, kind, self.answer_seconds)
 
-    async def _ensure_running(self) -> _Running:
+    async def _ensure_running(self) -> _SupervisorProcess:
         async with self._starting:
             if self._is_closed:
                 raise SandboxError("sandbox: the worker ends")
@@ -232,7 +232,7 @@ class SupervisorHandle:
                 self._running = await self._start()
             return self._running
 
-    async def _start(self) -> _Running:
+    async def _start(self) -> _SupervisorProcess:
         """Start a supervisor, and wait until it accepts clients."""
         remove_stale_supervisor_directories()
         running = await _spawn(self._variables)
@@ -260,7 +260,7 @@ class SupervisorHandle:
             raise
         return running
 
-    def _on_gone(self, running: _Running) -> None:
+    def _on_gone(self, running: _SupervisorProcess) -> None:
         """Note that a supervisor is gone; its boxes are too."""
         if not running.welcome.done():
             running.welcome.set_exception(SandboxError("sandbox: its supervisor ended when it started"))
@@ -279,13 +279,15 @@ class SupervisorHandle:
             on_lost(_GONE)
 
 
-async def _send(running: _Running, request: OwnerRequest, kind: Callable[[msgspec.Raw], T], seconds: float) -> T:
+async def _send(
+    running: _SupervisorProcess, request: OwnerRequest, kind: Callable[[msgspec.Raw], T], seconds: float
+) -> T:
     number = running.calls.next_number()
     call = OwnerCall(number=number, request=request)
     return await running.calls.send(running.channel, number, call, kind, seconds)
 
 
-async def _spawn(variables: Mapping[str, str]) -> _Running:
+async def _spawn(variables: Mapping[str, str]) -> _SupervisorProcess:
     """Start the process, with a directory for its socket that shows by a lock whether either side is alive.
 
     Args:
@@ -317,4 +319,4 @@ async def _spawn(variables: Mapping[str, str]) -> _Running:
                 f"sandbox: its supervisor does not start, {error}; look at the machine's limits"
             ) from error
         undo.pop_all()
-    return _Running(process, ours, directory)
+    return _SupervisorProcess(process, ours, directory)

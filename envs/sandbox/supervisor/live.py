@@ -6,7 +6,7 @@ from typing import Literal
 
 from agent_layer.schema.sandbox import ExecResult, Process
 from envs.channel import Channel
-from envs.sandbox.supervisor.messages import STDIN_WINDOW, Fed, Feed, Output, ToSupervisor, Valve
+from envs.sandbox.supervisor.messages import STDIN_WINDOW, FlowControl, Output, StdinAck, StdinChunk, ToSupervisor
 
 _CHUNK = 1 << 16
 
@@ -38,7 +38,7 @@ class LiveStdio:
             asyncio.create_task(self._pump(self._process.stdout, "stdout")),
             asyncio.create_task(self._pump(self._process.stderr, "stderr")),
         ]
-        self._channel.send(Fed(number=self._number))
+        self._channel.send(StdinAck(number=self._number))
 
     async def wait(self) -> ExecResult:
         """Wait for the end of the process."""
@@ -52,7 +52,7 @@ class LiveStdio:
         """Kill the process."""
         await self._process.kill()
 
-    def on_feed(self, feed: Feed) -> None:
+    def on_feed(self, feed: StdinChunk) -> None:
         """Pass on standard input.
 
         Raises: ValueError: the client sends more than it may.
@@ -62,7 +62,7 @@ class LiveStdio:
             raise ValueError("more standard input than the window allows")
         self._input.put_nowait(feed.chunk)
 
-    def on_valve(self, valve: Valve) -> None:
+    def on_valve(self, valve: FlowControl) -> None:
         """Stop passing on output, or go on."""
         event = self._valves[valve.stream]
         if valve.is_open:
@@ -82,7 +82,7 @@ class LiveStdio:
                 self._process.stdin.write(chunk)
                 await self._process.stdin.drain()
                 self._num_unfed -= len(chunk)
-                self._channel.send(Fed(number=self._number, num_bytes=len(chunk)))
+                self._channel.send(StdinAck(number=self._number, num_bytes=len(chunk)))
         self._process.stdin.close()
 
     async def _pump(self, source: asyncio.StreamReader, stream: Literal["stdout", "stderr"]) -> None:

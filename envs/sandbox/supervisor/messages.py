@@ -13,7 +13,7 @@ from agent_layer.schema.sandbox import SandboxSpec, SandboxUsage
 from envs.sandbox.pool import PoolOptions
 from envs.sandbox.requests import CloseBox, Exec, Fork, ListFolder, Open, Pack, Ping, Read, Unpack, Write
 
-LONGEST_HELLO = 1 << 10
+MAX_HELLO_LENGTH = 1 << 10
 """Bytes of a client's first message."""
 STDIN_WINDOW = 1 << 18
 """Bytes of standard input that a client may send to a live process before the process has taken them."""
@@ -83,8 +83,8 @@ class AllowScoring(_Message, frozen=True, kw_only=True):
     owner: str
     task: str
     spec: SandboxSpec | None = None
-    """For boxes without a spec."""
-    most_boxes: int
+    """Default spec of boxes that are opened without one."""
+    max_boxes: int
 
 
 class EndScoring(_Message, frozen=True, kw_only=True):
@@ -173,21 +173,21 @@ class Kill(_Message, frozen=True, kw_only=True):
     number: int
 
 
-class Feed(_Message, frozen=True, kw_only=True):
+class StdinChunk(_Message, frozen=True, kw_only=True):
     """Standard input of a live process; empty: its end."""
 
     number: int
     chunk: bytes = b""
 
 
-class Fed(_Message, frozen=True, kw_only=True):
+class StdinAck(_Message, frozen=True, kw_only=True):
     """The process has taken this much of its standard input; 0: it has started."""
 
     number: int
     num_bytes: int = 0
 
 
-class Valve(_Message, frozen=True, kw_only=True):
+class FlowControl(_Message, frozen=True, kw_only=True):
     """Stop sending a live process's output, or go on."""
 
     number: int
@@ -227,8 +227,8 @@ class BoxLost(_Message, frozen=True, kw_only=True):
     error: str
 
 
-ToSupervisor: TypeAlias = Hello | Call | Cancel | Kill | Feed | Valve
-FromSupervisor: TypeAlias = Welcome | Answer | Failure | Output | Fed
+ToSupervisor: TypeAlias = Hello | Call | Cancel | Kill | StdinChunk | FlowControl
+FromSupervisor: TypeAlias = Welcome | Answer | Failure | Output | StdinAck
 OwnerToSupervisor: TypeAlias = Begin | OwnerCall | Cancel
 SupervisorToOwner: TypeAlias = Welcome | Answer | Failure | BoxLost
 

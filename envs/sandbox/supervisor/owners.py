@@ -20,7 +20,7 @@ T = TypeVar("T")
 Role: TypeAlias = Literal["agent", "scorer"]
 
 _CAPABILITY_BYTES = 16
-_MOST_FORKS = 8
+_MAX_FORKS = 8
 """Boxes that an agent may have beside its own."""
 _EMPTY_ARCHIVE = bytes(tarfile.RECORDSIZE)
 _ALIVE_TRIES = 5
@@ -34,16 +34,16 @@ class Grant:
         owner: the attempt that it belongs to.
         role: an agent reaches its own box and the forks of it, a scorer takes fresh ones.
         spec: of a scorer's boxes that name none.
-        most_boxes: boxes that it may have at the same time.
+        max_boxes: boxes that it may have at the same time.
     """
 
-    def __init__(self, owner: "Owner", role: Role, spec: SandboxSpec | None, most_boxes: int) -> None:
+    def __init__(self, owner: "Owner", role: Role, spec: SandboxSpec | None, max_boxes: int) -> None:
         self.owner = owner
         self.role: Role = role
         self.spec = spec
         self.boxes: dict[str, Sandbox] = {}
         self.num_starting = 0
-        self.most_boxes = most_boxes
+        self.max_boxes = max_boxes
         self.is_revoked = False
         self._calls: set[asyncio.Task[None]] = set()
         self._on_revoked: set[Callable[[], None]] = set()
@@ -68,9 +68,9 @@ class Grant:
 
         Raises: BadInputError: there are as many as it may have. SandboxError: the grant was revoked meanwhile.
         """
-        if len(self.boxes) + self.num_starting >= self.most_boxes:
+        if len(self.boxes) + self.num_starting >= self.max_boxes:
             make.close()
-            raise BadInputError(f"sandbox: at most {self.most_boxes} boxes at the same time; close one before")
+            raise BadInputError(f"sandbox: at most {self.max_boxes} boxes at the same time; close one before")
         self.num_starting += 1
         try:
             box = await make
@@ -254,7 +254,7 @@ class Capabilities:
 
 def make_agent_grant(owner: Owner) -> Grant:
     """Return what an agent reaches."""
-    return Grant(owner, "agent", None, 1 + _MOST_FORKS)
+    return Grant(owner, "agent", None, 1 + _MAX_FORKS)
 
 
 def describe_box(box: Sandbox) -> BoxFacts:

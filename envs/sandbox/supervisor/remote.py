@@ -32,10 +32,10 @@ from envs.sandbox.supervisor.messages import (
     BoxFacts,
     Call,
     ClientRequest,
-    Fed,
     FromSupervisor,
     Hello,
     Output,
+    StdinAck,
     TakeFresh,
     Welcome,
 )
@@ -50,7 +50,7 @@ _CLOSE_SECONDS = 5.0
 _MARGIN_SECONDS = 60.0
 """An answer that takes this much longer than its own limit will not come."""
 _FILE_SECONDS = 120.0
-_LONGEST_PROCESS_SECONDS = 7 * 24 * 3600.0
+_MAX_PROCESS_SECONDS = 7 * 24 * 3600.0
 _RESULT = decoder(ExecResult)
 _FACTS = decoder(BoxFacts)
 _YES = decoder(bool)
@@ -109,7 +109,7 @@ class Link:
         number = self._calls.next_number()
         process = self._live[number] = RemoteProcess(number, self._channel, pty=request.pty)
         call = Call(number=number, request=request)
-        ended = asyncio.create_task(self._calls.send(self._channel, number, call, _RESULT, _LONGEST_PROCESS_SECONDS))
+        ended = asyncio.create_task(self._calls.send(self._channel, number, call, _RESULT, _MAX_PROCESS_SECONDS))
         try:
             await process.start(ended)
             yield process
@@ -134,7 +134,7 @@ class Link:
             match message:
                 case Welcome():
                     welcome.set_result(message)
-                case Output() | Fed():
+                case Output() | StdinAck():
                     if (live := self._live.get(message.number)) is not None:
                         live.on_message(message)
                 case _:

@@ -7,7 +7,16 @@ from typing import Literal
 from agent_layer.errors import SandboxError
 from agent_layer.schema.sandbox import ExecResult
 from envs.channel import Channel
-from envs.sandbox.supervisor.messages import STDIN_WINDOW, Cancel, Fed, Feed, FromSupervisor, Kill, Output, Valve
+from envs.sandbox.supervisor.messages import (
+    STDIN_WINDOW,
+    Cancel,
+    FlowControl,
+    FromSupervisor,
+    Kill,
+    Output,
+    StdinAck,
+    StdinChunk,
+)
 
 _KILL_SECONDS = 20.0
 
@@ -71,10 +80,10 @@ class RemoteProcess:
             if self._ended is not None and self._ended.done() and not self._ended.cancelled():
                 self._ended.exception()  # it may have had no reader
 
-    def on_message(self, message: Output | Fed) -> None:
+    def on_message(self, message: Output | StdinAck) -> None:
         """Receive what the supervisor reports."""
         match message:
-            case Fed(num_bytes=num_bytes):
+            case StdinAck(num_bytes=num_bytes):
                 if not self._has_started.done():
                     self._has_started.set_result(None)
                 self._input.on_fed(num_bytes)
@@ -107,10 +116,10 @@ class _OutputValve(asyncio.ReadTransport):
         self._channel = channel
 
     def pause_reading(self) -> None:
-        self._channel.send(Valve(number=self._number, stream=self._stream, is_open=False))
+        self._channel.send(FlowControl(number=self._number, stream=self._stream, is_open=False))
 
     def resume_reading(self) -> None:
-        self._channel.send(Valve(number=self._number, stream=self._stream, is_open=True))
+        self._channel.send(FlowControl(number=self._number, stream=self._stream, is_open=True))
 
 
 class _StdinTransport(asyncio.WriteTransport):
@@ -165,10 +174,10 @@ class _StdinTransport(asyncio.WriteTransport):
             chunk = bytes(self._unsent[: STDIN_WINDOW - self._num_unfed])
             del self._unsent[: len(chunk)]
             self._num_unfed += len(chunk)
-            self._channel.send(Feed(number=self._number, chunk=chunk))
+            self._channel.send(StdinChunk(number=self._number, chunk=chunk))
         if self._is_ending and not self._unsent and not self._is_closed:
             self._is_closed = True
-            self._channel.send(Feed(number=self._number))
+            self._channel.send(StdinChunk(number=self._number))
         self._set_paused(to=bool(self._unsent))
 
     def _set_paused(self, *, to: bool) -> None:

@@ -56,7 +56,7 @@ from envs.sandbox.supervisor.owners import Capabilities, Grant, Owner, describe_
 _FROM_OWNER: msgspec.msgpack.Decoder[OwnerToSupervisor] = msgspec.msgpack.Decoder(OwnerToSupervisor)
 _LIST_SECONDS = 1.0
 _END_SECONDS = 3.0
-"""For an orderly end after the worker is gone; then the process exits, and the keepers end the boxes."""
+"""Seconds for an orderly end after the worker is gone; then the process exits, and the keepers end the boxes."""
 _log = logging.getLogger(__name__)
 
 
@@ -228,7 +228,7 @@ class Supervisor:
 
     def _allow_scoring(self, request: AllowScoring) -> str:
         owner = self._owners.setdefault(request.owner, Owner(request.owner, request.task, self._report_lost))
-        grant = Grant(owner, "scorer", request.spec, request.most_boxes)
+        grant = Grant(owner, "scorer", request.spec, request.max_boxes)
         owner.scorers.add(grant)
         return f"{self._path}#{self._capabilities.mint(grant)}"
 

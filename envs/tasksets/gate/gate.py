@@ -48,7 +48,7 @@ _CONCURRENCY: Final = max(2, os.cpu_count() or 2) + 1
 _PRINT: Final = "from envs.tasksets.gate.gate import print_hashes; print_hashes(*sys.argv[2:])"
 _CHILD_SECONDS: Final = 300.0
 _REPEATED: Final = 6
-"""Of this many scripts of a kind, one is judged twice."""
+"""Number of scripts of a kind for each one that is judged twice."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +70,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     levels: list[int]
     num_tasks: int
     counts: dict[str, tuple[int, int]]
-    """By check: how many were as they must be, of how many."""
+    """Number that were as they must be, and number in all, by check."""
     failures: list[Failure]
     seconds: float
     at: float
@@ -135,7 +135,7 @@ async def check_taskset(name: str, options: GateOptions, tell: Callable[[Progres
     failures = await _compare_twice(name, taskset, levels, options.seed)
     failures += _compare_splits(taskset, levels, options.seed)
     tasks = [task for level in levels for task in _draw_tasks(taskset, level, options)]
-    judged = _Judged()
+    judged = _VerdictCounts()
     async with open_pool(options=PoolOptions(ready_per_spec=2)) as pool:
         async for case, verdicts in _judge_all(ScriptJudge(pool), taskset, tasks, tell):
             judged.add(case, verdicts)
@@ -248,7 +248,7 @@ async def _judge_all(
     done = total = 0
     for task in tasks:
         tell(Progress(done, total, f"draw scripts of {task.id}"))
-        cases = await asyncio.to_thread(_cases_of, taskset, task)
+        cases = await asyncio.to_thread(_make_cases, taskset, task)
         total += len(cases)
         waiting = list(reversed(cases))
         running: set[asyncio.Task[tuple[_Case, list[Judgement]]]] = set()
@@ -274,7 +274,7 @@ async def _judge(judge: ScriptJudge, case: _Case) -> tuple[_Case, list[Judgement
     return case, verdicts
 
 
-def _cases_of(taskset: TaskSet, task: Task) -> list[_Case]:
+def _make_cases(taskset: TaskSet, task: Task) -> list[_Case]:
     cases = [
         _Case("reference", task, taskset.solve(task), 1.0, is_repeated=True),
         _Case("empty", task, Script(name="empty"), 0.0, is_repeated=True),
@@ -290,7 +290,7 @@ def _cases_of(taskset: TaskSet, task: Task) -> list[_Case]:
     return cases
 
 
-class _Judged:
+class _VerdictCounts:
     """Counts verdicts by check and task."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ VERSION_LABEL: Final = "taskset_version"
 
 def save_report(directory: Path, report: Report) -> Path:
     """Keep a report in place of earlier ones of the same set and version; return its file."""
-    path = _path_of(directory, report.taskset, report.version)
+    path = _find_path(directory, report.taskset, report.version)
     make_private(path.parent)
     replace_file(path, msgspec.json.format(msgspec.json.encode(report), indent=1))
     return path
@@ -29,7 +29,7 @@ def save_report(directory: Path, report: Report) -> Path:
 def find_report(directory: Path, taskset: str, version: str) -> Report | None:
     """Return the last report on a set; None: this version was never checked here."""
     try:
-        return msgspec.json.decode(_path_of(directory, taskset, version).read_bytes(), type=Report)
+        return msgspec.json.decode(_find_path(directory, taskset, version).read_bytes(), type=Report)
     except (OSError, msgspec.DecodeError):
         return None
 
@@ -70,5 +70,5 @@ def check_trainable(directory: Path, tasks: Iterable[Task]) -> None:
         )
 
 
-def _path_of(directory: Path, taskset: str, version: str) -> Path:
+def _find_path(directory: Path, taskset: str, version: str) -> Path:
     return directory / "tasksets" / f"{content_hash(f'{taskset} {version}'.encode())}.json"

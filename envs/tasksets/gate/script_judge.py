@@ -15,7 +15,7 @@ from envs.scorers import declared_rewards, load_scorer, run_scorer
 from envs.script import Script
 
 _SECONDS = 300.0
-"""As the setting ``score_seconds``, so that slow cheats end here as they would in a worker."""
+"""Limit as in the setting ``score_seconds``, so that slow cheats end here as they would in a worker."""
 _TRAJECTORY = "check"
 
 
@@ -23,10 +23,10 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one script."""
 
     reward: float | None
-    """Of the rollout; None: the scorer has no judgement."""
+    """Reward of the rollout; None: the scorer has no judgement."""
     status: str
     evidence: str
-    """For people."""
+    """Evidence for people."""
 
 
 class ScriptJudge:

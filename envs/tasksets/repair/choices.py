@@ -12,10 +12,10 @@ from envs.tasksets.repair.programs.mutations import find_mutations
 
 _NUM_LINES: Final = 3
 _NUM_EDITS: Final = 3
-_MOST_RIGHT: Final = 2
+_MAX_RIGHT: Final = 2
 """Answers of the nine that may repair it: a random one is right in 11 or 22 percent of all cases."""
 _NUM_TRIES: Final = 12
-_LONGEST_EDIT: Final = 60
+_MAX_EDIT_LENGTH: Final = 60
 _PIECES: Final = re.compile(r"\s+|\w+|[-+*/<>=!%]+|\W")
 _ANSWER: Final = re.compile(
     r"(?<![a-z0-9])([1-9])[\s,.:;)\]*`'\"-]*(?:(?:and|edit|option)[\s:(*`'\"-]*){0,2}([a-z])(?![a-z0-9])"
@@ -75,7 +75,7 @@ def draw_choices(broken: str, fixed: str, rng: Random, is_right: Callable[[str],
             return None
         choices = Choices(lines=lines, edits=edits)
         answer = f"{lines.index(bug_line) + 1} {'abc'[edits.index(right)]}"
-        if choices.apply(broken, answer) == fixed and _count_right(choices, broken, is_right) <= _MOST_RIGHT:
+        if choices.apply(broken, answer) == fixed and _count_right(choices, broken, is_right) <= _MAX_RIGHT:
             return choices, answer
     return None
 
@@ -112,7 +112,7 @@ def _edit_between(before: str, after: str) -> tuple[str, str] | None:
     while True:
         pair = "".join(old[start : len(old) - end]), "".join(new[start : len(new) - end])
         if pair[0].strip() and before.replace(*pair, 1) == after:
-            return pair if max(map(len, pair)) <= _LONGEST_EDIT else None
+            return pair if max(map(len, pair)) <= _MAX_EDIT_LENGTH else None
         if start == 0 and end == 0:
             return None
         start, end = max(0, start - 1), max(0, end - 1)

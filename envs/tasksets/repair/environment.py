@@ -12,7 +12,7 @@ from envs.tools import edit_file, list_files, read_file, tool, write_file
 
 RUN_TESTS: Final = ("python3", "-m", "unittest", "-q")
 _SECONDS: Final = 20.0
-_LONGEST_OUTPUT: Final = 4000
+_MAX_OUTPUT_LENGTH: Final = 4000
 """Characters, the last ones."""
 
 
@@ -22,7 +22,7 @@ async def run_tests(context: EnvContext) -> str:
     ran = await context.sandbox.exec(RUN_TESTS, seconds=_SECONDS)
     if ran.status == "gone":
         raise SandboxError("sandbox: the box was lost while tests ran in it; the attempt is made again")
-    output = (ran.stdout + ran.stderr).decode("utf-8", "replace")[-_LONGEST_OUTPUT:]
+    output = (ran.stdout + ran.stderr).decode("utf-8", "replace")[-_MAX_OUTPUT_LENGTH:]
     ending = f"exit status {ran.exit_code}" if ran.status == "exited" else ran.status
     return f"{output}\n[{ending}]"
 

@@ -74,7 +74,7 @@ def _halve(source: str) -> tuple[str, str]:
     return "".join(lines[:cut]).rstrip() + "\n", "".join(lines[cut:])
 
 
-def module_of(files: Mapping[str, str], name: str) -> str:
+def find_module(files: Mapping[str, str], name: str) -> str:
     """Return the module that defines a function or class."""
     return next(file.removesuffix(".py") for file, source in files.items() if name in _top_names(source))
 

@@ -57,7 +57,7 @@ _BATCH: Final = 16
 """Checks of one process."""
 _CALL_SECONDS: Final = 5.0
 _SECONDS: Final = 40.0
-_LARGEST_SOURCE: Final = 1 << 16
+_MAX_SOURCE_BYTES: Final = 1 << 16
 _NUM_SHOWN: Final = 3
 
 
@@ -70,9 +70,9 @@ class _Check(msgspec.Struct, frozen=True):
 class _Grading(msgspec.Struct, frozen=True):
     checks: list[_Check]
     file: str = ""
-    """Of level 0."""
+    """File of level 0."""
     source: str = ""
-    """Of level 0: what the edit changes."""
+    """Source of level 0: what the edit changes."""
     choices: Choices | None = None
 
 
@@ -159,7 +159,7 @@ def _split_answer(answer: Answer, number: int) -> Sequence[object]:
 
 async def _read_source(box: Sandbox, file: str) -> str | None:
     try:
-        return (await box.read(file, max_bytes=_LARGEST_SOURCE)).decode("utf-8", "replace")
+        return (await box.read(file, max_bytes=_MAX_SOURCE_BYTES)).decode("utf-8", "replace")
     except OSError:
         return None
 

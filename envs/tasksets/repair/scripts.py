@@ -13,7 +13,7 @@ from envs.tasksets import Script
 from envs.tasksets.repair.programs.mutations import find_mutations
 from envs.tasksets.repair.programs.rewrites import PLAIN, list_rewrites, rewrite
 from envs.tasksets.repair.programs.trial import RUNAWAY, load_modules, run_case
-from envs.tasksets.repair.repository import module_of, spread
+from envs.tasksets.repair.repository import find_module, spread
 from envs.tasksets.repair.tasks import Check, Part, Problem, failures
 
 _NUM_REWRITES: Final = 24
@@ -123,7 +123,7 @@ def fresh_checks(problem: Problem) -> list[Check]:
         modules = load_modules(part.fixed)
         for _ in range(_NUM_FRESH):
             calls = part.names.rename_case(part.template.draw(rng))
-            module = module_of(part.fixed, calls[0].name)
+            module = find_module(part.fixed, calls[0].name)
             checks.append(Check(module=module, calls=calls, outcome=run_case(modules, module, calls)))
     return checks
 

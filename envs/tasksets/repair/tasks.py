@@ -17,7 +17,7 @@ from envs.tasksets.repair.choices import Choices, draw_choices, show
 from envs.tasksets.repair.programs.catalogue import TEMPLATES, Bug, draw_bug
 from envs.tasksets.repair.programs.template import Call, Case, Template
 from envs.tasksets.repair.programs.trial import Outcome, load_modules, run_case
-from envs.tasksets.repair.repository import Names, choose_names, module_of, spread, write_tests
+from envs.tasksets.repair.repository import Names, choose_names, find_module, spread, write_tests
 
 NAME: Final = "repair"
 VERSION: Final = "1"
@@ -72,7 +72,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Those of the tests in the repository."""
     hidden: Sequence[Check]
     choices: Choices | None = None
-    """Of level 0."""
+    """Choices of level 0."""
     answer: str = ""
     """Right answer of level 0."""
 
@@ -152,7 +152,7 @@ def _draw_checks(task_id: str, split: Split, level: int, parts: Sequence[Part], 
     shown: list[Check] = []
     hidden: list[Check] = []
     for part in parts:
-        more_shown, more_hidden = _checks_of(part, rng)
+        more_shown, more_hidden = _make_checks(part, rng)
         shown += more_shown
         hidden += more_hidden
     if level > 0:
@@ -167,7 +167,7 @@ def _draw_checks(task_id: str, split: Split, level: int, parts: Sequence[Part], 
     return Problem(task=task, parts=parts, shown=shown, hidden=hidden, choices=choices, answer=answer)
 
 
-def _checks_of(part: Part, rng: Random) -> tuple[list[Check], list[Check]]:
+def _make_checks(part: Part, rng: Random) -> tuple[list[Check], list[Check]]:
     """Return the checks that the agent sees, those that fail first, and others."""
     template = part.template
     changed = list(part.bug.changed) if part.bug else []
@@ -192,7 +192,7 @@ def _without_copies(cases: Sequence[Case], others: Sequence[Case]) -> Iterator[C
 
 def _check(part: Part, case: Case, modules: Mapping[str, ModuleType]) -> Check:
     calls = part.names.rename_case(case)
-    module = module_of(part.fixed, calls[0].name)
+    module = find_module(part.fixed, calls[0].name)
     return Check(module=module, calls=calls, outcome=run_case(modules, module, calls))
 
 
@@ -236,7 +236,7 @@ def _make_task(
     task_id: str, split: Split, level: int, parts: Sequence[Part], shown: Sequence[Check], hidden: Sequence[Check]
 ) -> Task:
     sources = {file: source for part in parts for file, source in part.broken.items()}
-    tests = {f"test_{part.template.name}.py": _tests_of(part, shown) for part in parts}
+    tests = {f"test_{part.template.name}.py": _write_tests(part, shown) for part in parts}
     num_bugs = sum(part.bug is not None for part in parts)
     prompt = (
         f"This repository has {format_count(len(sources), 'Python file')} and"
@@ -261,7 +261,7 @@ def _make_task(
     )
 
 
-def _tests_of(part: Part, shown: Sequence[Check]) -> str:
+def _write_tests(part: Part, shown: Sequence[Check]) -> str:
     modules = {file.removesuffix(".py") for file in part.fixed}
     mine = [(check.calls, check.outcome) for check in shown if check.module in modules]
     return write_tests(f"{part.template.name.capitalize()}Test", _modules(part), mine)

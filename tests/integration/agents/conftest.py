@@ -27,12 +27,12 @@ NODE_PACKAGES = Path(sys.prefix) / "node" / "node_modules"
 """Where 'make test' puts the libraries of agents in JavaScript."""
 
 
-def solve(asked):
+def solve(prompt):
     """Ask for the tool where there is one that has not answered yet."""
-    if asked.tools and asked.messages[-1]["role"] != "tool":
+    if prompt.tools and prompt.messages[-1]["role"] != "tool":
         call = {"name": "add", "arguments": json.dumps({"a": 40, "b": 2})}
         return {"tool_calls": [{"id": "call-1", "type": "function", "function": call}]}
-    return f"it is {asked.text}"
+    return f"it is {prompt.text}"
 
 
 @pytest.fixture
@@ -48,34 +48,34 @@ def operator(settings):
 
 
 @pytest.fixture
-def asked():
+def questions():
     """Bodies of the questions that came to the gateway, as their client sent them."""
     return []
 
 
 @pytest.fixture
-def gateway(operator, redis, engine, register_engine, asked):
+def gateway(operator, redis, engine, register_engine, questions):
     """Settings under which the gateway is found."""
     register_engine(engine, operator)
     log = Recorder(operator, lambda: ensure_shipper(operator))
     app = build_app(operator, redis, log)
-    app.middlewares.append(keep_questions(asked))
-    with serve_in_thread(Served(app)) as served:
+    app.middlewares.append(keep_questions(questions))
+    with serve_in_thread(ServedApplication(app)) as served:
         yield operator.model_copy(update={"gateway_url": served.url})
     log.close()
 
 
-def keep_questions(asked):
+def keep_questions(questions):
     @web.middleware
     async def keep(request, handler):
         if request.path.startswith("/r/") and request.can_read_body:
-            asked.append(await request.json())
+            questions.append(await request.json())
         return await handler(request)
 
     return keep
 
 
-class Served:
+class ServedApplication:
     """An application, as something that can be served."""
 
     def __init__(self, app):

@@ -41,8 +41,8 @@ class Broker(BaseChatModel):
         return "broker"
 
     def _generate(self, messages, **_):
-        told = [{"role": "user", "content": message.content} for message in messages]
-        answer = self.complete(messages=told, **self.address).choices[0].message.content
+        reported = [{"role": "user", "content": message.content} for message in messages]
+        answer = self.complete(messages=reported, **self.address).choices[0].message.content
         return ChatResult(generations=[ChatGeneration(message=AIMessage(answer))])
 
 
@@ -140,7 +140,7 @@ async def test_32_rollouts_at_a_time_have_their_own_steps_and_no_others(tracing,
     assert len(engine.calls) == 64
     for number, trajectory_id in enumerate(trajectory_ids):
         trajectory = await asyncio.to_thread(open_store(tracing).get, trajectory_id)
-        asked = [json.loads(trajectory.contents[step.state.messages[0]])["content"] for step in trajectory.steps]
-        assert asked == [f"rollout {number} first", f"rollout {number} second"]
+        questions = [json.loads(trajectory.contents[step.state.messages[0]])["content"] for step in trajectory.steps]
+        assert questions == [f"rollout {number} first", f"rollout {number} second"]
         assert {(step.capture_level, step.status) for step in trajectory.steps} == {("tokens", "ok")}
         assert trajectory.steps[1].parent_call == trajectory.steps[0].call_id

@@ -25,7 +25,7 @@ def assert_continued(steps):
         assert len(step.prompt.delta) < len(step.prompt_token_ids)
 
 
-def messages_of(trajectory, step):
+def read_messages(trajectory, step):
     return [json.loads(trajectory.contents[key]) for key in step.state.messages]
 
 
@@ -34,8 +34,8 @@ def assert_used_the_tool(trajectory, first, second):
     assert tool["function"]["name"] == "add"
     (call,) = first.action.message["tool_calls"]
     assert json.loads(call["function"]["arguments"]) == {"a": 40, "b": 2}
-    told = messages_of(trajectory, second)[-1]
-    assert (told["role"], told["tool_call_id"], told["content"]) == ("tool", call["id"], "42")
+    answer = read_messages(trajectory, second)[-1]
+    assert (answer["role"], answer["tool_call_id"], answer["content"]) == ("tool", call["id"], "42")
     assert_continued([first, second])
 
 
@@ -55,15 +55,15 @@ def test_agents_with_a_tool_are_conversations_of_two_exact_steps_and_dspy_is_exa
         assert_used_the_tool(trajectory, *trajectory.steps[at : at + 2])
 
 
-def solve_or_react(asked):
-    return react(asked) if "[[ ##" in json.dumps(asked.messages[0]) else solve(asked)
+def solve_or_react(prompt):
+    return react(prompt) if "[[ ##" in json.dumps(prompt.messages[0]) else solve(prompt)
 
 
-def react(asked):
+def react(prompt):
     """Speak as DSPy's ReAct asks for it: a field after a header of its own line."""
-    if "next_tool_name" not in json.dumps(asked.messages[0]):
+    if "next_tool_name" not in json.dumps(prompt.messages[0]):
         return fields(reasoning="it was added", answer="42")
-    is_done = "observation_0" in json.dumps(asked.messages[-1])
+    is_done = "observation_0" in json.dumps(prompt.messages[-1])
     return fields(
         next_thought="as the tools say",
         next_tool_name="finish" if is_done else "add",
@@ -75,10 +75,10 @@ def fields(**values):
     return [line for name, value in values.items() for line in (f"\n[[ ## {name} ## ]]\n", f"{value}")]
 
 
-def think_and_add(asked):
+def think_and_add(prompt):
     """Call the tool with a thought, a text, and spaces that no client would write."""
-    if asked.messages[-1]["role"] == "tool":
-        return {"reasoning": "done", "content": f"it is {asked.text}"}
+    if prompt.messages[-1]["role"] == "tool":
+        return {"reasoning": "done", "content": f"it is {prompt.text}"}
     call = {"id": "call-1", "type": "function", "function": {"name": "add", "arguments": ' {"b":2,\n "a": 40}'}}
     return {"reasoning": "let me add", "content": "adding", "tool_calls": [call]}
 
@@ -95,7 +95,7 @@ def are_references(first, second):
 @pytest.mark.parametrize(
     ("program", "is_short"), [("anthropic_tools.mjs", are_threads), ("ai_sdk.mjs", are_references)]
 )
-def test_the_model_reads_all_that_an_agent_in_javascript_only_refers_to(capture, engine, asked, program, is_short):
+def test_the_model_reads_all_that_an_agent_in_javascript_only_refers_to(capture, engine, questions, program, is_short):
     """Once it asks for whole answers, and once for streams."""
     engine.script = think_and_add
 
@@ -105,7 +105,7 @@ def test_the_model_reads_all_that_an_agent_in_javascript_only_refers_to(capture,
     assert_exact(trajectory, engine)
     assert [step.findings for step in trajectory.steps] == [[]] * 4
     for at in (0, 2):
-        assert is_short(*asked[at : at + 2])
+        assert is_short(*questions[at : at + 2])
         assert_used_the_tool(trajectory, *trajectory.steps[at : at + 2])
     for call in engine.calls:
         assert call.body["messages"][0] == {"role": "system", "content": "Use your tools."}
@@ -117,7 +117,7 @@ def test_a_shell_script_with_curl_is_captured(capture, engine):
 
     assert_exact(trajectory, engine)
     assert_continued(trajectory.steps)
-    assert [message["role"] for message in messages_of(trajectory, trajectory.steps[1])] == [
+    assert [message["role"] for message in read_messages(trajectory, trajectory.steps[1])] == [
         "user",
         "assistant",
         "user",

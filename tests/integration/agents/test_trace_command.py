@@ -45,23 +45,23 @@ def home(tmp_path):
     return tmp_path
 
 
-def command_of(settings, *words):
+def read_command(settings, *words):
     clean = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
     command = [sys.executable, "-m", "agent_layer.cli", "trace", *words]
     return command, clean | settings.environment()
 
 
 def trace(settings, *words, directory, **variables):
-    command, environment = command_of(settings, *words)
+    command, environment = read_command(settings, *words)
     return run(command, 200, cwd=directory, env=environment | variables)
 
 
-def trajectory_of(settings, traced):
+def make_trajectory(settings, traced):
     named = traced.stderr.strip().splitlines()[-1].rpartition(" ")[2]
     return open_store(settings).get(named)
 
 
-def texts_of(trajectory):
+def read_texts(trajectory):
     return [json.loads(trajectory.contents[step.state.messages[0]])["content"] for step in trajectory.steps]
 
 
@@ -71,10 +71,10 @@ def test_with_a_gateway_threads_and_processes_of_every_kind_are_captured_to_the_
     traced = trace(gateway, *words, directory=home)
 
     assert (traced.returncode, traced.stdout) == (0, "it is --hello\nit is subprocess\n"), traced.stderr
-    trajectory = trajectory_of(gateway, traced)
+    trajectory = make_trajectory(gateway, traced)
     assert (trajectory.started.task_id, trajectory.started.task_type) == ("sum", "math")
     assert trajectory.outcome.status == "completed"
-    assert texts_of(trajectory) == ["--hello", "thread", "spawned", "forked", "subprocess"]
+    assert read_texts(trajectory) == ["--hello", "thread", "spawned", "forked", "subprocess"]
     for step, seen in zip(trajectory.steps, engine.calls, strict=True):
         assert (step.capture_level, step.prompt_token_ids.tolist()) == ("tokens", seen.prompt_token_ids)
         assert step.span_id is not None
@@ -94,10 +94,10 @@ def test_without_a_gateway_the_program_keeps_its_model_and_is_captured_as_text(s
     )
 
     assert traced.returncode == 0, traced.stderr
-    trajectory = trajectory_of(settings, traced)
+    trajectory = make_trajectory(settings, traced)
     assert (trajectory.started.task_id, trajectory.outcome.status) == ("agent", "completed")
     assert [(step.capture_level, step.status) for step in trajectory.steps] == [("text", "ok")]
-    assert texts_of(trajectory) == ["hello"]
+    assert read_texts(trajectory) == ["hello"]
 
 
 def test_a_program_that_is_no_python_finds_its_model_in_the_environment_and_no_key_of_the_operator(
@@ -111,7 +111,7 @@ def test_a_program_that_is_no_python_finds_its_model_in_the_environment_and_no_k
     traced = trace(gateway, "--", "sh", "-c", script, directory=home)
 
     assert traced.returncode == 3
-    trajectory = trajectory_of(gateway, traced)
+    trajectory = make_trajectory(gateway, traced)
     assert (trajectory.outcome.status, trajectory.reward, len(trajectory.steps)) == ("failed", None, 1)
     assert len(engine.calls) == 1
     variables = dict(line.split("=", 1) for line in traced.stdout.splitlines() if "=" in line)
@@ -123,7 +123,7 @@ def test_a_program_that_is_no_python_finds_its_model_in_the_environment_and_no_k
 
 @contextmanager
 def tracing_of_a_sleep(settings, home):
-    command, environment = command_of(settings, "--", "sh", "-c", "echo ready; exec sleep 60")
+    command, environment = read_command(settings, "--", "sh", "-c", "echo ready; exec sleep 60")
     with subprocess.Popen(
         command, cwd=home, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as tracing:

@@ -56,9 +56,9 @@ def test_an_update_tells_what_it_did_not_learn_from(run_with):
     viewed = run_with("healthy")
 
     dead = {one.step: one.num_dead_groups for one in read_progress(progress_path(viewed.settings, RUN))}
-    told = {step: viewed.get(f"/api/v1/runs/{RUN}/updates/{step}")["not_learned"] for step in dead}
-    assert {step: [int(sentence.split()[0]) for sentence in found] for step, found in told.items()} == {
+    attributes = {step: viewed.get(f"/api/v1/runs/{RUN}/updates/{step}")["not_learned"] for step in dead}
+    assert {step: [int(sentence.split()[0]) for sentence in found] for step, found in attributes.items()} == {
         step: [num] if num else [] for step, num in dead.items()
     }
     assert any(dead.values())
-    assert all("equal rewards" in sentence for found in told.values() for sentence in found)
+    assert all("equal rewards" in sentence for found in attributes.values() for sentence in found)

@@ -56,8 +56,8 @@ def test_nothing_is_merged_under_load_and_all_of_it_afterwards(settings, wait_un
 def test_a_run_ends_at_its_limit_and_the_next_one_goes_on(settings):
     store = write_old_segments(settings, num_days=2)
 
-    first = store.admin.compact(limits=Limits(most_bytes=1))
-    second = store.admin.compact(limits=Limits(most_bytes=1))
+    first = store.admin.compact(limits=Limits(max_bytes=1))
+    second = store.admin.compact(limits=Limits(max_bytes=1))
 
     assert [(one.num_removed, one.num_made, one.num_deferred) for one in (first, second)] == [(3, 1, 3), (3, 1, 0)]
     assert store.count() == 2

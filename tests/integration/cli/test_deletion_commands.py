@@ -13,16 +13,19 @@ from ...builders import attempt, content
 from ...stored import write_segment
 
 
-def attempt_of(tid, task, user, group=None):
-    said = content(tid, f"what {user} said".encode())
-    return attempt(tid, said, task_id=task, labels={"user": user}, group_id=group)
+def make_stored_attempt(tid, task, user, group=None):
+    words = content(tid, f"what {user} said".encode())
+    return attempt(tid, words, task_id=task, labels={"user": user}, group_id=group)
 
 
 @pytest.fixture
 def stored(settings):
     """A store with attempts of two users, in one segment."""
     store = open_store(settings)
-    attempts = attempt_of("x.0-0", "task-one", "user-seven"), attempt_of("y.0-0", "task-two", "user-eight")
+    attempts = (
+        make_stored_attempt("x.0-0", "task-one", "user-seven"),
+        make_stored_attempt("y.0-0", "task-two", "user-eight"),
+    )
     write_segment(store, *chain.from_iterable(attempts))
     return store
 

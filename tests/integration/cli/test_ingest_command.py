@@ -33,7 +33,7 @@ def attribute(key, value):
 
 
 def call(number):
-    said = [{"role": "user", "parts": [{"type": "text", "content": f"question {number}"}]}]
+    spoken = [{"role": "user", "parts": [{"type": "text", "content": f"question {number}"}]}]
     return {
         "traceId": TRACE,
         "spanId": f"{number + 1:016x}",
@@ -42,15 +42,15 @@ def call(number):
         "endTimeUnixNano": str(10**18 + number + 5),
         "attributes": [
             attribute("gen_ai.operation.name", "chat"),
-            attribute("gen_ai.input.messages", json.dumps(said)),
+            attribute("gen_ai.input.messages", json.dumps(spoken)),
         ],
     }
 
 
 def test_what_was_taken_outlives_the_receiver(start_ingest, settings, wait_until):
     ingest = start_ingest(settings)
-    address = ingest.told["OTEL_EXPORTER_OTLP_ENDPOINT"]
-    key = ingest.told["OTEL_EXPORTER_OTLP_HEADERS"].removeprefix("x-api-key=")
+    address = ingest.exports["OTEL_EXPORTER_OTLP_ENDPOINT"]
+    key = ingest.exports["OTEL_EXPORTER_OTLP_HEADERS"].removeprefix("x-api-key=")
     for number in range(20):
         body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [call(number)]}]}]}).encode()
         headers = {"content-type": "application/json", "x-api-key": key}

@@ -7,7 +7,7 @@ NO_FILE = "/nowhere/at/all.jsonl"
 
 
 @pytest.fixture
-def said(agent_layer):
+def read_error(agent_layer):
     """``said(*arguments)``: exit status, and the sentence on stderr, checked to be one."""
 
     def run(*arguments):
@@ -115,8 +115,8 @@ def said(agent_layer):
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )
-def test_an_odd_command_line_is_answered_with_one_sentence(said, line, expected):
-    status, sentence = said(*line)
+def test_an_odd_command_line_is_answered_with_one_sentence(read_error, line, expected):
+    status, sentence = read_error(*line)
 
     assert status == 2
     assert expected in sentence
@@ -148,27 +148,27 @@ def test_an_odd_command_line_is_answered_with_one_sentence(said, line, expected)
         ("AGENT_LAYER_INSECURE", "perhaps"),
     ],
 )
-def test_a_malformed_setting_is_named(said, monkeypatch, variable, value):
-    status, sentence = _with_variable(said, monkeypatch, variable, value)
+def test_a_malformed_setting_is_named(read_error, monkeypatch, variable, value):
+    status, sentence = _with_variable(read_error, monkeypatch, variable, value)
 
     assert status == 2
     assert variable in sentence
 
 
-def _with_variable(said, monkeypatch, variable, value):
+def _with_variable(read_error, monkeypatch, variable, value):
     monkeypatch.setenv(variable, value)
-    return said("query")
+    return read_error("query")
 
 
 @pytest.mark.parametrize("command", [["query"], ["submit"], ["store", "check"], ["up"], ["ingest", "--port", "0"]])
 @pytest.mark.parametrize("directory", ["/dev/null", "/dev/null/below", "/proc/none", "/sys"])
-def test_a_directory_that_takes_no_files_is_named(said, monkeypatch, tmp_path, command, directory):
+def test_a_directory_that_takes_no_files_is_named(read_error, monkeypatch, tmp_path, command, directory):
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text('{"input": 1}\n')
     monkeypatch.delenv("AGENT_LAYER_REDIS_URL")
     more = {"submit": [tasks], "up": ["--engine", "http://127.0.0.1:9"]}.get(command[0], [])
 
-    status, sentence = said("--dir", directory, *command, *more)
+    status, sentence = read_error("--dir", directory, *command, *more)
 
     assert status == 2
     assert directory in sentence

@@ -16,7 +16,7 @@ from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.view import find_page
 
-from ...processes import family_of, is_running
+from ...processes import is_running, list_family
 from ...waiting import communicate, read_line, scaled, wait_for_exit
 
 _RUN = """
@@ -71,7 +71,7 @@ def serves(address, settings):
     return (_try(ask, address) or {}).get("namespace") == settings.namespace
 
 
-def port_of(address):
+def find_port(address):
     return int(address.split("/")[2].rpartition(":")[2])
 
 
@@ -85,7 +85,7 @@ def test_up_prints_its_address_and_ends_the_page_with_itself(settings, wait_unti
         assert not (settings.dir / "logs" / "view.log").exists(), "a page that stays unopened costs a process"
 
         assert ask(address)["namespace"] == settings.namespace
-        family = list(family_of(up.pid))
+        family = list(list_family(up.pid))
         up.send_signal(signal.SIGINT)
         assert wait_for_exit(up) == 0
 
@@ -98,14 +98,14 @@ def test_a_page_that_is_killed_comes_again_and_ends_with_a_run_that_is_killed(se
     with started(settings, "-c", _RUN) as run:
         address = read_line(run).strip()
         assert ask(address)["namespace"] == settings.namespace
-        page = list(family_of(run.pid))
+        page = list(list_family(run.pid))
         for pid in page:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not any(is_running(pid) for pid in page))
 
         assert wait_until(lambda: _try(ask, address))["namespace"] == settings.namespace
-        page = list(family_of(run.pid))
+        page = list(list_family(run.pid))
         run.kill()
         wait_for_exit(run)
 
@@ -124,20 +124,20 @@ def test_a_page_that_cannot_start_is_reported_once_and_ends_nothing(settings):
     with started(settings, "-c", _RUN, **broken) as run:
         address = read_line(run).strip()
         assert _try(ask, address) is None
-        said = read_line(run, of_errors=True)
+        errors = read_line(run, of_errors=True)
         assert not serves(address, settings)
         assert run.poll() is None
         _, rest = communicate(run)
         assert run.returncode == 0
 
-    assert re.match(rf"no page at {address}: its process ended 2 times, see .*view\.log: .*expected no '#'", said)
+    assert re.match(rf"no page at {address}: its process ended 2 times, see .*view\.log: .*expected no '#'", errors)
     assert "no page" not in rest
 
 
 def test_a_port_that_is_taken_is_left_alone(settings):
     other = settings.model_copy(update={"namespace": f"{settings.namespace}-other"})
     with run_page(settings, pytest.fail) as first, run_page(other, pytest.fail) as second:
-        assert port_of(second) != port_of(first)
+        assert find_port(second) != find_port(first)
 
 
 def test_a_page_that_serves_already_is_used(settings, wait_until):

@@ -15,10 +15,10 @@ from ...builders import attempt, call, sampled
 from ...stored import write_segment
 
 
-def attempt_of(tid, at, score):
+def make_stored_attempt(tid, at, score):
     answer = sampled(3, version=2, message={"role": "assistant", "content": "[3]"})
-    asked = {"prompt": PromptDelta(delta=TokenIds([1, 2])), "agent": "solver"}
-    return attempt(tid, *call(tid, "a", answer, at=at, **asked), at=at, score=score)
+    fields = {"prompt": PromptDelta(delta=TokenIds([1, 2])), "agent": "solver"}
+    return attempt(tid, *call(tid, "a", answer, at=at, **fields), at=at, score=score)
 
 
 @pytest.fixture
@@ -26,7 +26,9 @@ def stored(settings):
     """A store with two accepted attempts and policy versions up to 2."""
     store = open_store(settings)
     policies = [PolicyVersion(run="r", number=n, location="w", created_at=float(n)) for n in range(3)]
-    write_segment(store, *policies, *attempt_of("x.0-0", 100.0, 0.0), *attempt_of("x.1-0", 200.0, 1.0))
+    write_segment(
+        store, *policies, *make_stored_attempt("x.0-0", 100.0, 0.0), *make_stored_attempt("x.1-0", 200.0, 1.0)
+    )
     return store
 
 
@@ -48,8 +50,8 @@ def test_a_query_gives_one_json_line_for_each_trajectory(agent_layer):
 
 @pytest.mark.usefixtures("stored")
 def test_a_query_for_a_step_gives_its_exact_tokens(agent_layer):
-    asked = ("query", "--step", "0", "--policy", "2..", "--reward", "0.5..", "--accepted", "--format", "jsonl")
-    [row] = rows(agent_layer(*asked))
+    command = ("query", "--step", "0", "--policy", "2..", "--reward", "0.5..", "--accepted", "--format", "jsonl")
+    [row] = rows(agent_layer(*command))
 
     assert row["step"]["action"]["prompt_token_ids"] == [1, 2]
     assert row["step"]["action"]["response_token_ids"] == [3]
@@ -60,15 +62,15 @@ def test_a_query_for_a_step_gives_its_exact_tokens(agent_layer):
 
 def test_a_summary_counts_accepted_attempts_and_rewards_above_0(settings, agent_layer):
     for number, score in enumerate((0.0, 0.25, 1.0)):
-        write_segment(open_store(settings), *attempt_of(f"x.{number}-0", 100.0 + number, score))
-    unaccepted = [one for one in attempt_of("x.3-0", 200.0, 0.5) if not isinstance(one, Accepted)]
+        write_segment(open_store(settings), *make_stored_attempt(f"x.{number}-0", 100.0 + number, score))
+    unaccepted = [one for one in make_stored_attempt("x.3-0", 200.0, 0.5) if not isinstance(one, Accepted)]
     write_segment(open_store(settings), *unaccepted)
 
-    told = {
-        asked: rows(agent_layer("summary", *asked, "--by", "run", "--format", "jsonl"))[0]
-        for asked in ((), ("--any",), ("--success", "1"))
+    attributes = {
+        request: rows(agent_layer("summary", *request, "--by", "run", "--format", "jsonl"))[0]
+        for request in ((), ("--any",), ("--success", "1"))
     }
-    assert {asked: (one["count"], one["success_rate"]) for asked, one in told.items()} == {
+    assert {request: (one["count"], one["success_rate"]) for request, one in attributes.items()} == {
         (): (3, pytest.approx(2 / 3)),
         ("--any",): (4, 0.75),
         ("--success", "1"): (3, pytest.approx(1 / 3)),
@@ -96,11 +98,11 @@ def test_a_trajectory_is_shown_whole_or_one_step_of_it(agent_layer):
 
 
 def test_what_lies_in_blobs_is_shown_with_what_refers_to_it(settings, ship_here, agent_layer):
-    said = Content(trajectory_id="x.0-0", hash="h", body=json.dumps("word " * 20_000).encode())
+    words = Content(trajectory_id="x.0-0", hash="h", body=json.dumps("word " * 20_000).encode())
     part = {"trajectory_id": "x.0-0", "run": "r", "source": "gateway", "call_id": "a"}
     start = StepPart(**part, phase="start", at=99.0, state=StepState(messages=["h"]))
     recorder = Recorder(settings)
-    recorder.append(*attempt_of("x.0-0", 100.0, 0.0), said, start)
+    recorder.append(*make_stored_attempt("x.0-0", 100.0, 0.0), words, start)
     recorder.close()
     assert ship_here() == 1
 
@@ -200,21 +202,21 @@ def test_labels_are_given_found_superseded_and_withdrawn(stored, agent_layer):
     assert "label verdict = wrong  by human  (superseded)  “read the hint”\n" in shown
     assert "label cause withdrawn  by human\n" in shown
     before = stored.get("x.0-0")
-    for asked, said in (
+    for request, message in (
         (["x.0-0", "good=yes", "bad"], "expected NAME=VALUE"),
         (["x.0-0", "good=yes", "bad="], "1 to 256 characters"),
         (["x.0-0"], "found neither"),
     ):
-        status, out, err = agent_layer("label", *asked)
+        status, out, err = agent_layer("label", *request)
         assert (status != 0, out) == (True, "")
-        assert said in err
+        assert message in err
     assert stored.get("x.0-0") == before
 
 
 @pytest.mark.usefixtures("stored")
 def test_words_inside_trajectories_are_found(settings, agent_layer):
-    said = Content(trajectory_id="x.1-0", hash="h", body=b'{"role": "user", "content": "look \\u001b[31m here"}')
-    write_segment(open_store(settings), said)
+    words = Content(trajectory_id="x.1-0", hash="h", body=b'{"role": "user", "content": "look \\u001b[31m here"}')
+    write_segment(open_store(settings), words)
 
     [row] = rows(agent_layer("query", "--text", "look here", "--format", "jsonl"))
     assert (row["trajectory_id"], row["reward"]) == ("x.1-0", 1.0)

@@ -26,7 +26,7 @@ from ...stored import write_segment
 from ...waiting import communicate, wait_until
 
 
-def attempt_of(
+def make_stored_attempt(
     number, score=0.0, *, run="r", status="completed", cause=None, rewards=("correct",), group=None, **about
 ):
     tid = f"{run}{number}.0-0"
@@ -89,13 +89,13 @@ def rescore(settings, monkeypatch, capsys):
 
 
 def test_a_scorer_sees_task_grading_and_result_and_what_it_says_supersedes(store, put, scorer, rescore):
-    put(*attempt_of(1), *attempt_of(2), *attempt_of(3, run="other"))
+    put(*make_stored_attempt(1), *make_stored_attempt(2), *make_stored_attempt(3, run="other"))
 
-    said = rescore(scorer("return float(task.grading == 2 * result['said'])"), "--run", "r")
+    message = rescore(scorer("return float(task.grading == 2 * result['said'])"), "--run", "r")
 
-    assert "judged 2, changed 2" in said
-    assert "mean reward 0 (of 2) → 1 (of 2)" in said
-    assert "r1.0-0  0 → 1" in said
+    assert "judged 2, changed 2" in message
+    assert "mean reward 0 (of 2) → 1 (of 2)" in message
+    assert "r1.0-0  0 → 1" in message
     old, new = store.get("r1.0-0").rewards
     assert (new.name, new.score, new.source, new.supersedes) == ("correct", 1.0, "verifier", old.reward_id)
     assert new.verifier_hash is not None
@@ -104,7 +104,7 @@ def test_a_scorer_sees_task_grading_and_result_and_what_it_says_supersedes(store
 
 
 def test_the_same_scorer_judges_once_and_a_changed_one_again(store, put, scorer, rescore):
-    put(*attempt_of(1), *attempt_of(2))
+    put(*make_stored_attempt(1), *make_stored_attempt(2))
     first, second = scorer("return 0.5"), scorer("return 0.7")
 
     assert "judged 2, changed 2" in rescore(first)
@@ -117,7 +117,7 @@ def test_the_same_scorer_judges_once_and_a_changed_one_again(store, put, scorer,
 
 
 def test_a_scorer_that_fails_changes_nothing_and_is_tried_again(store, put, scorer, rescore, tmp_path):
-    put(*attempt_of(1, 0.25), *attempt_of(2, 0.25))
+    put(*make_stored_attempt(1, 0.25), *make_stored_attempt(2, 0.25))
     name = scorer(f"return 1.0 if result['said'] == 2 or os.path.exists({str(tmp_path / 'mended')!r}) else 1 / 0")
 
     with pytest.raises(AgentFailedError, match=r"1 of the trajectories could not be scored.*ZeroDivisionError"):
@@ -132,7 +132,7 @@ def test_a_scorer_that_fails_changes_nothing_and_is_tried_again(store, put, scor
 
 
 def test_a_scorer_without_a_judgement_changes_nothing(store, put, scorer, rescore):
-    put(*attempt_of(1, 0.25, rewards=("correct", "style")))
+    put(*make_stored_attempt(1, 0.25, rewards=("correct", "style")))
     partly, none = scorer("return {'style': 0.5}"), scorer("return None")
 
     assert "judged 1, changed 1" in rescore(partly)
@@ -143,16 +143,16 @@ def test_a_scorer_without_a_judgement_changes_nothing(store, put, scorer, rescor
 
 
 def test_a_dry_run_keeps_nothing(store, put, scorer, rescore):
-    put(*attempt_of(1))
+    put(*make_stored_attempt(1))
 
-    said = rescore(scorer("return 1.0"), "--dry-run")
+    message = rescore(scorer("return 1.0"), "--dry-run")
 
-    assert "judged 1, changed 1 (nothing was kept)" in said
+    assert "judged 1, changed 1 (nothing was kept)" in message
     assert len(store.get("r1.0-0").rewards) == 1
 
 
 def test_one_reward_can_be_judged_alone(store, put, scorer, rescore):
-    put(*attempt_of(1, 0.25, rewards=("correct", "style")))
+    put(*make_stored_attempt(1, 0.25, rewards=("correct", "style")))
 
     rescore(scorer("return {'style': 0.5, 'correct': 9.0}"), "--name", "style")
 
@@ -160,7 +160,7 @@ def test_one_reward_can_be_judged_alone(store, put, scorer, rescore):
 
 
 def test_what_a_person_said_is_left_to_people(settings, store, put, scorer, rescore):
-    put(*attempt_of(1), *attempt_of(2))
+    put(*make_stored_attempt(1), *make_stored_attempt(2))
     store.reward("r1.0-0", 0.9, name="correct")
     assert open_recorder(settings).flush().pending == 0
 
@@ -170,7 +170,7 @@ def test_what_a_person_said_is_left_to_people(settings, store, put, scorer, resc
 
 
 def test_a_failed_verifier_is_made_good(store, put, scorer, rescore):
-    put(*attempt_of(1, None, status="completed", cause="verifier", source="verifier"))
+    put(*make_stored_attempt(1, None, status="completed", cause="verifier", source="verifier"))
     assert store.row("r1.0-0").reward is None
 
     assert "mean reward null → 0.5 (of 1)" in rescore(scorer("return 0.5"))
@@ -179,7 +179,7 @@ def test_a_failed_verifier_is_made_good(store, put, scorer, rescore):
 
 
 def test_what_has_not_ended_is_left_alone_and_undeclared_rewards_are_not_counted_twice(store, put, scorer, rescore):
-    put(*attempt_of(1, status="running"), *attempt_of(2, 0.0, rewards=()))
+    put(*make_stored_attempt(1, status="running"), *make_stored_attempt(2, 0.0, rewards=()))
 
     assert "1 have not ended" in rescore(scorer("return {'a': 1.0, 'b': 2.0}"), "--any")
 
@@ -199,7 +199,7 @@ def counted(store, num):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_rescoring_that_was_ended_goes_on_where_it_was(store, settings, put, scorer, rescore, number):
     num = 20
-    put(*itertools.chain.from_iterable(attempt_of(n) for n in range(num)))
+    put(*itertools.chain.from_iterable(make_stored_attempt(n) for n in range(num)))
     stuck, mended = "60 if task.input % 10 == 9 else 0.05", settings.dir / "mended"  # two of these hold up both slots
     name = scorer(f"await asyncio.sleep(0 if os.path.exists({str(mended)!r}) else {stuck}); return 1.0")
     command = [sys.executable, "-m", "agent_layer.cli", "rescore", name, "--slots", "2"]
@@ -208,9 +208,9 @@ def test_a_rescoring_that_was_ended_goes_on_where_it_was(store, settings, put, s
 
     wait_until(lambda: process.poll() is not None or len(store.query(reward=(1, 1)).items) >= 4)
     process.send_signal(number)
-    said, errors = communicate(process)
+    output, errors = communicate(process)
     assert process.returncode == (-signal.SIGKILL if number == signal.SIGKILL else 130), errors
-    assert number == signal.SIGKILL or "the same command goes on from here" in said
+    assert number == signal.SIGKILL or "the same command goes on from here" in output
 
     mended.touch()
     rescore(name, "--run", "r")
@@ -220,7 +220,7 @@ def test_a_rescoring_that_was_ended_goes_on_where_it_was(store, settings, put, s
     assert counted(store, num) == [Counter({1.0: 1})] * num
 
 
-def scorer_of(verdict):
+def write_scorer(verdict):
     async def score(*_):
         if verdict == "fails":
             raise OSError("away")
@@ -233,12 +233,12 @@ verdicts = st.none() | st.floats(-1, 1) | st.just("fails")
 
 
 @given(st.lists(st.tuples(st.sampled_from(["v1", "v2", "person"]), verdicts), max_size=6))
-async def test_the_last_scorer_that_had_something_to_say_stands_unless_a_person_did(said):
+async def test_the_last_scorer_that_had_something_to_say_stands_unless_a_person_did(message):
     """In any history of scorers and people nothing is lost, null never replaces a score, and people's rewards stay."""
-    trajectory = assemble_trajectory("r1.0-0", list(attempt_of(1, 0.25)))
+    trajectory = assemble_trajectory("r1.0-0", list(make_stored_attempt(1, 0.25)))
     expected, is_human = 0.25, False
-    records = list(attempt_of(1, 0.25))
-    for number, (who, verdict) in enumerate(said):
+    records = list(make_stored_attempt(1, 0.25))
+    for number, (who, verdict) in enumerate(message):
         if who == "person":
             (standing,) = current_rewards(trajectory.rewards)
             value = verdict if isinstance(verdict, float) else 0.0
@@ -257,7 +257,7 @@ async def test_the_last_scorer_that_had_something_to_say_stands_unless_a_person_
             expected, is_human = value, True
         else:
             _, rewards = await rescore_trajectory(
-                trajectory, RescoreOptions(scorer=scorer_of(verdict), verifier_hash=who, seconds=60)
+                trajectory, RescoreOptions(scorer=write_scorer(verdict), verifier_hash=who, seconds=60)
             )
             records += rewards
             expected = verdict if isinstance(verdict, float) and not is_human else expected
@@ -267,7 +267,7 @@ async def test_the_last_scorer_that_had_something_to_say_stands_unless_a_person_
 
 
 def test_a_scorer_of_groups_compares_the_attempts_of_closed_groups(store, put, rescore, write_module):
-    put(*attempt_of(1, group="g"), *attempt_of(2, group="g"), *attempt_of(3))
+    put(*make_stored_attempt(1, group="g"), *make_stored_attempt(2, group="g"), *make_stored_attempt(3))
     put(closed_group("g", "r1.0-0", "r2.0-0"))
     write_module(
         "late_ranking",
@@ -277,9 +277,9 @@ def test_a_scorer_of_groups_compares_the_attempts_of_closed_groups(store, put, r
         "        return [float(order.index(context.result['said'])) for context in contexts]\n",
     )
 
-    said = rescore("late_ranking:Ranks", "--run", "r")
+    message = rescore("late_ranking:Ranks", "--run", "r")
 
-    assert "judged 2, changed 1" in said
-    assert "1 have not ended" in said
+    assert "judged 2, changed 1" in message
+    assert "1 have not ended" in message
     assert [store.row(f"r{number}.0-0").reward for number in (1, 2, 3)] == [0.0, 1.0, 0.0]
     assert "judged 0" in rescore("late_ranking:Ranks", "--run", "r")

@@ -75,8 +75,8 @@ def test_a_file_without_anything_new_queues_nothing(settings, submit, tmp_path):
 @pytest.mark.usefixtures("tried")
 def test_rows_are_found_by_input_and_environment(settings):
     store = open_store(settings)
-    asked = hash_input(Task(id="any", run="any", input=1))
+    request = hash_input(Task(id="any", run="any", input=1))
 
-    assert [row.task_id for row in store.query(input_hash=asked).items] == ["old1"]
+    assert [row.task_id for row in store.query(input_hash=request).items] == ["old1"]
     assert store.count(env="maze", env_version="3") == 2
     assert store.count(env="maze", env_version="4") == 0

@@ -30,7 +30,7 @@ from ...waiting import read_line, wait_for_exit, wait_until
 COMMAND = (sys.executable, "-m", "agent_layer.cli")
 
 
-def environment_of(settings, **more):
+def make_environment(settings, **more):
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("AGENT_LAYER_")}
     return inherited | settings.environment() | more
 
@@ -39,7 +39,7 @@ def environment_of(settings, **more):
 def running(settings, *arguments, **more):
     """Run a command until the block ends; give what it exported."""
     process = subprocess.Popen(
-        [*COMMAND, *arguments], env=environment_of(settings, **more), stdout=subprocess.PIPE, text=True
+        [*COMMAND, *arguments], env=make_environment(settings, **more), stdout=subprocess.PIPE, text=True
     )
     exported = {}
     try:
@@ -116,10 +116,10 @@ def strange_gateway():
 
 
 def test_up_exports_no_gateway_of_others(settings, agent_layer, strange_gateway):
-    status, printed, said = agent_layer("up", "--engine", "http://127.0.0.1:9", "--port", strange_gateway)
+    status, printed, errors = agent_layer("up", "--engine", "http://127.0.0.1:9", "--port", strange_gateway)
 
     assert (status, printed) == (2, "")
-    assert f"gateway port {strange_gateway}: expected to be free" in said
+    assert f"gateway port {strange_gateway}: expected to be free" in errors
     assert not (settings.dir / "logs" / "gateway.log").exists()
 
 
@@ -133,7 +133,7 @@ def test_a_gateway_whose_port_was_taken_meanwhile_is_not_waited_for(settings, st
 def test_an_engine_without_token_ids_is_refused(agent_layer, monkeypatch, command):
     with serve_in_thread(ScriptedEngine(token_ids=False)) as engine:
         monkeypatch.setenv("AGENT_LAYER_VLLM_URLS", engine.url)
-        status, _, said = agent_layer(*command.format(url=engine.url).split())
+        status, _, errors = agent_layer(*command.format(url=engine.url).split())
 
     assert status == 2
-    assert "token ids" in said
+    assert "token ids" in errors

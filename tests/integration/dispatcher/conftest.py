@@ -70,8 +70,8 @@ def harness(redis, keys, settings):
 
 
 @pytest.fixture
-def rows_of(agent_layer):
-    """``rows_of("groups")``: the command's JSON output, decoded."""
+def read_rows(agent_layer):
+    """``read_rows("groups")``: the command's JSON output, decoded."""
 
     def run(*arguments: str) -> list[dict[str, object]]:
         status, out, err = agent_layer(*arguments, "--format", "jsonl")

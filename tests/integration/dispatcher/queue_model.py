@@ -12,7 +12,7 @@ from agent_layer.schema.task import Task
 from .moves import MOVES
 
 MAX_ATTEMPTS = 2
-MOST_REFILLS = 3
+MAX_REFILLS = 3
 
 
 @dataclass
@@ -27,7 +27,7 @@ class ModelRollout:
     token: str | None = None
     accepted: int | None = None
     checkpoint: str | None = None
-    said: tuple[str, str] | None = None
+    report: tuple[str, str] | None = None
     """(token, ending) of the report that ended the newest lease."""
 
     @property
@@ -124,8 +124,8 @@ class Model:
     def settle(self, lease: Lease, ending: LeaseEnding, *, usable: bool = True) -> bool:
         rollout = self.rollouts[lease.rollout_id]
         if rollout.token != lease.token:
-            return rollout.said == (lease.token, ending)
-        rollout.said = (lease.token, ending)
+            return rollout.report == (lease.token, ending)
+        rollout.report = (lease.token, ending)
         rollout.token = None
         if ending in ("completed", "truncated"):
             self._accept(rollout, ending, lease.attempt, usable=usable)
@@ -179,7 +179,7 @@ class Model:
         group = rollout.group
         num_open = sum(not one.is_over for one in group.rollouts)
         missing = group.task.group_size - group.usable - num_open
-        if group.task.partial == "refill" and not group.is_cancelled and missing > 0 and group.refills < MOST_REFILLS:
+        if group.task.partial == "refill" and not group.is_cancelled and missing > 0 and group.refills < MAX_REFILLS:
             group.refills += 1
             members = range(len(group.rollouts), len(group.rollouts) + missing)
             places = [group.rollouts[0].seq + Fraction(member, 8192) for member in members]

@@ -5,13 +5,13 @@ import pytest
 from agent_layer.schema.task import Task
 
 
-def test_tasks_count_what_their_rollouts_do(harness, agent_layer, rows_of):
+def test_tasks_count_what_their_rollouts_do(harness, agent_layer, read_rows):
     harness.add("a", group_size=3)
     harness.queue.add([Task(id="a", run="r", group_size=2)], round_index=1)
     harness.add("b", run="s")
     harness.claim(run="r")
 
-    shown = rows_of("tasks")
+    shown = read_rows("tasks")
     assert [(row["task_id"], row["run"], row["rollouts"]) for row in shown] == [
         ("a", "r", {"leased": 1, "queued": 4}),
         ("b", "s", {"queued": 1}),
@@ -88,7 +88,7 @@ def test_rollouts_show_holders_leases_retries_and_errors(harness, agent_layer):
     ("status", "expected"),
     [("queued", "bd"), ("delayed", "b"), ("running", "a"), ("leased", "c"), ("dead", "e"), ("cancelled", "")],
 )
-def test_rollouts_of_one_status(harness, rows_of, status, expected):
+def test_rollouts_of_one_status(harness, read_rows, status, expected):
     harness.give_up("e")
     for name in "abcd":
         harness.add(name)
@@ -96,7 +96,7 @@ def test_rollouts_of_one_status(harness, rows_of, status, expected):
     harness.queue.heartbeat("w", b"{}", [(running, "running")])
     harness.queue.fail(retried, "infra", "away")
 
-    assert "".join(str(row["rollout_id"])[0] for row in rows_of("rollouts", "--status", status)) == expected
+    assert "".join(str(row["rollout_id"])[0] for row in read_rows("rollouts", "--status", status)) == expected
 
 
 def test_lapsed_leases_are_told_from_living_ones(harness, agent_layer):
@@ -107,17 +107,17 @@ def test_lapsed_leases_are_told_from_living_ones(harness, agent_layer):
     assert "lapsed" in agent_layer("rollouts")[1]
 
 
-def test_groups_say_how_many_usable_ones_they_have_of_those_they_need(harness, agent_layer, rows_of):
+def test_groups_say_how_many_usable_ones_they_have_of_those_they_need(harness, agent_layer, read_rows):
     whole, open_one = harness.add("a", group_size=2, launch=3), harness.add("b", group_size=2)
     leases = harness.claim(4)
     for lease in [*leases[:2], leases[3]]:
         harness.end(lease)
 
-    (row,) = rows_of("groups")
+    (row,) = read_rows("groups")
     assert (row["group_id"], row["num_usable"], row["group_size"]) == (open_one, 1, 2)
     _, out, _ = agent_layer("groups")
     assert "1 to go  1 of 2" in out
-    (closed,) = rows_of("groups", "--closed")
+    (closed,) = read_rows("groups", "--closed")
     assert (closed["group_id"], closed["fill"], closed["num_surplus"]) == (whole, "whole", 1)
     assert "  closed  " in agent_layer("groups", "--closed")[1]
     assert " ago  " in agent_layer("groups", "--closed")[1]
@@ -167,7 +167,7 @@ def test_runs_say_why_they_are_paused_what_fails_and_what_finishing_first_costs(
     assert f"run r: {took}: what is trained on is biased towards what ends early" in out
 
 
-def test_workers_are_up_draining_or_silent(harness, agent_layer, rows_of):
+def test_workers_are_up_draining_or_silent(harness, agent_layer, read_rows):
     for name in ("up-1", "old-1", "gone-1"):
         harness.queue.heartbeat(name, b'{"slots": 4, "held": 2, "offers": "agent:a"}', [])
     harness.redis.zadd(harness.keys.queue("workers"), {"gone-1": 1_000}, gt=False)
@@ -181,23 +181,23 @@ def test_workers_are_up_draining_or_silent(harness, agent_layer, rows_of):
     _, out, _ = agent_layer("workers")
     assert out.splitlines()[0] == "3 workers, 1 silent, 1 draining; 6 rollouts in 12 slots"
     assert sorted(line.split()[1] for line in out.splitlines()[2:]) == ["draining", "silent", "up"]
-    assert [row["is_draining"] for row in rows_of("workers") if row["worker"] == "old-1"] == [True]
+    assert [row["is_draining"] for row in read_rows("workers") if row["worker"] == "old-1"] == [True]
     assert agent_layer("workers", "drain", "--all")[1].startswith("told 3 workers")
     status, _, err = agent_layer("workers", "drain", "no-such")
     assert (status, err.count("\n")) == (2, 1)
 
 
-def test_a_look_goes_through_more_than_one_page(harness, rows_of):
+def test_a_look_goes_through_more_than_one_page(harness, read_rows):
     harness.queue.add([Task(id=f"t{number}", run="r" if number % 3 else "s", group_size=4) for number in range(1_200)])
     harness.claim(256, run="r")
     harness.claim(256, run="r")
 
-    assert len(rows_of("groups", "--run", "s", "--limit", "1000")) == 400
-    assert len(rows_of("rollouts", "--limit", "9999")) == 4_800
-    leased = rows_of("rollouts", "--status", "leased", "--limit", "9999")
+    assert len(read_rows("groups", "--run", "s", "--limit", "1000")) == 400
+    assert len(read_rows("rollouts", "--limit", "9999")) == 4_800
+    leased = read_rows("rollouts", "--status", "leased", "--limit", "9999")
     assert len({row["rollout_id"] for row in leased}) == 512
     assert (
-        sum(row["rollouts"]["leased"] for row in rows_of("tasks", "--limit", "9999") if "leased" in row["rollouts"])
+        sum(row["rollouts"]["leased"] for row in read_rows("tasks", "--limit", "9999") if "leased" in row["rollouts"])
         == 512
     )
 

@@ -3,7 +3,7 @@
 import pytest
 
 
-def test_every_error_of_the_dead_is_shown_with_its_attempt(harness, agent_layer, rows_of):
+def test_every_error_of_the_dead_is_shown_with_its_attempt(harness, agent_layer, read_rows):
     rollout_id = harness.give_up(errors=["infra: first", "infra: second\n  in two lines", "user: last"])
 
     _, out, _ = agent_layer("dead")
@@ -12,7 +12,7 @@ def test_every_error_of_the_dead_is_shown_with_its_attempt(harness, agent_layer,
     _, out, _ = agent_layer("dead", "list", "--errors")
     assert out.startswith(f"{rollout_id}  run r, died ")
     assert out.index("attempt 0: infra: first") < out.index("attempt 1: infra: second") < out.index("attempt 2: user")
-    (row,) = rows_of("dead", "list")
+    (row,) = read_rows("dead", "list")
     assert (row["errors"][2], row["error_attempts"]) == ("user: last", [0, 1, 2])
 
 

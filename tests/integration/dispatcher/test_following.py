@@ -7,12 +7,12 @@ from contextlib import aclosing
 import pytest
 
 from agent_layer.dispatcher import Dispatcher, Report, connect
-from agent_layer.dispatcher.closings import NamedGroups, newest_closed, read_closings
+from agent_layer.dispatcher.group_stream import NamedGroups, newest_closed, read_closings
 from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.schema.task import Task
 from agent_layer.shipper.destination import open_destination
 
-from ...queues import queue_of
+from ...queues import open_queue
 from ...waiting import join, scaled, within
 
 NUM_GROUPS = 2_600
@@ -32,8 +32,8 @@ def submit(dispatcher, num, run="r", prefix="t"):
 def run_all(dispatcher, num, run=""):
     """Run ``num`` rollouts."""
     while num > 0:
-        leases = queue_of(dispatcher).claim("w", min(num, 256), run=run)
-        queue_of(dispatcher).settle([Report(lease=lease, ending="completed") for lease in leases])
+        leases = open_queue(dispatcher).claim("w", min(num, 256), run=run)
+        open_queue(dispatcher).settle([Report(lease=lease, ending="completed") for lease in leases])
         num -= len(leases)
         assert leases
 
@@ -69,7 +69,7 @@ async def test_no_group_is_missed_that_the_stream_forgot_before_it_was_read(disp
     following, other = dispatcher.finished(ids), dispatcher.finished(ids)
     assert await take(following, 1) == await take(other, 1) == ids[:1]
     run_all(dispatcher, NUM_GROUPS - 1)
-    assert queue_of(dispatcher).redis.xlen(queue_of(dispatcher).keys.queue("closed")) < NUM_GROUPS - 1
+    assert open_queue(dispatcher).redis.xlen(open_queue(dispatcher).keys.queue("closed")) < NUM_GROUPS - 1
     assert sorted(await take(following)) == sorted(ids[1:])
     assert sorted(await take(other)) == sorted(ids[1:])
 
@@ -98,7 +98,7 @@ def empty_the_outbox(settings, dispatcher):
     while destination.ship_decisions():
         pass
     destination.close()
-    assert queue_of(dispatcher).redis.xlen(queue_of(dispatcher).keys.outbox) == 0
+    assert open_queue(dispatcher).redis.xlen(open_queue(dispatcher).keys.outbox) == 0
 
 
 async def test_cancelling_leaves_no_thread_and_no_connection(dispatcher, redis, until):
@@ -147,7 +147,7 @@ async def test_who_names_no_group_gets_those_that_are_open(dispatcher):
 
 def test_one_that_missed_nothing_asks_only_for_what_it_heard(dispatcher, redis, keys):
     ids = submit(dispatcher, 40)
-    name, groups = keys.queue("closed"), NamedGroups(queue_of(dispatcher).scripts, ids)
+    name, groups = keys.queue("closed"), NamedGroups(open_queue(dispatcher).scripts, ids)
     assert list(groups.closed_already()) == [[]]
     newest_id = newest_closed(redis, name)
     run_all(dispatcher, 1)
@@ -185,6 +185,6 @@ def test_a_wait_that_is_over_tells_how_its_groups_are_now(dispatcher):
 def test_leaving_the_block_closes_the_connection(settings, redis, wait_until):
     with connect(settings) as dispatcher:
         assert isinstance(dispatcher, Dispatcher)
-        own = str(queue_of(dispatcher).redis.client_id())
+        own = str(open_queue(dispatcher).redis.client_id())
         assert own in clients(redis)
     wait_until(lambda: own not in clients(redis))

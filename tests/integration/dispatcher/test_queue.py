@@ -38,15 +38,15 @@ def claim_one(queue, worker="w-7", **options):
 
 
 def test_a_task_travels_whole(queue):
-    asked = task(input={"a": [1]}, grading="secret", needs=["gpu"], limits={"turns": 3}, labels={"k": "v"})
-    queue.add([asked])
+    request = task(input={"a": [1]}, grading="secret", needs=["gpu"], limits={"turns": 3}, labels={"k": "v"})
+    queue.add([request])
 
     assert claim_one(queue, capabilities=["gpu"]).task.grading == "secret"
 
 
 def test_a_worker_sees_what_it_leases_next_without_leasing_it(queue):
-    asked = [task("later"), task("sooner", priority=1), task("twice", group_size=2), task("other", needs=["gpu"])]
-    queue.add(asked)
+    questions = [task("later"), task("sooner", priority=1), task("twice", group_size=2), task("other", needs=["gpu"])]
+    queue.add(questions)
 
     assert [one.id for one in queue.peek(3)] == ["sooner", "later", "twice"]
     assert [one.id for one in queue.peek(9, ["gpu"])] == ["sooner", "later", "twice", "twice", "other"]

@@ -45,9 +45,9 @@ class QueueMachine(RuleBasedStateMachine):
         round_index=st.integers(0, 1),
     )
     def add(self, sizes, task, round_index):
-        asked = msgspec.structs.replace(task, group_size=sizes[0], launch=sizes[1])
-        self.queue.add([asked], round_index)
-        self.model.add(asked, round_index)
+        request = msgspec.structs.replace(task, group_size=sizes[0], launch=sizes[1])
+        self.queue.add([request], round_index)
+        self.model.add(request, round_index)
 
     @rule(
         num=st.integers(1, 4),

@@ -88,7 +88,7 @@ def run_eval(start_eval) -> Callable[..., tuple[int, list[dict], str]]:
 
     def run(settings, *arguments: str) -> tuple[int, list[dict], str]:
         process = start_eval(settings, "--format", "jsonl", *arguments)
-        printed, said = communicate(process, 120)
-        return process.returncode, [msgspec.json.decode(line) for line in printed.splitlines()], said
+        printed, output = communicate(process, 120)
+        return process.returncode, [msgspec.json.decode(line) for line in printed.splitlines()], output
 
     return run

@@ -24,10 +24,12 @@ def test_a_round_is_stored_and_a_command_that_does_worse_is_a_regression(
 ):
     with serve_in_thread(ScriptedEngine()) as engine:
         model = ("--model", f"{engine.url}/v1", "-n", "2")
-        status, (good, *tasks), said = run_eval(settings, "eval_agents:agent", "tasks.jsonl", *model, "--round", "good")
-        assert status == 0, said
+        status, (good, *tasks), message = run_eval(
+            settings, "eval_agents:agent", "tasks.jsonl", *model, "--round", "good"
+        )
+        assert status == 0, message
         worse = ("tasks.jsonl", *model, "--round", "bad", "--against", "good", "--max-drop", "0.1")
-        status, (bad, *_, comparison), said = run_eval(settings, *worse, "--", sys.executable, "command.py")
+        status, (bad, *_, comparison), message = run_eval(settings, *worse, "--", sys.executable, "command.py")
 
     assert (good["state"], good["run"], good["model"]["name"]) == ("complete", "eval.good", "scripted")
     figures = good["figures"]
@@ -38,7 +40,7 @@ def test_a_round_is_stored_and_a_command_that_does_worse_is_a_regression(
     assert accepted(settings, "eval.good") == {"t0": 2, "t1": 2, "t2": 2}
 
     assert status == 1
-    assert "pass@1 fell by 0.333 against 'good'" in said
+    assert "pass@1 fell by 0.333 against 'good'" in message
     assert (comparison["kind"], comparison["num_losses"], comparison["num_ties"]) == ("comparison", 1, 2)
     assert [one["id"] for one in comparison["worse"]] == ["t0"]
     assert bad["figures"]["num_without_call"] == 6
@@ -50,13 +52,13 @@ def test_a_round_is_stored_and_a_command_that_does_worse_is_a_regression(
 def check_stored_rounds(agent_layer, figures):
     """Show, resume and compare the rounds 'good' and 'bad' without running anything."""
     again = ("eval", "eval_agents:agent", "tasks.jsonl", "--round", "good")
-    status, _, said = agent_layer(*again)
-    assert (status, "add --resume to go on" in said) == (2, True)
+    status, _, errors = agent_layer(*again)
+    assert (status, "add --resume to go on" in errors) == (2, True)
     assert agent_layer("eval", "--round", "good", "--resume")[0] == 0
-    status, _, said = agent_layer(*again, "--resume", "-n", "3")
-    assert (status, "expected -n 2, with which it began, found 3" in said) == (2, True)
-    status, _, said = agent_layer(*again, "--resume", "--temperature", "0.5")
-    assert (status, "expected sampling {}, with which it began, found {" in " ".join(said.split())) == (2, True)
+    status, _, errors = agent_layer(*again, "--resume", "-n", "3")
+    assert (status, "expected -n 2, with which it began, found 3" in errors) == (2, True)
+    status, _, errors = agent_layer(*again, "--resume", "--temperature", "0.5")
+    assert (status, "expected sampling {}, with which it began, found {" in " ".join(errors.split())) == (2, True)
     status, printed, _ = agent_layer("eval", "--list", "--format", "jsonl")
     assert [msgspec.json.decode(line)["name"] for line in printed.splitlines()] == ["good", "bad"]
     status, printed, _ = agent_layer("eval", "--round", "good", "--fail-below", "0.9", "--format", "jsonl")
@@ -69,16 +71,16 @@ def check_stored_rounds(agent_layer, figures):
 
 def test_a_killed_round_goes_on_and_nothing_counts_twice(stack, folder, start_eval, run_eval, wait_until):
     settings = stack.settings
-    asked = ("eval_agents:gated", "tasks.jsonl", "-n", "3", "--round", "killed", "--slots", "9")
-    killed = start_eval(settings, *asked)
+    command = ("eval_agents:gated", "tasks.jsonl", "-n", "3", "--round", "killed", "--slots", "9")
+    killed = start_eval(settings, *command)
     wait_until(lambda: accepted(settings, "eval.killed") == {"t0": 3})
     killed.kill()
     killed.communicate()
     (folder / "gate").touch()
 
-    status, (round_, *tasks), said = run_eval(settings, "--round", "killed", "--resume")
+    status, (round_, *tasks), message = run_eval(settings, "--round", "killed", "--resume")
 
-    assert status == 0, said
+    assert status == 0, message
     assert accepted(settings, "eval.killed") == {"t0": 3, "t1": 3, "t2": 3}
     assert [len(one["rewards"]) for one in tasks] == [3, 3, 3]
     assert round_["figures"]["num_rewards"] == 9
@@ -90,19 +92,21 @@ def test_a_killed_round_goes_on_and_nothing_counts_twice(stack, folder, start_ev
 def test_rollouts_without_a_reward_make_a_round_incomplete_and_are_tried_again(stack, folder, run_eval):
     settings = stack.settings
     (folder / "broken").touch()
-    status, (round_, *tasks), said = run_eval(settings, "eval_agents:broken", "tasks.jsonl", "-n", "2", "--round", "r")
+    status, (round_, *tasks), message = run_eval(
+        settings, "eval_agents:broken", "tasks.jsonl", "-n", "2", "--round", "r"
+    )
 
     assert status == 1
-    assert "incomplete, 2 of 6 rollouts have no reward; the last error: RuntimeError: no such tool" in said
+    assert "incomplete, 2 of 6 rollouts have no reward; the last error: RuntimeError: no such tool" in message
     assert round_["state"] == "incomplete"
     assert [len(one["rewards"]) for one in tasks] == [2, 0, 2]
     assert round_["figures"]["causes"] == {"user": 6}
     assert round_["figures"]["pass_at"][0]["estimate"]["value"] == 1.0
 
     (folder / "broken").unlink()
-    status, (round_, *tasks), said = run_eval(settings, "--round", "r", "--resume")
+    status, (round_, *tasks), message = run_eval(settings, "--round", "r", "--resume")
 
-    assert status == 0, said
+    assert status == 0, message
     assert [one["rewards"] for one in tasks] == [[1.0, 1.0]] * 3
     assert accepted(settings, "eval.r") == {"t0": 2, "t1": 2, "t2": 2}
 
@@ -110,14 +114,14 @@ def test_rollouts_without_a_reward_make_a_round_incomplete_and_are_tried_again(s
 def test_an_endpoint_is_evaluated_until_its_cost_is_reached(settings, folder, start_eval, wait_until):
     with serve_in_thread(ScriptedEngine(model="theirs", token_ids=False)) as engine, connect(settings) as dispatcher:
         prices = ("--price-in", "1000000", "--price-out", "0")  # a dollar for each token
-        asked = ("eval_agents:gated", "tasks.jsonl", "--model", f"{engine.url}/v1", *prices, "--max-cost", "5")
-        process = start_eval(settings, "-n", "2", "--slots", "3", "--round", "paid", "--format", "jsonl", *asked)
+        command = ("eval_agents:gated", "tasks.jsonl", "--model", f"{engine.url}/v1", *prices, "--max-cost", "5")
+        process = start_eval(settings, "-n", "2", "--slots", "3", "--round", "paid", "--format", "jsonl", *command)
         wait_until(lambda: (state := dispatcher.runs(["eval.paid"])) and state[0].paused is not None)
         (folder / "gate").touch()
-        printed, said = communicate(process, 120)
+        printed, output = communicate(process, 120)
 
-    assert process.returncode == 1, said
-    assert "stopped, it cost" in said
+    assert process.returncode == 1, output
+    assert "stopped, it cost" in output
     stopped = msgspec.json.decode(printed.splitlines()[0])
     assert stopped["model"] == {**stopped["model"], "kind": "endpoint", "name": "theirs", "location": engine.url}
     figures = stopped["figures"]
@@ -134,7 +138,7 @@ def test_an_interrupted_round_lets_rollouts_end_and_says_how_to_go_on(stack, fol
     with connect(settings) as dispatcher:
         wait_until(lambda: dispatcher.runs(["eval.stopped"])[0].paused is not None)
     (folder / "gate").touch()
-    _, said = communicate(process, 120)
+    _, output = communicate(process, 120)
 
     assert process.returncode == 130
-    assert "'agent-layer eval --round stopped --resume' goes on" in said
+    assert "'agent-layer eval --round stopped --resume' goes on" in output

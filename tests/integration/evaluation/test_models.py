@@ -72,7 +72,7 @@ def test_another_model_at_a_known_address_is_another_model(settings):
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "message"),
     [
         (None, "--model URL"),
         ("no-such-folder", "expected an address"),
@@ -80,8 +80,8 @@ def test_another_model_at_a_known_address_is_another_model(settings):
         ("http://", "expected http://HOST:PORT"),
     ],
 )
-def test_a_model_that_cannot_be_found_is_one_sentence(settings, model, said):
-    with pytest.raises(BadInputError, match=said) as refused:
+def test_a_model_that_cannot_be_found_is_one_sentence(settings, model, message):
+    with pytest.raises(BadInputError, match=message) as refused:
         find(settings, model)
     assert "\n" not in str(refused.value)
 

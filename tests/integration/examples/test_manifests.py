@@ -14,7 +14,7 @@ import yaml
 
 from agent_layer.infra.processes.pulse import write_pulse
 from agent_layer.settings import Settings
-from envs.placement.worker_handle import longest_shutdown_seconds
+from envs.placement.worker_handle import max_shutdown_seconds
 
 from ...waiting import run
 
@@ -42,10 +42,10 @@ def the(kind, name):
 
 WORKER, GATEWAY = the("Deployment", "-worker"), the("StatefulSet", "-gateway")
 PODS = [pytest.param(one["spec"]["template"]["spec"], id=named(one)) for one in (WORKER, GATEWAY)]
-TOLD = the("ConfigMap", "")["data"]
+DOCUMENTED = the("ConfigMap", "")["data"]
 
 
-def container_of(pod):
+def find_container(pod):
     (container,) = pod["containers"]
     return container
 
@@ -61,8 +61,8 @@ def test_a_manifest_is_what_kubernetes_takes(manifest, version):
     [
         lambda spec: spec.update(terminationGracePeriodSecond=700),
         lambda spec: spec.update(terminationGracePeriodSeconds="soon"),
-        lambda spec: container_of(spec).pop("name"),
-        lambda spec: container_of(spec)["livenessProbe"].update(exec="true"),
+        lambda spec: find_container(spec).pop("name"),
+        lambda spec: find_container(spec)["livenessProbe"].update(exec="true"),
     ],
 )
 def test_a_broken_manifest_is_found(spoil):
@@ -75,20 +75,20 @@ def test_a_broken_manifest_is_found(spoil):
 
 def test_a_pod_is_not_killed_before_its_worker_has_drained():
     pod = WORKER["spec"]["template"]["spec"]
-    settings = Settings(work_drain_seconds=float(TOLD["AGENT_LAYER_WORK_DRAIN_SECONDS"]))
+    settings = Settings(work_drain_seconds=float(DOCUMENTED["AGENT_LAYER_WORK_DRAIN_SECONDS"]))
 
     assert settings.work_drain_seconds > 60
-    assert pod["terminationGracePeriodSeconds"] > longest_shutdown_seconds(settings)
+    assert pod["terminationGracePeriodSeconds"] > max_shutdown_seconds(settings)
 
 
 def test_no_worker_goes_before_its_successor_is_seen():
     assert WORKER["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
-    assert container_of(WORKER["spec"]["template"]["spec"])["readinessProbe"]
+    assert find_container(WORKER["spec"]["template"]["spec"])["readinessProbe"]
 
 
 @pytest.mark.parametrize("pod", PODS)
 def test_pods_can_do_as_little_as_possible(pod):
-    container = container_of(pod)
+    container = find_container(pod)
 
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"]["runAsNonRoot"] is True
@@ -104,8 +104,8 @@ def test_pods_can_do_as_little_as_possible(pod):
 
 @pytest.mark.parametrize("pod", PODS)
 def test_secrets_come_from_a_secret(pod):
-    secret = {one["name"] for one in container_of(pod)["env"] if "valueFrom" in one}
-    plain = {one["name"] for one in container_of(pod)["env"] if "value" in one} | set(TOLD)
+    secret = {one["name"] for one in find_container(pod)["env"] if "valueFrom" in one}
+    plain = {one["name"] for one in find_container(pod)["env"] if "value" in one} | set(DOCUMENTED)
 
     assert secret == {"AGENT_LAYER_REDIS_URL", "AGENT_LAYER_API_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
     assert not [name for name in plain if "KEY" in name or "SECRET" in name]
@@ -113,7 +113,7 @@ def test_secrets_come_from_a_secret(pod):
 
 @pytest.mark.parametrize("pod", PODS)
 def test_every_variable_is_a_setting(pod):
-    names = {one["name"] for one in container_of(pod)["env"]} | set(TOLD)
+    names = {one["name"] for one in find_container(pod)["env"]} | set(DOCUMENTED)
 
     assert unknown(names) == set()
 
@@ -128,7 +128,7 @@ def unknown(names):
 
 @pytest.mark.parametrize("pod", PODS)
 def test_what_is_written_has_a_place_that_may_be_written(pod):
-    container = container_of(pod)
+    container = find_container(pod)
     mounted = [one["mountPath"] for one in container["volumeMounts"]]
     names = ("AGENT_LAYER_DIR", "AGENT_LAYER_PULSE_FILE", "HOME")
     written = [one["value"] for one in container["env"] if one["name"] in names]
@@ -138,7 +138,7 @@ def test_what_is_written_has_a_place_that_may_be_written(pod):
 
 @pytest.mark.parametrize("pod", PODS)
 def test_every_option_exists(pod, agent_layer):
-    program, command, *arguments = container_of(pod)["args"]
+    program, command, *arguments = find_container(pod)["args"]
     _, shown, _ = agent_layer(command, "--help")
 
     assert program == "agent-layer"
@@ -149,7 +149,7 @@ def test_every_gateway_is_named_to_workers():
     spec = GATEWAY["spec"]
     hosts = [f"http://agent-layer-gateway-{n}.{spec['serviceName']}:8790" for n in range(spec["replicas"])]
 
-    assert TOLD["AGENT_LAYER_GATEWAY_URL"].split(",") == hosts
+    assert DOCUMENTED["AGENT_LAYER_GATEWAY_URL"].split(",") == hosts
     assert the("Service", "-gateway")["spec"]["clusterIP"] == "None"
 
 
@@ -173,7 +173,7 @@ def test_workers_reach_names_gateways_redis_and_objects_and_nobody_reaches_them(
 
 def probe(name, file):
     """Run a worker's probe as the pod would, on another file."""
-    container = container_of(WORKER["spec"]["template"]["spec"])
+    container = find_container(WORKER["spec"]["template"]["spec"])
     (path,) = [one["value"] for one in container["env"] if one["name"] == "AGENT_LAYER_PULSE_FILE"]
     python, *command = container[name]["exec"]["command"]
     assert (python, path in command) == ("python", True)
@@ -206,8 +206,8 @@ def test_a_draining_worker_is_alive_and_not_ready(tmp_path):
 def test_a_worker_without_answers_becomes_unready_first_and_is_started_anew_last(tmp_path, silent_seconds, found):
     file = tmp_path / "pulse"
     write_pulse(file, "w", is_draining=False)
-    said = json.loads(file.read_text())
-    file.write_text(json.dumps(said | {"answered_at": said["answered_at"] - silent_seconds}))
+    message = json.loads(file.read_text())
+    file.write_text(json.dumps(message | {"answered_at": message["answered_at"] - silent_seconds}))
 
     assert [probe(name, file) for name in PROBES] == found
 
@@ -244,7 +244,7 @@ def test_systemd_does_not_kill_before_workers_have_drained(unit):
     settings = Settings(work_drain_seconds=float(variables["AGENT_LAYER_WORK_DRAIN_SECONDS"]))
 
     assert unknown(set(variables)) == set()
-    assert float(unit["Service"]["TimeoutStopSec"]) > longest_shutdown_seconds(settings)
+    assert float(unit["Service"]["TimeoutStopSec"]) > max_shutdown_seconds(settings)
 
 
 def test_systemd_tells_the_supervisor_alone_and_reloads_by_its_signal(unit):

@@ -20,7 +20,7 @@ from agent_layer.recorder import open_recorder
 from agent_layer.recorder.logfile import CLOSED, OPEN
 from agent_layer.settings import Settings
 
-from ...processes import pid_of
+from ...processes import find_pid
 from ...waiting import scaled, wait_for_exit, wait_until
 from ...watching import WatchedRedis
 
@@ -63,9 +63,9 @@ class Client:
         return post(f"{self.gateway}/rollouts/{opened['rollout_id']}/end", fields, self._key)
 
 
-@pytest.fixture(name="client_of")
-def _client_of():
-    """``client_of(stack)``."""
+@pytest.fixture(name="make_client")
+def _make_client():
+    """``make_client(stack)``."""
     return Client
 
 
@@ -74,19 +74,19 @@ def kill():
     """``kill(leashed)``: with -9, and wait for its end."""
 
     def kill_it(leashed) -> None:
-        os.kill(pid_of(leashed), signal.SIGKILL)
+        os.kill(find_pid(leashed), signal.SIGKILL)
         wait_for_exit(leashed.process)
 
     return kill_it
 
 
 @pytest.fixture
-def said_by_shipper():
-    """``said_by_shipper(settings)``: what the shippers of that directory wrote; nothing before the first started."""
+def shipper_output():
+    """``shipper_output(settings)``: what the shippers of that directory wrote; nothing before the first started."""
 
     def read(settings) -> str:
-        said = settings.log_dir / "shipper.log"
-        return said.read_text() if said.exists() else ""
+        message = settings.log_dir / "shipper.log"
+        return message.read_text() if message.exists() else ""
 
     return read
 
@@ -155,7 +155,7 @@ class Proxy:
         """Of the mood; None: no end."""
         self.spoils_after = b""
         """What a request must contain so that its answer is lost."""
-        self._is_asked = False
+        self._is_requested = False
         self.target = target
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -204,22 +204,22 @@ class Proxy:
 
     def _forward(self, client: socket.socket, first: bytes) -> None:
         with socket.create_connection(self.target) as server:
-            server.sendall(self._asked(first))
+            server.sendall(self._requested(first))
             back = threading.Thread(target=_pump, args=(server, client, partial(self._answered, client)), daemon=True)
             back.start()
-            _pump(client, server, self._asked)
+            _pump(client, server, self._requested)
             back.join()
 
     def _passed(self, content: bytes) -> bytes:
         is_spoilt = self.mood == "garbles" and b"payload" in content and self._spoils()
         return content.replace(b"payload", b"PAYLOAD") if is_spoilt else content
 
-    def _asked(self, content: bytes) -> bytes:
-        self._is_asked = self.spoils_after in content
+    def _requested(self, content: bytes) -> bytes:
+        self._is_requested = self.spoils_after in content
         return self._passed(content)
 
     def _answered(self, client: socket.socket, content: bytes) -> bytes:
-        if self.mood == "loses" and self._is_asked and self._spoils():
+        if self.mood == "loses" and self._is_requested and self._spoils():
             client.shutdown(socket.SHUT_RDWR)
             raise ConnectionError
         return self._passed(content)
@@ -234,9 +234,9 @@ def _pump(source: socket.socket, drain: socket.socket, passed) -> None:
         return
 
 
-@pytest.fixture(name="proxy_of")
-def _proxy_of():
-    """``proxy_of((host, port))``: a proxy before that server."""
+@pytest.fixture(name="make_proxy")
+def _make_proxy():
+    """``make_proxy((host, port))``: a proxy before that server."""
     made: list[Proxy] = []
 
     def make(target: tuple[str, int]) -> Proxy:
@@ -249,10 +249,10 @@ def _proxy_of():
 
 
 @pytest.fixture
-def proxy(s3_endpoint, proxy_of) -> Proxy:
+def proxy(s3_endpoint, make_proxy) -> Proxy:
     """Before moto."""
     host, _, port = s3_endpoint.removeprefix("http://").partition(":")
-    return proxy_of((host, int(port)))
+    return make_proxy((host, int(port)))
 
 
 def patient(settings: Settings) -> Settings:

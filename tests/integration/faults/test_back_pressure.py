@@ -86,9 +86,9 @@ put("c", 100)
 recorder.close()
 """
     environment = os.environ | settings.environment()
-    told = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    output = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
 
-    assert told.stdout.split() == ["refused"]
+    assert output.stdout.split() == ["refused"]
     assert ship_here() == 1
     (log,) = {path.suffix for path in settings.log_dir.iterdir()} & {".corrupt", ".open", ".log"} or {None}
     assert log is None
@@ -102,18 +102,18 @@ def test_a_disk_that_takes_no_further_file_is_an_error_in_one_sentence(settings)
         recorder.append(content("a"))
 
 
-def test_a_gateway_whose_log_is_full_lives_ends_what_runs_and_refuses_the_rest(settings, client_of, wait_until):
+def test_a_gateway_whose_log_is_full_lives_ends_what_runs_and_refuses_the_rest(settings, make_client, wait_until):
     settings = with_quota(settings, 40_000, log_wait_seconds=0.5, seal_seconds=20.0)
     (settings.dir / "objects").parent.mkdir(parents=True)
     (settings.dir / "objects").write_text("in the way")  # nothing can be shipped
     is_over = threading.Event()
     slow_engine = ScriptedEngine(
-        script=lambda asked: words_until(is_over) if asked.text == "slow" else "ok", token_seconds=0.01
+        script=lambda prompt: words_until(is_over) if prompt.text == "slow" else "ok", token_seconds=0.01
     )
     with serve_in_thread(slow_engine) as engine, run_stack(settings, engine.url) as stack:
-        client, texts = client_of(stack), []
+        client, texts = make_client(stack), []
         opened = client.open()
-        slow = threading.Thread(target=lambda: texts.append(text_of(client.ask(opened, "slow", seconds=100))))
+        slow = threading.Thread(target=lambda: texts.append(read_text(client.ask(opened, "slow", seconds=100))))
         slow.start()
         wait_until(lambda: engine.num_running == 1)
         refused = ask_until_refused(client, opened)
@@ -138,7 +138,7 @@ def test_a_gateway_whose_log_is_full_lives_ends_what_runs_and_refuses_the_rest(s
     assert {step.status for step in trajectory.steps} == {"ok"}
 
 
-def text_of(answer) -> str:
+def read_text(answer) -> str:
     return answer["choices"][0]["message"]["content"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from agent_layer.dispatcher import Dispatcher, Report
 from agent_layer.schema.task import Task
 
-from ...queues import queue_of
+from ...queues import open_queue
 
 NUM_HELD = 5_120
 NUM_WORKERS = 5_120
@@ -25,7 +25,7 @@ class Crowd:
         self.dispatcher = Dispatcher(
             watched, settings.model_copy(update={"stop_failure_rate": 1.0, "max_queued_rollouts": 1 << 20})
         )
-        self.queue = queue_of(self.dispatcher)
+        self.queue = open_queue(self.dispatcher)
         self._numbers = count()
 
     def add(self, num_groups=NUM_HELD // 8, **fields) -> list[str]:

@@ -15,7 +15,7 @@ from agent_layer.infra.processes.supervised import start_supervised
 from agent_layer.local.stack import ensure_api_key, start_gateway
 from agent_layer.store.store import open_store
 
-from ...processes import pid_of
+from ...processes import find_pid
 from .conftest import post
 
 NUM_ROLLOUTS, NUM_CALLS = 16, 40
@@ -48,15 +48,15 @@ def engines(settings, redis, tmp_path, wait_until):
         for url in urls:
             wait_until(EngineControl(url).is_healthy)
             register_engine(settings, redis, url)
-        yield list(zip(urls, map(pid_of, started), strict=True))
+        yield list(zip(urls, map(find_pid, started), strict=True))
 
 
 def talk(gateway, key, number, answered):
     opened = post(f"{gateway}/rollouts", {"task_id": "t", "run": "r"}, key)
     for call in range(NUM_CALLS):
         body = {"messages": [{"role": "user", "content": f"call {call}"}]}
-        said = post(f"{opened['base_url']}/chat/completions", body, opened["api_key"])
-        assert said["choices"][0]["message"]["content"] == "it is so"
+        reply = post(f"{opened['base_url']}/chat/completions", body, opened["api_key"])
+        assert reply["choices"][0]["message"]["content"] == "it is so"
         answered.append(number)
     post(f"{gateway}/rollouts/{opened['rollout_id']}/end", {"reward": 1.0}, key)
     return opened["trajectory_id"]

@@ -27,9 +27,9 @@ def slow_to_ship(settings):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_killed_right_after_an_answer(settings, slow_to_ship, client_of, kill, stream):
+def test_killed_right_after_an_answer(settings, slow_to_ship, make_client, kill, stream):
     with serve_in_thread(ScriptedEngine()) as engine, run_stack(slow_to_ship, engine.url) as stack:
-        client = client_of(stack)
+        client = make_client(stack)
         opened = client.open()
         if stream:
             url, body = f"{opened['base_url']}/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}
@@ -51,10 +51,10 @@ def test_killed_right_after_an_answer(settings, slow_to_ship, client_of, kill, s
     assert trajectory.accepted is trajectory.outcome is None
 
 
-def test_killed_between_the_engines_receipt_and_its_answer(settings, slow_to_ship, wait_until, client_of, kill):
-    engine = ScriptedEngine(script=lambda asked: "word " * (1000 if asked.text == "slow" else 1), token_seconds=0.01)
+def test_killed_between_the_engines_receipt_and_its_answer(settings, slow_to_ship, wait_until, make_client, kill):
+    engine = ScriptedEngine(script=lambda prompt: "word " * (1000 if prompt.text == "slow" else 1), token_seconds=0.01)
     with serve_in_thread(engine), run_stack(slow_to_ship, engine.url) as stack:
-        client = client_of(stack)
+        client = make_client(stack)
         opened, failures = client.open(), []
         client.ask(opened, "quick")
 
@@ -81,9 +81,9 @@ def test_killed_between_the_engines_receipt_and_its_answer(settings, slow_to_shi
     assert [drop.reason for drop in taken.drops] == ["unfinished"]
 
 
-def test_the_next_gateway_takes_another_attempt_and_the_first_stays_unaccepted(settings, client_of, kill, free_port):
+def test_the_next_gateway_takes_another_attempt_and_the_first_stays_unaccepted(settings, make_client, kill, free_port):
     with serve_in_thread(ScriptedEngine()) as engine, run_stack(settings, engine.url, port=free_port) as stack:
-        client = client_of(stack)
+        client = make_client(stack)
         first = client.open(rollout_id="again", attempt=0)
         client.ask(first, "one")
         kill(stack.processes["gateway"])
@@ -105,10 +105,10 @@ def test_the_next_gateway_takes_another_attempt_and_the_first_stays_unaccepted(s
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_call_whose_client_hangs_up_is_aborted_and_never_trained(settings, wait_until, client_of, stream):
-    engine = ScriptedEngine(script=lambda asked: "word " * (1000 if asked.text == "slow" else 1), token_seconds=0.01)
+def test_a_call_whose_client_hangs_up_is_aborted_and_never_trained(settings, wait_until, make_client, stream):
+    engine = ScriptedEngine(script=lambda prompt: "word " * (1000 if prompt.text == "slow" else 1), token_seconds=0.01)
     with serve_in_thread(engine), run_stack(settings, engine.url) as stack:
-        client = client_of(stack)
+        client = make_client(stack)
         opened = client.open()
         client.ask(opened, "quick")
         hang_up(opened, {"messages": [{"role": "user", "content": "slow"}], "stream": stream}, engine, wait_until)
@@ -133,13 +133,13 @@ def hang_up(opened, body, engine, wait_until) -> None:
 
 
 def test_a_frozen_redis_stops_calls_only_when_the_board_is_too_old_and_then_they_go_on(
-    settings, wait_until, client_of, own_redis
+    settings, wait_until, make_client, own_redis
 ):
     settings = settings.model_copy(
         update={"redis_url": own_redis.url, "gateway_seconds": scaled(3.0), "retry_seconds": scaled(60.0)}
     )
     with serve_in_thread(ScriptedEngine()) as engine, run_stack(settings, engine.url) as stack:
-        client = client_of(stack)
+        client = make_client(stack)
         opened = client.open()
         client.ask(opened, "before")
         own_redis.send(signal.SIGSTOP)

@@ -23,12 +23,12 @@ from agent_layer.local.stack import ensure_api_key
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.store.store import open_store
 
-from ...processes import pid_of
+from ...processes import find_pid
 from ...waiting import scaled, wait_until
 from .conftest import post
 
 NUM_ROLLOUTS, NUM_CALLS = 24, 4
-SAID = {"messages": [{"role": "user", "content": "hello"}]}
+OUTPUT = {"messages": [{"role": "user", "content": "hello"}]}
 
 
 @contextmanager
@@ -70,11 +70,11 @@ def test_killed_under_load(settings, redis):
     with two_processes(settings, redis, slow) as (gateway, key), ThreadPoolExecutor(12) as pool:
         running = [pool.submit(run_rollout, gateway, key, number, answered) for number in range(NUM_ROLLOUTS)]
         wait_until(lambda: len(answered) > NUM_CALLS * 4)
-        victim = pid_of(gateway.processes[0])
+        victim = find_pid(gateway.processes[0])
         os.kill(victim, signal.SIGKILL)
         wait_until(lambda: gateway.check() or all(future.done() for future in running), 120)
         ended = [future.result() for future in running]
-        assert pid_of(gateway.processes[0]) != victim
+        assert find_pid(gateway.processes[0]) != victim
 
     store = open_store(settings)
     assert all(one["accepted"] for one in ended)
@@ -142,7 +142,7 @@ def test_what_nobody_waits_for_ends_in_the_engine_through_the_shared_address_too
         for one in opened:
             connection = HTTPConnection("127.0.0.1", gateway.port)
             headers = {"Authorization": f"Bearer {one['api_key']}", "Content-Type": "application/json"}
-            connection.request("POST", f"/r/{one['trajectory_id']}/v1/chat/completions", json.dumps(SAID), headers)
+            connection.request("POST", f"/r/{one['trajectory_id']}/v1/chat/completions", json.dumps(OUTPUT), headers)
             wait_until(lambda: engine.num_running == 1)
             connection.close()
             wait_until(lambda: engine.num_running == 0)
@@ -157,7 +157,7 @@ def test_a_compressed_body_arrives_through_the_shared_address_too(settings, redi
         for one in opened:
             url = f"{gateway.url}/r/{one['trajectory_id']}/v1/chat/completions"
             headers = {"x-api-key": one["api_key"], "Content-Encoding": "gzip"}
-            request = urllib.request.Request(url, gzip.compress(json.dumps(SAID).encode()), headers)
+            request = urllib.request.Request(url, gzip.compress(json.dumps(OUTPUT).encode()), headers)
             with urllib.request.urlopen(request, timeout=scaled(30)) as reply:
                 assert reply.status == 200
 

@@ -44,7 +44,7 @@ def has_shipper(settings) -> bool:
     return lock.exists() and bool(lock.read_text())
 
 
-def logs_of(settings) -> list[Path]:
+def list_logs(settings) -> list[Path]:
     return [*settings.log_dir.glob("*-*.log")]
 
 
@@ -72,7 +72,7 @@ def test_nothing_is_acknowledged_before_redis_has_it(server, own_redis, start_in
     own_redis.send(signal.SIGSTOP)
     recorder = open_recorder(worker)
     recorder.append(reward("a"))
-    wait_until(lambda: logs_of(server))
+    wait_until(lambda: list_logs(server))
 
     assert recorder.flush(timeout=1.0).pending == 1
     own_redis.send(signal.SIGCONT)
@@ -89,7 +89,7 @@ def test_a_server_killed_with_all_that_it_runs_loses_nothing(
     own_redis.send(signal.SIGSTOP)
     recorder = open_recorder(worker)
     recorder.append(reward("a"))
-    wait_until(lambda: logs_of(server) and has_shipper(server))
+    wait_until(lambda: list_logs(server) and has_shipper(server))
     ingest.kill()
     kill_shipper(server)
     own_redis.send(signal.SIGCONT)
@@ -98,21 +98,21 @@ def test_a_server_killed_with_all_that_it_runs_loses_nothing(
     start_ingest(server.model_copy(update={"ingest_key": ingest.key}), ingest.port)
 
     assert recorder.flush().pending == 0
-    wait_until(lambda: not logs_of(server))
+    wait_until(lambda: not list_logs(server))
     store = open_store(server)
     assert rewards_in(server) == ["a"]
     assert len(list(store.objects.list(""))) <= 2
     assert store.admin.check().findings == []
 
 
-def test_a_server_that_is_away_is_waited_for(settings, start_ingest, machine, said_by_shipper, wait_until):
+def test_a_server_that_is_away_is_waited_for(settings, start_ingest, machine, shipper_output, wait_until):
     ingest = start_ingest(settings)
     worker = machine(ingest)
     ingest.kill()
     recorder = open_recorder(worker)
     recorder.append(reward("a"))
 
-    wait_until(lambda: "AGENT_LAYER_INGEST_URL" in said_by_shipper(worker))
+    wait_until(lambda: "AGENT_LAYER_INGEST_URL" in shipper_output(worker))
     assert recorder.flush(timeout=0.1).pending == 1
     start_ingest(settings.model_copy(update={"ingest_key": ingest.key}), ingest.port)
     assert recorder.flush().pending == 0
@@ -126,7 +126,7 @@ def test_a_sender_killed_before_its_answer_is_followed_by_one_that_is_answered(
     own_redis.send(signal.SIGSTOP)
     recorder = open_recorder(worker)
     recorder.append(reward("a"))
-    wait_until(lambda: logs_of(server))
+    wait_until(lambda: list_logs(server))
     kill_shipper(worker)
     own_redis.send(signal.SIGCONT)
 
@@ -150,15 +150,15 @@ def test_a_log_sent_twice_at_once_is_stored_once(settings, start_ingest, machine
     assert len(list(store.objects.list(""))) == store.redis.hlen(store.keys.segments) == 1
 
 
-def test_a_wrong_key_keeps_the_log_and_names_the_setting(settings, start_ingest, machine, said_by_shipper, wait_until):
+def test_a_wrong_key_keeps_the_log_and_names_the_setting(settings, start_ingest, machine, shipper_output, wait_until):
     worker = machine(start_ingest(settings), ingest_key="another")
     recorder = open_recorder(worker)
     recorder.append(reward("a"))
 
-    wait_until(lambda: "found 401" in said_by_shipper(worker))
+    wait_until(lambda: "found 401" in shipper_output(worker))
     assert recorder.flush(timeout=0.5).pending == 1
-    assert "set AGENT_LAYER_INGEST_KEY" in said_by_shipper(worker)
-    assert logs_of(worker)
+    assert "set AGENT_LAYER_INGEST_KEY" in shipper_output(worker)
+    assert list_logs(worker)
 
 
 def test_a_log_that_the_server_cannot_read_is_set_aside_and_the_others_go_on(settings, start_ingest, machine):
@@ -187,7 +187,7 @@ def test_a_full_server_asks_senders_to_come_again(server, own_redis, start_inges
         sender.store(*second)
 
     own_redis.send(signal.SIGCONT)
-    wait_until(lambda: not logs_of(server))
+    wait_until(lambda: not list_logs(server))
     assert all(wait_until(lambda log=log: is_taken(sender, *log)) for log in (first, second))
     assert rewards_in(server) == ["a", "b"]
 
@@ -224,4 +224,4 @@ def test_what_a_strange_server_refuses_is_not_set_aside(settings):
             ship(worker)
         stranger.shutdown()
 
-    assert logs_of(worker)
+    assert list_logs(worker)

@@ -7,7 +7,7 @@ import pytest
 
 from agent_layer.schema.task import Limits, Task
 
-from ...processes import family_of, is_running
+from ...processes import is_running, list_family
 from ...waiting import scaled, wait_for_exit
 
 AGENT = """
@@ -89,63 +89,69 @@ def running(directory, name="*"):
 
 
 def test_what_attempts_left_is_gone_when_they_count_and_when_they_are_cancelled(
-    dispatcher, submit, start_worker, said, tmp_path, wait_until
+    dispatcher, submit, start_worker, worker_output, tmp_path, wait_until
 ):
     start_worker("agent:leaves", "--isolate", "--slots", "3")
     cancelled = submit("stays")
 
     groups = dispatcher.wait(submit("ends") + submit("crashes"), timeout=scaled(60))
     left = [pid for name in ("ends", "crashes") for pid in running(tmp_path, name)]
-    wait_until((tmp_path / "stays.ready").exists, log=said)
+    wait_until((tmp_path / "stays.ready").exists, log=worker_output)
     dispatcher.cancel(cancelled)
 
     assert [group.num_accepted for group in groups] == [1, 1]
     assert [len(noted(tmp_path, name)) for name in ("ends", "crashes", "stays")] == [4, 4, 4]
     assert left == []
     assert not any(Path((tmp_path / f"{name}.directory").read_text()).exists() for name in ("ends", "crashes"))
-    wait_until(lambda: not running(tmp_path, "stays"), log=said)
+    wait_until(lambda: not running(tmp_path, "stays"), log=worker_output)
 
 
 @pytest.mark.parametrize("mode", [[], ["--isolate"]], ids=["shared", "isolated"])
-def test_a_worker_that_is_killed_leaves_nothing(submit, start_worker, said, tmp_path, wait_until, mode):
+def test_a_worker_that_is_killed_leaves_nothing(submit, start_worker, worker_output, tmp_path, wait_until, mode):
     worker = start_worker("agent:leaves", *mode)
     submit("stays")
-    wait_until((tmp_path / "stays.ready").exists, log=said)
-    below = list(family_of(worker.pid))
+    wait_until((tmp_path / "stays.ready").exists, log=worker_output)
+    below = list(list_family(worker.pid))
 
     worker.send_signal(signal.SIGKILL)
 
-    wait_until(lambda: not any(map(is_running, [*noted(tmp_path), *below])), log=said)
+    wait_until(lambda: not any(map(is_running, [*noted(tmp_path), *below])), log=worker_output)
     assert not mode or not Path((tmp_path / "stays.directory").read_text()).exists()
 
 
 @pytest.mark.parametrize("mode", [[], ["--isolate"]], ids=["shared", "isolated"])
-def test_an_agent_that_is_stuck_is_ended_when_its_time_is_up(submit, start_worker, said, tmp_path, wait_until, mode):
+def test_an_agent_that_is_stuck_is_ended_when_its_time_is_up(
+    submit, start_worker, worker_output, tmp_path, wait_until, mode
+):
     start_worker("agent:stuck", *mode, AGENT_LAYER_CLOSE_SECONDS="0.5")
     submit("t", limits=Limits(wall_seconds=scaled(2.0)))
-    wait_until((tmp_path / "t.ready").exists, log=said)
+    wait_until((tmp_path / "t.ready").exists, log=worker_output)
     stuck = noted(tmp_path)
 
-    wait_until(lambda: not any(map(is_running, stuck)), log=said)
+    wait_until(lambda: not any(map(is_running, stuck)), log=worker_output)
 
 
-def test_a_worker_that_is_told_to_end_leaves_nothing(dispatcher, submit, start_worker, said, tmp_path, wait_until):
+def test_a_worker_that_is_told_to_end_leaves_nothing(
+    dispatcher, submit, start_worker, worker_output, tmp_path, wait_until
+):
     worker = start_worker("agent:leaves", "--isolate", "--drain", "0")
     groups = submit("stays")
-    wait_until((tmp_path / "stays.ready").exists, log=said)
+    wait_until((tmp_path / "stays.ready").exists, log=worker_output)
 
     worker.send_signal(signal.SIGTERM)
 
-    assert wait_for_exit(worker, log=said) == 0
+    assert wait_for_exit(worker, log=worker_output) == 0
     assert running(tmp_path) == []
     (rollout,) = dispatcher.rollouts(groups)
     assert (rollout.status, rollout.num_failures) == ("queued", 0)
 
 
 @pytest.mark.parametrize("mode", [[], ["--isolate"]], ids=["shared", "isolated"])
-def test_an_agent_that_ends_its_process_whenever_it_is_loaded_is_one_sentence(start_worker, said, write_module, mode):
+def test_an_agent_that_ends_its_process_whenever_it_is_loaded_is_one_sentence(
+    start_worker, worker_output, write_module, mode
+):
     write_module("deadly", "import os\n\nos._exit(9)\n")
 
-    assert wait_for_exit(start_worker("deadly:agent", *mode), log=said) == 2
-    assert said().count("\n") == 1
-    assert "exit status 9" in said()
+    assert wait_for_exit(start_worker("deadly:agent", *mode), log=worker_output) == 2
+    assert worker_output().count("\n") == 1
+    assert "exit status 9" in worker_output()

@@ -11,9 +11,9 @@ from ...waiting import scaled
 
 
 @pytest.fixture
-def proxy(start_redis, free_port, proxy_of):
+def proxy(start_redis, free_port, make_proxy):
     start_redis("carried", "--port", str(free_port))
-    return proxy_of(("127.0.0.1", free_port))
+    return make_proxy(("127.0.0.1", free_port))
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from .conftest import patient
 
 
 @pytest.fixture
-def seaweedfs(settings, seaweedfs_endpoint, proxy_of):
+def seaweedfs(settings, seaweedfs_endpoint, make_proxy):
     """(settings, proxy): objects in SeaweedFS, which knows checksums, behind a proxy."""
     host, _, port = seaweedfs_endpoint.removeprefix("http://").partition(":")
-    proxy = proxy_of((host, int(port)))
+    proxy = make_proxy((host, int(port)))
     url = f"s3://tests/{settings.namespace}"
     return settings.model_copy(update={"objects_url": url, "s3_endpoint_url": proxy.url, "retry_seconds": 3.0}), proxy
 
@@ -89,7 +89,7 @@ def test_a_directory_that_is_full_says_so_and_keeps_no_half_of_an_object(tmp_pat
     """Simulate a full disk by a limit on file sizes: the same write fails in the same place."""
     command = [sys.executable, "-c", FILL, tmp_path.as_uri()]
 
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
-    assert "expected to store 'a/large', found 'File too large'" in said
+    assert "expected to store 'a/large', found 'File too large'" in output
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["small"]

@@ -10,7 +10,7 @@ from redis import Redis
 from agent_layer.dispatcher import Dispatcher, Report
 from agent_layer.schema.task import Task
 
-from ...queues import queue_of
+from ...queues import open_queue
 from ...waiting import scaled
 
 LEASE_SECONDS = 600.0
@@ -19,8 +19,8 @@ TASK = Task(id="t", run="r", input=1)
 
 
 @pytest.fixture
-def dispatcher_of(settings):
-    """``dispatcher_of()``: the dispatcher as one more process sees it."""
+def open_dispatcher(settings):
+    """``open_dispatcher()``: the dispatcher as one more process sees it."""
 
     def connect(**changes):
         usual = {"lease_seconds": LEASE_SECONDS, "heartbeat_seconds": LEASE_SECONDS / 2}
@@ -42,23 +42,23 @@ def pass_time(queue, seconds) -> None:
 
 
 FIRST_HEARD: dict[str, Callable[[Dispatcher], object]] = {
-    "a claim": lambda other: queue_of(other).claim("other", 1),
-    "a claim that waits": lambda other: queue_of(other).claim("other", 1, wait_seconds=0.2),
-    "a heartbeat": lambda other: (queue_of(other).heartbeat("other", b"{}", []), queue_of(other).claim("other", 1)),
+    "a claim": lambda other: open_queue(other).claim("other", 1),
+    "a claim that waits": lambda other: open_queue(other).claim("other", 1, wait_seconds=0.2),
+    "a heartbeat": lambda other: (open_queue(other).heartbeat("other", b"{}", []), open_queue(other).claim("other", 1)),
     "a worker that listens": lambda other: (
-        queue_of(other).listen("other", "0-0", 0.1),
-        queue_of(other).claim("other", 1),
+        open_queue(other).listen("other", "0-0", 0.1),
+        open_queue(other).claim("other", 1),
     ),
     "who waits for groups": lambda other: other.wait(timeout=0.2),  # wait: what it asks meanwhile is the subject
 }
 
 
 @pytest.mark.parametrize("first", FIRST_HEARD.values(), ids=FIRST_HEARD)
-def test_leases_that_lapse_while_redis_hears_nobody_stay_with_their_workers(dispatcher_of, first):
-    holder, other = queue_of(dispatcher_of()), dispatcher_of()
+def test_leases_that_lapse_while_redis_hears_nobody_stay_with_their_workers(open_dispatcher, first):
+    holder, other = open_queue(open_dispatcher()), open_dispatcher()
     holder.add([TASK])
     (lease,) = holder.claim("holder", 1)
-    assert queue_of(other).claim("other", 1) == []
+    assert open_queue(other).claim("other", 1) == []
 
     pass_time(holder, 1.5 * LEASE_SECONDS)
     first(other)
@@ -68,9 +68,9 @@ def test_leases_that_lapse_while_redis_hears_nobody_stay_with_their_workers(disp
     assert (rollout.status, rollout.errors) == ("running", [])
 
 
-def test_after_an_outage_workers_keep_their_leases_and_one_that_nobody_keeps_lapses(dispatcher_of, own_redis):
+def test_after_an_outage_workers_keep_their_leases_and_one_that_nobody_keeps_lapses(open_dispatcher, own_redis):
     seconds = scaled(1.0)
-    holder, other = (queue_of(dispatcher_of(redis_url=own_redis.url, lease_seconds=seconds)) for _ in range(2))
+    holder, other = (open_queue(open_dispatcher(redis_url=own_redis.url, lease_seconds=seconds)) for _ in range(2))
     holder.add([TASK, Task(id="u", run="r", input=1)])
     (kept,), (left,) = holder.claim("holder", 1), holder.claim("gone", 1)
     assert other.claim("other", 1) == []
@@ -90,8 +90,8 @@ def let_a_lease_run_out(other) -> None:
     pass_time(other, 0.53 * LEASE_SECONDS)
 
 
-def test_a_silence_of_little_more_than_a_heartbeat_costs_no_lease(dispatcher_of):
-    holder, other = queue_of(dispatcher_of()), queue_of(dispatcher_of())
+def test_a_silence_of_little_more_than_a_heartbeat_costs_no_lease(open_dispatcher):
+    holder, other = open_queue(open_dispatcher()), open_queue(open_dispatcher())
     holder.add([TASK])
     (lease,) = holder.claim("holder", 1)
     assert holder.heartbeat("holder", b"{}", [(lease, "running")]).leases == ["go"]
@@ -102,8 +102,8 @@ def test_a_silence_of_little_more_than_a_heartbeat_costs_no_lease(dispatcher_of)
     assert holder.heartbeat("holder", b"{}", [(lease, "running")]).leases == ["go"]
 
 
-def test_who_was_cancelled_while_redis_heard_nobody_can_still_say_how_it_ended(dispatcher_of):
-    holder, other = queue_of(dispatcher_of()), queue_of(dispatcher_of())
+def test_who_was_cancelled_while_redis_heard_nobody_can_still_say_how_it_ended(open_dispatcher):
+    holder, other = open_queue(open_dispatcher()), open_queue(open_dispatcher())
     (group_id,) = holder.add([TASK])
     (lease,) = holder.claim("holder", 1)
     holder.cancel([group_id])
@@ -114,8 +114,8 @@ def test_who_was_cancelled_while_redis_heard_nobody_can_still_say_how_it_ended(d
     assert holder.redis.zscore(holder.keys.queue("parting"), lease.rollout_id)
 
 
-def test_where_only_one_is_heard_now_and_then_a_lease_that_nobody_keeps_lapses_too(dispatcher_of):
-    holder, other = queue_of(dispatcher_of()), queue_of(dispatcher_of())
+def test_where_only_one_is_heard_now_and_then_a_lease_that_nobody_keeps_lapses_too(open_dispatcher):
+    holder, other = open_queue(open_dispatcher()), open_queue(open_dispatcher())
     holder.add([TASK])
     holder.claim("gone", 1)
     handed_on = []

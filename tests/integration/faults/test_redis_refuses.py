@@ -62,9 +62,9 @@ def test_a_refusal_that_stays_is_one_sentence_and_one_that_passes_is_not_noticed
 def answer_soon(ask):
     """Return or raise what ``ask`` does, if it takes far less time than a client that tries again and again."""
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(ask)
-        wait_until(asked.done, 15)
-        return asked.result()
+        request = pool.submit(ask)
+        wait_until(request.done, 15)
+        return request.result()
 
 
 def test_a_server_that_has_gone_is_named_in_time_whoever_asks(spoiled, own_redis):
@@ -90,10 +90,10 @@ def test_a_server_that_still_reads_its_file_is_waited_for(settings, start_redis,
         assert again.dbsize() == 3000
 
 
-def test_a_master_that_is_replaced_behind_its_address_is_left_for_the_new_one(settings, start_redis, proxy_of):
+def test_a_master_that_is_replaced_behind_its_address_is_left_for_the_new_one(settings, start_redis, make_proxy):
     ports = [free_port(), free_port()]
     old, new = (Redis.from_url(start_redis("carried", "--port", str(port))) for port in ports)
-    proxy = proxy_of(("127.0.0.1", ports[0]))
+    proxy = make_proxy(("127.0.0.1", ports[0]))
     dispatcher = connect(settings.model_copy(update={"redis_url": f"redis://127.0.0.1:{proxy.port}"}))
     dispatcher.submit([TASK])
     new.replicaof("127.0.0.1", ports[0])

@@ -76,13 +76,13 @@ def store(stack):
 
 
 @pytest.fixture
-def begin(start_worker, dispatcher, store, said):
+def begin(start_worker, dispatcher, store, worker_output):
     """``begin(*how)``: start a worker and have it do three turns; returns the worker and the group."""
 
     def start(*how):
         first = start_worker(*WORK, *how)
         groups = dispatcher.submit([TASK])
-        wait_until(lambda: any(row.num_steps >= 3 for row in store.query(task="t").items), log=said)
+        wait_until(lambda: any(row.num_steps >= 3 for row in store.query(task="t").items), log=worker_output)
         return first, groups
 
     return start
@@ -100,8 +100,8 @@ def ended(dispatcher, store, groups):
 def check_kept(trajectory):
     """Every turn appears once, also those before the fault; abandoned turns are not trained."""
     good = [step for step in trajectory.steps if step.status == "ok"]
-    asked = [json.loads(trajectory.contents[step.state.messages[-1]])["content"] for step in good]
-    assert asked == [f"turn {number}" for number in range(NUM_ROUNDS)]
+    questions = [json.loads(trajectory.contents[step.state.messages[-1]])["content"] for step in good]
+    assert questions == [f"turn {number}" for number in range(NUM_ROUNDS)]
     left = {step.call_id for step in trajectory.steps if step.status != "ok"}
     assert left <= {call_id for one in trajectory.resumes for call_id in one.abandoned}
     found = samples_of(trajectory)

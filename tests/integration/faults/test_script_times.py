@@ -39,13 +39,13 @@ from ...watching import WatchedRedis
 
 NUM_TRAJECTORIES, NUM_CALLS = 256, 8
 NUM_BLOCKS, BLOCK = 72, 2_048
-MOST_ENTRIES = 256
+MAX_ENTRIES = 256
 
 
 class Row(msgspec.Struct):
     """As commit.lua is given it."""
 
-    said: dict[str, object]
+    summary: dict[str, object]
     rewards: dict[str, msgspec.Raw]
 
 
@@ -60,11 +60,11 @@ class Batch(msgspec.Struct):
     @property
     def weight(self) -> int:
         """Rows, calls and rewards that one script merges."""
-        rows = sum(1 + len(one.said.get("calls", ())) + len(one.rewards) for one in self.trajectories)
+        rows = sum(1 + len(one.summary.get("calls", ())) + len(one.rewards) for one in self.trajectories)
         return rows + len(self.policies) + len(self.trained) + len(self.groups)
 
 
-def attempt_of(name: str, num_calls: int, number: int = 0):
+def make_attempt(name: str, num_calls: int, number: int = 0):
     """One trajectory with everything that a row can have."""
     own = {"trajectory_id": f"{name}-0", "run": f"run-{number % 3}"}
     yield AttemptStarted(
@@ -90,7 +90,7 @@ def attempt_of(name: str, num_calls: int, number: int = 0):
     yield Accepted(**own, rollout_id=name, accepted_at=number + 5.0)
 
 
-def sealed_of(records):
+def seal_records(records):
     owned = defaultdict(list)
     for record in records:
         owned[record_owner(record)].append(StoredRecord(record, encode(record)))
@@ -99,8 +99,8 @@ def sealed_of(records):
 
 def fill_block(redis, keys) -> list[str]:
     """Fill one block with trajectories of one call each; return their ids."""
-    records = (record for number in range(BLOCK) for record in attempt_of(f"n{number}", 1, number))
-    commit_segments(redis, keys, [sealed_of(records)[1]])
+    records = (record for number in range(BLOCK) for record in make_attempt(f"n{number}", 1, number))
+    commit_segments(redis, keys, [seal_records(records)[1]])
     return [f"n{number}-0" for number in range(BLOCK)]
 
 
@@ -135,19 +135,19 @@ def index(fault_redis, module_settings):
 
 
 def test_a_large_segment_is_committed_in_small_scripts(watched, keys):
-    records = [one for number in range(NUM_TRAJECTORIES) for one in attempt_of(f"m{number}", NUM_CALLS, number)]
-    records += attempt_of("long", 5_000)
+    records = [one for number in range(NUM_TRAJECTORIES) for one in make_attempt(f"m{number}", NUM_CALLS, number)]
+    records += make_attempt("long", 5_000)
     own = {"run": "run-0", "task_id": "t"}
     records += [Group(group_id=f"g{n}", closed_at=float(n), trajectory_ids=[f"m{n}-0"], **own) for n in range(600)]
-    _, sealed = sealed_of(records)
+    _, sealed = seal_records(records)
     first = watched.longest(lambda: commit_segments(watched, keys, [sealed]))
     again = watched.longest(lambda: commit_segments(watched, keys, [sealed], again=True))
 
     weights = [msgspec.msgpack.decode(given, type=Batch).weight for given in watched.given if given[:1] == b"\x86"]
     print(f"commit {first:.2f} yards, again {again:.2f}, at most {max(weights)} entries of {len(weights)}")  # noqa: T201
-    assert max(weights) <= MOST_ENTRIES
-    assert len(weights) >= (NUM_TRAJECTORIES * (NUM_CALLS + 2) + 5_600) / MOST_ENTRIES
-    assert max(first, again) <= watched.longest_allowed
+    assert max(weights) <= MAX_ENTRIES
+    assert len(weights) >= (NUM_TRAJECTORIES * (NUM_CALLS + 2) + 5_600) / MAX_ENTRIES
+    assert max(first, again) <= watched.max_allowed
 
 
 def test_no_audit_or_deletion_keeps_redis_for_long(watched, keys):

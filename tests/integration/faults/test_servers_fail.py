@@ -42,17 +42,17 @@ def test_what_s3_does_not_take_stays_in_the_log_and_arrives_later(s3_settings, p
     assert [one.name for one in open_store(patient(s3_settings)).get("r.0-0").rewards] == ["a"]
 
 
-def test_a_shipper_outlives_an_outage_of_s3(s3_settings, proxy, said_by_shipper, wait_until):
+def test_a_shipper_outlives_an_outage_of_s3(s3_settings, proxy, shipper_output, wait_until):
     proxy.mood = "is broken"
     settings = s3_settings.model_copy(update={"retry_seconds": scaled(1.0)})  # a slow answer is another complaint
     recorder = open_recorder(settings)
     recorder.append(reward("a"))
 
-    wait_until(lambda: "shipping failed" in said_by_shipper(settings))
+    wait_until(lambda: "shipping failed" in shipper_output(settings))
     assert recorder.flush(timeout=1.0).pending == 1
     proxy.mood = None
     assert recorder.flush(timeout=scaled(60)).pending == 0
-    assert said_by_shipper(settings).count("shipping failed") == 1
+    assert shipper_output(settings).count("shipping failed") == 1
 
 
 @pytest.mark.parametrize("mood", MOODS)

@@ -32,11 +32,11 @@ def test_a_shipper_that_nobody_waits_for_gives_up_with_a_sentence_and_leaves_the
     recorder.close()
 
     shipper = start_shipper(away)
-    said = communicate(shipper)[1].decode()
+    output = communicate(shipper)[1].decode()
 
     assert shipper.returncode == 1
-    assert "shipping given up" in said
-    assert "Traceback" not in said
+    assert "shipping given up" in output
+    assert "Traceback" not in output
     assert (settings.log_dir / f"{name}.log").exists()
 
 

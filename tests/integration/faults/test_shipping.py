@@ -105,8 +105,8 @@ def test_a_writer_killed_in_the_middle_loses_nothing_that_it_was_told_is_recorde
         if int(line) >= 200:
             break
     writer.kill()
-    told = [int(line) for line in writer.communicate()[0].splitlines()]
-    last = max(told, default=200)
+    output = [int(line) for line in writer.communicate()[0].splitlines()]
+    last = max(output, default=200)
 
     await_shipped(settings)
     found = [int(text) for text in stored()]
@@ -226,13 +226,13 @@ def test_a_killed_shipper_is_followed_by_another(settings, stored):
     assert shipper_pid(settings) != first
 
 
-def test_while_the_objects_are_away_records_wait_and_then_arrive(settings, stored, said_by_shipper, wait_until):
+def test_while_the_objects_are_away_records_wait_and_then_arrive(settings, stored, shipper_output, wait_until):
     (settings.dir / "objects").parent.mkdir(parents=True)
     (settings.dir / "objects").write_text("in the way")
     recorder = open_recorder(settings)
     recorder.append(content("a"))
 
-    wait_until(lambda: "shipping failed" in said_by_shipper(settings))
+    wait_until(lambda: "shipping failed" in shipper_output(settings))
     assert recorder.flush(timeout=0.1).pending == 1
     (settings.dir / "objects").unlink()
     assert recorder.flush().pending == 0

@@ -31,11 +31,11 @@ class Destination:
         self.taken, self.tries, self.num_decisions = [], {}, 0
 
     def store(self, _, contents):
-        said = decode(contents[0]).hash
-        self.tries[said] = self.tries.get(said, 0) + 1
-        if way := self._ways.get(said):
+        message = decode(contents[0]).hash
+        self.tries[message] = self.tries.get(message, 0) + 1
+        if way := self._ways.get(message):
             way()
-        self.taken.append(said)
+        self.taken.append(message)
 
     def ship_decisions(self):
         if way := self._ways.get("decisions"):
@@ -47,9 +47,9 @@ class Destination:
         pass
 
 
-def write_log(settings, said):
+def write_log(settings, message):
     with closing(Recorder(settings)) as recorder:
-        recorder.append(Content(trajectory_id="r.0-0", hash=said, body=b"1"))
+        recorder.append(Content(trajectory_id="r.0-0", hash=message, body=b"1"))
 
 
 def refuse(error):
@@ -140,8 +140,8 @@ def test_what_is_refused_is_tried_again_and_ever_less_often(settings, shipping, 
 
 
 def test_one_round_tries_everything_once_and_then_fails(settings):
-    for said in ("a", "b", "c"):
-        write_log(settings, said)
+    for message in ("a", "b", "c"):
+        write_log(settings, message)
     destination = Destination({"b": refuse(UnreachableError("away"))})
 
     with pytest.raises(UnreachableError, match="away"):

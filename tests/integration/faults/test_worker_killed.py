@@ -31,12 +31,12 @@ def pace():
     return {"lease_seconds": scaled(3.0), "heartbeat_seconds": 0.2}
 
 
-def test_killed_in_mid_rollout(stack, dispatcher, start_worker, said, write_module, wait_until):
+def test_killed_in_mid_rollout(stack, dispatcher, start_worker, worker_output, write_module, wait_until):
     write_module("agent", AGENT)
     store = open_store(stack.settings)
     first = start_worker("agent:agent", "--slots", "2")
     (group_id,) = dispatcher.submit([Task(id="t", run="default", group_size=2)])
-    wait_until(lambda: [row.num_steps for row in store.query(task="t").items] == [2, 2], log=said)
+    wait_until(lambda: [row.num_steps for row in store.query(task="t").items] == [2, 2], log=worker_output)
 
     first.send_signal(signal.SIGKILL)
     start_worker("agent:agent", "--slots", "2")
@@ -56,12 +56,12 @@ def test_killed_in_mid_rollout(stack, dispatcher, start_worker, said, write_modu
     assert list(store.follow("trainer", "default", wait_seconds=0.5)) == []
 
 
-def test_what_a_killed_worker_started_ends_with_it(dispatcher, start_worker, said, tmp_path, wait_until):
+def test_what_a_killed_worker_started_ends_with_it(dispatcher, start_worker, worker_output, tmp_path, wait_until):
     (tmp_path / "agent.sh").write_text("echo $$ > pid; sleep 600 & wait")
     worker = start_worker("--slots", "1", "--", "sh", str(tmp_path / "agent.sh"))
     dispatcher.submit([Task(id="t", run="default")])
     pid_file = tmp_path / "pid"
-    wait_until(lambda: pid_file.exists() and pid_file.read_text().strip(), log=said)
+    wait_until(lambda: pid_file.exists() and pid_file.read_text().strip(), log=worker_output)
 
     worker.send_signal(signal.SIGKILL)
 
@@ -80,7 +80,7 @@ def test_what_a_killed_worker_started_ends_with_it(dispatcher, start_worker, sai
     ],
 )
 def test_an_agent_that_there_is_not_is_one_sentence(agent_layer, arguments, finding):
-    status, _, said = agent_layer("work", *arguments)
+    status, _, errors = agent_layer("work", *arguments)
 
-    assert (status, said.count("\n")) == (2, 1)
-    assert finding in said
+    assert (status, errors.count("\n")) == (2, 1)
+    assert finding in errors

@@ -9,9 +9,9 @@ async def open_attempt(gateway, **fields):
 
 async def mark(gateway, opened):
     """Return the checkpoint."""
-    status, told = await gateway.post("/rollouts/r/mark", {"attempt": 0, "key": opened["api_key"]})
-    assert status == 200, told
-    return {"calls": told["calls"], "seconds": told["seconds"]}
+    status, answer = await gateway.post("/rollouts/r/mark", {"attempt": 0, "key": opened["api_key"]})
+    assert status == 200, answer
+    return {"calls": answer["calls"], "seconds": answer["seconds"]}
 
 
 async def resume(gateway, checkpoint, **fields):

@@ -86,14 +86,14 @@ class GatewayHarness:
         assert status == 200, opened
         return opened
 
-    async def chat(self, opened, *said, headers=None, **fields):
+    async def chat(self, opened, *message, headers=None, **fields):
         """Ask with these texts, by turns of user and assistant; a stream's chunks come as a list."""
-        body = {"model": "any-name", "messages": messages_of(*said), **fields}
+        body = {"model": "any-name", "messages": make_messages(*message), **fields}
         headers = {"Authorization": f"Bearer {opened['api_key']}", **(headers or {})}
         url = f"{opened['base_url']}/chat/completions"
         async with self.session.post(url, json=body, headers=headers) as reply:
             if reply.content_type == "text/event-stream":
-                return reply.status, chunks_of(await reply.text())
+                return reply.status, read_chunks(await reply.text())
             return reply.status, await reply.json()
 
     async def metrics(self):
@@ -126,11 +126,11 @@ async def switch(gateway, version, before=lambda: None):
     await asyncio.to_thread(gateway.registry.switch, url, version, str(directory), load, scaled(30.0))
 
 
-def messages_of(*said):
-    return [{"role": ("user", "assistant")[index % 2], "content": text} for index, text in enumerate(said)]
+def make_messages(*message):
+    return [{"role": ("user", "assistant")[index % 2], "content": text} for index, text in enumerate(message)]
 
 
-def chunks_of(text):
+def read_chunks(text):
     return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
 
 
@@ -184,8 +184,8 @@ def index(redis, keys, log):
     def hold(*records):
         for part in records:
             if isinstance(part, StepPart):
-                told = STARTED if part.phase == "start" else STARTED | ENDED
-                redis.hset(keys.calls(part.trajectory_id), part.call_id, f"{told} 1")
+                answer = STARTED if part.phase == "start" else STARTED | ENDED
+                redis.hset(keys.calls(part.trajectory_id), part.call_id, f"{answer} 1")
         return append(*records)
 
     append, log.append = log.append, hold

@@ -50,12 +50,12 @@ REPLIES = {
 
 
 @contextlib.asynccontextmanager
-async def broken(gateway, said):
+async def broken(gateway, message):
     """An engine that sends this and disconnects, in place of the gateway's own."""
 
     async def answer(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(said)
+        writer.write(message)
         with contextlib.suppress(ConnectionError):
             await writer.drain()
             writer.write_eof()
@@ -83,39 +83,39 @@ async def broken(gateway, said):
 
 async def ask(gateway, opened, dialect, *, stream):
     """Return (status, text)."""
-    asked = {"model": "m", "max_tokens": 9, "stream": stream, "messages": [{"role": "user", "content": "x"}]}
-    asked = {"model": "m", "input": "x", "stream": stream} if dialect == "responses" else asked
+    fields = {"model": "m", "max_tokens": 9, "stream": stream, "messages": [{"role": "user", "content": "x"}]}
+    fields = {"model": "m", "input": "x", "stream": stream} if dialect == "responses" else fields
     headers = {"Authorization": f"Bearer {opened['api_key']}"}
-    async with gateway.session.post(f"{opened['base_url']}/{dialect}", json=asked, headers=headers) as reply:
+    async with gateway.session.post(f"{opened['base_url']}/{dialect}", json=fields, headers=headers) as reply:
         return reply.status, (await reply.read()).decode("utf-8", "replace")
 
 
 @pytest.mark.parametrize("dialect", ENDS)
 @pytest.mark.parametrize("name", STREAMS)
 async def test_a_stream_ends_for_the_client_as_it_is_recorded(gateway, dialect, name):
-    said, status = STREAMS[name]
+    reply, status = STREAMS[name]
     opened = await gateway.open()
 
-    async with broken(gateway, HEAD % (200, b"text/event-stream") + said):
-        _, told = await ask(gateway, opened, dialect, stream=True)
+    async with broken(gateway, HEAD % (200, b"text/event-stream") + reply):
+        _, answer = await ask(gateway, opened, dialect, stream=True)
 
     step = gateway.step(opened)
     assert step.status == status
     if status == "ok":
-        assert (ENDS[dialect] in told, "error" in told.replace('"error":null', "")) == (True, False)
+        assert (ENDS[dialect] in answer, "error" in answer.replace('"error":null', "")) == (True, False)
         assert (list(step.action.response_token_ids), step.action.message["content"]) == ([5, 6], "hello")
     elif dialect != "chat/completions":
-        assert (ENDS[dialect] in told, '"error"' in told) == (False, True)
+        assert (ENDS[dialect] in answer, '"error"' in answer) == (False, True)
 
 
 def changed(event, change):
     """Change the JSON of an event."""
-    told = json.loads(event[6:])
-    change(told, told["choices"][0])
-    return b"data: %b\n\n" % json.dumps(told).encode()
+    answer = json.loads(event[6:])
+    change(answer, answer["choices"][0])
+    return b"data: %b\n\n" % json.dumps(answer).encode()
 
 
-def reply_of(change, finish="stop", *, stream):
+def make_reply(change, finish="stop", *, stream):
     """Whole or streamed, with its last event changed: two tokens, and the text 'hello'."""
     if stream:
         last = changed(event(6, content="lo", finish=finish), change)
@@ -126,10 +126,20 @@ def reply_of(change, finish="stop", *, stream):
 
 IDS, NO_IDS, TEXT = [5, 6], None, "text"
 UNREADABLE = {
-    "usage.prompt_tokens is null": (lambda told, _: told.update(usage={"prompt_tokens": None}), IDS, "tokens", "usage"),
-    "usage is a text": (lambda told, _: told.update(usage="much"), IDS, "tokens", "usage"),
-    "usage counts in text": (lambda told, _: told.update(usage={"prompt_tokens": "2"}), IDS, "tokens", "usage"),
-    "prompt ids in text": (lambda told, _: told.update(prompt_token_ids=["1"]), IDS, "tokens", "prompt_token_ids"),
+    "usage.prompt_tokens is null": (
+        lambda reported, _: reported.update(usage={"prompt_tokens": None}),
+        IDS,
+        "tokens",
+        "usage",
+    ),
+    "usage is a text": (lambda reported, _: reported.update(usage="much"), IDS, "tokens", "usage"),
+    "usage counts in text": (lambda reported, _: reported.update(usage={"prompt_tokens": "2"}), IDS, "tokens", "usage"),
+    "prompt ids in text": (
+        lambda reported, _: reported.update(prompt_token_ids=["1"]),
+        IDS,
+        "tokens",
+        "prompt_token_ids",
+    ),
     "a log-probability is null": (
         lambda _, choice: choice.update(logprobs={"content": [{"token": "a", "logprob": None}]}),
         *(IDS, TEXT, "logprobs"),
@@ -150,12 +160,12 @@ async def test_a_member_that_cannot_be_read_leaves_the_rest_recorded(gateway, di
     change, ids, level, member = UNREADABLE[name]
     opened = await gateway.open(group_id="g")
 
-    async with broken(gateway, reply_of(change, stream=stream)):
-        status, told = await ask(gateway, opened, dialect, stream=stream)
+    async with broken(gateway, make_reply(change, stream=stream)):
+        status, answer = await ask(gateway, opened, dialect, stream=stream)
 
     step = gateway.step(opened)
     assert (status, step.status, step.action.message["content"]) == (200, "ok", "hello")
-    assert "hel" in told
+    assert "hel" in answer
     assert f"unread:{member}" in step.findings
     found = step.action.response_token_ids
     assert (None if found is None else len(found)) == (None if ids is None else 2)
@@ -170,19 +180,19 @@ async def test_a_last_event_without_choices_takes_nothing_away(gateway, dialect,
     opened = await gateway.open(group_id="g")
 
     async with broken(gateway, HEAD % (200, b"text/event-stream") + BEGIN + LAST + last + DONE):
-        _, told = await ask(gateway, opened, dialect, stream=True)
+        _, answer = await ask(gateway, opened, dialect, stream=True)
 
     step = gateway.step(opened)
     assert (step.status, step.capture_level, list(step.action.response_token_ids)) == ("ok", "tokens", [5, 6])
     assert step.findings == ([] if choices == [] else ["unread:choices"])
-    assert ENDS[dialect] in told
+    assert ENDS[dialect] in answer
 
 
 USED = {"prompt_tokens": 2, "completion_tokens": 2}
 DISAGREEMENTS = {
-    "fewer tokens than counted": (lambda told, _: told.update(usage={**USED, "completion_tokens": 3}), "usage"),
-    "more tokens than counted": (lambda told, _: told.update(usage={**USED, "completion_tokens": 1}), "usage"),
-    "another prompt than counted": (lambda told, _: told.update(usage={**USED, "prompt_tokens": 3}), "usage"),
+    "fewer tokens than counted": (lambda reported, _: reported.update(usage={**USED, "completion_tokens": 3}), "usage"),
+    "more tokens than counted": (lambda reported, _: reported.update(usage={**USED, "completion_tokens": 1}), "usage"),
+    "another prompt than counted": (lambda reported, _: reported.update(usage={**USED, "prompt_tokens": 3}), "usage"),
     "more log-probabilities than tokens": (
         lambda _, choice: choice["logprobs"]["content"].append({"token": "b", "logprob": -2.0}),
         "logprobs",
@@ -197,7 +207,7 @@ async def test_an_answer_that_contradicts_itself_is_not_trained(gateway, name, s
     change, member = DISAGREEMENTS[name]
     opened = await gateway.open(group_id="g")
 
-    async with broken(gateway, reply_of(change, stream=stream)):
+    async with broken(gateway, make_reply(change, stream=stream)):
         await ask(gateway, opened, "chat/completions", stream=stream)
     trajectory = gateway.log.trajectory(opened["trajectory_id"])
 
@@ -229,8 +239,8 @@ async def test_an_answer_ends_as_one_table_says(gateway, dialect, reason, stream
     status, stop_reason, response_status = REASONS[reason]
     opened = await gateway.open(group_id="g")
 
-    async with broken(gateway, reply_of(lambda *_: None, reason, stream=stream)):
-        code, told = await ask(gateway, opened, dialect, stream=stream)
+    async with broken(gateway, make_reply(lambda *_: None, reason, stream=stream)):
+        code, answer = await ask(gateway, opened, dialect, stream=stream)
 
     step = gateway.step(opened)
     assert (step.status, list(step.action.response_token_ids)) == (status, [5, 6])
@@ -238,18 +248,18 @@ async def test_an_answer_ends_as_one_table_says(gateway, dialect, reason, stream
     assert all(finding.startswith("unfinished:") for finding in step.findings)
     match dialect, status:
         case "messages", "error":
-            assert (code, '"type":"error"' in told) == (200 if stream else 502, True)
+            assert (code, '"type":"error"' in answer) == (200 if stream else 502, True)
         case "messages", _:
-            assert f'"stop_reason":"{stop_reason}"' in told
+            assert f'"stop_reason":"{stop_reason}"' in answer
         case "responses", _:
-            assert f'"status":"{response_status}"' in told
-    assert not (status != "ok" and ('"end_turn"' in told or "response.completed" in told))
+            assert f'"status":"{response_status}"' in answer
+    assert not (status != "ok" and ('"end_turn"' in answer or "response.completed" in answer))
 
 
 async def test_fewer_choices_than_asked_are_not_trained(gateway):
     opened = await gateway.open(group_id="g")
 
-    async with broken(gateway, reply_of(lambda *_: None, stream=False)):
+    async with broken(gateway, make_reply(lambda *_: None, stream=False)):
         await gateway.chat(opened, "x", n=2)
 
     step = gateway.step(opened)
@@ -259,9 +269,9 @@ async def test_fewer_choices_than_asked_are_not_trained(gateway):
 
 async def test_an_answer_with_fewer_log_probabilities_than_tokens_is_a_finding(gateway):
     opened = await gateway.open(group_id="g")
-    said = BEGIN + event(6, num_logprobs=0, content="lo", finish="stop") + DONE
+    message = BEGIN + event(6, num_logprobs=0, content="lo", finish="stop") + DONE
 
-    async with broken(gateway, HEAD % (200, b"text/event-stream") + said):
+    async with broken(gateway, HEAD % (200, b"text/event-stream") + message):
         await ask(gateway, opened, "chat/completions", stream=True)
 
     step = gateway.step(opened)
@@ -273,14 +283,14 @@ async def test_an_answer_with_fewer_log_probabilities_than_tokens_is_a_finding(g
 async def test_a_client_that_falls_behind_and_leaves_is_no_error(gateway, until, caplog):
     opened = await gateway.open()
     host, port = gateway.url.removeprefix("http://").split(":")
-    asked = json.dumps({"stream": True, "messages": [{"role": "user", "content": "x"}]}).encode()
+    request = json.dumps({"stream": True, "messages": [{"role": "user", "content": "x"}]}).encode()
     head = (
         f"POST /r/{opened['trajectory_id']}/v1/chat/completions HTTP/1.1\r\nHost: h\r\nx-api-key: {opened['api_key']}"
     )
 
     async with broken(gateway, HEAD % (200, b"text/event-stream") + BEGIN * 100_000):
         reader, writer = await asyncio.open_connection(host, int(port), limit=1000)
-        writer.write(b"%b\r\nContent-Length: %d\r\n\r\n%b" % (head.encode(), len(asked), asked))
+        writer.write(b"%b\r\nContent-Length: %d\r\n\r\n%b" % (head.encode(), len(request), request))
         await reader.readuntil(b"hel")
         writer.transport.abort()
         await until(lambda: gateway.log.parts("end"))
@@ -291,11 +301,11 @@ async def test_a_client_that_falls_behind_and_leaves_is_no_error(gateway, until,
 @pytest.mark.parametrize("dialect", ENDS)
 @pytest.mark.parametrize("name", REPLIES)
 async def test_an_engine_that_does_not_answer_is_told_of_in_a_sentence(gateway, dialect, name):
-    status, kind, said, expected = REPLIES[name]
+    status, kind, reply, expected = REPLIES[name]
     opened = await gateway.open()
 
-    async with broken(gateway, HEAD % (status, kind) + said):
-        found, told = await ask(gateway, opened, dialect, stream=False)
+    async with broken(gateway, HEAD % (status, kind) + reply):
+        found, answer = await ask(gateway, opened, dialect, stream=False)
 
     assert (found, gateway.step(opened).status) == (expected, "error")
-    assert json.loads(told)["error"]["message"]
+    assert json.loads(answer)["error"]["message"]

@@ -21,13 +21,13 @@ from .conftest import OPERATOR
 COUNTS = st.integers(1, 10_000)
 
 
-@given(limit=COUNTS, num_sampled=st.integers(0, 12_000), asked=COUNTS, num_choices=st.none() | st.integers(1, 8))
-def test_an_answers_length_stays_within_the_tokens_that_are_left(limit, num_sampled, asked, num_choices):
-    request = {"max_tokens": asked, "n": num_choices, "temperature": 1.0}
+@given(limit=COUNTS, num_sampled=st.integers(0, 12_000), wanted=COUNTS, num_choices=st.none() | st.integers(1, 8))
+def test_an_answers_length_stays_within_the_tokens_that_are_left(limit, num_sampled, wanted, num_choices):
+    request = {"max_tokens": wanted, "n": num_choices, "temperature": 1.0}
 
     applied = request | Budget(limits=Limits(tokens=limit)).cap(request, num_sampled)
 
-    assert 1 <= applied["max_tokens"] <= asked
+    assert 1 <= applied["max_tokens"] <= wanted
     assert applied["max_tokens"] * (num_choices or 1) <= max(limit - num_sampled, num_choices or 1)
 
 
@@ -137,19 +137,19 @@ LONG = [1, 15, 16, 17, 20, 64_000]
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("asked", LONG)
-async def test_a_length_that_does_not_fit_is_lowered_to_the_engines_room(gateway, asked, stream, name):
+@pytest.mark.parametrize("wanted", LONG)
+async def test_a_length_that_does_not_fit_is_lowered_to_the_engines_room(gateway, wanted, stream, name):
     gateway.engine.context_tokens = 20
     opened = await gateway.open()
 
-    status, _ = await gateway.chat(opened, "hello", stream=stream, **{name: asked})  # a prompt of 4 tokens
-    status_of_long, told = await gateway.chat(opened, "word " * 30, stream=stream, **{name: asked})
+    status, _ = await gateway.chat(opened, "hello", stream=stream, **{name: wanted})  # a prompt of 4 tokens
+    status_of_long, answer = await gateway.chat(opened, "word " * 30, stream=stream, **{name: wanted})
     _, closed = await gateway.post(f"/rollouts/{opened['rollout_id']}/close", {})
 
-    assert (status, status_of_long, told["error"]["code"]) == (200, 400, "context_length_exceeded")
+    assert (status, status_of_long, answer["error"]["code"]) == (200, 400, "context_length_exceeded")
     steps = gateway.log.trajectory(opened["trajectory_id"]).steps
-    assert steps[0].sampling_asked[name] == asked
-    assert steps[0].sampling_applied[name] == min(asked, 16)
+    assert steps[0].sampling_asked[name] == wanted
+    assert steps[0].sampling_applied[name] == min(wanted, 16)
     assert closed["is_context_full"]
 
 
@@ -162,16 +162,16 @@ async def test_an_engine_that_does_not_say_what_fits_decides_by_itself(gateway, 
     if not says.get("tokens", True):
         monkeypatch.setattr(Calls, "_count_at", fail_to_count)
     opened = await gateway.open()
-    said = [{"role": "user", "content": "hello"}]
-    asked = {
-        "chat/completions": {"messages": said, "max_tokens": 32_000},
-        "messages": {"messages": said, "max_tokens": 32_000},
+    spoken = [{"role": "user", "content": "hello"}]
+    fields = {
+        "chat/completions": {"messages": spoken, "max_tokens": 32_000},
+        "messages": {"messages": spoken, "max_tokens": 32_000},
         "responses": {"input": "hello", "max_output_tokens": 32_000},
     }[dialect]
 
     async with gateway.session.post(
         f"{opened['base_url']}/{dialect}",
-        json={"model": "m", **asked},
+        json={"model": "m", **fields},
         headers={"Authorization": f"Bearer {opened['api_key']}"},
     ) as reply:
         assert reply.status == 200, await reply.text()

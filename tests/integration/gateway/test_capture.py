@@ -70,8 +70,8 @@ async def test_a_stream_shows_no_ids_that_were_not_asked_for(gateway):
         "".join(choice["delta"].get("content", "") for one in chunks for choice in one["choices"]) == "you said: hello"
     )
     assert all(one.get("prompt_token_ids") is None for one in chunks)
-    told = [choice for one in chunks for choice in one["choices"]]
-    assert all(choice.get("token_ids") is choice.get("logprobs") is None for choice in told)
+    reported = [choice for one in chunks for choice in one["choices"]]
+    assert all(choice.get("token_ids") is choice.get("logprobs") is None for choice in reported)
 
 
 async def test_agents_may_name_any_model_and_fields_pass_through(gateway):
@@ -79,9 +79,9 @@ async def test_agents_may_name_any_model_and_fields_pass_through(gateway):
 
     await gateway.chat(opened, "hello", temperature=0, seed=7, chat_template_kwargs={"deep": [1, "ä"]})
 
-    asked = gateway.engine.calls[0].body
-    assert (asked["model"], asked["temperature"], asked["seed"]) == ("scripted", 1.0, 7)
-    assert asked["chat_template_kwargs"] == {"deep": [1, "ä"]}
+    request = gateway.engine.calls[0].body
+    assert (request["model"], request["temperature"], request["seed"]) == ("scripted", 1.0, 7)
+    assert request["chat_template_kwargs"] == {"deep": [1, "ä"]}
     step = gateway.step(opened)
     assert step.sampling_asked == {"temperature": 0, "seed": 7, "chat_template_kwargs": {"deep": [1, "ä"]}}
     assert step.sampling_applied["temperature"] == step.temperature == 1.0
@@ -132,8 +132,8 @@ async def test_a_changed_history_is_a_prefix_break(gateway):
 async def test_agents_that_take_turns_are_not_a_break(gateway):
     opened = await gateway.open()
 
-    for said in (["a"], ["b"], ["a", "you said: a", "a2"], ["b", "you said: b", "b2"]):
-        await gateway.chat(opened, *said)
+    for message in (["a"], ["b"], ["a", "you said: a", "a2"], ["b", "you said: b", "b2"]):
+        await gateway.chat(opened, *message)
 
     steps = gateway.log.trajectory(opened["trajectory_id"]).steps
     assert [step.findings for step in steps] == [[], [], [], []]

@@ -8,7 +8,7 @@ import pytest
 from agent_layer.gateway.dialects.refusals import refusal
 from agent_layer.schema.messages import resolve
 
-SAID = b'"messages": [{"role": "user", "content": "x"}]'
+TALK = b'"messages": [{"role": "user", "content": "x"}]'
 DEEP = b"[" * 20_000 + b"]" * 20_000
 NO_CHATS = {
     "empty": b"",
@@ -17,12 +17,12 @@ NO_CHATS = {
     "null for message": b'{"messages": [null]}',
     "number for role": b'{"messages": [{"role": 5}]}',
     "no UTF-8": b'{"messages": [{"role": "user", "content": "\xff"}]}',
-    "no UTF-8 in a name": b'{"\xff": 1, %b}' % SAID,
+    "no UTF-8 in a name": b'{"\xff": 1, %b}' % TALK,
     "half a surrogate": b'{"messages": [{"role": "user", "content": "\\ud800 and more"}]}',
-    "deep": b'{"x": %b, %b}' % (DEEP, SAID),
+    "deep": b'{"x": %b, %b}' % (DEEP, TALK),
     "deep message": b'{"messages": [{"role": "user", "content": %b}]}' % DEEP,
-    "infinite": b'{"temperature": 1e400, %b}' % SAID,
-    "no number": b'{"temperature": NaN, %b}' % SAID,
+    "infinite": b'{"temperature": 1e400, %b}' % TALK,
+    "no number": b'{"temperature": NaN, %b}' % TALK,
 }
 LONG = b"9" * 30
 LONG_INTEGERS = (
@@ -39,14 +39,14 @@ LONG_INTEGERS = (
     ("responses", "x"),
 )
 OTHERS = {
-    ("messages", "infinite"): b'{"x": 1e400, "max_tokens": 5, %b}' % SAID,
-    ("messages", "deep"): b'{"x": %b, %b}' % (DEEP, SAID),
+    ("messages", "infinite"): b'{"x": 1e400, "max_tokens": 5, %b}' % TALK,
+    ("messages", "deep"): b'{"x": %b, %b}' % (DEEP, TALK),
     ("chat/completions", "infinite in an answer"): b'{"messages": [{"role": "assistant", "x": 1e400}]}',
-    ("chat/completions", "infinite in a tool"): b'{"tools": [{"x": 1e400}], %b}' % SAID,
-    ("chat/completions", "infinite metadata"): b'{"metadata": {"x": -1e400}, %b}' % SAID,
+    ("chat/completions", "infinite in a tool"): b'{"tools": [{"x": 1e400}], %b}' % TALK,
+    ("chat/completions", "infinite metadata"): b'{"metadata": {"x": -1e400}, %b}' % TALK,
     **{
         (path, f"long integer in {name}"): b'{"max_tokens": 5, "input": "x", %b: {"type": "x", "n": %b}, %b}'
-        % (json.dumps(name).encode(), LONG, SAID)
+        % (json.dumps(name).encode(), LONG, TALK)
         for path, name in LONG_INTEGERS
     },
     ("messages", "no UTF-8"): b'{"max_tokens": 5, "messages": [{"role": "user", "content": "\xff"}]}',
@@ -80,7 +80,7 @@ async def test_what_is_no_question_is_refused_and_not_recorded(gateway, path, na
 async def test_a_body_that_is_not_compressed_as_it_says_is_refused(gateway):
     opened = await gateway.open()
 
-    status, _ = await send(gateway, opened, "chat/completions", b"{%b}" % SAID, {"content-encoding": "gzip"})
+    status, _ = await send(gateway, opened, "chat/completions", b"{%b}" % TALK, {"content-encoding": "gzip"})
 
     assert status == 400
 
@@ -104,13 +104,13 @@ async def test_a_history_that_no_model_said_is_a_history(gateway, answer):
     gateway.engine.script = lambda _: "well"
     opened = await gateway.open()
     await gateway.chat(opened, "x")
-    asked = {"messages": [{"role": "user", "content": "y"}, {"role": "assistant", **answer}]}
+    fields = {"messages": [{"role": "user", "content": "y"}, {"role": "assistant", **answer}]}
 
-    status, _ = await gateway.post(f"/r/{opened['trajectory_id']}/v1/chat/completions", asked)
+    status, _ = await gateway.post(f"/r/{opened['trajectory_id']}/v1/chat/completions", fields)
 
     assert status == 200
     state, contents = gateway.step(opened).state, gateway.log.trajectory(opened["trajectory_id"]).contents
-    assert [resolve(contents, one) for one in state.messages] == asked["messages"]
+    assert [resolve(contents, one) for one in state.messages] == fields["messages"]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -119,10 +119,10 @@ async def test_a_model_that_repeats_a_bracket_for_ever_is_recorded(gateway, dial
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "[" * 20_000}}
     gateway.engine.script = lambda _: {"tool_calls": [call]}
     opened = await gateway.open()
-    asked = {"messages": [{"role": "user", "content": "x"}], "input": "x", "stream": stream, "max_tokens": 9}
+    fields = {"messages": [{"role": "user", "content": "x"}], "input": "x", "stream": stream, "max_tokens": 9}
 
     headers = {"Authorization": f"Bearer {opened['api_key']}"}
-    async with gateway.session.post(f"{opened['base_url']}/{dialect}", json=asked, headers=headers) as reply:
+    async with gateway.session.post(f"{opened['base_url']}/{dialect}", json=fields, headers=headers) as reply:
         assert (reply.status, await reply.read() != b"") == (200, True)
 
     assert gateway.step(opened).status == "ok"
@@ -141,18 +141,18 @@ async def test_a_model_that_repeats_a_bracket_for_ever_is_recorded(gateway, dial
 async def test_a_header_of_any_bytes_is_borne(gateway, name, value, status):
     opened = await gateway.open()
     host, port = gateway.url.removeprefix("http://").split(":")
-    body, key = b"{%b}" % SAID, opened["api_key"].encode()
+    body, key = b"{%b}" % TALK, opened["api_key"].encode()
 
     reader, writer = await asyncio.open_connection(host, int(port))
     path = f"/r/{opened['trajectory_id']}/v1/chat/completions".encode()
     writer.write(b"POST %b HTTP/1.1\r\nHost: here\r\nx-api-key: %b\r\nConnection: close\r\n" % (path, key))
     writer.write(b"%b: %b\r\nContent-Length: %d\r\n\r\n%b" % (name, value, len(body), body))
-    told = await reader.read()
+    content_read = await reader.read()
     writer.close()
     await writer.wait_closed()
 
-    assert told.split()[1] == status
-    assert "error" in json.loads(told.partition(b"\r\n\r\n")[2]) or status == b"200"
+    assert content_read.split()[1] == status
+    assert "error" in json.loads(content_read.partition(b"\r\n\r\n")[2]) or status == b"200"
 
 
 def test_a_refusal_may_quote_what_is_no_text():
@@ -178,11 +178,11 @@ async def test_a_rollout_does_not_end_in_a_state_that_goes_on(gateway, status):
 async def test_a_call_that_is_cut_off_by_the_end_of_its_rollout_is_told_so(gateway, until):
     gateway.engine.token_seconds = 30
     opened = await gateway.open()
-    asked = asyncio.create_task(gateway.chat(opened, "x"))
+    request = asyncio.create_task(gateway.chat(opened, "x"))
     await until(lambda: gateway.engine.num_running)
 
     await gateway.post(f"/rollouts/{opened['rollout_id']}/close", {})
-    status, answer = await asked
+    status, answer = await request
 
     assert (status, answer["error"]["code"]) == (410, "rollout_closed")
 

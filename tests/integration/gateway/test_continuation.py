@@ -16,9 +16,9 @@ LIMIT = {"max_tokens": 100}
 COUNTED = " ".join(f"w{index}" for index in range(NUM_WORDS))
 
 
-def tell_weights(asked):
+def tell_weights(prompt):
     """Each word, when it is drawn, names the weights that are loaded."""
-    return (Path(asked.weights()).name for _ in range(NUM_WORDS))
+    return (Path(prompt.weights()).name for _ in range(NUM_WORDS))
 
 
 def count(_):
@@ -51,26 +51,26 @@ def sampled(gateway):
     return sum(len(call.token_ids[0]) for call in gateway.engine.calls)
 
 
-def text_of(answer):
+def read_text(answer):
     if isinstance(answer, dict):
         return answer["choices"][0]["message"]["content"]
     return "".join(choice["delta"].get("content") or "" for chunk in answer for choice in chunk["choices"])
 
 
-def versions_of(action):
+def list_versions(action):
     """Return the version that sampled each token, from the record."""
     return [version for version, number in action.policy_versions for _ in range(number)]
 
 
 def check_index_complete(action, *versions):
     """Every token appears once, with its log-probability and the version that sampled it."""
-    told = versions_of(action)
-    assert sorted(set(told)) == list(versions)
-    assert list(action.response_token_ids) == [word_token_id(str(version)) for version in told[:-1]] + [
+    answer = list_versions(action)
+    assert sorted(set(answer)) == list(versions)
+    assert list(action.response_token_ids) == [word_token_id(str(version)) for version in answer[:-1]] + [
         word_token_id(END)
     ]
     assert list(action.logprobs) == pytest.approx([token_logprob(one) for one in action.response_token_ids])
-    assert len(told) == NUM_TOKENS
+    assert len(answer) == NUM_TOKENS
     assert action.finish_reason == "stop"
 
 
@@ -86,7 +86,7 @@ async def test_an_answer_goes_on_under_new_weights(gateway, until, stream, switc
     step = gateway.step(opened)
     assert (status, step.status, isinstance(answer, list)) == (200, "ok", stream)
     check_index_complete(step.action, 0, 1)
-    assert text_of(answer) == step.action.message["content"] == " ".join(map(str, versions_of(step.action)[:-1]))
+    assert read_text(answer) == step.action.message["content"] == " ".join(map(str, list_versions(step.action)[:-1]))
     assert step.findings == ["continued"]
     assert step.capture_level == "tokens"
     assert step.usage.response_tokens == NUM_TOKENS
@@ -96,20 +96,20 @@ async def test_an_answer_goes_on_under_new_weights(gateway, until, stream, switc
 async def test_the_client_reads_one_uninterrupted_answer(gateway, until, stream, switch):
     gateway.engine.script = count
     opened = await gateway.open()
-    asked = {"stream": stream, "return_token_ids": True, "logprobs": True, **LIMIT}
-    asked |= {"stream_options": {"include_usage": True}} if stream else {}
+    fields = {"stream": stream, "return_token_ids": True, "logprobs": True, **LIMIT}
+    fields |= {"stream_options": {"include_usage": True}} if stream else {}
 
-    _, plain = await gateway.chat(opened, "go", **asked)
-    calling = asyncio.create_task(gateway.chat(opened, "go", **asked))
+    _, plain = await gateway.chat(opened, "go", **fields)
+    calling = asyncio.create_task(gateway.chat(opened, "go", **fields))
     await until(lambda: sampled(gateway) > NUM_TOKENS + 5)
     await switch(gateway, 1)
     _, answer = await calling
 
     assert "continued" in gateway.step(opened).findings
-    assert text_of(answer) == text_of(plain) == COUNTED
+    assert read_text(answer) == read_text(plain) == COUNTED
     if stream:
         assert answer[-1]["usage"] == plain[-1]["usage"]
-        assert shape_of(answer) == shape_of(plain)
+        assert describe_shape(answer) == describe_shape(plain)
     else:
         without_bytes(answer)
         assert answer["usage"] == plain["usage"]
@@ -117,7 +117,7 @@ async def test_the_client_reads_one_uninterrupted_answer(gateway, until, stream,
         assert answer["choices"] == plain["choices"]
 
 
-def shape_of(chunks):
+def describe_shape(chunks):
     """What a client adds up."""
     choices = [choice for chunk in chunks for choice in chunk["choices"]]
     entries = [entry["logprob"] for choice in choices for entry in (choice.get("logprobs") or {}).get("content") or ()]
@@ -171,11 +171,11 @@ async def test_two_switches_in_one_answer(gateway, until, switch):
 async def test_translated_answers_go_on_too(gateway, until, path, switch):
     opened = await gateway.open()
     url = f"/r/{opened['trajectory_id']}/v1/{path}"
-    asked = {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "go"}]}
+    fields = {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "go"}]}
     if path == "responses":
-        asked = {"model": "m", "max_output_tokens": 100, "input": "go"}
+        fields = {"model": "m", "max_output_tokens": 100, "input": "go"}
 
-    calling = asyncio.create_task(gateway.post(url, asked, key=opened["api_key"]))
+    calling = asyncio.create_task(gateway.post(url, fields, key=opened["api_key"]))
     await until(lambda: sampled(gateway) > 5)
     await switch(gateway, 1)
     status, answer = await calling
@@ -196,7 +196,7 @@ async def test_a_call_that_was_cut_before_its_first_token_is_asked_anew(gateway,
     step = gateway.step(opened)
     check_index_complete(step.action, 1)
     assert [call.body["stream"] for call in gateway.engine.calls] == [True, True]
-    assert shape_of(chunks)["roles"] == ["assistant"]
+    assert describe_shape(chunks)["roles"] == ["assistant"]
     assert step.findings == []
 
 

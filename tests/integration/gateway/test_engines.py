@@ -134,13 +134,13 @@ async def test_a_request_that_two_engines_failed_goes_to_no_third(gateway, num_e
             engine.calls.clear()
 
         status, _ = await gateway.chat(opened, "hello", stream=stream)
-        asked = sorted(len(engine.calls) for engine in engines)
+        request = sorted(len(engine.calls) for engine in engines)
         for engine in engines:
             engine.script = echo
         again, _ = await gateway.chat(opened, "hello", stream=stream)
 
     assert (status, again) == (503, 200)
-    assert asked == [0] * max(0, num_engines - 2) + [1] * min(2, num_engines)
+    assert request == [0] * max(0, num_engines - 2) + [1] * min(2, num_engines)
     assert [step.status for step in gateway.log.trajectory(opened["trajectory_id"]).steps] == ["error", "ok"]
 
 
@@ -164,7 +164,7 @@ async def test_a_drained_engine_gets_no_calls_until_it_joins_again(gateway, seco
     assert gateway.step(opened).engine == gateway.engine.url
 
     await gateway.post("/engines", {"url": second.url})
-    assert second.url in {await home_of(gateway) for _ in range(4)}
+    assert second.url in {await find_home(gateway) for _ in range(4)}
 
 
 async def test_an_engine_that_leaves_ends_its_calls(gateway, second, until, hold):
@@ -177,7 +177,7 @@ async def test_an_engine_that_leaves_ends_its_calls(gateway, second, until, hold
 
     assert (status, left["in_flight"]) == (200, 1)
     assert (await calling)[0] == 200
-    assert {await home_of(gateway) for _ in range(4)} == {gateway.engine.url}
+    assert {await find_home(gateway) for _ in range(4)} == {gateway.engine.url}
 
 
 @pytest.mark.parametrize("poll_seconds", [0.1])
@@ -193,7 +193,7 @@ async def test_engines_say_how_busy_they_are(gateway, second):
     async with within(60, "the number of the engine's other calls"):
         while (await shown())[second.url]["others"] < 30:
             await gateway.chat(await gateway.open(), "hello")
-    assert {await home_of(gateway) for _ in range(4)} == {gateway.engine.url}
+    assert {await find_home(gateway) for _ in range(4)} == {gateway.engine.url}
 
 
 @pytest.mark.parametrize("path", ["/engines", "/engines/drain", "/engines/leave"])
@@ -237,7 +237,7 @@ async def open_at(gateway, engine):
     raise AssertionError(f"no rollout came to {engine.url}")
 
 
-async def home_of(gateway):
+async def find_home(gateway):
     opened = await gateway.open()
     await gateway.chat(opened, "hello")
     return gateway.step(opened).engine
@@ -254,11 +254,11 @@ async def test_an_engine_that_ended_serves_again_only_with_weights_that_are_know
     await until(lambda: gateway.registry.read(url).state == "loading")
 
     async with serve(ScriptedEngine(), port=port):
-        assert {await home_of(gateway) for _ in range(4)} == {gateway.engine.url}
+        assert {await find_home(gateway) for _ in range(4)} == {gateway.engine.url}
         await asyncio.to_thread(gateway.registry.switch, url, 2, "weights/2", lambda: None)
         await until(lambda: gateway.registry.read(url).state == "serving")
         async with within(60, "a call at the engine that serves again"):
-            while await home_of(gateway) != url:
+            while await find_home(gateway) != url:
                 pass
 
 
@@ -268,11 +268,11 @@ async def test_an_engine_that_ended_with_the_weights_it_starts_from_comes_back(g
         await gateway.post("/engines", {"url": ending.url})
         url, port = ending.url, int(ending.url.rpartition(":")[2])
     async with within(60, "a call at the engine that is left"):
-        while await home_of(gateway) != gateway.engine.url:
+        while await find_home(gateway) != gateway.engine.url:
             pass
 
     async with serve(ScriptedEngine(), port=port), within(60, "a call at the engine that came back"):
-        while await home_of(gateway) != url:
+        while await find_home(gateway) != url:
             pass
     assert gateway.registry.read(url).state == "serving"
 

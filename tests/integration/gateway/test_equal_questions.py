@@ -61,10 +61,10 @@ async def ask(gateway, opened, number, client, *, stream):
         limit = client.gives_up_after[tries] * TICK_SECONDS if tries < len(client.gives_up_after) else None
         try:
             async with asyncio.timeout(limit):  # wait: the patience of a client
-                status, told = await gateway.chat(opened, "hello", stream=stream, headers=headers)
+                status, answer = await gateway.chat(opened, "hello", stream=stream, headers=headers)
         except TimeoutError:
             continue
-        chunks = told if isinstance(told, list) else [told]
+        chunks = answer if isinstance(answer, list) else [answer]
         if status == 200 and not any("error" in chunk for chunk in chunks):
             parts = [choice.get("delta", choice.get("message")) for chunk in chunks for choice in chunk["choices"]]
             return "".join(part.get("content") or "" for part in parts)
@@ -93,8 +93,8 @@ async def test_each_client_has_a_sample_of_its_own(kept, asking, failing, stream
     opened = await gateway.open(group_id="g")
 
     async with within(60, "answers for all clients"):
-        told = [ask(gateway, opened, number, client, stream=stream) for number, client in enumerate(asking)]
-        answers = await asyncio.gather(*told)
+        reported = [ask(gateway, opened, number, client, stream=stream) for number, client in enumerate(asking)]
+        answers = await asyncio.gather(*reported)
     await until(lambda: len(gateway.log.parts("end")) == len(gateway.log.parts("start")))  # clients hang up unheard
 
     trajectory = gateway.log.trajectory(opened["trajectory_id"])
@@ -136,7 +136,7 @@ async def test_a_retry_takes_over_the_call_that_its_client_left(gateway, hold):
     go_on.set()
     answers = await asyncio.gather(*others[:2], again)
 
-    texts = [told["choices"][0]["message"]["content"] for _, told in answers]
+    texts = [reported["choices"][0]["message"]["content"] for _, reported in answers]
     assert len(set(texts)) == 3
     good = [step for step in gateway.log.trajectory(opened["trajectory_id"]).steps if step.status == "ok"]
     assert sorted(step.action.message["content"] for step in good) == sorted(texts)

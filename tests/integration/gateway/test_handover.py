@@ -12,10 +12,10 @@ from .attempts import mark, open_attempt, resume
 pytestmark = pytest.mark.usefixtures("index")
 
 
-async def ask(gateway, opened, *said, **fields):
+async def ask(gateway, opened, *message, **fields):
     """Return the id of the call."""
     before = {part.call_id for part in gateway.log.parts("end")}
-    status, answer = await gateway.chat(opened, *said, **fields)
+    status, answer = await gateway.chat(opened, *message, **fields)
     assert status == 200, answer
     (called,) = {part.call_id for part in gateway.log.parts("end")} - before
     return called
@@ -34,8 +34,8 @@ async def test_calls_before_the_mark_are_kept_and_later_ones_abandoned(gateway):
     (resumed,) = gateway.log.of(Resumed)
     assert (resumed.worker, resumed.abandoned) == ("w-2", left)
     steps = gateway.log.trajectory("r-0").steps
-    told = {step.call_id: (step.status, "abandoned" in step.findings) for step in steps}
-    assert told == {kept: ("ok", False), again: ("ok", False)} | dict.fromkeys(left, ("aborted", True))
+    attributes = {step.call_id: (step.status, "abandoned" in step.findings) for step in steps}
+    assert attributes == {kept: ("ok", False), again: ("ok", False)} | dict.fromkeys(left, ("aborted", True))
 
 
 async def test_counts_go_on_so_that_nothing_is_missing_at_the_end(gateway):
@@ -63,8 +63,8 @@ async def test_each_resume_leaves_behind_what_came_after_its_own_checkpoint(gate
     _, third = await resume(gateway, late)
 
     assert third["abandoned"] == [also_left]
-    told = {step.call_id: step.status for step in gateway.log.trajectory("r-0").steps}
-    assert told == {left: "aborted", kept: "ok", also_left: "aborted"}
+    attributes = {step.call_id: step.status for step in gateway.log.trajectory("r-0").steps}
+    assert attributes == {left: "aborted", kept: "ok", also_left: "aborted"}
 
 
 async def test_a_call_that_ran_at_the_mark_is_no_part_of_the_checkpoint(gateway, until, hold):

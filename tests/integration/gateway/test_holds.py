@@ -20,25 +20,25 @@ from ...waiting import scaled, wait_until, within
 
 OPERATOR = "operator-key"
 NUM_WORDS = 6
-MOST_SECONDS = 600
+MAX_SECONDS = 600
 """A request may wait for no longer; it ends as soon as it may."""
 NUM_SWITCHES = {"wait": 20, "abort": 50}
 
 
-def word_of(version, question, index):
+def choose_word(version, question, index):
     """The word that a frozen copy of these weights says."""
     return f"w{zlib.crc32(f'{version} {question} {index}'.encode())}"
 
 
-def tell(asked):
+def tell(prompt):
     """Each word, when it is drawn, follows from the question and the weights that are loaded."""
-    question = asked.messages[-1]["content"]
-    return (word_of(Path(asked.weights()).name, question, index) for index in range(NUM_WORDS))
+    question = prompt.messages[-1]["content"]
+    return (choose_word(Path(prompt.weights()).name, question, index) for index in range(NUM_WORDS))
 
 
 def frozen_answer(versions, question):
     """Token ids of an answer whose tokens were sampled by these versions, one for each."""
-    words = [word_of(version, question, index) for index, version in enumerate(versions[:NUM_WORDS])]
+    words = [choose_word(version, question, index) for index, version in enumerate(versions[:NUM_WORDS])]
     return [word_token_id(word) for word in [*words, END]]
 
 
@@ -90,7 +90,7 @@ async def test_fifty_pushes_under_load(gateway, pushed, until, mode):
     await asyncio.to_thread(push, gateway, [pushed], 0)
     await until(lambda: serve_both(gateway))  # so that new rollouts take turns
     rollouts = [await gateway.open() for _ in range(6)]
-    asked = []
+    questions = []
 
     async def talk(number, opened):
         turn = 0
@@ -98,15 +98,17 @@ async def test_fifty_pushes_under_load(gateway, pushed, until, mode):
             question = f"q{number}x{turn}"
             fields = {"stream": bool((number + turn) % 2), "max_tokens": 100}
             assert (await gateway.chat(opened, question, **fields))[0] == 200
-            asked.append(question)
+            questions.append(question)
             turn += 1
 
     talking = [asyncio.create_task(talk(number, opened)) for number, opened in enumerate(rollouts)]
     for version in range(1, NUM_SWITCHES[mode] + 1):
         stall = await asyncio.to_thread(push, gateway, engines, version)
         assert stall > 0
-        after = len(asked)
-        await until(lambda after=after: len(asked) > after + len(rollouts))  # one of them asked twice since the push
+        after = len(questions)
+        await until(
+            lambda after=after: len(questions) > after + len(rollouts)
+        )  # one of them asked twice since the push
     is_over.set()
     await asyncio.gather(*talking)
 
@@ -115,7 +117,7 @@ async def test_fifty_pushes_under_load(gateway, pushed, until, mode):
     assert [tokens for _, versions, tokens in answered] == [
         frozen_answer(versions, question) for question, versions, _ in answered
     ]
-    assert sorted(question for question, _, _ in answered) == sorted(asked)
+    assert sorted(question for question, _, _ in answered) == sorted(questions)
     seen = {version for _, versions, _ in answered for version in versions}
     assert seen >= set(range(1, NUM_SWITCHES[mode] + 1))
     assert {step.engine for one in trajectories for step in one.steps} == {engine.url for engine in engines}
@@ -256,7 +258,7 @@ async def test_a_drain_waits_for_calls_in_flight(gateway, hold, until):
     status, answer = await drain({"url": gateway.engine.url, "seconds": 0.2})
     assert status == 502
     assert "expected its calls to end" in answer["error"]["message"]
-    draining = asyncio.create_task(drain({"url": gateway.engine.url, "seconds": MOST_SECONDS}))
+    draining = asyncio.create_task(drain({"url": gateway.engine.url, "seconds": MAX_SECONDS}))
     await until(lambda: gateway.registry.read(gateway.engine.url).is_drained)
     assert not draining.done()
     go_on.set()
@@ -281,7 +283,7 @@ async def test_an_engine_leaves_by_delete_and_joins_again(gateway, pushed):
 @pytest.mark.parametrize("mode", ["wait"])
 async def test_an_owner_without_a_shell_holds_and_releases_over_http(gateway, pushed):
     urls = [f"{gateway.engine.url}/v1", pushed.url]
-    status, shown = await gateway.post("/engines/hold", {"urls": urls, "seconds": MOST_SECONDS})
+    status, shown = await gateway.post("/engines/hold", {"urls": urls, "seconds": MAX_SECONDS})
     assert (status, {one["url"]: one["state"] for one in shown}) == (
         200,
         {gateway.engine.url: "loading", pushed.url: "loading"},

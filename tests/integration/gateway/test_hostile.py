@@ -13,7 +13,7 @@ from agent_layer.gateway.rollouts.rollout import PromptContents
 
 from ...waiting import within
 
-SAID = b'{"messages": [{"role": "user", "content": "x"}], "input": "x", "max_tokens": 5}'
+TALK = b'{"messages": [{"role": "user", "content": "x"}], "input": "x", "max_tokens": 5}'
 DIALECTS = ("chat/completions", "messages", "responses")
 
 
@@ -30,19 +30,19 @@ async def send_bytes(gateway, *pieces):
     reader, writer = await asyncio.open_connection(host, int(port))
     for piece in pieces:
         writer.write(piece)
-    told = await reader.read()
+    content_read = await reader.read()
     writer.close()
-    head, _, body = told.partition(b"\r\n\r\n")
+    head, _, body = content_read.partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body)
 
 
-def request_of(opened, path, body=SAID, **headers):
+def build_request_bytes(opened, path, body=TALK, **headers):
     head = f"POST /r/{opened['trajectory_id']}/v1/{path} HTTP/1.1\r\nHost: here\r\nx-api-key: {opened['api_key']}\r\n"
-    told = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-    return f"{head}{told}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    answer = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    return f"{head}{answer}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def is_an_error_of(dialect, answer):
+def is_error(dialect, answer):
     error = answer["error"]
     is_anthropic = answer.get("type") == "error" and isinstance(error.get("type"), str)
     return isinstance(error["message"], str) and (is_anthropic if dialect == "messages" else "param" in error)
@@ -53,26 +53,28 @@ def is_an_error_of(dialect, answer):
 async def test_an_encoding_that_cannot_be_undone_is_refused(gateway, tracebacks, dialect, coding):
     opened = await gateway.open()
 
-    status, answer = await send_bytes(gateway, request_of(opened, dialect, content_encoding=coding))
+    status, answer = await send_bytes(gateway, build_request_bytes(opened, dialect, content_encoding=coding))
 
-    assert (status, is_an_error_of(dialect, answer), tracebacks()) == (415, True, [])
+    assert (status, is_error(dialect, answer), tracebacks()) == (415, True, [])
     assert "plain" in answer["error"]["message"]
     assert gateway.log.parts() == []
 
 
 async def test_gzip_and_deflate_are_undone(gateway):
     opened = await gateway.open()
-    packed = zlib.compress(SAID)
+    packed = zlib.compress(TALK)
 
-    assert (await send_bytes(gateway, request_of(opened, "messages", packed, content_encoding="Deflate")))[0] == 200
+    assert (await send_bytes(gateway, build_request_bytes(opened, "messages", packed, content_encoding="Deflate")))[
+        0
+    ] == 200
 
 
 async def test_a_broken_body_leaves_no_traceback(gateway, tracebacks):
     opened = await gateway.open()
 
-    status, answer = await send_bytes(gateway, request_of(opened, "messages", content_encoding="gzip"))
+    status, answer = await send_bytes(gateway, build_request_bytes(opened, "messages", content_encoding="gzip"))
 
-    assert (status, is_an_error_of("messages", answer), tracebacks()) == (400, True, [])
+    assert (status, is_error("messages", answer), tracebacks()) == (400, True, [])
 
 
 @pytest.mark.parametrize("path", ["/v1/mess\u00e4ges", "http://[/v1/messages", "/v1/messages HTTP/1.1\r\nno header"])
@@ -80,8 +82,8 @@ async def test_a_head_that_is_no_http_is_refused_in_both_shapes(gateway, traceba
     status, answer = await send_bytes(gateway, f"POST {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
 
     assert (status, tracebacks()) == (400, [])
-    assert is_an_error_of("messages", answer)
-    assert is_an_error_of("responses", answer)
+    assert is_error("messages", answer)
+    assert is_error("responses", answer)
 
 
 async def test_a_client_that_does_not_finish_its_head_is_hung_up_on(settings, run_gateway):
@@ -105,10 +107,10 @@ async def test_an_unforeseen_error_has_the_shape_of_the_dialect(gateway):
     opened = await gateway.open()
     append, gateway.log.append = gateway.log.append, None  # what no log is
 
-    status, answer = await send_bytes(gateway, request_of(opened, "messages"))
+    status, answer = await send_bytes(gateway, build_request_bytes(opened, "messages"))
 
     gateway.log.append = append
-    assert (status, is_an_error_of("messages", answer)) == (500, True)
+    assert (status, is_error("messages", answer)) == (500, True)
 
 
 def of_tiny_messages(number):
@@ -120,7 +122,7 @@ async def test_more_messages_than_a_process_can_bear_are_refused(gateway, dialec
     opened = await gateway.open()
 
     for number, setting in ((10_001, "AGENT_LAYER_MAX_MESSAGES"), (1_000_000, "AGENT_LAYER_MAX_BODY_VALUES")):
-        status, answer = await send_bytes(gateway, request_of(opened, dialect, of_tiny_messages(number)))
+        status, answer = await send_bytes(gateway, build_request_bytes(opened, dialect, of_tiny_messages(number)))
 
         assert (status, setting in answer["error"]["message"]) == (400, True)
     assert gateway.log.parts() == []
@@ -131,8 +133,8 @@ async def test_limits_of_bodies_are_settings(settings, run_gateway):
     async with run_gateway(settings.model_copy(update={"api_key": "operator-key", **limits})) as gateway:
         opened = await gateway.open()
         inside, deep = of_tiny_messages(3), b'{"messages": [], "x": [[[[1]]]]}'
-        asked = (inside, of_tiny_messages(51), deep, b'{"messages": [], "x": [%b0]}' % (b"0," * 60))
-        statuses = [(await send_bytes(gateway, request_of(opened, DIALECTS[0], body)))[0] for body in asked]
+        command = (inside, of_tiny_messages(51), deep, b'{"messages": [], "x": [%b0]}' % (b"0," * 60))
+        statuses = [(await send_bytes(gateway, build_request_bytes(opened, DIALECTS[0], body)))[0] for body in command]
 
     assert statuses == [200, 400, 400, 400]
 
@@ -141,7 +143,7 @@ def in_large_message(text=b"x" * 300_000):
     return b'{"messages": [{"role": "user", "content": "%b"}]}' % text
 
 
-PACKED = zlib.compress(SAID)
+PACKED = zlib.compress(TALK)
 
 
 @pytest.mark.parametrize(
@@ -150,19 +152,19 @@ PACKED = zlib.compress(SAID)
 async def test_a_large_body_is_read_beside_the_event_loop(gateway, until, body, headers):
     opened, is_free = await gateway.open(), threading.Event()
     LARGE_BODIES.submit(is_free.wait)  # whatever is read there takes its time
-    asked = asyncio.create_task(send_bytes(gateway, request_of(opened, DIALECTS[0], body, **headers)))
+    request = asyncio.create_task(send_bytes(gateway, build_request_bytes(opened, DIALECTS[0], body, **headers)))
     try:
         await until(LARGE_BODIES._work_queue.qsize)
 
         assert (await gateway.session.get(f"{gateway.url}/health")).status == 200
         assert (await gateway.chat(opened, "short"))[0] == 200
-        assert not asked.done()
+        assert not request.done()
     finally:
         is_free.set()
-    assert (await asked)[0] == 200
+    assert (await request)[0] == 200
 
 
-@pytest.mark.parametrize("body", [in_large_message(), SAID])
+@pytest.mark.parametrize("body", [in_large_message(), TALK])
 async def test_what_grows_with_a_body_is_done_beside_the_event_loop(settings, run_gateway, log, monkeypatch, body):
     threads = {}
 
@@ -181,10 +183,10 @@ async def test_what_grows_with_a_body_is_done_beside_the_event_loop(settings, ru
     async with run_gateway(settings.model_copy(update={"api_key": "operator-key"})) as gateway:
         opened = await gateway.open()
         threads.clear()
-        assert (await send_bytes(gateway, request_of(opened, DIALECTS[0], body)))[0] == 200
+        assert (await send_bytes(gateway, build_request_bytes(opened, DIALECTS[0], body)))[0] == 200
 
     beside = {name for name, names in threads.items() if "large bodies" in names}
-    assert beside == (set() if body is SAID else {"prepare", "hash_answers", "read_answer"})
+    assert beside == (set() if body is TALK else {"prepare", "hash_answers", "read_answer"})
 
 
 async def test_a_body_that_unpacks_to_more_than_the_limit_is_refused(settings, run_gateway):
@@ -193,8 +195,10 @@ async def test_a_body_that_unpacks_to_more_than_the_limit_is_refused(settings, r
         opened = await gateway.open()
         answers = []
         for padding in (99_900, 200_000, 50_000_000):
-            packed = zlib.compress(SAID + b" " * (padding - len(SAID)))
-            answers.append(await send_bytes(gateway, request_of(opened, "messages", packed, content_encoding="gzip")))
+            packed = zlib.compress(TALK + b" " * (padding - len(TALK)))
+            answers.append(
+                await send_bytes(gateway, build_request_bytes(opened, "messages", packed, content_encoding="gzip"))
+            )
 
     assert [status for status, _ in answers] == [200, 413, 413]
     assert "AGENT_LAYER_MAX_BODY_BYTES" in answers[-1][1]["error"]["message"]
@@ -204,7 +208,9 @@ async def test_a_body_that_unpacks_to_more_than_the_limit_is_refused(settings, r
 async def test_a_packed_body_that_ends_elsewhere_is_refused(gateway, packed):
     opened = await gateway.open()
 
-    assert (await send_bytes(gateway, request_of(opened, "messages", packed, content_encoding="gzip")))[0] == 400
+    assert (await send_bytes(gateway, build_request_bytes(opened, "messages", packed, content_encoding="gzip")))[
+        0
+    ] == 400
 
 
 async def test_the_large_bodies_of_one_rollout_wait_for_each_other_and_for_no_others(
@@ -215,7 +221,7 @@ async def test_the_large_bodies_of_one_rollout_wait_for_each_other_and_for_no_ot
         opened, other = await gateway.open(), await gateway.open()
         go_on, large = hold(gateway.engine), in_large_message()
         asking = [
-            asyncio.create_task(send_bytes(gateway, request_of(one, DIALECTS[0], large)))
+            asyncio.create_task(send_bytes(gateway, build_request_bytes(one, DIALECTS[0], large)))
             for one in (opened, opened, opened, other)
         ]
         await until(lambda: gateway.engine.num_running == 3)
@@ -232,7 +238,7 @@ async def test_the_large_bodies_of_one_rollout_wait_for_each_other_and_for_no_ot
 async def test_a_body_of_unknown_length_holds_no_more_than_it_has(settings, run_gateway, hold, until):
     async with run_gateway(settings.model_copy(update={"api_key": "operator-key"})) as gateway:
         opened, go_on = await gateway.open(), hold(gateway.engine)
-        head, _, body = request_of(opened, "messages", transfer_encoding="chunked").partition(b"\r\n\r\n")
+        head, _, body = build_request_bytes(opened, "messages", transfer_encoding="chunked").partition(b"\r\n\r\n")
         head = b"\r\n".join(line for line in head.split(b"\r\n") if not line.startswith(b"Content-Length"))
         chunked = b"%b\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (head, len(body), body)
         asking = [asyncio.create_task(send_bytes(gateway, chunked)) for _ in range(4)]
@@ -246,8 +252,8 @@ async def test_a_conversation_that_is_remembered_may_hold_no_more_messages_than_
     async with run_gateway(settings.model_copy(update={"api_key": "operator-key", "max_messages": 3})) as gateway:
         opened = await gateway.open()
         path = f"/r/{opened['trajectory_id']}/v1/responses"
-        asked = {"input": [{"role": "user", "content": text} for text in "ab"]}
-        _, before = await gateway.post(path, asked, opened["api_key"])
+        fields = {"input": [{"role": "user", "content": text} for text in "ab"]}
+        _, before = await gateway.post(path, fields, opened["api_key"])
 
         status, answer = await gateway.post(path, {"input": "c", "previous_response_id": before["id"]})
 
@@ -255,11 +261,11 @@ async def test_a_conversation_that_is_remembered_may_hold_no_more_messages_than_
 
 
 async def test_a_response_does_not_repeat_megabytes_of_its_request(gateway):
-    opened, long, told = await gateway.open(), "x" * (1 << 20), []
+    opened, long, answer = await gateway.open(), "x" * (1 << 20), []
 
     for instructions in ("be brief", long):
         body = json.dumps({"input": "a", "instructions": instructions}).encode()
-        told.append((await send_bytes(gateway, request_of(opened, "responses", body)))[1]["instructions"])
+        answer.append((await send_bytes(gateway, build_request_bytes(opened, "responses", body)))[1]["instructions"])
 
-    assert told == ["be brief", None]
+    assert answer == ["be brief", None]
     assert gateway.engine.calls[1].body["messages"][0] == {"role": "system", "content": long}

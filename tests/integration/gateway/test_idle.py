@@ -101,8 +101,8 @@ async def test_a_lease_without_a_sensible_end_is_refused_and_opens_nothing(gatew
     assert "lease_seconds" in answer["error"]["message"]
 
     opened = await gateway.open(lease_seconds=10.0)
-    asked = {"trajectory_ids": [opened["trajectory_id"]], "lease_seconds": seconds}
-    status, answer = await gateway.post("/rollouts/renew", asked)
+    fields = {"trajectory_ids": [opened["trajectory_id"]], "lease_seconds": seconds}
+    status, answer = await gateway.post("/rollouts/renew", fields)
 
     assert status == 400
     assert "lease_seconds" in answer["error"]["message"]

@@ -33,7 +33,7 @@ async def test_any_wrong_key_is_refused_and_counted(gateway, key):
         ("x-api-key", f"{gateway.url}/r/gone-0/v1/models"),
     ):
         value = (key if name == "x-api-key" else f"Bearer {key}").encode("utf-8", "surrogateescape")
-        assert await _status_of(gateway.url, address, name.encode(), value) == 401
+        assert await _find_status(gateway.url, address, name.encode(), value) == 401
 
     assert await gateway.figure('refused_keys_total{reason="unknown"}') == 3
 
@@ -57,7 +57,7 @@ async def test_a_body_or_header_that_is_too_long_is_refused(settings, run_gatewa
         opened = await gateway.open()
         status, answer = await gateway.chat(opened, "x" * 3000)
         assert (status, "2000" in answer["error"]["message"]) == (413, True)
-        assert await _status_of(gateway.url, f"{opened['base_url']}/models", b"x-api-key", b"k" * 20_000) == 400
+        assert await _find_status(gateway.url, f"{opened['base_url']}/models", b"x-api-key", b"k" * 20_000) == 400
         assert (await gateway.chat(opened, "hello"))[0] == 200
 
 
@@ -152,7 +152,7 @@ async def test_rollouts_work_over_tls(settings, run_gateway, certificate):
             assert (await gateway.chat(opened, "hello"))[0] == 200
 
 
-async def _status_of(base, url, name, value):
+async def _find_status(base, url, name, value):
     """Send a header byte for byte; clients would refuse to."""
     host, port = base.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))

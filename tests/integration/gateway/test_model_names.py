@@ -67,12 +67,12 @@ async def test_a_name_of_a_provider_is_answered_by_it_and_recorded_as_text(gatew
     await gateway_with_judge.chat(opened, "go on", model="gpt-5")
 
     assert status == 200
-    judged, said = gateway_with_judge.log.trajectory(opened["trajectory_id"]).steps
+    judged, reply = gateway_with_judge.log.trajectory(opened["trajectory_id"]).steps
     assert (judged.role, judged.capture_level, judged.model, judged.engine) == ("aux", "text", "judge", "litellm")
     assert (judged.status, judged.findings, judged.action.policy_versions) == ("ok", [], None)
     assert judged.action.message["content"] == "judged"
     assert judged.sampling_applied == {"temperature": 0.0}
-    assert (said.role, said.capture_level) == ("policy", "tokens")
+    assert (reply.role, reply.capture_level) == ("policy", "tokens")
     (call,) = judge.calls
     assert call.headers["Authorization"] == "Bearer pk"
     assert "return_token_ids" not in call.body

@@ -105,8 +105,8 @@ async def test_a_call_that_a_resume_abandoned_is_no_call(gateway):
     opened = await gateway.open(rollout_id="r")
     _, marked = await gateway.post("/rollouts/r/mark", {})
     await gateway.chat(opened, "hello")
-    asked = {"rollout_id": "r", "attempt": 0, "resume": {"calls": marked["calls"], "seconds": 0.0}}
-    status, opened = await gateway.post("/rollouts", {"task_id": "t", **asked})
+    fields = {"rollout_id": "r", "attempt": 0, "resume": {"calls": marked["calls"], "seconds": 0.0}}
+    status, opened = await gateway.post("/rollouts", {"task_id": "t", **fields})
     assert status == 200, opened
 
     ended, _ = await end(gateway, opened)
@@ -147,16 +147,16 @@ async def test_an_engine_without_a_tool_parser_is_named_with_the_remedy(gateway,
     opened = await gateway.open(limits={"turns": 1})
     schema = {"type": "object", "properties": {}}
     function = {"name": "add", "parameters": schema}
-    asked = {
+    fields = {
         "chat/completions": {"messages": [HELLO], "tools": [{"type": "function", "function": function}]},
         "messages": {"messages": [HELLO], "tools": [{"name": "add", "input_schema": schema}], "max_tokens": 8},
         "responses": {"input": "hello", "tools": [{"type": "function", **function}]},
     }[path]
 
     url = opened["base_url"].removeprefix(gateway.url)
-    status, told = await gateway.post(f"{url}/{path}", {"model": "m", "stream": stream, **asked}, opened["api_key"])
+    status, answer = await gateway.post(f"{url}/{path}", {"model": "m", "stream": stream, **fields}, opened["api_key"])
     status_without, _ = await gateway.chat(opened, "hello")
 
     assert (status, status_without) == (400, 200), "it spends no turn of the policy"
-    assert "--tool-parser NAME" in told["error"]["message"]
-    assert told["error"]["code"] == "tool_parser_missing"
+    assert "--tool-parser NAME" in answer["error"]["message"]
+    assert answer["error"]["code"] == "tool_parser_missing"

@@ -41,13 +41,13 @@ async def make(gateway, opened, attempt, *, stream):
     limit = None if attempt.gives_up_after is None else attempt.gives_up_after * TICK_SECONDS
     try:
         async with asyncio.timeout(limit):  # wait: the patience of a client
-            status, told = await gateway.chat(
+            status, reported = await gateway.chat(
                 opened, attempt.identity, stream=stream, headers=IDENTITIES[attempt.identity]
             )
     except TimeoutError:
         return None
     assert status == 200
-    chunks = told if isinstance(told, list) else [told]
+    chunks = reported if isinstance(reported, list) else [reported]
     parts = [choice.get("delta", choice.get("message")) for chunk in chunks for choice in chunk["choices"]]
     return "".join(part.get("content") or "" for part in parts)
 
@@ -56,8 +56,8 @@ async def settled(gateway, opened):
     """Good steps by the identity whose question they answer, once nothing runs any more."""
     await until(lambda: len(gateway.log.parts("end")) == len(gateway.log.parts("start")))  # clients hang up unheard
     trajectory = gateway.log.trajectory(opened["trajectory_id"])
-    asked = [json.loads(trajectory.contents[step.state.messages[-1]])["content"] for step in trajectory.steps]
-    return [name for name, step in zip(asked, trajectory.steps, strict=True) if step.status == "ok"]
+    questions = [json.loads(trajectory.contents[step.state.messages[-1]])["content"] for step in trajectory.steps]
+    return [name for name, step in zip(questions, trajectory.steps, strict=True) if step.status == "ok"]
 
 
 @pytest.fixture

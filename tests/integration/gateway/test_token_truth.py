@@ -15,12 +15,12 @@ ROUTES = b"\x93NUMPY\x01\x00 dtype, shape and bytes"
 @pytest.fixture
 def engine_with_experts(engine, monkeypatch):
     """Sends what a mixture-of-experts model in vLLM sends with whole answers."""
-    told = engine._ids
+    answer = engine._ids
     routes = base64.b64encode(ROUTES).decode()
     monkeypatch.setattr(
         engine,
         "_ids",
-        lambda body, name, ids: told(body, name, ids) | ({"routed_experts": routes} if name == "token_ids" else {}),
+        lambda body, name, ids: answer(body, name, ids) | ({"routed_experts": routes} if name == "token_ids" else {}),
     )
     return engine
 
@@ -30,10 +30,10 @@ async def test_arrays_of_the_engine_are_recorded_and_hidden(gateway):
     opened = await gateway.open()
 
     _, answer = await gateway.chat(opened, "hello")
-    _, asked = await gateway.chat(opened, "hello", routed_experts_prompt_start=0)
+    _, request = await gateway.chat(opened, "hello", routed_experts_prompt_start=0)
 
     assert answer["choices"][0]["routed_experts"] is None
-    assert asked["choices"][0]["routed_experts"] == base64.b64encode(ROUTES).decode()
+    assert request["choices"][0]["routed_experts"] == base64.b64encode(ROUTES).decode()
     assert gateway.step(opened, 0).action.arrays == gateway.step(opened, 1).action.arrays == {"routed_experts": ROUTES}
 
 

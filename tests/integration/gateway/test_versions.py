@@ -15,9 +15,9 @@ from agent_layer.schema.step import StepPart
 from ...waiting import scaled
 
 
-def tell_weights(asked):
+def tell_weights(prompt):
     """Each word, when it is drawn, names the weights that are loaded."""
-    return (Path(asked.weights()).name for _ in range(6))
+    return (Path(prompt.weights()).name for _ in range(6))
 
 
 def switch(gateway, version, load=None):
@@ -71,10 +71,10 @@ async def test_an_adapter_is_served_under_its_name_until_whole_weights_replace_i
         await asyncio.to_thread(gateway.registry.switch, gateway.engine.url, version, str(directory), load, seconds)
         assert (await gateway.chat(opened, "go"))[0] == 200
 
-    asked = [call.body["model"] for call in gateway.engine.calls]
-    assert asked == ["scripted-lora", "scripted", "scripted-lora"]
-    said = [action.response_token_ids[0] for action in answered(gateway)]
-    assert said == [word_token_id(one) for one in ("adapter", "whole", "adapter")]
+    questions = [call.body["model"] for call in gateway.engine.calls]
+    assert questions == ["scripted-lora", "scripted", "scripted-lora"]
+    spoken = [action.response_token_ids[0] for action in answered(gateway)]
+    assert spoken == [word_token_id(one) for one in ("adapter", "whole", "adapter")]
     assert gateway.engine.controls["reset_prefix_cache"] == gateway.engine.controls["resume"] == 3
 
 

@@ -40,8 +40,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         self.collector.num_requests += 1
         if self.path == "/v1/traces" and self.collector.status == 200:
-            told = ExportTraceServiceRequest.FromString(body)
-            self.collector.spans += [s for r in told.resource_spans for c in r.scope_spans for s in c.spans]
+            answer = ExportTraceServiceRequest.FromString(body)
+            self.collector.spans += [s for r in answer.resource_spans for c in r.scope_spans for s in c.spans]
         self.send_response(self.collector.status if self.path == "/v1/traces" else 404)
         self.send_header("content-length", "0")
         self.end_headers()
@@ -80,10 +80,10 @@ class Receiver:
 
     def post(self, body, content_type="application/x-protobuf", key=None, **headers):
         """Send a request; give (status, body)."""
-        told = {"content-type": content_type, "x-api-key": self.key if key is None else key} | headers
+        attributes = {"content-type": content_type, "x-api-key": self.key if key is None else key} | headers
         connection = HTTPConnection(urlsplit(self.url).netloc, timeout=scaled(60))
         with closing(connection):
-            connection.request("POST", "/v1/traces", body, told)
+            connection.request("POST", "/v1/traces", body, attributes)
             response = connection.getresponse()
             return response.status, response.read()
 

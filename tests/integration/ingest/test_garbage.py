@@ -8,8 +8,8 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
 def call(span_id="00000000000000a1", **fields):
-    told = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
-    pairs = [{"key": name, "value": {"stringValue": value}} for name, value in told.items()]
+    reported = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+    pairs = [{"key": name, "value": {"stringValue": value}} for name, value in reported.items()]
     span = {"traceId": TRACE, "spanId": span_id, "name": "chat m", "attributes": pairs}
     return span | {"startTimeUnixNano": "10000000000", "endTimeUnixNano": "11000000000"} | fields
 

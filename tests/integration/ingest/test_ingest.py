@@ -20,39 +20,43 @@ def pair(key, value):
 
 
 def span(span_id, name, began_at, ended_at, parent=ROOT, trace=TRACE, **attributes):
-    told = {key.replace("__", "."): value for key, value in attributes.items()}
+    fields = {key.replace("__", "."): value for key, value in attributes.items()}
     times = {"startTimeUnixNano": str(began_at * 10**9), "endTimeUnixNano": str(ended_at * 10**9)}
     place = {"traceId": trace, "spanId": span_id, "parentSpanId": parent or "", "name": name}
-    return place | times | {"attributes": [pair(*one) for one in told.items()]}
+    return place | times | {"attributes": [pair(*one) for one in fields.items()]}
 
 
-def said(text):
+def user_message(text):
     return json.dumps([{"role": "user", "parts": [{"type": "text", "content": text}]}])
 
 
 def chat(span_id=CALL, text="hi", **options):
     answer = {"role": "assistant", "parts": [{"type": "tool_call", "id": "c9", "name": "look", "arguments": {}}]}
-    told = {"gen_ai__operation__name": "chat", "gen_ai__request__model": "m"}
-    told |= {"gen_ai__input__messages": said(text), "gen_ai__output__messages": json.dumps([answer])}
-    return span(span_id, "chat m", 10, 11, **(told | options))
+    attributes = {"gen_ai__operation__name": "chat", "gen_ai__request__model": "m"}
+    attributes |= {"gen_ai__input__messages": user_message(text), "gen_ai__output__messages": json.dumps([answer])}
+    return span(span_id, "chat m", 10, 11, **(attributes | options))
 
 
 def tool(**options):
-    told = {"gen_ai__operation__name": "execute_tool", "gen_ai__tool__name": "look", "gen_ai__tool__call__id": "c9"}
-    return span(TOOL, "execute_tool look", 12, 13, **told, gen_ai__tool__call__result="found", **options)
+    attributes = {
+        "gen_ai__operation__name": "execute_tool",
+        "gen_ai__tool__name": "look",
+        "gen_ai__tool__call__id": "c9",
+    }
+    return span(TOOL, "execute_tool look", 12, 13, **attributes, gen_ai__tool__call__result="found", **options)
 
 
 def root(**options):
-    told = {"gen_ai__operation__name": "invoke_agent", "gen_ai__agent__name": "solver"}
-    return span(ROOT, "invoke_agent solver", 9, 14, None, **told, **options)
+    attributes = {"gen_ai__operation__name": "invoke_agent", "gen_ai__agent__name": "solver"}
+    return span(ROOT, "invoke_agent solver", 9, 14, None, **attributes, **options)
 
 
-def request_of(*spans):
+def make_request(*spans):
     return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).encode()
 
 
 def send(receiver, *spans, **headers):
-    status, body = receiver.post(request_of(*spans), "application/json", **headers)
+    status, body = receiver.post(make_request(*spans), "application/json", **headers)
     assert status == 200, body
     return json.loads(body)
 
@@ -126,7 +130,7 @@ def test_a_header_may_name_the_attempt_for_a_whole_request(receiver):
     send(receiver, chat(), **{"x-agent-layer-rollout": "guess.1.0-0"})
 
     assert receiver.log.trajectory.trajectory_id == "guess.1.0-0"
-    assert receiver.post(request_of(chat()), "application/json", **{"x-agent-layer-rollout": "??"})[0] == 400
+    assert receiver.post(make_request(chat()), "application/json", **{"x-agent-layer-rollout": "??"})[0] == 400
 
 
 def test_spans_of_anything_else_are_passed_over(receiver):
@@ -209,13 +213,13 @@ def test_a_body_that_is_none_is_refused_in_a_sentence(receiver, content_type):
 
 
 def test_only_who_has_a_key_may_send(receiver):
-    assert receiver.post(request_of(chat()), "application/json", key="guess")[0] == 401
+    assert receiver.post(make_request(chat()), "application/json", key="guess")[0] == 401
     bearer = {"authorization": f"Bearer {receiver.key}"}
-    assert receiver.post(request_of(chat()), "application/json", key="", **bearer)[0] == 200
+    assert receiver.post(make_request(chat()), "application/json", key="", **bearer)[0] == 200
 
 
 def test_bodies_have_a_limit_also_when_they_are_unpacked(receiver):
-    body = request_of(chat(text="x" * (2 << 20)))
+    body = make_request(chat(text="x" * (2 << 20)))
 
     assert receiver.post(body, "application/json")[0] == 413
     assert receiver.post(gzip.compress(body), "application/json", **{"content-encoding": "gzip"})[0] == 413
@@ -229,7 +233,7 @@ def test_a_full_log_is_said_so_that_the_sender_tries_again(receiver):
         raise BackPressureError("log: expected room, found none")
 
     receiver.log.append = refuse
-    assert receiver.post(request_of(chat()), "application/json")[0] == 503
+    assert receiver.post(make_request(chat()), "application/json")[0] == 503
     receiver.log.append = taken
     send(receiver, chat())
     assert len(receiver.log.trajectory.contents) == 1

@@ -74,10 +74,10 @@ def test_a_small_body_that_would_become_a_large_one_is_refused_unopened(says_its
 
 @pytest.mark.parametrize("at", [math.nan, math.inf, -1.0, 1e12])
 def test_a_time_that_no_clock_shows_is_refused_before_it_spoils_what_others_read(at):
-    told = Reward(trajectory_id="r.0-0", reward_id="w", run="r", at=at, score=1.0)
+    answer = Reward(trajectory_id="r.0-0", reward_id="w", run="r", at=at, score=1.0)
 
     with pytest.raises(BadInputError, match="expected at between 1970 and 3000"):
-        read_log(NAME, frame(encode(told)))
+        read_log(NAME, frame(encode(answer)))
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ async def client(settings) -> AsyncIterator[TestClient]:
 
 
 @pytest.mark.parametrize(
-    ("sent", "status", "said"),
+    ("sent", "status", "message"),
     [
         ((NAME, LOG, {"x-api-key": "other"}), 401, "AGENT_LAYER_INGEST_KEY"),
         ((NAME, LOG, {"x-api-key": ""}), 401, "AGENT_LAYER_INGEST_KEY"),
@@ -115,14 +115,14 @@ async def client(settings) -> AsyncIterator[TestClient]:
         ((NAME, LOG, KEY), 503, "not committed within 0.1 s"),
     ],
 )
-async def test_what_is_not_committed_is_answered_by_a_sentence(client, settings, sent, status, said):
+async def test_what_is_not_committed_is_answered_by_a_sentence(client, settings, sent, status, message):
     name, body, headers = sent
     url = f"/v1/logs/{settings.namespace}/{name}"
     async with client.post(url, data=body, headers=headers, skip_auto_headers=["content-type"]) as answer:
-        told = json.loads(await answer.read())
+        content_read = json.loads(await answer.read())
 
     assert answer.status == status
-    assert said in told["error"]
+    assert message in content_read["error"]
     assert ("retry-after" in answer.headers) == (status == 503)
     assert bool([*settings.log_dir.glob("*-*")]) == (status == 503)
 

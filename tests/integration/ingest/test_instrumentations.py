@@ -19,10 +19,10 @@ AGENT = Path(__file__).parent / "instrumented.py"
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"a":"x"}'}}
 
 
-def answer(asked):
-    if asked.turn == 0:
+def answer(prompt):
+    if prompt.turn == 0:
         return {"role": "assistant", "content": None, "tool_calls": [CALL]}
-    return f"forty two {asked.choice}"
+    return f"forty two {prompt.choice}"
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def trajectory(request, trace_agent):
     return trace_agent(request.param)[0]
 
 
-def messages_of(trajectory, step):
+def read_messages(trajectory, step):
     return [json.loads(trajectory.contents[key]) for key in step.state.messages]
 
 
@@ -70,11 +70,11 @@ def test_every_call_of_a_real_instrumentation_is_a_step(trajectory):
 def test_what_was_asked_is_there_as_it_was_asked(trajectory):
     first, second, *_ = trajectory.steps
 
-    asked = messages_of(trajectory, second)
-    assert messages_of(trajectory, first) == asked[:2]
-    assert asked[:2] == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "what"}]
-    assert asked[2]["tool_calls"][0]["id"] == "c1"
-    assert asked[3] == {"role": "tool", "tool_call_id": "c1", "content": "found it"}
+    request = read_messages(trajectory, second)
+    assert read_messages(trajectory, first) == request[:2]
+    assert request[:2] == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "what"}]
+    assert request[2]["tool_calls"][0]["id"] == "c1"
+    assert request[3] == {"role": "tool", "tool_call_id": "c1", "content": "found it"}
     assert (first.sampling_asked["temperature"], first.sampling_asked["max_tokens"]) == (0.5, 7)
     assert (first.model, first.usage.prompt_tokens > 0, first.usage.response_tokens) == ("scripted", True, 6)
 
@@ -92,8 +92,8 @@ def test_the_trace_is_the_trajectory(trajectory):
 def test_openllmetry_tells_the_server_its_spans_so_that_gateway_and_span_are_one_step(trace_agent):
     trajectory, calls = trace_agent("openllmetry")
 
-    told = [call.headers["traceparent"].split("-")[2] for call in calls]
-    assert told == [step.span_id for step in trajectory.steps if step.choice == 0][: len(told)]
+    reported = [call.headers["traceparent"].split("-")[2] for call in calls]
+    assert reported == [step.span_id for step in trajectory.steps if step.choice == 0][: len(reported)]
 
 
 def test_our_tracer_and_another_instrumentation_together_make_each_step_once(serve_receiver, tmp_path):
@@ -102,10 +102,10 @@ def test_our_tracer_and_another_instrumentation_together_make_each_step_once(ser
     with serve_receiver() as receiver, serve_in_thread(ScriptedEngine()) as engine:
         done = run([sys.executable, script, engine.url, receiver.url, receiver.key, recorded], 200)
         assert done.returncode == 0, done.stderr
-        told = receiver.log.records
+        reported = receiver.log.records
     ours = [decode(one) for one in msgspec.msgpack.decode(recorded.read_bytes())]
 
-    trajectory = assemble_trajectory(ours[0].trajectory_id, [*ours, *told])
-    assert {record.trajectory_id for record in told} == {trajectory.trajectory_id}
+    trajectory = assemble_trajectory(ours[0].trajectory_id, [*ours, *reported])
+    assert {record.trajectory_id for record in reported} == {trajectory.trajectory_id}
     assert [step.sources for step in trajectory.steps] == [["hook", "otel"]] * 2
     assert [step.action.message["content"] for step in trajectory.steps] == ["you said: one", "you said: two"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ...processes import command_of
+from ...processes import read_command
 
 AGENT = """
 import asyncio, pathlib
@@ -36,7 +36,7 @@ def worker_pids(tmp_path):
         return {
             pid
             for pid in pids
-            if "--workers=1" in command_of(pid) and "--grace" not in str(command_of(pid)) and _is_in(pid, tmp_path)
+            if "--workers=1" in read_command(pid) and "--grace" not in str(read_command(pid)) and _is_in(pid, tmp_path)
         }
 
     return find

@@ -11,7 +11,7 @@ import pytest
 
 from agent_layer.schema.task import Task
 
-from ...processes import command_of, family_of, is_running, parent_of
+from ...processes import find_parent, is_running, list_family, read_command
 from ...waiting import read_line, scaled, wait_for_exit, wait_until
 
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
@@ -47,29 +47,29 @@ def cluster(tmp_path_factory):
     """It is gone with the tests."""
     directory = tmp_path_factory.mktemp("ray")
     log = directory / "said"
-    with log.open("wb") as said:
+    with log.open("wb") as message:
         head = subprocess.Popen(
             [sys.executable, "-c", HEAD],
             env=os.environ | TOKEN,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=said,
+            stderr=message,
             text=True,
         )
     yield Cluster(head, log)
-    below = family_without_shippers_of(head.pid)
+    below = list_family_without_shippers(head.pid)
     head.stdin.close()
     wait_for_exit(head, 100, log)
     head.stdout.close()
     wait_until(lambda: not any(is_running(pid) for pid in below))
 
 
-def family_without_shippers_of(pid):
+def list_family_without_shippers(pid):
     """Shippers stay for as long as anybody writes."""
-    return [one for one in family_of(pid) if not any("shipper" in word for word in command_of(one))]
+    return [one for one in list_family(pid) if not any("shipper" in word for word in read_command(one))]
 
 
-def content_of(path):
+def make_content(path):
     """Return the text; empty if Ray removed the file meanwhile."""
     try:
         return path.read_bytes()
@@ -77,52 +77,54 @@ def content_of(path):
         return b""
 
 
-def actor_of(worker_pid):
+def find_actor(worker_pid):
     """The actor's process, above the worker and its leash."""
-    pid = parent_of(worker_pid)
-    while not any("WorkerActor" in word for word in command_of(pid)):
-        pid = parent_of(pid)
+    pid = find_parent(worker_pid)
+    while not any("WorkerActor" in word for word in read_command(pid)):
+        pid = find_parent(pid)
     return pid
 
 
 def test_tasks_are_done_an_actor_is_killed_and_followed_by_another_and_all_end_with_their_ray(
-    start_worker, said, dispatcher, names, worker_pids
+    start_worker, worker_output, dispatcher, names, worker_pids
 ):
     supervisor = start_worker("agent:agent", "--on", "ray", "--workers", "2", "--slots", "2", **TOKEN)
-    wait_until(lambda: len(names()) == 2, 100, log=said)
+    wait_until(lambda: len(names()) == 2, 100, log=worker_output)
     before = worker_pids()
     groups = dispatcher.submit([Task(id=f"t{n}", run="default", group_size=2) for n in range(8)])
 
-    os.kill(actor_of(min(before)), signal.SIGKILL)
+    os.kill(find_actor(min(before)), signal.SIGKILL)
     wait_until(lambda: len(worker_pids() - before) == 1 and len(worker_pids()) == 2, 100)
 
     assert all(group.num_accepted == 2 for group in dispatcher.wait(groups, scaled(100)))
-    below = family_without_shippers_of(supervisor.pid)
+    below = list_family_without_shippers(supervisor.pid)
     supervisor.send_signal(signal.SIGINT)
-    assert wait_for_exit(supervisor, 100, said) == 0
+    assert wait_for_exit(supervisor, 100, worker_output) == 0
     assert worker_pids() == names() == set()
     wait_until(lambda: not any(is_running(pid) for pid in below))
 
 
-def test_a_cluster_that_runs_shows_no_secret(cluster, start_worker, said, stack, names):
+def test_a_cluster_that_runs_shows_no_secret(cluster, start_worker, worker_output, stack, names):
     start_worker("agent:agent", "--on", "ray", RAY_ADDRESS=cluster.address, **TOKEN)
-    wait_until(lambda: len(names()) == 1, 100, log=said)
+    wait_until(lambda: len(names()) == 1, 100, log=worker_output)
 
     assert "ALIVE" in (shown := cluster.actors())
     assert "WorkerActor" in shown
     assert stack.settings.api_key not in shown
     key = stack.settings.api_key.encode()
-    files = {path: content_of(path) for path in Path(cluster.session_dir).rglob("*") if path.is_file()}
+    files = {path: make_content(path) for path in Path(cluster.session_dir).rglob("*") if path.is_file()}
     assert len(files) > 10
     assert [path for path, content in files.items() if key in content] == []
 
 
-def test_no_ray_at_the_address_is_one_sentence(start_worker, said):
-    assert wait_for_exit(start_worker("agent:agent", "--on", "ray", RAY_ADDRESS="127.0.0.1:9"), 100, said) == 2
-    assert said().count("\n") == 1
-    assert "ray at 127.0.0.1:9: no cluster answers" in said()
+def test_no_ray_at_the_address_is_one_sentence(start_worker, worker_output):
+    assert wait_for_exit(start_worker("agent:agent", "--on", "ray", RAY_ADDRESS="127.0.0.1:9"), 100, worker_output) == 2
+    assert worker_output().count("\n") == 1
+    assert "ray at 127.0.0.1:9: no cluster answers" in worker_output()
 
 
-def test_resources_that_ray_does_not_have_are_one_sentence(start_worker, said):
-    assert wait_for_exit(start_worker("agent:agent", "--on", "ray", "--resources", '{"cpus": 1}'), 100, said) == 2
-    assert "is no JSON object with any of num_cpus, num_gpus" in said()
+def test_resources_that_ray_does_not_have_are_one_sentence(start_worker, worker_output):
+    assert (
+        wait_for_exit(start_worker("agent:agent", "--on", "ray", "--resources", '{"cpus": 1}'), 100, worker_output) == 2
+    )
+    assert "is no JSON object with any of num_cpus, num_gpus" in worker_output()

@@ -31,7 +31,7 @@ class Faults:
             for name in {"os", "fcntl"} & vars(module).keys():
                 monkeypatch.setattr(module, name, Proxy(vars(module)[name], self))
         rename, start = Path.rename, threading.Thread.start
-        monkeypatch.setattr(Path, "rename", lambda path, to: self.asked("rename", lambda: rename(path, to)))
+        monkeypatch.setattr(Path, "rename", lambda path, to: self.strike("rename", lambda: rename(path, to)))
         monkeypatch.setattr(threading.Thread, "start", lambda thread: self.start(thread, start))
 
     def start(self, thread, start):
@@ -44,14 +44,14 @@ class Faults:
         self.met |= {name} if refused else set()
         return refused
 
-    def asked(self, name, act):
+    def strike(self, name, act):
         if self.is_refused(name):
             number = self._random.choice(ERRORS)
             raise OSError(number, os.strerror(number))
         return act()
 
     def ship(self):
-        self.asked("ship", lambda: None)
+        self.strike("ship", lambda: None)
 
 
 class Proxy:
@@ -62,11 +62,11 @@ class Proxy:
         real = getattr(self._module, name)
         if name == "write":
             return lambda descriptor, content: self._write(real, descriptor, content)
-        return (lambda *given: self._faults.asked(name, lambda: real(*given))) if name in CALLS else real
+        return (lambda *given: self._faults.strike(name, lambda: real(*given))) if name in CALLS else real
 
     def _write(self, real, descriptor, content):
         half = content[: len(content) // 2]
-        return self._faults.asked("write", lambda: real(descriptor, half if len(half) > 20 else content))
+        return self._faults.strike("write", lambda: real(descriptor, half if len(half) > 20 else content))
 
 
 def content(text):
@@ -131,13 +131,13 @@ def test_a_recorder_closes_though_it_is_refused_for_good(settings, monkeypatch, 
 
 
 def test_an_idle_writer_keeps_a_shipper(settings, wait_until):
-    asked = []
-    recorder = Recorder(settings, lambda: asked.append(1))
+    questions = []
+    recorder = Recorder(settings, lambda: questions.append(1))
     recorder.append(content("a"))
     wait_until(lambda: list(settings.log_dir.glob("*.log")))
-    before = len(asked)
+    before = len(questions)
 
-    wait_until(lambda: len(asked) >= before + 2)
+    wait_until(lambda: len(questions) >= before + 2)
     recorder.close()
 
 

@@ -41,7 +41,7 @@ INHERITING = frozenset(
 )
 """Attacks on what a command gets from the server that forked it. The server forks the first command of a box ahead of
 time, and each later one when it is asked for: these attack as both."""
-ENDLESS_SECONDS, LONGEST_SECONDS = 0.5, 60.0
+ENDLESS_SECONDS, MAX_SECONDS = 0.5, 60.0
 NUM_CHAINS = 3
 LOOK = """
 import os
@@ -151,7 +151,7 @@ class Attacks:
     async def _attack_alone(self, box: Sandbox, name: str) -> None:
         """Repeat it with more time where this machine is too crowded for it even to begin."""
         seconds, found = ENDLESS_SECONDS, await self._attack(box, name, ENDLESS_SECONDS)
-        while not found["has_begun"] and (seconds := 2 * seconds) < LONGEST_SECONDS:
+        while not found["has_begun"] and (seconds := 2 * seconds) < MAX_SECONDS:
             found = await self._attack(box, name, seconds)
         await self._report(box, [found])
 
@@ -161,7 +161,7 @@ class Attacks:
             box, found, is_fresh = await self._take(), list[dict[str, object]](), True
             while is_fresh and (others or (first and not found)):
                 name = (others if found or not first else first).pop(0)
-                found.append(await self._attack(box, name, LONGEST_SECONDS))
+                found.append(await self._attack(box, name, MAX_SECONDS))
                 is_fresh = found[-1]["look"] == self._fresh_look.decode()
             await self._report(box, found)
 
@@ -185,9 +185,9 @@ class Attacks:
 
     async def _report(self, box: Sandbox, found: list[dict[str, object]]) -> None:
         """Report attacks, with whether the box answers after the last of them and what its neighbour has."""
-        answers = (await box.exec(["echo", "fine"], seconds=LONGEST_SECONDS)).stdout == b"fine\n"
+        answers = (await box.exec(["echo", "fine"], seconds=MAX_SECONDS)).stdout == b"fine\n"
         await box.close()
-        neighbour = (await self._neighbour.exec(["ls", "/work"], seconds=LONGEST_SECONDS)).stdout.decode()
+        neighbour = (await self._neighbour.exec(["ls", "/work"], seconds=MAX_SECONDS)).stdout.decode()
         for one in found:
             print(json.dumps(one | {"answers": answers or one is not found[-1], "neighbour": neighbour}), flush=True)
 
@@ -195,7 +195,7 @@ class Attacks:
 async def _look(box: Sandbox) -> bytes:
     if box.kind == "process":  # it would find all of this machine
         return b""
-    return (await box.exec(["python3", "-c", LOOK], seconds=LONGEST_SECONDS)).stdout
+    return (await box.exec(["python3", "-c", LOOK], seconds=MAX_SECONDS)).stdout
 
 
 async def attack_all(kind_name: str, directory: Path, secret: str, names: list[str]) -> None:
@@ -243,7 +243,7 @@ def main() -> None:
     kind_name, user, directory, secret, *names = sys.argv[1:]
     os.environ["SECRET_OF_THE_WORKER"] = secret
     signal.alarm(1800)
-    served_box.KILL_SECONDS = LONGEST_SECONDS  # a crowded machine takes longer to end several bombs
+    served_box.KILL_SECONDS = MAX_SECONDS  # a crowded machine takes longer to end several bombs
     if user != "-":
         asyncio.run(warm_up(kind_name))
         become(int(user))

@@ -103,7 +103,7 @@ async def open_supervised():
     works = (await made.probe()).works
     await made.close()
     supervisor = SupervisorHandle()
-    address = await supervisor.allow_scoring("test", "t", None, most_boxes=64)
+    address = await supervisor.allow_scoring("test", "t", None, max_boxes=64)
     async with connect_sandbox(address) as connection:
         yield _SupervisedKind("namespace" if works else "process", connection)
     await supervisor.close()

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from envs.sandbox import SandboxSpec
 
-from ...queues import queue_of
+from ...queues import open_queue
 from ...waiting import until
 from ..worker.conftest import make_task, open_harness
 
@@ -89,7 +89,7 @@ async def read_stored(harness, task, state):
 
 def lapses(dispatcher, rollout_id):
     """Let a lease lapse; whether it has, which a heartbeat in between prevents."""
-    queue = queue_of(dispatcher)
+    queue = open_queue(dispatcher)
     queue.redis.zadd(queue.keys.queue("leases"), {rollout_id: 0}, xx=True)
     queue.reap()
     (state,) = dispatcher.rollouts([rollout_id.rpartition(".")[0]])

@@ -103,7 +103,7 @@ TASKS = [task for _, task in ACTS]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Played:
+class Outcome:
     """What came of the tasks, which one worker had."""
 
     trajectories: dict[str, Trajectory]
@@ -132,7 +132,7 @@ async def played(harness, module):
     await asyncio.to_thread(harness.dispatcher.cancel, groups[:1])
     dead = {one.rollout_id.rpartition(".")[0]: one.errors for one in harness.dispatcher.dead()}
     found = {task.id: await read_stored(harness, task, state) for task, state in zip(TASKS, states, strict=True)}
-    return Played(
+    return Outcome(
         trajectories={name: trajectories[0] for name, trajectories in found.items() if trajectories},
         errors={task.id: dead[group] for task, group in zip(TASKS, groups[1:], strict=True) if group in dead},
         offers=set(worker.about["offers"].split()),

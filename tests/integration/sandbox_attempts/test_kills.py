@@ -58,12 +58,12 @@ def spec():
 
 
 @pytest.mark.parametrize("victim", ["worker", "host", "supervisor"])
-def test_nothing_is_left_of_a_killed(victim, spec, dispatcher, start_worker, tmp_path, said):
+def test_nothing_is_left_of_a_killed(victim, spec, dispatcher, start_worker, tmp_path, worker_output):
     (tmp_path / "agent.py").write_text(AGENT)
     worker = start_worker("agent:agent", "--slots", "2")
     task = Task(id=victim, run="default", sandbox=spec, files={"given": "x"}, calls_optional=True, scorer="agent")
     (group,) = dispatcher.submit([task])
-    host = int(wait_until(lambda: (tmp_path / "host").exists() and (tmp_path / "host").read_text(), log=said))
+    host = int(wait_until(lambda: (tmp_path / "host").exists() and (tmp_path / "host").read_text(), log=worker_output))
     below = list_descendants(worker.pid)
     (supervisor,) = find_by_argument(below, "envs.sandbox.supervisor")
     boxes = list_descendants(supervisor)

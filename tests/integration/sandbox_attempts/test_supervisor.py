@@ -75,7 +75,7 @@ async def test_a_capability_reaches_the_box_of_its_attempt_and_no_other(supervis
 
 async def test_a_scorer_takes_fresh_boxes_up_to_a_number_and_they_end_with_its_connection(supervisor):
     taken = await take(supervisor, "mine", files={"secret": "x"})
-    address = await supervisor.allow_scoring("mine", "t", SPEC, most_boxes=2)
+    address = await supervisor.allow_scoring("mine", "t", SPEC, max_boxes=2)
     async with connect_sandbox(address) as connection:
         with pytest.raises(BadInputError, match="does not reach the agent's box"):
             _ = connection.box

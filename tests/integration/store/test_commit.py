@@ -263,16 +263,16 @@ def test_the_index_says_what_the_trajectories_say(redis, keys, segments):
         row = {
             name.decode(): value.decode() for name, value in redis.hgetall(space.keys.trajectory(trajectory_id)).items()
         }
-        said = assemble_trajectory(trajectory_id, found)
-        assert row.get("reward") == (None if said.reward is None else repr(said.reward))
-        assert int(row.get("num_steps", 0)) == len(said.steps)
-        assert ("accepted" in row) == (said.accepted is not None)
-        status = said.outcome.status if said.outcome else "running" if said.started else None
+        message = assemble_trajectory(trajectory_id, found)
+        assert row.get("reward") == (None if message.reward is None else repr(message.reward))
+        assert int(row.get("num_steps", 0)) == len(message.steps)
+        assert ("accepted" in row) == (message.accepted is not None)
+        status = message.outcome.status if message.outcome else "running" if message.started else None
         assert row.get("status") == status
-        if said.started:
-            assert float(row["started_at"]) == said.started.started_at
-            assert row["task_id"] == said.started.task_id
-        assert Index(redis, space.keys).rows([trajectory_id])[0].labels == said.labels
+        if message.started:
+            assert float(row["started_at"]) == message.started.started_at
+            assert row["task_id"] == message.started.task_id
+        assert Index(redis, space.keys).rows([trajectory_id])[0].labels == message.labels
         for name in ("all", "run=run", *([f"status={status}"] if status else [])):
             assert trajectory_id in space.filed()[name]
     index = Index(redis, space.keys)

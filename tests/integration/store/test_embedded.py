@@ -14,7 +14,7 @@ from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.embedded import find_redis_server, socket_path
 from agent_layer.settings import Settings
 
-from ...processes import is_running, parent_of
+from ...processes import find_parent, is_running
 from ...waiting import communicate, read_line
 
 _USER = """
@@ -73,7 +73,7 @@ def test_a_killed_server_is_started_again_with_all_that_it_knew(tmp_path, wait_u
     wait_until(lambda: not is_running(new_pid))
 
 
-def state_of(pid: int) -> str:
+def read_state(pid: int) -> str:
     """One letter: T for a stopped process, Z for one that has ended and was not waited for."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
@@ -94,7 +94,7 @@ def servers_in(directory: Path) -> list[int]:
 def test_a_server_whose_keeper_is_killed_ends_and_its_users_start_both_again(tmp_path, wait_until):
     user, pid, _, _ = use(tmp_path, "first")
     with open_redis(Settings(dir=tmp_path)) as redis:
-        os.kill(parent_of(pid), signal.SIGKILL)
+        os.kill(find_parent(pid), signal.SIGKILL)
         wait_until(lambda: not is_running(pid))
 
         assert redis.lrange("seen", 0, -1) == [b"first"]
@@ -104,11 +104,11 @@ def test_a_server_whose_keeper_is_killed_ends_and_its_users_start_both_again(tmp
 
 def test_a_server_that_is_being_started_again_is_not_started_twice(tmp_path, wait_until):
     user, pid, _, _ = use(tmp_path, "first")
-    keeper = parent_of(pid)
+    keeper = find_parent(pid)
     os.kill(keeper, signal.SIGSTOP)
-    wait_until(lambda: state_of(keeper) == "T")  # before, it might still see its server die
+    wait_until(lambda: read_state(keeper) == "T")  # before, it might still see its server die
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: state_of(pid) == "Z")
+    wait_until(lambda: read_state(pid) == "Z")
     with pytest.raises(UnreachableError, match="own Redis server"):
         open_redis(Settings(dir=tmp_path, connect_seconds=0.2))
     os.kill(keeper, signal.SIGCONT)

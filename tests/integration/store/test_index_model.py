@@ -24,7 +24,7 @@ NUM_FILLERS, NUM_SUBJECTS = 2_044, 8
 AT = 1_000.0
 
 
-def pieces_of(name: str, chance) -> list[list]:
+def make_pieces(name: str, chance) -> list[list]:
     """The records of one trajectory, as several segments have them."""
     own = {"trajectory_id": name, "run": chance.choice("rs")}
     rollout = {"rollout_id": name[:-2]}
@@ -76,7 +76,7 @@ class Subject:
         commit_segments(self.redis, self.keys, [sealed], again=again)
 
 
-def counts_of(trajectories) -> dict[str, int]:
+def read_counts(trajectories) -> dict[str, int]:
     """By filter, in plain Python."""
     tests = {
         "all": bool,
@@ -133,10 +133,10 @@ def subject(redis, keys):
 def test_whatever_happens_in_whatever_order_the_index_says_what_is_stored(subject):
     @hypothesis_settings(max_examples=num_examples(30, in_default=4), suppress_health_check=list(HealthCheck))
     @given(moves, st.randoms(use_true_random=False))
-    def check(asked, chance):
+    def check(wanted, chance):
         model, names = Model(), [f"{new_id()}.0-0" for _ in range(NUM_SUBJECTS)]
-        pieces = [(new_id(), piece) for name in names for piece in pieces_of(name, chance)]
-        for move, number in asked:
+        pieces = [(new_id(), piece) for name in names for piece in make_pieces(name, chance)]
+        for move, number in wanted:
             name, records = pieces[number]
             owner = records[0].trajectory_id
             if move == "forget":
@@ -156,8 +156,8 @@ def test_whatever_happens_in_whatever_order_the_index_says_what_is_stored(subjec
 def compare(subject, model, names) -> None:
     living = model.trajectories()
     index = subject.index
-    expected = counts_of(living)
-    found = {name: count_trajectories(index, {"since": 2.0, **asked}) for name, asked in FILTERS.items()}
+    expected = read_counts(living)
+    found = {name: count_trajectories(index, {"since": 2.0, **fields}) for name, fields in FILTERS.items()}
     assert found == expected
     assert count_trajectories(index, {}) == NUM_FILLERS + len(living)
     assert count_trajectories(index, {"status": "running"}) == NUM_FILLERS + expected["running"]

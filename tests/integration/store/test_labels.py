@@ -11,7 +11,7 @@ from agent_layer.schema.reward import Label, label_rank
 from agent_layer.store import open_store
 from agent_layer.store.index.rows import GivenLabel, TrajectoryRow
 from agent_layer.store.maintenance.merge_plan import Limits
-from agent_layer.store.reading.labels import MOST_LABELS, make_label
+from agent_layer.store.reading.labels import MAX_LABELS, make_label
 
 from ...builders import attempt
 from ...stored import keys_that_hold, write_segment
@@ -151,11 +151,11 @@ def test_what_is_no_label_is_refused_and_nothing_is_harmed(store, settings, name
 
 
 def test_a_trajectory_has_so_many_names_and_no_more(store):
-    names = [f"n{number}" for number in range(MOST_LABELS)]
+    names = [f"n{number}" for number in range(MAX_LABELS)]
     own = {"trajectory_id": "x.0-0", "run": "r", "at": 1.0, "value": "v"}
     write_segment(store, *attempt("x.0-0"), *(Label(**own, label_id=name, name=name) for name in names))
 
-    with pytest.raises(BadInputError, match=f"at most {MOST_LABELS} names"):
+    with pytest.raises(BadInputError, match=f"at most {MAX_LABELS} names"):
         store.label("x.0-0", name="another", value="v")
     assert store.label("x.0-0", name="n3", value="w").value == "w"
 

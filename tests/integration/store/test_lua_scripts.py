@@ -13,7 +13,7 @@ import agent_layer.store
 from agent_layer.cli.store.acl import granted_scripts
 from agent_layer.store.cli_filters import takes_filters
 from agent_layer.store.index.aggregate import By
-from agent_layer.store.index.filters import Filters, bucket_ends, bucket_of, parse_filters
+from agent_layer.store.index.filters import Filters, bucket_ends, find_bucket, parse_filters
 from agent_layer.store.index.membership import BLOCK
 from agent_layer.store.index.rows import TrajectoryRow
 from agent_layer.store.index.scripts import INDEX_CONSTANTS
@@ -27,10 +27,10 @@ PRELUDE = INDEX_CONSTANTS + FILES["segments/keys"] + FILES["index/prelude"]
 
 def numbers_in(name: str) -> dict[str, int]:
     """CallStats that a file names in capitals."""
-    told: dict[str, int] = {}
+    attributes: dict[str, int] = {}
     for names, values in re.findall(r"^local ([A-Z_, ]+) = ([\d, ]+)", FILES[name], re.MULTILINE):
-        told |= dict(zip(names.split(", "), map(int, values.split(", ")), strict=True))
-    return told
+        attributes |= dict(zip(names.split(", "), map(int, values.split(", ")), strict=True))
+    return attributes
 
 
 def test_no_prelude_is_a_script():
@@ -60,23 +60,23 @@ def test_scans_walk_blocks_of_the_size_that_trajectories_are_filed_in():
 
 
 def test_long_values_are_filed_under_their_hash_from_the_same_length_on():
-    longest = numbers_in("index/prelude")["LONGEST_VALUE"]
+    longest = numbers_in("index/prelude")["MAX_VALUE_LENGTH"]
 
     assert parse_filters({"run": "r" * longest}).names == (f"run={'r' * longest}",)
     assert len(parse_filters({"run": "r" * (longest + 1)}).names[0]) == len("run=") + 40
 
 
 def test_a_reward_lies_in_the_bucket_that_a_search_looks_in(redis, keys):
-    ask = redis.register_script(PRELUDE + "return bucket_of(tonumber(ARGV[1]))")
+    ask = redis.register_script(PRELUDE + "return find_bucket(tonumber(ARGV[1]))")
 
     @given(st.floats(-20, 20) | st.sampled_from([0.05 * n for n in range(-201, 202)]))
     def check(reward):
-        bucket = bucket_of(reward)
+        bucket = find_bucket(reward)
         least, most = bucket_ends(bucket)
         assert int(ask(keys=[keys.name()], args=[repr(reward)])) == bucket
         assert least <= reward <= most
-        assert bucket_of(nextafter(least, -inf)) == max(-200, bucket - 1)
-        assert bucket_of(nextafter(most, inf)) == min(200, bucket + 1)
+        assert find_bucket(nextafter(least, -inf)) == max(-200, bucket - 1)
+        assert find_bucket(nextafter(most, inf)) == min(200, bucket + 1)
 
     check()
 

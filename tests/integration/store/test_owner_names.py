@@ -14,7 +14,7 @@ from agent_layer.store.maintenance.rebuild import index_segment
 from agent_layer.store.segments.format import StoredRecord, build_segment, segment_key
 
 from ...builders import attempt, closed_group, group_of_one
-from ...stored import answers_of, lose_index, stored_owners, write_segment
+from ...stored import collect_answers, lose_index, stored_owners, write_segment
 
 NAMES = [
     "group:x",
@@ -47,7 +47,7 @@ def test_no_two_owners_share_a_text(kind):
     assert {split_owner(owner_text(kind, name)) for name in names} == {(kind, name) for name in names}
 
 
-def batch_of(step, *trajectory_ids):
+def make_batch(step, *trajectory_ids):
     rollouts = [
         TrainedRollout(trajectory_id=one, group_id="g", reward=1.0, reward_ids=[], samples_hash="s")
         for one in trajectory_ids
@@ -65,7 +65,7 @@ def batch_of(step, *trajectory_ids):
 
 
 def write_with_batch(store, name, step):
-    return write_segment(store, *group_of_one(name), batch_of(step, f"{name}.0-0"))
+    return write_segment(store, *group_of_one(name), make_batch(step, f"{name}.0-0"))
 
 
 def write_as_before(store, *records):
@@ -82,13 +82,13 @@ def write_as_before(store, *records):
 def test_every_name_is_merged_once_and_deleted_alone(store):
     for step, name in enumerate(NAMES):
         write_with_batch(store, name, step)
-    before = answers_of(store)
+    before = collect_answers(store)
 
     report = store.admin.compact(limits=AT_ONCE)
 
     assert (report.num_made, report.num_removed) == (1, len(NAMES))
     assert store.admin.compact(limits=AT_ONCE).num_made == 0
-    assert answers_of(store) == before
+    assert collect_answers(store) == before
     assert store.admin.check().findings == []
 
     left = set(NAMES)
@@ -105,14 +105,14 @@ def test_what_an_earlier_version_stored_under_one_text_is_told_apart(store):
     names = ["group:x", "x.0-0", "trajectory:y", "batch:r:1"]
     for name in names:
         write_as_before(store, *group_of_one("x.0-0"), *group_of_one(name))  # group x.0-0, trajectory group:x.0-0
-    before = answers_of(store)
+    before = collect_answers(store)
 
     lose_index(store)
     store.admin.reindex()
-    assert answers_of(store) == before
+    assert collect_answers(store) == before
     assert store.admin.compact(limits=AT_ONCE).num_made == 1
     assert store.admin.compact(limits=AT_ONCE).num_made == 0
-    assert answers_of(store) == before
+    assert collect_answers(store) == before
 
     store.admin.delete(task="group:x")
     lose_index(store)

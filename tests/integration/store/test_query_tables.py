@@ -34,12 +34,12 @@ def store(settings, monkeypatch):
 @pytest.mark.parametrize("order", ["newest", "oldest"])
 @pytest.mark.parametrize(("filters", "step"), [({}, 1), ({"task_type": "odd"}, 2), ({"task_type": "none"}, 0)])
 def test_a_query_without_a_limit_becomes_a_table_of_all_its_rows(store, order, filters, step):
-    asked = [f"t{number:03}.0-0" for number in range(NUM) if step and number % step == step - 1]
+    questions = [f"t{number:03}.0-0" for number in range(NUM) if step and number % step == step - 1]
     answer = store.query(order=order, **filters)
 
     for _ in range(2):
-        assert list(answer.to_pandas().index) == (asked if order == "oldest" else asked[::-1])
-    assert answer.to_arrow().num_rows == sum(batch.num_rows for batch in answer.to_reader()) == len(asked)
+        assert list(answer.to_pandas().index) == (questions if order == "oldest" else questions[::-1])
+    assert answer.to_arrow().num_rows == sum(batch.num_rows for batch in answer.to_reader()) == len(questions)
 
 
 @pytest.mark.parametrize("limit", [1, 7, 32, 50, NUM, 1_000])

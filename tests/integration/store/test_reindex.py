@@ -24,11 +24,11 @@ open_store().admin.reindex(drop=True, progress=lambda *_: sys.stdin.readline())
 """
 
 
-def attempt_of(number: int):
+def make_attempt(number: int):
     return attempt(f"r.{number}-0", at=float(number), score=number / 100)
 
 
-def answers_of(store):
+def collect_answers(store):
     return (
         list(store.scan()),
         [store.count(**one) for one in ({}, {"status": "running"}, {"reward": (0.5, None)}, {"run": "r"})],
@@ -40,7 +40,7 @@ def answers_of(store):
 def store(settings, ship_here):
     """A store of many segments; each trajectory lies in two of them, so that the order of entering counts."""
     for number in range(NUM_SEGMENTS // 2):
-        first, *rest = attempt_of(number)
+        first, *rest = make_attempt(number)
         for records in ([first], rest):
             recorder = Recorder(settings)
             recorder.append(*records)
@@ -84,7 +84,7 @@ def moments(store):
 
 
 def test_a_killed_rebuild_is_taken_up_and_all_answers_come_back(store, start, wait_until):
-    before, num_resumed = answers_of(store), []
+    before, num_resumed = collect_answers(store), []
     for moment, num_batches in moments(store):
         process = start([sys.executable, "-c", IN_STEPS])
         process.stdin.write("\n" * num_batches)
@@ -99,14 +99,14 @@ def test_a_killed_rebuild_is_taken_up_and_all_answers_come_back(store, start, wa
         num_resumed.append(report.num_resumed)
         assert report.corrupt == []
         assert report.num_segments == NUM_SEGMENTS
-        assert answers_of(store) == before
+        assert collect_answers(store) == before
         assert not store.redis.exists(store.keys.reindexing)
     assert max(num_resumed) > 0, num_resumed
     assert store.admin.check().findings == []
 
 
 def test_the_command_takes_a_rebuild_up_too(store, start):
-    before = answers_of(store)
+    before = collect_answers(store)
     calls = []
 
     class InterruptedRebuildError(Exception):
@@ -122,11 +122,11 @@ def test_the_command_takes_a_rebuild_up_too(store, start):
     assert store.count() < len(before[0])
 
     process = start(REINDEX)
-    said, _ = communicate(process, 90)
+    output, _ = communicate(process, 90)
 
     assert process.returncode == 0
-    assert f"{NUM_SEGMENTS} of {NUM_SEGMENTS}" in said
-    assert answers_of(store) == before
+    assert f"{NUM_SEGMENTS} of {NUM_SEGMENTS}" in output
+    assert collect_answers(store) == before
     assert calls == sorted(calls)
     assert {num_all for _, num_all in calls} == {NUM_SEGMENTS}
 
@@ -137,7 +137,7 @@ def test_what_is_shipped_during_a_rebuild_is_there_after_it(settings, store, shi
     def write_on(num_done, _):
         number = 1_000 + num_done
         recorder = Recorder(settings)
-        recorder.append(*attempt_of(number))
+        recorder.append(*make_attempt(number))
         recorder.close()
         thread = threading.Thread(target=ship_here)
         thread.start()

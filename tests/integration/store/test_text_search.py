@@ -35,20 +35,20 @@ print(sorted(one.row.trajectory_id for one in page.items), page.coverage.num_wai
 
 def talk(tid, *words, at=1.0, run="r", **started):
     """Two steps: the second shows the first answer again, as a prompt does; a tool answers between."""
-    asked = {"input": {"question": f"task {words[0]}"}, "grading": "the hidden answer"}
+    fields = {"input": {"question": f"task {words[0]}"}, "grading": "the hidden answer"}
     prompt = content(tid, json.dumps({"role": "user", "content": f"please {words[0]}"}).encode())
-    said = {"role": "assistant", "content": f"answer {words[-1]} café"}
-    again = content(tid, json.dumps(said).encode())
+    spoken = {"role": "assistant", "content": f"answer {words[-1]} café"}
+    again = content(tid, json.dumps(spoken).encode())
     names = [prompt.hash, again.hash]
     return attempt(
         tid,
         prompt,
         again,
-        *call(tid, "a", Action(message=said), run=run, at=at + 1, state=StepState(messages=names[:1])),
+        *call(tid, "a", Action(message=spoken), run=run, at=at + 1, state=StepState(messages=names[:1])),
         Observation(trajectory_id=tid, observation_id=f"{tid}/o", run=run, name="look", at=at + 1.7,
                     call_id=f"{tid}/a", output={"found": f"tool {words[-1]}"}),
         *call(tid, "b", Action(message={"content": "done"}), run=run, at=at + 2, state=StepState(messages=names)),
-        at=at, run=run, task=Task(id="t", run=run, **asked), **started,
+        at=at, run=run, task=Task(id="t", run=run, **fields), **started,
     )  # fmt: skip
 
 
@@ -57,12 +57,12 @@ def store(settings):
     return open_store(settings)
 
 
-def matches(store, text, **asked):
-    return [(one.row.trajectory_id, one.step, one.where) for one in store.search_text(text, limit=100, **asked).items]
+def matches(store, text, **wanted):
+    return [(one.row.trajectory_id, one.step, one.where) for one in store.search_text(text, limit=100, **wanted).items]
 
 
-def ids(store, text, **asked):
-    return sorted({one for one, _, _ in matches(store, text, **asked)})
+def ids(store, text, **wanted):
+    return sorted({one for one, _, _ in matches(store, text, **wanted)})
 
 
 def test_tasks_prompts_answers_and_tools_are_found_with_their_step(store):
@@ -229,9 +229,9 @@ def test_a_limited_time_answers_from_what_is_read(store):
 
     assert (page.items, page.coverage.num_waiting) == ([], 3)
     assert "3 of 3 segments are not in the text index yet" in page.coverage.describe()[0]
-    told = []
-    assert store.search_text("common", progress=lambda *done: told.append(done)).coverage.num_waiting == 0
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    reported = []
+    assert store.search_text("common", progress=lambda *done: reported.append(done)).coverage.num_waiting == 0
+    assert reported == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_several_processes_search_at_once(store, settings):
@@ -289,10 +289,10 @@ def test_no_text_is_taken_for_an_expression(store, text):
     assert matches(store, text) == []
 
 
-@pytest.mark.parametrize("asked", [{"limit": 0}, {"limit": 501}, {"cursor": "x"}, {"cursor": "9" * 40}])
-def test_pages_that_cannot_be_are_refused(store, asked):
+@pytest.mark.parametrize("wanted", [{"limit": 0}, {"limit": 501}, {"cursor": "x"}, {"cursor": "9" * 40}])
+def test_pages_that_cannot_be_are_refused(store, wanted):
     with pytest.raises(BadInputError, match="expected"):
-        store.search_text("common", **asked)
+        store.search_text("common", **wanted)
 
 
 def test_words_and_phrases_become_one_expression():

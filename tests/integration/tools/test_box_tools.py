@@ -106,7 +106,7 @@ async def test_a_file_is_written_listed_read_and_edited(context):
 
 
 @pytest.mark.parametrize(
-    ("old", "said"),
+    ("old", "message"),
     [
         ("return  1", "differs in white space only"),
         ("def f():\n    return 2", "its first line is at line 1, what follows differs"),
@@ -115,13 +115,13 @@ async def test_a_file_is_written_listed_read_and_edited(context):
         ("return 1", "equal"),
     ],
 )
-async def test_an_edit_that_does_not_match_says_why(context, old, said):
+async def test_an_edit_that_does_not_match_says_why(context, old, message):
     await context.sandbox.write("f.py", b"def f():\n    return 1\n")
 
     result = await edit_file(context, path="f.py", old=old, new="return 1")
 
     assert result.is_error
-    assert said in result.text
+    assert message in result.text
     assert await context.sandbox.read("f.py") == b"def f():\n    return 1\n"
 
 
@@ -136,7 +136,7 @@ async def test_lines_end_as_they_did(context):
 async def test_what_a_file_tool_cannot_do_is_answered(context):
     await context.sandbox.write("binary", bytes(range(256)))
 
-    for tool, arguments, said in (
+    for tool, arguments, message in (
         (read_file, {"path": "none"}, "none: No such file or directory"),
         (read_file, {"path": "."}, "."),
         (read_file, {"path": "binary"}, "no UTF-8 text"),
@@ -148,7 +148,7 @@ async def test_what_a_file_tool_cannot_do_is_answered(context):
     ):
         result = await tool(context, **arguments)
         assert result.is_error, arguments
-        assert said in result.text
+        assert message in result.text
 
 
 async def test_a_long_file_is_read_in_parts(context):

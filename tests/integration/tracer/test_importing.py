@@ -37,7 +37,7 @@ def test_every_name_of_the_tracer_is_there():
     ],
 )
 def test_clients_are_traced_whether_they_are_imported_before_or_after(order):
-    told = python(
+    output = python(
         f"import tracer; {order}\n"
         "from langchain_core.callbacks import CallbackManager\n"
         "handlers = [type(one).__name__ for one in CallbackManager.configure().handlers]\n"
@@ -45,16 +45,16 @@ def test_clients_are_traced_whether_they_are_imported_before_or_after(order):
         " handlers.count('GraphHandler'))"
     )
 
-    assert told == "SyncAPIClient.request True 1"
+    assert output == "SyncAPIClient.request True 1"
 
 
 def test_instrumenting_one_client_leaves_the_others_alone():
-    told = python(
+    output = python(
         "import sys, tracer; tracer.instrument('openai'); import langchain_core.tracers.context\n"
         "print('tracer.integrations.langgraph' in sys.modules)"
     )
 
-    assert told == "False"
+    assert output == "False"
 
 
 def test_a_client_that_nobody_can_trace_is_refused():

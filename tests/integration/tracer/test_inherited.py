@@ -13,7 +13,7 @@ from agent_layer.settings.environment import read_inheritance
 from tracer.testing import capture
 from tracer.transport.inheritance import rollout_from_environment
 
-TOLD = {
+NAMED = {
     "AGENT_LAYER_ROLLOUT": "r.1",
     "AGENT_LAYER_ATTEMPT": "2",
     "OPENAI_BASE_URL": "http://127.0.0.1:1/r/r.1-2/v1",
@@ -23,18 +23,18 @@ TOLD = {
 
 
 @pytest.fixture
-def told(monkeypatch):
-    for name, value in TOLD.items():
+def inherited_environment(monkeypatch):
+    for name, value in NAMED.items():
         monkeypatch.setenv(name, value)
     return monkeypatch
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("inherited_environment")
 def test_the_rollout_is_the_one_that_the_environment_names():
     rollout = rollout_from_environment(Settings(run="run"))
 
     assert (rollout.trajectory_id, rollout.run, rollout.trace_id) == ("r.1-2", "run", "a" * 32)
-    assert (rollout.base_url, rollout.api_key) == (TOLD["OPENAI_BASE_URL"], "rk-mine")
+    assert (rollout.base_url, rollout.api_key) == (NAMED["OPENAI_BASE_URL"], "rk-mine")
 
 
 def test_a_process_of_its_own_is_in_no_rollout():
@@ -45,8 +45,8 @@ def test_a_process_of_its_own_is_in_no_rollout():
 @pytest.mark.parametrize(
     ("name", "value"), [("AGENT_LAYER_ATTEMPT", "two"), ("OPENAI_BASE_URL", ""), ("AGENT_LAYER_ROLLOUT", "a b")]
 )
-def test_half_of_it_is_said_in_one_sentence(told, name, value):
-    told.setenv(name, value)
+def test_half_of_it_is_said_in_one_sentence(inherited_environment, name, value):
+    inherited_environment.setenv(name, value)
 
     with pytest.raises(BadInputError, match="AGENT_LAYER_ROLLOUT"):
         rollout_from_environment(Settings(run="run"))
@@ -73,7 +73,7 @@ def test_a_child_is_in_its_rollout_everywhere_and_writes_no_log(tmp_path):
     variables = {name: value for name, value in os.environ.items() if not name.startswith("AGENT_LAYER_")}
 
     ran = subprocess.run(
-        [sys.executable, "-c", CHILD], cwd=tmp_path, env=variables | TOLD, capture_output=True, text=True, check=False
+        [sys.executable, "-c", CHILD], cwd=tmp_path, env=variables | NAMED, capture_output=True, text=True, check=False
     )
 
     assert (ran.stdout.split(), ran.stderr) == (["r.1-2"] * 4 + ["0"], "")

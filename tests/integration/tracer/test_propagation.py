@@ -30,9 +30,9 @@ def test_children_go_on_with_the_rollout_and_record_beside_their_parent(settings
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AGENT_LAYER_", "OPENAI"))}
     with use_session(Session(settings=settings, sink=open_recorder(settings))):
         with tracer.rollout(task="t") as rollout:
-            told = tracer.inject(dict(environment))
-            subprocess.run([sys.executable, "-c", JOINING], env=told, check=True)
-            subprocess.run([sys.executable, "-c", EXTRACTING], env=told, check=True)
+            answer = tracer.inject(dict(environment))
+            subprocess.run([sys.executable, "-c", JOINING], env=answer, check=True)
+            subprocess.run([sys.executable, "-c", EXTRACTING], env=answer, check=True)
             headers, elsewhere = json.dumps(tracer.inject({})), environment | settings.environment()
             subprocess.run([sys.executable, "-c", HEEDING, headers], env=elsewhere, check=True)
         tracer.flush()
@@ -68,7 +68,7 @@ def test_an_environment_names_the_rollouts_own_address_and_key_and_headers_do_no
 def test_an_address_of_somebody_elses_model_is_not_taken_for_the_rollouts(settings):
     variables = {"PATH": "/bin", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "own"}
     with use_session(Session(settings=settings, sink=open_recorder(settings))), tracer.rollout(task="t"):
-        told = tracer.inject(variables)
-        with tracer.extract(told) as found:
+        answer = tracer.inject(variables)
+        with tracer.extract(answer) as found:
             assert found.base_url is None
-    assert told["OPENAI_API_KEY"] == "own"
+    assert answer["OPENAI_API_KEY"] == "own"

@@ -37,12 +37,12 @@ from ...waiting import join, scaled
 OPERATOR = "operator-key"
 
 
-def answer(asked):
+def answer(prompt):
     """Call the sum tool once if the request has tools; else repeat the message."""
-    if asked.tools and not asked.turn:
+    if prompt.tools and not prompt.turn:
         call = {"name": "add", "arguments": json.dumps({"a": 40, "b": 2})}
-        return {"tool_calls": [{"id": f"c-{asked.text[-6:]}", "type": "function", "function": call}]}
-    return f"{asked.text} {asked.choice}"
+        return {"tool_calls": [{"id": f"c-{prompt.text[-6:]}", "type": "function", "function": call}]}
+    return f"{prompt.text} {prompt.choice}"
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def ask_now(client, text):
     return client.chat.completions.create(model="any", messages=[{"role": "user", "content": text}])
 
 
-def texts_of(trajectory):
+def read_texts(trajectory):
     """What each call asked, in order."""
     return [json.loads(trajectory.contents[step.state.messages[0]])["content"] for step in trajectory.steps]
 
@@ -113,7 +113,7 @@ async def test_32_rollouts_at_a_time_through_one_client_keep_apart(gateway, clie
     lived = await asyncio.gather(*map(live, range(32)))
 
     for number, trajectory in await read_all(gateway, lived):
-        assert texts_of(trajectory) == [f"rollout {number} turn {turn}" for turn in range(3)]
+        assert read_texts(trajectory) == [f"rollout {number} turn {turn}" for turn in range(3)]
         assert trajectory.accepted is not None
         assert trajectory.reward == number / 32
         assert {step.capture_level for step in trajectory.steps} == {"tokens"}
@@ -135,7 +135,7 @@ async def test_threads_share_a_client_and_keep_their_rollouts(gateway, sync_clie
         lived = await asyncio.gather(*(run(pool, copy_context().run, live, number) for number in range(8)))
 
     for number, trajectory in await read_all(gateway, lived):
-        assert texts_of(trajectory) == [f"rollout {number} helper", f"rollout {number} itself"]
+        assert read_texts(trajectory) == [f"rollout {number} helper", f"rollout {number} itself"]
 
 
 @tool
@@ -274,8 +274,8 @@ async def test_a_screenshot_that_every_turn_shows_is_one_blob_and_is_shown_when_
     async with tracer.rollout(task="t") as rollout:
         for turn in range(3):
             answer = await client.chat.completions.create(model="any", messages=messages)
-            said = {"role": "assistant", "content": answer.choices[0].message.content}
-            messages += [said, {"role": "user", "content": f"turn {turn}"}, look]
+            spoken = {"role": "assistant", "content": answer.choices[0].message.content}
+            messages += [spoken, {"role": "user", "content": f"turn {turn}"}, look]
 
     [(_, trajectory)] = await read_all(gateway, [(0, rollout.trajectory_id)])
     store = await asyncio.to_thread(open_store, gateway)

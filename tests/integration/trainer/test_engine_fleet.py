@@ -12,14 +12,14 @@ from trainer_adapter.cluster.weights.fleet import EngineFleet
 
 
 @pytest.fixture
-def fleet_of(settings, redis, tmp_path):
-    """``fleet_of(engines, missed)``: servers; those in the list never confirm a version."""
+def make_fleet(settings, redis, tmp_path):
+    """``make_fleet(engines, missed)``: servers; those in the list never confirm a version."""
 
-    def fleet_of(engines, missed):
+    def make_fleet(engines, missed):
         access_keys = {one.url: one.access_key for one in engines}
         return EngineFleet(settings, settings.run, redis, tmp_path, access_keys, lambda _: list(missed))
 
-    return fleet_of
+    return make_fleet
 
 
 def guarded():
@@ -33,10 +33,10 @@ def shown(settings, redis):
     return lambda: {engine.url: (engine.state, engine.version) for engine in registry.engines()}
 
 
-def test_a_server_that_does_not_confirm_a_version_gets_no_calls_until_it_does(fleet_of, shown):
+def test_a_server_that_does_not_confirm_a_version_gets_no_calls_until_it_does(make_fleet, shown):
     with serve_in_thread(guarded()) as one, serve_in_thread(guarded()) as other:
         missed = []
-        fleet = fleet_of([one, other], missed)
+        fleet = make_fleet([one, other], missed)
         fleet.serve(0)
         assert shown() == {one.url: ("serving", 0), other.url: ("serving", 0)}
 
@@ -49,10 +49,10 @@ def test_a_server_that_does_not_confirm_a_version_gets_no_calls_until_it_does(fl
         assert shown() == {one.url: ("serving", 2), other.url: ("serving", 2)}
 
 
-def test_a_version_that_no_server_confirms_is_an_error(fleet_of, shown):
+def test_a_version_that_no_server_confirms_is_an_error(make_fleet, shown):
     with serve_in_thread(guarded()) as one:
         missed = []
-        fleet = fleet_of([one], missed)
+        fleet = make_fleet([one], missed)
         fleet.serve(0)
         missed.append(one.url)
 
@@ -61,11 +61,11 @@ def test_a_version_that_no_server_confirms_is_an_error(fleet_of, shown):
         assert shown() == {one.url: ("loading", 0)}
 
 
-def test_a_dead_server_is_replaced_by_one_with_the_present_version_and_its_own_key(fleet_of, shown, settings, redis):
+def test_a_dead_server_is_replaced_by_one_with_the_present_version_and_its_own_key(make_fleet, shown, settings, redis):
     registry = open_engine_registry(settings, redis)
     with serve_in_thread(guarded()) as one, serve_in_thread(guarded()) as new:
         with serve_in_thread(guarded()) as dead:
-            fleet = fleet_of([one, dead], [])
+            fleet = make_fleet([one, dead], [])
             fleet.serve(4)
         assert registry.access_keys() == {one.url: one.access_key, dead.url: dead.access_key}
         seen = []
@@ -85,10 +85,10 @@ def test_a_dead_server_is_replaced_by_one_with_the_present_version_and_its_own_k
         assert registry.access_keys() == {}
 
 
-def test_a_new_server_at_the_address_of_a_dead_one_stays(fleet_of, shown, settings, redis):
+def test_a_new_server_at_the_address_of_a_dead_one_stays(make_fleet, shown, settings, redis):
     registry = open_engine_registry(settings, redis)
     with serve_in_thread(guarded()) as one, serve_in_thread(guarded()) as again:
-        fleet = fleet_of([one, again], [])
+        fleet = make_fleet([one, again], [])
         fleet.serve(4)
 
         fleet.replace([again.url], lambda: {again.url: again.access_key})

@@ -20,7 +20,7 @@ from trainer_adapter.tasks.stream import TaskStream
 
 from ...builders import closed_group
 from ...profiles import num_examples
-from ...queues import queue_of
+from ...queues import open_queue
 from ...stored import write_segment
 
 TASKS = [{"id": f"t{number}", "input": number} for number in range(4)]
@@ -54,7 +54,7 @@ def make(settings, dispatcher, tmp_path):
     return make
 
 
-def asked(dispatcher):
+def submitted(dispatcher):
     return sorted((group.group_id, group.group_size) for group in dispatcher.groups())
 
 
@@ -67,20 +67,20 @@ def test_no_more_is_in_flight_than_staleness_allows(make, dispatcher, groups_per
     feed.submit_groups(0)
     feed.submit_groups(0)
 
-    assert len(asked(dispatcher)) == expected
+    assert len(submitted(dispatcher)) == expected
     assert feed.cursor(0, 0, []).open_positions == list(range(expected))
 
 
 def test_a_finished_group_makes_room_for_one_other(make, dispatcher):
     feed = make(groups_per_step=2, max_staleness=0)
     feed.submit_groups(0)
-    first = asked(dispatcher)[0][0]
+    first = submitted(dispatcher)[0][0]
 
     feed.close_groups([first])
     feed.close_groups([first])
     feed.submit_groups(0)
 
-    assert len(asked(dispatcher)) == 3
+    assert len(submitted(dispatcher)) == 3
 
 
 def test_each_task_is_asked_once_per_epoch(make, dispatcher):
@@ -88,19 +88,19 @@ def test_each_task_is_asked_once_per_epoch(make, dispatcher):
 
     tasks = [group.task_id for group in dispatcher.groups()]
     assert sorted(tasks) == sorted([task["id"] for task in TASKS] * 2)
-    assert len(set(asked(dispatcher))) == 8
+    assert len(set(submitted(dispatcher))) == 8
 
 
 def test_a_feed_that_starts_again_asks_for_nothing_twice(make, dispatcher):
     feed = make(groups_per_step=2, max_staleness=1)
     feed.submit_groups(0)
     cursor = feed.cursor(step=3, policy_version=3, taken=["g"])
-    before = asked(dispatcher)
+    before = submitted(dispatcher)
 
     again = make(cursor=cursor, groups_per_step=2, max_staleness=1)
     again.submit_groups(0)
 
-    assert asked(dispatcher) == before
+    assert submitted(dispatcher) == before
     assert again.cursor(3, 3, ["g"]) == cursor
 
 
@@ -118,22 +118,22 @@ def test_a_group_that_is_redone_keeps_its_position_and_is_asked_for_once(make, d
     cursor = feed.cursor(0, 0, [])
     assert cursor.open_positions == before.open_positions
     assert sorted(cursor.open_tries) == [0, 1]
-    num_asked = len(asked(dispatcher))
+    num_asked = len(submitted(dispatcher))
     resumed = make(cursor=cursor, groups_per_step=2, max_staleness=0)
     resumed.redo_group(again)
-    assert len(asked(dispatcher)) == num_asked + 1
+    assert len(submitted(dispatcher)) == num_asked + 1
     assert sorted(resumed.cursor(0, 0, []).open_tries) == [0, 2]
 
 
 def test_what_the_dispatcher_lost_is_asked_for_again(make, dispatcher, redis, keys):
     feed = make(groups_per_step=2, max_staleness=0)
     feed.submit_groups(0)
-    cursor, before = feed.cursor(0, 0, []), asked(dispatcher)
+    cursor, before = feed.cursor(0, 0, []), submitted(dispatcher)
     redis.delete(*redis.scan_iter(match=keys.queue("*")))
 
     make(cursor=cursor, groups_per_step=2, max_staleness=0)
 
-    assert asked(dispatcher) == before
+    assert submitted(dispatcher) == before
 
 
 def test_groups_of_a_checkpoint_are_acknowledged_when_it_is_found(make, redis, keys):
@@ -156,7 +156,7 @@ def test_a_curriculum_gives_more_rollouts_to_tasks_that_fail(make, dispatcher):
 def test_tasks_are_asked_for_as_the_plan_says(make, dispatcher):
     make(group_size=4, launch=1.25, partial="drop", priority=7, groups_per_step=1, max_staleness=0).submit_groups(0)
 
-    (lease, *others) = queue_of(dispatcher).claim("w", 9)
+    (lease, *others) = open_queue(dispatcher).claim("w", 9)
     assert len(others) == 4
     task = lease.task
     assert (task.group_size, task.launch, task.partial, task.priority) == (4, 5, "drop", 7)
@@ -164,7 +164,7 @@ def test_tasks_are_asked_for_as_the_plan_says(make, dispatcher):
 
 def test_each_group_has_a_sampling_seed_that_follows_from_the_seed_and_its_position(make, dispatcher, redis, keys):
     def seeds():
-        return {lease.group_id: lease.task.sampling_seed for lease in queue_of(dispatcher).claim("w", 99)}
+        return {lease.group_id: lease.task.sampling_seed for lease in open_queue(dispatcher).claim("w", 99)}
 
     feed = make(max_staleness=1)
     feed.submit_groups(0)
@@ -183,7 +183,7 @@ def test_what_the_plan_leaves_open_is_as_its_task_says(make, dispatcher):
     own = {"id": "t", "input": 1, "group_size": 5, "launch": 9, "partial": "refill", "priority": 3}
     make(tasks=[own], group_size=2).submit_groups(0)
 
-    task = queue_of(dispatcher).claim("w", 1)[0].task
+    task = open_queue(dispatcher).claim("w", 1)[0].task
     assert (task.group_size, task.launch, task.partial, task.priority) == (2, None, "refill", 3)
 
 
@@ -203,25 +203,25 @@ def test_groups_are_asked_ahead_with_the_version_from_which_they_may_begin(make,
 
     feed.submit_groups(0)
 
-    assert len(asked(dispatcher)) == 8
+    assert len(submitted(dispatcher)) == 8
     assert feed.cursor(0, 0, []).open_starts == [-1, -1, 0, 0, 1, 1, 2, 2]
-    assert len({lease.group_id for lease in queue_of(dispatcher).claim("w", 99)}) == 4
+    assert len({lease.group_id for lease in open_queue(dispatcher).claim("w", 99)}) == 4
     dispatcher.serve("r", 1)
-    assert {lease.task.from_policy for lease in queue_of(dispatcher).claim("w", 99)} == {1}
+    assert {lease.task.from_policy for lease in open_queue(dispatcher).claim("w", 99)} == {1}
 
 
 def test_a_feed_that_goes_on_under_later_versions_asks_for_the_same_groups_and_lets_them_begin(make, dispatcher):
     plan = {"groups_per_step": 2, "max_staleness": 0, "ask_ahead_steps": 1, "group_size": 2}
     feed = make(**plan)
     feed.submit_groups(0)
-    cursor, before = feed.cursor(0, 0, []), asked(dispatcher)
+    cursor, before = feed.cursor(0, 0, []), submitted(dispatcher)
 
     again = make(cursor=cursor, **plan)
     again.submit_groups(7)  # the trainer that was killed had come to 6
     dispatcher.serve("r", 7)
 
-    assert asked(dispatcher) == before
-    assert len({lease.group_id for lease in queue_of(dispatcher).claim("w", 99)}) == 4
+    assert submitted(dispatcher) == before
+    assert len({lease.group_id for lease in open_queue(dispatcher).claim("w", 99)}) == 4
 
 
 @given(st.data())
@@ -238,7 +238,7 @@ def test_no_group_is_given_out_too_early_for_its_step(make, dispatcher, redis, k
         feed.submit_groups(version)
         dispatcher.serve("r", version)
         while True:
-            for lease in queue_of(dispatcher).claim("w", 99):
+            for lease in open_queue(dispatcher).claim("w", 99):
                 began.setdefault(lease.group_id, version)
             if not began or not data.draw(st.booleans(), "drop one"):
                 break
@@ -298,9 +298,9 @@ def test_a_ramp_sees_every_group_of_a_step_once_replaced_or_not(make, dispatcher
 def test_the_same_position_is_the_same_group_whatever_its_size(make, dispatcher):
     feed = make(groups_per_step=4, max_staleness=0, curriculum=SuccessShare())
     feed.submit_groups(0)
-    before = asked(dispatcher)
+    before = submitted(dispatcher)
     cursor = msgspec.structs.replace(feed.cursor(0, 0, []), success_rates={"t0": 1.0, "t1": 0.0})
 
     make(cursor=cursor, groups_per_step=4, max_staleness=0, curriculum=SuccessShare())
 
-    assert asked(dispatcher) == before
+    assert submitted(dispatcher) == before

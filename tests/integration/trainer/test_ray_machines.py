@@ -18,12 +18,12 @@ pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not ins
 def join(tmp_path: Path):
     """``join(wait_seconds, said)``: a cluster where no Ray is."""
 
-    def join(wait_seconds: float, said: list[str]) -> JoinedCluster:
+    def join(wait_seconds: float, spoken: list[str]) -> JoinedCluster:
         sources = [SourceConfig(path=tmp_path / "tasks.jsonl")]
         cluster = ClusterConfig(nodes=2, wait_seconds=wait_seconds)
         config = TrainConfig(model=tmp_path / "model", tasks=sources, steps=1, cluster=cluster)
         address, settings = f"127.0.0.9:{free_port()}", Settings(dir=tmp_path / "data", run="r")
-        return JoinedCluster(address, config, settings, tmp_path / "run", said.append)
+        return JoinedCluster(address, config, settings, tmp_path / "run", spoken.append)
 
     return join
 
@@ -38,7 +38,7 @@ def test_a_cluster_that_does_not_answer_is_a_sentence_with_what_to_do(join):
 
 
 def test_a_wait_for_a_cluster_is_told_and_can_be_stopped(join):
-    said: list[str] = []
+    spoken: list[str] = []
 
-    assert join(600, said).prepare(lambda: bool(said)) is None
-    assert said[0].startswith("waiting up to 600 s: ray at 127.0.0.9:")
+    assert join(600, spoken).prepare(lambda: bool(spoken)) is None
+    assert spoken[0].startswith("waiting up to 600 s: ray at 127.0.0.9:")

@@ -10,7 +10,7 @@ from agent_layer.schema.task import Task
 from agent_layer.schema.training import PolicyVersion
 from trainer_adapter.loop.run_control import RunControl
 
-from ...queues import queue_of
+from ...queues import open_queue
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def why_paused(dispatcher):
 
 
 def test_an_attempt_that_can_pause_does_so_at_a_switch_and_goes_on_after_it(dispatcher, standing):
-    queue = queue_of(dispatcher)
+    queue = open_queue(dispatcher)
     (lease,) = queue.claim("w", 1)
     queue.checkpoint(lease, "here")
     queue.heartbeat("w", b"{}", [(lease, "running")])
@@ -81,7 +81,7 @@ def test_a_pause_that_a_killed_trainer_left_ends_when_it_starts_again(dispatcher
 
 
 def test_failures_before_a_pause_still_count_after_it(dispatcher, standing):
-    queue = queue_of(dispatcher)
+    queue = open_queue(dispatcher)
     leases = queue.claim("w", 3)
     queue.fail(leases[0], "infra", "broken", retryable=False)
 
@@ -99,8 +99,8 @@ def test_only_a_pause_for_failures_is_one_and_a_resume_ends_it(dispatcher, wait_
     assert not standing.is_failing()
     assert "paused (by hand): 'agent-layer runs resume r'" in str(standing.explain_missing_group(1))
     dispatcher.resume("r")
-    for lease in queue_of(dispatcher).claim("w", 2):
-        queue_of(dispatcher).fail(lease, "infra", "the disk is full", retryable=False)
+    for lease in open_queue(dispatcher).claim("w", 2):
+        open_queue(dispatcher).fail(lease, "infra", "the disk is full", retryable=False)
 
     wait_until(standing.is_failing)
     assert "the disk is full; see 'agent-layer dead list'" in str(standing.explain_missing_group(1))
@@ -111,7 +111,7 @@ def test_only_a_pause_for_failures_is_one_and_a_resume_ends_it(dispatcher, wait_
 def test_what_waits_for_a_version_is_given_out_when_engines_serve_it(dispatcher, redis, keys):
     standing = RunControl("r", dispatcher, pause_at_switch=False)
     dispatcher.submit([Task(id="next", run="r", from_policy=1)])
-    queue = queue_of(dispatcher)
+    queue = open_queue(dispatcher)
     queue.claim("w", 3)
     dispatcher.serve("r", 0)
     one = PolicyVersion(run="r", number=1, location="there", created_at=0.0)
@@ -125,10 +125,10 @@ def test_what_waits_for_a_version_is_given_out_when_engines_serve_it(dispatcher,
 
 def test_a_run_whose_trainer_says_nothing_goes_by_what_is_registered(dispatcher, redis, keys):
     dispatcher.submit([Task(id="next", run="r", from_policy=1)])
-    queue_of(dispatcher).claim("w", 3)
-    assert queue_of(dispatcher).claim("w", 1) == []
+    open_queue(dispatcher).claim("w", 3)
+    assert open_queue(dispatcher).claim("w", 1) == []
 
     one = PolicyVersion(run="r", number=1, location="there", created_at=0.0)
     register_policy(redis, keys, one, lambda _: None)
 
-    assert len(queue_of(dispatcher).claim("w", 1)) == 1
+    assert len(open_queue(dispatcher).claim("w", 1)) == 1

@@ -39,19 +39,19 @@ def server(student):
 
 
 @pytest.fixture
-def config_of(student):
-    """``config_of(url, …)``: a run of the student with this teacher."""
+def make_config(student):
+    """``make_config(url, …)``: a run of the student with this teacher."""
 
-    def config_of(url, **fields):
+    def make_config(url, **fields):
         distill = DistillConfig(teacher=TeacherConfig(**{"url": f"{url}/v1", "model": "teacher"} | fields))
         tasks = [SourceConfig(path=student / "none.jsonl")]
         return TrainConfig(model=student, tasks=tasks, steps=1, algorithm=AlgorithmConfig(distill=distill))
 
-    return config_of
+    return make_config
 
 
-def test_each_token_behind_the_first_has_its_log_probability(server, settings, config_of):
-    teacher = open_teacher(config_of(server.url), settings)
+def test_each_token_behind_the_first_has_its_log_probability(server, settings, make_config):
+    teacher = open_teacher(make_config(server.url), settings)
 
     (first, second) = teacher.score([TokenIds([3, 1, 4]), TokenIds([1, 5])])
 
@@ -59,8 +59,8 @@ def test_each_token_behind_the_first_has_its_log_probability(server, settings, c
     assert list(second) == pytest.approx([judge([1], 5)])
 
 
-def test_a_server_that_is_busy_for_a_while_is_asked_again(server, settings, config_of):
-    teacher = open_teacher(config_of(server.url, concurrency=1), settings)
+def test_a_server_that_is_busy_for_a_while_is_asked_again(server, settings, make_config):
+    teacher = open_teacher(make_config(server.url, concurrency=1), settings)
     busy = [429, 503, 500]
     server.refuses = lambda _: busy.pop() if busy else None
 
@@ -70,9 +70,9 @@ def test_a_server_that_is_busy_for_a_while_is_asked_again(server, settings, conf
     assert busy == []
 
 
-def test_a_row_that_the_server_refuses_is_not_asked_about_again_and_others_are_answered(server, settings, config_of):
-    teacher = open_teacher(config_of(server.url), settings)
-    server.asked.clear()
+def test_a_row_that_the_server_refuses_is_not_asked_about_again_and_others_are_answered(server, settings, make_config):
+    teacher = open_teacher(make_config(server.url), settings)
+    server.requests.clear()
     server.refuses = lambda row: 400 if row == [1, 2, 3] else None
 
     refused, answered = teacher.score([TokenIds([1, 2, 3]), TokenIds([1, 2])])
@@ -82,7 +82,7 @@ def test_a_row_that_the_server_refuses_is_not_asked_about_again_and_others_are_a
     assert "answered 400" in refused.reason
     assert "not this row" in refused.reason
     assert list(answered) == pytest.approx([judge([1], 2)])
-    assert server.asked.count([1, 2, 3]) == 1
+    assert server.requests.count([1, 2, 3]) == 1
 
 
 def test_rows_stay_without_an_answer_once_the_patience_is_over():
@@ -104,25 +104,25 @@ def test_a_stop_ends_the_wait():
     assert isinstance(found, Silence)
 
 
-def test_a_server_that_does_not_answer_is_named_at_the_start(settings, config_of):
+def test_a_server_that_does_not_answer_is_named_at_the_start(settings, make_config):
     url = f"http://127.0.0.1:{free_port()}"
 
     with pytest.raises(UnreachableError, match=url):
-        open_teacher(config_of(url), settings)
+        open_teacher(make_config(url), settings)
 
 
-def test_a_server_without_the_model_is_refused_with_those_that_it_has(server, settings, config_of):
+def test_a_server_without_the_model_is_refused_with_those_that_it_has(server, settings, make_config):
     with pytest.raises(BadInputError, match="expected the model 'large', found teacher"):
-        open_teacher(config_of(server.url, model="large"), settings)
+        open_teacher(make_config(server.url, model="large"), settings)
 
 
-def test_a_key_is_sent_and_asked_for_by_its_setting(server, settings, config_of):
+def test_a_key_is_sent_and_asked_for_by_its_setting(server, settings, make_config):
     server.key = "secret"
     with pytest.raises(BadInputError, match=r"asks for a key.*AGENT_LAYER_TEACHER_KEY"):
-        open_teacher(config_of(server.url), settings)
+        open_teacher(make_config(server.url), settings)
 
     known = settings.model_copy(update={"teacher_key": "secret"})
-    (found,) = open_teacher(config_of(server.url), known).score([TokenIds([1, 2])])
+    (found,) = open_teacher(make_config(server.url), known).score([TokenIds([1, 2])])
 
     assert list(found) == pytest.approx([judge([1], 2)])
     assert "secret" in known.secrets
@@ -131,28 +131,28 @@ def test_a_key_is_sent_and_asked_for_by_its_setting(server, settings, config_of)
 @pytest.mark.parametrize(
     "words", [[*WORDS[:4], "no", "yes", *WORDS[6:]], WORDS[:-1]], ids=["two words swapped", "one word fewer"]
 )
-def test_another_vocabulary_is_refused_with_the_first_difference(tmp_path, settings, words, config_of):
+def test_another_vocabulary_is_refused_with_the_first_difference(tmp_path, settings, words, make_config):
     with (
         serve_in_thread(ScriptedTeacher(write_tokenizer(tmp_path / "other", words))) as server,
         pytest.raises(BadInputError, match=r"expected the vocabulary of .*its tokens 0 to 7: .* here, .* there"),
     ):
-        open_teacher(config_of(server.url), settings)
+        open_teacher(make_config(server.url), settings)
 
 
-def test_a_larger_vocabulary_is_accepted(tmp_path, settings, config_of):
+def test_a_larger_vocabulary_is_accepted(tmp_path, settings, make_config):
     with serve_in_thread(ScriptedTeacher(write_tokenizer(tmp_path / "other", [*WORDS, "more"]))) as server:
-        open_teacher(config_of(server.url), settings)
+        open_teacher(make_config(server.url), settings)
 
 
-def test_a_model_without_a_tokenizer_cannot_be_compared(server, student, settings, config_of):
+def test_a_model_without_a_tokenizer_cannot_be_compared(server, student, settings, make_config):
     (student / "tokenizer.json").unlink()
 
     with pytest.raises(BadInputError, match=r"expected tokenizer\.json"):
-        open_teacher(config_of(server.url), settings)
+        open_teacher(make_config(server.url), settings)
 
 
-def test_a_server_without_log_probabilities_of_prompts_is_named(server, settings, monkeypatch, config_of):
+def test_a_server_without_log_probabilities_of_prompts_is_named(server, settings, monkeypatch, make_config):
     monkeypatch.setattr(server, "judge", lambda *_: None)  # no number
 
     with pytest.raises(EngineError, match="expected vLLM's answer"):
-        open_teacher(config_of(server.url), settings)
+        open_teacher(make_config(server.url), settings)

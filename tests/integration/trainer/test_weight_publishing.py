@@ -16,7 +16,7 @@ from agent_layer.schema.training import PolicyVersion
 DEAD = "http://127.0.0.1:9"
 
 
-def entry_of(url):
+def make_entry(url):
     about = {"run": "r", "version": 0, "location": "base", "model": "m", "logprobs_mode": "raw", "state": "serving"}
     return Engine(url=url, epoch=0, **about)
 
@@ -47,7 +47,7 @@ def test_a_dead_engine_of_several_is_left_behind_and_out_of_service(publisher, r
     (tmp_path / "tokenizer.json").write_text("{}")
     with serve_in_thread(ScriptedEngine()) as one, serve_in_thread(ScriptedEngine()) as other:
         for url in (one.url, DEAD, other.url):
-            registry.register(entry_of(url))
+            registry.register(make_entry(url))
         publisher.serve(1)
 
     found = {engine.url: engine for engine in registry.engines()}
@@ -86,7 +86,7 @@ def test_an_engine_that_was_started_for_the_run_is_taken_at_its_word(settings, r
 
 
 def test_with_no_engine_left_the_trainer_hears_of_it(publisher, registry):
-    registry.register(entry_of(DEAD))
+    registry.register(make_entry(DEAD))
 
     with pytest.raises(UnreachableError):
         publisher.serve(1)

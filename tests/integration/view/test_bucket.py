@@ -5,7 +5,7 @@ from functools import partial
 import msgspec
 import pytest
 
-from agent_layer.cli.query.left_out import describe_left_out
+from agent_layer.cli.query.omissions import describe_left_out
 from agent_layer.cli.services.view import archive_settings, open_shown
 from agent_layer.cli.store.acl import acl_rules
 from agent_layer.dispatcher import Dispatcher
@@ -13,8 +13,8 @@ from agent_layer.errors import NotFoundError
 from agent_layer.infra import Keys, open_objects
 from agent_layer.schema.task import Task
 from agent_layer.store import Store, open_store
-from agent_layer.view import Asked, Source
-from agent_layer.view.reads.bucket import source_for
+from agent_layer.view import RequestParams, Source
+from agent_layer.view.reads.archive import source_for
 from agent_layer.view.reads.fleet import show_fleet_state
 from agent_layer.view.reads.routes import ROUTES
 
@@ -22,7 +22,7 @@ from ...builders import attempt, call, closed_group, sampled
 from ...stored import lose_index, put_segment, write_segment
 
 _PLACES = {"run": "r", "step": "0", "trajectory": "a.0-0", "group": "g"}
-_ASKED = {"a": ["a.0-0"], "b": ["a.1-0"], "by": ["run"], "text": ["answer"]}
+_QUERY = {"a": ["a.0-0"], "b": ["a.1-0"], "by": ["run"], "text": ["answer"]}
 _OF_THE_QUEUE = {"/workers", "/queue", "/dead", "/sandboxes", "/engines"}
 _OF_NOW = {"/info", "/runs/{run}/updates/{step}"}
 
@@ -46,8 +46,10 @@ def both(settings, redis, tmp_path):
 
 def test_numbers_are_those_of_the_live_store(both):
     read = [route for route in ROUTES if route.path not in _OF_THE_QUEUE | _OF_NOW]
-    asked = [Asked(_PLACES, {name: _ASKED[name] for name in route.parameters if name in _ASKED}) for route in read]
-    live, alone = ([route.read(source, one) for route, one in zip(read, asked, strict=True)] for source in both)
+    questions = [
+        RequestParams(_PLACES, {name: _QUERY[name] for name in route.parameters if name in _QUERY}) for route in read
+    ]
+    live, alone = ([route.read(source, one) for route, one in zip(read, questions, strict=True)] for source in both)
 
     assert len(read) > 15
     assert alone == live
@@ -57,7 +59,7 @@ def test_what_only_a_queue_knows_is_refused_with_a_sentence(both):
     for route in ROUTES:
         if route.path in _OF_THE_QUEUE:
             with pytest.raises(NotFoundError, match="a bucket alone"):
-                route.read(both[1], Asked({}, {}))
+                route.read(both[1], RequestParams({}, {}))
 
 
 def test_the_stream_of_events_looks_at_no_queue(both):
@@ -67,18 +69,18 @@ def test_the_stream_of_events_looks_at_no_queue(both):
 def test_a_cooled_namespace_is_shown_from_its_bucket_and_says_so(both, capsys):
     live, alone = both
     read = [route for route in ROUTES if route.path in {"/runs", "/trajectories/{trajectory}", "/groups/{group}"}]
-    before = [route.read(alone, Asked(_PLACES, {})) for route in read]
+    before = [route.read(alone, RequestParams(_PLACES, {})) for route in read]
     with open_shown(live.settings, demo=False, bucket=None) as shown:
         assert not shown.is_archive
     assert live.store.admin.offload() == 2
     capsys.readouterr()
 
     with open_shown(live.settings, demo=False, bucket=None) as shown:
-        assert [route.read(shown, Asked(_PLACES, {})) for route in read] == before
+        assert [route.read(shown, RequestParams(_PLACES, {})) for route in read] == before
         assert shown.is_archive
-    told = capsys.readouterr().out
-    assert "Redis holds no run" in told
-    assert f"segments of {live.settings.objects_url}" in told
+    answer = capsys.readouterr().out
+    assert "Redis holds no run" in answer
+    assert f"segments of {live.settings.objects_url}" in answer
     assert live.store.redis.scard(live.store.keys.runs) == 0
 
 
@@ -95,8 +97,8 @@ def partly(both, capsys):
 
 def ask(source, path, query=(), **places):
     (route,) = [one for one in ROUTES if one.path == path]
-    asked = Asked(places, {name: [value] for name, value in dict(query).items()})
-    return route.read(source_for(source, asked), asked)
+    request = RequestParams(places, {name: [value] for name, value in dict(query).items()})
+    return route.read(source_for(source, request), request)
 
 
 def test_runs_that_redis_lacks_are_read_from_the_bucket(partly, capsys):
@@ -160,13 +162,13 @@ def test_commands_say_what_they_leave_out(both, is_lost):
     else:
         live.store.admin.offload()
     write_segment(live.store, *attempt("b.0-0", *call("b.0-0", "b", sampled(1, 9)), run="later", score=1.0))
-    told = partial(describe_left_out, live.settings, live.store)
+    answer = partial(describe_left_out, live.settings, live.store)
 
-    assert "reindex" in told("r", is_empty=True)
-    assert ("of r;" in (told(None, is_empty=False) or "")) is not is_lost
-    assert is_lost or told("later", is_empty=False) is None
+    assert "reindex" in answer("r", is_empty=True)
+    assert ("of r;" in (answer(None, is_empty=False) or "")) is not is_lost
+    assert is_lost or answer("later", is_empty=False) is None
     live.store.admin.reindex()
-    assert told("r", is_empty=True) is told(None, is_empty=False) is None
+    assert answer("r", is_empty=True) is answer(None, is_empty=False) is None
 
 
 def test_work_that_waits_keeps_the_page_live(both):

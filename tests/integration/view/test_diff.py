@@ -5,7 +5,7 @@ from itertools import combinations_with_replacement
 
 from agent_layer.schema.record import TokenIds
 from agent_layer.schema.step import PromptDelta
-from agent_layer.view import Asked
+from agent_layer.view import RequestParams
 from agent_layer.view.reads.tokens.diff import show_diff
 
 from ...builders import attempt, call, sampled
@@ -19,7 +19,7 @@ def test_two_rollouts_part_where_their_ids_do(fresh):
         laid = {name: [_added(step) for step in fresh.store.get(name).steps] for name in names}
 
         for a, b in combinations_with_replacement(names, 2):
-            answer = show_diff(fresh.source, Asked({}, {"a": [a], "b": [b]}))
+            answer = show_diff(fresh.source, RequestParams({}, {"a": [a], "b": [b]}))
             flat_a, flat_b = ([one for step in laid[name] for one in step] for name in (a, b))
             num_shared = next((at for at in range(len(flat_a)) if flat_a[: at + 1] != flat_b[: at + 1]), len(flat_a))
             assert answer.first_token == (None if flat_a == flat_b else num_shared)
@@ -31,10 +31,10 @@ def test_two_rollouts_part_where_their_ids_do(fresh):
 
 
 def test_it_says_whether_prompt_or_answer_differs(fresh):
-    for name, given, said in (("x-0", 1, 2), ("y-0", 1, 3), ("z-0", 4, 2)):
+    for name, given, message in (("x-0", 1, 2), ("y-0", 1, 3), ("z-0", 4, 2)):
         prompt = PromptDelta(delta=TokenIds([given]))
         write_segment(
-            fresh.store, *attempt(name, *call(name, "a", sampled(said), prompt=prompt, capture_level="tokens"))
+            fresh.store, *attempt(name, *call(name, "a", sampled(message), prompt=prompt, capture_level="tokens"))
         )
 
     assert fresh.get("/api/v1/diff?a=x-0&b=y-0")["steps"][0]["part"] == "answer"
@@ -52,9 +52,9 @@ def _calls(dice, name):
     """Return a chain of calls over two ids, so that pairs often share a beginning."""
     size, parts = 0, []
     for at in range(dice.randrange(1, 4)):
-        given, said = ([dice.choice([1, 1, 1, 2]) for _ in range(2)] for _ in range(2))
+        given, command = ([dice.choice([1, 1, 1, 2]) for _ in range(2)] for _ in range(2))
         after = {"parent_call": f"{name}/c{at - 1}", "prefix_length": size, "prefix_hash": "not read"} if at else {}
         prompt = PromptDelta(delta=TokenIds(given), **after)
-        parts += call(name, f"c{at}", sampled(*said), at=2.0 + at, prompt=prompt, capture_level="tokens")
+        parts += call(name, f"c{at}", sampled(*command), at=2.0 + at, prompt=prompt, capture_level="tokens")
         size += 4
     return parts

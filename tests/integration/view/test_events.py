@@ -16,7 +16,7 @@ from agent_layer.store import Store
 from agent_layer.view import Source, build_view_app
 from agent_layer.view.answers.events import Change
 from agent_layer.view.events.ring import Ring
-from agent_layer.view.events.streams import MOST_STREAMS, EventStreams
+from agent_layer.view.events.streams import MAX_STREAMS, EventStreams
 
 from ...builders import attempt, call, closed_group
 from ...stored import write_segment
@@ -34,7 +34,7 @@ class _Reader:
 
     async def next(self):
         """Return the next event: its kind and what it says."""
-        kind = said = None
+        kind = message = None
         async with within(60, "an event of the stream"):
             async for line in self.answer.content:
                 field, _, value = line.decode().rstrip("\n").partition(": ")
@@ -43,12 +43,12 @@ class _Reader:
                 elif field == "event":
                     kind = value
                 elif field == "data":
-                    said = json.loads(value)
+                    message = json.loads(value)
                 elif not field and kind is not None:
-                    return kind, said
+                    return kind, message
         return None
 
-    async def until_told(self, kind, name):
+    async def until_announced(self, kind, name):
         """Read until a thing is named in an event of its kind; return the event."""
         while found := await self.next():
             if found[0] == kind and name in found[1]["ids"]:
@@ -95,12 +95,12 @@ async def test_each_kind_of_change_is_told_with_its_run(client, store, settings)
         }
         found = {}
         while found.keys() != expected.keys():
-            kind, said = await reader.next()
-            found |= {one: said["runs"] for one in expected if one[0] == kind and one[1] in said["ids"]}
+            kind, message = await reader.next()
+            found |= {one: message["runs"] for one in expected if one[0] == kind and one[1] in message["ids"]}
         assert found == expected
 
         await asyncio.to_thread(store.delete, "a.0-0")
-        assert (await reader.until_told("trajectory", "a.0-0"))["runs"] == ["r1"]
+        assert (await reader.until_announced("trajectory", "a.0-0"))["runs"] == ["r1"]
 
 
 async def test_a_report_of_a_step_is_told(client, settings):
@@ -117,7 +117,7 @@ async def test_a_report_of_a_step_is_told(client, settings):
                 await asyncio.sleep(0.5)
 
         growing = asyncio.create_task(grows())
-        assert (await reader.until_told("run", "r9"))["runs"] == ["r9"]
+        assert (await reader.until_announced("run", "r9"))["runs"] == ["r9"]
         growing.cancel()
 
 
@@ -126,17 +126,17 @@ async def test_who_was_away_gets_what_was_missed_and_no_more(client, store):
         async with _streamed(asking) as reader:
             await _until_ready(reader)
             write_segment(store, *attempt("a.0-0", status="running"))
-            await reader.until_told("trajectory", "a.0-0")
+            await reader.until_announced("trajectory", "a.0-0")
             place = reader.place
         async with _streamed(asking) as other:
             write_segment(store, *attempt("b.0-0", status="running"))
-            await other.until_told("trajectory", "b.0-0")
+            await other.until_announced("trajectory", "b.0-0")
         for resumed in (_streamed(asking, place), _streamed(asking, after=place)):
             async with resumed as reader:
-                kind, said = await reader.next()
+                kind, message = await reader.next()
                 while kind == "fleet":
-                    kind, said = await reader.next()
-                assert (kind, said["ids"]) == ("trajectory", ["b.0-0"])
+                    kind, message = await reader.next()
+                assert (kind, message["ids"]) == ("trajectory", ["b.0-0"])
         async with _streamed(asking, "another-server-3") as reader:
             assert (await reader.next())[0] == "reload"
 
@@ -147,10 +147,10 @@ async def test_a_run_is_told_of_its_own(client, store):
         write_segment(store, *attempt("a.0-0", run="r1"))
         async with _streamed(asking) as other:
             write_segment(store, *attempt("c.0-0", run="r3"))
-            await other.until_told("trajectory", "c.0-0")
+            await other.until_announced("trajectory", "c.0-0")
         write_segment(store, *attempt("b.0-0", run="r2"))
-        kind, said = await _not_ready(reader)
-        assert (kind, said["ids"], said["runs"]) == ("trajectory", ["b.0-0"], ["r2"])
+        kind, message = await _not_ready(reader)
+        assert (kind, message["ids"], message["runs"]) == ("trajectory", ["b.0-0"], ["r2"])
 
 
 async def test_who_reads_too_slowly_is_told_to_reload_and_nothing_more_is_kept(settings, store):
@@ -189,7 +189,7 @@ async def _check_places():
 
 async def test_streams_are_bounded(client):
     async with client() as asking, AsyncExitStack() as open_streams:
-        readers = [await open_streams.enter_async_context(_streamed(asking)) for _ in range(MOST_STREAMS)]
+        readers = [await open_streams.enter_async_context(_streamed(asking)) for _ in range(MAX_STREAMS)]
         refused = await asking.get(_EVENTS)
         assert (refused.status, (await refused.json())["error"]["code"]) == (503, "busy")
         readers[0].answer.close()
@@ -237,7 +237,7 @@ async def test_a_lost_connection_to_redis_makes_pages_reload(client, store, redi
         await reloading
         await until(lambda: {one["id"] for one in _watching(store)} - cut_off)
         write_segment(store, *attempt("a.0-0"))
-        await reader.until_told("trajectory", "a.0-0")
+        await reader.until_announced("trajectory", "a.0-0")
 
 
 def _app(streams):

@@ -42,8 +42,8 @@ def test_numbers_are_those_of_the_queue(fresh, redis, keys, settings):
     assert {one["worker"] for one in found["leases"]} <= {"one"}
     for one, state in zip(found["runs"], dispatcher.runs(), strict=True):
         assert one == {name: getattr(state, name) for name in one} | {"causes": dict(state.causes)}
-    asked = {tuple(sorted(need)): num for need, num in dispatcher.inspector.needs().items()}
-    assert {tuple(one["needs"]): one["num"] for one in found["backlog"]} == asked
+    fields = {tuple(sorted(need)): num for need, num in dispatcher.inspector.needs().items()}
+    assert {tuple(one["needs"]): one["num"] for one in found["backlog"]} == fields
     assert all(one["num_workers"] == {0: 2, 1: 1, 2: 0}[len(one["needs"])] for one in found["backlog"])
     expected = dispatcher.dead()
     assert dead["total"] == len(expected) > 0

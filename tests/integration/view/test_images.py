@@ -12,7 +12,7 @@ from agent_layer.view.reads import images
 from ...pictures import REMOTE, SVG, data_url, image_part, make_png, store_message
 
 
-def marks_of(empty, name):
+def read_marks(empty, name):
     step = empty.get(f"/api/v1/trajectories/{name}")["steps"][0]
     return list(images.image_names([step["new_messages"], step["message"]]))
 
@@ -25,7 +25,7 @@ def fetch(empty, name, mark, status=200):
 def test_an_image_has_an_address_and_its_message_a_mark(empty, size):
     png = make_png(size)
     store_message(empty.store, "i.0-0", [{"type": "text", "text": "look"}, image_part(data_url(png, "image/x-lie"))])
-    (mark,) = marks_of(empty, "i.0-0")
+    (mark,) = read_marks(empty, "i.0-0")
     answer = fetch(empty, "i.0-0", mark)
 
     assert empty.get("/api/v1/trajectories/i.0-0")["steps"][0]["new_messages"][0]["content"] == [
@@ -36,20 +36,22 @@ def test_an_image_has_an_address_and_its_message_a_mark(empty, size):
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["Content-Disposition"] == f'inline; filename="{mark}.png"'
     assert "img-src 'self';" in answer.headers["Content-Security-Policy"]
-    assert images.read_image(empty.source, _asked("i.0-0", mark)).content == png
+    assert images.read_image(empty.source, _fetch("i.0-0", mark)).content == png
 
 
 def test_images_of_answers_and_of_other_dialects_are_found(empty):
     png = make_png(8)
     source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(png).decode()}
-    store_message(empty.store, "i.0-0", [{"type": "image", "source": source}], said=[image_part(data_url(make_png(4)))])
+    store_message(
+        empty.store, "i.0-0", [{"type": "image", "source": source}], reply=[image_part(data_url(make_png(4)))]
+    )
 
-    assert [fetch(empty, "i.0-0", mark).headers["Content-Type"] for mark in marks_of(empty, "i.0-0")] == [
+    assert [fetch(empty, "i.0-0", mark).headers["Content-Type"] for mark in read_marks(empty, "i.0-0")] == [
         "image/png"
     ] * 2
 
 
-def base64_of(content):
+def to_base64(content):
     return base64.b64encode(content).decode()
 
 
@@ -61,7 +63,7 @@ def base64_of(content):
         lambda png: [
             {"type": "tool_result", "content": [{"type": "image", "source": anthropic(png)}, {"text": "seen"}]},
         ],
-        lambda png: {"content": [{"type": "image", "data": base64_of(png), "mimeType": "image/png"}]},
+        lambda png: {"content": [{"type": "image", "data": to_base64(png), "mimeType": "image/png"}]},
         lambda png: {"observation": "seen", "images": [refer_to(content_hash(msgspec.json.encode(data_url(png))))]},
         data_url,
     ],
@@ -74,17 +76,17 @@ def test_images_in_what_a_tool_answered_are_found_in_each_form(empty, form):
     (observed,) = step["observations"]
     (mark,) = images.image_names(observed["output"])
 
-    assert base64_of(png) not in msgspec.json.encode(step).decode()
+    assert to_base64(png) not in msgspec.json.encode(step).decode()
     assert fetch(empty, "i.0-0", mark).headers["Content-Type"] == "image/png"
-    assert images.read_image(empty.source, _asked("i.0-0", mark)).content == png
+    assert images.read_image(empty.source, _fetch("i.0-0", mark)).content == png
 
 
 def anthropic(png):
-    return {"type": "base64", "media_type": "image/png", "data": base64_of(png)}
+    return {"type": "base64", "media_type": "image/png", "data": to_base64(png)}
 
 
 def test_tool_answers_have_the_limits_of_messages(empty, monkeypatch):
-    monkeypatch.setattr(images, "MOST_BYTES", 2_048)
+    monkeypatch.setattr(images, "MAX_BYTES", 2_048)
     large = data_url(b"\x89PNG\r\n\x1a\n".ljust(4_096))
     store_message(
         empty.store, "i.0-0", "look", outputs=[[image_part(data_url(SVG)), image_part(large), image_part(REMOTE)]]
@@ -101,17 +103,17 @@ def test_each_image_is_hashed_once_however_many_are_asked_for(empty, monkeypatch
     store_message(empty.store, "i.0-0", "look", outputs=outputs)
     step = empty.get("/api/v1/trajectories/i.0-0")["steps"][0]
     hashed = []
-    monkeypatch.setattr(images, "_name_of", lambda url: hashed.append(url) or content_hash(msgspec.json.encode(url)))
+    monkeypatch.setattr(images, "_hash_url", lambda url: hashed.append(url) or content_hash(msgspec.json.encode(url)))
     source = empty.source
     for mark in images.image_names(step["observations"]):
-        images.read_image(source, _asked("i.0-0", mark))
+        images.read_image(source, _fetch("i.0-0", mark))
 
     assert len(hashed) == len(outputs)
 
 
 def test_what_is_nested_too_deeply_is_said_so(empty):
     deep = msgspec.json.decode(b"[" * 800 + b"]" * 800)
-    store_message(empty.store, "i.0-0", deep, said=deep, outputs=[deep, "sound"])
+    store_message(empty.store, "i.0-0", deep, reply=deep, outputs=[deep, "sound"])
     step = empty.get("/api/v1/trajectories/i.0-0")["steps"][0]
 
     assert [step["new_messages"][0]["content"], step["message"]["content"]] == [images.TOO_DEEP] * 2
@@ -151,9 +153,9 @@ def test_the_first_bytes_say_what_an_image_is(start, kind):
     ids=["svg", "svg that lies", "html that lies", "no base64", "too large"],
 )
 def test_what_is_no_raster_image_is_refused(empty, url, monkeypatch):
-    monkeypatch.setattr(images, "MOST_BYTES", 2_048)
+    monkeypatch.setattr(images, "MAX_BYTES", 2_048)
     store_message(empty.store, "i.0-0", [image_part(url)])
-    (mark,) = marks_of(empty, "i.0-0")
+    (mark,) = read_marks(empty, "i.0-0")
 
     assert fetch(empty, "i.0-0", mark, 404).content_type == "application/json"
 
@@ -181,12 +183,12 @@ def test_a_message_is_not_served_as_an_image(empty):
 
 def test_images_need_what_the_rest_needs(empty):
     store_message(empty.store, "i.0-0", [image_part(data_url(make_png()))])
-    (mark,) = marks_of(empty, "i.0-0")
+    (mark,) = read_marks(empty, "i.0-0")
 
     assert empty.ask(f"/api/v1/trajectories/i.0-0/images/{mark}", 401, token="t")[1].content_type == "application/json"
     headers = {"Sec-Fetch-Site": "cross-site"}
     assert empty.ask(f"/api/v1/trajectories/i.0-0/images/{mark}", 403, headers=headers)[1].status == 403
 
 
-def _asked(name, mark):
-    return images.Asked({"trajectory": name, "image": mark}, {})
+def _fetch(name, mark):
+    return images.RequestParams({"trajectory": name, "image": mark}, {})

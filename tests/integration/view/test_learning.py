@@ -31,8 +31,8 @@ def test_points_are_those_of_the_rows(viewed):
         rewards = expected[one["key"], one["version"]]
         assert one["mean_reward"] == pytest.approx(fmean(rewards))
         assert one["success_rate"] == pytest.approx(fmean(reward > 0 for reward in rewards))
-        asked = "&".join(f"{name}={value}" for name, value in one["filters"].items())
-        found = viewed.get(f"/api/v1/query?{asked}&limit=500")["items"]
+        request = "&".join(f"{name}={value}" for name, value in one["filters"].items())
+        found = viewed.get(f"/api/v1/query?{request}&limit=500")["items"]
         assert sum(row["policy_max"] == one["version"] for row in found) == one["count"]
 
 

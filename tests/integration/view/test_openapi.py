@@ -19,7 +19,7 @@ from ...viewing import store_update
 _PROMISED = Path(__file__).with_name("openapi.json")
 """What outsiders rely on. After an addition: ``curl -s http://127.0.0.1:8792/api/v1/openapi.json > openapi.json``."""
 _PLACES = {"run": "r0", "step": "1", "trajectory": "g0.0-0", "group": "g0"}
-_ASKED = {
+_VALUES_SENT = {
     "/diff": "?a=g0.0-0&b=g0.1-0",
     "/summary": "?by=run,status",
     "/search": "?text=what",
@@ -38,8 +38,10 @@ def test_every_route_is_in_it():
     assert {path for path, how in paths.items() if "post" in how} == {f"{PREFIX}{path}" for path in (*WRITES, *EXPORTS)}
     assert [path for path, how in paths.items() for one in how.values() if not one["summary"].endswith(".")] == []
     for route in ROUTES:
-        told = {one["name"] for one in paths[f"{PREFIX}{route.path}"]["get"]["parameters"] if one["in"] == "query"}
-        assert told == set(route.parameters)
+        attributes = {
+            one["name"] for one in paths[f"{PREFIX}{route.path}"]["get"]["parameters"] if one["in"] == "query"
+        }
+        assert attributes == set(route.parameters)
 
 
 def test_answers_have_the_form_that_it_tells(fresh):
@@ -47,9 +49,9 @@ def test_answers_have_the_form_that_it_tells(fresh):
     store_update(fresh.store)
     document, faults = fresh.get("/api/v1/openapi.json"), {}
     for route in (*ROUTES, *JOURNAL_ROUTES):
-        answer = fresh.get(f"{PREFIX}{route.path.format(**_PLACES)}{_ASKED.get(route.path, '')}")
-        told = document["paths"][f"{PREFIX}{route.path}"]["get"]["responses"]["200"]["content"]["application/json"]
-        validator = Draft202012Validator({**told["schema"], "components": document["components"]})
+        answer = fresh.get(f"{PREFIX}{route.path.format(**_PLACES)}{_VALUES_SENT.get(route.path, '')}")
+        reported = document["paths"][f"{PREFIX}{route.path}"]["get"]["responses"]["200"]["content"]["application/json"]
+        validator = Draft202012Validator({**reported["schema"], "components": document["components"]})
         faults[route.path] = [f"{one.json_path}: {one.message[:200]}" for one in validator.iter_errors(answer)]
 
     assert {path: found for path, found in faults.items() if found} == {}

@@ -148,14 +148,14 @@ def test_a_damaged_rollout_says_so_wherever_it_stands_beside_others(fresh):
     for name in ("g0.1-0", failed):
         damage(fresh.store, name)
 
-    told = {one["row"]["trajectory_id"]: one["damaged"] for one in fresh.get("/api/v1/groups/g0")["members"]}
-    assert [name for name, why in told.items() if why] == ["g0.1-0"]
-    assert "g0.1-0" in told["g0.1-0"]
+    attributes = {one["row"]["trajectory_id"]: one["damaged"] for one in fresh.get("/api/v1/groups/g0")["members"]}
+    assert [name for name, why in attributes.items() if why] == ["g0.1-0"]
+    assert "g0.1-0" in attributes["g0.1-0"]
     lanes = fresh.get("/api/v1/runs/r0/updates/1")["rollouts"]
-    assert [lane["damaged"] for lane in lanes] == [None, told["g0.1-0"]]
+    assert [lane["damaged"] for lane in lanes] == [None, attributes["g0.1-0"]]
     assert lanes[1]["reward_now"] == fresh.store.row("g0.1-0").reward
     diff = fresh.get("/api/v1/diff?a=g0.0-0&b=g0.1-0")
-    assert (diff["damaged"], diff["steps"], diff["first_token"]) == ({"b": told["g0.1-0"]}, [], None)
+    assert (diff["damaged"], diff["steps"], diff["first_token"]) == ({"b": attributes["g0.1-0"]}, [], None)
     assert fresh.get("/api/v1/diff?a=g0.0-0&b=g0.2-0")["damaged"] == {}
     kinds = {one["kind"]: one for one in fresh.get("/api/v1/failures")["errors"]}
     assert kinds["its trajectory is damaged, so its error is not known"]["examples"] == [failed]
@@ -166,15 +166,15 @@ def test_a_step_without_an_update_says_why(fresh):
     append_progress(path, report(1, num_samples=0, num_dead_groups=5, num_null_rewards=2, untrainable={"greedy": 3}))
     append_progress(path, report(2, num_samples=7))
 
-    told = [fresh.get(f"/api/v1/runs/r0/updates/{step}", 404)["error"]["message"] for step in range(4)]
+    reported = [fresh.get(f"/api/v1/runs/r0/updates/{step}", 404)["error"]["message"] for step in range(4)]
 
-    assert "updates count from 1" in told[0]
-    assert told[1].endswith(
+    assert "updates count from 1" in reported[0]
+    assert reported[1].endswith(
         "nothing of this step could be trained: 5 groups have equal rewards and teach nothing, 2 rollouts have no"
         " reward, 3 rollouts cannot be trained exactly (3 greedy)"
     )
-    assert "expected its batch of 7 samples in the store" in told[2]
-    assert told[3].endswith("it is not made yet; the newest is 2")
+    assert "expected its batch of 7 samples in the store" in reported[2]
+    assert reported[3].endswith("it is not made yet; the newest is 2")
 
 
 def test_an_evaluation_says_that_it_is_one(fresh):
@@ -301,8 +301,8 @@ def test_a_reward_of_a_trajectory_that_goes_on_is_announced_once_it_can_be_seen(
 
     write_segment(fresh.store, Reward(trajectory_id="on.0-0", reward_id="r", run="r0", at=9.0, score=0.5))
 
-    told = [fields for at, fields in redis.xrange(steps, before) if at != before]
-    assert [msgspec.msgpack.decode(one[b"grown"]) for one in told] == [[["on.0-0", "r0"]]] * 2
+    reported = [fields for at, fields in redis.xrange(steps, before) if at != before]
+    assert [msgspec.msgpack.decode(one[b"grown"]) for one in reported] == [[["on.0-0", "r0"]]] * 2
 
 
 def test_beyond_this_machine_it_needs_the_token(viewed):
@@ -344,9 +344,9 @@ def test_nothing_but_the_page_is_served(viewed, path):
 
 
 def test_words_inside_trajectories_are_found_with_step_and_snippet(viewed):
-    asked = [row["trajectory_id"] for row in viewed.get("/api/v1/query?run=r0")["items"]]
+    questions = [row["trajectory_id"] for row in viewed.get("/api/v1/query?run=r0")["items"]]
     found = viewed.get("/api/v1/search?text=what&run=r0&limit=100")
-    assert {one["row"]["trajectory_id"] for one in found["items"]} == set(asked)
+    assert {one["row"]["trajectory_id"] for one in found["items"]} == set(questions)
     assert {(one["step"], one["where"]) for one in found["items"]} == {(None, "task")}
     assert found["items"][0]["snippet"] == [{"text": "what", "is_match": True}, {"text": "?", "is_match": False}]
     assert (found["num_waiting"], found["left_out"], found["cursor"]) == (0, [], None)

@@ -94,8 +94,8 @@ async def test_a_label_is_a_persons_and_the_journal_names_before_and_after(post,
     assert journal == [withdrawn, given]
     assert "hint" not in json.dumps(journal)
     async with serve() as client:
-        told = (await (await client.get("/api/v1/trajectories/g0.0-0")).json())["given_labels"]
-    assert [(one["value"], one["comment"], one["source"], one["is_current"]) for one in told] == [
+        command = (await (await client.get("/api/v1/trajectories/g0.0-0")).json())["given_labels"]
+    assert [(one["value"], one["comment"], one["source"], one["is_current"]) for one in command] == [
         ("wrong", "read the hint", "human", False),
         (None, None, "human", True),
     ]
@@ -184,8 +184,8 @@ async def test_every_write_needs_the_flag_and_the_operator(serve):
         for path in _PATHS:
             assert "--allow-writes" in (await _post(reading, path, {}, 405))["error"]["message"]
             assert "operator" in (await _post(open_here, path, {}, 403, {}))["error"]["message"]
-            for told in ("Bearer wrong", "Bearer \udcff", "Bearer ", "secret", "Basic secret"):
-                await _post(open_here, path, {}, 403, {"Authorization": told})
+            for answer in ("Bearer wrong", "Bearer \udcff", "Bearer ", "secret", "Basic secret"):
+                await _post(open_here, path, {}, 403, {"Authorization": answer})
             await _post(open_here, f"{path}?token=secret", {}, 403, {})
             await _post(open_here, path, {}, 403, {"Cookie": "agent_layer_view_1=secret"})
             await _post(keyed, path, {}, 403, {"Authorization": "Bearer "})
@@ -200,8 +200,8 @@ async def test_every_write_needs_the_flag_and_the_operator(serve):
 async def test_the_page_learns_whether_it_may_write(serve):
     async def info(bearer, token=None, **options):
         async with serve(token, **options) as client:
-            told = await (await client.get("/api/v1/info", headers={"Authorization": f"Bearer {bearer}"})).json()
-        return told["takes_writes"], told["may_write"], told["is_operator"]
+            answer = await (await client.get("/api/v1/info", headers={"Authorization": f"Bearer {bearer}"})).json()
+        return answer["takes_writes"], answer["may_write"], answer["is_operator"]
 
     assert await info("secret", writable=None) == (False, False, True)
     assert await info("") == (True, False, False)
@@ -302,8 +302,8 @@ async def test_a_selection_becomes_tasks_that_run_again_and_a_dataset(serve, age
     async with serve() as client:
 
         async def taken(what, chosen):
-            told = {"headers": _BY | _TOKEN, "json": {"trajectories": chosen}}
-            answer = await client.post(f"/api/v1/export/{what}", **told)
+            attributes = {"headers": _BY | _TOKEN, "json": {"trajectories": chosen}}
+            answer = await client.post(f"/api/v1/export/{what}", **attributes)
             assert f'filename="{what}.jsonl"' in answer.headers["Content-Disposition"]
             return await answer.text()
 
@@ -326,7 +326,7 @@ async def test_a_selection_becomes_tasks_that_run_again_and_a_dataset(serve, age
 
 def test_the_journal_keeps_the_newest(fresh):
     store = fresh.store
-    journal = Journal(store.keys, store.objects, most_kept=3)
+    journal = Journal(store.keys, store.objects, max_kept=3)
     for at in range(6):
         journal.record(
             WriteLine(id=f"i{at}", at=100.0 + at, by="Ada", address=None, action="a", subject="s", before={})
@@ -339,7 +339,7 @@ def test_the_journal_keeps_the_newest(fresh):
 def test_beyond_this_machine_writing_needs_an_operators_key_to_be_set(agent_layer, monkeypatch):
     monkeypatch.setenv("AGENT_LAYER_INSECURE", "1")
     monkeypatch.delenv("AGENT_LAYER_API_KEY", raising=False)
-    status, _, told = agent_layer("view", "--host", "0.0.0.0", "--port", 0, "--allow-writes")
+    status, _, errors = agent_layer("view", "--host", "0.0.0.0", "--port", 0, "--allow-writes")
 
     assert status != 0
-    assert "AGENT_LAYER_API_KEY" in told
+    assert "AGENT_LAYER_API_KEY" in errors

@@ -13,7 +13,7 @@ from .conftest import RUN, tool_call
 pytestmark = pytest.mark.usefixtures("needs_boxes")
 
 
-def turns_of(reference):
+def make_turns(reference):
     """Return the tool calls of each turn: look, a wrong edit, the reference's edit, the tests."""
     edit = reference.replies[0]["tool_calls"]
     return [
@@ -31,16 +31,18 @@ async def test_an_agent_of_a_framework_repairs_code_in_its_sandbox(harness, fram
         pytest.skip(f"{package} is not installed; the extra 'agents' brings it")
     monkeypatch.syspath_prepend(ROOT)
     task = msgspec.structs.replace(next(Repair().tasks(split="train", level=1, count=1)), run=RUN)
-    turns = turns_of(Repair().solve(task))
-    harness.engine.script = lambda asked: {"tool_calls": turns[asked.turn]} if asked.turn < len(turns) else "repaired"
+    turns = make_turns(Repair().solve(task))
+    harness.engine.script = lambda prompt: (
+        {"tool_calls": turns[prompt.turn]} if prompt.turn < len(turns) else "repaired"
+    )
 
     (trajectory,) = await harness.run(f"examples.code_repair.{framework}:agent", task)
 
     assert (trajectory.outcome.status, trajectory.outcome.result) == ("completed", "repaired")
-    told = [one["content"] for one in harness.engine.calls[-1].body["messages"] if one["role"] == "tool"]
-    assert task.artifacts[0] in told[0]
-    assert told[1:3] == ["nothing.py: No such file or directory"] * 2
-    assert told[3].startswith(f"edited {task.artifacts[0]}:")
-    assert told[4] == "OK"
+    reported = [one["content"] for one in harness.engine.calls[-1].body["messages"] if one["role"] == "tool"]
+    assert task.artifacts[0] in reported[0]
+    assert reported[1:3] == ["nothing.py: No such file or directory"] * 2
+    assert reported[3].startswith(f"edited {task.artifacts[0]}:")
+    assert reported[4] == "OK"
     assert [step.capture_level for step in trajectory.steps] == ["tokens"] * 5
     assert trajectory.reward == 1.0

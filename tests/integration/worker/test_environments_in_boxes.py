@@ -41,11 +41,13 @@ CALLS = [
 
 
 async def test_a_model_repairs_a_file_with_tools_and_the_file_is_kept(harness, task):
-    harness.engine.script = lambda asked: {"tool_calls": CALLS[asked.turn]} if asked.turn < len(CALLS) else "repaired"
-    asked = task(files={"ops.py": BROKEN}, limits=Limits(observation_tokens=500), scorer="agent")
+    harness.engine.script = lambda prompt: (
+        {"tool_calls": CALLS[prompt.turn]} if prompt.turn < len(CALLS) else "repaired"
+    )
+    prompt = task(files={"ops.py": BROKEN}, limits=Limits(observation_tokens=500), scorer="agent")
     options = {"sandbox": Repair.sandbox, "artifacts": Repair.artifacts}  # what a host reports of a target by name
 
-    (trajectory,) = await harness.run(Repair, asked, **options)
+    (trajectory,) = await harness.run(Repair, prompt, **options)
 
     assert trajectory.outcome.status == "completed", trajectory.outcome
     assert [one.output for one in trajectory.observations[:5]] == [
@@ -73,15 +75,15 @@ async def test_a_tool_without_a_sandbox_is_the_users_mistake(harness, task, unti
     assert "ask for one with 'sandbox' in its task" in outcome.error
 
 
-def count_late(asked):
+def count_late(prompt):
     """Look at one minute, then at one that there is not, then count."""
-    match asked.turn:
+    match prompt.turn:
         case 0:
             return {"tool_calls": [tool_call("state_at", "c1", minute=3), tool_call("state_at", "c2", minute=60)]}
         case 1:
             return {"tool_calls": [tool_call("shell", command="grep -c late day.log | tee notes.txt")]}
         case _:
-            return f"it is {asked.text}"
+            return f"it is {prompt.text}"
 
 
 async def test_the_environment_of_the_guide_runs_as_shown(harness, task, write_module):

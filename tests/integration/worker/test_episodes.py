@@ -20,10 +20,10 @@ PNG = "data:image/png;base64," + base64.b64encode(bytes(range(256)) * 2).decode(
 
 def scripted(*answers):
     """Return a script of these answers, one per turn."""
-    return lambda asked: answers[asked.turn]
+    return lambda prompt: answers[prompt.turn]
 
 
-def messages_of(engine, number):
+def read_messages(engine, number):
     return engine.calls[number].body["messages"]
 
 
@@ -87,8 +87,8 @@ async def test_calls_of_one_answer_run_side_by_side_and_are_answered_in_their_or
     (trajectory,) = await harness.run(Workshop, task())
 
     assert trajectory.reward == 1.0
-    assert [message["role"] for message in messages_of(harness.engine, 1)] == ["user", "assistant", "tool", "tool"]
-    assert [(one["tool_call_id"], one["content"]) for one in messages_of(harness.engine, 1)[2:]] == [
+    assert [message["role"] for message in read_messages(harness.engine, 1)] == ["user", "assistant", "tool", "tool"]
+    assert [(one["tool_call_id"], one["content"]) for one in read_messages(harness.engine, 1)[2:]] == [
         ("c1", "Ann met"),
         ("c2", "Bob met"),
     ]
@@ -127,15 +127,15 @@ async def test_a_wrong_call_is_answered_so_that_the_model_can_correct_it(harness
 
     assert trajectory.reward == 1.0
     assert len(trajectory.steps) == len(MISTAKES) + 1
-    asked = messages_of(harness.engine, len(MISTAKES))
-    for (_, kind, said), step, observation, message in zip(
-        MISTAKES, trajectory.steps, trajectory.observations, asked[2::2], strict=False
+    request = read_messages(harness.engine, len(MISTAKES))
+    for (_, kind, reply), step, observation, message in zip(
+        MISTAKES, trajectory.steps, trajectory.observations, request[2::2], strict=False
     ):
         assert f"tool_error:{kind}" in step.findings
         assert (observation.status, observation.call_id) == ("error", step.call_id)
-        assert said in observation.output
+        assert reply in observation.output
         assert (message["role"], message["content"]) == ("tool", observation.output)
-    for message in asked[1::2]:
+    for message in request[1::2]:
         (one,) = message["tool_calls"]
         assert isinstance(json.loads(one["function"]["arguments"]), dict)
     assert harness.store.count(finding="tool_error") == 1
@@ -148,7 +148,7 @@ async def test_an_image_stays_visible_and_is_stored_once(harness, task):
     (trajectory,) = await harness.run(Workshop, task())
 
     for number in (1, 2):
-        shown = messages_of(harness.engine, number)[3]
+        shown = read_messages(harness.engine, number)[3]
         assert shown["role"] == "user"
         assert shown["content"][1] == {"type": "image_url", "image_url": {"url": PNG}}
     (reference,) = trajectory.observations[0].output["images"]
@@ -167,7 +167,7 @@ async def test_the_first_message_and_observations_show_images_too(harness, task)
 
     await harness.run(Gallery, task())
 
-    shown = [one["content"] for one in messages_of(harness.engine, 1) if one["role"] == "user"]
+    shown = [one["content"] for one in read_messages(harness.engine, 1) if one["role"] == "user"]
     assert [[part["type"] for part in content] for content in shown] == [["text", "image_url"]] * 2
 
 
@@ -228,9 +228,9 @@ async def test_an_environment_carries_out_calls_of_its_own(harness, task):
 
     (trajectory,) = await harness.run(Board, task(seed=7))
 
-    first = json.loads(messages_of(harness.engine, 0)[0]["content"])
+    first = json.loads(read_messages(harness.engine, 0)[0]["content"])
     assert (first["seed"], first["now"]) == (7, True)
-    assert [one["content"] for one in messages_of(harness.engine, 1)[2:]] == ["at 1", "0.25", "at 2"]
+    assert [one["content"] for one in read_messages(harness.engine, 1)[2:]] == ["at 1", "0.25", "at 2"]
     assert trajectory.reward == 1.0
     assert [one.status for one in trajectory.observations] == ["ok", "ok", "ok", "error", "ok"]
 
@@ -251,9 +251,9 @@ class Stream(ToolEnvironment):
         return StepResult(observation=text, reward=0.25, done=self.turns == self.last)
 
 
-def speak(asked):
-    if "Write a summary" in asked.text:
-        return f"summary after {asked.turn} answers"
+def speak(prompt):
+    if "Write a summary" in prompt.text:
+        return f"summary after {prompt.turn} answers"
     return "an answer of several words"
 
 
@@ -285,8 +285,8 @@ async def test_a_summary_takes_the_place_of_the_turns_that_it_summarises(harness
     await harness.run(Stream, task(history="summarise", limits=Limits(context_tokens=2000)))
 
     number = next(place for place, one in enumerate(harness.engine.calls) if "Write a summary" in str(one.body))
-    before, asked, after = (messages_of(harness.engine, place) for place in (number - 1, number, number + 1))
-    assert asked[:-1] == before[:-1]
+    before, command, after = (read_messages(harness.engine, place) for place in (number - 1, number, number + 1))
+    assert command[:-1] == before[:-1]
     assert len(after) == 3
     assert after[0]["content"].startswith("begin\n\nSummary of your work so far:\nsummary after ")
     assert after[1]["role"] == "assistant"
@@ -299,7 +299,7 @@ async def test_dropped_observations_are_the_oldest_and_the_rest_stays(harness, t
     await harness.run(Stream, task(history="drop_observations", limits=Limits(context_tokens=2000)))
 
     number = next(place for place, one in enumerate(harness.engine.calls) if "dropped" in str(one.body))
-    contents = [one["content"] for one in messages_of(harness.engine, number) if one["role"] == "user"]
+    contents = [one["content"] for one in read_messages(harness.engine, number) if one["role"] == "user"]
     dropped = [place for place, one in enumerate(contents) if one == "[observation dropped to make room]"]
     assert contents[0] == "begin"
     assert dropped == list(range(1, 1 + len(dropped)))
@@ -344,7 +344,7 @@ async def test_a_long_observation_loses_its_middle(harness, task):
 
     await harness.run(Flood, task(limits=Limits(observation_tokens=200)))
 
-    shown = messages_of(harness.engine, 1)[-1]["content"]
+    shown = read_messages(harness.engine, 1)[-1]["content"]
     assert shown.startswith("w1x0 w1x1 ")
     assert "characters cut out" in shown
     assert len(harness.engine.calls[1].prompt_token_ids) < 300

@@ -107,14 +107,14 @@ async def test_an_agent_whose_gateway_takes_no_more_of_it_hears_so_when_it_saves
 
 
 @pytest.fixture
-def only_child_of(until):
-    """``await only_child_of(pid)``."""
+def find_only_child(until):
+    """``await find_only_child(pid)``."""
 
-    async def only_child_of(pid):
+    async def find_only_child(pid):
         (child,) = await until(lambda: list_children(pid))
         return child
 
-    return only_child_of
+    return find_only_child
 
 
 def leave_descriptors(pid, num):
@@ -127,10 +127,10 @@ def leave_descriptors(pid, num):
 
 
 @pytest.mark.parametrize("num_descriptors", [0, 1, 2])
-async def test_an_attempt_for_which_there_is_no_room_takes_no_other_with_it(settings, only_child_of, num_descriptors):
+async def test_an_attempt_for_which_there_is_no_room_takes_no_other_with_it(settings, find_only_child, num_descriptors):
     hosts = make_hosts(settings, "hostile:saves", is_isolated=True)
     await hosts.release_host(await hosts.acquire_host())  # it serves
-    fork_server = await only_child_of(hosts._fork_server.spawned._process.pid)
+    fork_server = await find_only_child(hosts._fork_server.spawned._process.pid)
     before = leave_descriptors(fork_server, num_descriptors)
     try:
         refused = await hosts.acquire_host()
@@ -138,18 +138,18 @@ async def test_an_attempt_for_which_there_is_no_room_takes_no_other_with_it(sett
             await refused.ask(Check(token="t", scorer="s"))
         resource.prlimit(fork_server, resource.RLIMIT_NOFILE, before)
         host = await hosts.acquire_host()
-        assert await only_child_of(fork_server)
+        assert await find_only_child(fork_server)
         await hosts.release_host(host)
     finally:
         await hosts.close()
 
 
-async def test_no_process_is_left_however_many_are_to_be_killed_at_once(settings, only_child_of):
+async def test_no_process_is_left_however_many_are_to_be_killed_at_once(settings, find_only_child):
     hosts = make_hosts(settings, "hostile:saves", is_isolated=True)
     host = await hosts.acquire_host()
     client = hosts._fork_server
-    fork_server = await only_child_of(client.spawned._process.pid)
-    stuck = await only_child_of(await only_child_of(fork_server))
+    fork_server = await find_only_child(client.spawned._process.pid)
+    stuck = await find_only_child(await find_only_child(fork_server))
     os.kill(stuck, signal.SIGSTOP)  # it handles no signal
     os.kill(fork_server, signal.SIGSTOP)  # it is busy
     for number in range(1000):

@@ -11,7 +11,7 @@ from agent_layer.infra.processes.reaper import list_children
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.task import Limits
 
-from ...processes import command_of
+from ...processes import read_command
 from ...waiting import scaled
 from ...working import ASK
 from .conftest import make_task, open_harness
@@ -243,7 +243,7 @@ async def test_a_module_that_does_not_end_to_load_ends_its_worker_with_a_sentenc
 
     with pytest.raises(BadInputError, match=r"has not loaded it within 0.5 s; import it by hand"):
         await hasty.run("endless:agent", task(), **isolated)
-    assert not [pid for pid in list_children(os.getpid()) if "envs.hosts" in command_of(pid)]
+    assert not [pid for pid in list_children(os.getpid()) if "envs.hosts" in read_command(pid)]
 
 
 async def test_a_module_that_lacks_the_agent_ends_its_worker_at_once_whatever_it_began(

@@ -54,10 +54,10 @@ async def test_no_key_is_in_any_log_or_object(harness, task, until):
             await client.chat.completions.create(model="m", messages=[{"role": "user", "content": rollout.api_key}])
         raise ValueError(f"{rollout.api_key} and {harness.settings.api_key}")
 
-    said = await harness.run([sys.executable, "-c", LEAK], task("saying"), task("failing"))
+    message = await harness.run([sys.executable, "-c", LEAK], task("saying"), task("failing"))
     await harness.run(leak_in_process, task("raising"))
 
-    assert [reward.score for one in said if one.accepted for reward in one.rewards] == [1.0]
+    assert [reward.score for one in message if one.accepted for reward in one.rewards] == [1.0]
     await until(lambda: not list(harness.settings.log_dir.glob("*-*")))  # else logs go while they are read
     stored = b"".join(read_all(harness))
     assert b"my key is ****" in stored

@@ -10,7 +10,7 @@ from agent_layer.dispatcher import WorkerQueue
 from agent_layer.schema.wire.gateway_api import OpenRequest
 from tracer.transport.gateway_client import GatewayClient
 
-from ...queues import queue_of
+from ...queues import open_queue
 from ...waiting import scaled, wait_until
 
 
@@ -47,7 +47,7 @@ async def test_a_rollout_that_is_cancelled_while_its_worker_claims_it_ends_at_on
                 wait_until(lambda: any(one.seen_at >= cancelled_at for one in harness.dispatcher.workers()))
             return leases
 
-    queue = queue_of(harness.dispatcher)
+    queue = open_queue(harness.dispatcher)
     async with replace(harness, settings=rare).worker(agent) as worker:
         worker._queue = SlowQueue(queue.redis, queue.keys, rare)
         await harness.submit(task())
@@ -91,7 +91,7 @@ async def test_a_task_that_the_gateway_refuses_dies_and_keeps_no_other_from_runn
 
     refused, others = task("refused", sampling={"messages": []}), [task(f"t{number}") for number in range(8)]
     async with harness.worker(agent, slots=1):
-        groups = await asyncio.to_thread(queue_of(harness.dispatcher).add, [refused, *others])
+        groups = await asyncio.to_thread(open_queue(harness.dispatcher).add, [refused, *others])
         states = await harness.wait(groups)
 
     assert [state.num_accepted for state in states] == [0] + [1] * 8
@@ -119,7 +119,7 @@ async def test_a_task_that_cannot_be_recorded_dies_and_keeps_no_other_from_runni
 
 def lapses(harness, rollout):
     """Let a lease lapse; whether it has, which a heartbeat in between prevents."""
-    queue = queue_of(harness.dispatcher)
+    queue = open_queue(harness.dispatcher)
     queue.redis.zadd(queue.keys.queue("leases"), {rollout: 0}, xx=True)
     queue.reap()
     (state,) = harness.dispatcher.rollouts([rollout.rpartition(".")[0]])
@@ -155,11 +155,11 @@ async def test_what_is_left_of_an_attempt_that_was_handed_on_can_call_no_more(ha
         return 1.0
 
     groups = await harness.submit(task())
-    (lease,) = await asyncio.to_thread(queue_of(harness.dispatcher).claim, "ghost", 1)
+    (lease,) = await asyncio.to_thread(open_queue(harness.dispatcher).claim, "ghost", 1)
     gateway = GatewayClient(harness.settings.gateway_url, harness.settings.api_key)
     request = OpenRequest(task_id="t", rollout_id=lease.rollout_id, attempt=0, owner="worker")
     opened = await asyncio.to_thread(gateway.open, request)
-    await asyncio.to_thread(queue_of(harness.dispatcher).release, lease)
+    await asyncio.to_thread(open_queue(harness.dispatcher).release, lease)
     async with harness.worker(agent):
         await harness.wait(groups)
 

@@ -35,7 +35,7 @@ def test_it_ends_without_a_traceback(kind, when, tmp_path):
         send_blocking(ours, begin)
     ours.close()
 
-    said = communicate(host)[1]
+    output = communicate(host)[1]
 
-    assert "Traceback" not in said, said
+    assert "Traceback" not in output, output
     assert host.returncode == 0

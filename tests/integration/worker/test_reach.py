@@ -69,10 +69,10 @@ async def test_an_agent_reaches_no_control_and_is_told_of_no_server(harness, tas
 
     assert set(found["asked"].values()) <= {401, 404, 405}
     assert not harness.engine.controls
-    told = json.dumps(found["environment"])
+    answer = json.dumps(found["environment"])
     settings = harness.settings
     for secret in (settings.api_key, harness.engine.url, settings.redis_url.removeprefix("unix://"), s3_endpoint):
-        assert secret not in told
+        assert secret not in answer
     assert not [name for name in found["environment"] if name.startswith("AWS_")]
 
 

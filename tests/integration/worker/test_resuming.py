@@ -44,7 +44,7 @@ def talker(client):
     return talker
 
 
-def status_of(harness, groups):
+def read_status(harness, groups):
     (rollout,) = harness.dispatcher.rollouts(groups)
     return rollout.status
 
@@ -77,7 +77,7 @@ async def test_it_pauses_while_weights_are_changed_and_goes_on_elsewhere_under_t
         groups = await harness.submit(task())
         await until(lambda: num_asked(harness) >= 2)
         await asyncio.to_thread(harness.dispatcher.pause, RUN, running=True)
-        await until(lambda: status_of(harness, groups) == "paused")
+        await until(lambda: read_status(harness, groups) == "paused")
     num_before = num_asked(harness)
     assert len(kept(harness)) == 1
     await switch(harness, redis, keys, 1)

@@ -55,8 +55,8 @@ def guarded(request, start_redis):
 
 
 @pytest.fixture
-def settings_of(guarded, tmp_path):
-    """``settings_of(role)``: of one machine; all share the objects."""
+def make_settings(guarded, tmp_path):
+    """``make_settings(role)``: of one machine; all share the objects."""
     socket = guarded.connection_pool.connection_kwargs["path"]
 
     def choose(role, **changes):
@@ -89,12 +89,12 @@ def refusals(admin):
     return [(entry["username"], entry["object"], entry["context"]) for entry in admin.acl_log()]
 
 
-async def test_each_role_does_its_work_and_asks_for_nothing_else(guarded, settings_of, chatter, task):
-    gateway, trainer, reader = (settings_of(role) for role in ("gateway", "trainer", "reader"))
+async def test_each_role_does_its_work_and_asks_for_nothing_else(guarded, make_settings, chatter, task):
+    gateway, trainer, reader = (make_settings(role) for role in ("gateway", "trainer", "reader"))
     async with serve(ScriptedEngine()) as engine:
         with open_redis(gateway) as redis:
             async with serve_gateway(gateway, redis, Keys(NAMESPACE), engine) as url:
-                worker = settings_of("worker", gateway_url=url)
+                worker = make_settings("worker", gateway_url=url)
                 store = open_store(reader)
                 harness = WorkerHarness(settings=worker, engine=engine, dispatcher=connect(trainer), store=store)
                 trajectories = await harness.run(chatter, task("a", group_size=2))
@@ -106,7 +106,7 @@ async def test_each_role_does_its_work_and_asks_for_nothing_else(guarded, settin
     assert len(trajectories) == len(deliveries[0].trajectories) == 2
     look(store, Dispatcher(store.redis, reader))
     kept, deleted = (one.trajectory_id for one in trajectories)
-    care(settings_of("operator"), deleted)
+    care(make_settings("operator"), deleted)
     assert [one.trajectory_id for one in store.query().items] == [kept]
     assert store.get(kept).reward == 0.5
     assert refusals(guarded) == []
@@ -179,10 +179,10 @@ def ship(settings, *records):
     destination.close()
 
 
-def test_a_shipper_that_may_nothing_else_ships(guarded, settings_of):
-    ship(settings_of("shipper"), Reward(trajectory_id="x.0-0", reward_id="a", run="r", at=1.0, name="a", score=1.0))
+def test_a_shipper_that_may_nothing_else_ships(guarded, make_settings):
+    ship(make_settings("shipper"), Reward(trajectory_id="x.0-0", reward_id="a", run="r", at=1.0, name="a", score=1.0))
 
-    assert [one.name for one in open_store(settings_of("reader")).get("x.0-0").rewards] == ["a"]
+    assert [one.name for one in open_store(make_settings("reader")).get("x.0-0").rewards] == ["a"]
     assert refusals(guarded) == []
 
 
@@ -197,16 +197,16 @@ CARE = [
 
 
 @pytest.mark.parametrize("role", [role for role in ROLES if role not in ("operator", "shipper")])
-def test_whoever_is_no_operator_is_stopped_before_anything_of_a_store_is_changed(guarded, settings_of, role):
+def test_whoever_is_no_operator_is_stopped_before_anything_of_a_store_is_changed(guarded, make_settings, role):
     started = AttemptStarted(trajectory_id="x.0-0", run="r", rollout_id="x.0", attempt=0, task_id="t", started_at=1.0)
     ended = Outcome(trajectory_id="x.0-0", run="r", status="completed", ended_at=2.0)
-    ship(settings_of("shipper"), started, ended)
-    operator = open_store(settings_of("operator"))
+    ship(make_settings("shipper"), started, ended)
+    operator = open_store(make_settings("operator"))
     objects = sorted(operator.objects.list(""))
 
     for act in CARE:
         with pytest.raises(UnreachableError, match="'agent-layer store acl' prints the rights of each role"):
-            act(open_store(settings_of(role)))
+            act(open_store(make_settings(role)))
 
     assert sorted(operator.objects.list("")) == objects
     assert operator.admin.check().findings == []
@@ -223,8 +223,8 @@ FORBIDDEN = [
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_no_role_reaches_other_namespaces_or_the_server_itself(settings_of, role):
-    with Redis.from_url(settings_of(role).redis_url) as redis:
+def test_no_role_reaches_other_namespaces_or_the_server_itself(make_settings, role):
+    with Redis.from_url(make_settings(role).redis_url) as redis:
         for command in FORBIDDEN:
             with pytest.raises(NoPermissionError):
                 redis.execute_command(*command.split())
@@ -249,17 +249,17 @@ ONLY_READ = ["SADD acked:r:c g", "HSET feeds:r c g"]
 
 
 @pytest.mark.parametrize("role", WRITES)
-def test_what_is_another_roles_work_is_refused(guarded, settings_of, role):
+def test_what_is_another_roles_work_is_refused(guarded, make_settings, role):
     tells_reading = not guarded.info()["redis_version"].startswith("6") and role != "trainer"
-    with Redis.from_url(settings_of(role).redis_url) as redis:
+    with Redis.from_url(make_settings(role).redis_url) as redis:
         for line in WRITES[role] + (ONLY_READ if tells_reading else []):
             command, key, *values = line.split()
             with pytest.raises(NoPermissionError):
                 redis.execute_command(command, key if command == "SCAN" else Keys(NAMESPACE).name(key), *values)
 
 
-async def test_a_page_is_live_under_the_rights_of_a_reader(guarded, settings_of, task):
-    reader = settings_of("reader")
+async def test_a_page_is_live_under_the_rights_of_a_reader(guarded, make_settings, task):
+    reader = make_settings("reader")
     app = build_view_app(Source(reader, open_store(reader)))
     async with (
         TestClient(TestServer(app)) as page,
@@ -267,7 +267,7 @@ async def test_a_page_is_live_under_the_rights_of_a_reader(guarded, settings_of,
         within(60, "an event of the fleet"),
     ):
         await until(lambda: any((one["user"], one["cmd"]) == ("reader", "xread") for one in guarded.client_list()))
-        with connect(settings_of("trainer")) as dispatcher:
+        with connect(make_settings("trainer")) as dispatcher:
             dispatcher.submit([task()])
         async for line in stream.content:
             if line == b"event: fleet\n":
@@ -277,6 +277,6 @@ async def test_a_page_is_live_under_the_rights_of_a_reader(guarded, settings_of,
     assert refusals(guarded) == []
 
 
-def test_a_reader_that_tries_to_write_is_told_which_command_prints_the_rights(settings_of, task):
+def test_a_reader_that_tries_to_write_is_told_which_command_prints_the_rights(make_settings, task):
     with pytest.raises(UnreachableError, match="'agent-layer store acl' prints the rights of each role"):
-        connect(settings_of("reader")).submit([task()])
+        connect(make_settings("reader")).submit([task()])

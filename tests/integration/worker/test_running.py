@@ -30,8 +30,8 @@ async def test_a_task_becomes_a_group_of_whole_trajectories_and_samples(harness,
         assert trajectory.task.id == trajectory.started.task_id
         (sample,) = samples_of(trajectory).samples
         assert sum(sample.loss_mask) == sum(len(step.action.response_token_ids) for step in trajectory.steps)
-    asked = [json.loads(t.contents[t.steps[0].state.messages[0]])["content"].split()[1] for t in trajectories]
-    assert asked == [trajectory.started.rollout_id for trajectory in trajectories]
+    questions = [json.loads(t.contents[t.steps[0].state.messages[0]])["content"].split()[1] for t in trajectories]
+    assert questions == [trajectory.started.rollout_id for trajectory in trajectories]
 
 
 async def test_an_agent_that_breaks_is_tried_again_and_its_attempts_have_no_reward(harness, task, chatter):

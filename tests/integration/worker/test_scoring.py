@@ -191,9 +191,9 @@ async def test_a_scorer_that_ends_its_process_when_imported_ends_no_task_of_anot
     write_module("deadly", "import os\n\nos._exit(3)\n")
     write_module("fair", "async def score(task, trajectory, result):\n    return 1.0\n")
 
-    asked = [task(f"bad{number}", scorer="deadly:score") for number in range(3)]
+    questions = [task(f"bad{number}", scorer="deadly:score") for number in range(3)]
     trajectories = await harness.run(
-        chatter, *asked, *[task(f"good{number}", scorer="fair:score") for number in range(3)]
+        chatter, *questions, *[task(f"good{number}", scorer="fair:score") for number in range(3)]
     )
 
     assert sorted((t.task.id, t.reward) for t in trajectories if t.accepted) == [(f"good{n}", 1.0) for n in range(3)]
@@ -304,9 +304,9 @@ async def test_an_agent_s_numbers_of_any_type_are_rewards_and_what_is_none_is_na
             rollout.reward(0.75)
         return returned[view.id]
 
-    asked = [task(name, rewards={"right": RewardSpec()} if name == "text" else {}) for name in returned]
+    questions = [task(name, rewards={"right": RewardSpec()} if name == "text" else {}) for name in returned]
 
-    found = {one.started.task_id: one for one in await harness.run(agent, *asked)}
+    found = {one.started.task_id: one for one in await harness.run(agent, *questions)}
 
     rewards = {name: one.reward for name, one in found.items()}
     assert rewards == {"mean": 0.5, "flag": 1, "decimal": 0.25, "named": 1.5, "nan": None, "text": None, "own": 0.75}

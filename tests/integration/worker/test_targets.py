@@ -184,28 +184,28 @@ class Echo:
     """Done when the model has spoken twice."""
 
     def __init__(self):
-        self.said = []
+        self.answers = []
 
     async def reset(self, task):
         return task.input["says"]
 
     async def step(self, action):
-        self.said.append(action)
-        return StepResult(observation=f"heard {len(self.said)}", reward=1.0, done=len(self.said) == 2)
+        self.answers.append(action)
+        return StepResult(observation=f"heard {len(self.answers)}", reward=1.0, done=len(self.answers) == 2)
 
     def state(self):
-        return {"turns": len(self.said)}
+        return {"turns": len(self.answers)}
 
     async def close(self):
-        self.said.clear()
+        self.answers.clear()
 
 
 async def test_the_model_plays_in_an_environment(harness, task):
-    asked = task()
-    (trajectory,) = await harness.run(Echo, asked, name="m:Echo", env="m:Echo", env_version="2")
+    request = task()
+    (trajectory,) = await harness.run(Echo, request, name="m:Echo", env="m:Echo", env_version="2")
 
     started = trajectory.started
-    assert (started.input_hash, started.env, started.env_version) == (hash_input(asked), "m:Echo", "2")
+    assert (started.input_hash, started.env, started.env_version) == (hash_input(request), "m:Echo", "2")
 
     assert trajectory.reward == 2.0
     assert [observation.output for observation in trajectory.observations] == ["heard 1", "heard 2"]

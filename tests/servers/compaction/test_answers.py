@@ -27,7 +27,7 @@ def test_many_small_segments_become_one_and_no_answer_changes(scene, store):
 
 def test_the_merged_segment_has_one_chunk_per_trajectory_and_each_record_once(scene, store, write):
     members = scene.fill()
-    write(*scene.attempt_of(members[0])[0])
+    write(*scene.make_attempt(members[0])[0])
     once = sorted(set(scene.records()))
 
     store.admin.compact(limits=NOW)
@@ -66,9 +66,9 @@ def test_what_was_written_a_moment_ago_is_left_alone(scene, store):
 @pytest.mark.parametrize("only_dead", [True, False])
 def test_no_byte_of_the_dead_is_left(scene, store, write, only_dead):
     scene.fill(4)
-    for part in scene.attempt_of("y.0-0", text=SECRET):
-        write(*part, *scene.attempt_of("y.1-0")[0])
-    write(scene.group_of(f"of {SECRET}", "y.0-0"))
+    for part in scene.make_attempt("y.0-0", text=SECRET):
+        write(*part, *scene.make_attempt("y.1-0")[0])
+    write(scene.make_group(f"of {SECRET}", "y.0-0"))
     assert list(scene.places(SECRET))
     scene.mark_deleted("y.0-0", f"group:of {SECRET}")
     before = scene.answers()
@@ -87,7 +87,7 @@ def test_no_byte_of_the_dead_is_left(scene, store, write, only_dead):
 def test_only_dead_leaves_segments_alone_in_which_nobody_died(scene, store, write):
     scene.fill()
     whole = set(scene.segments())
-    write(*scene.attempt_of("y.0-0")[0], *scene.attempt_of("y.1-0")[0])
+    write(*scene.make_attempt("y.0-0")[0], *scene.make_attempt("y.1-0")[0])
     scene.mark_deleted("y.0-0")
 
     assert store.admin.compact(limits=NOW, only_dead=True).num_removed == 1
@@ -96,8 +96,8 @@ def test_only_dead_leaves_segments_alone_in_which_nobody_died(scene, store, writ
 
 def test_the_dead_are_taken_out_of_the_lists_of_groups(scene, store, write):
     scene.fill(4)
-    write(scene.group_of("mixed", "x.0-0", SECRET, "x.1-0"))
-    for part in scene.attempt_of(SECRET):
+    write(scene.make_group("mixed", "x.0-0", SECRET, "x.1-0"))
+    for part in scene.make_attempt(SECRET):
         write(*part)
     scene.mark_deleted(SECRET)
 
@@ -110,7 +110,7 @@ def test_the_dead_are_taken_out_of_the_lists_of_groups(scene, store, write):
 
 
 def test_a_group_that_lost_all_of_its_members_is_dead_too(scene, store, write):
-    write(scene.group_of("lost", "x.0-0", "x.1-0"), *scene.attempt_of("x.0-0")[0])
+    write(scene.make_group("lost", "x.0-0", "x.1-0"), *scene.make_attempt("x.0-0")[0])
     scene.mark_deleted("x.0-0", "x.1-0")
 
     store.admin.compact(limits=NOW, only_dead=True)
@@ -123,9 +123,9 @@ def test_a_group_that_lost_all_of_its_members_is_dead_too(scene, store, write):
 
 def test_half_dead_segments_are_rewritten_at_once_and_others_later(scene, store, write):
     limits = Limits(small_bytes=1, least_age_seconds=-1.0)
-    mostly_dead = write(*scene.attempt_of("y.0-0")[1], *scene.attempt_of("x.0-0")[0][:1])
+    mostly_dead = write(*scene.make_attempt("y.0-0")[1], *scene.make_attempt("x.0-0")[0][:1])
     mostly_alive = write(
-        *scene.attempt_of("y.0-0")[0][:1], *[one for part in scene.attempt_of("x.1-0") for one in part]
+        *scene.make_attempt("y.0-0")[0][:1], *[one for part in scene.make_attempt("x.1-0") for one in part]
     )
     scene.mark_deleted("y.0-0")
 
@@ -140,7 +140,7 @@ def test_half_dead_segments_are_rewritten_at_once_and_others_later(scene, store,
 
 def test_a_segment_that_is_gone_is_named_and_the_others_are_merged(scene, store, write):
     scene.fill()
-    gone = write(*scene.attempt_of("z.0-0")[0])
+    gone = write(*scene.make_attempt("z.0-0")[0])
     store.objects.delete(segment_key(store.keys, gone))
 
     report = store.admin.compact(limits=NOW)

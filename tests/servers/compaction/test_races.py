@@ -19,7 +19,7 @@ SECRET = "c4rd-4929-1853"
 
 def test_whoever_dies_while_a_segment_is_being_merged_is_gone_after_the_next_run(scene, store, write, monkeypatch):
     scene.fill(4)
-    for part in scene.attempt_of("y.0-0", text=SECRET):
+    for part in scene.make_attempt("y.0-0", text=SECRET):
         write(*part)
     stored = store.objects.put
 
@@ -112,10 +112,10 @@ def test_a_log_that_is_shipped_again_after_its_segment_was_merged_goes_again(sce
 
 def test_a_segment_of_a_replaced_name_that_says_more_is_kept(scene, store, write, put):
     scene.fill()
-    name = write(*scene.attempt_of("z.0-0")[0])
+    name = write(*scene.make_attempt("z.0-0")[0])
     store.admin.compact(limits=NOW)
     put_as = segment_key(store.keys, name)
-    other = put(*scene.attempt_of("z.0-0")[0], *scene.attempt_of("z.0-0")[1])
+    other = put(*scene.make_attempt("z.0-0")[0], *scene.make_attempt("z.0-0")[1])
     content = store.objects.get(segment_key(store.keys, other))
     store.objects.delete(segment_key(store.keys, other))
     store.objects.put(put_as, content)
@@ -129,7 +129,7 @@ def test_a_segment_of_a_replaced_name_that_says_more_is_kept(scene, store, write
 
 def test_a_damaged_segment_is_named_and_left_alone(scene, store, write):
     scene.fill()
-    bad = write(*scene.attempt_of("z.0-0")[0], *scene.attempt_of("y.0-0")[0])
+    bad = write(*scene.make_attempt("z.0-0")[0], *scene.make_attempt("y.0-0")[0])
     key = segment_key(store.keys, bad)
     content = bytearray(store.objects.get(key))
     content[20] ^= 1

@@ -67,8 +67,8 @@ class Model:
     def _calls(self):
         return zip(self.versions, self.agents, self.tools, self.engines, strict=True)
 
-    def passes(self, asked):
-        return all(TESTS[name](self, value) for name, value in asked.items() if value not in (None, (None, None)))
+    def passes(self, wanted):
+        return all(TESTS[name](self, value) for name, value in wanted.items() if value not in (None, (None, None)))
 
 
 def within(value, ends):
@@ -99,7 +99,7 @@ TESTS = {
     "cause": lambda one, value: one.cause == value,
     "tool": lambda one, value: value in one.tools,
     "engine": lambda one, value: value.removesuffix("/v1") in one.engines,
-    "finding": lambda one, value: one.status != "running" and value in [said.split(":")[0] for said in one.findings],
+    "finding": lambda one, value: one.status != "running" and value in [reply.split(":")[0] for reply in one.findings],
     "labels": lambda one, value: one.labels.items() >= value.items(),
     "policy": meets,
     "reward": lambda one, value: within(one.reward, value),
@@ -147,9 +147,9 @@ def make_models(seed, num_models=NUM_TRAJECTORIES, spread=1):
 MODELS = list(make_models(seed=4))
 
 
-def answer_of(asked, order, models=MODELS):
+def find_answer(wanted, order, models=MODELS):
     key, descending = ORDERS[order]
-    found = [one for one in models if one.passes(asked) and key(one) is not None]
+    found = [one for one in models if one.passes(wanted) and key(one) is not None]
     return [one.id for one in sorted(found, key=lambda one: (key(one), one.started_at, one.id), reverse=descending)]
 
 
@@ -158,7 +158,7 @@ def ranges(values):
     return st.tuples(ends, ends)
 
 
-ASKED = st.fixed_dictionaries(
+CONDITIONS = st.fixed_dictionaries(
     {},
     optional={
         "run": st.sampled_from(["r", "s", "none"]),
@@ -186,14 +186,14 @@ class Models:
     """Trajectories that are in ``full_store``, in plain Python."""
 
     all = MODELS
-    asked = ASKED
+    requests = CONDITIONS
     """Any filters."""
     orders = tuple(ORDERS)
     make = staticmethod(make_models)
 
-    def answer(self, asked, order, among=MODELS):
+    def answer(self, request, order, among=MODELS):
         """Ids of those that pass all filters, in order."""
-        return answer_of(asked, order, among)
+        return find_answer(request, order, among)
 
 
 @pytest.fixture

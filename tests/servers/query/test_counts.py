@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings as hypothesis_setti
 from agent_layer.errors import BadInputError
 from agent_layer.schema.ids import new_id
 from agent_layer.store.index.aggregate import count_by_bucket, count_by_fields
-from agent_layer.store.index.filters import bucket_of
+from agent_layer.store.index.filters import find_bucket
 from agent_layer.store.index.index import Index
 
 from ...profiles import num_examples
@@ -20,11 +20,11 @@ NUM_TRAJECTORIES = 300
 
 def test_counts_and_scans_see_what_a_plain_filter_would(full_store, models):
     @hypothesis_settings(max_examples=num_examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    @given(models.asked)
-    def check(asked):
-        wanted = models.answer(asked, "oldest")
-        assert full_store.count(**asked) == len(wanted)
-        assert [row.trajectory_id for row in full_store.scan(**asked)] == wanted
+    @given(models.requests)
+    def check(prompt):
+        wanted = models.answer(prompt, "oldest")
+        assert full_store.count(**prompt) == len(wanted)
+        assert [row.trajectory_id for row in full_store.scan(**prompt)] == wanted
 
     check()
 
@@ -33,19 +33,19 @@ def test_counts_by_value_and_bucket_are_those_of_plain_python(full_store, models
     index = Index(full_store.redis, full_store.keys)
 
     @hypothesis_settings(max_examples=num_examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    @given(models.asked)
-    def check(asked):
-        wanted = [one for one in models.all if one.passes(asked)]
-        num, counts = count_by_fields(index, list(FIELDS), asked)
+    @given(models.requests)
+    def check(prompt):
+        wanted = [one for one in models.all if one.passes(prompt)]
+        num, counts = count_by_fields(index, list(FIELDS), prompt)
         assert num == len(wanted)
         for field, values_of in FIELDS.items():
             of_all = Counter(value for one in wanted for value in values_of(one))
-            only = asked.get(field) if field in ("run", "task_type", "status") else None
+            only = prompt.get(field) if field in ("run", "task_type", "status") else None
             assert counts[field] == {value: of_all[value] for value in of_all if only in (None, value)}, field
-        num, buckets = count_by_bucket(index, asked)
+        num, buckets = count_by_bucket(index, prompt)
         rewards = [one.reward for one in wanted if one.reward is not None]
         assert num == len(wanted)
-        assert +Counter(buckets) == Counter(map(bucket_of, rewards))
+        assert +Counter(buckets) == Counter(map(find_bucket, rewards))
 
     check()
 
@@ -59,19 +59,19 @@ FIELDS = {
 }
 
 
-@pytest.mark.parametrize("asked", [{}, {"run": "r", "reward": (0.0, None)}, {"agent": "solver", "since": 1_050.0}])
-def test_a_summary_says_what_a_plain_sum_would(full_store, asked, models):
+@pytest.mark.parametrize("wanted", [{}, {"run": "r", "reward": (0.0, None)}, {"agent": "solver", "since": 1_050.0}])
+def test_a_summary_says_what_a_plain_sum_would(full_store, wanted, models):
     for by in ([], ["task_type"], ["policy"], ["task_type", "policy"], ["run", "status", "agent"], ["policy", "run"]):
-        check_summary(full_store, models, asked, by)
+        check_summary(full_store, models, wanted, by)
 
 
-def check_summary(full_store, models, asked, by):
+def check_summary(full_store, models, wanted, by):
     lines = defaultdict(list)
-    for one in (model for model in models.all if model.passes(asked)):
+    for one in (model for model in models.all if model.passes(wanted)):
         for values in product(*(FIELDS[field](one) for field in by)):
             lines[values].append(one.reward)
 
-    found = full_store.summarise(by, success=0.5, **asked)
+    found = full_store.summarise(by, success=0.5, **wanted)
 
     assert {tuple(one.by.values()): (one.count, one.num_rewarded) for one in found} == {
         values: (len(rewards), sum(reward is not None for reward in rewards)) for values, rewards in lines.items()
@@ -83,7 +83,7 @@ def check_summary(full_store, models, asked, by):
         assert one.success_rate == (sum(reward >= 0.5 for reward in known) / len(known) if known else None)
 
 
-def test_a_mean_is_exact_whatever_the_order_in_which_rewards_came(store, write, attempt_of):
+def test_a_mean_is_exact_whatever_the_order_in_which_rewards_came(store, write, make_attempt):
     @hypothesis_settings(max_examples=num_examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
     @example([1.7e308, 1.7e308, 1e-3, -1.7e308] * 50)
@@ -91,7 +91,7 @@ def test_a_mean_is_exact_whatever_the_order_in_which_rewards_came(store, write, 
     def check(rewards):
         run = new_id()
         for number, reward in enumerate(rewards):
-            write(*attempt_of(f"{run}.{number}-0", score=reward, run=run))
+            write(*make_attempt(f"{run}.{number}-0", score=reward, run=run))
         (found,) = store.summarise([], run=run)
         assert found.mean_reward == float(sum(map(Fraction, rewards)) / len(rewards))
 
@@ -104,13 +104,13 @@ def test_a_summary_by_something_unknown_is_refused(store):
 
 
 def test_an_explanation_names_the_rarest_condition_and_the_work(full_store, models):
-    told = full_store.explain(run="r", task="t1", reward=(0.0, None), accepted=False)
+    answer = full_store.explain(run="r", task="t1", reward=(0.0, None), accepted=False)
 
-    counts = {name: sum(one.passes(asked) for one in models.all) for name, asked in EXPLAINED.items()}
-    assert told.conditions == counts
-    assert told.lead == "task=t1"
-    assert (told.num_trajectories, told.num_blocks) == (len(models.all), 1)
-    assert told.num_found <= told.num_tested <= counts["task=t1"]
+    counts = {name: sum(one.passes(fields) for one in models.all) for name, fields in EXPLAINED.items()}
+    assert answer.conditions == counts
+    assert answer.lead == "task=t1"
+    assert (answer.num_trajectories, answer.num_blocks) == (len(models.all), 1)
+    assert answer.num_found <= answer.num_tested <= counts["task=t1"]
 
 
 EXPLAINED = {

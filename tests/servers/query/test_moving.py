@@ -38,7 +38,7 @@ def index(store):
     return Index(store.redis, store.keys)
 
 
-def ids_of(page):
+def list_ids(page):
     return [row.trajectory_id for row in page.items]
 
 
@@ -48,7 +48,7 @@ def test_a_start_that_becomes_known_while_a_page_is_read_puts_its_row_where_it_b
 
     page = find_trajectories(overtaken, {}, "newest", 8)
 
-    assert ids_of(page) == ["b-0", "late-0", "a-0"]
+    assert list_ids(page) == ["b-0", "late-0", "a-0"]
 
 
 def test_what_moves_behind_a_page_stands_on_the_next_one_alone(index, write):
@@ -58,7 +58,7 @@ def test_what_moves_behind_a_page_stands_on_the_next_one_alone(index, write):
     first = find_trajectories(overtaken, {}, "newest", 3)
     second = find_trajectories(overtaken, {}, "newest", 3, first.cursor)
 
-    assert (ids_of(first), ids_of(second)) == (["c-0", "b-0"], ["late-0", "a-0"])
+    assert (list_ids(first), list_ids(second)) == (["c-0", "b-0"], ["late-0", "a-0"])
 
 
 def test_a_reward_that_is_taken_back_while_a_page_is_read_takes_its_row_out(index, write):
@@ -72,4 +72,4 @@ def test_a_reward_that_is_taken_back_while_a_page_is_read_takes_its_row_out(inde
 
     page = find_trajectories(overtaken, {}, "reward", 8)
 
-    assert ids_of(page) == ["b-0"]
+    assert list_ids(page) == ["b-0"]

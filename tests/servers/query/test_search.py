@@ -15,10 +15,10 @@ from ...profiles import num_examples
 NUM_TRAJECTORIES = 300
 
 
-def pages(store, asked, order, limit):
+def pages(store, wanted, order, limit):
     cursor = None
     while True:
-        page = store.query(**asked, order=order, limit=limit, cursor=cursor)
+        page = store.query(**wanted, order=order, limit=limit, cursor=cursor)
         assert len(page.items) == limit or page.cursor is None
         yield from [row.trajectory_id for row in page.items]
         if page.cursor is None:
@@ -28,17 +28,17 @@ def pages(store, asked, order, limit):
 
 def test_a_search_answers_what_a_plain_filter_would(full_store, models):
     @hypothesis_settings(max_examples=num_examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    @given(models.asked, st.sampled_from(models.orders), st.integers(1, 60))
-    def check(asked, order, limit):
-        assert list(pages(full_store, asked, order, limit)) == models.answer(asked, order)
+    @given(models.requests, st.sampled_from(models.orders), st.integers(1, 60))
+    def check(wanted, order, limit):
+        assert list(pages(full_store, wanted, order, limit)) == models.answer(wanted, order)
 
     check()
 
 
 def test_every_filter_alone_answers_what_a_plain_filter_would(full_store, models):
-    for asked in [{}, {"run": "r"}, {"task": "t1"}, {"reward": (1.0, None)}, {"policy": (8, 8)}, {"accepted": False}]:
+    for request in [{}, {"run": "r"}, {"task": "t1"}, {"reward": (1.0, None)}, {"policy": (8, 8)}, {"accepted": False}]:
         for order in models.orders:
-            assert list(pages(full_store, asked, order, 7)) == models.answer(asked, order), (asked, order)
+            assert list(pages(full_store, request, order, 7)) == models.answer(request, order), (request, order)
 
 
 def test_an_index_of_many_blocks_answers_what_a_plain_filter_would(store, write, models):
@@ -47,13 +47,13 @@ def test_an_index_of_many_blocks_answers_what_a_plain_filter_would(store, write,
     chance = random.Random(6)
 
     for _ in range(40):
-        asked = {"task_type": chance.choice([None, "math"]), "reward": chance.choice([None, (0.3, 0.4), (1.0, None)])}
-        asked |= {"policy": chance.choice([None, (3, 4)]), "labels": chance.choice([None, {"team": "a"}])}
+        fields = {"task_type": chance.choice([None, "math"]), "reward": chance.choice([None, (0.3, 0.4), (1.0, None)])}
+        fields |= {"policy": chance.choice([None, (3, 4)]), "labels": chance.choice([None, {"team": "a"}])}
         order, limit = chance.choice(models.orders), chance.choice([7, 400])
-        first = store.query(**asked, order=order, limit=limit)
-        second = store.query(**asked, order=order, limit=limit, cursor=first.cursor) if first.cursor else None
+        first = store.query(**fields, order=order, limit=limit)
+        second = store.query(**fields, order=order, limit=limit, cursor=first.cursor) if first.cursor else None
         given = [row.trajectory_id for page in (first, second) if page for row in page.items]
-        assert given == models.answer(asked, order, many)[: 2 * limit], (asked, order)
+        assert given == models.answer(fields, order, many)[: 2 * limit], (fields, order)
     assert store.explain().num_blocks == 3
 
 
@@ -78,7 +78,7 @@ def test_a_cursor_holds_when_its_trajectory_has_left(full_store, models):
 
 @pytest.mark.parametrize("limit", [30, 299, 300, 10**30])
 def test_a_long_answer_is_put_together_from_several_searches(full_store, models, monkeypatch, limit):
-    monkeypatch.setattr("agent_layer.store.index.search.LARGEST_SEARCH", 7)
+    monkeypatch.setattr("agent_layer.store.index.search.MAX_SEARCH", 7)
 
     for order in models.orders:
         page = full_store.query(order=order, limit=limit)
@@ -103,10 +103,10 @@ def test_rewards_beyond_all_measure_are_found(store, write, models):
 
 def test_labels_whose_names_hold_an_equals_sign_are_told_apart(store, write, models):
     (model,) = models.make(1, num_models=1)
-    told = {"x.0-0": {"a=b": "c"}, "x.1-0": {"a": "b=c"}, "x.2-0": {"a\0": "b=c"}}
-    write(*(record for id_, labels in told.items() for record in replace(model, id=id_, labels=labels).records()))
+    attributes = {"x.0-0": {"a=b": "c"}, "x.1-0": {"a": "b=c"}, "x.2-0": {"a\0": "b=c"}}
+    write(*(record for id_, labels in attributes.items() for record in replace(model, id=id_, labels=labels).records()))
 
-    for id_, labels in told.items():
+    for id_, labels in attributes.items():
         assert [row.trajectory_id for row in store.query(labels=labels).items] == [id_]
     assert store.admin.check().findings == []
 
@@ -129,7 +129,7 @@ def test_a_version_that_no_trainer_makes_does_not_spoil_what_all_others_ask(stor
 
 
 @pytest.mark.parametrize(
-    ("asked", "subject"),
+    ("wanted", "subject"),
     [
         ({"order": "best"}, "order 'best'"),
         ({"limit": 0}, "limit 0"),
@@ -146,6 +146,6 @@ def test_a_version_that_no_trainer_makes_does_not_spoil_what_all_others_ask(stor
         ({"cursor": "newest,nan,0.0,x-0"}, "cursor"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_by_name(store, asked, subject):
+def test_what_cannot_be_asked_is_refused_by_name(store, wanted, subject):
     with pytest.raises(BadInputError, match=subject):
-        store.query(**asked)
+        store.query(**wanted)

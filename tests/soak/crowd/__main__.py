@@ -27,11 +27,11 @@ _FILL_SECONDS = 120.0
 _CANCEL_SECONDS = 60.0
 
 
-def ask(dispatcher: Dispatcher, asked: argparse.Namespace) -> list[str]:
+def ask(dispatcher: Dispatcher, options: argparse.Namespace) -> list[str]:
     """Submit a crowd that is in the middle of its life, and enough that follow it; ids of the groups."""
-    num_following = round(_ROOM * asked.slots * (asked.seconds + 10) / (mean_seconds() * asked.scale))
-    drawn = draw_rests(asked.slots, asked.seed) + draw_durations(num_following, asked.seed)
-    seconds = [asked.scale * one for one in drawn]
+    num_following = round(_ROOM * options.slots * (options.seconds + 10) / (mean_seconds() * options.scale))
+    drawn = draw_rests(options.slots, options.seed) + draw_durations(num_following, options.seed)
+    seconds = [options.scale * one for one in drawn]
     groups = [seconds[at : at + _GROUP_SIZE] for at in range(0, len(seconds) - _GROUP_SIZE + 1, _GROUP_SIZE)]
     tasks = [
         Task(id=f"t{number}", run="crowd", scorer="agent", group_size=_GROUP_SIZE, input={"seconds": group})
@@ -40,16 +40,16 @@ def ask(dispatcher: Dispatcher, asked: argparse.Namespace) -> list[str]:
     return dispatcher.submit(tasks)
 
 
-def live(place: Place, asked: argparse.Namespace) -> tuple[dict[str, float], list[str]]:
+def live(place: Place, options: argparse.Namespace) -> tuple[dict[str, float], list[str]]:
     """Let the crowd live; what was counted, and every breach."""
     dispatcher = connect(place.settings)
     watch = Watch(place, dispatcher)
     began = time.time()
-    groups = ask(dispatcher, asked)
+    groups = ask(dispatcher, options)
     submitted = time.time()
-    watch.until(lambda: len(read_book(place.book).spans) >= asked.slots, _FILL_SECONDS, "all slots taken once")
-    since = sorted(span.began for span in read_book(place.book).spans.values())[asked.slots - 1]
-    watch.for_seconds(asked.seconds)
+    watch.until(lambda: len(read_book(place.book).spans) >= options.slots, _FILL_SECONDS, "all slots taken once")
+    since = sorted(span.began for span in read_book(place.book).spans.values())[options.slots - 1]
+    watch.for_seconds(options.seconds)
     until = watch.emptied_at or time.time()
     dispatcher.cancel(groups)
     cancelled = time.time()
@@ -62,11 +62,11 @@ def live(place: Place, asked: argparse.Namespace) -> tuple[dict[str, float], lis
         "s to submit": submitted - began,
         "s to fill all slots": since - submitted,
         "s watched": until - since,
-        "% busy": 100 * busy_share(book, asked.slots, since, until),
+        "% busy": 100 * busy_share(book, options.slots, since, until),
         "ends/s": book.num_ended(since, until) / (until - since),
         "s to cancel what was left": cancelled - until,
         "s until all its agents had ended": max(span.ended for span in book.spans.values()) - cancelled,
-        "s longest silence of a worker": watch.longest_silence,
+        "s longest silence of a worker": watch.max_silence,
     }
     return counts | dict(watch.parts(book, since, until)), list(
         find_breaches(book, rollouts, open_store(place.settings))
@@ -81,9 +81,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="watched with all slots taken")
     parser.add_argument("--scale", type=float, default=1.0, help="of all durations; fewer end in a second")
     parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    with open_place(asked.directory, asked.workers, asked.slots // asked.workers) as place:
-        counts, breaches = live(place, asked)
+    options = parser.parse_args()
+    with open_place(options.directory, options.workers, options.slots // options.workers) as place:
+        counts, breaches = live(place, options)
     sys.stdout.writelines(f"{number:10.2f} {what}\n" for what, number in counts.items())
     sys.stdout.writelines(f"{breach}\n" for breach in breaches)
     return 1 if breaches else 0

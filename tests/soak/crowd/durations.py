@@ -12,27 +12,27 @@ import math
 import random
 from itertools import pairwise
 
-__all__ = ["LONGEST_SECONDS", "draw_durations", "draw_rests", "mean_seconds"]
+__all__ = ["MAX_SECONDS", "draw_durations", "draw_rests", "mean_seconds"]
 
-LONGEST_SECONDS = 600.0
+MAX_SECONDS = 600.0
 _POINTS = ((0.0, 0.1), (0.4, 1.0), (0.9, 20.0))
 """(share of rollouts that are shorter, seconds); the last point is the longest."""
 
 
-def mean_seconds(longest: float = LONGEST_SECONDS) -> float:
+def mean_seconds(longest: float = MAX_SECONDS) -> float:
     """Return the mean of the distribution, which is log-uniform between two neighbouring points."""
     points = [*_POINTS, (1.0, longest)]
     return sum((high[0] - low[0]) * (high[1] - low[1]) / math.log(high[1] / low[1]) for low, high in pairwise(points))
 
 
-def draw_durations(num: int, seed: int, longest: float = LONGEST_SECONDS) -> list[float]:
+def draw_durations(num: int, seed: int, longest: float = MAX_SECONDS) -> list[float]:
     """Return durations in seconds, in random order. The shares are exact, so every draw has the same mix."""
     found = [_quantile((number + 0.5) / num, longest) for number in range(num)]
     random.Random(seed).shuffle(found)
     return found
 
 
-def draw_rests(num: int, seed: int, longest: float = LONGEST_SECONDS) -> list[float]:
+def draw_rests(num: int, seed: int, longest: float = MAX_SECONDS) -> list[float]:
     """Return the remaining seconds of rollouts that are observed at a random moment.
 
     A crowd that begins with these is in the middle of its life: the same number ends in any second. Begun afresh, 40 %

@@ -31,7 +31,7 @@ class Watch:
     dispatcher: Dispatcher
     samples: list[tuple[float, dict[str, Tree]]] = field(default_factory=list[tuple[float, dict[str, Tree]]])
     """(seconds since the epoch, processes by part)."""
-    longest_silence: float = 0.0
+    max_silence: float = 0.0
     """Of any worker, in seconds."""
     emptied_at: float | None = None
     """When the queue was first seen empty; None: it never was."""
@@ -78,6 +78,6 @@ class Watch:
     def _look(self) -> None:
         self.samples.append((time.time(), self.place.trees()))
         workers = self.dispatcher.workers()
-        self.longest_silence = max([self.longest_silence, *(worker.silent_seconds for worker in workers)])
+        self.max_silence = max([self.max_silence, *(worker.silent_seconds for worker in workers)])
         if self.emptied_at is None and self.dispatcher.stats().num_queued == 0:
             self.emptied_at = time.time()

@@ -69,21 +69,21 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=2500)
     parser.add_argument("--redis-kills", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=150.0, help="longest rage")
-    asked = parser.parse_args()
-    deployment, tasks = QueueDeployment(asked.directory, asked.seed), make_tasks(asked.tasks)
+    options = parser.parse_args()
+    deployment, tasks = QueueDeployment(options.directory, options.seed), make_tasks(options.tasks)
     began = time.monotonic()
     try:
         deployment.start_redis()
         dispatcher = connect(deployment.settings)
-        group_ids, chance = dispatcher.submit(tasks), random.Random(asked.seed)
-        chaos = Chaos(deployment, dispatcher, tasks, group_ids, chance, asked.redis_kills)
+        group_ids, chance = dispatcher.submit(tasks), random.Random(options.seed)
+        chaos = Chaos(deployment, dispatcher, tasks, group_ids, chance, options.redis_kills)
         deployment.start_workers()
         deployment.start_consumer()
-        num_open = chaos.cause_failures(asked.seconds)
+        num_open = chaos.cause_failures(options.seconds)
         raged = time.monotonic()
         deployment.come_to_rest(_REST_SECONDS)
         rested = time.monotonic()
-        breaches = [f"open after {asked.seconds:g} s: {num_open} groups"] if num_open else []
+        breaches = [f"open after {options.seconds:g} s: {num_open} groups"] if num_open else []
         breaches += compare(chaos, dispatcher, open_store(deployment.settings))
     finally:
         deployment.end()

@@ -16,7 +16,7 @@ from agent_layer.store.maintenance.rebuild import read_segment
 from agent_layer.store.segments.format import list_segments, segment_name
 from agent_layer.store.store import Store
 
-__all__ = ["Account", "Stored", "find_unindexed", "read_stored"]
+__all__ = ["Account", "StoredDecisions", "find_unindexed", "read_stored"]
 
 _ACCEPTING = ("completed", "truncated")
 _FILL_OF_FEWER = {"deliver": "short", "refill": "short", "drop": "dropped"}
@@ -24,7 +24,7 @@ _FINAL = (*_ACCEPTING, "cancelled", "dead")
 
 
 @dataclass
-class Stored:
+class StoredDecisions:
     """Decisions, read from the objects alone."""
 
     accepted: Mapping[str, Collection[str]]
@@ -32,7 +32,7 @@ class Stored:
     groups: Mapping[str, Sequence[Group]]
 
 
-def read_stored(store: Store) -> Stored:
+def read_stored(store: Store) -> StoredDecisions:
     accepted: defaultdict[str, set[str]] = defaultdict(set)
     groups: defaultdict[str, list[Group]] = defaultdict(list)
     for key in list_segments(store.keys, store.objects):
@@ -41,7 +41,7 @@ def read_stored(store: Store) -> Stored:
                 accepted[record.rollout_id].add(record.trajectory_id)
             elif isinstance(record, Group) and record not in groups[record.group_id]:
                 groups[record.group_id].append(record)
-    return Stored(accepted, groups)
+    return StoredDecisions(accepted, groups)
 
 
 def find_unindexed(store: Store) -> list[str]:
@@ -65,20 +65,20 @@ class Account:
         for rollout in self.rollouts.values():
             self._members[rollout.group_id].append(rollout)
 
-    def breaches(self, stored: Stored, cancelled: Collection[str]) -> Iterator[str]:
+    def breaches(self, stored: StoredDecisions, cancelled: Collection[str]) -> Iterator[str]:
         """Every promise that was broken; counts what there was."""
         for rollout in self.rollouts.values():
             self.counts[f"rollouts {rollout.status}"] += 1
-            yield from self._end_of(rollout, cancelled)
-            yield from self._acceptance_of(rollout, stored)
-            yield from self._leases_of(rollout)
+            yield from self._check_end(rollout, cancelled)
+            yield from self._check_acceptance(rollout, stored)
+            yield from self._check_leases(rollout)
         for group in self.groups.values():
             yield from self._group(group, stored)
         for deed in (deed for deeds in self.deeds.values() for deed in deeds):
             self.counts[f"book: {deed.kind}"] += 1
             yield from self._answer(deed)
 
-    def _end_of(self, rollout: RolloutState, cancelled: Collection[str]) -> Iterator[str]:
+    def _check_end(self, rollout: RolloutState, cancelled: Collection[str]) -> Iterator[str]:
         group = self.groups[rollout.group_id]
         if rollout.status not in _FINAL:
             yield f"lost: {rollout}"
@@ -91,16 +91,16 @@ class Account:
         if (rollout.accepted is not None) != (rollout.status in _ACCEPTING):
             yield f"accepted and not, at once: {rollout}"
 
-    def _acceptance_of(self, rollout: RolloutState, stored: Stored) -> Iterator[str]:
+    def _check_acceptance(self, rollout: RolloutState, stored: StoredDecisions) -> Iterator[str]:
         """Workers, dispatcher and store agree on the accepted attempt."""
         deeds = self.deeds[rollout.rollout_id]
         believed = {deed.holding for deed in deeds if deed.kind in ("yes", "again-yes") and deed.ending in _ACCEPTING}
-        said = {deed.attempt for deed in deeds if deed.kind == "says" and deed.ending in _ACCEPTING}
+        message = {deed.attempt for deed in deeds if deed.kind == "says" and deed.ending in _ACCEPTING}
         if len(believed) > 1:
             yield f"accepted twice: {rollout.rollout_id} {sorted(believed)}"
         if believed and {attempt for attempt, _ in believed} != {rollout.accepted}:
             yield f"accepted otherwise than was answered: {rollout} {sorted(believed)}"
-        if rollout.accepted is not None and rollout.accepted not in said:
+        if rollout.accepted is not None and rollout.accepted not in message:
             yield f"accepted though nobody said so: {rollout}"
         self.counts["accepted, but whoever said so died before the answer"] += (
             rollout.accepted is not None and not believed
@@ -109,7 +109,7 @@ class Account:
         if (found := list(stored.accepted.get(rollout.rollout_id, ()))) != expected:
             yield f"stored as accepted: expected {expected}, found {found}"
 
-    def _leases_of(self, rollout: RolloutState) -> Iterator[str]:
+    def _check_leases(self, rollout: RolloutState) -> Iterator[str]:
         """No token is issued twice; an attempt resumes from its own checkpoint, or is new."""
         deeds = self.deeds[rollout.rollout_id]
         took = [deed for deed in deeds if deed.kind == "took"]
@@ -122,7 +122,7 @@ class Account:
         if not resumed <= kept:
             yield f"resumed from elsewhere: {rollout.rollout_id} {resumed - kept}"
 
-    def _group(self, group: GroupState, stored: Stored) -> Iterator[str]:
+    def _group(self, group: GroupState, stored: StoredDecisions) -> Iterator[str]:
         if not group.is_closed:
             yield f"never closed: {group}"
             return

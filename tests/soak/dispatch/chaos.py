@@ -17,7 +17,7 @@ from agent_layer.schema.task import Task
 __all__ = ["Chaos"]
 
 _REDIS_KILLED = "Redis killed and restarted"
-_LONGEST_CALM_SECONDS = 4.0
+_MAX_CALM_SECONDS = 4.0
 """While no group closes."""
 
 
@@ -56,7 +56,7 @@ class Chaos:
                 self.kill_redis()
             # on a busy machine, storms are rarer
             if num_open < num_left or time.monotonic() > waits_until:  # wait: the pace of the storms
-                num_left, waits_until = num_open, time.monotonic() + _LONGEST_CALM_SECONDS
+                num_left, waits_until = num_open, time.monotonic() + _MAX_CALM_SECONDS
                 self.chance.choices([*kinds], [*kinds.values()])[0]()
         self.thaw(float("inf"))
         return num_open

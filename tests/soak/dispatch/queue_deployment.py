@@ -7,7 +7,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1]))  # what soaks share
 
 from asking import RUN
-from deployment import Deployment, children_of
+from deployment import Deployment, list_children
 from waiting import wait_for_exit, wait_until
 
 from agent_layer.dispatcher.scripts import Scripts
@@ -53,7 +53,7 @@ class QueueDeployment(Deployment):
     def workers(self) -> list[int]:
         """Return the pids of the workers that run right now."""
         respawners = [process for name, process in self.processes.items() if name.startswith("respawner")]
-        return [pid for process in respawners for pid in children_of(process.pid)]
+        return [pid for process in respawners for pid in list_children(process.pid)]
 
     def come_to_rest(self, seconds: float) -> None:
         """Let the workers end, everything that was recorded and decided be shipped, and every group be consumed."""
@@ -74,7 +74,7 @@ class QueueDeployment(Deployment):
     def complaints(self) -> list[str]:
         """Return the output of workers and consumer, which print only on failure."""
         logs = [self.directory / f"{name}.log" for name in self.processes if name != "redis"]
-        return [f"{log.name}: {said}" for log in logs if (said := log.read_text()[-_SHOWN_CHARACTERS:])]
+        return [f"{log.name}: {message}" for log in logs if (message := log.read_text()[-_SHOWN_CHARACTERS:])]
 
     def end(self) -> None:
         for pid in self.workers():

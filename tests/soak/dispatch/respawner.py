@@ -20,7 +20,7 @@ from worker import Worker  # noqa: E402
 from agent_layer.errors import UnreachableError  # noqa: E402
 from agent_layer.settings import load_settings  # noqa: E402
 
-_LONGEST_SECONDS = 400.0
+_MAX_SECONDS = 400.0
 _REST_SECONDS = 0.2
 """After a worker that found no Redis."""
 
@@ -42,7 +42,7 @@ def live(directory: Path, name: str, seed: float) -> None:
 def main(directory: str, number: str, seed: str) -> None:
     chance, began, stop = random.Random(f"{seed}-{number}"), true_time(), Path(directory) / "stop"
     num_lives = 0
-    while not stop.exists() and true_time() < began + _LONGEST_SECONDS:
+    while not stop.exists() and true_time() < began + _MAX_SECONDS:
         num_lives += 1
         own = chance.random()
         pid = os.fork()

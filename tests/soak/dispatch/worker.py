@@ -50,9 +50,9 @@ class Heartbeat(threading.Thread):
                 beats = self._queue.heartbeat(self._worker, b"{}", [(lease, "running") for lease in held]).leases
             except RedisError:
                 continue
-            told = list(zip(held, beats, strict=True))
-            self.pausing |= {lease.token for lease, beat in told if beat == "pause"}
-            self._pen.note("ends", [_row(one, beat) for one, beat in told if beat in ("cancel", "lost")])
+            answer = list(zip(held, beats, strict=True))
+            self.pausing |= {lease.token for lease, beat in answer if beat == "pause"}
+            self._pen.note("ends", [_row(one, beat) for one, beat in answer if beat in ("cancel", "lost")])
 
 
 class Worker:
@@ -164,9 +164,9 @@ class Worker:
         return True
 
     def _say(self, reports: Sequence[Report], taken: Kind, refused: Kind) -> None:
-        told = list(zip(reports, self._queue.settle(reports), strict=True))
-        self._pen.note(taken, [_row(one.lease, one.ending) for one, refusal in told if refusal is None])
-        self._pen.note(refused, [_row(one.lease, one.ending, str(refusal)) for one, refusal in told if refusal])
+        answer = list(zip(reports, self._queue.settle(reports), strict=True))
+        self._pen.note(taken, [_row(one.lease, one.ending) for one, refusal in answer if refusal is None])
+        self._pen.note(refused, [_row(one.lease, one.ending, str(refusal)) for one, refusal in answer if refusal])
 
     def _lie(self, reports: Sequence[Report]) -> None:
         """Report each rollout as completed with the token of another one, or with none."""

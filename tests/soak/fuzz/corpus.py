@@ -135,7 +135,7 @@ def _span(number: int, parent: int | None, **attributes: object) -> dict[str, ob
     return {**own, **times, **inside, "kind": 3, "status": {"code": 1}, "attributes": _pairs(attributes)}
 
 
-_SAID = json.dumps([{"role": "user", "parts": [{"type": "text", "content": "hello"}]}])
+_SPOKEN = json.dumps([{"role": "user", "parts": [{"type": "text", "content": "hello"}]}])
 _ANSWERED = json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": "hi"}], "finish_reason": "stop"}])
 _SPANS = [
     _span(
@@ -150,7 +150,7 @@ _SPANS = [
             "gen_ai.request.temperature": 0.5,
             "gen_ai.request.stop_sequences": ["a", "b"],
             "gen_ai.usage.input_tokens": 5,
-            "gen_ai.input.messages": _SAID,
+            "gen_ai.input.messages": _SPOKEN,
             "gen_ai.output.messages": _ANSWERED,
             "gen_ai.tool.definitions": json.dumps([{"type": "function", "name": "add"}]),
         },

@@ -10,7 +10,7 @@ from agent_layer.settings import load_settings
 from agent_layer.store import Store, open_store
 from agent_layer.store.index.rows import TrajectoryRow
 
-_MOST_PAGES, _MOST_GROUPS = 5, 5
+_MAX_PAGES, _MAX_GROUPS = 5, 5
 
 
 class Reader:
@@ -25,7 +25,7 @@ class Reader:
     def page(self) -> list[TrajectoryRow]:
         """No trajectory stands on two pages, and what follows is never newer; those whose start is on its way move."""
         rows, cursor = [], None
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             page = self._store.query(limit=7, cursor=cursor)
             rows += page.items
             if (cursor := page.cursor) is None:
@@ -55,7 +55,7 @@ class Reader:
 
     def follow(self, consumer: str) -> None:
         """A group comes once, and whole."""
-        for delivery in islice(self._store.follow(consumer, "r", wait_seconds=0), _MOST_GROUPS):
+        for delivery in islice(self._store.follow(consumer, "r", wait_seconds=0), _MAX_GROUPS):
             self._groups[delivery.group.group_id] += 1
             assert self._groups[delivery.group.group_id] == 1, f"twice: {delivery.group}"
             assert len(delivery.trajectories) == 1, f"short: {delivery.group}"

@@ -68,12 +68,12 @@ def steps_by_mark(trajectories: Iterable[Trajectory]) -> dict[str, list[Step]]:
     found: defaultdict[str, list[Step]] = defaultdict(list)
     for trajectory in trajectories:
         for step in trajectory.steps:
-            if mark := _mark_of(trajectory, step):
+            if mark := _find_mark(trajectory, step):
                 found[mark].append(step)
     return dict(found)
 
 
-def _mark_of(trajectory: Trajectory, step: Step) -> str | None:
+def _find_mark(trajectory: Trajectory, step: Step) -> str | None:
     messages = step.state.messages or []
     body = trajectory.contents.get(messages[-1], b"{}") if messages else b"{}"
     found = _MARK.search(str(msgspec.json.decode(body).get("content", "")))
@@ -147,10 +147,10 @@ def _find_untrainable(trajectory: Trajectory, counts: Counter[str]) -> Iterator[
 
 def _find_foreign(engine: Book, trajectory: Trajectory, whole: Iterable[Step]) -> Iterator[str]:
     for step in whole:
-        mark = _mark_of(trajectory, step) or ""
-        said = [
+        mark = _find_mark(trajectory, step) or ""
+        spoken = [
             TokenIds(word_token_id(word) for word in (*text.split(), END))
             for text in engine.of("answered").get(mark, [])
         ]
-        if step.action.response_token_ids not in said:
+        if step.action.response_token_ids not in spoken:
             yield f"mistrained: {step.call_id} has tokens that the engine never gave for {mark}"

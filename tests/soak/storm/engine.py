@@ -28,22 +28,22 @@ class Book:
         os.write(self._file, f"{deed}\t{mark}\t{text}\n".encode())
 
 
-def answer(book: Book, asked: ScriptPrompt) -> Iterator[str]:
-    found = _MARK.search(asked.text)
+def answer(book: Book, wanted: ScriptPrompt) -> Iterator[str]:
+    found = _MARK.search(wanted.text)
     if found is None:  # the call that registers the engine has no mark
         yield "yes"
         return
-    mark, num_words = found[0], 60 if "long" in asked.text else 6
-    if asked.choice == 0:
+    mark, num_words = found[0], 60 if "long" in wanted.text else 6
+    if wanted.choice == 0:
         book.note("began", mark)
-    words = [f"{mark}-{asked.choice}-{number}" for number in range(num_words)]
+    words = [f"{mark}-{wanted.choice}-{number}" for number in range(num_words)]
     yield from words
     book.note("answered", mark, " ".join(words))
 
 
 def main(port: str, path: str) -> None:
     book = Book(path)
-    engine = ScriptedEngine(script=lambda asked: answer(book, asked), token_seconds=_WORD_SECONDS)
+    engine = ScriptedEngine(script=lambda prompt: answer(book, prompt), token_seconds=_WORD_SECONDS)
     web.run_app(engine.app(), host="127.0.0.1", port=int(port), access_log=None, print=None)
 
 

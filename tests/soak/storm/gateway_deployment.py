@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1]))  # what soaks share
 
 import boto3
-from deployment import Deployment, children_of, command_of
+from deployment import Deployment, list_children, read_command
 from waiting import WaitExpired, wait_for_exit, wait_until
 
 from agent_layer.engines.join import register_engine
@@ -80,7 +80,7 @@ class GatewayDeployment(Deployment):
         """Return the pids of the agents that run right now."""
         if "agents" not in self.processes:
             return []
-        return [pid for pid in children_of(self.processes["agents"].pid) if b"agents.py" in command_of(pid)]
+        return [pid for pid in list_children(self.processes["agents"].pid) if b"agents.py" in read_command(pid)]
 
     def is_log_full(self) -> bool:
         """Whether writers have to wait for the shipper."""

@@ -94,9 +94,9 @@ def test_a_plug_in_is_a_command_like_ours(plugin, monkeypatch):
 
 
 def test_help_names_a_plug_in_without_loading_it(plugin):
-    said = CliRunner().invoke(plugin("package_that_is_not_there:hello"), ["--help"]).output
+    message = CliRunner().invoke(plugin("package_that_is_not_there:hello"), ["--help"]).output
 
-    assert "hello" in said.partition("More")[2]
+    assert "hello" in message.partition("More")[2]
 
 
 def test_a_command_that_needs_an_extra_names_the_package(plugin):

@@ -43,9 +43,9 @@ os.close(reader)
 ended = subprocess.run({[*COMMAND, *LONG_HELP]!r}, stdout=writer, stderr=subprocess.PIPE, check=False)
 print(ended.returncode, ended.stderr)
 """
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
+    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
 
-    assert said.stdout == "1 b''\n"
+    assert output.stdout == "1 b''\n"
 
 
 @pytest.mark.parametrize("number", [1, 150, 450])

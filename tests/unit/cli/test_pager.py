@@ -33,15 +33,15 @@ def test_elsewhere_than_on_a_terminal_it_is_whole_and_plain(capsys):
 
 
 @pytest.mark.parametrize(
-    ("lines", "shown", "told"),
+    ("lines", "shown", "expected"),
     [
         (["x"] * 14, ["x"] * 12, "2 lines, 2 more characters"),
         (["x" * 1600], ["x" * 1500], "100 more characters"),
         (["x" * 1499, "yy"], ["x" * 1499, "y"], "1 more character"),
     ],
 )
-def test_a_fold_says_how_much_it_hides(lines, shown, told):
-    assert fold_block(Block(lines, "tool")).lines == [*shown, f"    … {told}: --unfold shows all"]
+def test_a_fold_says_how_much_it_hides(lines, shown, expected):
+    assert fold_block(Block(lines, "tool")).lines == [*shown, f"    … {expected}: --unfold shows all"]
 
 
 @pytest.mark.parametrize("kind", ["assistant", "title", "reward", "plain"])

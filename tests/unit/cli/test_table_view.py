@@ -34,9 +34,9 @@ def test_a_table_never_wraps_and_says_which_columns_it_had_no_room_for(width):
     assert all(len(line.rstrip()) <= width for line in lines)
     assert sum(line.startswith("i" * 24) for line in lines) == 3
     shown = [column.name for column in columns if any(f" {column.name * 5}" in line for line in lines)]
-    said = " ".join(lines)
+    message = " ".join(lines)
     for column in columns[1:4]:
-        assert (column.name in shown) != (column.name in said.partition("too narrow for: ")[2].partition(";")[0])
+        assert (column.name in shown) != (column.name in message.partition("too narrow for: ")[2].partition(";")[0])
 
 
 @pytest.mark.parametrize(("columns", "width"), [("100", 100), (None, 240), ("0", 240), ("wide", 240)])
@@ -69,9 +69,9 @@ def test_at_120_columns_a_page_shows_task_run_and_accepted(monkeypatch, capsys):
 
 
 def test_counts_have_their_plural():
-    told = [format_count(num, word) for num, word in ((0, "task"), (1, "task"), (2, "task"), (1_000, "trajectory"))]
+    reported = [format_count(num, word) for num, word in ((0, "task"), (1, "task"), (2, "task"), (1_000, "trajectory"))]
 
-    assert told == ["0 tasks", "1 task", "2 tasks", "1,000 trajectories"]
+    assert reported == ["0 tasks", "1 task", "2 tasks", "1,000 trajectories"]
 
 
 def test_rows_that_do_not_fit_the_terminal_are_counted():
@@ -87,12 +87,12 @@ def test_rows_that_do_not_fit_the_terminal_are_counted():
 def test_spans_read_well_and_grow():
     spans = [0, 0.25, 3.2, 9.96, 42, 59.99, 60, 200, 3_599, 3_600, 7_500, 86_399, 86_400, 273_600]
 
-    told = [describe_seconds(span) for span in spans]
-    assert told == [
+    reported = [describe_seconds(span) for span in spans]
+    assert reported == [
         *("0.0s", "0.2s", "3.2s", "9s", "42s", "59s", "1m0s", "3m20s", "59m59s", "1h0m", "2h5m", "23h59m"),
         *("1d0h", "3d4h"),
     ]
-    assert all(one != other for one, other in pairwise(told))
+    assert all(one != other for one, other in pairwise(reported))
 
 
 @pytest.fixture

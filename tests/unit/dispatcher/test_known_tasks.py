@@ -66,7 +66,7 @@ def test_an_attempt_says_what_it_asks_and_which_environment_answers():
     request = OpenRequest(task_id="a", env_version="3", input_hash="said")
 
     known = make_attempt_started(request, rollout_id="a.0", run="r", at=1.0, task=task)
-    told = make_attempt_started(request, rollout_id="a.0", run="r", at=1.0)
+    answer = make_attempt_started(request, rollout_id="a.0", run="r", at=1.0)
 
     assert (known.input_hash, known.env, known.env_version) == (hash_input(task), "maze", "3")
-    assert (told.input_hash, told.env, told.env_version) == ("said", None, "3")
+    assert (answer.input_hash, answer.env, answer.env_version) == ("said", None, "3")

@@ -19,9 +19,9 @@ def test_the_client_offers_nothing_else():
 @pytest.mark.parametrize("name", sorted(CALLS))
 def test_a_call_says_what_it_does_and_its_arguments_their_unit(name):
     call = getattr(Dispatcher, name)
-    told = inspect.getdoc(call)
+    answer = inspect.getdoc(call)
 
-    assert told
+    assert answer
     for argument in inspect.signature(call).parameters:
         if "timeout" in argument or "seconds" in argument:
-            assert "seconds" in told
+            assert "seconds" in answer

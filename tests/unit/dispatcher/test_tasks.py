@@ -69,10 +69,10 @@ def test_the_command_line_wins_over_the_lines():
 
 
 def test_what_measures_a_run_does_not_delay_it_unless_its_line_says_so():
-    told, untold = '{"input":1,"priority":0}', '{"input":2}'
+    answer, untold = '{"input":1,"priority":0}', '{"input":2}'
 
-    assert [task.priority for task in parse(told, untold)] == [0, 0]
-    assert [task.priority for task in parse(told, untold, split="eval")] == [0, -1]
+    assert [task.priority for task in parse(answer, untold)] == [0, 0]
+    assert [task.priority for task in parse(answer, untold, split="eval")] == [0, -1]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_what_is_nested_too_deep_to_be_read_everywhere_is_refused_in_a_sentence(
 
 @pytest.mark.parametrize("field", ["input", "grading"])
 def test_a_task_that_is_taken_can_be_read_by_who_stands_deep_in_calls(field):
-    def task_of(depth):
+    def make_task(depth):
         value: object = 1
         for level in range(depth):
             value = [value] if level % 2 else {"in": value}
@@ -151,7 +151,7 @@ def test_a_task_that_is_taken_can_be_read_by_who_stands_deep_in_calls(field):
     def below(num_calls, read):
         return below(num_calls - 1, read) if num_calls else read()
 
-    written = encode(check_task(task_of(256)))
-    assert below(512, lambda: decode(written)) == task_of(256)
+    written = encode(check_task(make_task(256)))
+    assert below(512, lambda: decode(written)) == make_task(256)
     with pytest.raises(BadInputError, match=f"{field}: expected at most 256"):
-        check_task(task_of(257))
+        check_task(make_task(257))

@@ -33,8 +33,8 @@ def build(note):
 
     async def count(state):
         note(f"count {len(state['numbers'])}")
-        said = AIMessage(content=str(len(state["numbers"])), id=f"m{len(state['numbers'])}")
-        return {"numbers": [len(state["numbers"])], "messages": [said]}
+        message = AIMessage(content=str(len(state["numbers"])), id=f"m{len(state['numbers'])}")
+        return {"numbers": [len(state["numbers"])], "messages": [message]}
 
     async def watch(state):
         note(f"watch {len(state['numbers'])}")

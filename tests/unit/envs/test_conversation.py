@@ -63,10 +63,10 @@ def test_a_summary_takes_the_place_of_all_turns_but_the_newest(turns):
     if len(turns) == 1:
         assert prompt is None
         return
-    asked = [one["content"] for one in prompt.messages]
+    questions = [one["content"] for one in prompt.messages]
     conversation.replace_middle("in short", 2)
 
-    assert asked == [*before[:-3], f"{before[-3]}\n\nplease summarise"]
+    assert questions == [*before[:-3], f"{before[-3]}\n\nplease summarise"]
     assert contents(conversation) == [f"{before[0]}\n\nin short", *before[-2:]]
     counted = turns[0][2] + turns[-1][1]  # the head and the newest answer
     assert conversation.num_tokens <= counted + 2 + 80

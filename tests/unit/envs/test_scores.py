@@ -33,7 +33,7 @@ async def judge(answer, judged):
     return await run_scorer(found, ScoringRun(judged, Trajectory(trajectory_id="t-0"), None), 5)
 
 
-def scores_of(rewards):
+def compute_scores(rewards):
     return {(one.name, one.step): one.score for one in rewards}
 
 
@@ -52,7 +52,7 @@ def test_an_agent_s_return_counts_in_any_type(value, score):
     ids=["number", "mapping", "verdict", "rubric"],
 )
 async def test_a_scorer_s_answer_counts_in_any_type(give, value, score):
-    assert scores_of(await judge(give(value), task("a")))["a", None] == score
+    assert compute_scores(await judge(give(value), task("a")))["a", None] == score
 
 
 def given(value):
@@ -66,7 +66,7 @@ def given(value):
 async def test_a_step_s_score_counts_in_any_type(value, score):
     verdict = Verdict(scores={"a": 1.0}, step_scores={2: {"b": value}})
 
-    assert scores_of(await judge(verdict, task("a"))) == {("a", None): 1.0, ("b", 2): score}
+    assert compute_scores(await judge(verdict, task("a"))) == {("a", None): 1.0, ("b", 2): score}
 
 
 @ANY_NUMBER
@@ -134,7 +134,7 @@ async def test_a_sum_never_leaves_out_what_is_no_number():
 async def test_a_step_score_that_is_no_number_is_named():
     rewards = await judge(Verdict(scores={"a": 1.0}, step_scores={2: {"b": math.inf, "c": 1}}), task("a"))
 
-    assert scores_of(rewards) == {("a", None): 1.0, ("b of step 2", None): None, ("c", 2): 1.0}
+    assert compute_scores(rewards) == {("a", None): 1.0, ("b of step 2", None): None, ("c", 2): 1.0}
 
 
 @pytest.mark.parametrize(

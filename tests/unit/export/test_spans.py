@@ -21,7 +21,7 @@ def span_named(trace, name):
     return found
 
 
-def calls_of(trace):
+def read_calls(trace):
     return [span for span in trace.spans if span.attributes[names.OPERATION] == names.CHAT]
 
 
@@ -31,7 +31,7 @@ def test_an_attempt_its_agents_calls_and_tools_are_spans(trajectory):
     titles = [span.name for span in trace.spans]
     root, critic = trace.spans[0], span_named(trace, "invoke_agent critic")
     assert titles == ["invoke_agent solver", "invoke_agent critic", "chat policy", "chat policy", "execute_tool look"]
-    assert [span.parent_id for span in calls_of(trace)] == [root.span_id, critic.span_id]
+    assert [span.parent_id for span in read_calls(trace)] == [root.span_id, critic.span_id]
     assert (critic.parent_id, span_named(trace, "execute_tool look").parent_id) == (root.span_id, root.span_id)
     assert len({span.span_id for span in trace.spans}) == 5
 
@@ -44,7 +44,7 @@ def test_an_attempt_hangs_in_the_trace_that_it_began_in(trajectory):
 
 
 def test_a_call_says_what_the_conventions_ask_for(trajectory):
-    call = calls_of(make_trace(trajectory))[0]
+    call = read_calls(make_trace(trajectory))[0]
 
     assert call.span_id == "00f067aa0ba902b7"
     assert call.is_client
@@ -73,7 +73,7 @@ def test_a_call_says_what_the_conventions_ask_for(trajectory):
 
 
 def test_the_choices_of_a_call_are_one_span(trajectory):
-    call = calls_of(make_trace(trajectory, contents=True))[1]
+    call = read_calls(make_trace(trajectory, contents=True))[1]
 
     assert (call.attributes["agent_layer.step"], call.attributes["gen_ai.request.choice.count"]) == (1, 2)
     assert call.attributes["gen_ai.response.finish_reasons"] == ["stop", "stop"]
@@ -82,11 +82,11 @@ def test_the_choices_of_a_call_are_one_span(trajectory):
 
 
 def test_what_was_said_travels_only_when_it_is_asked_for(trajectory):
-    told = {key for span in make_trace(trajectory).spans for key in span.attributes}
-    call = calls_of(make_trace(trajectory, contents=True))[0]
+    fields = {key for span in make_trace(trajectory).spans for key in span.attributes}
+    call = read_calls(make_trace(trajectory, contents=True))[0]
     tool = span_named(make_trace(trajectory, contents=True), "execute_tool look")
 
-    assert not told & {names.INPUT_MESSAGES, names.OUTPUT_MESSAGES, names.TOOL_ARGUMENTS, names.TOOL_RESULT}
+    assert not fields & {names.INPUT_MESSAGES, names.OUTPUT_MESSAGES, names.TOOL_ARGUMENTS, names.TOOL_RESULT}
     assert json.loads(call.attributes[names.INPUT_MESSAGES])[1] == {
         "role": "user",
         "parts": [{"type": "text", "content": "what"}],
@@ -107,7 +107,7 @@ def test_token_arrays_stay_at_home(trajectory):
 def test_rewards_are_evaluations_of_what_they_judge(trajectory):
     trace = make_trace(trajectory)
 
-    (found,), (form,) = trace.spans[0].events, calls_of(trace)[0].events
+    (found,), (form,) = trace.spans[0].events, read_calls(trace)[0].events
     assert found.name == form.name == "gen_ai.evaluation.result"
     assert (found.attributes[names.EVALUATION_NAME], found.attributes[names.EVALUATION_SCORE]) == ("found", 1.0)
     assert (form.attributes[names.EVALUATION_NAME], form.attributes[names.STEP]) == ("format", 0)

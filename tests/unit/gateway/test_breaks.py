@@ -12,7 +12,7 @@ def calls(arguments):
     return {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "function": arguments}]}
 
 
-def said(text):
+def assistant(text):
     return {"role": "assistant", "content": text}
 
 
@@ -103,11 +103,11 @@ def test_another_text_of_the_same_arguments_is_recognised(arguments, is_escaped)
 
 def test_the_form_of_a_text_does_not_matter():
     recall = AnsweredMessages()
-    recall.add(said("hello"), "talk", 3)
+    recall.add(assistant("hello"), "talk", 3)
 
     parts = {"role": "assistant", "content": [{"type": "text", "text": "hello"}], "refusal": None}
     assert recall.recognise(hash_answer(1, parts)) == Returned(1, "same", 3)
-    assert recall.recognise(hash_answer(1, said("hello!"))) == Returned(1, "unknown", None)
+    assert recall.recognise(hash_answer(1, assistant("hello!"))) == Returned(1, "unknown", None)
     assert (recall.longest("talk"), recall.longest("other")) == (3, 0)
 
 

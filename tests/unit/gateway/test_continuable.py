@@ -31,8 +31,8 @@ def test_what_needs_a_parser_the_past_or_pictures_is_not_continued(fields):
 
 
 def is_continuable(fields):
-    said = {"messages": [{"role": "user", "content": [{"type": "text", "text": "go"}]}], "max_tokens": 9, **fields}
-    request = read_request(msgspec.json.encode(said))
+    message = {"messages": [{"role": "user", "content": [{"type": "text", "text": "go"}]}], "max_tokens": 9, **fields}
+    request = read_request(msgspec.json.encode(message))
     return supports_continuation(request, request.sampling)
 
 

@@ -16,13 +16,13 @@ TOO_LONG = {
 }
 
 
-@pytest.mark.parametrize("said", TOO_LONG.values(), ids=TOO_LONG)
-def test_a_prompt_that_does_not_fit_is_recognised(said):
-    assert is_context_full(400, said.encode())
+@pytest.mark.parametrize("message", TOO_LONG.values(), ids=TOO_LONG)
+def test_a_prompt_that_does_not_fit_is_recognised(message):
+    assert is_context_full(400, message.encode())
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "message"),
     [
         (400, "max_tokens must be at least 1, got -5."),
         (400, "The model `m` does not exist."),
@@ -31,5 +31,5 @@ def test_a_prompt_that_does_not_fit_is_recognised(said):
         (429, "Rate limit reached: maximum tokens per minute"),
     ],
 )
-def test_other_refusals_are_not(status, said):
-    assert not is_context_full(status, said.encode())
+def test_other_refusals_are_not(status, message):
+    assert not is_context_full(status, message.encode())

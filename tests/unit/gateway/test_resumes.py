@@ -108,12 +108,12 @@ moves = st.lists(
 )
 
 
-def live(told):
+def live(expected):
     """Let it happen; give the life, and by a model of its own which calls are kept."""
     life, kept = Life(), []
     life.save()
     kept_at = [[]]
-    for move, *about in told:
+    for move, *about in expected:
         match move:
             case "call":
                 kept.append(f"c{life.num_calls}")
@@ -129,8 +129,8 @@ def live(told):
 
 
 @given(moves, st.randoms())
-def test_every_kept_token_is_trained_once_and_an_abandoned_one_never(told, random):
-    life, kept = live(told)
+def test_every_kept_token_is_trained_once_and_an_abandoned_one_never(expected, random):
+    life, kept = live(expected)
     records = [STARTED, *life.log.records] * 2
     random.shuffle(records)
 
@@ -149,8 +149,8 @@ def test_every_kept_token_is_trained_once_and_an_abandoned_one_never(told, rando
 
 
 @given(moves)
-def test_a_conversation_that_changed_hands_is_one_sample_all_the_same(told):
-    life, _ = live(told)
+def test_a_conversation_that_changed_hands_is_one_sample_all_the_same(expected):
+    life, _ = live(expected)
 
     found = samples_of(assemble_trajectory("t-0", [STARTED, *life.log.records]))
 
@@ -158,8 +158,8 @@ def test_a_conversation_that_changed_hands_is_one_sample_all_the_same(told):
 
 
 @given(moves)
-def test_only_what_is_kept_is_paid_for(told):
-    life, kept = live(told)
+def test_only_what_is_kept_is_paid_for(expected):
+    life, kept = live(expected)
 
     tokens = {
         step.call_id: len(step.action.response_token_ids)

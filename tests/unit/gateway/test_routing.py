@@ -57,7 +57,7 @@ def test_an_engine_that_is_gone_is_as_none(loads):
     assert choose_engine(loads, "http://gone") is choose_engine(loads, None)
 
 
-def engine_of(url, **fields):
+def make_engine(url, **fields):
     about = {"run": "r", "version": 0, "location": "w", "model": "m", "logprobs_mode": "raw", "state": "serving"}
     return Engine(url=url, epoch=0, **{**about, **fields})
 
@@ -69,14 +69,16 @@ def chosen(rotation, run, times=20):
 
 def test_idle_engines_take_turns():
     rotation = Rotation("r")
-    rotation.update([engine_of("a"), engine_of("b"), engine_of("c")], {})
+    rotation.update([make_engine("a"), make_engine("b"), make_engine("c")], {})
 
     assert sorted(rotation.choose("r", None).url for _ in range(6)) == ["a", "a", "b", "b", "c", "c"]
 
 
 def test_a_run_is_answered_by_its_own_engines_and_one_without_by_the_gateways():
     rotation = Rotation("home")
-    rotation.update([engine_of("a", run="home"), engine_of("b", run="r"), engine_of("c", run="r", state="loading")], {})
+    rotation.update(
+        [make_engine("a", run="home"), make_engine("b", run="r"), make_engine("c", run="r", state="loading")], {}
+    )
 
     assert chosen(rotation, "r") == {"b"}
     assert chosen(rotation, "home") == chosen(rotation, "trial") == {"a"}
@@ -84,7 +86,7 @@ def test_a_run_is_answered_by_its_own_engines_and_one_without_by_the_gateways():
 
 def test_a_run_whose_engines_are_away_is_not_answered_by_foreign_weights():
     rotation = Rotation("home")
-    rotation.update([engine_of("a", run="home"), engine_of("b", run="r", state="draining")], {})
+    rotation.update([make_engine("a", run="home"), make_engine("b", run="r", state="draining")], {})
 
     assert chosen(rotation, "r") == set()
     assert "b is draining" in rotation.explain_none("r", 1)
@@ -92,22 +94,22 @@ def test_a_run_whose_engines_are_away_is_not_answered_by_foreign_weights():
 
 def test_engines_too_far_behind_get_no_calls():
     rotation = Rotation("r", max_staleness=1)
-    rotation.update([engine_of("a", version=4), engine_of("b", version=5), engine_of("c", version=3)], {"r": 5})
+    rotation.update([make_engine("a", version=4), make_engine("b", version=5), make_engine("c", version=3)], {"r": 5})
 
     assert chosen(rotation, "r") == {"a", "b"}
 
 
 def test_only_named_and_joined_engines_are_used_and_drained_ones_are_not():
     rotation = Rotation("r", ["a", "d"])
-    joined = engine_of("c", is_joined=True)
-    rotation.update([engine_of("a"), engine_of("b"), joined, engine_of("d", is_drained=True)], {})
+    joined = make_engine("c", is_joined=True)
+    rotation.update([make_engine("a"), make_engine("b"), joined, make_engine("d", is_drained=True)], {})
 
     assert chosen(rotation, "r") == {"a", "c"}
 
 
 def test_a_failed_engine_is_the_last_resort_until_it_is_well():
     rotation = Rotation("r")
-    rotation.update([engine_of("a"), engine_of("b")], {})
+    rotation.update([make_engine("a"), make_engine("b")], {})
     rotation.record_failure("a")
     assert chosen(rotation, "r") == {"b"}
     rotation.record_failure("b")
@@ -118,7 +120,7 @@ def test_a_failed_engine_is_the_last_resort_until_it_is_well():
 
 def test_own_calls_are_not_counted_twice():
     rotation = Rotation("r")
-    rotation.update([engine_of("a")], {})
+    rotation.update([make_engine("a")], {})
     load = rotation.load_of("a")
     load.in_flight = 3
     rotation.record_success("a", read_gauges('vllm:num_requests_running{engine="0"} 4.0\n'))

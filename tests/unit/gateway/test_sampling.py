@@ -58,7 +58,7 @@ NEUTRAL = {
 FREE = {"max_tokens": 4, "stop": ["x"], "seed": 7, "n": 2, "ignore_eos": True, "chat_template_kwargs": {"a": 1}}
 
 
-def tools_of(**function):
+def make_tools(**function):
     tool = {"type": "function", "function": {"name": "f", "parameters": {}, **function}}
     return msgspec.Raw(json.dumps([tool, {"type": "function", "function": {"name": "g"}}]).encode())
 
@@ -73,9 +73,9 @@ def test_lengths_stops_seeds_and_neutral_values_change_no_distribution():
 
 
 def test_what_an_engine_would_fill_by_itself_is_always_named():
-    asked = {"temperature": 0.7, "top_p": None, "max_tokens": 4}
+    fields = {"temperature": 0.7, "top_p": None, "max_tokens": 4}
 
-    settled = [settle_sampling(asked, None, policy, SUBJECT) for policy in ("neutralise", "refuse", "keep")]
+    settled = [settle_sampling(fields, None, policy, SUBJECT) for policy in ("neutralise", "refuse", "keep")]
 
     expected = {name: value for name, value in NEUTRAL_SAMPLING.items() if name != "temperature"}
     assert [(one.changes, one.tools, one.findings) for one in settled] == [(expected, None, [])] * 3
@@ -99,15 +99,15 @@ def test_what_the_agent_relies_on_is_refused_by_name(name, value):
 
 def test_a_run_may_refuse_all_of_it():
     with pytest.raises(RefusedError, match=r"found temperature, top_p, tools\.strict; leave"):
-        settle_sampling({"temperature": 0, "top_p": 0.5}, tools_of(strict=True), "refuse", SUBJECT)
+        settle_sampling({"temperature": 0, "top_p": 0.5}, make_tools(strict=True), "refuse", SUBJECT)
 
 
 def test_what_is_kept_is_named_for_the_trainer():
-    asked = {"temperature": 0.0, "top_p": 0.5} | GRAMMARS
+    fields = {"temperature": 0.0, "top_p": 0.5} | GRAMMARS
 
-    settled = settle_sampling(asked, tools_of(strict=True), "keep", SUBJECT)
+    settled = settle_sampling(fields, make_tools(strict=True), "keep", SUBJECT)
 
-    assert {**asked, **settled.changes}.items() >= asked.items()
+    assert {**fields, **settled.changes}.items() >= fields.items()
     assert settled.tools is None
     assert settled.findings == [
         "unreproducible:ebnf",
@@ -128,14 +128,14 @@ def test_what_is_kept_is_named_for_the_trainer():
 
 
 def test_strict_tools_are_sent_without_their_grammar():
-    settled = settle_sampling({}, tools_of(strict=True, description="d"), "neutralise", SUBJECT)
+    settled = settle_sampling({}, make_tools(strict=True, description="d"), "neutralise", SUBJECT)
 
     assert [tool["function"] for tool in settled.tools] == [
         {"name": "f", "parameters": {}, "description": "d"},
         {"name": "g"},
     ]
     assert settled.findings == ["neutralised:tools.strict"]
-    assert settle_sampling({}, tools_of(strict=False), "neutralise", SUBJECT).tools is None
+    assert settle_sampling({}, make_tools(strict=False), "neutralise", SUBJECT).tools is None
     outside = msgspec.Raw(b'[{"type": "function", "strict": true, "function": {"name": "f"}}]')
     assert settle_sampling({}, outside, "neutralise", SUBJECT).tools == [
         {"type": "function", "function": {"name": "f"}}

@@ -28,10 +28,10 @@ async def ask(engine, messages, **more):
         aiohttp.ClientSession() as session,
         session.post(f"{engine.url}/v1/chat/completions", json=body) as reply,
     ):
-        return chunks_of(await reply.text()) if reply.content_type == "text/event-stream" else await reply.json()
+        return read_chunks(await reply.text()) if reply.content_type == "text/event-stream" else await reply.json()
 
 
-def chunks_of(text):
+def read_chunks(text):
     return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
 
 
@@ -54,15 +54,15 @@ async def test_a_stream_says_the_same_as_a_whole_answer():
         chunks = await ask(engine, messages, n=2, stream=True)
 
     assert chunks[0]["prompt_token_ids"] == whole["prompt_token_ids"]
-    for told in whole["choices"]:
-        mine = [choice for chunk in chunks for choice in chunk["choices"] if choice["index"] == told["index"]]
-        assert [one for choice in mine for one in choice.get("token_ids", [])] == told["token_ids"]
-        assert "".join(choice["delta"].get("content", "") for choice in mine) == told["message"]["content"]
+    for answer in whole["choices"]:
+        mine = [choice for chunk in chunks for choice in chunk["choices"] if choice["index"] == answer["index"]]
+        assert [one for choice in mine for one in choice.get("token_ids", [])] == answer["token_ids"]
+        assert "".join(choice["delta"].get("content", "") for choice in mine) == answer["message"]["content"]
         assert mine[-1]["finish_reason"] == "stop"
 
 
 def test_weights_are_loaded_between_calls(tmp_path):
-    with serve_in_thread(ScriptedEngine(script=lambda asked: asked.weights())) as engine:
+    with serve_in_thread(ScriptedEngine(script=lambda prompt: prompt.weights())) as engine:
         EngineControl(engine.url).load(tmp_path / "7")
 
     assert engine.weights == str(tmp_path / "7")
@@ -111,12 +111,12 @@ BAD_SCRIPTS = {
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("name", BAD_SCRIPTS)
 async def test_what_a_script_did_wrong_is_in_the_answer(name, stream):
-    script, said = BAD_SCRIPTS[name]
+    script, reply = BAD_SCRIPTS[name]
     async with serve(ScriptedEngine(script=script)) as engine:
         answer = await ask(engine, [{"role": "user", "content": "hello"}], stream=stream)
 
     *_, last = answer if isinstance(answer, list) and answer else [answer]
-    assert said in last["error"]["message"]
+    assert reply in last["error"]["message"]
     assert last["error"]["message"].startswith("script ")
 
 

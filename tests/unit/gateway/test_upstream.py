@@ -86,9 +86,9 @@ async def test_a_request_says_what_it_is(client):
     async with serving([WHOLE]) as server:
         asking = client.post(server.url, b'{"a":1}', {"authorization": "Bearer k"})
         async with asking as reply:
-            told = reply.status, reply.content_type, reply.header("content-length"), await reply.read()
+            content_read = reply.status, reply.content_type, reply.header("content-length"), await reply.read()
 
-    assert told == (200, "application/json", "2", b"{}")
+    assert content_read == (200, "application/json", "2", b"{}")
     head, _, body = server.requests[0].partition(b"\r\n\r\n")
     assert head.startswith(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:")
     assert b"authorization: Bearer k" in head

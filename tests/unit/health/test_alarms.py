@@ -7,7 +7,7 @@ import pytest
 from agent_layer.errors import BadInputError
 from agent_layer.health import StepCheck, find_unhealthy, set_live_limits
 from agent_layer.health.checks import CHECKS
-from agent_layer.health.judge import find_unhealthy_now
+from agent_layer.health.evaluate import find_unhealthy_now
 from agent_layer.health.measures import RunFacts
 
 from .reports import METRICS, report, restart

@@ -11,9 +11,9 @@ from agent_layer.schema.messages import to_chat_messages, to_part_message
 
 
 def span(*events, **attributes):
-    told = {key.replace("__", "."): value for key, value in attributes.items()}
+    fields = {key.replace("__", "."): value for key, value in attributes.items()}
     place = {"trace_id": "a" * 32, "span_id": "b" * 16, "name": "span", "began_at": 1.0, "ended_at": 2.0}
-    return ReceivedSpan(**place, attributes=told, events=list(events))
+    return ReceivedSpan(**place, attributes=fields, events=list(events))
 
 
 texts = st.text(max_size=5)
@@ -25,7 +25,9 @@ calls = st.builds(
 messages = st.one_of(
     st.builds(lambda role, text: {"role": role, "content": text or None}, st.sampled_from(["system", "user"]), texts),
     st.builds(lambda text: {"role": "tool", "tool_call_id": "c1", "content": text}, texts),
-    st.builds(lambda asked: {"role": "assistant", "content": None, "tool_calls": asked}, st.lists(calls, min_size=1)),
+    st.builds(
+        lambda question: {"role": "assistant", "content": None, "tool_calls": question}, st.lists(calls, min_size=1)
+    ),
     st.just({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,x"}}]}),
     st.just({"role": "assistant", "content": "so", "reasoning_content": "because"}),
 )
@@ -113,11 +115,11 @@ def test_openinference_tells_of_tools_agents_and_images():
 
 
 def test_contents_may_stand_in_an_event_and_be_structured():
-    said = [{"role": "user", "parts": [{"type": "text", "content": "what"}]}]
+    spoken = [{"role": "user", "parts": [{"type": "text", "content": "what"}]}]
     details = ReceivedEvent(
         name="gen_ai.client.inference.operation.details",
         attributes={
-            "gen_ai.input.messages": said,
+            "gen_ai.input.messages": spoken,
             "gen_ai.system_instructions": [{"type": "text", "content": "be brief"}],
         },
     )
@@ -130,9 +132,13 @@ def test_contents_may_stand_in_an_event_and_be_structured():
 
 @pytest.mark.parametrize("value", ["no json", "{}", '[1, "a"]', "", 5])
 def test_contents_of_another_shape_are_left_out(value):
-    told = {"gen_ai__operation__name": "chat", "gen_ai__input__messages": value, "gen_ai__output__messages": value}
+    attributes = {
+        "gen_ai__operation__name": "chat",
+        "gen_ai__input__messages": value,
+        "gen_ai__output__messages": value,
+    }
 
-    call = interpret_span(span(**told, gen_ai__tool__definitions=value))
+    call = interpret_span(span(**attributes, gen_ai__tool__definitions=value))
 
     assert (call.messages, call.actions, call.tools) == (None, None, None)
 

@@ -123,20 +123,20 @@ def test_a_parser_that_knows_its_marks_only_in_a_request_is_started_with_them(tm
 def test_a_parser_that_vllm_lacks_is_refused_with_those_that_it_has(tmp_path, agent_layer, option):
     model = write_model(tmp_path / "model", "qwen2", HERMES)
 
-    status, _, said = agent_layer("up", "--model", model, "--port", "0", option, "no_such")
+    status, _, errors = agent_layer("up", "--model", model, "--port", "0", option, "no_such")
 
     assert status == 2
-    assert f"{option} no_such" in said
-    assert "qwen3" in said
+    assert f"{option} no_such" in errors
+    assert "qwen3" in errors
 
 
 @pytest.mark.parametrize("family", ["Gemma 3", "tools of a format that is not known"])
 def test_what_has_no_parser_is_said_with_the_remedy(tmp_path, family):
     model_type, template, _, _ = FAMILIES[family]
 
-    said = str(choose_parsers(write_model(tmp_path, model_type, template)))
+    message = str(choose_parsers(write_model(tmp_path, model_type, template)))
 
-    assert re.search(r"requests with tools are refused; .*--tool-parser NAME", said)
+    assert re.search(r"requests with tools are refused; .*--tool-parser NAME", message)
 
 
 def test_a_tokenizer_without_the_marks_of_reasoning_has_no_parser_of_it(tmp_path):
@@ -168,5 +168,5 @@ def test_a_server_starts_with_the_parsers_of_its_model(tmp_path, monkeypatch):
     VllmServer(model=model, log=tmp_path / "log", arguments=("--tool-call-parser=xlam",)).start()
 
     flags = [[one for one in command if "tool" in one] for command in started]
-    asked = ["--enable-auto-tool-choice", "--tool-call-parser=hermes"]
-    assert flags == [asked, [], [*asked, "--tool-call-parser=xlam"]], "the last flag wins"
+    questions = ["--enable-auto-tool-choice", "--tool-call-parser=hermes"]
+    assert flags == [questions, [], [*questions, "--tool-call-parser=xlam"]], "the last flag wins"

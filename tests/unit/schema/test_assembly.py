@@ -65,7 +65,7 @@ def token_trees(draw):
     return calls
 
 
-def parts_of(calls):
+def make_parts(calls):
     for at, (call_id, parent, prompt, response) in enumerate(calls):
         prefix_length = 0 if parent is None else len(calls[parent][2]) + len(calls[parent][3])
         delta = PromptDelta(
@@ -79,7 +79,7 @@ def parts_of(calls):
 
 @given(token_trees(), st.randoms())
 def test_deltas_along_a_path_give_back_the_engines_ids(calls, random):
-    records = list(parts_of(calls)) * 2
+    records = list(make_parts(calls)) * 2
     random.shuffle(records)
 
     trajectory = assemble_trajectory("t-0", records)
@@ -94,7 +94,7 @@ def test_deltas_along_a_path_give_back_the_engines_ids(calls, random):
 def test_order_and_repetition_of_records_change_nothing(calls, random):
     records = [
         AttemptStarted(trajectory_id="t-0", rollout_id="t", attempt=0, run="r", task_id="t", started_at=0.0),
-        *parts_of(calls),
+        *make_parts(calls),
         ENDED,
         Accepted(trajectory_id="t-0", rollout_id="t", run="r", accepted_at=9.0),
     ]
@@ -109,7 +109,7 @@ def test_while_an_attempt_runs_only_steps_with_a_whole_path_are_shown(calls, dat
     arrived = [data.draw(st.sampled_from(["whole", "begun", "away"])) for _ in calls]
     how = {call_id: state for (call_id, *_), state in zip(calls, arrived, strict=True)}
     records = [
-        part for part in parts_of(calls) if how[part.call_id] == "whole" or (how[part.call_id], part.phase) == BEGUN
+        part for part in make_parts(calls) if how[part.call_id] == "whole" or (how[part.call_id], part.phase) == BEGUN
     ]
 
     trajectory = assemble_trajectory("t-0", records)
@@ -147,6 +147,6 @@ def test_a_long_conversation_does_not_recurse():
     for number in range(1500):
         calls.append((f"c{number}", number - 1 if number else None, prompt, [2]))
         prompt = [*prompt, 2]
-    short = [msgspec.structs.replace(record) for record in parts_of(calls)]
+    short = [msgspec.structs.replace(record) for record in make_parts(calls)]
 
     assert len(assemble_trajectory("t-0", short).steps) == 1500

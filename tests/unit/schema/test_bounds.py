@@ -29,15 +29,15 @@ def is_refused(body, **fields):
     return False
 
 
-def depth_of(value):
+def find_depth(value):
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    return 0 if inner is None else 1 + max(map(depth_of, inner), default=0)
+    return 0 if inner is None else 1 + max(map(find_depth, inner), default=0)
 
 
-def weight_of(value):
+def find_weight(value):
     """Commas and opening brackets, and one."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    return 1 if inner is None else 1 + sum(map(weight_of, inner)) + (not inner)
+    return 1 if inner is None else 1 + sum(map(find_weight, inner)) + (not inner)
 
 
 @given(value=VALUES, piece_bytes=st.integers(1, 40), ensure_ascii=st.booleans())
@@ -45,11 +45,11 @@ def test_values_and_depth_are_those_of_the_parsed_text(value, piece_bytes, ensur
     body = json.dumps(value, ensure_ascii=ensure_ascii).encode()
     kept, module._PIECE_BYTES = module._PIECE_BYTES, piece_bytes
     try:
-        assert [is_refused(body, depth=depth) for depth in (depth_of(value) - 1, depth_of(value))] == [
-            depth_of(value) > 0,
+        assert [is_refused(body, depth=depth) for depth in (find_depth(value) - 1, find_depth(value))] == [
+            find_depth(value) > 0,
             False,
         ]
-        num_values = weight_of(value)
+        num_values = find_weight(value)
         assert [is_refused(body, values=number) for number in (num_values - 1, num_values)] == [True, False]
     finally:
         module._PIECE_BYTES = kept

@@ -21,18 +21,18 @@ def answer(*calls, content=None):
     return {"role": "assistant", "content": content, "tool_calls": list(calls)}
 
 
-def told(text, name="c1"):
+def tool_message(text, name="c1"):
     return {"role": "tool", "tool_call_id": name, "content": text}
 
 
 def turns(*turns, extra=()):
     """Each turn: the messages of its prompt, and the message that the model answered."""
     records = list(extra)
-    for number, (messages, said) in enumerate(turns):
+    for number, (messages, reply) in enumerate(turns):
         bodies = [msgspec.json.encode(message) for message in messages]
         hashes = [content_hash(body) for body in bodies]
         records += [Content(trajectory_id=NAME, hash=one, body=body) for one, body in zip(hashes, bodies, strict=True)]
-        records += call(NAME, str(number), Action(message=said), at=10.0 * number, state=StepState(messages=hashes))
+        records += call(NAME, str(number), Action(message=reply), at=10.0 * number, state=StepState(messages=hashes))
     return assemble_trajectory(NAME, records)
 
 
@@ -42,9 +42,14 @@ def seen(trajectory):
 
 def test_each_tool_message_is_an_observation_of_the_step_that_asked():
     first, second = answer(tool_call(), tool_call("c2", "look", "not JSON")), answer(tool_call("c3", "add", "{}"))
-    prompt = [QUESTION, first, told("4"), told([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "c2")]
+    prompt = [
+        QUESTION,
+        first,
+        tool_message("4"),
+        tool_message([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "c2"),
+    ]
 
-    trajectory = turns(([QUESTION], first), (prompt, second), ([*prompt, second, told("5", "c3")], answer()))
+    trajectory = turns(([QUESTION], first), (prompt, second), ([*prompt, second, tool_message("5", "c3")], answer()))
 
     assert seen(trajectory) == [
         (f"{NAME}/0", "add", {"a": 2, "b": 2}, "4"),
@@ -61,17 +66,17 @@ def test_a_tool_that_a_layer_saw_is_not_seen_twice(name, call_id):
     ran = Observation(trajectory_id=NAME, observation_id="o", run="r", name=name, at=5.0, call_id=call_id, output="4")
     first = answer(tool_call())
 
-    trajectory = turns(([QUESTION], first), ([QUESTION, first, told("4")], answer()), extra=[ran])
+    trajectory = turns(([QUESTION], first), ([QUESTION, first, tool_message("4")], answer()), extra=[ran])
 
     assert [(one.name, one.output) for one in trajectory.observations] == [(name, "4")]
 
 
 def test_an_id_that_a_model_uses_again_never_means_an_earlier_answer():
     first, second = answer(tool_call()), answer(tool_call(tool="look"))
-    prompt = [QUESTION, first, told("4")]
+    prompt = [QUESTION, first, tool_message("4")]
 
     trajectory = turns(
-        ([QUESTION], first), (prompt, second), (prompt, answer()), ([*prompt, second, told("a bird")], answer())
+        ([QUESTION], first), (prompt, second), (prompt, answer()), ([*prompt, second, tool_message("a bird")], answer())
     )
 
     assert [(one.name, one.output) for one in trajectory.observations] == [("add", "4"), ("look", "a bird")]
@@ -80,8 +85,8 @@ def test_an_id_that_a_model_uses_again_never_means_an_earlier_answer():
 def test_a_tool_that_failed_without_an_answer_hides_no_later_one():
     prompts = [[QUESTION]]
     for text in ("Error:\nboom", "Observation:\n5", "Observation:\n6"):
-        said = {"role": "assistant", "content": "Calling tools"}
-        prompts.append([*prompts[-1], said, {"role": "user", "content": text}])
+        message = {"role": "assistant", "content": "Calling tools"}
+        prompts.append([*prompts[-1], message, {"role": "user", "content": text}])
 
     trajectory = turns(*((prompt, answer(tool_call(f"c{at}"))) for at, prompt in enumerate(prompts)))
 
@@ -97,9 +102,9 @@ def test_a_message_that_is_no_json_is_passed_over():
     assert list(infer_observations([asking, later], {**trajectory.contents, name: body}, [])) == []
 
 
-@pytest.mark.parametrize("said", ["Observation:\n4", [{"type": "text", "text": "Observation:\n4"}]])
-def test_a_framework_without_tool_messages_says_what_it_observed(said):
-    prompt = [QUESTION, {"role": "assistant", "content": "Calling tools: add"}, {"role": "user", "content": said}]
+@pytest.mark.parametrize("message", ["Observation:\n4", [{"type": "text", "text": "Observation:\n4"}]])
+def test_a_framework_without_tool_messages_says_what_it_observed(message):
+    prompt = [QUESTION, {"role": "assistant", "content": "Calling tools: add"}, {"role": "user", "content": message}]
 
     trajectory = turns(([QUESTION], answer(tool_call())), (prompt, answer()))
 

@@ -31,14 +31,14 @@ TALK = {
 BATCH = ImportBatch(run="r", at=1_000.0)
 
 
-def trajectory_of(fields, batch=BATCH):
+def make_trajectory(fields, batch=BATCH):
     line = json.dumps(fields).encode()
     trajectory_id = line_trajectory_id(line, batch.run)
     return assemble_trajectory(trajectory_id, make_records(read_line(line, "line 1"), trajectory_id, batch))
 
 
 def test_each_answer_is_a_step_of_text_with_what_came_before_as_its_state():
-    trajectory = trajectory_of(TALK)
+    trajectory = make_trajectory(TALK)
 
     first, second = (show_step(trajectory, step) for step in trajectory.steps)
 
@@ -53,7 +53,7 @@ def test_each_answer_is_a_step_of_text_with_what_came_before_as_its_state():
 
 
 def test_everything_else_of_the_line_is_kept():
-    trajectory = trajectory_of(TALK)
+    trajectory = make_trajectory(TALK)
 
     assert trajectory.reward == 0.5
     assert trajectory.started.labels == {"user": "u", "turn": "3", "id": "talk-1"}
@@ -65,16 +65,16 @@ def test_everything_else_of_the_line_is_kept():
 def test_conversations_that_begin_alike_are_tries_at_one_task():
     other = {**TALK, "messages": [*TALK["messages"][:2], {"role": "assistant", "content": "lost"}]}
 
-    assert trajectory_of(TALK).started.task_id == trajectory_of(other).started.task_id
-    assert trajectory_of(TALK).trajectory_id != trajectory_of(other).trajectory_id
-    assert trajectory_of({**TALK, "task_id": "t"}).started.task_id == "t"
+    assert make_trajectory(TALK).started.task_id == make_trajectory(other).started.task_id
+    assert make_trajectory(TALK).trajectory_id != make_trajectory(other).trajectory_id
+    assert make_trajectory({**TALK, "task_id": "t"}).started.task_id == "t"
 
 
 def test_a_call_with_its_answer_is_one_step_for_each_choice():
     choices = [
         {"index": n, "message": {"role": "assistant", "content": str(n)}, "finish_reason": "stop"} for n in range(2)
     ]
-    trajectory = trajectory_of(
+    trajectory = make_trajectory(
         {
             "request": {"model": "asked", "messages": TALK["messages"], "temperature": 0.7, "tools": TALK["tools"]},
             "response": {
@@ -106,7 +106,7 @@ def test_the_same_line_becomes_the_same_records():
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         (b"{", "a JSON object"),
         (b"[]", "found list"),
@@ -122,8 +122,8 @@ def test_the_same_line_becomes_the_same_records():
         (b'{"messages": [{"role": "assistant", "n": 123456789012345678901234567890}]}', "64 bits"),
     ],
 )
-def test_what_is_no_log_of_messages_is_refused_by_its_number(line, said):
-    with pytest.raises(BadInputError, match=said) as refused:
+def test_what_is_no_log_of_messages_is_refused_by_its_number(line, message):
+    with pytest.raises(BadInputError, match=message) as refused:
         read_line(line, "log line 4")
 
     assert str(refused.value).startswith("log line 4")
@@ -148,7 +148,7 @@ messages = st.fixed_dictionaries(
 )
 def test_any_line_is_a_trajectory_or_is_refused(fields):
     try:
-        trajectory = trajectory_of(fields)
+        trajectory = make_trajectory(fields)
     except BadInputError:
         return
 

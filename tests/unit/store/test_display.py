@@ -18,7 +18,7 @@ from agent_layer.store.reading.display import show_step, show_trajectory
 TID = "g.0-0"
 
 
-def lines_of(shown):
+def list_lines(shown):
     return [line for block in describe_trajectory(shown) for line in block.lines]
 
 
@@ -164,7 +164,7 @@ def test_a_whole_trajectory_is_its_row_and_everything_beside():
 def test_as_text_each_message_is_said_once():
     row = TrajectoryRow(trajectory_id=TID, run="r", status="completed", reward=1.0)
 
-    text = "\n".join(lines_of(show_trajectory(row, trajectory(reward(1.0)))))
+    text = "\n".join(list_lines(show_trajectory(row, trajectory(reward(1.0)))))
 
     assert text.count("user: go") == 1
     assert 'assistant calls oracle({"n": 3})' in text
@@ -177,7 +177,7 @@ def test_as_text_errors_of_steps_and_of_the_attempt_are_shown():
     outcome = Outcome(trajectory_id=TID, run="r", status="failed", ended_at=4.0, error="ValueError('no move')")
     broken = part("c", 3.5, status="error", error="engine: answered 500")
 
-    text = "\n".join(lines_of(show_trajectory(row, trajectory(outcome, part("c", 3.0, "start"), broken))))
+    text = "\n".join(list_lines(show_trajectory(row, trajectory(outcome, part("c", 3.0, "start"), broken))))
 
     assert "  error: ValueError('no move')" in text.partition("step 0")[0]
     assert "  error: engine: answered 500" in text.partition("step 0")[2]
@@ -192,18 +192,21 @@ def test_as_text_what_the_sandboxes_took_is_one_line():
     for used, line in [(usage, f"{begin} 1,200 bytes of output"), (scored, f"{begin} 0.5 s of CPU, {end}")]:
         outcome = Outcome(trajectory_id=TID, run="r", status="completed", ended_at=4.0, sandbox=used)
 
-        text = "\n".join(lines_of(show_trajectory(row, trajectory(outcome))))
+        text = "\n".join(list_lines(show_trajectory(row, trajectory(outcome))))
 
         assert f"  sandbox     {line}\n" in text
 
 
 def test_as_text_a_content_of_parts_is_its_texts():
-    said = [{"type": "text", "text": 'say "go"\nand wait'}, {"type": "image_url", "image_url": {"url": "data:…"}}]
-    spoken = content({"role": "user", "content": said})
-    asked = part("d", 3.5, status="ok", state=StepState(messages=[spoken.hash]))
+    spoken_text = [
+        {"type": "text", "text": 'say "go"\nand wait'},
+        {"type": "image_url", "image_url": {"url": "data:…"}},
+    ]
+    spoken = content({"role": "user", "content": spoken_text})
+    request = part("d", 3.5, status="ok", state=StepState(messages=[spoken.hash]))
     row = TrajectoryRow(trajectory_id=TID, run="r", status="completed")
 
-    lines = lines_of(show_trajectory(row, trajectory(spoken, part("d", 3.0, "start"), asked)))
+    lines = list_lines(show_trajectory(row, trajectory(spoken, part("d", 3.0, "start"), request)))
 
     at = lines.index('  user: say "go"')
     assert lines[at + 1 : at + 3] == ["        and wait", "        [image_url]"]
@@ -213,7 +216,7 @@ def test_as_text_a_reward_says_what_it_is_of():
     row = TrajectoryRow(trajectory_id=TID, run="r", status="completed", reward=1.0)
     judged = [reward(0.5, "1", scope="step", step=0), reward(0.25, "2", scope="agent", agent="solver")]
 
-    text = "\n".join(lines_of(show_trajectory(row, trajectory(*judged))))
+    text = "\n".join(list_lines(show_trajectory(row, trajectory(*judged))))
 
     assert "reward reward of step 0 = 0.5" in text
     assert "reward reward of agent solver = 0.25" in text

@@ -3,7 +3,14 @@
 from hypothesis import given, strategies as st
 
 from agent_layer.schema.ids import id_timestamp, new_id
-from agent_layer.store.maintenance.merge_plan import Limits, day_of, may_replace, merged_name, needs_rewrite, plan_packs
+from agent_layer.store.maintenance.merge_plan import (
+    Limits,
+    find_day,
+    may_replace,
+    merged_name,
+    needs_rewrite,
+    plan_packs,
+)
 
 DAY = 86_400
 NOW = 20_000.5 * DAY
@@ -40,7 +47,7 @@ def test_a_pack_is_of_one_day_in_order_of_time_and_not_too_large(found):
     sizes, _, packs = plan(found)
 
     for pack in packs:
-        assert len({day_of(name) for name in pack}) == 1
+        assert len({find_day(name) for name in pack}) == 1
         assert pack == sorted(pack)
         assert len(pack) == 1 or sum(sizes[name] for name in pack) <= LIMITS.target_bytes
 
@@ -77,9 +84,9 @@ def test_runs_come_to_an_end_and_leave_few_small_segments_of_a_day(found):
     else:
         raise AssertionError("always something to do")
 
-    for day in {day_of(name) for name in sizes}:
-        total = sum(size for name, size in sizes.items() if day_of(name) == day)
-        small = [name for name, size in sizes.items() if day_of(name) == day and size < LIMITS.small_bytes]
+    for day in {find_day(name) for name in sizes}:
+        total = sum(size for name, size in sizes.items() if find_day(name) == day)
+        small = [name for name, size in sizes.items() if find_day(name) == day and size < LIMITS.small_bytes]
         assert len(small) <= 8 * (1 + total // LIMITS.target_bytes)
 
 
@@ -89,7 +96,7 @@ def test_a_merged_segment_lies_in_the_day_of_the_newest_and_never_replaces_itsel
 
     merged = merged_name(names, digest)
 
-    assert day_of(merged) == max(map(day_of, names))
+    assert find_day(merged) == max(map(find_day, names))
     assert merged not in names
     assert merged[:10] >= max(names)[:10]
     assert may_replace(merged)

@@ -58,7 +58,7 @@ ROWS = st.builds(
 )
 
 
-def records_of(token_ids=(3, 4), logprobs=(-0.5, -0.25)):
+def read_records(token_ids=(3, 4), logprobs=(-0.5, -0.25)):
     own = {"trajectory_id": "x.0-0", "run": "r"}
     part = {**own, "source": "gateway", "call_id": "c", "agent": "solver"}
     message = {
@@ -120,7 +120,7 @@ def test_a_page_becomes_a_data_frame():
 @given(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.floats(-1e4, 0, width=32)), max_size=20))
 def test_tokens_and_logprobs_are_exact(sampled):
     ids, logprobs = [one for one, _ in sampled], [two for _, two in sampled]
-    trajectory = assemble_trajectory("x.0-0", records_of(ids, logprobs))
+    trajectory = assemble_trajectory("x.0-0", read_records(ids, logprobs))
 
     first, second = tabulate_steps(trajectory).to_pylist()
 
@@ -130,7 +130,7 @@ def test_tokens_and_logprobs_are_exact(sampled):
 
 
 def test_the_table_says_what_show_says():
-    trajectory = assemble_trajectory("x.0-0", records_of())
+    trajectory = assemble_trajectory("x.0-0", read_records())
     shown = [show_step(trajectory, step) for step in trajectory.steps]
 
     batch = tabulate_steps(trajectory)
@@ -158,16 +158,16 @@ def test_the_table_says_what_show_says():
 
 
 def test_contents_are_there_when_they_are_asked_for():
-    trajectory = assemble_trajectory("x.0-0", records_of())
+    trajectory = assemble_trajectory("x.0-0", read_records())
 
-    [without, _], [filled, _] = (tabulate_steps(trajectory, contents=asked).to_pylist() for asked in (False, True))
+    [without, _], [filled, _] = (tabulate_steps(trajectory, contents=command).to_pylist() for command in (False, True))
 
     assert (without["messages"], len(without["message_hashes"])) == (None, 2)
     assert filled["messages"] == f"[{','.join(body.decode() for body in MESSAGES)}]"
 
 
 def test_columns_that_are_asked_for_are_all_there_is():
-    trajectory = assemble_trajectory("x.0-0", records_of())
+    trajectory = assemble_trajectory("x.0-0", read_records())
 
     assert tabulate_steps(trajectory, columns=["logprobs", "index"]).to_pylist()[0] == {
         "logprobs": [-0.5, -0.25],
@@ -178,7 +178,7 @@ def test_columns_that_are_asked_for_are_all_there_is():
 
 
 def test_a_stream_holds_every_step_in_batches_of_some_size():
-    trajectory = assemble_trajectory("x.0-0", records_of())
+    trajectory = assemble_trajectory("x.0-0", read_records())
 
     reader = tabulate_stream(((trajectory, trajectory.steps) for _ in range(5_000)), columns=["index"], contents=False)
     sizes = [batch.num_rows for batch in reader]

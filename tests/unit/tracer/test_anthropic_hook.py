@@ -21,7 +21,7 @@ def ask(client, text, **options):
     return client.messages.create(model="m", max_tokens=9, messages=[{"role": "user", "content": text}], **options)
 
 
-def contents_of(trajectory, step):
+def read_contents(trajectory, step):
     return [json.loads(trajectory.contents[key]) for key in step.state.messages]
 
 
@@ -30,7 +30,7 @@ def test_a_message_is_recorded_in_the_words_of_chat(client):
         ask(client, "how many", system="be brief", stop_sequences=["."])
 
     (step,) = captured.trajectory.steps
-    assert contents_of(captured.trajectory, step) == [
+    assert read_contents(captured.trajectory, step) == [
         {"role": "system", "content": "be brief"},
         {"role": "user", "content": "how many"},
     ]
@@ -42,22 +42,22 @@ def test_a_message_is_recorded_in_the_words_of_chat(client):
 @pytest.mark.parametrize("is_streamed", [False, True])
 def test_tool_calls_and_their_results_are_messages(client, is_streamed):
     def say(messages):
-        asked = {"model": "m", "max_tokens": 9, "messages": messages, "tools": TOOLS}
+        fields = {"model": "m", "max_tokens": 9, "messages": messages, "tools": TOOLS}
         if not is_streamed:
-            return client.messages.create(**asked)
-        with client.messages.stream(**asked) as stream:
+            return client.messages.create(**fields)
+        with client.messages.stream(**fields) as stream:
             return stream.get_final_message()
 
     with tracer.testing.capture() as captured, tracer.rollout(task="t"):
-        said = [{"role": "user", "content": "add"}]
-        said += [{"role": "assistant", "content": say(said).content}]
+        spoken = [{"role": "user", "content": "add"}]
+        spoken += [{"role": "assistant", "content": say(spoken).content}]
         result = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "42"}]}
-        say([*said, {"role": "user", "content": [result]}])
+        say([*spoken, {"role": "user", "content": [result]}])
 
     one, two = captured.trajectory.steps
     assert one.action.finish_reason == "tool_calls"
     assert json.loads(captured.trajectory.contents[one.state.tools]) == [ADD]
-    assert contents_of(captured.trajectory, two) == [
+    assert read_contents(captured.trajectory, two) == [
         {"role": "user", "content": "add"},
         one.action.message,
         {"role": "tool", "tool_call_id": "c1", "content": "42"},
@@ -158,4 +158,4 @@ def test_what_the_server_would_refuse_is_refused_by_the_server(client):
         client.messages.create(model="m", max_tokens=9, messages=["hello"], tools=["add"])
 
     (step,) = captured.trajectory.steps
-    assert contents_of(captured.trajectory, step) == [{"content": "hello"}]
+    assert read_contents(captured.trajectory, step) == [{"content": "hello"}]

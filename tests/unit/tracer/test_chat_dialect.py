@@ -12,22 +12,22 @@ choices = st.lists(st.tuples(pieces, tool_calls), min_size=1, max_size=3)
 
 def whole(choices):
     """One answer, as it comes when it is not streamed."""
-    told = [
-        {"index": index, "message": message_of(texts, calls), "finish_reason": "stop"}
+    reported = [
+        {"index": index, "message": make_message(texts, calls), "finish_reason": "stop"}
         for index, (texts, calls) in enumerate(choices)
     ]
     usage = {"prompt_tokens": 3, "completion_tokens": 4}
-    return json.dumps({"model": "m", "choices": told, "usage": usage}).encode()
+    return json.dumps({"model": "m", "choices": reported, "usage": usage}).encode()
 
 
-def message_of(texts, calls):
+def make_message(texts, calls):
     message = {"role": "assistant", "content": "".join(texts)}
     if calls:
-        message["tool_calls"] = [call_of(name, call_id, "".join(arguments)) for name, call_id, arguments in calls]
+        message["tool_calls"] = [make_call(name, call_id, "".join(arguments)) for name, call_id, arguments in calls]
     return message
 
 
-def call_of(name, call_id, arguments):
+def make_call(name, call_id, arguments):
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
@@ -38,7 +38,7 @@ def streamed(choices):
         for text in texts:
             yield chunk(index, {"content": text})
         for place, (name, call_id, arguments) in enumerate(calls):
-            yield chunk(index, {"tool_calls": [{"index": place, **call_of(name, call_id, "")}]})
+            yield chunk(index, {"tool_calls": [{"index": place, **make_call(name, call_id, "")}]})
             for piece in arguments:
                 yield chunk(index, {"tool_calls": [{"index": place, "function": {"arguments": piece}}]})
         yield chunk(index, {}, "stop")
@@ -82,9 +82,9 @@ def test_a_chunk_that_cannot_be_read_takes_nothing_from_the_others():
 
 
 def test_all_that_shapes_the_answer_is_sampling():
-    asked = CHAT.read_request(
+    request = CHAT.read_request(
         {"messages": [1], "tools": [2], "model": "m", "stream": True, "n": 2, "stop": ["x"], "temperature": 0}
     )
 
-    assert (asked.messages, asked.tools, asked.model) == ([1], [2], "m")
-    assert asked.sampling == {"n": 2, "stop": ["x"], "temperature": 0}
+    assert (request.messages, request.tools, request.model) == ([1], [2], "m")
+    assert request.sampling == {"n": 2, "stop": ["x"], "temperature": 0}

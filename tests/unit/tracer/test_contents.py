@@ -22,7 +22,7 @@ def rollout_into(sink):
     return Rollout(trajectory_id="r-0", rollout_id="r", attempt=0, run="r", sink=sink)
 
 
-def contents_of(captured):
+def read_contents(captured):
     return {record.hash: record.body for record in captured.records}
 
 
@@ -48,9 +48,9 @@ class Odd:
 def test_whatever_an_agent_holds_becomes_json():
     held = {"point": Point(x=1), "pair": Pair(Odd()), "set": {1}, "bytes": b"ab", "money": Decimal("1.5"), 3: 4}
 
-    told = json_value(held)
+    answer = json_value(held)
 
-    assert told == {"point": {"x": 1}, "pair": {"left": "<odd>"}, "set": [1], "bytes": "YWI=", "money": "1.5", "3": 4}
+    assert answer == {"point": {"x": 1}, "pair": {"left": "<odd>"}, "set": [1], "bytes": "YWI=", "money": "1.5", "3": 4}
 
 
 def test_what_json_cannot_hold_is_told_by_its_repr():
@@ -78,10 +78,10 @@ class AwkwardError(Exception):
 
 
 def test_a_value_that_cannot_be_described_fails_nobody():
-    said = "<Awkward, whose repr raises RuntimeError>"
-    assert json_value(Awkward()) == said
-    assert json_value({"deep": [Awkward()], "fine": 1}) == {"deep": [said], "fine": 1}
-    assert json_value({Awkward()}) == [said]
+    message = "<Awkward, whose repr raises RuntimeError>"
+    assert json_value(Awkward()) == message
+    assert json_value({"deep": [Awkward()], "fine": 1}) == {"deep": [message], "fine": 1}
+    assert json_value({Awkward()}) == [message]
     assert safe_repr(AwkwardError()) == "<AwkwardError, whose repr raises RuntimeError>"
 
 
@@ -97,10 +97,10 @@ def test_every_reference_is_to_what_was_meant_and_is_stored_before_it(calls):
             contents = ContentWriter(rollout)
             keys = [contents.add(message) for message in messages]
             contents.write()
-            stored = contents_of(captured)
+            stored = read_contents(captured)
             assert [resolve(stored, key) for key in keys] == messages
 
-    assert len(captured.records) == len(contents_of(captured))
+    assert len(captured.records) == len(read_contents(captured))
 
 
 def test_a_message_that_is_changed_in_place_is_another_message():
@@ -139,4 +139,4 @@ def test_what_a_full_log_refused_is_not_taken_for_stored():
     key = again.add("text")
     again.write()
 
-    assert contents_of(captured)[key] == b'"text"'
+    assert read_contents(captured)[key] == b'"text"'

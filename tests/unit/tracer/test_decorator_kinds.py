@@ -126,8 +126,8 @@ def test_agents_know_who_called_them_and_which_call_led_there():
         tracer.reward(0.5, agent="checker")
         tracer.reward(0.25, step=2)
 
-    told = [(step.agent, step.agent_path) for step in captured.trajectory.steps]
-    assert told == [
+    reported = [(step.agent, step.agent_path) for step in captured.trajectory.steps]
+    assert reported == [
         ("lead", None),
         ("solver", ["lead", "solver"]),
         ("checker", ["lead", "solver", "checker"]),

@@ -24,8 +24,8 @@ async def divide_later(a: float, b: float) -> float:
 
 @tracer.tool
 def countdown(start: int):
-    told = yield from range(start, 0, -1)
-    return told or "lift-off"
+    answer = yield from range(start, 0, -1)
+    return answer or "lift-off"
 
 
 @tracer.tool

@@ -49,10 +49,10 @@ class SlowSink(Captured):
 
     def __init__(self):
         super().__init__()
-        self.is_asked, self.may_go = threading.Event(), threading.Event()
+        self.is_requested, self.may_go = threading.Event(), threading.Event()
 
     def append(self, *records):
-        self.is_asked.set()
+        self.is_requested.set()
         assert self.may_go.wait(scaled(60))
         return super().append(*records)
 
@@ -66,7 +66,7 @@ async def test_a_rollout_whose_opening_is_cancelled_is_ended_all_the_same(wait_u
 
     with use_session(Session(settings=Settings(), sink=sink)):
         living = asyncio.create_task(live())
-        assert await asyncio.to_thread(sink.is_asked.wait, scaled(60))
+        assert await asyncio.to_thread(sink.is_requested.wait, scaled(60))
         living.cancel()
         with pytest.raises(asyncio.CancelledError):
             await living

@@ -10,7 +10,7 @@ from tracer.session import Session, use_session
 from tracer.testing import Captured
 
 
-class Told(Captured):
+class PipedRecords(Captured):
     """Sends each record through a pipe, also from child processes."""
 
     def __init__(self):
@@ -26,8 +26,8 @@ class Told(Captured):
 
     def hear(self):
         os.close(self._write_end)
-        with os.fdopen(self._read_end) as told:
-            return told.read().split()
+        with os.fdopen(self._read_end) as answer:
+            return answer.read().split()
 
 
 def leave_in_a_child():
@@ -39,7 +39,7 @@ def leave_in_a_child():
 
 
 def test_a_child_that_leaves_the_block_does_not_end_the_rollout():
-    told, parent = Told(), os.getpid()
+    answer, parent = PipedRecords(), os.getpid()
 
     @tracer.tool
     def endless():
@@ -47,7 +47,7 @@ def test_a_child_that_leaves_the_block_does_not_end_the_rollout():
             yield 1
 
     try:
-        with use_session(Session(settings=Settings(), sink=told)), tracer.rollout(task="t"):
+        with use_session(Session(settings=Settings(), sink=answer)), tracer.rollout(task="t"):
             items = endless()
             next(items)
             leave_in_a_child()
@@ -57,24 +57,24 @@ def test_a_child_that_leaves_the_block_does_not_end_the_rollout():
         if os.getpid() != parent:
             os._exit(0)
 
-    assert told.hear() == ["AttemptStarted", "Observation", "Outcome", "Accepted"]
+    assert answer.hear() == ["AttemptStarted", "Observation", "Outcome", "Accepted"]
     items.close()
 
 
 def test_calls_of_children_are_calls_of_their_own():
-    told = Told()
+    answer = PipedRecords()
 
     @tracer.step
     def ask():
         for _ in range(2):
             child = os.fork()
             if not child:
-                told.say(adopt_call(current_scope(), "hook").call_id)
+                answer.say(adopt_call(current_scope(), "hook").call_id)
                 os._exit(0)
             os.waitpid(child, 0)
 
-    with use_session(Session(settings=Settings(), sink=told)), tracer.rollout(task="t"):
+    with use_session(Session(settings=Settings(), sink=answer)), tracer.rollout(task="t"):
         ask()
 
-    calls = [word for word in told.hear() if word.islower()]
-    assert len(set(calls) - {step.call_id for step in told.steps}) == 2
+    calls = [word for word in answer.hear() if word.islower()]
+    assert len(set(calls) - {step.call_id for step in answer.steps}) == 2

@@ -27,7 +27,7 @@ class AskedServer(HTTPServer):
     """Sends prepared answers and keeps the requests."""
 
     def __init__(self):
-        self.asked = []
+        self.requests = []
         self.answer = (200, json.dumps(OPENED))
         super().__init__(("127.0.0.1", 0), AskedRequest)
 
@@ -37,7 +37,7 @@ class AskedRequest(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.server.asked.append((self.path, self.headers.get("authorization"), body))
+        self.server.requests.append((self.path, self.headers.get("authorization"), body))
         status, text = self.server.answer
         self.send_response(status)
         self.send_header("content-length", str(len(text)))
@@ -68,7 +68,7 @@ def test_opening_says_only_what_is_known(server, client):
 
     assert isinstance(opened, OpenedRollout)
     assert opened.trajectory_id == "r1-0"
-    assert server.asked == [
+    assert server.requests == [
         ("/rollouts", "Bearer operator-key", {"task_id": "t", "limits": {"turns": 3}, "owner": "worker"})
     ]
 
@@ -79,8 +79,8 @@ def test_closing_counts_calls(server, client):
     closed = client.close("r1", 1)
 
     assert (closed.started, closed.ended) == (3, 3)
-    assert server.asked[0][0] == "/rollouts/r1/close"
-    assert server.asked[0][2] == {"attempt": 1}
+    assert server.requests[0][0] == "/rollouts/r1/close"
+    assert server.requests[0][2] == {"attempt": 1}
 
 
 def test_a_holder_names_its_key_so_that_only_it_marks_pauses_and_closes(server, client):
@@ -91,7 +91,7 @@ def test_a_holder_names_its_key_so_that_only_it_marks_pauses_and_closes(server, 
 
     assert [(mark.calls, mark.seconds) for mark in marks] == [(2, 0.5)] * 2
     holder = {"attempt": 1, "key": "key"}
-    assert [(path, body) for path, _, body in server.asked] == [
+    assert [(path, body) for path, _, body in server.requests] == [
         ("/rollouts/r1/mark", holder),
         ("/rollouts/r1/pause", holder),
         ("/rollouts/r1/close", {**holder, "abort": True}),
@@ -103,7 +103,7 @@ def test_ending_tells_whether_it_counts(server, client):
     server.answer = (200, json.dumps(msgspec.to_builtins(ended)))
 
     assert client.end("r1", status="failed") == ended
-    assert server.asked[0][2] == {"status": "failed"}
+    assert server.requests[0][2] == {"status": "failed"}
 
 
 @pytest.mark.parametrize(

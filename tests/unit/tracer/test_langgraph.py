@@ -18,10 +18,10 @@ from agent_layer.schema.step import StepPart
 from tracer.core.scope import current_scope
 
 
-def calculate(asked):
+def calculate(prompt):
     """Ask for a sum once, then say that it is done."""
-    if asked.turn:
-        return f"it is {asked.text}"
+    if prompt.turn:
+        return f"it is {prompt.text}"
     arguments = json.dumps({"a": 40, "b": 2})
     return {"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": arguments}}]}
 
@@ -59,7 +59,7 @@ def react(model, tools, name=None, state=MessagesState):
 QUESTION = {"messages": [HumanMessage("what is 40 + 2")]}
 
 
-def framework_of(trajectory, step):
+def read_framework(trajectory, step):
     return resolve(trajectory.contents, step.state.framework)
 
 
@@ -69,8 +69,8 @@ def check_react(trajectory):
     assert first.action.message["tool_calls"][0]["function"]["name"] == "add"
     assert second.action.message["content"] == "it is 42"
     assert (first.parent_call, second.parent_call) == (None, first.call_id)
-    assert framework_of(trajectory, first) == {"messages": [{"content": "what is 40 + 2", "role": "user"}]}
-    roles = [message["role"] for message in framework_of(trajectory, second)["messages"]]
+    assert read_framework(trajectory, first) == {"messages": [{"content": "what is 40 + 2", "role": "user"}]}
+    roles = [message["role"] for message in read_framework(trajectory, second)["messages"]]
     assert roles == ["user", "assistant", "tool"]
     (observation,) = trajectory.observations
     assert (observation.name, observation.arguments, observation.output) == ("add", {"a": 40, "b": 2}, "42")
@@ -161,7 +161,7 @@ def test_an_answer_that_is_streamed_inside_a_node_is_one_message():
 
     first, second = captured.trajectory.steps
     assert first.action.message == {"content": "forty two", "role": "assistant"}
-    assert framework_of(captured.trajectory, second)["messages"][1] == first.action.message
+    assert read_framework(captured.trajectory, second)["messages"][1] == first.action.message
     assert second.parent_call == first.call_id
 
 
@@ -226,7 +226,7 @@ def test_state_that_does_not_change_is_stored_once():
 
     steps = captured.trajectory.steps
     assert [step.node for step in steps] == ["first", "second"]
-    assert [framework_of(captured.trajectory, step)["guesses"] for step in steps] == [[], [3]]
+    assert [read_framework(captured.trajectory, step)["guesses"] for step in steps] == [[], [3]]
     assert sum(b"long long" in body for body in captured.trajectory.contents.values()) == 1
 
 

@@ -71,13 +71,13 @@ def test_an_agent_that_is_a_tool_of_another_follows_from_the_call_that_asked_for
     with tracer.testing.capture() as captured, tracer.rollout(task="t"):
         lead.invoke(QUESTION)
 
-    asked, thought, answered, told = captured.steps
+    request, thought, answered, answer = captured.steps
     assert [step.agent_path for step in captured.steps] == [None, ["lead", "expert"], ["lead", "expert"], None]
     assert [step.agent for step in captured.steps] == ["lead", "expert", "expert", "lead"]
-    assert (thought.parent_call, answered.parent_call) == (asked.call_id, thought.call_id)
-    assert told.parent_call == asked.call_id
+    assert (thought.parent_call, answered.parent_call) == (request.call_id, thought.call_id)
+    assert answer.parent_call == request.call_id
     observed = [(one.name, one.agent, one.call_id) for one in captured.observations]
-    assert observed == [("add", "expert", thought.call_id), ("ask_expert", "lead", asked.call_id)]
+    assert observed == [("add", "expert", thought.call_id), ("ask_expert", "lead", request.call_id)]
 
 
 def test_agents_that_hand_over_to_each_other_keep_their_names():

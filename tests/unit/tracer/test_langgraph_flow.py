@@ -67,9 +67,9 @@ async def test_each_branch_of_a_fan_out_is_a_line_of_thought_of_its_own():
     with tracer.testing.capture() as captured, tracer.rollout(task="t"):
         fan_out().invoke({"seen": [], "part": "all"}, {"configurable": {"thread_id": "th"}})
 
-    told, steps = parents(captured), steps_by_answer(captured)
-    assert (told["plan"], told["work 0"], told["work 1"], told["left"]) == (None, "plan", "plan", "plan")
-    assert told["sum"] in ("work 0", "work 1", "left")
+    answer, steps = parents(captured), steps_by_answer(captured)
+    assert (answer["plan"], answer["work 0"], answer["work 1"], answer["left"]) == (None, "plan", "plan", "plan")
+    assert answer["sum"] in ("work 0", "work 1", "left")
     assert [steps[name].conversation for name in ("plan", "left", "sum")] == ["th"] * 3
     assert steps["work 0"].conversation != steps["work 1"].conversation
     assert {steps[name].conversation for name in ("work 0", "work 1")} == {"th/work@2.0", "th/work@2.1"}
@@ -166,17 +166,22 @@ def test_a_graph_that_was_interrupted_goes_on_in_its_rollout():
     acted = steps_by_answer(captured)["acted"]
     assert resolve(captured.trajectory.contents, acted.state.framework)["seen"] == ["thought", "yes"]
     assert (acted.conversation, acted.graph.came_from) == ("th", ["ask"])
-    (asked,) = captured.trajectory.observations
-    assert (asked.name, asked.arguments, asked.output, asked.status) == ("interrupt", {"may I": "go"}, "yes", "ok")
-    assert asked.call_id == steps_by_answer(captured)["thought"].call_id
+    (request,) = captured.trajectory.observations
+    assert (request.name, request.arguments, request.output, request.status) == (
+        "interrupt",
+        {"may I": "go"},
+        "yes",
+        "ok",
+    )
+    assert request.call_id == steps_by_answer(captured)["thought"].call_id
 
 
 def test_a_question_that_nobody_answers_is_kept():
     with tracer.testing.capture() as captured, tracer.rollout(task="t"):
         paused_graph().invoke({"seen": [], "part": "go"}, {"configurable": {"thread_id": "th"}})
 
-    (asked,) = captured.trajectory.observations
-    assert (asked.arguments, asked.output, asked.status) == ({"may I": "go"}, None, None)
+    (request,) = captured.trajectory.observations
+    assert (request.arguments, request.output, request.status) == ({"may I": "go"}, None, None)
 
 
 def test_a_tool_that_asks_a_person_is_observed_once_when_it_has_run():

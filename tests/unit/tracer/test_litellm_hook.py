@@ -51,45 +51,47 @@ def claude(dialects):
 
 
 @pytest.fixture(params=["openai_like", "claude"])
-def asked(request):
+def read_question(request):
     return request.getfixturevalue(request.param)
 
 
-def said_in(trajectory):
+def read_message(trajectory):
     return [(step.status, step.action.message["content"]) for step in trajectory.steps]
 
 
-def test_a_completion_is_one_step_whoever_makes_it(litellm, asked):
+def test_a_completion_is_one_step_whoever_makes_it(litellm, read_question):
     with tracer.testing.capture() as captured, tracer.rollout(task="t"):
-        answer = litellm.completion(**asked)
+        answer = litellm.completion(**read_question)
         assert answer.choices[0].message.content == "forty two"
 
     (step,) = captured.trajectory.steps
-    assert said_in(captured.trajectory) == [("ok", "forty two")]
+    assert read_message(captured.trajectory) == [("ok", "forty two")]
     assert [json.loads(captured.trajectory.contents[key]) for key in step.state.messages] == QUESTION
 
 
-def test_a_stream_is_one_step_and_an_abandoned_one_is_aborted(litellm, asked):
+def test_a_stream_is_one_step_and_an_abandoned_one_is_aborted(litellm, read_question):
     with tracer.testing.capture() as captured, tracer.rollout(task="t"):
-        assert "".join(chunk.choices[0].delta.content or "" for chunk in litellm.completion(**asked, stream=True))
-        for chunk in litellm.completion(**asked, stream=True):
+        assert "".join(
+            chunk.choices[0].delta.content or "" for chunk in litellm.completion(**read_question, stream=True)
+        )
+        for chunk in litellm.completion(**read_question, stream=True):
             if chunk.choices[0].delta.content:
                 break
 
-    whole, abandoned = said_in(captured.trajectory)
+    whole, abandoned = read_message(captured.trajectory)
     assert whole == ("ok", "forty two")
     assert abandoned[0] == "aborted"
     assert "forty two".startswith(abandoned[1])
 
 
-async def test_async_completions_and_streams_are_steps(litellm, asked):
+async def test_async_completions_and_streams_are_steps(litellm, read_question):
     with tracer.testing.capture() as captured:
         async with tracer.rollout(task="t"):
-            await litellm.acompletion(**asked)
-            assert [chunk async for chunk in await litellm.acompletion(**asked, stream=True)]
-            await asyncio.gather(*(litellm.acompletion(**asked) for _ in range(3)))
+            await litellm.acompletion(**read_question)
+            assert [chunk async for chunk in await litellm.acompletion(**read_question, stream=True)]
+            await asyncio.gather(*(litellm.acompletion(**read_question) for _ in range(3)))
 
-    assert said_in(captured.trajectory) == [("ok", "forty two")] * 5
+    assert read_message(captured.trajectory) == [("ok", "forty two")] * 5
 
 
 async def test_a_router_is_traced_and_its_fallback_is_a_step_of_its_own(litellm, openai_like):
@@ -107,30 +109,34 @@ async def test_a_router_is_traced_and_its_fallback_is_a_step_of_its_own(litellm,
 
 
 async def test_responses_are_steps(litellm, dialects):
-    asked = {"model": "openai/m", "api_base": f"{dialects.url}/v1", "api_key": "own", "input": "how many"}
+    read_question = {"model": "openai/m", "api_base": f"{dialects.url}/v1", "api_key": "own", "input": "how many"}
     with tracer.testing.capture() as captured, tracer.rollout(task="t"):
-        await asyncio.to_thread(litellm.responses, **asked)
-        assert await asyncio.to_thread(lambda: list(litellm.responses(**asked, stream=True)))
-        await litellm.aresponses(**asked)
+        await asyncio.to_thread(litellm.responses, **read_question)
+        assert await asyncio.to_thread(lambda: list(litellm.responses(**read_question, stream=True)))
+        await litellm.aresponses(**read_question)
 
-    assert said_in(captured.trajectory) == [("ok", "forty two")] * 3
+    assert read_message(captured.trajectory) == [("ok", "forty two")] * 3
 
 
 def test_a_name_that_was_imported_before_is_traced_too(litellm, openai_like):
     with tracer.testing.capture() as captured, tracer.rollout(task="t"):
         litellm.main.completion(openai_like.pop("model"), openai_like.pop("messages"), **openai_like)
 
-    assert said_in(captured.trajectory) == [("ok", "forty two")]
+    assert read_message(captured.trajectory) == [("ok", "forty two")]
 
 
-async def test_32_rollouts_at_a_time_keep_apart_whatever_the_provider(litellm, asked, engine, dialects, rollout_at):
+async def test_32_rollouts_at_a_time_keep_apart_whatever_the_provider(
+    litellm, read_question, engine, dialects, rollout_at
+):
     url, engine.calls[:] = engine.url, []
 
     async def live(number):
         with tracer.enter_rollout(rollout_at(url, captured, f"r{number}")):
             question = [{"role": "user", "content": f"rollout {number}"}]
-            await litellm.acompletion(**{**asked, "messages": question, "model": "m", "custom_llm_provider": "openai"})
-            stream = await litellm.acompletion(**{**asked, "messages": question, "model": "m"}, stream=True)
+            await litellm.acompletion(
+                **{**read_question, "messages": question, "model": "m", "custom_llm_provider": "openai"}
+            )
+            stream = await litellm.acompletion(**{**read_question, "messages": question, "model": "m"}, stream=True)
             assert [chunk async for chunk in stream]
 
     with tracer.testing.capture() as captured:

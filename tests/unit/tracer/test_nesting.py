@@ -152,10 +152,10 @@ def test_no_call_is_lost_or_in_another_rollout(tree):
     with tracer.testing.capture() as captured:
         run(tree, "0")
 
-    told = [one for one in expected(tree, "0") if one[2] is not None]
-    told = [one if one[0] == "call" else (*one[:3], one[3][-1] if one[3] else None) for one in told]
+    reported = [one for one in expected(tree, "0") if one[2] is not None]
+    reported = [one if one[0] == "call" else (*one[:3], one[3][-1] if one[3] else None) for one in reported]
     found = [one for trajectory in captured.trajectories for one in found_in(trajectory)]
-    assert Counter(found) == Counter(told)
+    assert Counter(found) == Counter(reported)
 
 
 @given(st.lists(trees, min_size=2, max_size=3))
@@ -163,6 +163,8 @@ def test_rollouts_that_run_at_the_same_time_never_mix(several):
     with tracer.testing.capture() as captured:
         in_threads("", [lambda tree=tree, n=n: run(("rollout", [tree]), f"{n}") for n, tree in enumerate(several)])
 
-    told = [one for n, tree in enumerate(several) for one in expected(("rollout", [tree]), f"{n}") if one[0] == "call"]
+    reported = [
+        one for n, tree in enumerate(several) for one in expected(("rollout", [tree]), f"{n}") if one[0] == "call"
+    ]
     found = [one for trajectory in captured.trajectories for one in found_in(trajectory) if one[0] == "call"]
-    assert Counter(found) == Counter(told)
+    assert Counter(found) == Counter(reported)

@@ -17,7 +17,7 @@ QUESTION = [{"role": "user", "content": "what is the answer"}]
 
 @pytest.fixture(scope="module")
 def engine():
-    with serve_in_thread(ScriptedEngine(script=lambda asked: f"forty two {asked.choice}")) as engine:
+    with serve_in_thread(ScriptedEngine(script=lambda prompt: f"forty two {prompt.choice}")) as engine:
         yield engine
 
 
@@ -31,7 +31,7 @@ def ask(client, **options):
     return client.chat.completions.create(model="scripted", messages=QUESTION, **options)
 
 
-def messages_of(trajectory, step):
+def read_messages(trajectory, step):
     return [json.loads(trajectory.contents[key]) for key in step.state.messages]
 
 
@@ -41,7 +41,7 @@ def test_without_a_gateway_a_call_is_recorded_as_text(client):
 
     (step,) = captured.trajectory.steps
     assert step.action.message["content"] == answer.choices[0].message.content == "forty two 0"
-    assert messages_of(captured.trajectory, step) == QUESTION
+    assert read_messages(captured.trajectory, step) == QUESTION
     assert (step.model, step.sampling_asked) == ("scripted", {"temperature": 0.5})
     assert (step.status, step.capture_level, step.action.finish_reason) == ("ok", "text", "stop")
     assert step.usage.response_tokens == answer.usage.completion_tokens
@@ -58,8 +58,8 @@ def test_every_choice_is_a_step(client):
     with tracer.testing.capture() as captured, tracer.rollout(task="t"):
         ask(client, n=3)
 
-    said = [step.action.message["content"] for step in captured.trajectory.steps]
-    assert said == ["forty two 0", "forty two 1", "forty two 2"]
+    spoken = [step.action.message["content"] for step in captured.trajectory.steps]
+    assert spoken == ["forty two 0", "forty two 1", "forty two 2"]
 
 
 def test_a_stream_is_recorded_before_its_last_chunk_is_handed_on(client):

@@ -177,7 +177,7 @@ class Worker:
 
     def __init__(self, kind):
         has_threads = kind in ("thread", "timer")
-        self.asked, self.answered = (queue.Queue(), queue.Queue()) if has_threads else (FORK.Queue(), FORK.Queue())
+        self.questions, self.answered = (queue.Queue(), queue.Queue()) if has_threads else (FORK.Queue(), FORK.Queue())
         start = {
             "thread": lambda: threading.Thread(target=self.run).start(),
             "timer": lambda: threading.Timer(0.0, self.run).start(),
@@ -192,12 +192,12 @@ class Worker:
         child.join()
 
     def run(self):
-        while (words := self.asked.get()) is not None:
+        while (words := self.questions.get()) is not None:
             ask(words)
             self.answered.put(words)
 
     def work(self, words):
-        self.asked.put(words)
+        self.questions.put(words)
         if words is not None:
             assert self.answered.get(timeout=scaled(30)) == words
 

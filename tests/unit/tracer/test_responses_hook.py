@@ -15,7 +15,7 @@ def client(dialects):
         yield client
 
 
-def contents_of(trajectory, step):
+def read_contents(trajectory, step):
     return [json.loads(trajectory.contents[key]) for key in step.state.messages]
 
 
@@ -24,7 +24,7 @@ def test_a_response_is_recorded_in_the_words_of_chat(client):
         answer = client.responses.create(model="m", input="how many", instructions="be brief", temperature=0.5)
 
     (step,) = captured.trajectory.steps
-    assert contents_of(captured.trajectory, step) == [
+    assert read_contents(captured.trajectory, step) == [
         {"role": "system", "content": "be brief"},
         {"role": "user", "content": "how many"},
     ]
@@ -35,14 +35,14 @@ def test_a_response_is_recorded_in_the_words_of_chat(client):
 
 def test_tool_calls_and_their_results_are_messages(client):
     with tracer.testing.capture() as captured, tracer.rollout(task="t"):
-        said = [{"role": "user", "content": [{"type": "input_text", "text": "add"}]}]
-        first = client.responses.create(model="m", input=said, tools=TOOLS)
-        said += [*first.output, {"type": "function_call_output", "call_id": "c1", "output": "42"}]
-        client.responses.create(model="m", input=said, tools=TOOLS)
+        spoken = [{"role": "user", "content": [{"type": "input_text", "text": "add"}]}]
+        first = client.responses.create(model="m", input=spoken, tools=TOOLS)
+        spoken += [*first.output, {"type": "function_call_output", "call_id": "c1", "output": "42"}]
+        client.responses.create(model="m", input=spoken, tools=TOOLS)
 
     one, two = captured.trajectory.steps
     assert one.action.finish_reason == "tool_calls"
-    assert contents_of(captured.trajectory, two) == [
+    assert read_contents(captured.trajectory, two) == [
         {"role": "user", "content": "add"},
         one.action.message,
         {"role": "tool", "tool_call_id": "c1", "content": "42"},

@@ -20,7 +20,7 @@ def fail_after_reward(error):
         raise error
 
 
-def outcome_of(captured):
+def read_outcome(captured):
     outcome = captured.trajectory.outcome
     return outcome.status, outcome.cause, captured.trajectory.accepted is not None
 
@@ -36,7 +36,7 @@ def test_a_rollout_that_ends_well_is_accepted_with_its_reward():
     assert (started.task_id, started.task_type, started.run, started.split) == ("t1", "math", "r", "eval")
     assert (started.group_id, started.labels) == ("g", {"by": "me"})
     assert captured.trajectory.reward == 0.75
-    assert outcome_of(captured) == ("completed", None, True)
+    assert read_outcome(captured) == ("completed", None, True)
     assert tracer.current() is None
 
 
@@ -73,7 +73,7 @@ def test_how_a_block_ends_is_how_its_rollout_ends(error, expected):
     with tracer.testing.capture() as captured, pytest.raises(type(error)):
         fail_after_reward(error)
 
-    assert outcome_of(captured) == expected
+    assert read_outcome(captured) == expected
     assert captured.trajectory.reward == (1.0 if expected[2] else None)
 
 

@@ -25,7 +25,7 @@ def spans():
     return TracerProvider().get_tracer("test")
 
 
-def ids_of(span):
+def read_ids(span):
     context = span.get_span_context()
     return f"{context.trace_id:032x}", f"{context.span_id:016x}"
 
@@ -65,7 +65,7 @@ def test_a_rollout_inside_a_span_belongs_to_its_trace(spans):
         pass
 
     begun_in = captured.trajectory.started.trace
-    assert (begun_in.trace_id, begun_in.span_id) == ids_of(outer)
+    assert (begun_in.trace_id, begun_in.span_id) == read_ids(outer)
     assert rollout.trace == begun_in
 
 
@@ -74,7 +74,7 @@ async def test_it_does_so_too_where_it_is_opened_asynchronously(spans):
         async with tracer.rollout(task="t"):
             await asyncio.sleep(0)
 
-    assert captured.trajectory.started.trace.span_id == ids_of(outer)[1]
+    assert captured.trajectory.started.trace.span_id == read_ids(outer)[1]
 
 
 def test_what_vendors_say_of_a_trace_is_handed_on():
@@ -102,4 +102,4 @@ def test_a_span_of_the_agents_own_is_what_its_requests_go_on_below(spans):
     with tracer.testing.capture(), outer, tracer.rollout(task="t"), spans.start_as_current_span("inner") as inner:
         headers = tracer.inject({})
 
-    assert headers["traceparent"].split("-")[1:3] == list(ids_of(inner))
+    assert headers["traceparent"].split("-")[1:3] == list(read_ids(inner))

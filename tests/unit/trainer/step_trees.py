@@ -42,7 +42,7 @@ def call(call_id, answers, delta, *, at=1.0, parent=None, prefix_length=0, **fie
     )
 
 
-def trajectory_of(*records, started=STARTED):
+def make_trajectory(*records, started=STARTED):
     return assemble_trajectory("t-0", [started, *records])
 
 
@@ -69,4 +69,4 @@ def step_trees(draw, *, as_records=False):
         )
         for choice, answer in enumerate(answers):
             lengths[call_id, choice] = prefix_length + len(delta) + len(answer)
-    return calls if as_records else trajectory_of(*calls)
+    return calls if as_records else make_trajectory(*calls)

@@ -28,7 +28,7 @@ def sample(trajectory_id, number, reward):
     )
 
 
-def group_of(group_id, rollout_rewards, num_samples=1):
+def make_group(group_id, rollout_rewards, num_samples=1):
     rollouts = []
     for member, reward in enumerate(rollout_rewards):
         trajectory_id = f"{group_id}.{member}-0"
@@ -39,7 +39,7 @@ def group_of(group_id, rollout_rewards, num_samples=1):
 
 @given(st.lists(rewards, max_size=4))
 def test_a_null_reward_is_never_trained_and_never_in_a_baseline(reward_lists):
-    batch = select_batch((group_of(f"g{number}", one) for number, one in enumerate(reward_lists)), keep_equal=False)
+    batch = select_batch((make_group(f"g{number}", one) for number, one in enumerate(reward_lists)), keep_equal=False)
 
     judged = [[reward for reward in found if reward is not None] for found in reward_lists]
     assert batch.rewards == [reward for found in judged if len(set(found)) > 1 for reward in found]
@@ -59,11 +59,11 @@ def test_a_null_reward_changes_nobody_elses_advantage(found, scale_by_std):
 
 def test_equal_rewards_teach_nothing():
     assert group_advantages([0.1, None, 0.1, 0.1], scale_by_std=True) == [0.0, None, 0.0, 0.0]
-    assert select_batch([group_of("g", [0.1, 0.1, 0.1])], keep_equal=False).samples == []
+    assert select_batch([make_group("g", [0.1, 0.1, 0.1])], keep_equal=False).samples == []
 
 
 def test_a_task_that_always_fails_is_kept_where_an_entropy_bonus_can_find_it_again():
-    batch = select_batch([group_of("g", [-0.5, -0.5]), group_of("h", [1.0, 0.0])], keep_equal=True)
+    batch = select_batch([make_group("g", [-0.5, -0.5]), make_group("h", [1.0, 0.0])], keep_equal=True)
 
     assert batch.rewards == [-0.5, -0.5, 1.0, 0.0]
     decaying = resolve_algorithm(AlgorithmConfig(entropy=Schedule(start=0.03, end=0.0, shape="linear")))
@@ -73,7 +73,7 @@ def test_a_task_that_always_fails_is_kept_where_an_entropy_bonus_can_find_it_aga
 
 
 def test_a_lone_reward_has_no_baseline():
-    assert select_batch([group_of("g", [1.0, None])], keep_equal=True).samples == []
+    assert select_batch([make_group("g", [1.0, None])], keep_equal=True).samples == []
 
 
 @pytest.mark.parametrize("name", [None, *ALGORITHMS])
@@ -81,9 +81,9 @@ def test_a_lone_reward_has_no_baseline():
 def test_a_lone_reward_is_no_part_of_a_batch_of_any_algorithm(name, groups, lone, num_null):
     algorithm = resolve_algorithm(AlgorithmConfig(name=name))
     keep_equal = algorithm.is_regularised(0, 1) or not algorithm.compares_groups
-    others = [group_of(f"g{number}", one) for number, one in enumerate(groups)]
+    others = [make_group(f"g{number}", one) for number, one in enumerate(groups)]
 
-    batch = select_batch([*others, group_of("lone", [lone, *[None] * num_null])], keep_equal=keep_equal)
+    batch = select_batch([*others, make_group("lone", [lone, *[None] * num_null])], keep_equal=keep_equal)
 
     assert batch == select_batch(others, keep_equal=keep_equal)
 
@@ -94,7 +94,7 @@ def test_advantages_are_those_of_the_formula():
 
 
 def test_a_rollout_counts_once_however_many_samples_it_has():
-    batch = select_batch([group_of("g", [1.0, 0.0], num_samples=3)], keep_equal=False)
+    batch = select_batch([make_group("g", [1.0, 0.0], num_samples=3)], keep_equal=False)
 
     assert batch.rewards == [1.0, 0.0]
     assert batch.rollout_of == [0, 0, 0, 1, 1, 1]

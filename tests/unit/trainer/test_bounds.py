@@ -10,7 +10,7 @@ from agent_layer.schema.training import LengthRule
 from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.store.consumers.follower import GroupDelivery
 from trainer_adapter.data.groups import read_group
-from trainer_adapter.data.lengths import ModelBounds, bounds_of
+from trainer_adapter.data.lengths import ModelBounds, read_bounds
 
 from ...builders import attempt, call, sampled
 
@@ -97,7 +97,7 @@ def test_a_row_that_is_cut_to_the_positions_of_its_model_is_trained():
     ],
 )
 def test_bounds_are_those_of_the_model(config, expected):
-    assert bounds_of(config) == ModelBounds(vocab_size=expected[0], max_positions=expected[1])
+    assert read_bounds(config) == ModelBounds(vocab_size=expected[0], max_positions=expected[1])
 
 
 def test_a_model_that_names_no_bounds_has_those_of_every_model():

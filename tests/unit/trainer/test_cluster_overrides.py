@@ -9,9 +9,9 @@ from agent_layer.errors import BadInputError
 from trainer_adapter.algorithms import AlgorithmConfig
 from trainer_adapter.cluster.overrides import (
     MARK,
-    environment_of,
+    count_gpus,
     is_reached_from_other_machines,
-    num_gpus_of,
+    make_environment,
     refuse_on_ray,
     verl_overrides,
 )
@@ -42,7 +42,7 @@ def test_separate_engines_have_gpus_of_their_own_and_get_weights_from_outside(*,
 
     found = override(config, on_cpu=on_cpu)
 
-    assert num_gpus_of(config) == 6
+    assert count_gpus(config) == 6
     assert found["trainer.n_gpus_per_node"] == 4
     assert (found[f"{ROLLOUT}.nnodes"], found[f"{ROLLOUT}.n_gpus_per_node"]) == (1, 2)
     assert found[f"{ROLLOUT}.checkpoint_engine.backend"] == backend
@@ -53,7 +53,7 @@ def test_separate_engines_have_gpus_of_their_own_and_get_weights_from_outside(*,
 def test_collocated_engines_share_the_gpus_of_the_trained_model():
     config = configure(gpus_per_node=4)
 
-    assert num_gpus_of(config) == 4
+    assert count_gpus(config) == 4
     assert override(config, on_cpu=False)["trainer.v1.trainer_mode"] == "agent_layer_colocate_async"
     assert f"{ROLLOUT}.n_gpus_per_node" not in override(config, on_cpu=False)
 
@@ -125,7 +125,7 @@ def test_a_cluster_is_joined_with_variables_for_processes_that_are_no_children_a
     assert ray.keys() == {"address", "runtime_env.env_vars"}
     variables = ray["runtime_env.env_vars"]
     assert isinstance(variables, dict)
-    assert variables == environment_of(config, Path("/runs/r"), on_cpu=on_cpu, is_joined=True)
+    assert variables == make_environment(config, Path("/runs/r"), on_cpu=on_cpu, is_joined=True)
     assert variables[MARK] == "/runs/r"
     assert "secret" not in str(found)
     assert reaches(variables, monkeypatch)
@@ -137,7 +137,7 @@ def test_ray_of_one_machine_starts_with_servers_on_loopback(monkeypatch: pytest.
 
     assert found[f"{INIT}_node_ip_address"] == "127.0.0.1"
     assert f"{INIT}address" not in found
-    assert not reaches(environment_of(configure(), Path("/runs/r"), on_cpu=True), monkeypatch)
+    assert not reaches(make_environment(configure(), Path("/runs/r"), on_cpu=True), monkeypatch)
 
 
 def test_an_engine_over_two_machines_is_refused():

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from agent_layer.settings import Settings
-from trainer_adapter.cluster import find_address, needs_of, write_needs
-from trainer_adapter.cluster.overrides import context_of, refuse_on_ray
+from trainer_adapter.cluster import find_address, plan_needs, write_needs
+from trainer_adapter.cluster.overrides import read_context_length, refuse_on_ray
 from trainer_adapter.config import TrainConfig, load_config
 from trainer_adapter.start.memory import read_shape
-from trainer_adapter.start.ray_gpus import FoundGpus, GpuPlan, find_gpu_faults, gpu_bytes_of, plan_gpus, write_gpus
+from trainer_adapter.start.ray_gpus import FoundGpus, GpuPlan, find_gpu_faults, plan_gpus, read_gpu_bytes, write_gpus
 
 from ...documents import ROOT
 from ...example_models import describe_model
@@ -41,9 +41,9 @@ def plan(config: TrainConfig) -> GpuPlan:
     return plan_gpus(
         config,
         read_shape(config.model),
-        FoundGpus(cluster.gpus_per_node + (cluster.engine_gpus if cluster.mode else 0), gpu_bytes_of(config)),
+        FoundGpus(cluster.gpus_per_node + (cluster.engine_gpus if cluster.mode else 0), read_gpu_bytes(config)),
         num_groups=config.rollouts.groups_per_step,
-        context=context_of(config),
+        context=read_context_length(config),
         bucket_megabytes=2048,
     )
 
@@ -66,7 +66,7 @@ def test_the_guide_has_the_figures_of_the_dry_run(load, name):
 
 def test_the_guide_has_what_64_gpus_need_of_a_cluster(load):
     config = load("sixty_four")
-    lines = "\n".join(write_needs(needs_of(config), find_address(config, Settings()) or ""))
+    lines = "\n".join(write_needs(plan_needs(config), find_address(config, Settings()) or ""))
 
     assert f"\n{lines}\n" in GUIDE, lines
 

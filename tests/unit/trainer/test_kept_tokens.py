@@ -13,8 +13,8 @@ from agent_layer.store.consumers.follower import GroupDelivery
 from trainer_adapter.data.advantages import Credits, select_batch, value_advantages
 from trainer_adapter.data.exclusions import find_exclusions
 from trainer_adapter.data.groups import read_group
-from trainer_adapter.data.kept_tokens import TokenColumns, calls_of, gap_by_engine, record_tokens
 from trainer_adapter.data.replay import rebuild_batch, record_batch
+from trainer_adapter.data.update_record import TokenColumns, gap_by_engine, list_calls, record_tokens
 
 from ...builders import closed_group
 from .step_trees import STARTED, call
@@ -51,7 +51,7 @@ def updated(*trajectories, advantages=(0.5, -0.5), rule=GRPO):
             advantages=Advantages([advantage] * 3),
             mask=b"\x01\x01\x01",
         )
-        for calls, advantage in zip(calls_of(batch), advantages, strict=True)
+        for calls, advantage in zip(list_calls(batch), advantages, strict=True)
     ]
     kept = {one.trajectory_id: one for one in record_tokens(record, columns)}
     stored = {
@@ -97,28 +97,28 @@ FLIPS = {
 }
 
 
-@pytest.mark.parametrize(("change", "said"), FLIPS.values(), ids=FLIPS)
-def test_a_changed_number_is_named_by_trajectory_step_and_token(change, said):
+@pytest.mark.parametrize(("change", "message"), FLIPS.values(), ids=FLIPS)
+def test_a_changed_number_is_named_by_trajectory_step_and_token(change, message):
     record, stored = updated(rollout("x", 1.0), rollout("y", 0.0))
 
     (difference,) = rebuild_batch(record, changed(stored, "y-0", **change).__getitem__).differences
 
-    assert difference == f"step 1 of run r, trajectory y-0, step 1, token 0 (call b, choice 0): {said}"
+    assert difference == f"step 1 of run r, trajectory y-0, step 1, token 0 (call b, choice 0): {message}"
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"mask": b"\x01"}, "a number for each of 3 trained tokens, found [3, 3, 1]"),
         ({"calls": [("a", 0, 3)]}, "expected the tokens of the calls"),
     ],
 )
-def test_columns_of_another_form_are_a_difference(change, said):
+def test_columns_of_another_form_are_a_difference(change, message):
     record, stored = updated(rollout("x", 1.0), rollout("y", 0.0))
 
     (difference,) = rebuild_batch(record, changed(stored, "y-0", **change).__getitem__).differences
 
-    assert said in difference
+    assert message in difference
 
 
 @pytest.mark.parametrize("replaces_rewards", [False, True])
@@ -133,7 +133,7 @@ def test_the_teachers_part_of_an_advantage_is_computed_again(replaces_rewards):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             {"teacher_logprobs": Logprobs([-0.5, -0.5, -0.75])},
@@ -144,12 +144,12 @@ def test_the_teachers_part_of_an_advantage_is_computed_again(replaces_rewards):
         ({"logprobs": Logprobs([-0.25, -0.5, -0.8])}, "token 0 (call b, choice 0): expected the advantage -0.4"),
     ],
 )
-def test_a_changed_number_of_the_teacher_is_named(change, said):
+def test_a_changed_number_of_the_teacher_is_named(change, message):
     record, stored = taught((0.5, -0.5))
 
     (difference,) = rebuild_batch(record, changed(stored, "y-0", **change).__getitem__).differences
 
-    assert said in difference
+    assert message in difference
 
 
 def test_numbers_of_a_teacher_that_the_update_did_not_have_are_a_difference():
@@ -284,7 +284,7 @@ def test_the_gap_of_an_engine_is_over_tokens_that_it_sampled_by_the_trained_weig
     batch = select_batch([intake(fresh, old, max_staleness=1, policy_version=1).samples], keep_equal=False)
     columns = [
         TokenColumns(calls=calls, logprobs=Logprobs(own), advantages=Advantages([0.5] * 3), mask=b"\x01\x01\x01")
-        for calls, own in zip(calls_of(batch), ([-0.13, -0.04, -0.56], [-9.0, -9.0, -9.0]), strict=True)
+        for calls, own in zip(list_calls(batch), ([-0.13, -0.04, -0.56], [-9.0, -9.0, -9.0]), strict=True)
     ]
 
     # the engine's are -token / 100: of call a -0.03 and -0.04, of call b -0.06

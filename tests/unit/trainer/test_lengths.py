@@ -20,7 +20,7 @@ from trainer_adapter.data.replay import rebuild_batch, record_batch
 from trainer_adapter.data.samples import samples_of
 
 from ...builders import closed_group
-from .step_trees import STARTED, call, step_trees, trajectory_of
+from .step_trees import STARTED, call, make_trajectory, step_trees
 
 
 def rollout(name, score, *, status="completed", finish_reason="stop", num_tokens=2):
@@ -30,7 +30,7 @@ def rollout(name, score, *, status="completed", finish_reason="stop", num_tokens
         part, actions=[msgspec.structs.replace(part.actions[0], finish_reason=finish_reason)]
     )
     cause = "policy" if status == "truncated" else None
-    found = trajectory_of(
+    found = make_trajectory(
         part,
         Reward(trajectory_id="t-0", reward_id=f"{name}/w", run="r", at=3.0, score=score),
         Outcome(trajectory_id="t-0", run="r", status=status, cause=cause, ended_at=4.0),
@@ -44,7 +44,7 @@ def intake(rule, *trajectories, credit=BY_ROLLOUT):
     return read_group(GroupDelivery(group, list(trajectories), lambda: None), 0, 0, credit, rule)
 
 
-def batch_of(rule, *trajectories, credit=BY_ROLLOUT):
+def make_batch(rule, *trajectories, credit=BY_ROLLOUT):
     group = intake(rule, *trajectories, credit=credit)
     return select_batch([group.samples], keep_equal=False, rule=credit)
 
@@ -66,9 +66,9 @@ def test_an_earlier_answer_that_was_cut_off_is_no_end():
     cut = msgspec.structs.replace(cut, actions=[msgspec.structs.replace(cut.actions[0], finish_reason="length")])
     after = call("b", [[6]], [5], at=2.0, parent=("a", 0), prefix_length=2)
 
-    assert is_overlong(trajectory_of(cut))
-    assert not is_overlong(trajectory_of(cut, after))
-    assert not is_overlong(trajectory_of())
+    assert is_overlong(make_trajectory(cut))
+    assert not is_overlong(make_trajectory(cut, after))
+    assert not is_overlong(make_trajectory())
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_masked_rollout_is_punished_for_its_length_all_the_same():
     credit = CreditRule(overlong_penalty=OverlongPenalty(max_tokens=4, buffer_tokens=2))
     members = rollout("a", 1.0), rollout("b", 1.0, status="truncated", num_tokens=4)
 
-    batch = batch_of(LengthRule(overlong="mask"), *members, credit=credit)
+    batch = make_batch(LengthRule(overlong="mask"), *members, credit=credit)
 
     assert assign_credit(batch, credit).values == [1.0, 0.0]
     assert batch.rollout_of == [0]
@@ -159,14 +159,14 @@ RULES = [LengthRule(overlong="mask"), LengthRule(overlong="null"), LengthRule(ma
 @pytest.mark.parametrize("rule", RULES)
 def test_a_batch_without_what_was_too_long_is_rebuilt_to_the_byte(rule):
     members = [rollout("a", 0.0), rollout("b", 1.0), rollout("c", 0.5, status="truncated", num_tokens=4)]
-    batch = batch_of(rule, *members)
+    batch = make_batch(rule, *members)
     record = record_batch(batch, "r", 1, 0, rule)
 
     rebuilt = rebuild_batch(record, {one.trajectory_id: one for one in members}.__getitem__)
 
     assert rebuilt.differences == []
     assert rebuilt.content == encode(batch)
-    assert batch != batch_of(LengthRule(), *members)
+    assert batch != make_batch(LengthRule(), *members)
 
 
 def test_a_policy_for_rows_that_are_never_too_long_is_refused(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-TOLD = {"role": "user", "content": "hi"}
+TALK = {"role": "user", "content": "hi"}
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +24,9 @@ def test_an_empty_directory_stays_the_same_one(tmp_path, agent_layer, monkeypatc
     """It may be where the shell is, or a mount, and a new one in its place would leave both empty."""
     monkeypatch.chdir(tmp_path)
 
-    status, _, said = agent_layer("new", "model", ".")
+    status, _, errors = agent_layer("new", "model", ".")
 
-    assert (status, said) == (0, "")
+    assert (status, errors) == (0, "")
     assert Path("config.json").is_file()
     assert not list(Path().glob(".*")), "no scratch is left"
 
@@ -38,9 +38,9 @@ def test_a_link_is_followed(tmp_path, agent_layer, exists):
         target.mkdir()
     (tmp_path / "link").symlink_to(target)
 
-    status, _, said = agent_layer("new", "model", tmp_path / "link")
+    status, _, errors = agent_layer("new", "model", tmp_path / "link")
 
-    assert (status, said) == (0, "")
+    assert (status, errors) == (0, "")
     assert (target / "config.json").is_file()
 
 
@@ -54,10 +54,10 @@ def test_equal_seeds_write_equal_bytes(tmp_path, agent_layer):
 
 @pytest.mark.parametrize("seed", ["-1", "99999999999999999999"])
 def test_a_seed_out_of_range_is_refused(tmp_path, agent_layer, seed):
-    status, _, said = agent_layer("new", "model", tmp_path / "model", "--seed", seed)
+    status, _, errors = agent_layer("new", "model", tmp_path / "model", "--seed", seed)
 
     assert status == 2
-    assert "--seed" in said
+    assert "--seed" in errors
     assert not (tmp_path / "model").exists()
 
 
@@ -81,18 +81,18 @@ def test_what_is_interrupted_leaves_nothing(tmp_path, monkeypatch, is_new):
 @pytest.mark.parametrize("thought", ["hmm\n", ""])
 @pytest.mark.parametrize("content", ["5", "", "\n\n5 "])
 def test_a_turn_with_reasoning_reads_as_it_was_sampled(tokenizer, thought, content):
-    asked = tokenizer.apply_chat_template([TOLD], tokenize=False, add_generation_prompt=True, enable_thinking=True)
+    request = tokenizer.apply_chat_template([TALK], tokenize=False, add_generation_prompt=True, enable_thinking=True)
     answer = {"role": "assistant", "content": content, "reasoning": thought, "reasoning_content": thought}
 
-    later = tokenizer.apply_chat_template([TOLD, answer, TOLD], tokenize=False)
+    later = tokenizer.apply_chat_template([TALK, answer, TALK], tokenize=False)
 
-    assert later.startswith(f"{asked}{thought}</think>{content}<|im_end|>")
+    assert later.startswith(f"{request}{thought}</think>{content}<|im_end|>")
 
 
 @pytest.mark.parametrize("fields", [{}, {"reasoning": None}, {"reasoning_content": None}])
 def test_a_turn_without_reasoning_has_no_marks_of_it(tokenizer, fields):
-    asked = tokenizer.apply_chat_template([TOLD], tokenize=False, add_generation_prompt=True)
+    request = tokenizer.apply_chat_template([TALK], tokenize=False, add_generation_prompt=True)
 
-    later = tokenizer.apply_chat_template([TOLD, {"role": "assistant", "content": "5", **fields}], tokenize=False)
+    later = tokenizer.apply_chat_template([TALK, {"role": "assistant", "content": "5", **fields}], tokenize=False)
 
-    assert later.startswith(f"{asked}5<|im_end|>")
+    assert later.startswith(f"{request}5<|im_end|>")

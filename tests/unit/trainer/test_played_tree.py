@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from envs.tasksets.guess_number.game import HIGHEST, MAX_GUESSES, Game, compare
-from trainer_adapter.demo.played import draw_games, grow_tree
+from trainer_adapter.demo.rollout_log import draw_games, grow_tree
 
 BISECTION = {(): 3, (3, "lower"): 1, (3, "lower", 1, "higher"): 2, (3, "higher"): 5}
 BISECTION |= {(3, "higher", 5, "lower"): 4, (3, "higher", 5, "higher"): 6}
@@ -21,7 +21,7 @@ def play(hidden, strategy):
     return Game(hidden, tuple(guesses))
 
 
-def text_of(games):
+def read_text(games):
     console = Console(width=100)
     with console.capture() as captured:
         console.print(draw_games(games))
@@ -39,7 +39,7 @@ def test_a_branch_counts_the_games_that_came_there_and_those_that_ended_there():
 
 
 def test_a_tree_that_finds_every_number_says_so():
-    text = text_of([play(hidden, BISECTION) for hidden in range(1, HIGHEST + 1)])
+    text = read_text([play(hidden, BISECTION) for hidden in range(1, HIGHEST + 1)])
 
     assert "every hidden number is found" in text
     assert len(text.splitlines()) == 8
@@ -48,7 +48,7 @@ def test_a_tree_that_finds_every_number_says_so():
 def test_the_numbers_that_are_missed_are_named_with_their_share():
     games = [Game(2, (1, 6, 4, 3)), Game(2, (1, 6, 4, 2)), Game(3, (1, 6, 4, 3))]
 
-    text = text_of(games)
+    text = read_text(games)
 
     assert "missed: 2 in 1 of 2 games" in text
     assert "lower, guess 3" in text
@@ -56,7 +56,7 @@ def test_the_numbers_that_are_missed_are_named_with_their_share():
 
 @pytest.mark.parametrize("guess", [None, 9])
 def test_a_guess_that_is_no_number_of_the_game_is_a_branch_too(guess):
-    assert ("no number" if guess is None else "guess 9") in text_of([Game(1, (guess,))])
+    assert ("no number" if guess is None else "guess 9") in read_text([Game(1, (guess,))])
 
 
 def test_it_has_at_most_twenty_lines_however_much_was_tried():
@@ -64,6 +64,6 @@ def test_it_has_at_most_twenty_lines_however_much_was_tried():
         Game(6, (first, second, third)) for first in range(1, 6) for second in range(1, 6) for third in range(1, 6)
     ]
 
-    lines = text_of(tried).splitlines()
+    lines = read_text(tried).splitlines()
 
     assert 10 < len(lines) <= 20

@@ -11,7 +11,7 @@ import pytest
 from agent_layer.errors import BadInputError
 from agent_layer.settings import Settings, adopt_environment, load_settings
 from trainer_adapter.cluster.nodes.machine import KnownProcess, Machine, MachineReport
-from trainer_adapter.cluster.nodes.needs import FreeMachine, find_address, find_shortage, needs_of, write_needs
+from trainer_adapter.cluster.nodes.needs import FreeMachine, find_address, find_shortage, plan_needs, write_needs
 from trainer_adapter.config import ClusterConfig, SourceConfig, TrainConfig
 
 from ...waiting import wait_for_exit
@@ -26,11 +26,11 @@ def test_several_machines_without_an_address_are_refused_with_the_commands_that_
     with pytest.raises(BadInputError) as caught:
         find_address(configure(nodes=2), Settings(ray_address=None))
 
-    said = str(caught.value)
-    assert said.startswith("cluster.nodes 2: expected the address of a Ray cluster")
-    assert "'ray start --head --port=6379'" in said
-    assert "'ray start --address=HOST:6379'" in said
-    assert "set cluster.address (or RAY_ADDRESS)" in said
+    message = str(caught.value)
+    assert message.startswith("cluster.nodes 2: expected the address of a Ray cluster")
+    assert "'ray start --head --port=6379'" in message
+    assert "'ray start --address=HOST:6379'" in message
+    assert "set cluster.address (or RAY_ADDRESS)" in message
 
 
 def test_the_address_of_the_configuration_comes_before_that_of_the_environment(monkeypatch: pytest.MonkeyPatch):
@@ -45,7 +45,7 @@ def test_the_address_of_the_configuration_comes_before_that_of_the_environment(m
 def test_a_dry_run_tells_what_is_needed_of_the_cluster():
     config = configure(nodes=2, gpus_per_node=8, mode="separate_async", engine_gpus=16, tensor_parallel=2)
 
-    assert list(write_needs(needs_of(config), "auto")) == [
+    assert list(write_needs(plan_needs(config), "auto")) == [
         "Ray cluster auto: 32 GPUs free, looked at when it starts",
         "  2 x 8 GPUs and 24 CPUs on one machine, for the trained model",
         "  8 x 2 GPUs and 4 CPUs on one machine, for one engine",
@@ -54,7 +54,7 @@ def test_a_dry_run_tells_what_is_needed_of_the_cluster():
 
 
 def test_machines_must_have_the_gpus_of_each_part_together():
-    needs = needs_of(configure(nodes=2, gpus_per_node=4))
+    needs = plan_needs(configure(nodes=2, gpus_per_node=4))
 
     assert find_shortage(needs, [FreeMachine("a", 8, 96)]) is None
     assert find_shortage(needs, [FreeMachine("a", 4, 14), FreeMachine("b", 4, 14)]) is None
@@ -67,7 +67,7 @@ def test_machines_must_have_the_gpus_of_each_part_together():
 
 
 def test_engines_take_what_the_trained_model_leaves_even_on_its_machine():
-    needs = needs_of(configure(gpus_per_node=6, mode="separate_async", engine_gpus=4, tensor_parallel=2))
+    needs = plan_needs(configure(gpus_per_node=6, mode="separate_async", engine_gpus=4, tensor_parallel=2))
 
     assert find_shortage(needs, [FreeMachine("a", 8, 64), FreeMachine("b", 2, 8)]) is None
     short = find_shortage(needs, [FreeMachine("a", 8, 64), FreeMachine("b", 1, 8)])
@@ -76,21 +76,21 @@ def test_engines_take_what_the_trained_model_leaves_even_on_its_machine():
 
 
 def test_cpus_beside_those_of_gpus_are_needed():
-    short = find_shortage(needs_of(configure(gpus_per_node=2)), [FreeMachine("a", 2, 9)])
+    short = find_shortage(plan_needs(configure(gpus_per_node=2)), [FreeMachine("a", 2, 9)])
 
     assert short is not None
     assert short.startswith("Ray cluster: expected 4 free CPUs beside those of GPUs, found 3 on 1 machine: a")
 
 
 def test_gpus_without_cpus_on_their_own_machine_do_not_count():
-    short = find_shortage(needs_of(configure(gpus_per_node=4)), [FreeMachine("a", 4, 11), FreeMachine("b", 0, 96)])
+    short = find_shortage(plan_needs(configure(gpus_per_node=4)), [FreeMachine("a", 4, 11), FreeMachine("b", 0, 96)])
 
     assert short is not None
     assert short.startswith("Ray cluster: expected 1 place of 4 GPUs and 12 CPUs on one machine each, found 0 free")
 
 
 def test_no_machine_at_all_is_named():
-    assert "found 0 free on no machine; " in (find_shortage(needs_of(configure()), []) or "")
+    assert "found 0 free on no machine; " in (find_shortage(plan_needs(configure()), []) or "")
 
 
 def test_other_packages_or_another_python_on_a_machine_are_named():

@@ -11,7 +11,7 @@ from agent_layer.schema.codec import encode
 from trainer_adapter.data.lengths import fit_rows
 from trainer_adapter.data.samples import samples_of
 
-from .step_trees import call, trajectory_of
+from .step_trees import call, make_trajectory
 
 
 def npy(first, length, kind="uint8"):
@@ -30,10 +30,10 @@ def routed(part, arrays):
 def chain(second):
     """Prompt 1 2, answer 3 4, tool 5, answer 6: a row of six tokens."""
     first = routed(call("a", [[3, 4]], [1, 2]), {"routed_experts": npy(10, 3)})
-    return trajectory_of(first, routed(call("b", [[6]], [5], at=2.0, parent=("a", 0), prefix_length=4), second))
+    return make_trajectory(first, routed(call("b", [[6]], [5], at=2.0, parent=("a", 0), prefix_length=4), second))
 
 
-def routes_of(sample):
+def read_routes(sample):
     assert sample.routed_experts is not None
     found = np.load(BytesIO(sample.routed_experts))
     assert found.dtype == np.int16
@@ -45,7 +45,7 @@ def routes_of(sample):
 def test_a_token_keeps_the_route_by_which_it_was_first_computed(begin):
     (sample,) = samples_of(chain({"routed_experts": npy(20 + begin, 5 - begin, "int32")})).samples
 
-    assert routes_of(sample) == [10, 11, 12, 23, 24, 0], "the last token was never computed"
+    assert read_routes(sample) == [10, 11, 12, 23, 24, 0], "the last token was never computed"
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_cut_row_has_the_routes_of_its_tokens():
 
     fitted = fit_rows(trajectory, samples_of(trajectory), LengthRule(max_row_tokens=4, long_rows="cut_end"))
 
-    assert routes_of(fitted.samples[0]) == [10, 11, 12, 23]
+    assert read_routes(fitted.samples[0]) == [10, 11, 12, 23]
 
 
 def test_rows_without_routes_are_encoded_as_before():

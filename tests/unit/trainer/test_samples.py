@@ -14,7 +14,7 @@ from agent_layer.schema.step import Action, StepPart
 from trainer_adapter.data.samples import read_samples, samples_of
 
 from ...profiles import num_examples
-from .step_trees import STARTED, call, step_trees, trajectory_of
+from .step_trees import STARTED, call, make_trajectory, step_trees
 
 
 def action_with(**fields):
@@ -73,7 +73,7 @@ def faulty_lives(draw):
         records.append(msgspec.structs.replace(call(f"f{len(records)}", [[3]], [1], at=at, **place), **change))
         if place["role"] != "aux" and place["status"] == "ok":
             kinds.append(kind)
-    return trajectory_of(*draw(st.permutations(records))), kinds
+    return make_trajectory(*draw(st.permutations(records))), kinds
 
 
 @given(step_trees())
@@ -125,7 +125,7 @@ def test_a_conversation_with_tools_is_one_sample():
     second = call("b", [[6]], [5], at=2.0, parent=("a", 0), prefix_length=4, version=1)
     reward = Reward(trajectory_id="t-0", reward_id="w", run="r", at=3.0, score=0.5)
 
-    (sample,) = samples_of(trajectory_of(first, second, reward)).samples
+    (sample,) = samples_of(make_trajectory(first, second, reward)).samples
 
     assert list(sample.prompt_ids) == [1, 2]
     assert list(sample.response_ids) == [3, 4, 5, 6]
@@ -146,13 +146,13 @@ def test_two_interleaved_agents_give_two_samples_however_many_turns_they_take():
         )
         lengths[agent], last[agent] = lengths[agent] + 2, call_id
 
-    samples = samples_of(trajectory_of(*records)).samples
+    samples = samples_of(make_trajectory(*records)).samples
 
     assert [(sample.agent, sum(sample.loss_mask)) for sample in samples] == [("x", 5), ("y", 5)]
 
 
 def test_four_samples_of_one_prompt_are_all_trained():
-    samples = samples_of(trajectory_of(call("a", [[3], [4], [3], [5]], [1, 2]))).samples
+    samples = samples_of(make_trajectory(call("a", [[3], [4], [3], [5]], [1, 2]))).samples
 
     assert [list(sample.response_ids) for sample in samples] == [[3], [4], [3], [5]]
 
@@ -161,7 +161,7 @@ def test_a_shared_beginning_is_context_in_the_second_branch():
     root = call("a", [[3]], [1], at=1.0)
     branches = [call(name, [[6]], [5], at=2.0, parent=("a", 0), prefix_length=2) for name in "bc"]
 
-    samples = samples_of(trajectory_of(root, *branches)).samples
+    samples = samples_of(make_trajectory(root, *branches)).samples
 
     assert [list(sample.loss_mask) for sample in samples] == [[1, 0, 1], [0, 0, 1]]
 
@@ -170,7 +170,7 @@ def test_an_infrastructure_failure_is_not_a_reward_of_zero():
     reward = Reward(trajectory_id="t-0", reward_id="w", run="r", at=3.0, score=0.0)
     failed = Outcome(trajectory_id="t-0", run="r", status="failed", cause="infra", ended_at=4.0)
 
-    (sample,) = samples_of(trajectory_of(call("a", [[3]], [1]), reward, failed)).samples
+    (sample,) = samples_of(make_trajectory(call("a", [[3]], [1]), reward, failed)).samples
 
     assert sample.reward is None
 
@@ -178,7 +178,7 @@ def test_an_infrastructure_failure_is_not_a_reward_of_zero():
 def test_a_step_that_never_ended_is_listed():
     started = StepPart(trajectory_id="t-0", call_id="a", run="r", source="gateway", phase="start", at=1.0)
 
-    found = samples_of(trajectory_of(started))
+    found = samples_of(make_trajectory(started))
 
     assert [(drop.call_id, drop.reason, drop.num_tokens) for drop in found.drops] == [("a", "unfinished", 0)]
     assert not found.samples
@@ -186,7 +186,7 @@ def test_a_step_that_never_ended_is_listed():
 
 @pytest.mark.parametrize(("change", "kind", "named"), FAULTS.values(), ids=FAULTS)
 def test_a_step_that_cannot_be_trained_fails_loudly_and_excludes_its_rollout_by_name(change, kind, named):
-    trajectory = trajectory_of(call("b", [[3]], [1]), msgspec.structs.replace(call("a", [[3]], [1]), **change))
+    trajectory = make_trajectory(call("b", [[3]], [1]), msgspec.structs.replace(call("a", [[3]], [1]), **change))
 
     excluded = read_samples(trajectory)
 
@@ -209,7 +209,7 @@ def test_a_step_that_cannot_be_trained_fails_loudly_and_excludes_its_rollout_by_
     ids=["neutral", "neutralised", "of a judge", "raw at temperature 1", "without an answer", "cut off"],
 )
 def test_what_changes_no_trained_probability_excludes_nothing(change):
-    trajectory = trajectory_of(call("b", [[3]], [1]), msgspec.structs.replace(call("a", [[3]], [1]), **change))
+    trajectory = make_trajectory(call("b", [[3]], [1]), msgspec.structs.replace(call("a", [[3]], [1]), **change))
 
     assert read_samples(trajectory).samples
 
@@ -233,4 +233,4 @@ def test_eval_rollouts_never_become_samples():
     started = msgspec.structs.replace(STARTED, split="eval")
 
     with pytest.raises(BadInputError, match="split 'train'"):
-        samples_of(trajectory_of(call("a", [[3]], [1]), started=started))
+        samples_of(make_trajectory(call("a", [[3]], [1]), started=started))

@@ -24,7 +24,7 @@ def score(rows):
     return [Logprobs(judge(row[:place], row[place]) for place in range(1, len(row))) for row in rows]
 
 
-def row_of(sample):
+def make_row(sample):
     return TokenIds([*sample.prompt_ids, *sample.response_ids])
 
 
@@ -33,7 +33,7 @@ def test_each_sampled_token_of_any_tree_gets_the_number_of_its_own_context_once(
     steps = {(step.call_id, step.choice): step for step in whole.steps}
     found = {}
     for sample in samples_of(whole).samples:
-        targets = align_scores(sample, score([row_of(sample)])[0])
+        targets = align_scores(sample, score([make_row(sample)])[0])
         given_tokens = [one for one, is_trained in zip(targets, sample.loss_mask, strict=True) if not is_trained]
         assert given_tokens == [0.0] * len(given_tokens)
         for ref in sample.steps:
@@ -112,34 +112,34 @@ def test_a_rollout_with_one_unanswered_row_is_excluded_with_all_its_rows():
 
 
 def test_another_temperature_than_the_teachers_is_named_and_not_asked_about():
-    asked = []
+    questions = []
 
     def remember(rows):
-        asked.extend(rows)
+        questions.extend(rows)
         return score(rows)
 
     judged = judge_group(intake(rollout("x", 1.0, temperature=0.7), rollout("y", 0.0)), remember)
 
-    assert len(asked) == 1
+    assert len(questions) == 1
     assert [(one.trajectory_id, one.kind) for one in judged.excluded] == [("x-0", "teacher_temperature")]
     assert "sampled at 0.7; set rollouts.temperature: 1" in judged.excluded[0].reason
     assert judged.is_void, "one reward is left"
 
 
 def test_a_rollout_without_a_reward_is_not_asked_about():
-    asked = []
+    questions = []
     group = intake(rollout("x", None), rollout("y", 0.0), rollout("z", 1.0))
 
-    judged = judge_group(group, lambda rows: asked.extend(rows) or score(rows))
+    judged = judge_group(group, lambda rows: questions.extend(rows) or score(rows))
 
-    assert len(asked) == 2
+    assert len(questions) == 2
     assert (judged.excluded, judged.ages) == ([], group.ages)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("-inf"), -9999.0, 0.5])
 def test_a_number_that_is_no_log_probability_is_no_answer(value):
     (sample,) = samples_of(rollout("x", 1.0)).samples
-    scores = score([row_of(sample)])[0]
+    scores = score([make_row(sample)])[0]
     scores[1] = value  # of the first sampled token
 
     found = align_scores(sample, scores)
@@ -151,7 +151,7 @@ def test_a_number_that_is_no_log_probability_is_no_answer(value):
 
 def test_an_impossible_number_of_a_given_token_harms_nothing():
     (sample,) = samples_of(rollout("x", 1.0)).samples
-    scores = score([row_of(sample)])[0]
+    scores = score([make_row(sample)])[0]
     scores[0] = -9999.0  # of the second token of the prompt
 
     assert list(align_scores(sample, scores)) == pytest.approx([judge([1, 2], 3), judge([1, 2, 3], 4)])

@@ -46,9 +46,9 @@ def test_what_is_asked_of_the_dispatcher_is_left_to_tasks_unless_it_is_said(tmp_
 
     path = tmp_path / "run.yaml"
     path.write_text("model: m\ntasks: t\nsteps: 1\nrollouts: {launch: 1.25, partial: refill, pause_at_switch: true}\n")
-    told = load_config(path).rollouts
+    answer = load_config(path).rollouts
 
-    assert (told.launch, told.partial, told.pause_at_switch) == (1.25, "refill", True)
+    assert (answer.launch, answer.partial, answer.pause_at_switch) == (1.25, "refill", True)
 
 
 def test_a_run_survives_being_written_down(tmp_path):

@@ -40,7 +40,7 @@ def sentence_piece():
 TOKENIZERS = {"byte level": byte_level(), "SentencePiece": sentence_piece()}
 
 
-def bytes_of(tokenizer):
+def to_bytes(tokenizer):
     return TokenBytes(make_vocabulary(tokenizer.to_str().encode(), "hash"))
 
 
@@ -48,14 +48,14 @@ def bytes_of(tokenizer):
 @given(text=st.text(st.characters(exclude_characters="▁", exclude_categories=["Cs"])) | st.sampled_from(CORPUS))
 def test_the_bytes_of_the_ids_of_a_text_are_the_text(name, text):
     tokenizer = TOKENIZERS[name]
-    vocabulary = bytes_of(tokenizer)
+    vocabulary = to_bytes(tokenizer)
 
     assert b"".join(vocabulary[one] for one in tokenizer.encode(text).ids) == text.encode()
 
 
 def test_an_id_without_a_token_has_no_bytes_and_an_added_token_is_its_text():
     tokenizer = TOKENIZERS["byte level"]
-    vocabulary = bytes_of(tokenizer)
+    vocabulary = to_bytes(tokenizer)
 
     assert vocabulary[tokenizer.token_to_id("<|end|>")] == b"<|end|>"
     assert [vocabulary[one] for one in (-1, tokenizer.get_vocab_size(), 1 << 30)] == [None] * 3
@@ -74,7 +74,7 @@ def test_a_vocabulary_is_stored_once_for_each_tokenizer(tmp_path):
 
     assert key == f"agent-layer/vocab/{tokenizer_hash}"
     assert objects.get(key) == stored + b"kept"
-    assert read_vocabulary(KEYS, objects, tokenizer_hash)[5] == bytes_of(TOKENIZERS["byte level"])[5]
+    assert read_vocabulary(KEYS, objects, tokenizer_hash)[5] == to_bytes(TOKENIZERS["byte level"])[5]
     assert read_vocabulary(KEYS, objects, "another") is None
 
 
@@ -111,7 +111,7 @@ def test_each_sampled_token_has_its_bytes_and_what_the_last_update_computed():
     ]
     trajectory = Trajectory(trajectory_id="x-0", steps=[step], trained=trained)
 
-    tokens = read_step_tokens(trajectory, step, bytes_of(tokenizer))
+    tokens = read_step_tokens(trajectory, step, to_bytes(tokenizer))
 
     assert b"".join(tokens.texts) == b"text again"
     assert (tokens.update, tokens.mask) == (4, b"\x01\x00")

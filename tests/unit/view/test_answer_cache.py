@@ -24,9 +24,9 @@ class Maker:
 def test_an_answer_is_made_once_for_each_question_and_state():
     cache, make = AnswerCache(), Maker()
 
-    asked = [cache.get(question, state, make).body for question, state in [("a", 1), ("a", 1), ("b", 1), ("a", 2)]]
+    questions = [cache.get(question, state, make).body for question, state in [("a", 1), ("a", 1), ("b", 1), ("a", 2)]]
 
-    assert asked == [b"answer 1", b"answer 1", b"answer 2", b"answer 3"]
+    assert questions == [b"answer 1", b"answer 1", b"answer 2", b"answer 3"]
 
 
 def test_of_many_that_ask_at_once_one_makes_the_answer():

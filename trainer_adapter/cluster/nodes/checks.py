@@ -23,13 +23,13 @@ from trainer_adapter.cluster.nodes.watch import alive_nodes, start_machine
 # Ray carries few types; its handles have the methods of their class.
 
 _START_SECONDS = 180.0
-"""For the first actor on a machine, and its import of PyTorch, whose files may come over a network."""
+"""Seconds for the first actor on a machine, and its import of PyTorch, whose files may come over a network."""
 _ANSWER_SECONDS = 60.0
 _CONNECT_SECONDS = 10.0
 _SHARED_SECONDS = 30.0
 """Until a file that another machine wrote is seen here; NFS may remember that there was none."""
 _POLL_SECONDS = 1.0
-_MOST_CHARACTERS = 300
+_MAX_CHARACTERS = 300
 _ROWS = ("TransferQueueController", "transfer_queue")
 """Name and namespace of the actor that has the rows of veRL's run; Ray has one of this name."""
 
@@ -39,13 +39,13 @@ def wait_for_machines(needs: ClusterNeeds, seconds: float, say: Callable[[str], 
 
     Raises: BadInputError: it has not after ``seconds``.
     """
-    deadline, said = time.monotonic() + seconds, ""
+    deadline, reported = time.monotonic() + seconds, ""
     while shortage := _other_run() or find_shortage(needs, free_machines()):
         if time.monotonic() > deadline:
             raise BadInputError(f"{shortage} (waited {seconds:g} s, cluster.wait_seconds)")
-        if shortage != said:
+        if shortage != reported:
             say(f"waiting up to {seconds:g} s: {shortage}")
-            said = shortage
+            reported = shortage
         time.sleep(_POLL_SECONDS)
 
 
@@ -121,10 +121,10 @@ class MachineCheck:
         remedy = "let AGENT_LAYER_DIR be on a file system that all machines share, under the same path"
         with _token(directory) as (name, token):
             answer = f"{name}-{node_id}"
-            said = self._ask(node_id, actor.answer_token.remote(directory, name, answer))
+            reported = self._ask(node_id, actor.answer_token.remote(directory, name, answer))
             try:
-                if said is not None:
-                    yield f"{machine}: expected to read and write {directory}, of the run, found {said}; {remedy}"
+                if reported is not None:
+                    yield f"{machine}: expected to read and write {directory}, of the run, found {reported}; {remedy}"
                 elif not _appears(directory / answer, token):
                     yield f"{machine}: expected its files in {directory} to be seen here, found none; {remedy}"
             finally:
@@ -154,8 +154,8 @@ class MachineCheck:
         except GetTimeoutError:
             why = f"found no answer within {seconds:g} s; see Ray's logs there"
         except RayError as error:
-            said = " ".join(str(error).split())[-_MOST_CHARACTERS:]
-            why = f"found: {said}; install the same packages for the Python that runs Ray there"
+            reported = " ".join(str(error).split())[-_MAX_CHARACTERS:]
+            why = f"found: {reported}; install the same packages for the Python that runs Ray there"
         return f"machine {self._addresses[node_id]}: expected its part of the run to answer, {why}"
 
 

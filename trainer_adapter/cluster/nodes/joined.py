@@ -10,7 +10,7 @@ import msgspec
 from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.infra import SupervisedProcess, make_private, start_supervised
 from agent_layer.settings import Settings
-from trainer_adapter.cluster.nodes.needs import ClusterNeeds, needs_of
+from trainer_adapter.cluster.nodes.needs import ClusterNeeds, plan_needs
 from trainer_adapter.config import ClusterConfig, TrainConfig
 
 _LOOK_SECONDS = 0.25
@@ -60,7 +60,7 @@ class JoinedCluster:
         self._log = settings.dir.absolute() / "logs" / "ray-machines.log"
         self._request = PrepareRequest(
             address=address,
-            needs=needs_of(config),
+            needs=plan_needs(config),
             model=str(config.model.absolute()),
             wait_seconds=(config.cluster or ClusterConfig()).wait_seconds,
             connect_seconds=settings.connect_seconds,
@@ -79,15 +79,15 @@ class JoinedCluster:
             UnreachableError: the program that looks ended without an answer.
         """
         answer_path(self._directory).unlink(missing_ok=True)
-        process, said, found = self._run("prepare"), "", Preparation()
+        process, message, found = self._run("prepare"), "", Preparation()
         try:
             while process.is_running:
                 if stop():
                     return None
                 found = self._read() or found
-                if found.waits_for not in ("", said):
-                    said = found.waits_for
-                    self._say(said)
+                if found.waits_for not in ("", message):
+                    message = found.waits_for
+                    self._say(message)
                 time.sleep(_LOOK_SECONDS)
         finally:
             process.stop()

@@ -25,7 +25,7 @@ class KnownProcess(NamedTuple):
 
     pid: int
     created: float
-    """As psutil has it."""
+    """Time of creation as psutil has it."""
     name: str
 
     def find(self) -> psutil.Process | None:
@@ -43,9 +43,9 @@ class MachineReport(NamedTuple):
 
     python: str
     versions: dict[str, str]
-    """Of ``PACKAGES`` that are there."""
+    """Versions of the ``PACKAGES`` that are there."""
     num_gpus: int
-    """That PyTorch finds."""
+    """Number of GPUs that PyTorch finds."""
 
 
 class Machine:

@@ -8,14 +8,14 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.infra import format_count
 from agent_layer.settings import Settings
-from trainer_adapter.cluster.overrides import mode_of
+from trainer_adapter.cluster.overrides import choose_mode
 from trainer_adapter.config import ClusterConfig, TrainConfig
 
 _TRAINER_CPUS, _ENGINE_CPUS = 3, 2
 """CPUs that veRL reserves beside each GPU of the trained model, and of a separate engine."""
 _OTHER_CPUS = 4
-"""For veRL's rows (two actors), its balancer and its rewards; our loop reserves none."""
-_MOST_NAMED = 8
+"""CPUs for veRL's rows (two actors), its balancer and its rewards; our loop reserves none."""
+_MAX_NAMED = 8
 
 
 class GpuPool(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class GpuPool(msgspec.Struct, frozen=True, kw_only=True):
 
     num_gpus: int
     cpus_per_gpu: int
-    """That Ray reserves beside each."""
+    """CPUs that Ray reserves beside each."""
 
 
 class ClusterNeeds(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,12 +64,12 @@ def find_address(config: TrainConfig, settings: Settings) -> str | None:
     return address
 
 
-def needs_of(config: TrainConfig) -> ClusterNeeds:
+def plan_needs(config: TrainConfig) -> ClusterNeeds:
     """Return what a run takes of a cluster."""
     cluster = config.cluster or ClusterConfig()
     trainer = GpuPool(num_gpus=cluster.gpus_per_node, cpus_per_gpu=_TRAINER_CPUS)
     engine = GpuPool(num_gpus=cluster.tensor_parallel, cpus_per_gpu=_ENGINE_CPUS)
-    num_engines = cluster.engine_gpus // cluster.tensor_parallel if mode_of(config) == "separate_async" else 0
+    num_engines = cluster.engine_gpus // cluster.tensor_parallel if choose_mode(config) == "separate_async" else 0
     return ClusterNeeds(trainer=[trainer] * cluster.nodes, engines=[engine] * num_engines)
 
 
@@ -111,8 +111,8 @@ def find_shortage(needs: ClusterNeeds, machines: Sequence[FreeMachine]) -> str |
 
 
 def _describe(machines: Sequence[FreeMachine]) -> str:
-    named = [f"{one.address} ({one.num_gpus:g} GPUs, {one.num_cpus:g} CPUs)" for one in machines[:_MOST_NAMED]]
-    more = [f"{len(machines) - _MOST_NAMED} more"] if len(machines) > _MOST_NAMED else []
+    named = [f"{one.address} ({one.num_gpus:g} GPUs, {one.num_cpus:g} CPUs)" for one in machines[:_MAX_NAMED]]
+    more = [f"{len(machines) - _MAX_NAMED} more"] if len(machines) > _MAX_NAMED else []
     return f"{format_count(len(machines), 'machine')}: {', '.join([*named, *more])}" if machines else "no machine"
 
 

@@ -70,8 +70,8 @@ def _joined(request: PrepareRequest, say: Callable[[str], None]) -> Generator[No
         ray.shutdown()
 
 
-def _answer(directory: Path, told: Preparation) -> None:
-    replace_file(answer_path(directory), msgspec.json.encode(told))
+def _answer(directory: Path, preparation: Preparation) -> None:
+    replace_file(answer_path(directory), msgspec.json.encode(preparation))
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def explain_end(server: ServerProcesses) -> ServerEnd | None:
         ended = Machine().find_ended(server.processes)
     else:
         try:
-            call = _machine_of(server.node_id).find_ended.remote(server.processes)
+            call = _find_machine(server.node_id).find_ended.remote(server.processes)
             ended = cast("list[KnownProcess]", ray.get(call, timeout=_ANSWER_SECONDS))
         except (GetTimeoutError, ActorUnavailableError):
             return None
@@ -77,7 +77,7 @@ def kill_server(server: ServerProcesses) -> None:
     if _is_here(server):
         Machine().kill(server.processes)
     else:
-        ray.get(_machine_of(server.node_id).kill.remote(server.processes), timeout=_KILL_SECONDS)
+        ray.get(_find_machine(server.node_id).kill.remote(server.processes), timeout=_KILL_SECONDS)
 
 
 def _is_here(server: ServerProcesses) -> bool:
@@ -85,10 +85,10 @@ def _is_here(server: ServerProcesses) -> bool:
 
 
 _MACHINES: dict[str, ActorProxy[Machine]] = {}
-"""By the id that Ray gave to the machine; in veRL's trainer only."""
+"""Machines by the id that Ray gave them; in veRL's trainer only."""
 
 
-def _machine_of(node_id: str) -> ActorProxy[Machine]:
+def _find_machine(node_id: str) -> ActorProxy[Machine]:
     if node_id not in _MACHINES:
         _MACHINES[node_id] = start_machine(node_id)
     return _MACHINES[node_id]

@@ -22,7 +22,7 @@ from agent_layer.errors import EngineError
 from agent_layer.settings import Settings
 
 
-def location_of(run: str, number: int, model: Path) -> str:
+def name_location(run: str, number: int, model: Path) -> str:
     """Return where the weights of a version lie: the first in a directory, others in veRL's memory only."""
     return str(model) if number == 0 else f"ray:{run}/{number}"
 
@@ -82,7 +82,7 @@ class EngineFleet:
         self.take_out()
         missed = self._send(number)
         self.version = number
-        location = location_of(self._run, number, self._model)
+        location = name_location(self._run, number, self._model)
         if self._hold is None:
             for url in self._access_keys:
                 if url not in missed:
@@ -107,7 +107,7 @@ class EngineFleet:
         kept = {url: key for url, key in self._access_keys.items() if url not in dead}
         self._access_keys = {**kept, **new}
         missed = self._send(self.version)
-        location = location_of(self._run, self.version, self._model)
+        location = name_location(self._run, self.version, self._model)
         for url in new:
             if url not in missed:
                 self._register(url, self.version, location)

@@ -2,7 +2,7 @@
 -- Preludes: prelude.lua.
 -- Returns the groups that the member holds: group, closed_at, and so on.
 local held = {}
-show()
+renew_member()
 for _, split in ipairs(splits) do
   for _, value in ipairs(redis.call('ZRANGE', feed(split, 'held', member), 0, -1, 'WITHSCORES')) do
     held[#held + 1] = value

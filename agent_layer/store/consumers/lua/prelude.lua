@@ -39,7 +39,7 @@ local function is_superseded()
 end
 
 -- Renew this member. A lapsed one becomes a member again, without the groups that it held.
-local function show()
+local function renew_member()
   for _, split in ipairs(splits) do
     redis.call('HSET', feed(split, 'sessions'), member, session)
     redis.call('ZADD', feed(split, 'members'), milliseconds() + ARGV[5], member)

@@ -2,7 +2,7 @@
 -- Preludes: prelude.lua.
 -- ARGV: group or ''. Returns -1 when superseded, 1 when the member holds the group, else 0.
 if is_superseded() then return -1 end
-show()
+renew_member()
 for _, split in ipairs(splits) do
   if redis.call('ZSCORE', feed(split, 'held', member), ARGV[7]) then return 1 end
 end

@@ -7,11 +7,11 @@ local turn, again, most, after_time, after_group = ARGV[7], ARGV[8], tonumber(AR
 local left_to_look_at = 256 -- then other commands run
 local PAGE = 32
 
-local function given(group, closed_at)
+local function make_answer(group, closed_at)
   return {'group', group, closed_at, redis.call('GET', key('group', group))}
 end
 
-local function hand_on_lapsed(split)
+local function requeue_lapsed(split)
   local members, waiting = feed(split, 'members'), feed(split, 'waiting')
   for _, lapsed in ipairs(redis.call('ZRANGEBYSCORE', members, '-inf', milliseconds(), 'LIMIT', 0, 16)) do
     if lapsed ~= member then
@@ -56,7 +56,7 @@ local function first_waiting(split)
   end
 end
 
-local function come_to(found)
+local function advance_feed(found)
   if not found then return end
   redis.call('HSET', key('feeds', run), consumer .. ':' .. found.split, found.closed_at .. ' ' .. found.group)
 end
@@ -70,7 +70,7 @@ local function first_closed(split)
     for i = 1, #page, 2 do
       local found = {split = split, group = page[i], closed_at = page[i + 1], is_new = true}
       if is_due(split, found.group) and not redis.call('ZSCORE', feed(split, 'waiting'), found.group) then
-        come_to(passed)
+        advance_feed(passed)
         return found
       end
       passed = found
@@ -78,7 +78,7 @@ local function first_closed(split)
     if not page[1] then break end
     at, left_to_look_at = at + PAGE, left_to_look_at - PAGE
   end
-  come_to(passed)
+  advance_feed(passed)
 end
 
 local function is_earlier(one, other)
@@ -86,7 +86,7 @@ local function is_earlier(one, other)
   return left < right or (left == right and one.group < other.group)
 end
 
-local function first_of_all()
+local function find_earliest()
   local first
   for _, split in ipairs(splits) do
     for _, find in ipairs({first_waiting, first_closed}) do
@@ -100,29 +100,29 @@ end
 -- What is held and to be given again: by name, or because the answer to the same turn was lost on its way.
 local function held_again(split)
   local last = redis.call('HGET', feed(split, 'turns'), member) or ''
-  local asked = session .. ' ' .. turn .. ' '
-  local group = last:sub(1, #asked) == asked and last:sub(#asked + 1) or again
+  local last_turn = session .. ' ' .. turn .. ' '
+  local group = last:sub(1, #last_turn) == last_turn and last:sub(#last_turn + 1) or again
   local closed_at = redis.call('ZSCORE', feed(split, 'held', member), group)
   if not closed_at then return nil end
-  if redis.call('EXISTS', key('group', group)) == 1 then return given(group, closed_at) end
+  if redis.call('EXISTS', key('group', group)) == 1 then return make_answer(group, closed_at) end
   put_back(split, group)
 end
 
 if is_superseded() then return {'superseded'} end
-for _, split in ipairs(splits) do hand_on_lapsed(split) end
-show()
+for _, split in ipairs(splits) do requeue_lapsed(split) end
+renew_member()
 local num_held = 0
 for _, split in ipairs(splits) do
   local found = held_again(split)
   if found then return found end
   num_held = num_held + redis.call('ZCARD', feed(split, 'held', member))
 end
-local first = first_of_all()
+local first = find_earliest()
 if left_to_look_at <= 0 then return {'more'} end
 if not first then return {'none'} end
 if most >= 0 and num_held >= most then return {'full'} end
-if first.is_new then come_to(first) end
+if first.is_new then advance_feed(first) end
 redis.call('ZREM', feed(first.split, 'waiting'), first.group)
 redis.call('ZADD', feed(first.split, 'held', member), first.closed_at, first.group)
 redis.call('HSET', feed(first.split, 'turns'), member, session .. ' ' .. turn .. ' ' .. first.group)
-return given(first.group, first.closed_at)
+return make_answer(first.group, first.closed_at)

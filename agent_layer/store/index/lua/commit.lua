@@ -6,7 +6,7 @@
 -- ARGV[1]: msgpack of entries by kind, see _batches in commit.py.
 -- Returns the basis (see reward_basis.lua) of each trajectory whose reward may have changed.
 local batch = cmsgpack.unpack(ARGV[1])
-is_mending = batch.again
+is_repairing = batch.again
 
 -- Of several blocks of the same fields the one with the lowest rank stands, as a whole.
 local function keep_first(row, rank_field, block, fields)
@@ -23,7 +23,7 @@ end
 -- What is known of a call only grows (1 started, 2 ended, 3 both), as does its number of choices.
 -- Stored as 'known choices'.
 local function merge_calls(calls_key, row, calls, before)
-  local ids, told = {}, {}
+  local ids, merged_calls = {}, {}
   local num_calls, num_steps = tonumber(before.num_calls), tonumber(before.num_steps)
   if batch.again or not num_calls then
     num_calls, num_steps = 0, 0
@@ -43,9 +43,9 @@ local function merge_calls(calls_key, row, calls, before)
       num_calls = num_calls + 1
     end
     num_steps = num_steps + num_choices
-    told[#told + 1], told[#told + 2] = call, bits .. ' ' .. num_choices
+    merged_calls[#merged_calls + 1], merged_calls[#merged_calls + 2] = call, bits .. ' ' .. num_choices
   end
-  redis.call('HSET', calls_key, unpack(told))
+  redis.call('HSET', calls_key, unpack(merged_calls))
   redis.call('HSET', row, 'num_calls', num_calls, 'num_steps', num_steps)
 end
 
@@ -62,10 +62,10 @@ end
 local function merge_labels(row, given)
   local stored, parts, names = redis.call('HGET', row, 'given_labels'), {}, {}
   local known = stored and cjson.decode(stored) or {}
-  for name, said in pairs(given) do
+  for name, incoming in pairs(given) do
     local held = known[name]
-    if not held or held[1] < said[1] or (held[1] == said[1] and (held[2] or '') < (said[2] or '')) then
-      known[name] = said
+    if not held or held[1] < incoming[1] or (held[1] == incoming[1] and (held[2] or '') < (incoming[2] or '')) then
+      known[name] = incoming
     end
   end
   for name in pairs(known) do names[#names + 1] = name end
@@ -79,19 +79,19 @@ local function merge_policy(row, field, version, choose)
   redis.call('HSET', row, field, known and choose(tonumber(known), version) or version)
 end
 
-local function merge_row(id, row, said, before)
-  if said.opening then keep_first(row, 'opened', said.opening, OPENING) end
-  if said.ending then keep_first(row, 'ended', said.ending, ENDING) end
-  if said.is_started then redis.call('HSETNX', row, 'status', 'running') end
-  if said.is_accepted then redis.call('HSET', row, 'accepted', 1) end
-  if said.calls then merge_calls(row .. ':calls', row, said.calls, before) end
-  if said.agents then merge_names(row, 'agents', said.agents) end
-  if said.tools then merge_names(row, 'tools', said.tools) end
-  if said.findings then merge_names(row, 'findings', said.findings) end
-  if said.engines then merge_names(row, 'engines', said.engines) end
-  if said.given_labels then merge_labels(row, said.given_labels) end
-  if said.policy_min then merge_policy(row, 'policy_min', said.policy_min, math.min) end
-  if said.policy_max then merge_policy(row, 'policy_max', said.policy_max, math.max) end
+local function merge_row(id, row, incoming, before)
+  if incoming.opening then keep_first(row, 'opened', incoming.opening, OPENING) end
+  if incoming.ending then keep_first(row, 'ended', incoming.ending, ENDING) end
+  if incoming.is_started then redis.call('HSETNX', row, 'status', 'running') end
+  if incoming.is_accepted then redis.call('HSET', row, 'accepted', 1) end
+  if incoming.calls then merge_calls(row .. ':calls', row, incoming.calls, before) end
+  if incoming.agents then merge_names(row, 'agents', incoming.agents) end
+  if incoming.tools then merge_names(row, 'tools', incoming.tools) end
+  if incoming.findings then merge_names(row, 'findings', incoming.findings) end
+  if incoming.engines then merge_names(row, 'engines', incoming.engines) end
+  if incoming.given_labels then merge_labels(row, incoming.given_labels) end
+  if incoming.policy_min then merge_policy(row, 'policy_min', incoming.policy_min, math.min) end
+  if incoming.policy_max then merge_policy(row, 'policy_max', incoming.policy_max, math.max) end
 end
 
 -- The blobs of a committed segment are stored: a shipper with the same content need not store it again.
@@ -143,19 +143,19 @@ end
 
 local bases, growing = {}, {}
 local function merge_trajectory(one)
-  local said = one.said
-  local id = said.trajectory_id
+  local incoming = one.summary
+  local id = incoming.trajectory_id
   local row = key('t', id)
   if is_dead('trajectory', id) then
     redis.call('SADD', key('rewrite'), one.segment)
-    for _, name in ipairs(said.blobs or {}) do release_blob(id, name) end
+    for _, name in ipairs(incoming.blobs or {}) do release_blob(id, name) end
     forget_trajectory(id) -- the process that deleted it may have died half-way
     return
   end
   local before = read_filed(row)
   local is_more = merge_place(row .. ':chunks', one.segment, one.place)
-  merge_row(id, row, said, before)
-  for _, name in ipairs(said.blobs or {}) do keep_blob(id, name) end
+  merge_row(id, row, incoming, before)
+  for _, name in ipairs(incoming.blobs or {}) do keep_blob(id, name) end
   for reward_id, reward in pairs(one.rewards) do
     redis.call('HSETNX', row .. ':rewards', reward_id, reward)
   end
@@ -168,7 +168,7 @@ local function merge_trajectory(one)
   elseif is_more then
     growing[#growing + 1] = {id, after.run or ''}
   end
-  if one.is_judged then bases[#bases + 1] = basis_of(id) end
+  if one.is_judged then bases[#bases + 1] = read_basis(id) end
 end
 
 -- Offer a group to consumers whose position is already behind it; see consumers/lua/prelude.lua.

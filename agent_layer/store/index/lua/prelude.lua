@@ -6,7 +6,7 @@
 -- block (its zone). A zone never narrows while its block exists: it only rules blocks out.
 -- Constants before it, from scripts.py: COLUMNS, SINGLE (field → bitmap of its value), LISTS (field with a JSON list →
 -- bitmap of each value), COUNTED (bitmaps whose values 'values:<name>' lists).
-local BLOCK, IDS_TOGETHER, LONGEST_VALUE = 2048, 128, 64 -- hashes this small are kept packed
+local BLOCK, IDS_TOGETHER, MAX_VALUE_LENGTH = 2048, 128, 64 -- hashes this small are kept packed
 local COLUMN_AT = {}
 for at, column in ipairs(COLUMNS) do COLUMN_AT[column] = at end
 local ENDS = '<' .. ('dd'):rep(#COLUMNS)
@@ -25,29 +25,29 @@ local function read_filed(row)
 end
 
 -- The labels of its task, superseded or withdrawn by those given later: name → {rank, value or nothing}.
-local function labels_of(filed)
+local function read_labels(filed)
   local labels = filed.labels and cjson.decode(filed.labels) or {}
   for name, given in pairs(filed.given_labels and cjson.decode(filed.given_labels) or {}) do labels[name] = given[2] end
   return labels
 end
 
 -- Name → {field, value} of all bitmaps that a row belongs in. Long values are named by their hash.
-local function names_of(filed)
+local function list_names(filed)
   local names = {all = {'all'}}
   local function add(field, value)
-    names[field .. '=' .. (#value > LONGEST_VALUE and redis.sha1hex(value) or value)] = {field, value}
+    names[field .. '=' .. (#value > MAX_VALUE_LENGTH and redis.sha1hex(value) or value)] = {field, value}
   end
   for field, name in pairs(SINGLE) do if filed[field] then add(name, filed[field]) end end
   for field, name in pairs(LISTS) do
     for _, value in ipairs(filed[field] and cjson.decode(filed[field]) or {}) do add(name, value) end
   end
-  for label, value in pairs(labels_of(filed)) do
+  for label, value in pairs(read_labels(filed)) do
     add('label', label:gsub('[%z=]', '\0%0') .. '=' .. value) -- so that its name ends at the first plain '='
   end
   return names
 end
 
-local is_mending = false -- whether to write everything, even what seems to be there already
+local is_repairing = false -- whether to write everything, even what seems to be there already
 local occurring = {} -- bitmaps that this script has found or made non-empty
 local begins = {} -- prefixes of the keys of a block
 
@@ -62,7 +62,7 @@ end
 
 local function mark(block, at, name, what)
   local bitmap = in_block(block, name)
-  local is_known = redis.call('SETBIT', bitmap, at, 1) == 1 and not is_mending
+  local is_known = redis.call('SETBIT', bitmap, at, 1) == 1 and not is_repairing
   if is_known or occurring[bitmap] then return end
   occurring[bitmap] = true
   redis.call('SETBIT', key('v', name), block, 1)
@@ -83,13 +83,13 @@ end
 
 -- A reward lies in a bucket of 0.05, so that a narrow range of rewards is as quickly found as a value. filters.py has
 -- the same.
-local function bucket_of(reward)
+local function find_bucket(reward)
   return tostring(math.max(-200, math.min(200, math.floor(reward * 20))))
 end
 
 local zones, widened = {}, {} -- ends of the columns of a block that this script has read; those that it has changed
 
-local function ends_of(block)
+local function read_ends(block)
   if not zones[block] then
     local stored, ends = redis.call('HGET', key('zones'), block), {}
     if stored then
@@ -106,7 +106,7 @@ end
 
 -- Write a number, or that it is not known (nil).
 local function write(block, at, column, value)
-  local ends, low, high = ends_of(block), 2 * COLUMN_AT[column] - 1, 2 * COLUMN_AT[column]
+  local ends, low, high = read_ends(block), 2 * COLUMN_AT[column] - 1, 2 * COLUMN_AT[column]
   redis.call('SETRANGE', in_block(block, column), 8 * at, struct.pack('<d', value or NOT_KNOWN))
   if value and (value < ends[low] or value > ends[high]) then
     ends[low], ends[high] = math.min(ends[low], value), math.max(ends[high], value)
@@ -122,7 +122,7 @@ local function keep_zones()
 end
 
 local function write_reward(block, at, known, reward)
-  local left, joined = known and bucket_of(known), reward and bucket_of(reward)
+  local left, joined = known and find_bucket(known), reward and find_bucket(reward)
   if left and left ~= joined then unmark(block, at, 'bucket=' .. left, {'bucket', left}) end
   if joined then mark(block, at, 'bucket=' .. joined, {'bucket', joined}) end
   if joined and not left then mark(block, at, 'rewarded', {'rewarded'}) end
@@ -130,7 +130,7 @@ local function write_reward(block, at, known, reward)
   write(block, at, 'reward', reward)
 end
 
-local function place_of(ordinal)
+local function find_place(ordinal)
   return math.floor(ordinal / BLOCK), ordinal % BLOCK
 end
 
@@ -142,15 +142,15 @@ end
 local function file(id, row, before)
   local after = read_filed(row)
   if not after.started_at then return after end
-  local ordinal, is_whole = after.ordinal, is_mending
+  local ordinal, is_whole = after.ordinal, is_repairing
   if not ordinal then
     ordinal, is_whole, before = redis.call('INCR', key('ordinals')) - 1, true, {}
     redis.call('HSET', row, 'ordinal', ordinal)
   end
-  local block, at = place_of(ordinal)
-  ends_of(block)
+  local block, at = find_place(ordinal)
+  read_ends(block)
   if is_whole then redis.call('HSET', ids_key(block, at), at, id) end
-  local left, joined = before.ordinal and names_of(before) or {}, names_of(after)
+  local left, joined = before.ordinal and list_names(before) or {}, list_names(after)
   for name, what in pairs(left) do if not joined[name] then unmark(block, at, name, what) end end
   for name, what in pairs(joined) do if is_whole or not left[name] then mark(block, at, name, what) end end
   for _, column in ipairs(COLUMNS) do
@@ -167,9 +167,9 @@ end
 local function unfile(row)
   local ordinal = redis.call('HGET', row, 'ordinal')
   if not ordinal then return end
-  local block, at = place_of(ordinal)
+  local block, at = find_place(ordinal)
   local filed = read_filed(row)
-  for name, what in pairs(names_of(filed)) do unmark(block, at, name, what) end
+  for name, what in pairs(list_names(filed)) do unmark(block, at, name, what) end
   if filed.reward then write_reward(block, at, tonumber(filed.reward), nil) end
   redis.call('HDEL', ids_key(block, at), at)
   for _, column in ipairs(COLUMNS) do write(block, at, column, nil) end

@@ -2,7 +2,7 @@
 -- Preludes: keys.lua.
 -- ARGV[1]: msgpack of a list of {owner, name of the new segment, names to remove}.
 -- Returns the owners that the new segment does not hold: they still need the old segments.
-local function leave_trajectory(id, new, olds)
+local function drop_trajectory(id, new, olds)
   local chunks = key('t', id, 'chunks')
   if redis.call('HEXISTS', chunks, new) == 0 then return false end
   redis.call('HDEL', chunks, unpack(olds))
@@ -11,7 +11,7 @@ end
 
 local LISTED_AT = {group = key('group-segments'), batch = key('batch-segments')}
 
-local function leave_list(hash, id, new, olds)
+local function drop_from_list(hash, id, new, olds)
   local names, is_there = {}, false
   local goes = {}
   for _, name in ipairs(olds) do goes[name] = true end
@@ -28,7 +28,7 @@ for _, one in ipairs(cmsgpack.unpack(ARGV[1])) do
   local owner, new, olds = unpack(one)
   local kind, name = split_owner(owner)
   local hash, is_free = LISTED_AT[kind], nil
-  if hash then is_free = leave_list(hash, name, new, olds) else is_free = leave_trajectory(name, new, olds) end
+  if hash then is_free = drop_from_list(hash, name, new, olds) else is_free = drop_trajectory(name, new, olds) end
   if not is_free and not is_dead(kind, name) then needed[#needed + 1] = owner end
 end
 return needed

@@ -1,8 +1,8 @@
 -- The fields that determine the reward of a trajectory. Comes after prelude.lua.
-local NOTHING_SAID = '||0' -- mark of a deleted trajectory
+local NO_BASIS = '||0' -- mark of a deleted trajectory
 
 -- {id, mark, declared, ended, status, cause, reward, reward, ...}; '' is unknown. The mark changes with the rest.
-local function basis_of(id)
+local function read_basis(id)
   local row = key('t', id)
   local opened, ended, declared, status, cause =
     unpack(redis.call('HMGET', row, 'opened', 'ended', 'declared', 'status', 'cause'))

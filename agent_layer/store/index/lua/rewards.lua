@@ -9,7 +9,7 @@ local function enter(id, reward, has_ended)
   if reward == (known or '') then return end
   if reward == '' then redis.call('HDEL', row, 'reward') else redis.call('HSET', row, 'reward', reward) end
   if ordinal then
-    local block, at = place_of(ordinal)
+    local block, at = find_place(ordinal)
     write_reward(block, at, known and tonumber(known), tonumber(reward))
   end
   local run = redis.call('HGET', row, 'run') or ''
@@ -23,10 +23,10 @@ end
 local changed = {}
 for i = 1, #ARGV, 3 do
   local id, mark, reward = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  local basis = basis_of(id)
+  local basis = read_basis(id)
   if basis[2] == mark then
     enter(id, reward, basis[4] ~= '')
-  elseif basis[2] ~= NOTHING_SAID then
+  elseif basis[2] ~= NO_BASIS then
     changed[#changed + 1] = basis
   end
 end

@@ -2,7 +2,7 @@
 -- KEYS[1]: prefix of the namespace. ARGV[1]: msgpack of a ScanRequest, see index.py: blocks, names (a member must be in
 -- all of these bitmaps), without (and in none of these), any (and in at least one of these; nil: no condition), ranges
 -- ({column, least, greatest}; an unknown number is in no range).
-local prefix, asked = KEYS[1], cmsgpack.unpack(ARGV[1])
+local prefix, request = KEYS[1], cmsgpack.unpack(ARGV[1])
 local NUM_WORDS, WORD_BITS, VALUES_TOGETHER = 64, 32, 32
 local WORDS, VALUES = '>' .. ('I4'):rep(NUM_WORDS), '<' .. ('d'):rep(VALUES_TOGETHER)
 local EMPTY = ('\0'):rep(NUM_WORDS * 4)
@@ -14,16 +14,16 @@ local function key(...)
   return table.concat({prefix, ...}, ':')
 end
 
-local function words_of(block, name)
+local function read_words(block, name)
   local bitmap = redis.call('GET', key('b', block, name))
   return bitmap and {unpack_struct(WORDS, bitmap .. EMPTY:sub(#bitmap + 1))}
 end
 
 -- The members that are in one of the bitmaps of 'any', as words.
-local function members_of_any(block)
+local function find_any_members(block)
   local words
-  for _, name in ipairs(asked.any) do
-    local more = words_of(block, name)
+  for _, name in ipairs(request.any) do
+    local more = read_words(block, name)
     if words and more then
       for i = 1, NUM_WORDS do words[i] = bit.bor(words[i], more[i]) end
     else
@@ -34,14 +34,14 @@ local function members_of_any(block)
 end
 
 -- The members of a block that have all names and none of those that they must not have, as words; nil: there is none.
-local function members_of(block)
+local function find_members(block)
   local words
-  if asked.any then
-    words = members_of_any(block)
+  if request.any then
+    words = find_any_members(block)
     if not words then return nil end
   end
-  for _, name in ipairs(asked.names) do
-    local more = words_of(block, name)
+  for _, name in ipairs(request.names) do
+    local more = read_words(block, name)
     if not more then return nil end
     if words then
       local any = 0
@@ -54,8 +54,8 @@ local function members_of(block)
       words = more
     end
   end
-  for _, name in ipairs(asked.without) do
-    local less = words_of(block, name)
+  for _, name in ipairs(request.without) do
+    local less = read_words(block, name)
     if less then
       for i = 1, NUM_WORDS do words[i] = band(words[i], bnot(less[i])) end
     end
@@ -64,7 +64,7 @@ local function members_of(block)
 end
 
 -- A column as a function from position to number, read in groups as they are needed.
-local function column_of(block, column)
+local function read_column(block, column)
   local stored, groups = redis.call('GET', key('b', block, column)) or '', {}
   local lacking = NUM_WORDS * WORD_BITS * 8 - #stored
   if lacking > 0 then stored = stored .. ('\0'):rep(lacking) end
@@ -79,9 +79,9 @@ local function column_of(block, column)
   end
 end
 
-local function ranges_of(block)
+local function read_ranges(block)
   local tests = {}
-  for i, range in ipairs(asked.ranges) do tests[i] = {column_of(block, range[1]), range[2], range[3]} end
+  for i, range in ipairs(request.ranges) do tests[i] = {read_column(block, range[1]), range[2], range[3]} end
   return tests
 end
 
@@ -96,9 +96,9 @@ end
 
 -- Call visit(at) for each member that meets the conditions; gives the number of members whose numbers were looked at.
 local function walk(block, backwards, visit)
-  local words = members_of(block)
+  local words = find_members(block)
   if not words then return 0 end
-  local tests, num_tested = ranges_of(block), 0
+  local tests, num_tested = read_ranges(block), 0
   local first, last, step = 1, NUM_WORDS, 1
   if backwards then first, last, step = NUM_WORDS, 1, -1 end
   local first_bit, last_bit = 1, WORD_BITS

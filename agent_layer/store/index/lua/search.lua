@@ -5,8 +5,8 @@
 -- Returns the number of members tested, then id, value and started_at of each match: the first 'limit', and all that
 -- tie with the last of them or with 'after', because the caller breaks ties by id.
 local IDS_TOGETHER = 128
-local limit, descending = asked.limit, asked.descending
-local after, bound = asked.after, asked.bound
+local limit, descending = request.limit, request.descending
+local after, bound = request.after, request.bound
 
 local function is_before(value, start, other_value, other_start)
   if value ~= other_value then return (value > other_value) == descending end
@@ -34,10 +34,10 @@ local function keep(value, start, block, at)
   if #found >= most then trim() end
 end
 
-local function visitor_of(block)
-  local value_of, start_of = column_of(block, asked.column), column_of(block, 'started_at')
+local function make_visitor(block)
+  local read_value, read_start = read_column(block, request.column), read_column(block, 'started_at')
   return function(at)
-    local value, start = value_of(at), start_of(at)
+    local value, start = read_value(at), read_start(at)
     if value ~= value then return end -- not known
     if after and not is_before(after[1], after[2], value, start) then
       if value == after[1] and start == after[2] then level[#level + 1] = {value, start, block, at} end
@@ -48,8 +48,8 @@ local function visitor_of(block)
 end
 
 local num_tested = 0
-for _, block in ipairs(asked.blocks) do
-  num_tested = num_tested + walk(block, descending, visitor_of(block))
+for _, block in ipairs(request.blocks) do
+  num_tested = num_tested + walk(block, descending, make_visitor(block))
 end
 
 trim()

@@ -4,15 +4,15 @@
 local known = {} -- lookups that were already found correct
 
 local function is_member(set, value)
-  local asked = set .. '\0' .. value
-  known[asked] = known[asked] or redis.call('SISMEMBER', set, value) == 1
-  return known[asked]
+  local lookup = set .. '\0' .. value
+  known[lookup] = known[lookup] or redis.call('SISMEMBER', set, value) == 1
+  return known[lookup]
 end
 
 local function occurs(block, name)
-  local asked = block .. '\0' .. name
-  known[asked] = known[asked] or redis.call('GETBIT', key('v', name), block) == 1
-  return known[asked]
+  local lookup = block .. '\0' .. name
+  known[lookup] = known[lookup] or redis.call('GETBIT', key('v', name), block) == 1
+  return known[lookup]
 end
 
 local function is_named(block, at, name, what)
@@ -21,9 +21,9 @@ local function is_named(block, at, name, what)
 end
 
 local function has_names(block, at, filed)
-  local names = names_of(filed)
+  local names = list_names(filed)
   if filed.reward then
-    local bucket = bucket_of(tonumber(filed.reward))
+    local bucket = find_bucket(tonumber(filed.reward))
     names['bucket=' .. bucket], names.rewarded = {'bucket', bucket}, {'rewarded'}
   elseif redis.call('GETBIT', in_block(block, 'rewarded'), at) == 1 then
     return false
@@ -53,7 +53,7 @@ local function is_filed(id)
   if not filed.ordinal then return false end
   if redis.call('HLEN', row .. ':calls') ~= (tonumber(filed.num_calls) or 0) then return false end
   if filed.run and not is_member(key('runs'), filed.run) then return false end
-  local block, at = place_of(filed.ordinal)
+  local block, at = find_place(filed.ordinal)
   return redis.call('HGET', ids_key(block, at), at) == id and has_names(block, at, filed)
     and has_numbers(block, at, filed)
 end

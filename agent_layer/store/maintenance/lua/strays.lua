@@ -11,19 +11,19 @@ local ids = redis.call('HGETALL', ids_key(block, first))
 for i = 1, #ids, 2 do
   local at, filed = tonumber(ids[i]), read_filed(key('t', ids[i + 1]))
   if tonumber(filed.ordinal) == block * BLOCK + at then
-    names_at[at] = names_of(filed)
+    names_at[at] = list_names(filed)
     if filed.reward then
-      names_at[at].rewarded, names_at[at]['bucket=' .. bucket_of(tonumber(filed.reward))] = true, true
+      names_at[at].rewarded, names_at[at]['bucket=' .. find_bucket(tonumber(filed.reward))] = true, true
     end
   elseif clears then
     redis.call('HDEL', ids_key(block, first), at)
   end
 end
 
-local num_strays = 0
+local num_orphans = 0
 local function look_at(name, at)
   if names_at[at] and names_at[at][name] then return end
-  num_strays = num_strays + 1
+  num_orphans = num_orphans + 1
   if clears then unmark(block, at, name, {name:match('^([^=]*)=?(.*)$')}) end
 end
 
@@ -36,4 +36,4 @@ for i = 4, #ARGV do
     end
   end
 end
-return num_strays
+return num_orphans

@@ -8,29 +8,29 @@ from typing import Final, cast
 
 from agent_layer.store import By, Filters, TrajectoryRow, count_by_fields
 from agent_layer.view.answers.learning import ErrorKind, FailuresAnswer
-from agent_layer.view.reads.asked import Asked
 from agent_layer.view.reads.lists import FAILED, facet_lines
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Source
 from agent_layer.view.reads.updates import read_whole
 
 _FIELDS: Final[Sequence[By]] = ("status", "cause", "task_type")
-_MOST_READ: Final = 200
-_MOST_SHOWN: Final = 20
-_MOST_EXAMPLES: Final = 3
-_LONGEST_KIND: Final = 120
+_MAX_READ: Final = 200
+_MAX_SHOWN: Final = 20
+_MAX_EXAMPLES: Final = 3
+_MAX_KIND_LENGTH: Final = 120
 _VARYING: Final = re.compile(r"\b(?=\w*\d)[\w.:-]+|'[^']*'|\"[^\"]*\"")
 """What differs between errors of one kind: words with digits, quoted names."""
 _NO_ERROR: Final = "no error was recorded"
 _DAMAGED: Final = "its trajectory is damaged, so its error is not known"
 
 
-def show_failures(source: Source, asked: Asked) -> FailuresAnswer:
+def show_failures(source: Source, params: RequestParams) -> FailuresAnswer:
     """Return what failed among the matching trajectories."""
-    filters = asked.filters()
+    filters = params.filters()
     only = filters.get("status")
     each = [cast("Filters", {**filters, "status": status}) for status in FAILED if only in (None, status)]
-    found = [row for one in each for row in source.store.query(limit=_MOST_READ, **one).items]
-    newest = nlargest(_MOST_READ, found, key=lambda row: row.started_at or "")
+    found = [row for one in each for row in source.store.query(limit=_MAX_READ, **one).items]
+    newest = nlargest(_MAX_READ, found, key=lambda row: row.started_at or "")
     counted = [count_by_fields(source.index, _FIELDS, one) for one in each]
     sums: dict[By, Counter[str | int | None]] = {field: Counter() for field in _FIELDS}
     for _, counts in counted:
@@ -44,14 +44,14 @@ def show_failures(source: Source, asked: Asked) -> FailuresAnswer:
         by_task_type=facet_lines(sums["task_type"]),
         num_read=len(newest),
         errors=_kinds(newest, _errors(source, newest)),
-        newest=newest[:_MOST_SHOWN],
+        newest=newest[:_MAX_SHOWN],
     )
 
 
 def error_kind(error: str) -> str:
     """Return what an error shares with others of its kind: its first line without numbers, ids and quoted names."""
     first = next((line for line in error.splitlines() if line.strip()), "")
-    return _VARYING.sub("…", " ".join(first.split()))[:_LONGEST_KIND] or _NO_ERROR
+    return _VARYING.sub("…", " ".join(first.split()))[:_MAX_KIND_LENGTH] or _NO_ERROR
 
 
 def _errors(source: Source, rows: Sequence[TrajectoryRow]) -> dict[str, str]:
@@ -70,7 +70,7 @@ def _kinds(rows: Sequence[TrajectoryRow], errors: Mapping[str, str]) -> list[Err
             num=len(found),
             cause=found[0].cause,
             newest=errors.get(found[0].trajectory_id, ""),
-            examples=[row.trajectory_id for row in found[:_MOST_EXAMPLES]],
+            examples=[row.trajectory_id for row in found[:_MAX_EXAMPLES]],
         )
         for kind, found in sorted(grouped.items(), key=lambda one: (-len(one[1]), one[0]))
     ]

@@ -8,8 +8,8 @@ from typing import cast
 from agent_layer.store import By, Summary
 from agent_layer.view.answers.learning import LearningAnswer, LearningPoint, Regression
 from agent_layer.view.answers.lists import RoundLine
-from agent_layer.view.reads.asked import Asked
 from agent_layer.view.reads.lists import ABOVE_ZERO, natural_key
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.runs import make_progress
 from agent_layer.view.reads.source import Source
 
@@ -19,9 +19,9 @@ _UNKNOWN = "not known"
 """Key of what has no value; no filter selects it."""
 
 
-def show_learning(source: Source, asked: Asked) -> LearningAnswer:
+def show_learning(source: Source, params: RequestParams) -> LearningAnswer:
     """Return rewards by a field and policy version, and the evaluation rounds."""
-    run, by, split = asked.path["run"], asked.text("by") or "task_type", asked.text("split") or "train"
+    run, by, split = params.path["run"], params.text("by") or "task_type", params.text("split") or "train"
     fields = cast("list[By]", list(dict.fromkeys([by, "policy"])))
     lines = source.store.summarise(fields, success=ABOVE_ZERO, run=run, split=split, accepted=True)
     fixed = {"run": run, "split": split, "accepted": "1"}

@@ -7,19 +7,19 @@ from typing import Final, Literal
 from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.schema import Step
 from agent_layer.view.answers.compare import DiffAnswer, DiffStep
-from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Source
 from agent_layer.view.reads.tokens.tokens import token_ids
 
 _NAMES: Final[tuple[Literal["a", "b"], ...]] = ("a", "b")
 
 
-def show_diff(source: Source, asked: Asked) -> DiffAnswer:
+def show_diff(source: Source, params: RequestParams) -> DiffAnswer:
     """Compare two trajectories; of a damaged one, return why it cannot be read.
 
     Raises: BadInputError: one is not named. NotFoundError: there is none of this id.
     """
-    names = [asked.text(name) for name in _NAMES]
+    names = [params.text(name) for name in _NAMES]
     if None in names:
         raise BadInputError("parameters a and b: expected two trajectories, found one or none; name both")
     sources = [source.of_trajectory(str(name)) for name in names]
@@ -68,16 +68,16 @@ def _compare(one: Step | None, other: Step | None) -> DiffStep:
 def _differing_part(one: Step, other: Step) -> Literal["prompt", "answer"] | None:
     """Return the first part that differs: by its ids where both have some, else by its messages."""
     if one.prompt is not None and other.prompt is not None:
-        is_asked_alike = list(one.prompt.delta) == list(other.prompt.delta)
+        has_same_prompt = list(one.prompt.delta) == list(other.prompt.delta)
     else:
-        is_asked_alike = one.state.messages == other.state.messages
-    if not is_asked_alike:
+        has_same_prompt = one.state.messages == other.state.messages
+    if not has_same_prompt:
         return "prompt"
-    said, answered = one.action, other.action
-    if said.response_token_ids is not None and answered.response_token_ids is not None:
-        is_answered_alike = list(said.response_token_ids) == list(answered.response_token_ids)
+    left_action, answered = one.action, other.action
+    if left_action.response_token_ids is not None and answered.response_token_ids is not None:
+        is_answered_alike = list(left_action.response_token_ids) == list(answered.response_token_ids)
     else:
-        is_answered_alike = said.message == answered.message
+        is_answered_alike = left_action.message == answered.message
     return None if is_answered_alike else "answer"
 
 

@@ -5,20 +5,20 @@ from collections.abc import Mapping
 
 from agent_layer.schema import ABANDONED, Step, Trajectory
 from agent_layer.view.answers.compare import ForkNode, ForksAnswer
-from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Source
 from agent_layer.view.reads.tokens.tokens import Places, break_cause
 
 
-def show_forks(source: Source, asked: Asked) -> ForksAnswer:
+def show_forks(source: Source, params: RequestParams) -> ForksAnswer:
     """Return the tree of prefixes of a trajectory. Raises: NotFoundError: there is none of this id."""
-    return lay_out_forks(source.trajectory(asked.path["trajectory"]))
+    return lay_out_forks(source.trajectory(params.path["trajectory"]))
 
 
 def lay_out_forks(whole: Trajectory) -> ForksAnswer:
     """Return the tree of prefixes of a trajectory, in time that grows with its steps and its rows."""
     places = Places(whole)
-    parents = {step.index: places.parent_of(step) for step in whole.steps}
+    parents = {step.index: places.find_parent(step) for step in whole.steps}
     children: defaultdict[int | None, list[int]] = defaultdict(list)
     for index, parent in parents.items():
         children[parent].append(index)
@@ -27,7 +27,7 @@ def lay_out_forks(whole: Trajectory) -> ForksAnswer:
         _node(
             step,
             parents[step.index],
-            places.caller_of(step),
+            places.find_caller(step),
             is_passed_over=step.index not in children and (parents[step.index], step.agent) in went_on,
         )
         for step in whole.steps

@@ -7,11 +7,11 @@ from typing import NamedTuple
 from agent_layer.schema import Step, Trajectory, prefix_break_cause
 from agent_layer.store import pick_step, read_step_tokens
 from agent_layer.view.answers.details import TokenPart, TokensAnswer
-from agent_layer.view.reads.asked import Asked
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Source
 
-_MOST_TOKENS = 16_384
-"""In one answer."""
+_MAX_TOKENS = 16_384
+"""Tokens in one answer."""
 _DIGITS = 6
 
 
@@ -27,20 +27,20 @@ class _Token(NamedTuple):
     version: int | None = None
 
 
-def show_step_tokens(source: Source, asked: Asked) -> TokensAnswer:
+def show_step_tokens(source: Source, params: RequestParams) -> TokensAnswer:
     """Return tokens of a step: of its whole prompt, then of its answer.
 
     Raises: NotFoundError: there is no such step.
     """
-    whole = source.trajectory(asked.path["trajectory"])
-    step = pick_step(whole, asked.path_number("step"))
-    return _answer(source, asked, whole, _lineage(whole, step), step.index)
+    whole = source.trajectory(params.path["trajectory"])
+    step = pick_step(whole, params.path_number("step"))
+    return _answer(source, params, whole, _lineage(whole, step), step.index)
 
 
-def show_tokens(source: Source, asked: Asked) -> TokensAnswer:
+def show_tokens(source: Source, params: RequestParams) -> TokensAnswer:
     """Return tokens of a trajectory: each step lays down what it adds, in order of steps."""
-    whole = source.trajectory(asked.path["trajectory"])
-    return _answer(source, asked, whole, whole.steps, None)
+    whole = source.trajectory(params.path["trajectory"])
+    return _answer(source, params, whole, whole.steps, None)
 
 
 class Places:
@@ -51,7 +51,7 @@ class Places:
         for step in whole.steps:
             self._by_answer.setdefault((step.call_id, step.choice), step.index)
 
-    def parent_of(self, step: Step) -> int | None:
+    def find_parent(self, step: Step) -> int | None:
         """Return the index of the step whose tokens this one continues; None: of none."""
         if step.prompt is None or step.prompt.parent_call is None:
             return None
@@ -59,9 +59,9 @@ class Places:
 
     def before(self, step: Step) -> int | None:
         """Return the index of its parent, or else of its caller."""
-        return self.caller_of(step) if (parent := self.parent_of(step)) is None else parent
+        return self.find_caller(step) if (parent := self.find_parent(step)) is None else parent
 
-    def caller_of(self, step: Step) -> int | None:
+    def find_caller(self, step: Step) -> int | None:
         """Return the index of the step whose answer led to this one; None: not known."""
         return self._by_answer.get((step.parent_call, 0))
 
@@ -89,7 +89,7 @@ def lay_out(whole: Trajectory, steps: Sequence[Step], *, repeats: bool = False) 
             num_given=len(step.prompt.delta) if step.prompt else 0,
             num_sampled=len(step.action.response_token_ids or ()),
             prefix_length=0 if repeats or step.prompt is None else step.prompt.prefix_length,
-            parent=places.parent_of(step),
+            parent=places.find_parent(step),
             break_cause=break_cause(step),
             update=updates.get((step.call_id, step.choice)),
         )
@@ -107,16 +107,18 @@ def token_ids(steps: Sequence[Step]) -> list[int]:
 def _lineage(whole: Trajectory, step: Step) -> list[Step]:
     """Return the steps whose tokens make up the prompt of a step, and the step."""
     places, found = Places(whole), [step]
-    while (parent := places.parent_of(found[-1])) is not None:
+    while (parent := places.find_parent(found[-1])) is not None:
         found.append(whole.steps[parent])
     return found[::-1]
 
 
-def _answer(source: Source, asked: Asked, whole: Trajectory, steps: Sequence[Step], index: int | None) -> TokensAnswer:
+def _answer(
+    source: Source, params: RequestParams, whole: Trajectory, steps: Sequence[Step], index: int | None
+) -> TokensAnswer:
     parts = lay_out(whole, steps, repeats=index is not None)
     total = sum(part.num_given + part.num_sampled for part in parts)
-    begin = min(asked.number("from", 0, 0, 2**31), total)
-    end = min(asked.number("to", begin + 4_096, 0, 2**31), begin + _MOST_TOKENS, total)
+    begin = min(params.number("from", 0, 0, 2**31), total)
+    end = min(params.number("to", begin + 4_096, 0, 2**31), begin + _MAX_TOKENS, total)
     tokens = [
         token
         for step, part in zip(steps, parts, strict=True)

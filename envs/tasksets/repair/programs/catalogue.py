@@ -38,7 +38,7 @@ TEMPLATES: Final[Sequence[Template]] = (
     CALENDARS,
     ROUTES,
 )
-"""In a fixed order: tasks are drawn from it."""
+"""Templates in a fixed order: tasks are drawn from it."""
 _NUM_PROBES = 150
 _ENOUGH_CHANGED = 8
 """Probes that a bug changes, after which no more are tried."""
@@ -62,7 +62,7 @@ class Bug(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cache
-def probes_of(template: Template) -> Sequence[Case]:
+def make_probes(template: Template) -> Sequence[Case]:
     """Return cases that describe the template's behaviour."""
     rng = Random(f"probes of {template.name}")
     probes = [*template.edges, *(template.draw(rng) for _ in range(_NUM_PROBES))]
@@ -73,7 +73,7 @@ def probes_of(template: Template) -> Sequence[Case]:
 @cache
 def probe_outcomes(template: Template) -> Sequence[Outcome]:
     """Return the right outcome of each probe."""
-    return run_cases(template.source, template.name, probes_of(template))
+    return run_cases(template.source, template.name, make_probes(template))
 
 
 def run_cases(source: str, module: str, cases: Iterable[Case]) -> list[Outcome]:
@@ -87,7 +87,7 @@ def list_mutations(template: Template, split: Split) -> Mapping[str, Sequence[Mu
     """Return the mutations of one split by kind, harmless ones included. No mutation is in two splits."""
     found: dict[str, list[Mutation]] = {}
     for mutation in find_mutations(template.source):
-        if _split_of(template, mutation) == split:
+        if _choose_split(template, mutation) == split:
             found.setdefault(mutation.kind, []).append(mutation)
     return found
 
@@ -100,7 +100,7 @@ def try_mutation(template: Template, mutation: Mutation) -> Bug | None:
         modules = load_modules({f"{template.name}.py": mutation.apply(template.source)})
     except Exception:  # noqa: BLE001  # a mutant may raise anything
         return None
-    for case, expected in zip(probes_of(template), probe_outcomes(template), strict=True):
+    for case, expected in zip(make_probes(template), probe_outcomes(template), strict=True):
         outcome = run_case(modules, template.name, case)
         if outcome == RUNAWAY:
             return None
@@ -129,7 +129,7 @@ def draw_bug(template: Template, split: Split, rng: Random, *, is_short: bool = 
             return bug
 
 
-def _split_of(template: Template, mutation: Mutation) -> Split:
+def _choose_split(template: Template, mutation: Mutation) -> Split:
     """Whatever the identifiers are called in a task, its bug is in the same split."""
     name = f"{template.name}:{mutation.name}".encode()
     return "eval" if int(content_hash(name)[:8], 16) < _EVAL_SHARE * 2**32 else "train"

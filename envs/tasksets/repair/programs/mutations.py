@@ -168,11 +168,11 @@ def _of_statement(node: ast.AST, text: _Text) -> Iterator[Mutation]:
             yield text.replace("missing step", value, text.of(value.left))
         case _:
             pass
-    for block in _blocks_of(node):
+    for block in _list_blocks(node):
         yield from _dropped(block, text)
 
 
-def _blocks_of(node: ast.AST) -> Iterator[Sequence[ast.stmt]]:
+def _list_blocks(node: ast.AST) -> Iterator[Sequence[ast.stmt]]:
     if isinstance(node, ast.FunctionDef | ast.If | ast.For | ast.While):
         yield node.body
     if isinstance(node, ast.If | ast.For | ast.While):

@@ -17,9 +17,9 @@ from ....stored import write_segment
 MESSAGES = (b'{"role":"system","content":"be brief"}', b'{"role":"user","content":"6 times 7?"}')
 
 
-def attempt_of(tid, at=100.0, score=1.0, task="t", num_steps=2, run="r"):
+def make_stored_attempt(tid, at=100.0, score=1.0, task="t", num_steps=2, run="r"):
     own = {"trajectory_id": tid, "run": run}
-    told = Task(id=task, run=run, task_type="math", input="6 times 7?", grading="42", labels={"level": "1"})
+    reported = Task(id=task, run=run, task_type="math", input="6 times 7?", grading="42", labels={"level": "1"})
     hashes = [content_hash(body) for body in MESSAGES]
     yield AttemptStarted(
         **own,
@@ -28,8 +28,8 @@ def attempt_of(tid, at=100.0, score=1.0, task="t", num_steps=2, run="r"):
         task_id=task,
         task_type="math",
         started_at=at,
-        task=told,
-        labels=told.labels,
+        task=reported,
+        labels=reported.labels,
     )
     yield from (Content(trajectory_id=tid, hash=content_hash(body), body=body) for body in MESSAGES)
     for number in range(num_steps):
@@ -64,4 +64,4 @@ def record(settings):
 @pytest.fixture
 def make_attempt():
     """``make_attempt("x.0-0", …)`` gives the records of an attempt."""
-    return attempt_of
+    return make_stored_attempt

@@ -98,8 +98,8 @@ def test_an_empty_answer_is_a_dataset_without_rows(agent_layer, tmp_path):
 def test_filters_choose_and_a_step_is_the_only_one(record, make_attempt, agent_layer, answer, tmp_path):
     record(*(make_attempt(f"x.{number}-0", score=number / 10) for number in range(10)))
 
-    asked = ("--reward", "0.5..", "--step", "1", "--run", "r", "--accepted")
-    assert agent_layer("store", "export", "parquet", tmp_path / "d", *asked)[0] == 0
+    command = ("--reward", "0.5..", "--step", "1", "--run", "r", "--accepted")
+    assert agent_layer("store", "export", "parquet", tmp_path / "d", *command)[0] == 0
 
     rows, _ = answer(reward=(0.5, None))
     assert rows_in(tmp_path / "d") == rows
@@ -117,15 +117,15 @@ def test_only_the_tables_that_are_asked_for_are_there(record, make_attempt, agen
 
 def test_exporting_again_enters_what_has_changed(record, make_attempt, agent_layer, answer, settings, tmp_path):
     record(*(make_attempt(f"x.{number}-0", score=1.0) for number in range(4)))
-    asked = ("store", "export", "parquet", tmp_path / "d", "--reward", "0.5..")
-    agent_layer(*asked)
+    command = ("store", "export", "parquet", tmp_path / "d", "--reward", "0.5..")
+    agent_layer(*command)
     store = open_store(settings)
     store.reward("x.1-0", 0.75, name="reward")
     store.reward("x.2-0", 0.0, name="reward")
     assert open_recorder(settings).flush().pending == 0
     record(make_attempt("x.4-0"))
 
-    assert agent_layer(*asked)[0] == 0
+    assert agent_layer(*command)[0] == 0
 
     rows, steps = answer(reward=(0.5, None))
     assert sorted(rows) == ["x.0-0", "x.1-0", "x.3-0", "x.4-0"]
@@ -136,13 +136,13 @@ def test_exporting_again_enters_what_has_changed(record, make_attempt, agent_lay
 
 def test_a_later_label_enters_and_leaves_a_dataset(record, make_attempt, agent_layer, answer, settings, tmp_path):
     record(make_attempt("x.0-0"), make_attempt("x.1-0"))
-    asked = ("store", "export", "parquet", tmp_path / "d", "--label", "level=2")
+    command = ("store", "export", "parquet", tmp_path / "d", "--label", "level=2")
     store = open_store(settings)
     for value, ids in (("2", ["x.1-0"]), (None, [])):
         store.label("x.1-0", name="level", value=value)
         assert open_recorder(settings).flush().pending == 0
 
-        assert agent_layer(*asked)[0] == 0
+        assert agent_layer(*command)[0] == 0
 
         rows, steps = answer(labels={"level": "2"})
         assert sorted(rows) == ids
@@ -160,12 +160,12 @@ def test_another_question_needs_another_directory(agent_layer, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [(["--reward", "high"], "reward range 'high'"), (["--split", "test"], "split 'test'"), (["--since", "x"], "since")],
 )
-def test_what_cannot_be_asked_is_one_sentence(agent_layer, tmp_path, arguments, said):
+def test_what_cannot_be_asked_is_one_sentence(agent_layer, tmp_path, arguments, message):
     status, _, err = agent_layer("store", "export", "jsonl", tmp_path / "f", *arguments)
 
     assert status == 2
-    assert said in err
+    assert message in err
     assert not (tmp_path / "f").exists()

@@ -37,8 +37,8 @@ def test_what_was_imported_can_be_asked_for_and_shown(agent_layer, log):
     status, out, err = agent_layer("store", "import", file, "--run", "old", "--task-type", "math", "--split", "eval")
 
     assert (status, out) == (0, "2 conversations, 2 of them new, in run old\n"), err
-    asked = ("query", "--run", "old", "--task-type", "math", "--split", "eval", "--reward", "0.5..")
-    [row] = agent_layer(*asked, "--format", "jsonl")[1].splitlines()
+    command = ("query", "--run", "old", "--task-type", "math", "--split", "eval", "--reward", "0.5..")
+    [row] = agent_layer(*command, "--format", "jsonl")[1].splitlines()
     found = json.loads(row)
     assert (found["task_id"], found["status"], found["num_steps"], found["accepted"]) == ("t", "completed", 2, False)
     shown = json.loads(agent_layer("show", found["trajectory_id"], "--format", "json")[1])

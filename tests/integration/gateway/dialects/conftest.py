@@ -28,17 +28,17 @@ class Completions:
     async def go_on(self, **options):
         """Return (text, {call id: arguments})."""
         function = {"name": "add", "description": "a sum", "parameters": SCHEMA, "strict": True}
-        asked = {"model": "any", "messages": self._messages, "tools": [{"type": "function", "function": function}]}
-        message = await self._answer({**asked, **options})
+        fields = {"model": "any", "messages": self._messages, "tools": [{"type": "function", "function": function}]}
+        message = await self._answer({**fields, **options})
         added = {"parsed": True, "tool_calls": {"__all__": {"function": {"parsed_arguments"}}}}
         self._messages.append(message.model_dump(exclude_none=True, exclude=added))
         calls = {call.id: json.loads(call.function.arguments) for call in message.tool_calls or ()}
         return message.content, calls
 
-    async def _answer(self, asked):
+    async def _answer(self, fields):
         if not self._is_streamed:
-            return (await self._client.chat.completions.create(**asked)).choices[0].message
-        async with self._client.chat.completions.stream(**asked) as stream:
+            return (await self._client.chat.completions.create(**fields)).choices[0].message
+        async with self._client.chat.completions.stream(**fields) as stream:
             return (await stream.get_final_completion()).choices[0].message
 
 
@@ -56,8 +56,8 @@ class Responses(Completions):
 
     async def go_on(self, **options):
         tool = {"type": "function", "name": "add", "description": "a sum", "parameters": SCHEMA}
-        asked = {"model": "any", "input": self._messages, "instructions": SYSTEM, "tools": [tool]}
-        response = await self._answer({**asked, **options})
+        fields = {"model": "any", "input": self._messages, "instructions": SYSTEM, "tools": [tool]}
+        response = await self._answer({**fields, **options})
         self._keep(response)
         calls = {item.call_id: json.loads(item.arguments) for item in response.output if item.type == "function_call"}
         return response.output_text or None, calls
@@ -66,10 +66,10 @@ class Responses(Completions):
         shown = [item.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for item in response.output]
         self._messages += shown
 
-    async def _answer(self, asked):
+    async def _answer(self, fields):
         if not self._is_streamed:
-            return await self._client.responses.create(**asked)
-        async with self._client.responses.stream(**asked) as stream:
+            return await self._client.responses.create(**fields)
+        async with self._client.responses.stream(**fields) as stream:
             return await stream.get_final_response()
 
 
@@ -119,16 +119,16 @@ class Messages:
 
     async def go_on(self, **options):
         tool = {"name": "add", "description": "a sum", "input_schema": SCHEMA}
-        asked = {"model": "any", "messages": self._messages, "max_tokens": 99, "system": SYSTEM, "tools": [tool]}
-        message = await self._answer({**asked, **options})
+        fields = {"model": "any", "messages": self._messages, "max_tokens": 99, "system": SYSTEM, "tools": [tool]}
+        message = await self._answer({**fields, **options})
         self._messages.append({"role": "assistant", "content": message.content})
         texts = [block.text for block in message.content if block.type == "text"]
         return "".join(texts) or None, {block.id: block.input for block in message.content if block.type == "tool_use"}
 
-    async def _answer(self, asked):
+    async def _answer(self, fields):
         if not self._is_streamed:
-            return await self._client.messages.create(**asked)
-        async with self._client.messages.stream(**asked) as stream:
+            return await self._client.messages.create(**fields)
+        async with self._client.messages.stream(**fields) as stream:
             return await stream.get_final_message()
 
 

@@ -13,11 +13,11 @@ HELLO = [{"role": "user", "content": "hi"}]
 
 def ask_all(client):
     """Yield the answer's text for each style of request."""
-    asked = {"model": "m", "messages": HELLO}
-    yield client.chat.completions.create(**asked).choices[0].message.content
-    chunks = client.chat.completions.create(**asked, stream=True)
+    fields = {"model": "m", "messages": HELLO}
+    yield client.chat.completions.create(**fields).choices[0].message.content
+    chunks = client.chat.completions.create(**fields, stream=True)
     yield "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
-    with client.chat.completions.stream(**asked) as stream:
+    with client.chat.completions.stream(**fields) as stream:
         yield stream.get_final_completion().choices[0].message.content
     yield client.responses.create(model="m", input="hi").output_text
     with client.responses.stream(model="m", input="hi") as stream:

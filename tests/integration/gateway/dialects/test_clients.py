@@ -33,8 +33,8 @@ async def test_parsed_answers(gateway, connected):
     response = await of_openai.responses.parse(model="m", input="hi", text_format=Sum)
     message = await of_anthropic.messages.parse(model="m", max_tokens=9, messages=HELLO, output_format=Sum)
 
-    told = [chat.choices[0].message.parsed, response.output_parsed, message.parsed_output]
-    assert told == [Sum(total=42)] * 3
+    reported = [chat.choices[0].message.parsed, response.output_parsed, message.parsed_output]
+    assert reported == [Sum(total=42)] * 3
     schemas = [call.body["response_format"]["json_schema"]["schema"] for call in gateway.engine.calls]
     assert all(schema["properties"]["total"]["type"] == "integer" for schema in schemas)
 
@@ -106,10 +106,10 @@ async def test_counts_are_the_engines(gateway, connected, is_streamed):
             return await stream.get_final_response()
 
     async def tell():
-        asked = {"model": "m", "max_tokens": 9, "messages": HELLO}
+        fields = {"model": "m", "max_tokens": 9, "messages": HELLO}
         if not is_streamed:
-            return await of_anthropic.messages.create(**asked)
-        async with of_anthropic.messages.stream(**asked) as stream:
+            return await of_anthropic.messages.create(**fields)
+        async with of_anthropic.messages.stream(**fields) as stream:
             return await stream.get_final_message()
 
     response, message = await respond(), await tell()
@@ -135,23 +135,23 @@ async def test_ids_are_given_to_those_who_ask(gateway, connected):
     response = await connected[0].responses.create(model="m", input="hi", extra_body=wanted)
     message = await connected[1].messages.create(model="m", max_tokens=9, messages=HELLO, extra_body=wanted)
 
-    for told, seen in zip((response, message), gateway.engine.calls, strict=True):
-        assert told.model_extra["prompt_token_ids"] == seen.prompt_token_ids
-        assert told.model_extra["token_ids"] == seen.token_ids[0]
+    for answer, seen in zip((response, message), gateway.engine.calls, strict=True):
+        assert answer.model_extra["prompt_token_ids"] == seen.prompt_token_ids
+        assert answer.model_extra["token_ids"] == seen.token_ids[0]
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_logprobs_are_shown_in_a_response_that_includes_them(gateway, connected, is_streamed):
-    asked = {"model": "m", "input": "hi", "include": ["message.output_text.logprobs"], "top_logprobs": 2}
+    fields = {"model": "m", "input": "hi", "include": ["message.output_text.logprobs"], "top_logprobs": 2}
     if is_streamed:
-        async with connected[0].responses.stream(**asked) as stream:
+        async with connected[0].responses.stream(**fields) as stream:
             response = await stream.get_final_response()
     else:
-        response = await connected[0].responses.create(**asked)
+        response = await connected[0].responses.create(**fields)
 
     (seen,) = gateway.engine.calls
-    told = response.output[0].content[0].logprobs
-    assert [one.logprob for one in told] == [token_logprob(one) for one in seen.token_ids[0]]
+    answer = response.output[0].content[0].logprobs
+    assert [one.logprob for one in answer] == [token_logprob(one) for one in seen.token_ids[0]]
     assert seen.body["top_logprobs"] == 2
 
 
@@ -197,5 +197,5 @@ async def test_an_override_of_the_length_wins_whatever_the_agent_calls_it(gatewa
 
     await client.chat.completions.create(model="m", messages=HELLO, max_completion_tokens=99)
 
-    asked = gateway.engine.calls[0].body
-    assert (asked["max_tokens"], "max_completion_tokens" in asked) == (3, False)
+    request = gateway.engine.calls[0].body
+    assert (request["max_tokens"], "max_completion_tokens" in request) == (3, False)

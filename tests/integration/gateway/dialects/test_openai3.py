@@ -27,9 +27,9 @@ async def test_it_asks_in_every_way(gateway, environment):
     ran = await asyncio.to_thread(run, command, 100, env=environment)
 
     assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout)
-    assert told["version"].startswith("3.")
-    assert told["texts"] == ["you said: hi"] * 5
-    assert "this key is not the rollout's" in told["refused"]
+    answer = json.loads(ran.stdout)
+    assert answer["version"].startswith("3.")
+    assert answer["texts"] == ["you said: hi"] * 5
+    assert "this key is not the rollout's" in answer["refused"]
     steps = gateway.log.trajectory(opened["trajectory_id"]).steps
     assert [(step.status, step.capture_level) for step in steps] == [("ok", "tokens")] * 5

@@ -63,10 +63,10 @@ async def test_a_refusal_of_the_engine(gateway, clients, dialect, is_streamed):
     assert gateway.step(opened).status == "error"
 
 
-@pytest.mark.parametrize("said", ['{"message": "broken"}', "<html>broken</html>"])
-async def test_an_engine_that_speaks_otherwise(gateway, clients, dialect, said, monkeypatch):
+@pytest.mark.parametrize("message", ['{"message": "broken"}', "<html>broken</html>"])
+async def test_an_engine_that_speaks_otherwise(gateway, clients, dialect, message, monkeypatch):
     async def fail(*_):
-        return web.Response(status=400, text=said, content_type="text/html")
+        return web.Response(status=400, text=message, content_type="text/html")
 
     monkeypatch.setattr(gateway.engine, "_answer", fail)
     opened = await gateway.open()
@@ -112,24 +112,24 @@ async def test_an_engine_that_is_gone(gateway, clients, dialect):
 async def test_an_unknown_response_is_said_to_be_unknown(gateway, clients):
     opened, other = await gateway.open(), await gateway.open()
     (mine, _), (theirs, _) = await clients(opened), await clients(other)
-    told = await theirs.responses.create(model="m", input="hi")
+    answer = await theirs.responses.create(model="m", input="hi")
 
     with pytest.raises(openai.NotFoundError, match="send the conversation as input"):
-        await mine.responses.create(model="m", input="hi", previous_response_id=told.id)
+        await mine.responses.create(model="m", input="hi", previous_response_id=answer.id)
 
 
 async def test_an_unknown_item_is_said_to_be_unknown(gateway, clients):
     opened, other = await gateway.open(), await gateway.open()
     (mine, _), (theirs, _) = await clients(opened), await clients(other)
-    told = await theirs.responses.create(model="m", input="hi")
-    named = {"type": "item_reference", "id": told.output[0].id}
+    answer = await theirs.responses.create(model="m", input="hi")
+    named = {"type": "item_reference", "id": answer.output[0].id}
 
     with pytest.raises(openai.NotFoundError, match="send the item itself"):
         await mine.responses.create(model="m", input=[named, *HELLO])
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "expected"),
     [
         (b'{"error":{"message":"m","type":"t","code":400}}', ("t", "m")),
         (b'{"object":"error","message":"m"}', ("engine_error", "m")),
@@ -138,5 +138,5 @@ async def test_an_unknown_item_is_said_to_be_unknown(gateway, clients):
         (b"{}", ("engine_error", "{}")),
     ],
 )
-def test_sentences_of_engines(body, told):
-    assert read_engine_error(body) == told
+def test_sentences_of_engines(body, expected):
+    assert read_engine_error(body) == expected

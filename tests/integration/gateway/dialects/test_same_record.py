@@ -20,10 +20,10 @@ CALLING = {
 }
 
 
-def script(asked):
+def script(prompt):
     """Answer with reasoning, a word and two tool calls; then with the sum."""
-    if asked.messages[-1]["role"] == "tool":
-        return {"reasoning": "done", "content": f"the sums are {asked.messages[-2]['content']} and {asked.text}"}
+    if prompt.messages[-1]["role"] == "tool":
+        return {"reasoning": "done", "content": f"the sums are {prompt.messages[-2]['content']} and {prompt.text}"}
     return CALLING
 
 
@@ -55,8 +55,8 @@ async def test_a_conversation_with_tools(gateway, talks, dialect, is_streamed):
     assert [step.parent_call for step in others] == [step.call_id for step in trajectory.steps[:-1]]
     assert [step.prompt.parent_call for step in others] == [step.call_id for step in trajectory.steps[:-1]]
     assert first.action.message == {"role": "assistant", **CALLING}
-    said = [resolve(trajectory.contents, one) for one in trajectory.steps[-1].state.messages]
-    assert [plain(message) for message in said] == expected()
+    spoken = [resolve(trajectory.contents, one) for one in trajectory.steps[-1].state.messages]
+    assert [plain(message) for message in spoken] == expected()
     (tool,) = resolve(trajectory.contents, first.state.tools)
     assert (tool["function"]["name"], tool["function"]["parameters"]["type"]) == ("add", "object")
 
@@ -72,9 +72,9 @@ def expected():
     arguments = [text for _, text in CALLS]
     called = ("assistant", "adding", "let me add", arguments)
     results = [("tool", "42", None, []), ("tool", "3", None, [])]
-    told = ("assistant", "the sums are 42 and 3", "done", [])
-    asked = [("user", text, None, []) for text in ("first", "second")]
-    return [("system", "be brief", None, []), asked[0], called, *results, told, asked[1], called, *results]
+    command = ("assistant", "the sums are 42 and 3", "done", [])
+    questions = [("user", text, None, []) for text in ("first", "second")]
+    return [("system", "be brief", None, []), questions[0], called, *results, command, questions[1], called, *results]
 
 
 async def test_sampling_is_recorded_as_it_was_asked(gateway, talks):
@@ -85,9 +85,9 @@ async def test_sampling_is_recorded_as_it_was_asked(gateway, talks):
         await (await talks(opened, dialect)).ask("hi", **{limit: 7}, extra_body={"temperature": 0.0, "seed": 5})
 
     trajectory = gateway.log.trajectory(opened["trajectory_id"])
-    asked = [step.sampling_asked for step in trajectory.steps]
-    assert asked[1] == asked[2] == asked[3] == {"max_output_tokens": 7, "temperature": 0.0, "seed": 5}
-    assert asked[0] == asked[4] == {"max_tokens": 7, "temperature": 0.0, "seed": 5}
+    questions = [step.sampling_asked for step in trajectory.steps]
+    assert questions[1] == questions[2] == questions[3] == {"max_output_tokens": 7, "temperature": 0.0, "seed": 5}
+    assert questions[0] == questions[4] == {"max_tokens": 7, "temperature": 0.0, "seed": 5}
     for step, seen in zip(trajectory.steps, gateway.engine.calls, strict=True):
         assert step.sampling_applied == NEUTRAL_SAMPLING | {"max_tokens": 7, "temperature": 1.0, "seed": 5}
         assert (seen.body["max_tokens"], seen.body["temperature"], seen.body["seed"]) == (7, 1.0, 5)

@@ -14,22 +14,22 @@ async def add(a: int, b: int) -> str:
     return str(a + b)
 
 
-def script(asked):
+def script(prompt):
     """Call the tool until its result is there, with the spaces of this model."""
-    if asked.messages[-1]["role"] == "tool":
-        return {"reasoning": "done", "content": f"the sum is {asked.text}"}
+    if prompt.messages[-1]["role"] == "tool":
+        return {"reasoning": "done", "content": f"the sum is {prompt.text}"}
     call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": ' {"b":2,\n "a": 40}'}}
     return {"reasoning": "let me add", "content": "adding", "tool_calls": [call]}
 
 
 async def run_tools(client, is_streamed):
     """Hold a conversation with the official tool runner; return its last text."""
-    asked = {"model": "m", "max_tokens": 99, "system": "be brief", "messages": HELLO, "tools": [add]}
+    fields = {"model": "m", "max_tokens": 99, "system": "be brief", "messages": HELLO, "tools": [add]}
     if not is_streamed:
-        runner = client.beta.messages.tool_runner(**asked)
+        runner = client.beta.messages.tool_runner(**fields)
         return (await runner.until_done()).content[-1].text
     last = None
-    async for stream in client.beta.messages.tool_runner(**asked, stream=True):
+    async for stream in client.beta.messages.tool_runner(**fields, stream=True):
         last = await stream.get_final_message()
     return last.content[-1].text
 
@@ -67,7 +67,7 @@ async def test_a_forgotten_thread_is_sent_again_by_the_sdk(gateway, clients, is_
 
 
 async def test_each_answer_of_a_thread_can_be_continued(gateway, clients):
-    gateway.engine.script = lambda asked: f"heard {asked.text}"
+    gateway.engine.script = lambda prompt: f"heard {prompt.text}"
     opened = await gateway.open()
     (_, client) = await clients(opened)
 
@@ -88,14 +88,14 @@ async def test_each_answer_of_a_thread_can_be_continued(gateway, clients):
 async def test_what_a_thread_keeps_cannot_be_changed_and_others_threads_are_unknown(gateway, clients):
     opened, other = await gateway.open(), await gateway.open()
     (_, mine), (_, theirs) = await clients(opened), await clients(other)
-    asked = {"model": "m", "max_tokens": 9, "messages": HELLO}
-    told = await mine.beta.messages.create(**asked, thread={"type": "create"})
-    continued = {"type": "continue", "previous_message_id": told.id}
+    fields = {"model": "m", "max_tokens": 9, "messages": HELLO}
+    answer = await mine.beta.messages.create(**fields, thread={"type": "create"})
+    continued = {"type": "continue", "previous_message_id": answer.id}
 
     with pytest.raises(anthropic.BadRequestError, match="keep system and tools"):
-        await mine.beta.messages.create(**asked, system="be long", thread=continued)
+        await mine.beta.messages.create(**fields, system="be long", thread=continued)
     with pytest.raises(anthropic.NotFoundError, match="send the whole conversation") as raised:
-        await theirs.beta.messages.create(**asked, thread=continued)
+        await theirs.beta.messages.create(**fields, thread=continued)
     assert raised.value.error_code == "thread_not_found"
 
 

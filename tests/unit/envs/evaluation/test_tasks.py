@@ -40,7 +40,7 @@ def test_a_folder_is_read_file_by_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "message"),
     [
         ({}, "found none"),
         ({"one/task.toml": b""}, "Harbor directory"),
@@ -48,12 +48,12 @@ def test_a_folder_is_read_file_by_file(tmp_path):
         ({"a.jsonl": b'{"input": 1}\n{"inptu": 1}\n'}, "line 2"),
     ],
 )
-def test_a_folder_that_cannot_be_used_says_why(tmp_path, files, said):
+def test_a_folder_that_cannot_be_used_says_why(tmp_path, files, message):
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
 
-    with pytest.raises(BadInputError, match=said):
+    with pytest.raises(BadInputError, match=message):
         load(tmp_path)
 
 

@@ -20,7 +20,7 @@ def make_test(index, right=None, wrong=None):
     }
 
 
-def grading_of(tests, num_tests=20):
+def make_grading(tests, num_tests=20):
     return {"tests": [tests(index) for index in range(num_tests)]}
 
 
@@ -28,17 +28,17 @@ def grading_of(tests, num_tests=20):
     ("grading", "reason"),
     [
         (None, "holds no tests"),
-        (grading_of(make_test, 19), "fewest"),
-        (grading_of(lambda index: make_test(index) | {"code": "assert f()"}), "no EXPECTED"),
-        (grading_of(lambda index: make_test(index, wrong=[index, index + 1])), "right and wrong"),
-        (grading_of(lambda index: make_test(index) | {"code": "assert EXPECTED ="}), "no Python"),
-        (grading_of(lambda index: make_test(index) | {"code": "pass\n  pass # EXPECTED"}), "no Python"),
-        (grading_of(lambda index: make_test(index, wrong=[index + 1, index + 2])), "every wrong number is larger"),
-        (grading_of(lambda index: make_test(index, wrong=[index - 1, index - 2])), "every wrong number is smaller"),
-        (grading_of(lambda index: make_test(index, right=True, wrong=[False])), "is right in"),
-        (grading_of(lambda index: make_test(index, right=f"'{index}'", wrong=["None", "1"])), "is right in 0"),
-        (grading_of(lambda index: make_test(index, wrong=[index + 1])), "a trap needs two different"),
-        (grading_of(lambda index: make_test(index, wrong=[index + 1, index + 1])), "a trap needs two different"),
+        (make_grading(make_test, 19), "fewest"),
+        (make_grading(lambda index: make_test(index) | {"code": "assert f()"}), "no EXPECTED"),
+        (make_grading(lambda index: make_test(index, wrong=[index, index + 1])), "right and wrong"),
+        (make_grading(lambda index: make_test(index) | {"code": "assert EXPECTED ="}), "no Python"),
+        (make_grading(lambda index: make_test(index) | {"code": "pass\n  pass # EXPECTED"}), "no Python"),
+        (make_grading(lambda index: make_test(index, wrong=[index + 1, index + 2])), "every wrong number is larger"),
+        (make_grading(lambda index: make_test(index, wrong=[index - 1, index - 2])), "every wrong number is smaller"),
+        (make_grading(lambda index: make_test(index, right=True, wrong=[False])), "is right in"),
+        (make_grading(lambda index: make_test(index, right=f"'{index}'", wrong=["None", "1"])), "is right in 0"),
+        (make_grading(lambda index: make_test(index, wrong=[index + 1])), "a trap needs two different"),
+        (make_grading(lambda index: make_test(index, wrong=[index + 1, index + 1])), "a trap needs two different"),
     ],
 )
 def test_what_can_be_guessed_or_read_from_the_text_is_refused(grading, reason):
@@ -47,13 +47,13 @@ def test_what_can_be_guessed_or_read_from_the_text_is_refused(grading, reason):
 
 
 def test_booleans_will_do_when_both_are_right_as_often():
-    grading = grading_of(lambda index: make_test(index, right=index % 2 == 0, wrong=[index % 2 == 1]))
+    grading = make_grading(lambda index: make_test(index, right=index % 2 == 0, wrong=[index % 2 == 1]))
 
     assert len(read_tests(grading, "t").tests) == 20
 
 
 def test_names_order_and_twins_differ_in_each_run():
-    tests = read_tests(grading_of(make_test), "t").tests
+    tests = read_tests(make_grading(make_test), "t").tests
     scorer = HiddenTests(rng=random.Random(7))
 
     (pairs, text), (other_pairs, other_text) = scorer._render(tests, set()), scorer._render(tests, set())
@@ -66,7 +66,7 @@ def test_names_order_and_twins_differ_in_each_run():
 
 
 def test_every_test_is_real_in_one_run_and_a_trap_in_the_other():
-    scorer, tests = HiddenTests(rng=random.Random(7)), read_tests(grading_of(make_test), "t").tests
+    scorer, tests = HiddenTests(rng=random.Random(7)), read_tests(make_grading(make_test), "t").tests
 
     first, second = scorer._draw_traps(tests)
 
@@ -95,7 +95,7 @@ def test_another_source_of_randomness_is_the_same_scorer():
     ],
 )
 def test_only_the_exact_pattern_scores_1(change, status, score):
-    pairs, _ = HiddenTests()._render(read_tests(grading_of(make_test), "t").tests, set(range(10)))
+    pairs, _ = HiddenTests()._render(read_tests(make_grading(make_test), "t").tests, set(range(10)))
     results = [
         one for pair in pairs for one in ((pair.real, "failed" if pair.is_trap else "passed"), (pair.twin, "failed"))
     ]

@@ -21,28 +21,28 @@ def gives(answer):
     return scorer
 
 
-async def rewards_of(rubric, rewards=(), **options):
+async def compute_rewards(rubric, rewards=(), **options):
     task = Task(id="t", run="r", input="Say it.", grading="hello", rewards={name: RewardSpec() for name in rewards})
     run = ScoringRun(task, Trajectory(trajectory_id="t-0"), "hello", **options)
     return await run_scorer(rubric, run, 5)
 
 
-async def scores_of(rubric, rewards=(), **options):
-    return {one.name: one.score for one in await rewards_of(rubric, rewards, **options)}
+async def compute_scores(rubric, rewards=(), **options):
+    return {one.name: one.score for one in await compute_rewards(rubric, rewards, **options)}
 
 
 async def test_the_sum_is_the_reward_and_every_part_is_recorded():
     rubric = Rubric(right=(gives(1.0), 1.0), short=(gives(0.5), 0.2))
 
-    assert await scores_of(rubric) == {"right": 1.0, "short": 0.5, "reward": 1.1}
-    assert await scores_of(rubric, ["total"]) == {"right": 1.0, "short": 0.5, "total": 1.1}
+    assert await compute_scores(rubric) == {"right": 1.0, "short": 0.5, "reward": 1.1}
+    assert await compute_scores(rubric, ["total"]) == {"right": 1.0, "short": 0.5, "total": 1.1}
 
 
 async def test_a_task_may_weigh_the_parts_itself():
     rubric = Rubric(right=(gives(1.0), 1.0), short=(gives(0.5), 0.2))
     declared = {"right": RewardSpec(weight=2.0), "short": RewardSpec()}
 
-    assert rollout_reward(declared, await rewards_of(rubric, declared), None) == 2.5
+    assert rollout_reward(declared, await compute_rewards(rubric, declared), None) == 2.5
 
 
 @pytest.mark.parametrize("failure", [ValueError("broke"), Verdict(status="infra_error")])
@@ -50,23 +50,23 @@ async def test_a_required_part_that_fails_makes_all_null_and_an_optional_one_is_
     required = Rubric(right=(gives(1.0), 1.0), style=(gives(failure), 0.5))
     optional = Rubric(right=(gives(1.0), 1.0), style=Criterion(scorer=gives(failure), weight=0.5, required=False))
 
-    (null,) = await rewards_of(required)
+    (null,) = await compute_rewards(required)
     assert (null.score, null.status in ("verifier_error", "infra_error")) == (None, True)
     assert null.error.startswith("style: ")
-    assert await scores_of(optional) == {"right": 1.0, "reward": 1.0}
+    assert await compute_scores(optional) == {"right": 1.0, "reward": 1.0}
 
 
 async def test_a_required_part_without_a_judgement_leaves_no_total():
     rubric = Rubric(right=(gives(1.0), 1.0), style=(gives(None), 0.5))
 
-    assert await scores_of(rubric) == {"reward": None}
-    assert await scores_of(rubric, ["right", "style"]) == {"right": 1.0, "style": None}
+    assert await compute_scores(rubric) == {"reward": None}
+    assert await compute_scores(rubric, ["right", "style"]) == {"right": 1.0, "style": None}
 
 
 async def test_tampering_that_one_part_finds_is_the_verdict_of_all():
     forged = Verdict(scores={"reward": 1.0}, tampering=["wrote the report"])
 
-    (reward,) = await rewards_of(Rubric(right=(gives(forged), 1.0), style=(gives(ValueError()), 1.0)))
+    (reward,) = await compute_rewards(Rubric(right=(gives(forged), 1.0), style=(gives(ValueError()), 1.0)))
 
     assert (reward.score, reward.status, reward.error) == (0.0, "tampering", "right: wrote the report")
 
@@ -74,7 +74,7 @@ async def test_tampering_that_one_part_finds_is_the_verdict_of_all():
 async def test_scores_of_steps_are_passed_on_and_not_summed():
     steps = Verdict(scores={"reward": 1.0}, step_scores={0: {"a": 0.5}, 1: {"a": 1.0, "b": 0.0}})
 
-    rewards = await rewards_of(Rubric(walk=(gives(steps), 1.0)))
+    rewards = await compute_rewards(Rubric(walk=(gives(steps), 1.0)))
 
     assert [(one.step, one.name, one.score) for one in rewards if one.scope == "step"] == [
         (0, "walk", 0.5),
@@ -117,18 +117,21 @@ def test_a_judgement_is_the_last_line_and_nothing_else(answer, score):
 
 
 async def test_a_judge_sees_the_result_between_marks_and_its_nonsense_is_null():
-    asked = []
+    questions = []
 
     async def ask_judge(messages, sampling):
-        asked.append((messages[0]["content"], sampling))
-        return "VERDICT: yes" if len(asked) == 1 else "I would rather not say."
+        questions.append((messages[0]["content"], sampling))
+        return "VERDICT: yes" if len(questions) == 1 else "I would rather not say."
 
     judge = JudgeScorer(question="Is it a greeting?", shows_grading=True, rng=random.Random(1))
 
-    (good,), (null,) = await rewards_of(judge, ask_judge=ask_judge), await rewards_of(judge, ask_judge=ask_judge)
+    (good,), (null,) = (
+        await compute_rewards(judge, ask_judge=ask_judge),
+        await compute_rewards(judge, ask_judge=ask_judge),
+    )
 
     assert (good.score, null.score, null.status) == (1.0, None, "verifier_error")
-    (text, sampling), (other_text, _) = asked
+    (text, sampling), (other_text, _) = questions
     assert sampling == {"temperature": 0.0}
     assert "Say it." in text
     assert "\nhello\n</judged-" in text

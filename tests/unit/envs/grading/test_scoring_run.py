@@ -58,7 +58,7 @@ def run_over(task=None, **options):
     return ScoringRun(task or Task(id="t", run="r"), Trajectory(trajectory_id="t-0"), None, **options)
 
 
-async def rewards_of(answer, **rewards):
+async def compute_rewards(answer, **rewards):
     task = Task(id="t", run="r", rewards={name: RewardSpec() for name in rewards})
     return await run_scorer(Fixed(answer), run_over(task), 5)
 
@@ -102,8 +102,8 @@ def test_objects_of_one_class_differ_by_their_version():
 
 
 async def test_a_number_is_the_only_reward_and_a_verdict_names_them():
-    (named,) = await rewards_of(0.5, right=1)
-    (total, *rest) = await rewards_of(Verdict(scores={"a": 0.5, "b": 0.25}, evidence={"seen": [1]}))
+    (named,) = await compute_rewards(0.5, right=1)
+    (total, *rest) = await compute_rewards(Verdict(scores={"a": 0.5, "b": 0.25}, evidence={"seen": [1]}))
 
     assert (named.name, named.score) == ("right", 0.5)
     assert [(one.name, one.score) for one in (total, *rest)] == [("a", 0.5), ("b", 0.25), ("reward", 0.75)]
@@ -111,7 +111,7 @@ async def test_a_number_is_the_only_reward_and_a_verdict_names_them():
 
 
 async def test_step_scores_are_apart_from_those_of_the_rollout():
-    rewards = await rewards_of(Verdict(scores={"right": 1.0}, step_scores={2: {"style": 0.5}}), right=1)
+    rewards = await compute_rewards(Verdict(scores={"right": 1.0}, step_scores={2: {"style": 0.5}}), right=1)
 
     assert [(one.scope, one.step, one.name, one.score) for one in rewards] == [
         ("rollout", None, "right", 1.0),
@@ -121,7 +121,7 @@ async def test_step_scores_are_apart_from_those_of_the_rollout():
 
 
 async def test_tampering_is_a_zero_that_counts_whatever_the_scores_say():
-    rewards = await rewards_of(Verdict(scores={"right": 1.0}, tampering=["wrote the report"]), right=1, short=1)
+    rewards = await compute_rewards(Verdict(scores={"right": 1.0}, tampering=["wrote the report"]), right=1, short=1)
     trajectory = Trajectory(trajectory_id="t-0", rewards=rewards)
 
     assert [(one.name, one.score, one.status) for one in rewards] == [
@@ -149,7 +149,7 @@ async def test_tampering_is_a_zero_that_counts_whatever_the_scores_say():
     ],
 )
 async def test_a_failure_is_null(answer, status):
-    (reward,) = await rewards_of(answer)
+    (reward,) = await compute_rewards(answer)
 
     assert (reward.score, reward.status) == (None, status)
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from envs.tasksets import open_taskset
-from envs.tasksets.repair.programs.catalogue import TEMPLATES, probes_of, run_cases
+from envs.tasksets.repair.programs.catalogue import TEMPLATES, make_probes, run_cases
 from envs.tasksets.repair.programs.rewrites import list_rewrites, rewrite
 from envs.tasksets.repair.scorer import _PLAYER_SOURCE, _claim
 from envs.tasksets.repair.scripts import fresh_checks, write_near_miss
@@ -46,7 +46,7 @@ def test_the_checks_of_a_task_notice_mutants_that_fresh_calls_notice(level):
 
 def test_most_rewrites_fit_most_templates():
     for template in TEMPLATES:
-        probes = probes_of(template)[:10]
+        probes = make_probes(template)[:10]
         right = run_cases(template.source, template.name, probes)
         singles = [name for name in list_rewrites() if " and " not in name]
         same = [run_cases(rewrite(template.source, name), template.name, probes) == right for name in singles]

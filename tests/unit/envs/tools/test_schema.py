@@ -92,9 +92,9 @@ MISFITS = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), MISFITS, ids=[said for _, said in MISFITS])
-def test_the_first_misfit_names_its_place(arguments, said):
-    assert find_misfit(draw.parameters, arguments).startswith(said)
+@pytest.mark.parametrize(("arguments", "message"), MISFITS, ids=[message for _, message in MISFITS])
+def test_the_first_misfit_names_its_place(arguments, message):
+    assert find_misfit(draw.parameters, arguments).startswith(message)
 
 
 @given(
@@ -186,7 +186,7 @@ def unknown(value: "Nowhere"): ...  # noqa: F821  # the mistake
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "message"),
     [
         (untyped, "has no type hint"),
         (variadic, "can be named"),
@@ -195,6 +195,6 @@ def unknown(value: "Nowhere"): ...  # noqa: F821  # the mistake
         (lambda: 1, "choose another"),
     ],
 )
-def test_a_function_that_can_be_no_tool_is_refused_in_one_sentence(function, said):
-    with pytest.raises(BadInputError, match=said):
+def test_a_function_that_can_be_no_tool_is_refused_in_one_sentence(function, message):
+    with pytest.raises(BadInputError, match=message):
         tool(function)

@@ -12,22 +12,22 @@ SCHEMA = {"type": "object", "properties": {"x": {"type": "string"}}}
 FUNCTION = {"name": "f", "description": "d", "parameters": SCHEMA}
 
 
-def asked_of(dialect, body):
+def read_sent(dialect, body):
     """The engine's body, without its messages where there is nothing special about them."""
     request = dialect.read(json.dumps(body).encode(), "r-0")
     return json.loads(request.for_engine("m", {}))
 
 
 def responses(**fields):
-    return asked_of(Responses(), {"input": "hi", **fields})
+    return read_sent(Responses(), {"input": "hi", **fields})
 
 
-def messages(*said, **fields):
-    return asked_of(Messages(), {"messages": list(said), "max_tokens": 9, **fields})
+def messages(*message, **fields):
+    return read_sent(Messages(), {"messages": list(message), "max_tokens": 9, **fields})
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         (
             {"max_output_tokens": 7, "temperature": 0.5, "top_p": 0.9},
@@ -62,13 +62,13 @@ def messages(*said, **fields):
         ({"brand_new": [1]}, {"brand_new": [1]}),
     ],
 )
-def test_responses(fields, told):
+def test_responses(fields, expected):
     base = {"model": "m", "return_token_ids": True, "logprobs": True, "messages": [{"role": "user", "content": "hi"}]}
-    assert responses(**fields) == base | told
+    assert responses(**fields) == base | expected
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({"stop_sequences": ["x"], "temperature": 0.5, "top_k": 4}, {"stop": ["x"], "temperature": 0.5, "top_k": 4}),
         (
@@ -102,15 +102,15 @@ def test_responses(fields, told):
         ({"brand_new": [1]}, {"brand_new": [1]}),
     ],
 )
-def test_messages(fields, told):
+def test_messages(fields, expected):
     hello = {"role": "user", "content": "hi"}
     base = {"model": "m", "return_token_ids": True, "logprobs": True, "max_tokens": 9, "messages": [hello]}
-    assert messages(hello, **fields) == base | told
+    assert messages(hello, **fields) == base | expected
 
 
 def test_parts_of_messages():
     cached = {"cache_control": {"type": "ephemeral"}}
-    said = messages(
+    message = messages(
         {"role": "user", "content": [{"type": "text", "text": "one", **cached}]},
         {
             "role": "assistant",
@@ -135,7 +135,7 @@ def test_parts_of_messages():
     )["messages"]
 
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"x": "y"}'}}
-    assert said == [
+    assert message == [
         {"role": "system", "content": [{"type": "text", "text": "be"}, {"type": "text", "text": "brief"}]},
         {"role": "user", "content": "one"},
         {"role": "assistant", "content": "I look", "reasoning": "hm", "tool_calls": [call]},
@@ -152,7 +152,7 @@ def test_parts_of_messages():
 
 
 def test_items_of_responses():
-    said = responses(
+    reply = responses(
         instructions="be brief",
         input=[
             {"role": "developer", "content": "dev"},
@@ -174,7 +174,7 @@ def test_items_of_responses():
     )["messages"]
 
     calls = [{"id": one, "type": "function", "function": {"name": "f", "arguments": "{}"}} for one in "ab"]
-    assert said == [
+    assert reply == [
         {"role": "system", "content": "be brief"},
         {"role": "developer", "content": "dev"},
         {"role": "user", "content": "look"},
@@ -193,7 +193,7 @@ def test_items_of_responses():
 
 
 @pytest.mark.parametrize(
-    ("dialect", "body", "said"),
+    ("dialect", "body", "message"),
     [
         (Responses, {"input": "x", "tools": [{"type": "web_search"}]}, "web_search"),
         (Responses, {"input": [{"type": "computer_call"}]}, "computer_call"),
@@ -208,6 +208,6 @@ def test_items_of_responses():
         (Messages, {"messages": [], "n": 2}, "n = 1"),
     ],
 )
-def test_what_has_no_place_is_refused(dialect, body, said):
-    with pytest.raises(BadInputError, match=said):
+def test_what_has_no_place_is_refused(dialect, body, message):
+    with pytest.raises(BadInputError, match=message):
         dialect().read(json.dumps(body).encode(), "r-0")

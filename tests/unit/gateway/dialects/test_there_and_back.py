@@ -45,13 +45,13 @@ def answers(draw, prefix="c"):
     return message | ({"tool_calls": calls} if calls else {})
 
 
-def answer_of(message):
+def find_answer(message):
     return ChatAnswer(
         body=b"", prompt_token_ids=TokenIds([1, 2]), actions=[build_action(message, TokenIds([3]), None, "stop", 0)]
     )
 
 
-def exchange_of(dialect, body, call_id="call-1", num_choices=1):
+def make_exchange(dialect, body, call_id="call-1", num_choices=1):
     return Exchange(
         request=dialect.read(json.dumps(body).encode(), "r-0"),
         trajectory_id="r-0",
@@ -73,13 +73,13 @@ def canonical(message):
 @given(answers(), answers("d"))
 def test_responses(first, second):
     dialect = Responses()
-    asked = [{"role": "user", "content": "hi"}]
+    questions = [{"role": "user", "content": "hi"}]
     for message in (first, second):
-        told = json.loads(dialect.write(answer_of(message), exchange_of(dialect, {"input": asked})))
-        asked += [*told["output"], {"role": "user", "content": "go on"}]
+        answer = json.loads(dialect.write(find_answer(message), make_exchange(dialect, {"input": questions})))
+        questions += [*answer["output"], {"role": "user", "content": "go on"}]
 
     user = {"role": "user", "content": "go on"}
-    assert reread(dialect, {"input": asked})[1:] == [canonical(first), user, canonical(second), user]
+    assert reread(dialect, {"input": questions})[1:] == [canonical(first), user, canonical(second), user]
 
 
 @given(answers(), answers("d"))
@@ -87,24 +87,24 @@ def test_responses_that_name_the_one_before(first, second):
     dialect, before = Responses(), None
     for number, message in enumerate((first, second)):
         body = {"input": f"turn {number}", "previous_response_id": before, "instructions": f"be {number}"}
-        exchange = exchange_of(dialect, body, f"call-{number}")
-        before = json.loads(dialect.write(answer_of(message), exchange))["id"]
+        exchange = make_exchange(dialect, body, f"call-{number}")
+        before = json.loads(dialect.write(find_answer(message), exchange))["id"]
 
-    said = reread(dialect, {"input": "end", "previous_response_id": before})
+    reply = reread(dialect, {"input": "end", "previous_response_id": before})
     users = [{"role": "user", "content": text} for text in ("turn 0", "turn 1", "end")]
-    assert said == [users[0], canonical(first), users[1], canonical(second), users[2]]
+    assert reply == [users[0], canonical(first), users[1], canonical(second), users[2]]
 
 
 @given(answers(), answers(), st.booleans())
 def test_messages(first, second, is_sorted):
     dialect = Messages()
-    asked = [{"role": "user", "content": "hi"}]
+    questions = [{"role": "user", "content": "hi"}]
     for message in (first, second):
-        told = json.loads(dialect.write(answer_of(message), exchange_of(dialect, {"messages": asked})))
-        echoed = json.loads(json.dumps(told["content"], sort_keys=is_sorted))  # a client's own order of keys
-        asked += [{"role": "assistant", "content": echoed}, {"role": "user", "content": "go on"}]
+        answer = json.loads(dialect.write(find_answer(message), make_exchange(dialect, {"messages": questions})))
+        echoed = json.loads(json.dumps(answer["content"], sort_keys=is_sorted))  # a client's own order of keys
+        questions += [{"role": "assistant", "content": echoed}, {"role": "user", "content": "go on"}]
 
-    heard = reread(dialect, {"messages": asked})[1::2]
+    heard = reread(dialect, {"messages": questions})[1::2]
     assert heard[1] == canonical(second)
     if "tool_calls" not in first:  # calls of both answers have the same ids: the later ones are remembered
         assert heard[0] == canonical(first)
@@ -113,16 +113,16 @@ def test_messages(first, second, is_sorted):
 def test_an_input_that_the_client_changed_is_what_it_sent():
     dialect = Messages()
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
-    exchange = exchange_of(dialect, {"messages": []})
-    dialect.write(answer_of({"role": "assistant", "content": None, "tool_calls": [call]}), exchange)
+    exchange = make_exchange(dialect, {"messages": []})
+    dialect.write(find_answer({"role": "assistant", "content": None, "tool_calls": [call]}), exchange)
 
     for value, text in (({"a": 1}, '{"a":1}'), ({"a": 2}, '{"a": 2}')):
         block = {"type": "tool_use", "id": "c", "name": "f", "input": value}
-        (said,) = reread(dialect, {"messages": [{"role": "assistant", "content": [block]}]})
-        assert said["tool_calls"][0]["function"]["arguments"] == text
+        (message,) = reread(dialect, {"messages": [{"role": "assistant", "content": [block]}]})
+        assert message["tool_calls"][0]["function"]["arguments"] == text
 
 
-def chunks_of(message, size):
+def read_chunks(message, size):
     """Cut a message into the deltas of a stream."""
     yield {"role": "assistant", "content": ""}
     for name in ("reasoning", "content"):
@@ -139,25 +139,25 @@ def chunks_of(message, size):
 def streamed(dialect, exchange, message, size):
     """Send a message as a stream, cut anywhere; give the events of the dialect and the stream."""
     events = [{"choices": [], "prompt_token_ids": [1, 2]}]
-    events += [{"choices": [{"index": 0, "delta": delta}]} for delta in chunks_of(message, size)]
+    events += [{"choices": [{"index": 0, "delta": delta}]} for delta in read_chunks(message, size)]
     events.append({"choices": [{"index": 0, "delta": {}, "token_ids": [3], "finish_reason": "stop"}]})
     sent = b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events) + b"data: [DONE]\n\n"
     stream = dialect.stream(exchange)
     seen = b"".join(stream.feed(sent[start : start + 7 * size]) for start in range(0, len(sent), 7 * size))
-    told = [event.split(b"\n") for event in seen.split(b"\n\n")[:-1]]
-    found = [json.loads(line[6:]) for _, line in told]
-    assert [name[7:].decode() for name, _ in told] == [event["type"] for event in found]
+    reported = [event.split(b"\n") for event in seen.split(b"\n\n")[:-1]]
+    found = [json.loads(line[6:]) for _, line in reported]
+    assert [name[7:].decode() for name, _ in reported] == [event["type"] for event in found]
     return found, stream
 
 
 @given(answers(), st.integers(1, 5))
 def test_a_streamed_response_is_the_whole_one(message, size):
     dialect = Responses()
-    exchange = exchange_of(dialect, {"input": "hi", "stream": True, "temperature": 0.5})
+    exchange = make_exchange(dialect, {"input": "hi", "stream": True, "temperature": 0.5})
 
     events, stream = streamed(dialect, exchange, message, size)
 
-    whole = json.loads(dialect.write(answer_of(message), exchange))
+    whole = json.loads(dialect.write(find_answer(message), exchange))
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert events[-1]["type"] == "response.completed"
     assert events[-1]["response"] == whole
@@ -173,7 +173,9 @@ def test_a_streamed_response_is_the_whole_one(message, size):
 @given(answers(), st.integers(1, 5))
 def test_a_streamed_message_is_the_whole_one(message, size):
     dialect = Messages()
-    exchange = exchange_of(dialect, {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9, "stream": True})
+    exchange = make_exchange(
+        dialect, {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9, "stream": True}
+    )
 
     events, stream = streamed(dialect, exchange, message, size)
 
@@ -186,8 +188,8 @@ def test_a_streamed_message_is_the_whole_one(message, size):
             case {"type": "content_block_delta", "delta": {"type": kind, **delta}} if kind != "signature_delta":
                 ((name, text),) = delta.items()
                 grown[-1][{"partial_json": "input"}.get(name, name)] += text
-    whole = json.loads(dialect.write(answer_of(message), exchange))
-    shown = [{**block, "input": input_of(block["input"])} if "input" in block else block for block in grown]
+    whole = json.loads(dialect.write(find_answer(message), exchange))
+    shown = [{**block, "input": parse_input(block["input"])} if "input" in block else block for block in grown]
     assert shown == whole["content"]
     end = events[-2]
     assert (end["delta"]["stop_reason"], end["usage"]) == (whole["stop_reason"], whole["usage"])
@@ -195,7 +197,7 @@ def test_a_streamed_message_is_the_whole_one(message, size):
     assert canonical(stream.answer(0).actions[0].message) == canonical(message)
 
 
-def input_of(text):
+def parse_input(text):
     """What an SDK makes of the pieces of a tool's input; here, what is no object is empty."""
     try:
         value = json.loads(text)
@@ -208,8 +210,8 @@ def test_texts_on_the_shelf_are_let_go_when_it_is_full():
     dialect = Responses()
     dialect.shelf._max_bytes = 400
     for number in range(20):
-        exchange = exchange_of(dialect, {"input": "x" * 50}, f"call-{number}")
-        dialect.write(answer_of({"role": "assistant", "content": "y"}), exchange)
+        exchange = make_exchange(dialect, {"input": "x" * 50}, f"call-{number}")
+        dialect.write(find_answer({"role": "assistant", "content": "y"}), exchange)
 
     assert len(reread(dialect, {"input": "", "previous_response_id": "resp_call-19"})) == 3
     with pytest.raises(Exception, match="not remembered"):

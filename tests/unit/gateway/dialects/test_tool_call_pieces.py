@@ -32,7 +32,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     """Its name comes with the second piece."""
 
 
-def pieces_of(call):
+def make_pieces(call):
     later = {} if call.empty == "missing" else {"id": call.empty}
     unnamed = {} if call.empty == "missing" else {"name": call.empty}
     place = {} if call.index is None else {"index": call.index}
@@ -62,7 +62,7 @@ def cut_calls(draw):
             named_late=draw(st.booleans()),
         )
         calls.append(call)
-    waiting = [list(pieces_of(call)) for call in calls]
+    waiting = [list(make_pieces(call)) for call in calls]
     can_mix = indexing == "own" or all(call.repeats_id for call in calls)
     order = []
     while any(waiting):
@@ -81,7 +81,7 @@ def plain(message):
     ]
 
 
-def stream_of(pieces):
+def make_stream(pieces):
     """The events of an engine, one piece each."""
     deltas = [{"role": "assistant", "content": ""}, *({"tool_calls": [piece]} for piece in pieces)]
     events = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
@@ -95,8 +95,8 @@ def ask(dialect, body, events):
     )
     stream = dialect.stream(exchange)
     sent = b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events) + b"data: [DONE]\n\n"
-    told = stream.feed(sent)
-    found = [json.loads(line[6:]) for line in told.split(b"\n") if line.startswith(b"data: {")]
+    reported = stream.feed(sent)
+    found = [json.loads(line[6:]) for line in reported.split(b"\n") if line.startswith(b"data: {")]
     return found, stream.answer(0).actions[0].message
 
 
@@ -140,11 +140,11 @@ def calls_of_responses(events):
 def test_all_accounts_of_a_stream_have_the_calls_that_the_model_made(made):
     calls, pieces = made
     expected = [(call.call_id, call.name, "".join(call.texts)) for call in calls]
-    events = stream_of(pieces)
-    asked = {"messages": [{"role": "user", "content": "x"}], "stream": True}
+    events = make_stream(pieces)
+    fields = {"messages": [{"role": "user", "content": "x"}], "stream": True}
 
-    _, recorded = ask(Completions(), asked, events)
-    of_messages, recorded_too = ask(Messages(), {**asked, "max_tokens": 9}, events)
+    _, recorded = ask(Completions(), fields, events)
+    of_messages, recorded_too = ask(Messages(), {**fields, "max_tokens": 9}, events)
     of_responses, _ = ask(Responses(), {"input": "x", "stream": True}, events)
     traced = CHAT.read_stream([json.dumps(event) for event in events], is_whole=True).actions[0].message
 
@@ -165,11 +165,11 @@ def test_items_of_a_response_are_those_that_were_streamed(order):
     events = [{"choices": [{"index": 0, "delta": deltas[name]}]} for name in order]
     events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
 
-    told, _ = ask(Responses(), {"input": "x", "stream": True}, events)
+    answer, _ = ask(Responses(), {"input": "x", "stream": True}, events)
 
-    done = [event["item"] for event in told if event["type"] == "response.output_item.done"]
+    done = [event["item"] for event in answer if event["type"] == "response.output_item.done"]
     assert sorted(done, key=lambda item: item["id"]) == sorted(
-        told[-1]["response"]["output"], key=lambda item: item["id"]
+        answer[-1]["response"]["output"], key=lambda item: item["id"]
     )
 
 

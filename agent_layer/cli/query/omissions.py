@@ -7,7 +7,7 @@ from agent_layer.infra import open_objects
 from agent_layer.settings import Settings
 from agent_layer.store import Store, find_unindexed
 
-_MOST_NAMED = 8
+_MAX_NAMED = 8
 _LISTING_SECONDS = 2.0
 """Longest retry of the listing: the answer itself needs no objects."""
 _WAYS = "'agent-layer view' shows them, 'agent-layer store reindex' restores them"
@@ -27,8 +27,8 @@ def describe_left_out(settings: Settings, store: Store, run: str | None, *, is_e
     """
     cooled = sorted(name for name in store.admin.find_cooled() if run in (None, name))
     if cooled:
-        more = f" and {len(cooled) - _MOST_NAMED} more" if len(cooled) > _MOST_NAMED else ""
-        return f"what 'store cool' removed from Redis of {', '.join(cooled[:_MOST_NAMED])}{more}; {_WAYS}"
+        more = f" and {len(cooled) - _MAX_NAMED} more" if len(cooled) > _MAX_NAMED else ""
+        return f"what 'store cool' removed from Redis of {', '.join(cooled[:_MAX_NAMED])}{more}; {_WAYS}"
     if not is_empty:
         return None
     quick = settings.model_copy(update={"retry_seconds": min(settings.retry_seconds, _LISTING_SECONDS)})

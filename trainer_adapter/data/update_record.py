@@ -64,7 +64,7 @@ def record_tokens(record: TrainedBatch, columns: Sequence[TokenColumns]) -> Iter
             )
 
 
-def calls_of(batch: TrainingBatch) -> list[list[Call]]:
+def list_calls(batch: TrainingBatch) -> list[list[Call]]:
     """Return [num_rollouts] the calls whose tokens a batch trains, in order of its rows."""
     found: list[list[Call]] = [[] for _ in batch.rewards]
     for position, sample in zip(batch.rollout_of, batch.samples, strict=True):
@@ -122,7 +122,7 @@ def compare_tokens(
     kept = [_kept(record, trajectories[trajectory_id]) for trajectory_id in batch.trajectory_ids]
     if not any(kept):
         return None
-    calls, advantages = calls_of(batch), _advantages_of_calls(record, batch)
+    calls, advantages = list_calls(batch), _advantages_of_calls(record, batch)
     differences: list[str] = []
     for position, trajectory_id in enumerate(batch.trajectory_ids):
         if not (one := kept[position]) and calls[position]:

@@ -17,7 +17,7 @@ from agent_layer.schema import Task, Trajectory
 from agent_layer.store import Store
 from envs.tasksets import Game, compare
 
-_MOST_LINES = 16
+_MAX_LINES = 16
 """Guesses that are shown, the most frequent ones."""
 _NO_NUMBER = "a word that is no number"
 
@@ -31,7 +31,7 @@ class Branch:
     num_found: int = 0
     """Games whose hidden number it was."""
     following: dict[tuple[str, int | None], "Branch"] = field(default_factory=dict[tuple[str, int | None], "Branch"])
-    """By reply and next guess; the reply before the first guess is empty."""
+    """Branches by reply and next guess; the reply before the first guess is empty."""
 
 
 def read_games(store: Store, run: str, oldest_version: int) -> list[Game]:
@@ -58,7 +58,7 @@ def grow_tree(games: Iterable[Game]) -> Branch:
 def draw_games(games: Sequence[Game]) -> Group:
     """Return the tree of these games, at most 20 lines, and which hidden numbers they miss."""
     root = grow_tree(games)
-    shown = _most_frequent(root, _MOST_LINES)
+    shown = _most_frequent(root, _MAX_LINES)
     tree = Tree("", hide_root=True, guide_style="dim")
     for opening, branch in _in_order(root):
         _draw(tree, opening, branch, shown)

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from agent_layer.infra import batched
-from agent_layer.view.reads.asked import Asked
 from agent_layer.view.reads.groups import has_group
+from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import Cooled, Source
 
 _PAGE = 512
@@ -24,16 +24,16 @@ def find_cooled(live: Source, bucket: Source) -> Cooled | None:
     return Cooled(bucket, runs) if runs else None
 
 
-def source_for(source: Source, asked: Asked) -> Source:
+def source_for(source: Source, params: RequestParams) -> Source:
     """Return what answers a question; a question without a run, trajectory or group is for Redis."""
     if source.cooled is None:
         return source
-    runs: Sequence[str] = [asked.path["run"]] if "run" in asked.path else asked.query.get("run", ())
+    runs: Sequence[str] = [params.path["run"]] if "run" in params.path else params.query.get("run", ())
     if len(runs) == 1:
         return source.of_run(runs[0])
-    if (trajectory := asked.path.get("trajectory")) is not None:
+    if (trajectory := params.path.get("trajectory")) is not None:
         return source.of_trajectory(trajectory)
-    if (group := asked.path.get("group")) is not None:
+    if (group := params.path.get("group")) is not None:
         is_cooled = not has_group(source, group) and has_group(source.cooled.source, group)
         return source.cooled.source if is_cooled else source
     return source

@@ -13,7 +13,7 @@ FILTERS: Final = (*_BY_VALUE, "policy", "reward", "label", "since", "until", "ac
 """Parameters that select trajectories."""
 
 
-class Asked(NamedTuple):
+class RequestParams(NamedTuple):
     """One request."""
 
     path: Mapping[str, str]

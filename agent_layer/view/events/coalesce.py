@@ -8,7 +8,7 @@ import msgspec
 
 from agent_layer.view.answers.events import Change, ChangeKind
 
-MOST_IDS: Final = 100
+MAX_IDS: Final = 100
 _KINDS: Final[Mapping[bytes, tuple[ChangeKind, bytes]]] = {
     b"trajectory": ("trajectory", b"trajectory_id"),
     b"addition": ("trajectory", b"trajectory_id"),
@@ -49,7 +49,7 @@ class Gathered:
     def take(self) -> list[Change]:
         """Return the changes, and start again."""
         found = [
-            Change(kind=kind, runs=sorted(self._runs[kind]), ids=list(ids)[:MOST_IDS], num=len(ids))
+            Change(kind=kind, runs=sorted(self._runs[kind]), ids=list(ids)[:MAX_IDS], num=len(ids))
             for kind, ids in self._ids.items()
         ]
         self._ids.clear()

@@ -22,10 +22,10 @@ _Streams: TypeAlias = list[tuple[bytes, _Entries]]
 
 _BLOCK_SECONDS = 1.0
 """Longest wait for the stream; then the reader reaps lapsed leases, in case no worker is left to do it."""
-_MOST_ENTRIES = 1024
+_MAX_ENTRIES = 1024
 _ROWS = 128
 """Groups that one page reads and yields."""
-_MOST_RECENT = 1 << 16
+_MAX_RECENT = 1 << 16
 """Newest groups of a run that are remembered as yielded."""
 _KNOWN_SECONDS = 8 * 86_400
 """Seven days for which the dispatcher knows closed groups, and a day more."""
@@ -33,7 +33,7 @@ _SLACK_SECONDS = 2.0
 """Largest difference between the time of a stream's entry and its group's ``closed_at``."""
 
 
-class ClosingsRead(NamedTuple):
+class CompletedBatch(NamedTuple):
     """What one read of the stream returned."""
 
     newest_id: str
@@ -56,7 +56,7 @@ class GroupFilter(Protocol):
         """Yield those that have closed."""
         ...
 
-    def closed_since(self, after_id: str, read: ClosingsRead) -> Iterator[list[GroupState]]:
+    def closed_since(self, after_id: str, read: CompletedBatch) -> Iterator[list[GroupState]]:
         """Yield those that have closed since, none a second time."""
         ...
 
@@ -80,7 +80,7 @@ class NamedGroups:
         """
         yield from self._ask(list(self._left))
 
-    def closed_since(self, after_id: str, read: ClosingsRead) -> Iterator[list[GroupState]]:  # noqa: ARG002  # others need it
+    def closed_since(self, after_id: str, read: CompletedBatch) -> Iterator[list[GroupState]]:  # noqa: ARG002  # others need it
         """See ``GroupFilter``."""
         named = [group_id for group_id, _ in read.closings if group_id in self._left]
         yield from self._ask(named if read.is_whole else list(self._left))
@@ -99,7 +99,7 @@ class NamedGroups:
             yield closed
 
 
-class GroupsOfRun:
+class RunFilter:
     """All groups of a run, the earlier ones as far as the dispatcher knows them."""
 
     is_over = False
@@ -114,7 +114,7 @@ class GroupsOfRun:
         """See ``GroupFilter``."""
         yield from self._since(self._inspector.stats().now - _KNOWN_SECONDS)
 
-    def closed_since(self, after_id: str, read: ClosingsRead) -> Iterator[list[GroupState]]:
+    def closed_since(self, after_id: str, read: CompletedBatch) -> Iterator[list[GroupState]]:
         """See ``GroupFilter``."""
         if not read.is_whole:
             yield from self._since(_order(after_id)[0] / 1000 - _SLACK_SECONDS)
@@ -128,7 +128,7 @@ class GroupsOfRun:
 
     def _decided_since(self, seconds: float) -> Iterator[str]:
         redis, keys, after = self._redis, self._keys, f"{max(0, round(seconds * 1000))}"
-        while entries := cast("_Entries", redis.xrange(keys.outbox, after, count=_MOST_ENTRIES)):
+        while entries := cast("_Entries", redis.xrange(keys.outbox, after, count=_MAX_ENTRIES)):
             for _, fields in entries:
                 if fields[b"kind"] == b"group" and fields[b"run"].decode() == self._run:
                     yield fields[b"group_id"].decode()
@@ -143,7 +143,7 @@ class GroupsOfRun:
     @staticmethod
     def _page(redis: Redis, name: str, seconds: float, at: int) -> list[bytes]:
         found = redis.zrange(  # pyright: ignore[reportUnknownMemberType]  # its scores may be of any type
-            name, seconds, "+inf", byscore=True, offset=at, num=_MOST_ENTRIES
+            name, seconds, "+inf", byscore=True, offset=at, num=_MAX_ENTRIES
         )
         return cast("list[bytes]", found)
 
@@ -151,7 +151,7 @@ class GroupsOfRun:
         for part in batched((one for one in group_ids if one not in self._given), _ROWS):
             self._given |= dict.fromkeys(part)
             yield self._inspector.groups(part, _ROWS)
-        for one in list(islice(self._given, max(0, len(self._given) - _MOST_RECENT))):
+        for one in list(islice(self._given, max(0, len(self._given) - _MAX_RECENT))):
             del self._given[one]
 
 
@@ -175,13 +175,13 @@ async def follow(scripts: Scripts, groups: GroupFilter) -> AsyncGenerator[GroupS
             await asyncio.to_thread(scripts.reap)
             try:
                 found = await connection.xread(
-                    {name: newest_id}, count=_MOST_ENTRIES, block=round(_BLOCK_SECONDS * 1000)
+                    {name: newest_id}, count=_MAX_ENTRIES, block=round(_BLOCK_SECONDS * 1000)
                 )
                 first = await connection.xrange(name, count=1)
             except (RedisConnectionError, RedisTimeoutError, OSError):
                 # while Redis is away, the retrying client waits for it, and raises when it stays away
                 await asyncio.to_thread(scripts.redis.exists, name)
-                read = ClosingsRead(newest_id, [], is_whole=False)
+                read = CompletedBatch(newest_id, [], is_whole=False)
             else:
                 read = _parse_closings(newest_id, cast("_Streams", found), cast("_Entries", first))
             pages, newest_id = groups.closed_since(newest_id, read), read.newest_id
@@ -193,17 +193,17 @@ def newest_closed(redis: Redis, name: str) -> str:
     return found[0][0].decode() if found else "0-0"
 
 
-def read_closings(redis: Redis, name: str, after_id: str, seconds: float) -> ClosingsRead:
+def read_closings(redis: Redis, name: str, after_id: str, seconds: float) -> CompletedBatch:
     """Wait until groups close, for a second at most."""
     block_ms = max(1, round(min(seconds, _BLOCK_SECONDS) * 1000))
-    found = cast("_Streams", redis.xread({name: after_id}, count=_MOST_ENTRIES, block=block_ms))
+    found = cast("_Streams", redis.xread({name: after_id}, count=_MAX_ENTRIES, block=block_ms))
     return _parse_closings(after_id, found, cast("_Entries", redis.xrange(name, count=1)))
 
 
-def _parse_closings(after_id: str, found: _Streams, first: _Entries) -> ClosingsRead:
+def _parse_closings(after_id: str, found: _Streams, first: _Entries) -> CompletedBatch:
     entries = found[0][1] if found else []
     oldest_id = first[0][0].decode() if first else after_id
-    return ClosingsRead(
+    return CompletedBatch(
         newest_id=entries[-1][0].decode() if entries else after_id,
         closings=[(fields[b"group_id"].decode(), fields[b"run"].decode()) for _, fields in entries],
         is_whole=not entries or _order(oldest_id) <= _order(after_id),
