@@ -55,7 +55,7 @@ _END_COMMANDS = (
 ADD = _script(
     "add",
     "prelude ready runs groups",
-    "exists expire hexists hget hmget hset hsetnx incrby sadd smembers time xadd zadd zcard",
+    "exists hexists hget hmget hset hsetnx incrby sadd smembers time xadd zadd zcard",
     reads="group:* dead",
 )
 CLAIM = _script(

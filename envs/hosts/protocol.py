@@ -164,7 +164,7 @@ class Judge(_Message, frozen=True, kw_only=True):
     """Archive of the files that the agent left; None: none were declared."""
 
 
-class ScoredAttempt(_Message, frozen=True, kw_only=True):
+class ScoredAttempt(_Message, frozen=True, kw_only=True, tag="Judged"):
     """Rewards of the scorer."""
 
     token: str

@@ -12,7 +12,7 @@ from statistics import median
 
 from bench_table import Figure
 from store_facts import make_facts
-from store_feed import Stored, feed
+from store_feed import StoreFigures, feed
 from store_peers import Sized, store_in_objects, store_in_parquet, store_in_sqlite
 from store_servers import Servers, run_servers
 from store_workload import make_appends
@@ -46,9 +46,9 @@ def measure_store_ingest(directory: Path, num_trajectories: dict[int, int] = NUM
     return [*speeds, *batching[1:], *sizes]
 
 
-def _rounds(servers: Servers, directory: Path, trajectories: Sized, batch: int) -> dict[str, list[Stored]]:
+def _rounds(servers: Servers, directory: Path, trajectories: Sized, batch: int) -> dict[str, list[StoreFigures]]:
     directory.mkdir()
-    found: dict[str, list[Stored]] = {}
+    found: dict[str, list[StoreFigures]] = {}
     for number in range(NUM_ROUNDS):
         for name, store in _ways(servers, directory / f"{batch}-{number}", trajectories, batch).items():
             found.setdefault(name, []).append(store())
@@ -56,7 +56,7 @@ def _rounds(servers: Servers, directory: Path, trajectories: Sized, batch: int) 
     return found
 
 
-def _ways(servers: Servers, place: Path, trajectories: Sized, batch: int) -> dict[str, Callable[[], Stored]]:
+def _ways(servers: Servers, place: Path, trajectories: Sized, batch: int) -> dict[str, Callable[[], StoreFigures]]:
     place.mkdir()
     appends = [one for _, one in trajectories]
     return {
@@ -68,19 +68,19 @@ def _ways(servers: Servers, place: Path, trajectories: Sized, batch: int) -> dic
     }
 
 
-def _speed_figures(batch: int, found: dict[str, list[Stored]]) -> Iterator[Figure]:
+def _speed_figures(batch: int, found: dict[str, list[StoreFigures]]) -> Iterator[Figure]:
     for place, peer in ((DIRECTORY, SQLITE), (DIRECTORY, PARQUET), (S3, EACH)):
         yield _figure(batch, place, found[place], peer, found[peer])
 
 
-def _figure(batch: int, place: str, ours: list[Stored], peer: str, theirs: list[Stored]) -> Figure:
+def _figure(batch: int, place: str, ours: list[StoreFigures], peer: str, theirs: list[StoreFigures]) -> Figure:
     own, other = (median(one.per_second for one in stored) for stored in (ours, theirs))
     ratio = median(one.per_second / another.per_second for one, another in zip(ours, theirs, strict=True))
     what = f"store, ingest to {place}, batches of {batch}, fsync: trajectories/s beside {peer}"
     return Figure(what, f"{own:,.0f}", f"{other:,.0f}", f"{ratio:.1f}", AIMS.get((batch, peer), ""))
 
 
-def _size_figures(batch: int, found: dict[str, list[Stored]]) -> Iterator[Figure]:
+def _size_figures(batch: int, found: dict[str, list[StoreFigures]]) -> Iterator[Figure]:
     ours, each = found[S3][-1], found[EACH][-1]
     num_puts = [one.num_objects / one.num_trajectories for one in (ours, each)]
     aims = ("≤ 0.02", "≤ 19 KB") if batch == 100 else ("", "")

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 from store_facts import Facts
-from store_feed import Appends, Stored
+from store_feed import Appends, StoreFigures
 
 from agent_layer.schema.codec import encode
 
@@ -37,7 +37,7 @@ _COLUMNS = {
 _INDEXED = ("run", "split", "task_id", "task_type", "status", "started_at", "reward", "policy_min", "policy_max")
 
 
-def store_in_objects(s3_url: str, trajectories: Sized) -> Stored:
+def store_in_objects(s3_url: str, trajectories: Sized) -> StoreFigures:
     """Put an object for each trajectory, a few at once; nothing is indexed."""
     s3 = boto3.client("s3", endpoint_url=s3_url)
     s3.create_bucket(Bucket="each")
@@ -53,7 +53,7 @@ def store_in_objects(s3_url: str, trajectories: Sized) -> Stored:
     return _stored(trajectories, time.perf_counter() - began, len(sizes), sum(sizes))
 
 
-def store_in_sqlite(directory: Path, trajectories: Sized, per_batch: int) -> Stored:
+def store_in_sqlite(directory: Path, trajectories: Sized, per_batch: int) -> StoreFigures:
     """Insert rows and bodies in transactions of ``per_batch``, each on disk before the next begins."""
     directory.mkdir()
     with closing(sqlite3.connect(directory / "trajectories.db", isolation_level=None)) as database:
@@ -75,7 +75,7 @@ def store_in_sqlite(directory: Path, trajectories: Sized, per_batch: int) -> Sto
     return _stored(trajectories, seconds, 1, _measure_size(directory))  # behind the end, which leaves no journal
 
 
-def store_in_parquet(directory: Path, trajectories: Sized, per_batch: int) -> Stored:
+def store_in_parquet(directory: Path, trajectories: Sized, per_batch: int) -> StoreFigures:
     """Write files of ``per_batch`` rows with their bodies, each on disk before the next begins."""
     directory.mkdir()
     began = time.perf_counter()
@@ -108,8 +108,10 @@ def _batches(trajectories: Sized, size: int) -> list[Sized]:
     return [trajectories[begin : begin + size] for begin in range(0, len(trajectories), size)]
 
 
-def _stored(trajectories: Sized, seconds: float, num_objects: int, num_bytes: int) -> Stored:
-    return Stored(num_trajectories=len(trajectories), seconds=seconds, num_objects=num_objects, num_bytes=num_bytes)
+def _stored(trajectories: Sized, seconds: float, num_objects: int, num_bytes: int) -> StoreFigures:
+    return StoreFigures(
+        num_trajectories=len(trajectories), seconds=seconds, num_objects=num_objects, num_bytes=num_bytes
+    )
 
 
 def _measure_size(directory: Path) -> int:

@@ -84,7 +84,7 @@ class AllowScoring(_Message, frozen=True, kw_only=True):
     task: str
     spec: SandboxSpec | None = None
     """Default spec of boxes that are opened without one."""
-    max_boxes: int
+    max_boxes: int = msgspec.field(name="most_boxes")
 
 
 class EndScoring(_Message, frozen=True, kw_only=True):
@@ -173,21 +173,21 @@ class Kill(_Message, frozen=True, kw_only=True):
     number: int
 
 
-class StdinChunk(_Message, frozen=True, kw_only=True):
+class StdinChunk(_Message, frozen=True, kw_only=True, tag="Feed"):
     """Standard input of a live process; empty: its end."""
 
     number: int
     chunk: bytes = b""
 
 
-class StdinAck(_Message, frozen=True, kw_only=True):
+class StdinAck(_Message, frozen=True, kw_only=True, tag="Fed"):
     """The process has taken this much of its standard input; 0: it has started."""
 
     number: int
     num_bytes: int = 0
 
 
-class FlowControl(_Message, frozen=True, kw_only=True):
+class FlowControl(_Message, frozen=True, kw_only=True, tag="Valve"):
     """Stop sending a live process's output, or go on."""
 
     number: int
