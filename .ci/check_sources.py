@@ -31,7 +31,7 @@ MAY_HOLD_FEW = {
     "agent_layer/settings": "a room: settings, and the one place that reads the environment",
     "agent_layer/view/demo": "the recorded run is beside its reader",
     "agent_layer/view/reads/overviews": "two views over many rollouts each, beside those of one record",
-    "envs/grading/inside": "programs that are sent into a box by their path",
+    "envs/grading/guest": "programs that are sent into a box by their path",
     "envs/rescoring": "a room: the command, and what it does",
     "envs/tasksets/guess_number": "one task set: the game, and an agent that a registry names by its path",
     "tracer/bootstrap": "Python itself imports the file, from a path that has nothing else",
@@ -43,7 +43,7 @@ MAY_REACH_ENVIRONMENT = {
     "agent_layer/infra/processes/supervised.py": "hands it to a child, with more",
     "agent_layer/recorder/shipping.py": "hands it to the shipper, with its settings",
     "agent_layer/infra/redis/embedded.py": "hands it to Redis",
-    "envs/sandbox/inside/warm_python.py": "sets it for a snippet, in the box",
+    "envs/sandbox/guest/warm_python.py": "sets it for a snippet, in the box",
     "trainer_adapter/cluster/nodes/machine.py": "shows PyTorch the GPUs that Ray hides",
     "trainer_adapter/cluster/overrides.py": "adds to the path of veRL's processes, and reads what it told them",
     "trainer_adapter/cluster/plugin.py": "runs first in veRL's processes, which name the platform there",
@@ -56,7 +56,7 @@ MAY_SPEAK_HTTP = {
     "agent_layer/engines/control.py": "asks an engine itself: past proxies, and after no redirect",
     "agent_layer/engines/teacher.py": "asks by control.py, and names what that raises",
     "agent_layer/shipper/remote.py": "keeps connections open from log to log",
-    "envs/sandbox/inside/keeper.py": "speaks over a unix socket, and imports nothing of ours",
+    "envs/sandbox/guest/keeper.py": "speaks over a unix socket, and imports nothing of ours",
     "tracer/transport/gateway_client.py": "waits shorter for a connection than for an answer",
 }
 MAY_LOCK = {

@@ -349,7 +349,7 @@ def _serve(store: Store, settings: Settings, workers: Sequence[Worker], port: in
     """Serve the page until Ctrl-C; workers go on to be seen."""
     from aiohttp import web  # noqa: PLC0415  # only a person who looks needs a server
 
-    from agent_layer.view import Source, build_view_app  # noqa: PLC0415
+    from agent_layer.view import ReadContext, build_view_app  # noqa: PLC0415
 
     queue = Queue(store.redis, store.keys, settings)
 
@@ -362,7 +362,7 @@ def _serve(store: Store, settings: Settings, workers: Sequence[Worker], port: in
     threading.Thread(target=beat, daemon=True).start()
     sys.stdout.write(f"http://127.0.0.1:{port}/#/run/{RUN}\n")
     sys.stdout.flush()
-    web.run_app(build_view_app(Source(settings, store)), host="127.0.0.1", port=port, print=lambda *_: None)
+    web.run_app(build_view_app(ReadContext(settings, store)), host="127.0.0.1", port=port, print=lambda *_: None)
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ from agent_layer.schema.training import ExcludedRollout, TrainedBatch, TrainedRo
 from agent_layer.settings import Settings
 from agent_layer.state.vocabularies import store_vocabulary
 from agent_layer.store import Store
-from agent_layer.view import Source, build_view_app
+from agent_layer.view import ReadContext, build_view_app
 
 from .builders import attempt, call, closed_group, sampled
 from .stored import write_segment
@@ -58,8 +58,8 @@ class Viewed:
     settings: Settings
 
     @property
-    def source(self) -> Source:
-        return Source(self.settings, self.store)
+    def source(self) -> ReadContext:
+        return ReadContext(self.settings, self.store)
 
     def get(self, path: str, status: int = 200, token: str | None = None, method: str = "GET", **headers: str) -> Any:
         """Ask a server that serves this one request; return its JSON."""

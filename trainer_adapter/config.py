@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from agent_layer.errors import BadInputError
 from agent_layer.health import HealthLimits, set_limits
-from agent_layer.schema import LengthRule, LongRows, Overlong, Partial
+from agent_layer.schema import LengthRule, LongRows, Overlong, ShortGroupPolicy
 from trainer_adapter.algorithms import AlgorithmConfig, Schedule, resolve_algorithm
 from trainer_adapter.selection import Curriculum, LevelRamp, TaskFilter
 from trainer_adapter.verl_keys import refuse_our_keys
@@ -132,7 +132,7 @@ class RolloutConfig(_Section, frozen=True):
     launch: Annotated[float, Meta(ge=1)] | None = None
     """Rollouts launched for each usable one, such as 1.25: the slowest are cancelled. This biases learning towards
     rollouts that end early: compare ``kept_seconds`` and ``surplus_seconds`` of the steps."""
-    partial: Partial | None = None
+    partial: ShortGroupPolicy | None = None
     """What happens to a group with too few usable rollouts; None: as its task says, else it is delivered."""
     priority: Annotated[int, Meta(ge=-1000, le=1000)] | None = None
     """Priority among the rollouts of all runs; None: as tasks say, else 0. Eval tasks have -1 by default."""

@@ -13,13 +13,13 @@ __getattr__, __all__ = face(
         "tasks": "check_task parse_tasks read_tasks",
     },
     {
-        "inspection": "QueueInspector Shelf list_member_ids",
+        "inspection": "QueueInspector RolloutList list_member_ids",
         "models": "HELD OVER Lease LeaseAnswer LeaseEnding Report",
         "queue": "WorkerQueue retry_delay",
         "scripts": "INSPECT LEASE_SCRIPTS SUBMIT_SCRIPTS",
         "tasks": (
-            "Known PlacedTask TaskName check_lifetime new_tasks num_launched read_placed_tasks read_task read_task_name"
-            " task_line"
+            "Known TaskWithOrigin TaskName check_lifetime new_tasks num_launched read_placed_tasks read_task"
+            " read_task_name task_line"
         ),
     },
 )

@@ -20,7 +20,7 @@ T = TypeVar("T")
 View: TypeAlias = Literal[
     "groups", "rollouts", "dead", "tally", "open", "listed", "task", "runs", "workers", "closed", "needs", "stats"
 ]
-Shelf: TypeAlias = Literal["leases", "delayed", "paused", "dead"]
+RolloutList: TypeAlias = Literal["leases", "delayed", "paused", "dead"]
 """Where rollouts lie in an order of their own: by when the lease lapses, the back-off is over, they were paused (what
 is due first comes first), or they were given up (the newest first)."""
 _Page: TypeAlias = tuple[list[T], str]
@@ -65,7 +65,7 @@ class QueueInspector:
         """Groups that closed last, newest first; about a thousand are remembered in this order."""
         return self._read(list[str], "closed", num)
 
-    def listed_ids(self, shelf: Shelf, run: str = "", most: int | None = None) -> Iterator[str]:
+    def listed_ids(self, shelf: RolloutList, run: str = "", most: int | None = None) -> Iterator[str]:
         """As ``open_ids``, of rollouts that lie there. What moves meanwhile may come twice or not at all."""
         cursor = "0"
         for _ in range(ceil(most / _IDS)) if most else count():

@@ -4,7 +4,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from agent_layer.schema import Cause, Fill, Partial, RolloutStatus, Split, Task, make_trajectory_id
+from agent_layer.schema import Cause, Fill, RolloutStatus, ShortGroupPolicy, Split, Task, make_trajectory_id
 
 LeaseAnswer: TypeAlias = Literal["go", "pause", "cancel", "lost"]
 """Answer to a heartbeat: go on; let the attempt pause at its next step boundary, if it can; the rollout was cancelled;
@@ -132,7 +132,7 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     """Rollouts that have no final status yet."""
     num_usable: int
     """Accepted rollouts that have a reward."""
-    partial: Partial
+    partial: ShortGroupPolicy
     is_closed: bool
     queued_at: float
     """Seconds since the epoch, UTC."""

@@ -15,7 +15,7 @@ from agent_layer.schema import (
     NOT_SAMPLING,
     History,
     JsonObject,
-    Partial,
+    ShortGroupPolicy,
     Split,
     Task,
     check_name,
@@ -89,7 +89,7 @@ class _TaskLine(_Strict, frozen=True):
     rewards: dict[str, _RewardLine] = {}
     group_size: int | None = None
     launch: int | None = None
-    partial: Partial = "deliver"
+    partial: ShortGroupPolicy = "deliver"
     sampling: JsonObject = {}
     limits: _LimitsLine = _LimitsLine()
     priority: int | None = None
@@ -113,7 +113,7 @@ class TaskName(NamedTuple):
     labels: dict[str, str]
 
 
-class PlacedTask(NamedTuple):
+class TaskWithOrigin(NamedTuple):
     """A task, and the file and line that it comes from."""
 
     task: Task
@@ -127,7 +127,7 @@ def read_tasks(path: Path, *, run: str, split: Split = "train", group_size: int 
 
 def read_placed_tasks(
     path: Path, *, run: str, split: Split = "train", group_size: int | None = None
-) -> list[PlacedTask]:
+) -> list[TaskWithOrigin]:
     """Read a file of tasks, one JSON object on each line.
 
     Args:
@@ -154,8 +154,8 @@ def parse_tasks(
 
 def _parse_lines(
     lines: Iterable[bytes], *, subject: str, run: str, split: Split, group_size: int | None
-) -> list[PlacedTask]:
-    tasks: list[PlacedTask] = []
+) -> list[TaskWithOrigin]:
+    tasks: list[TaskWithOrigin] = []
     numbers: dict[str, int] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -168,7 +168,7 @@ def _parse_lines(
                 f" {numbers[task.id]}; give each task its own id, and raise group_size for more rollouts of one"
             )
         numbers[task.id] = number
-        tasks.append(PlacedTask(task, where))
+        tasks.append(TaskWithOrigin(task, where))
     if not tasks:
         raise BadInputError(f"{subject}: expected at least one task, found none; write one JSON object on each line")
     return tasks
@@ -350,7 +350,7 @@ Known: TypeAlias = Literal["all", "refuse", "skip"]
 """What to do with known tasks. ``all``: queue them. ``skip``: leave them out. ``refuse``: queue none of the tasks."""
 
 
-def new_tasks(tasks: Sequence[PlacedTask], known: Known, is_stored: Callable[[Task, str], bool]) -> list[Task]:
+def new_tasks(tasks: Sequence[TaskWithOrigin], known: Known, is_stored: Callable[[Task, str], bool]) -> list[Task]:
     """Return the tasks to queue.
 
     Args:

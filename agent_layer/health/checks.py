@@ -19,7 +19,7 @@ from agent_layer.health.measures import (
     Measure,
     MeasureNow,
     Reports,
-    RunFacts,
+    RunSnapshot,
     drift_of_length,
     engine_with_gap,
     entropy_before_success,
@@ -84,9 +84,9 @@ class LiveCheck(Check, frozen=True, kw_only=True):
     """One thing that can be wrong now."""
 
     measure: MeasureNow
-    subject: Callable[[RunFacts], str | None] = lambda _: None
+    subject: Callable[[RunSnapshot], str | None] = lambda _: None
     """What it is about; None: the run as a whole."""
-    since: Callable[[RunFacts], float | None] = lambda _: None
+    since: Callable[[RunSnapshot], float | None] = lambda _: None
     """When it began, in seconds since the epoch; None: not known, or ``now`` less what is measured in seconds."""
 
 

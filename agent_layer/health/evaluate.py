@@ -8,7 +8,7 @@ import msgspec
 
 from agent_layer.health.checks import LIVE_CHECKS, STEP_CHECKS, Check, LiveCheck, StepCheck
 from agent_layer.health.findings import HealthFinding
-from agent_layer.health.measures import Reports, RunFacts
+from agent_layer.health.measures import Reports, RunSnapshot
 from agent_layer.health.progress import StepProgress
 from agent_layer.times import format_span, format_time
 
@@ -31,7 +31,7 @@ def find_unhealthy(
     return sorted(found, key=lambda finding: finding.level != "stop")
 
 
-def find_unhealthy_now(facts: RunFacts, checks: Sequence[LiveCheck] = LIVE_CHECKS) -> list[HealthFinding]:
+def find_unhealthy_now(facts: RunSnapshot, checks: Sequence[LiveCheck] = LIVE_CHECKS) -> list[HealthFinding]:
     """Return what is wrong with a run at this moment."""
     return [one for check in checks if (one := _judge_now(facts, check)) is not None]
 
@@ -49,7 +49,7 @@ def _judge(reports: Reports, check: StepCheck) -> HealthFinding | None:
     return msgspec.structs.replace(found, since_step=first, filters={**found.filters, **since})
 
 
-def _judge_now(facts: RunFacts, check: LiveCheck) -> HealthFinding | None:
+def _judge_now(facts: RunSnapshot, check: LiveCheck) -> HealthFinding | None:
     if (level := _exceeded(check, value := check.measure(facts))) is None or value is None:
         return None
     since = facts.now - value if check.unit == _SECONDS else check.since(facts)

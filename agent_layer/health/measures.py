@@ -2,7 +2,7 @@
 
 A measure of steps gets the reports of a run, oldest first, the judged one last, and the number of steps of its window.
 It returns None where the window is not known: too few steps, or steps without what it needs. A measure of this moment
-gets ``RunFacts``, and returns None where it is not known, or where it would mean nothing.
+gets ``RunSnapshot``, and returns None where it is not known, or where it would mean nothing.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -178,7 +178,7 @@ def _results(reports: Reports, task: str) -> list[float]:
     return [report.success_by_task[task] for report in reports if task in report.success_by_task]
 
 
-class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One run at one moment, as it is known without its trainer: its work, its engines, its last steps.
 
     The defaults are those of a run that is over.
@@ -216,31 +216,31 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Address of the engine that is held for the longest time."""
 
 
-MeasureNow: TypeAlias = Callable[[RunFacts], float | None]
+MeasureNow: TypeAlias = Callable[[RunSnapshot], float | None]
 
 
-def starved_seconds(facts: RunFacts) -> float | None:
+def starved_seconds(facts: RunSnapshot) -> float | None:
     """Return for how long work waits while no worker holds or ended any; 0 where it runs."""
     if facts.is_paused or not facts.num_waiting:
         return None
     return 0.0 if facts.num_held or facts.num_accepted_lately else _waited_seconds(facts)
 
 
-def unserved_seconds(facts: RunFacts) -> float | None:
+def unserved_seconds(facts: RunSnapshot) -> float | None:
     """Return for how long work waits that no worker can do; 0 where each has a worker."""
     if facts.is_paused or not facts.num_waiting:
         return None
     return _waited_seconds(facts) if facts.num_unserved else 0.0
 
 
-def _waited_seconds(facts: RunFacts) -> float | None:
+def _waited_seconds(facts: RunSnapshot) -> float | None:
     """Return for how long the oldest group waits, since the last step at most: until then the run was served."""
     if facts.oldest_wait_seconds is None or not facts.step_times:
         return facts.oldest_wait_seconds
     return min(facts.oldest_wait_seconds, max(0.0, facts.now - facts.step_times[-1]))
 
 
-def stalled_intervals(facts: RunFacts) -> float | None:
+def stalled_intervals(facts: RunSnapshot) -> float | None:
     """Return how many of its usual intervals have passed since the last step, where work of the run is left."""
     intervals = [later - earlier for earlier, later in pairwise(facts.step_times)]
     if facts.is_paused or not facts.num_waiting + facts.num_held or len(intervals) < _MIN_INTERVALS:
@@ -248,12 +248,12 @@ def stalled_intervals(facts: RunFacts) -> float | None:
     return (facts.now - facts.step_times[-1]) / max(_LEAST_INTERVAL_SECONDS, median(intervals))
 
 
-def share_of_failures(facts: RunFacts) -> float | None:
+def share_of_failures(facts: RunSnapshot) -> float | None:
     """Return the share of the newest attempts that failed."""
     return facts.failure_rate if facts.num_judged >= _MIN_JUDGED else None
 
 
-def share_of_lost_tasks(facts: RunFacts) -> float | None:
+def share_of_lost_tasks(facts: RunSnapshot) -> float | None:
     """Return the share of ended rollouts that were given up."""
     ended = facts.num_dead + facts.num_accepted
     return facts.num_dead / ended if ended >= _MIN_JUDGED else None

@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.health.alarms import Alarm, AlarmFile, RunAlarms
+from agent_layer.health.alarm_file import Alarm, AlarmFile, RunAlarms
 from agent_layer.health.checks import LIVE_CHECKS, STEP_CHECKS
 from agent_layer.health.findings import HealthFinding
 from agent_layer.health.progress import StepProgress

@@ -10,12 +10,12 @@ from redis import Redis
 
 from agent_layer.dispatcher import Dispatcher, RunState
 from agent_layer.engines import Engine, behind_seconds, open_engine_registry
-from agent_layer.health.alarms import AlarmFile
+from agent_layer.health.alarm_file import AlarmFile
 from agent_layer.health.checks import CHECKS, STEP_CHECKS, LiveCheck, StepCheck
 from agent_layer.health.evaluate import find_unhealthy_now
 from agent_layer.health.findings import HealthFinding
 from agent_layer.health.limits import set_live_limits
-from agent_layer.health.measures import RunFacts
+from agent_layer.health.measures import RunSnapshot
 from agent_layer.health.progress import StepProgress, progress_path, read_progress
 from agent_layer.infra import Keys
 from agent_layer.schema import check_name
@@ -31,7 +31,7 @@ class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     reports: Sequence[StepProgress]
     """Reports of the newest steps, oldest first; none where the trainer runs on another machine."""
-    facts: RunFacts
+    facts: RunSnapshot
     findings: Sequence[HealthFinding]
     """What fires, the worst first."""
 
@@ -96,7 +96,7 @@ class HealthReader:
         ages = [(behind_seconds(self._redis, self._keys, one.run, one.version, now), one.url) for one in engines]
         behind = max(ages, default=(None, None))
         held = max(((now - (one.held_since or now), one.url) for one in engines), default=(None, None))
-        facts = RunFacts(
+        facts = RunSnapshot(
             now=now,
             step_times=[one.ended_at for one in reports[-20:]],
             engine_behind_seconds=behind[0],
@@ -117,7 +117,7 @@ class HealthReader:
             return reports[-1].health
         return [one.finding for one in kept.firing.values() if one.finding.since_step is not None]
 
-    def _with_work(self, facts: RunFacts, state: RunState, offers: Sequence[set[str]]) -> RunFacts:
+    def _with_work(self, facts: RunSnapshot, state: RunState, offers: Sequence[set[str]]) -> RunSnapshot:
         num_waiting, inspector = state.num_queued + state.num_delayed, self._dispatcher.inspector
         needs: Mapping[frozenset[str], int] = inspector.needs(state.run) if state.num_queued else {}
         unserved = {need: num for need, num in needs.items() if not any(need <= offered for offered in offers)}

@@ -11,7 +11,7 @@ from agent_layer.errors import AgentLayerError
 from agent_layer.gateway import load_tls, serve_until_stopped
 from agent_layer.settings import load_settings
 from agent_layer.store import open_store
-from agent_layer.view import Source, build_view_app
+from agent_layer.view import ReadContext, build_view_app
 
 _NICENESS = 10
 
@@ -26,7 +26,7 @@ def main() -> None:
         try:
             settings = load_settings()
             settings = settings.model_copy(update={"redis_url": settings.reader_redis_url or settings.redis_url})
-            app, tls = build_view_app(Source(settings, open_store(settings))), load_tls(settings)
+            app, tls = build_view_app(ReadContext(settings, open_store(settings))), load_tls(settings)
         except AgentLayerError as error:
             sys.exit(str(error))
         asyncio.run(serve_until_stopped(app, [listener], tls, settings.header_seconds))

@@ -33,8 +33,9 @@ from .step import GraphPlace as GraphPlace, Observation as Observation, PartSour
 from .step import PromptDelta as PromptDelta, Role as Role, Step as Step, StepPart as StepPart, StepState as StepState
 from .step import StepStatus as StepStatus, Usage as Usage, requested_tool_names as requested_tool_names
 from .step import tool_names as tool_names
-from .task import History as History, Limits as Limits, NOT_SAMPLING as NOT_SAMPLING, Partial as Partial
-from .task import RewardSpec as RewardSpec, Split as Split, Task as Task, TaskView as TaskView, hash_input as hash_input
+from .task import History as History, Limits as Limits, NOT_SAMPLING as NOT_SAMPLING, RewardSpec as RewardSpec
+from .task import ShortGroupPolicy as ShortGroupPolicy, Split as Split, Task as Task, TaskView as TaskView
+from .task import hash_input as hash_input
 from .trace import TraceContext as TraceContext, derive_span_id as derive_span_id, derive_trace_id as derive_trace_id
 from .trace import parse_trace as parse_trace
 from .training import AdvantageRule as AdvantageRule, DistillRule as DistillRule, ExcludedRollout as ExcludedRollout
@@ -57,7 +58,8 @@ from .wire.gateway_api import ROLE_HEADER as ROLE_HEADER, ROLLOUT_HEADER as ROLL
 from .wire.gateway_api import RecordedReward as RecordedReward, RenewRequest as RenewRequest
 from .wire.gateway_api import RenewedRollouts as RenewedRollouts, Resumption as Resumption
 from .wire.gateway_api import RewardRequest as RewardRequest, make_attempt_started as make_attempt_started
-from .wire.growing import GrowingCall as GrowingCall, GrowingCalls as GrowingCalls, GrowingMessage as GrowingMessage
+from .wire.streamed_messages import GrowingCall as GrowingCall, GrowingCalls as GrowingCalls
+from .wire.streamed_messages import GrowingMessage as GrowingMessage
 __all__ = [
     "Action", "Group", "Limits", "Logprobs", "Observation", "Outcome", "PolicyRun", "PolicyVersion", "Reward",
     "RewardSpec", "Step", "StepState", "Task", "TaskView", "TokenIds", "TrainedBatch", "TrainingSample", "Trajectory",

@@ -10,7 +10,7 @@ from agent_layer.schema.sandbox import SandboxSpec
 
 Split: TypeAlias = Literal["train", "eval"]
 
-Partial: TypeAlias = Literal["deliver", "refill", "drop"]
+ShortGroupPolicy: TypeAlias = Literal["deliver", "refill", "drop"]
 """What happens to a group with too few usable rollouts: it is delivered; it is filled up with new rollouts, three times
 at most, and then delivered; or nothing of it is delivered."""
 
@@ -90,7 +90,7 @@ class Task(Record, frozen=True, kw_only=True, tag="task"):
     """Usable rollouts that make its group whole."""
     launch: int | None = None
     """Rollouts to launch; the slowest are cancelled once enough are usable. None: ``group_size``."""
-    partial: Partial = "deliver"
+    partial: ShortGroupPolicy = "deliver"
     sampling: JsonObject = {}
     """Overrides sampling parameters of the agent, such as temperature, but for calls of role ``aux``."""
     limits: Limits = Limits()

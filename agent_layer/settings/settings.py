@@ -237,7 +237,7 @@ class Settings(BaseSettings):
     """Seconds without a heartbeat after which a gateway is considered gone."""
 
     @model_validator(mode="after")
-    def _beats_in_time(self) -> Self:
+    def _check_heartbeat(self) -> Self:
         if self.lease_seconds < 2 * self.heartbeat_seconds:
             raise ValueError(
                 f"lease_seconds: expected at least two heartbeats ({2 * self.heartbeat_seconds:g} s), found"

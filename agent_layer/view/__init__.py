@@ -11,7 +11,7 @@ __getattr__, __all__ = face(
         "links": "Thing link_to make_link",
         "reads.archive": "find_cooled",
         "reads.params": "RequestParams query_parameters",
-        "reads.source": "Cooled Source",
+        "reads.source": "Cooled ReadContext",
         "site.writer": "Selection write_site",
     },
 )

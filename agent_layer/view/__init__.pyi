@@ -5,5 +5,5 @@ from .demo.recording import open_recording as open_recording
 from .links import Thing as Thing, link_to as link_to, make_link as make_link
 from .reads.archive import find_cooled as find_cooled
 from .reads.params import RequestParams as RequestParams, query_parameters as query_parameters
-from .reads.source import Cooled as Cooled, Source as Source
+from .reads.source import Cooled as Cooled, ReadContext as ReadContext
 from .site.writer import Selection as Selection, write_site as write_site

@@ -29,10 +29,10 @@ from agent_layer.view.reads.archive import source_for
 from agent_layer.view.reads.images import IMAGES, read_image
 from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.routes import PREFIX, ROUTES, Route
-from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.source import ReadContext
+from agent_layer.view.writes.commands import WriteTargets
 from agent_layer.view.writes.exports import EXPORTS
 from agent_layer.view.writes.journal import Journal
-from agent_layer.view.writes.orders import Desk
 from agent_layer.view.writes.routes import JOURNAL_ROUTES, WRITES, Writer, Writes
 
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 
 
 def build_view_app(
-    source: Source,
+    source: ReadContext,
     token: str | None = None,
     *,
     writable: Store | None = None,
@@ -90,7 +90,7 @@ def build_view_app(
     app.on_shutdown.append(streams.end)
     app.add_routes([web.post(SESSION, view.open_session)])
     if writable is not None:
-        desk = Desk(writable, Dispatcher(writable.redis, source.settings))
+        desk = WriteTargets(writable, Dispatcher(writable.redis, source.settings))
         writes = Writes(desk, Journal(writable.keys, writable.objects))
         turn = asyncio.Lock()
         app.add_routes([web.post(f"{PREFIX}{route}", _taker(writes, route, turn)) for route in WRITES])
@@ -100,7 +100,7 @@ def build_view_app(
 
 
 class _View:
-    def __init__(self, source: Source, access: Access) -> None:
+    def __init__(self, source: ReadContext, access: Access) -> None:
         self._source = source
         self._access = access
         self._answers = AnswerCache()

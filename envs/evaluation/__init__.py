@@ -6,7 +6,7 @@ __getattr__, __all__ = face(
     __name__,
     {
         "evaluator": "EvalRequest RoundResult evaluate",
-        "figures.figures": "Yardstick",
+        "figures.figures": "RoundSettings",
         "held_out": "HeldOutEvaluator",
         "rounds": "TaskSource",
         "tasks": "LoadedTasks load_tasks",

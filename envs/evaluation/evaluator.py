@@ -17,7 +17,7 @@ from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
 from envs.evaluation.driver import Driver, Stopped, start_worker
 from envs.evaluation.figures.comparison import Comparison, compare_results
-from envs.evaluation.figures.figures import Figures, TaskResult, Yardstick, compute_figures
+from envs.evaluation.figures.figures import Figures, RoundSettings, TaskResult, compute_figures
 from envs.evaluation.identity import describe_command, describe_target
 from envs.evaluation.measure import AttemptReader
 from envs.evaluation.models import ModelChoice, ServedModel, serve_model
@@ -260,7 +260,7 @@ def _make_round(
         source=loaded.source,
         tasks=[reference_task(task) for task in loaded.tasks],
         tasks_hash=hash_tasks(loaded.tasks),
-        yardstick=Yardstick(n=request.n or _ROLLOUTS, threshold=threshold, seed=loaded.source.seed),
+        yardstick=RoundSettings(n=request.n or _ROLLOUTS, threshold=threshold, seed=loaded.source.seed),
         sampling=request.sampling or {},
         scorer=request.scorer or "agent",
         price=request.price,

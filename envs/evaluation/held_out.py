@@ -16,7 +16,7 @@ from agent_layer.schema import JsonObject, PolicyVersion, Task, make_group_id
 from agent_layer.store import Store
 from envs.evaluation.driver import Driver, Stopped
 from envs.evaluation.evaluator import RoundResult
-from envs.evaluation.figures.figures import Yardstick, compute_figures
+from envs.evaluation.figures.figures import RoundSettings, compute_figures
 from envs.evaluation.measure import AttemptReader
 from envs.evaluation.prices import Prices
 from envs.evaluation.rounds import EvaluatedAgent, EvaluatedModel, Round, RoundStore, check_round_name
@@ -48,7 +48,7 @@ class HeldOutEvaluator:
         self,
         run: str,
         sets: Mapping[str, LoadedTasks],
-        yardstick: Yardstick,
+        yardstick: RoundSettings,
         sampling: JsonObject,
         *,
         store: Store,

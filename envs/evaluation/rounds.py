@@ -5,7 +5,7 @@ import msgspec
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
 from agent_layer.infra import ObjectStore
 from agent_layer.schema import JsonObject, check_name
-from envs.evaluation.figures.figures import Figures, TaskRef, TaskResult, Yardstick
+from envs.evaluation.figures.figures import Figures, RoundSettings, TaskRef, TaskResult
 from envs.evaluation.prices import Price
 
 _RUN_PREFIX = "eval."
@@ -65,7 +65,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     tasks: list[TaskRef]
     tasks_hash: str
     """Hash of ids, inputs and gradings."""
-    yardstick: Yardstick
+    yardstick: RoundSettings
     sampling: JsonObject
     scorer: str
     """Scorer for tasks that name none."""

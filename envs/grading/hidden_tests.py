@@ -33,7 +33,7 @@ from envs.grading.values import PYTHON
 
 MIN_PAIRS: Final = 20
 """Fewest tests: training tries millions of times."""
-_PROGRAM: Final = (Path(__file__).parent / "inside" / "run_tests.py").read_text("utf-8")
+_PROGRAM: Final = (Path(__file__).parent / "guest" / "run_tests.py").read_text("utf-8")
 _BOOLEANS: Final = ("True", "False")
 _PLACE: Final = re.compile(r"\bEXPECTED\b")
 _MAX_OUTPUT: Final = 1 << 20

@@ -26,7 +26,7 @@ from envs.grading.scorer import ScoringContext, Verdict
 
 PYTHON: Final = ("python3", "-I")
 """Interpreter in the box; ``-I`` keeps start-up hooks of the judged folder out."""
-_PROGRAM: Final = (Path(__file__).parent / "inside" / "call_functions.py").read_text("utf-8")
+_PROGRAM: Final = (Path(__file__).parent / "guest" / "call_functions.py").read_text("utf-8")
 _MAX_ANSWER: Final = 1 << 18
 """Bytes of one answer."""
 _MAX_OUTPUT: Final = 8 << 20

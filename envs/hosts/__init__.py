@@ -10,7 +10,7 @@ __getattr__, __all__ = face(
     __name__,
     {
         "agent_run": "STOPPED AgentRun StopReason",
-        "host": "HostDiedError",
+        "host_client": "HostDiedError",
         "pools": "SharedHost",
         "protocol": "Check Checked Judge ScoredAttempt",
         "target": "HostTarget make_hosts make_scorers",

@@ -9,8 +9,8 @@ from itertools import count
 import msgspec
 
 from envs.channel import connect
-from envs.hosts.host import FROM_HOST, Host
-from envs.hosts.launch import HostProcess, Launcher, describe_exit
+from envs.hosts.host_client import FROM_HOST, Host
+from envs.hosts.host_process import HostProcess, Launcher, describe_exit
 from envs.hosts.protocol import MAX_PACKET_LENGTH, Died, Fork, Kill, Ready
 
 _END_SECONDS = 5.0

@@ -12,8 +12,8 @@ from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.schema import Task
 from agent_layer.settings import Settings, agent_environment, program_environment
 from envs.failures import EndedError, Ending
-from envs.hosts.host import Host, HostDiedError
-from envs.hosts.launch import Launcher
+from envs.hosts.host_client import Host, HostDiedError
+from envs.hosts.host_process import Launcher
 from envs.hosts.mains import agent_values
 from envs.hosts.pools import ForkedHosts, SharedHost
 from envs.hosts.protocol import Active, Begin, Ended, Ready, Save, Saved, Start, Started, StartedBox, Stop, Stopping

@@ -9,8 +9,8 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
-_FOLDER = Path(__file__).parent / "inside"
-_PACKAGES = ("envs", "envs/sandbox", "envs/sandbox/inside")
+_FOLDER = Path(__file__).parent / "guest"
+_PACKAGES = ("envs", "envs/sandbox", "envs/sandbox/guest")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -25,7 +25,5 @@ def pack_programs() -> bytes:
             if path.name != "__init__.py":
                 name = f"{_PACKAGES[-1]}/{path.relative_to(_FOLDER)}"
                 archive.writestr(zipfile.ZipInfo(name, _EPOCH), path.read_bytes())
-        archive.writestr(
-            zipfile.ZipInfo("__main__.py", _EPOCH), b"from envs.sandbox.inside.start import main\nmain()\n"
-        )
+        archive.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), b"from envs.sandbox.guest.start import main\nmain()\n")
     return buffer.getvalue()

@@ -201,7 +201,7 @@ class SandboxPool:
         other.owner = owner
         return self._lend(other, owner)
 
-    def give_back(self, box: "PooledSandbox") -> None:
+    def release(self, box: "PooledSandbox") -> None:
         """Make room for another one."""
         if box in self._taken:
             self._taken.remove(box)
@@ -347,7 +347,7 @@ class PooledSandbox(ForwardingSandbox):
         try:
             await self._box.close()
         finally:
-            self._pool.give_back(self)
+            self._pool.release(self)
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from agent_layer.infra import replace_file
 from agent_layer.schema import Split
 from agent_layer.settings import Settings
 from envs.tasksets.gate.gate import CHECKS, GateOptions, Progress, Report, check_taskset
-from envs.tasksets.gate.records import find_report, save_report, write_task_line
+from envs.tasksets.gate.trainable import find_report, save_report, write_task_line
 from envs.tasksets.registry import list_taskset_names, open_taskset
 from envs.tasksets.taskset import TaskSet
 

@@ -10,7 +10,7 @@ from agent_layer.cli.services.view import archive_settings
 from agent_layer.engines import Engine, EngineRegistry, register_policy
 from agent_layer.schema import PolicyVersion
 from agent_layer.store import find_unindexed, open_store
-from agent_layer.view import Source, build_view_app, find_cooled
+from agent_layer.view import ReadContext, build_view_app, find_cooled
 
 from ..builders import attempt, call, sampled
 from ..stored import damage, put_segment
@@ -194,7 +194,7 @@ def test_tiles_and_the_table_of_updates_fill_their_width(tab):
 
 
 def test_fleet_of_a_bucket_alone_says_that_nothing_of_it_is_there(viewed, chromium):
-    app = build_view_app(Source(viewed.settings, viewed.store, is_archive=True))
+    app = build_view_app(ReadContext(viewed.settings, viewed.store, is_archive=True))
     with serve_page(app) as address, open_tab(chromium, address) as tab:
         assert "This page shows a bucket alone" in tab.open("#/fleet")
         assert tab.page.locator("main section").count() == 0
@@ -209,7 +209,7 @@ def test_runs_that_only_the_bucket_has_are_marked_where_they_are_named(fresh, ch
     put_segment(fresh.store, *attempt("old.0-0", *call("old.0-0", "a", sampled(1, 2)), run="old", score=1.0))
     archive = open_store(alone)
     archive.admin.reindex(only=find_unindexed(fresh.store.redis, fresh.store.keys, fresh.store.objects))
-    live, bucket = fresh.source, Source(alone, archive, is_archive=True, is_cooled=True)
+    live, bucket = fresh.source, ReadContext(alone, archive, is_archive=True, is_cooled=True)
     live.cooled = find_cooled(live, bucket)
     with serve_page(build_view_app(live)) as address, open_tab(chromium, address) as tab:
         assert tab.open("#/runs").count("bucket alone") == 1

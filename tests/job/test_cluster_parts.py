@@ -114,7 +114,7 @@ def test_every_optimizer_step_of_an_update_has_the_rate_of_the_schedule():
 def test_routes_of_a_sample_are_a_field_of_its_row_on_ray():
     import numpy as np
 
-    from trainer_adapter.cluster.rows import _fields, _Place
+    from trainer_adapter.cluster.rows import _fields, _SamplePosition
 
     sample = TrainingSample(
         sample_id="s",
@@ -132,8 +132,8 @@ def test_routes_of_a_sample_are_a_field_of_its_row_on_ray():
     routes = np.arange(2 * 3 * length, dtype=np.int16).reshape(length, 2, 3)
     np.save(content, routes)
 
-    row = _fields(msgspec.structs.replace(sample, routed_experts=content.getvalue()), _Place("s", 0, 0), 1.0)
+    row = _fields(msgspec.structs.replace(sample, routed_experts=content.getvalue()), _SamplePosition("s", 0, 0), 1.0)
 
     assert row["routed_experts"].tolist() == routes.tolist()
     assert len(row["routed_experts"]) == len(row["input_ids"])
-    assert "routed_experts" not in _fields(sample, _Place("s", 0, 0), 1.0)
+    assert "routed_experts" not in _fields(sample, _SamplePosition("s", 0, 0), 1.0)

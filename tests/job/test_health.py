@@ -4,7 +4,7 @@ import pytest
 
 from agent_layer.errors import AgentLayerError
 from agent_layer.health import HealthLimits, progress_path, read_progress
-from agent_layer.health.alarms import AlarmFile
+from agent_layer.health.alarm_file import AlarmFile
 from agent_layer.store import list_batches, open_store
 
 from .conftest import MADE_UP, RUN, Report, acknowledged, train

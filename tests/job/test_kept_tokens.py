@@ -71,7 +71,7 @@ def two_turns(trajectory_id):
     ("name", "credit"), [*((name, "rollout") for name in (None, *ALGORITHMS)), *((name, "turn") for name in ESTIMATORS)]
 )
 def test_the_advantages_that_replay_computes_are_those_of_verl(name, credit):
-    from trainer_adapter.verl.tensors import token_advantages
+    from trainer_adapter.verl.advantages import token_advantages
 
     algorithm = resolve_algorithm(AlgorithmConfig(name=name, credit=credit))
     batch = random_batch(credit)

@@ -255,7 +255,7 @@ def test_an_algorithm_by_name_has_the_loss_worked_out_by_hand(name, advantage, e
 )
 def test_an_algorithm_by_name_has_the_advantages_worked_out_by_hand(name, advantages):
     from trainer_adapter.data.advantages import TrainingBatch
-    from trainer_adapter.verl.tensors import token_advantages
+    from trainer_adapter.verl.advantages import token_advantages
 
     algorithm = resolve_algorithm(AlgorithmConfig(name=name))
     batch = TrainingBatch(
@@ -272,7 +272,7 @@ def test_an_algorithm_by_name_has_the_advantages_worked_out_by_hand(name, advant
 
 @pytest.mark.parametrize("name", ["grpo", "rloo", "reinforce++"])
 def test_equal_rewards_have_no_advantage_however_many_there_are(name):
-    from trainer_adapter.verl.tensors import token_advantages
+    from trainer_adapter.verl.advantages import token_advantages
 
     algorithm = resolve_algorithm(AlgorithmConfig(name=name))
     for size in range(2, 33):  # the mean of seven times 0.7 is not 0.7 in float32, and the deviation hardly more
@@ -282,7 +282,7 @@ def test_equal_rewards_have_no_advantage_however_many_there_are(name):
 
 @pytest.mark.parametrize("name", ["grpo", "rloo", "reinforce++"])
 def test_a_lone_value_teaches_nothing(name):
-    from trainer_adapter.verl.tensors import token_advantages
+    from trainer_adapter.verl.advantages import token_advantages
 
     algorithm = resolve_algorithm(AlgorithmConfig(name=name))
 
@@ -291,7 +291,7 @@ def test_a_lone_value_teaches_nothing(name):
 
 @pytest.mark.parametrize("name", [None, *ALGORITHMS])
 def test_a_value_that_is_compared_with_none_has_no_advantage_beside_others(name):
-    from trainer_adapter.verl.tensors import token_advantages
+    from trainer_adapter.verl.advantages import token_advantages
 
     algorithm = resolve_algorithm(AlgorithmConfig(name=name))
     batch = rewarded([1.0, 0.0, 3.0], group_ids=["g", "g", "lone"])

@@ -79,7 +79,7 @@ class SlotManager(AgentLoopManager):
         return self.take(len(self._open))
 
 
-class _Place(NamedTuple):
+class _SamplePosition(NamedTuple):
     slot: str
     rollout: int
     """Position of the rollout in its group."""
@@ -154,7 +154,7 @@ def _column(values: list[Tensor]) -> Tensor:
     return torch.nested.as_nested_tensor(values, layout=torch.jagged)
 
 
-def _places(batch: TrainingBatch, slots: Sequence[str]) -> list[_Place]:
+def _places(batch: TrainingBatch, slots: Sequence[str]) -> list[_SamplePosition]:
     slot_of = dict(zip(dict.fromkeys(batch.group_ids), slots, strict=True))
     members: dict[str, int] = {}
     rollout_in_group: list[int] = []
@@ -162,15 +162,15 @@ def _places(batch: TrainingBatch, slots: Sequence[str]) -> list[_Place]:
         rollout_in_group.append(members.get(group_id, 0))
         members[group_id] = rollout_in_group[-1] + 1
     numbers: dict[int, int] = {}
-    places: list[_Place] = []
+    places: list[_SamplePosition] = []
     for position in batch.rollout_of:
         number = numbers.get(position, 0)
         numbers[position] = number + 1
-        places.append(_Place(slot_of[batch.group_ids[position]], rollout_in_group[position], number))
+        places.append(_SamplePosition(slot_of[batch.group_ids[position]], rollout_in_group[position], number))
     return places
 
 
-def _fields(sample: TrainingSample, place: _Place, reward: float) -> dict[str, object]:
+def _fields(sample: TrainingSample, place: _SamplePosition, reward: float) -> dict[str, object]:
     """Return what veRL's agent loops store for one sequence."""
     prompts = torch.tensor(list(sample.prompt_ids), dtype=torch.int64)
     responses = torch.tensor(list(sample.response_ids), dtype=torch.int64)

@@ -99,7 +99,7 @@ class ClusterTrainer(PPOTrainer):
             check_targets(self._run_config.model, lora)
         self._run = self._run_config.run or self._settings.run
         self._stop_path = Path(own.stop)
-        self._bridge = Bridge(self._mend_servers)
+        self._bridge = Bridge(self._restart_servers)
         self._update = ClusterUpdate(self._run_config, _ModelsOf(self), float(own.temperature))
         self._redis: Redis = open_redis(self._settings)
         self._is_awake = False
@@ -252,7 +252,7 @@ class ClusterTrainer(PPOTrainer):
         replicas = cast("list[ClusterReplica]", self._servers.get_replicas())
         return {one: end for one in replicas if (end := one.find_end())}
 
-    def _mend_servers(self) -> None:
+    def _restart_servers(self) -> None:
         """Start servers in place of those that died. Called while veRL's thread waits, so the weights are whole.
 
         Raises: EngineError: they are not replaced, or died too often; the launcher starts the whole trainer again.

@@ -2,7 +2,7 @@
 
 A rollout that failed for no fault of the policy has no reward: it is not in the baseline of its group and not trained.
 Rewards count once per rollout, however many samples it has. The rule of veRL's ``grpo`` is repeated here in plain
-Python to decide which groups teach anything; tests compare veRL with it.
+Python for the record of an update; what trains is ``verl/advantages.py``, and tests compare the two.
 """
 
 from collections.abc import Iterable, Sequence

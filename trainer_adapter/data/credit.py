@@ -73,7 +73,7 @@ class RolloutSamples(msgspec.Struct, frozen=True, kw_only=True):
     """[num_samples]; see ``TrainingBatch``."""
 
 
-class ValueOf(msgspec.Struct, frozen=True, kw_only=True):
+class CreditedValue(msgspec.Struct, frozen=True, kw_only=True):
     """One value of a rollout."""
 
     part: str | None
@@ -83,14 +83,14 @@ class ValueOf(msgspec.Struct, frozen=True, kw_only=True):
     """Values of a group with the same place are compared."""
 
 
-def standing_rewards(trajectory: Trajectory, credit: Credit) -> list[Reward]:
+def effective_rewards(trajectory: Trajectory, credit: Credit) -> list[Reward]:
     """Return the current judgements from which values follow, in order of time."""
     return [reward for reward in current_rewards(trajectory.rewards) if reward.scope in _SCOPES[credit]]
 
 
 def find_unscored(trajectory: Trajectory, credit: Credit) -> Reward | None:
     """Return a judgement of a step or an agent that should count and has no score; None: there is none."""
-    parts = (reward for reward in standing_rewards(trajectory, credit) if reward.scope != "rollout")
+    parts = (reward for reward in effective_rewards(trajectory, credit) if reward.scope != "rollout")
     return next((reward for reward in parts if counted_score(reward) is None), None)
 
 
@@ -105,7 +105,7 @@ def find_turns(trajectory: Trajectory, credit: Credit) -> list[Turn]:
     starts = {step.call_id: step for step in sorted(answered, key=lambda step: -step.index)}  # the first of its choices
     order = sorted(starts.values(), key=lambda step: step.index)
     totals = [0.0] * len(order)
-    for reward in standing_rewards(trajectory, credit):
+    for reward in effective_rewards(trajectory, credit):
         if reward.scope == "step" and reward.step is not None and order:
             before = sum(step.index <= reward.step for step in order)
             totals[max(0, before - 1)] += counted_score(reward) or 0.0
@@ -117,28 +117,28 @@ def find_turns(trajectory: Trajectory, credit: Credit) -> list[Turn]:
 def sum_agent_rewards(trajectory: Trajectory, credit: Credit) -> dict[str, float]:
     """Return the sum of the rewards of each agent; empty but with credit ``agent``."""
     totals: dict[str, float] = {}
-    for reward in standing_rewards(trajectory, credit):
+    for reward in effective_rewards(trajectory, credit):
         if reward.scope == "agent" and reward.agent is not None:
             totals[reward.agent] = totals.get(reward.agent, 0.0) + (counted_score(reward) or 0.0)
     return totals
 
 
-def find_values(rollout: RolloutSamples, rule: CreditRule) -> list[ValueOf]:
+def find_values(rollout: RolloutSamples, rule: CreditRule) -> list[CreditedValue]:
     """Return the values of a judged rollout; without a call of the policy it has one with credit ``rollout`` only."""
     total = (rollout.reward or 0.0) + overlong_reward(rollout, rule.overlong_penalty)
     match rule.credit:
         case "rollout":
-            return [ValueOf(part=None, value=total, place="")]
+            return [CreditedValue(part=None, value=total, place="")]
         case "turn":
             returns = returns_to_go([turn.reward for turn in rollout.turns], total, rule.discount)
             return [
-                ValueOf(part=turn.call_id, value=value, place=str(position))
+                CreditedValue(part=turn.call_id, value=value, place=str(position))
                 for position, (turn, value) in enumerate(zip(rollout.turns, returns, strict=True))
             ]
         case "agent":
             agents = dict.fromkeys([*(turn.agent for turn in rollout.turns), *rollout.agent_rewards])
             return [
-                ValueOf(part=agent, value=total + rollout.agent_rewards.get(agent or "", 0.0), place=repr(agent))
+                CreditedValue(part=agent, value=total + rollout.agent_rewards.get(agent or "", 0.0), place=repr(agent))
                 for agent in agents
             ]
 

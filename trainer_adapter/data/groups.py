@@ -22,9 +22,9 @@ from trainer_adapter.data.credit import (
     CreditRule,
     RolloutSamples,
     differ,
+    effective_rewards,
     find_turns,
     find_unscored,
-    standing_rewards,
     sum_agent_rewards,
 )
 from trainer_adapter.data.lengths import (
@@ -263,7 +263,7 @@ def make_rollout_samples(
         reward=known_reward(trajectory, lengths),
         samples=found.samples,
         num_cut_tokens=sum(cut.num_tokens for cut in found.cuts),
-        reward_ids=[reward.reward_id for reward in standing_rewards(trajectory, credit)],
+        reward_ids=[reward.reward_id for reward in effective_rewards(trajectory, credit)],
         turns=find_turns(trajectory, credit),
         agent_rewards=sum_agent_rewards(trajectory, credit),
     )

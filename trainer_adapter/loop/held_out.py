@@ -5,7 +5,7 @@ from collections.abc import Callable
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.health import RoundProgress
 from agent_layer.store import Store
-from envs.evaluation import HeldOutEvaluator, RoundResult, Yardstick
+from envs.evaluation import HeldOutEvaluator, RoundResult, RoundSettings
 from trainer_adapter.config import EvaluationConfig
 from trainer_adapter.tasks import load_held_out
 from trainer_adapter.verl import WeightPublisher
@@ -31,7 +31,7 @@ class HeldOutEvaluation:
         self._evaluator = HeldOutEvaluator(
             run,
             load_held_out(config.tasks, run=run),
-            Yardstick(n=config.rollouts, threshold=config.threshold, seed=0),
+            RoundSettings(n=config.rollouts, threshold=config.threshold, seed=0),
             {} if config.temperature is None else {"temperature": config.temperature},
             store=store,
             dispatcher=dispatcher,

@@ -124,7 +124,7 @@ def _run_trainer(  # noqa: PLR0913, PLR0917  # its parts
 ) -> TrainerEnd | None:
     """Start the processes on Ray, and wait for their end; None: the run is done."""
     try:
-        with _placed(joined, directory, stop) as place:
+        with _open_cluster(joined, directory, stop) as place:
             if place is None:
                 return None
             process = _start(config, settings, directory, place, sources)
@@ -146,7 +146,7 @@ def _run_trainer(  # noqa: PLR0913, PLR0917  # its parts
     return msgspec.structs.replace(end, log=str(process.log), log_tail=process.log_tail)
 
 
-class RayPlace(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterSession(msgspec.Struct, frozen=True, kw_only=True):
     """Where Ray is."""
 
     address: str | None
@@ -157,7 +157,9 @@ class RayPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def _placed(joined: JoinedCluster | None, directory: Path, stop: Callable[[], bool]) -> Generator[RayPlace | None]:
+def _open_cluster(
+    joined: JoinedCluster | None, directory: Path, stop: Callable[[], bool]
+) -> Generator[ClusterSession | None]:
     """Have a place for Ray during the block: nothing that an earlier start left, and nothing left afterwards.
 
     Yields None when it was stopped while machines were looked at.
@@ -166,7 +168,7 @@ def _placed(joined: JoinedCluster | None, directory: Path, stop: Callable[[], bo
     if joined is None:
         own = Path(mkdtemp(prefix="ray-"))  # a socket's path below it may have 107 characters
         try:
-            yield RayPlace(address=None, on_cpu=is_on_cpu(), directory=own)
+            yield ClusterSession(address=None, on_cpu=is_on_cpu(), directory=own)
         finally:
             kill_marked(MARK, str(directory))
             rmtree(own, ignore_errors=True)
@@ -174,7 +176,7 @@ def _placed(joined: JoinedCluster | None, directory: Path, stop: Callable[[], bo
         yield None
     else:
         try:
-            yield RayPlace(address=joined.address, on_cpu=found.is_on_cpu, directory=None)
+            yield ClusterSession(address=joined.address, on_cpu=found.is_on_cpu, directory=None)
         finally:
             kill_marked(MARK, str(directory))
             joined.clean()
@@ -241,7 +243,7 @@ class _ProgressReporter:
 
 
 def _start(
-    config: TrainConfig, settings: Settings, directory: Path, place: RayPlace, sources: list[TaskSource]
+    config: TrainConfig, settings: Settings, directory: Path, place: ClusterSession, sources: list[TaskSource]
 ) -> SupervisedProcess:
     make_private(directory)
     for name in ("stop", END_FILE):

@@ -18,8 +18,8 @@ from agent_layer.dispatcher import (
     Dispatcher,
     GroupState,
     Known,
-    PlacedTask,
     RunState,
+    TaskWithOrigin,
     check_lifetime,
     connect,
     new_tasks,
@@ -29,7 +29,7 @@ from agent_layer.dispatcher import (
 from agent_layer.errors import AgentFailedError
 from agent_layer.infra import format_count
 from agent_layer.recorder import ensure_shipper
-from agent_layer.schema import Partial, Task
+from agent_layer.schema import ShortGroupPolicy, Task
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 
@@ -138,7 +138,8 @@ def submit(
         int | None, typer.Option(help="Rollouts to launch for each task; those too slow to be needed are cancelled.")
     ] = None,
     partial: Annotated[
-        Partial | None, typer.Option(help="What becomes of a group with too few usable rollouts: deliver at first.")
+        ShortGroupPolicy | None,
+        typer.Option(help="What becomes of a group with too few usable rollouts: deliver at first."),
     ] = None,
     priority: Annotated[
         int | None, typer.Option(help="Higher goes first, across runs; else what its line says.")
@@ -188,7 +189,7 @@ def _count(tasks: list[Task]) -> str:
     return format_count(num_all, "rollout") + (f" ({num_needed:,} of them needed)" if num_needed < num_all else "")
 
 
-def _leave_out_known(settings: Settings, tasks: list[PlacedTask], known: Known) -> list[Task]:
+def _leave_out_known(settings: Settings, tasks: list[TaskWithOrigin], known: Known) -> list[Task]:
     store = open_store(settings)
 
     def is_stored(task: Task, input_hash: str) -> bool:

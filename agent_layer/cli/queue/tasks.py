@@ -27,8 +27,8 @@ from agent_layer.dispatcher import (
     Dispatcher,
     GroupState,
     QueueInspector,
+    RolloutList,
     RolloutState,
-    Shelf,
     connect,
     list_member_ids,
 )
@@ -39,7 +39,7 @@ _STATUSES = ("queued", "delayed", "paused", *HELD, *OVER)
 """Values of --status: the statuses of rollouts, and 'delayed' for queued ones in a back-off."""
 _ORDER = (*OVER, *reversed(HELD), "paused", "queued")
 """Statuses, the most advanced first."""
-_SHELVES: dict[str, Shelf] = {
+_SHELVES: dict[str, RolloutList] = {
     **dict.fromkeys(HELD, "leases"),
     "delayed": "delayed",
     "paused": "paused",
@@ -203,7 +203,7 @@ def _find_rollouts(dispatcher: Dispatcher, run: str, statuses: list[str]) -> Ite
 def _ids(dispatcher: Dispatcher, run: str, statuses: list[str]) -> Iterator[str]:
     """Yield ids of all rollouts that have one of the statuses, and of some others."""
     views = dispatcher.inspector
-    shelves: dict[Shelf, None] = dict.fromkeys(_SHELVES[status] for status in statuses if status in _SHELVES)
+    shelves: dict[RolloutList, None] = dict.fromkeys(_SHELVES[status] for status in statuses if status in _SHELVES)
     for shelf in shelves:
         yield from views.listed_ids(shelf, run, MAX_LOOKED_AT)
     if not statuses or not set(statuses) <= _SHELVES.keys():

@@ -19,7 +19,7 @@ from agent_layer.gateway import check_exposure, listen, load_tls, serve_until_st
 from agent_layer.infra import format_count, open_objects, reachable_host
 from agent_layer.settings import Settings
 from agent_layer.store import Store, find_unindexed, list_segments, open_store
-from agent_layer.view import Cooled, Source, announce_page, build_view_app, find_cooled, open_recording
+from agent_layer.view import Cooled, ReadContext, announce_page, build_view_app, find_cooled, open_recording
 
 
 def archive_settings(settings: Settings, bucket: str, directory: Path) -> Settings:
@@ -34,7 +34,7 @@ _LISTING_SECONDS = 2.0
 
 
 @contextmanager
-def open_shown(settings: Settings, demo: bool, bucket: str | None) -> Generator[Source]:
+def open_shown(settings: Settings, demo: bool, bucket: str | None) -> Generator[ReadContext]:
     """Open what the page shows: the recording, what a bucket holds, or the configured store.
 
     Where Redis holds nothing of a configured store, what its objects hold is shown as a bucket alone, and said so.
@@ -42,13 +42,13 @@ def open_shown(settings: Settings, demo: bool, bucket: str | None) -> Generator[
     """
     if demo:
         with open_recording(settings) as opened:
-            yield Source(*opened)
+            yield ReadContext(*opened)
         return
     if bucket is None:
         reading = settings.model_copy(update={"redis_url": settings.reader_redis_url or settings.redis_url})
         store = open_store(reading)
         if not _is_cooled(store, reading):
-            live = Source(reading, store)
+            live = ReadContext(reading, store)
             with _open_cooled(live) as live.cooled:
                 yield live
             return
@@ -62,11 +62,11 @@ def open_shown(settings: Settings, demo: bool, bucket: str | None) -> Generator[
         store = open_store(archived)
         found = store.admin.reindex()
         typer.echo(f"view: {found.num_segments} segments of {location}, {len(found.corrupt)} of them damaged")
-        yield Source(archived if bucket else settings, store, is_archive=True)
+        yield ReadContext(archived if bucket else settings, store, is_archive=True)
 
 
 @contextmanager
-def _open_cooled(live: Source) -> Generator[Cooled | None]:
+def _open_cooled(live: ReadContext) -> Generator[Cooled | None]:
     """Open what the objects hold beyond Redis; where they hold nothing, this costs one listing of them."""
     settings, store = live.settings, live.store
     try:
@@ -80,7 +80,7 @@ def _open_cooled(live: Source) -> Generator[Cooled | None]:
     with TemporaryDirectory(prefix="al-view-") as folder:
         beside = open_store(archive_settings(settings, settings.objects_location, Path(folder)))
         beside.admin.reindex(only=unindexed)
-        bucket = Source(settings, beside, is_archive=True, is_cooled=True)
+        bucket = ReadContext(settings, beside, is_archive=True, is_cooled=True)
         cooled = find_cooled(live, bucket)
         if cooled is not None:
             named = ", ".join(sorted(cooled.runs)[:_MAX_NAMED])

@@ -29,9 +29,9 @@ from agent_layer.infra import Keys
 from agent_layer.schema import PolicyVersion
 from agent_layer.settings import Settings
 
-_BEATS = 5
+_ANNOUNCEMENTS_PER_TTL = 5
 """How often within ``gateway_seconds`` the gateway announces itself."""
-_MARGIN = 0.8
+_REGISTRY_TRUST = 0.8
 """Part of ``gateway_seconds`` for which a reading of the registry is good."""
 
 log = logging.getLogger(__name__)
@@ -203,7 +203,7 @@ class EngineWatcher:
         return self.rotation.engines
 
     def _is_current(self) -> bool:
-        return self._clock() - self._seen_at <= _MARGIN * self._registry.gateway_seconds
+        return self._clock() - self._seen_at <= _REGISTRY_TRUST * self._registry.gateway_seconds
 
     def _show_and_read(self) -> tuple[list[Engine], dict[str, int], dict[str, str]]:
         self._registry.renew_gateway(self._gateway_id)
@@ -214,7 +214,7 @@ class EngineWatcher:
         return engines, newest, self._registry.access_keys()  # last: an engine's key comes with its entry
 
     async def _follow(self) -> None:
-        beat = self._registry.gateway_seconds / _BEATS
+        beat = self._registry.gateway_seconds / _ANNOUNCEMENTS_PER_TTL
         after: str | None = None
         while True:
             try:

@@ -20,7 +20,7 @@ _KEEPALIVE_SECONDS = 4.0
 """Shorter than uvicorn's 5, so that hardly a call is sent on a connection that vLLM is closing."""
 
 
-class _Place(NamedTuple):
+class _EndpointKey(NamedTuple):
     """What connections can be shared for."""
 
     host: str
@@ -78,7 +78,7 @@ class Upstream:
     def __init__(self, connect_seconds: float, answer_seconds: float) -> None:
         self._connect_seconds = connect_seconds
         self._answer_seconds = answer_seconds
-        self._idle: dict[_Place, list[Connection]] = {}
+        self._idle: dict[_EndpointKey, list[Connection]] = {}
         """The last used one last."""
 
     @asynccontextmanager
@@ -110,7 +110,7 @@ class Upstream:
                 connection.transport.abort()
         self._idle.clear()
 
-    async def _ask(self, place: _Place, head: bytes, body: bytes, url: str) -> Connection:
+    async def _ask(self, place: _EndpointKey, head: bytes, body: bytes, url: str) -> Connection:
         """Send on a connection that is kept, if the server has not just closed it, or else on a new one."""
         while kept := self._take_idle(place):
             try:
@@ -137,7 +137,7 @@ class Upstream:
             connection.transport.abort()
             raise
 
-    async def _connect(self, place: _Place, url: str) -> Connection:
+    async def _connect(self, place: _EndpointKey, url: str) -> Connection:
         context = _tls_context() if place.is_tls else None
         try:
             async with asyncio.timeout(self._connect_seconds):
@@ -149,7 +149,7 @@ class Upstream:
             raise EngineError(f"engine {url}: {why}; is it running?") from error
         return connection
 
-    def _take_idle(self, place: _Place) -> Connection | None:
+    def _take_idle(self, place: _EndpointKey) -> Connection | None:
         fresh_since = time.monotonic() - _KEEPALIVE_SECONDS
         waiting = self._idle.get(place, [])
         while waiting:
@@ -166,7 +166,7 @@ def was_reached(error: EngineError) -> bool:
 
 
 @cache
-def _parse_target(url: str) -> tuple[_Place, bytes]:
+def _parse_target(url: str) -> tuple[_EndpointKey, bytes]:
     """Where a URL leads, and how a request there begins.
 
     Raises: BadInputError: it is no address of a web server.
@@ -182,7 +182,7 @@ def _parse_target(url: str) -> tuple[_Place, bytes]:
     fields = "Content-Type: application/json\r\nAccept: */*\r\nAccept-Encoding: identity\r\n"
     opening = f"POST {path} HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\n{fields}".encode()
     is_tls = parts.scheme == "https"
-    return _Place(parts.hostname, port or (443 if is_tls else 80), is_tls), opening
+    return _EndpointKey(parts.hostname, port or (443 if is_tls else 80), is_tls), opening
 
 
 @cache

@@ -38,7 +38,7 @@ _ANSWERS = pa.list_(
 )
 
 
-class _Place(msgspec.Struct, frozen=True, dict=True):
+class _StepContext(msgspec.Struct, frozen=True, dict=True):
     """One step and its trajectory."""
 
     trajectory: Trajectory
@@ -53,24 +53,24 @@ class _Place(msgspec.Struct, frozen=True, dict=True):
         return [one for one in self.trajectory.observations if one.call_id == step.call_id and step.choice == 0]
 
 
-def _made(name: str, kind: pa.DataType, value: Callable[[_Place], object], meaning: str) -> Column[_Place]:
+def _made(name: str, kind: pa.DataType, value: Callable[[_StepContext], object], meaning: str) -> Column[_StepContext]:
     return Column(name, kind, value, meaning)
 
 
-def _own(name: str, kind: pa.DataType, meaning: str) -> Column[_Place]:
+def _own(name: str, kind: pa.DataType, meaning: str) -> Column[_StepContext]:
     return _made(name, kind, lambda place: getattr(place.step, name), meaning)
 
 
-def _acted(name: str, kind: pa.DataType, meaning: str) -> Column[_Place]:
+def _acted(name: str, kind: pa.DataType, meaning: str) -> Column[_StepContext]:
     return _made(name, kind, lambda place: getattr(place.step.action, name), meaning)
 
 
-def _to_text(name: str, meaning: str) -> Column[_Place]:
+def _to_text(name: str, meaning: str) -> Column[_StepContext]:
     return _made(name, pa.string(), lambda place: getattr(place.trajectory.started, name, None), meaning)
 
 
-def _content(name: str, hash_of: Callable[[Step], str | list[str] | None], meaning: str) -> Column[_Place]:
-    def read(place: _Place) -> str | None:
+def _content(name: str, hash_of: Callable[[Step], str | list[str] | None], meaning: str) -> Column[_StepContext]:
+    def read(place: _StepContext) -> str | None:
         referred = hash_of(place.step)
         if referred is None or not place.has_contents:
             return None
@@ -82,7 +82,7 @@ def _content(name: str, hash_of: Callable[[Step], str | list[str] | None], meani
     return Column(name, JSON, read, f"{meaning}; null unless contents are asked for")
 
 
-def _tool_calls(place: _Place) -> list[JsonObject] | None:
+def _tool_calls(place: _StepContext) -> list[JsonObject] | None:
     if (message := place.step.action.message) is None:
         return None
     calls = [(call, as_json_object(call.get("function"))) for call in as_json_objects(message.get("tool_calls"))]
@@ -107,24 +107,24 @@ def _answer(one: Observation) -> JsonObject:
     }
 
 
-def _versions(place: _Place) -> list[dict[str, int]] | None:
+def _versions(place: _StepContext) -> list[dict[str, int]] | None:
     runs = place.step.action.policy_versions
     return None if runs is None else [{"version": version, "num_tokens": count} for version, count in runs]
 
 
-def _parent(place: _Place) -> int | None:
+def _parent(place: _StepContext) -> int | None:
     step = place.step
     prefix = (step.prompt.parent_call, step.prompt.parent_choice) if step.prompt else (None, 0)
     call, choice = (step.parent_call, 0) if step.parent_call else prefix
     return None if call is None else place.index_of_call.get((call, choice))
 
 
-def _sampling(place: _Place) -> str | None:
+def _sampling(place: _StepContext) -> str | None:
     step = place.step
     return json_text(step.sampling_asked if step.sampling_applied is None else step.sampling_applied)
 
 
-STEP_COLUMNS: Final[tuple[Column[_Place], ...]] = (
+STEP_COLUMNS: Final[tuple[Column[_StepContext], ...]] = (
     _own("trajectory_id", pa.string(), "see the table of trajectories"),
     _own("run", pa.string(), "training run"),
     _to_text("task_id", "what was asked"),
@@ -205,5 +205,5 @@ def tabulate_steps(
     chosen = select_columns(STEP_COLUMNS, columns)
     index_of_call = {(step.call_id, step.choice): step.index for step in trajectory.steps}
     picked = trajectory.steps if steps is None else steps
-    places = [_Place(trajectory, step, index_of_call, contents) for step in picked]
+    places = [_StepContext(trajectory, step, index_of_call, contents) for step in picked]
     return build_batch(chosen, places)

@@ -112,7 +112,7 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
                 kind="trajectories",
                 weight=1 + sum(map(len, (part.calls, part.rewards, part.blobs, part.given_labels))),
                 fields={
-                    "said": msgspec.structs.replace(part, rewards={}) if part.rewards else part,
+                    "summary": msgspec.structs.replace(part, rewards={}) if part.rewards else part,
                     "segment": footer.name,
                     "place": places[trajectory_owner(summary.trajectory_id)],
                     "rewards": {reward_id: _as_text(record) for reward_id, record in part.rewards.items()},

@@ -21,7 +21,7 @@ from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.index.index import Index
 from agent_layer.store.maintenance.audit import Finding
 from agent_layer.store.maintenance.lock import MaintenanceLock, check_index_complete, maintenance_lock
-from agent_layer.store.maintenance.merge import BrokenSegmentError, Merger, Source, merge_sources, open_segment
+from agent_layer.store.maintenance.merge import BrokenSegmentError, MergeInput, Merger, merge_sources, open_segment
 from agent_layer.store.maintenance.merge_plan import Limits, limit_packs, merged_name, needs_rewrite, plan_packs
 from agent_layer.store.maintenance.rebuild import Progress, index_segment, read_segment
 from agent_layer.store.maintenance.removal import find_successors, is_superseded, remove_segments
@@ -156,7 +156,7 @@ class _Compaction:
             self._leave_alone(BrokenSegmentError(name, error))
         self._redis.srem(self._keys.merging, name)
 
-    def _settle(self, name: str, others: Sequence[Source], *, is_committed: bool) -> None:
+    def _settle(self, name: str, others: Sequence[MergeInput], *, is_committed: bool) -> None:
         """Remove a superseded segment; commit an uncommitted one that may hold needed records."""
         try:
             source = open_segment(self._keys, self._objects, name, whole=True)
@@ -214,10 +214,10 @@ class _Compaction:
             else:
                 return
 
-    def _open(self, names: Iterable[str], sizes: dict[str, int]) -> list[Source]:
+    def _open(self, names: Iterable[str], sizes: dict[str, int]) -> list[MergeInput]:
         """Open segments, small ones in memory; unreadable ones stay unchanged."""
 
-        def read(name: str) -> Source | BrokenSegmentError:
+        def read(name: str) -> MergeInput | BrokenSegmentError:
             try:
                 return open_segment(
                     self._keys, self._objects, name, whole=sizes.get(name, 0) < self._limits.small_bytes
@@ -231,9 +231,9 @@ class _Compaction:
             if isinstance(error, BrokenSegmentError):
                 self._leave_alone(error)
         self._lock.renew()
-        return [one for one in opened if isinstance(one, Source)]
+        return [one for one in opened if isinstance(one, MergeInput)]
 
-    def _replace(self, sources: Sequence[Source]) -> None:
+    def _replace(self, sources: Sequence[MergeInput]) -> None:
         owners = set[str]().union(*(named_owners(one.footer) for one in sources))
         deaths = deletion_times(self._redis, self._keys, owners)
         merger = merge_sources(sources, deaths, self._lock.renew)
@@ -246,7 +246,7 @@ class _Compaction:
         news = [] if merger.is_empty else [self._store(merger, sources)]
         self._retire(sources, news)
 
-    def _store(self, merger: Merger, sources: Sequence[Source]) -> SegmentFooter:
+    def _store(self, merger: Merger, sources: Sequence[MergeInput]) -> SegmentFooter:
         names = [one.footer.name for one in sources]
         name = merged_name(names, merger.builder.digest())
         replaces = set(names).union(*(one.footer.replaces for one in sources))
@@ -271,7 +271,7 @@ class _Compaction:
                     " was to replace are all there; check the object store"
                 )
 
-    def _retire(self, sources: Sequence[Source], news: Sequence[SegmentFooter]) -> None:
+    def _retire(self, sources: Sequence[MergeInput], news: Sequence[SegmentFooter]) -> None:
         gone = remove_segments(self._redis, self._keys, self._objects, [one.footer for one in sources], news)
         sizes = {one.footer.name: one.size_bytes for one in sources}
         self._removed |= {name: sizes[name] for name in gone}

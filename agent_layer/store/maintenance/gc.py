@@ -18,7 +18,7 @@ from agent_layer.state import checkpoint_prefix, checkpoint_trajectory, parse_ch
 from agent_layer.store.index.index import Index
 from agent_layer.store.maintenance.audit import Finding
 from agent_layer.store.maintenance.lock import MaintenanceLock, check_index_complete, maintenance_lock
-from agent_layer.store.maintenance.merge import BrokenSegmentError, Source, open_segment
+from agent_layer.store.maintenance.merge import BrokenSegmentError, MergeInput, open_segment
 from agent_layer.store.maintenance.merge_plan import Limits
 from agent_layer.store.maintenance.rebuild import Progress
 from agent_layer.store.maintenance.removal import find_successors, is_superseded, remove_segments
@@ -146,7 +146,7 @@ class _Collection:
             name if name and is_segment_name(self._keys, name) and segment_key(self._keys, name) == entry.key else None
         )
 
-    def _look_at(self, name: str, entry: ObjectEntry, others: list[Source], *, is_committed: bool) -> None:
+    def _look_at(self, name: str, entry: ObjectEntry, others: list[MergeInput], *, is_committed: bool) -> None:
         try:
             source = open_segment(self._keys, self._objects, name, whole=True)
             others = others or self._replaced_by(source)
@@ -164,7 +164,7 @@ class _Collection:
             detail = "no index names it, and nothing replaces it; run 'agent-layer store reindex'"
             self._findings.append(Finding(kind="unindexed", subject=name, detail=detail))
 
-    def _replaced_by(self, source: Source) -> list[Source]:
+    def _replaced_by(self, source: MergeInput) -> list[MergeInput]:
         """Return the committed segments that an uncommitted one was to replace, and those that did so instead."""
         names = source.footer.replaces
         committed = decode_names(self._redis.hkeys(self._keys.segments))

@@ -29,7 +29,7 @@ AUDIT_ROWS = LuaScript(
     reads="t:* b:* v:* values:* zones runs",
 )
 COUNT_ORPHAN_BITS = LuaScript(
-    file=_LUA / "strays.lua",
+    file=_LUA / "orphans.lua",
     preludes=INDEX_PRELUDE,
     constants=INDEX_CONSTANTS,
     commands="bitpos del getrange hdel hgetall hmget setbit srem",

@@ -19,7 +19,7 @@ class BrokenSegmentError(Exception):
         self.reason = reason
 
 
-class Source(NamedTuple):
+class MergeInput(NamedTuple):
     """A segment opened for reading."""
 
     footer: SegmentFooter
@@ -39,7 +39,7 @@ class Merger(NamedTuple):
     """Groups without a deletion of their own whose members are all deleted."""
 
 
-def open_segment(keys: Keys, objects: ObjectStore, name: str, *, whole: bool) -> Source:
+def open_segment(keys: Keys, objects: ObjectStore, name: str, *, whole: bool) -> MergeInput:
     """Open a segment; ``whole`` fetches all of it at once.
 
     Raises: BrokenSegmentError: it does not exist, or is not a segment.
@@ -50,15 +50,15 @@ def open_segment(keys: Keys, objects: ObjectStore, name: str, *, whole: bool) ->
         footer, size_bytes = read_footer(held, key)
     except (CorruptRecordError, NotFoundError) as error:
         raise BrokenSegmentError(name, error) from error
-    return Source(footer, size_bytes, held, key)
+    return MergeInput(footer, size_bytes, held, key)
 
 
-def merge_sources(sources: Sequence[Source], dead: Iterable[str], beat: Callable[[], None]) -> Merger:
+def merge_sources(sources: Sequence[MergeInput], dead: Iterable[str], beat: Callable[[], None]) -> Merger:
     """Merge segments owner by owner; ``beat`` is called often.
 
     Raises: BrokenSegmentError: one of them cannot be read.
     """
-    places: dict[str, list[tuple[Source, Chunk]]] = {}
+    places: dict[str, list[tuple[MergeInput, Chunk]]] = {}
     for source in sources:
         for chunk in source.footer.chunks:
             places.setdefault(chunk.owner, []).append((source, chunk))
@@ -77,7 +77,7 @@ def merge_sources(sources: Sequence[Source], dead: Iterable[str], beat: Callable
     return Merger(builder, is_empty, emptied)
 
 
-def read_live_records(source: Source, chunk: Chunk, dead: Iterable[str]) -> list[StoredRecord]:
+def read_live_records(source: MergeInput, chunk: Chunk, dead: Iterable[str]) -> list[StoredRecord]:
     """Read the live records of one chunk.
 
     Raises: BrokenSegmentError: its bytes are damaged, or a later version wrote it.

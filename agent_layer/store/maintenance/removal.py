@@ -15,7 +15,7 @@ from agent_layer.infra import Keys, ObjectStore, batched
 from agent_layer.schema import Chunk, SegmentFooter, split_owner
 from agent_layer.store.index.commit import remember_replaced
 from agent_layer.store.index.scripts import RETIRE
-from agent_layer.store.maintenance.merge import BrokenSegmentError, Source, open_segment, read_live_records
+from agent_layer.store.maintenance.merge import BrokenSegmentError, MergeInput, open_segment, read_live_records
 from agent_layer.store.maintenance.merge_plan import find_day, may_replace
 from agent_layer.store.segments.format import segment_key
 from agent_layer.store.segments.tombstones import deletion_times, named_owners
@@ -85,18 +85,18 @@ def _leave(redis: Redis, keys: Keys, leaves: Iterable[_Removal]) -> set[str]:
 
 def find_successors(
     keys: Keys, objects: ObjectStore, committed: Iterable[str], names: Collection[str]
-) -> Mapping[str, list[Source]]:
+) -> Mapping[str, list[MergeInput]]:
     """Return the committed segments that claim to replace these, by name; unreadable ones are left out."""
     days = {find_day(name) for name in names}
     candidates = [one for one in committed if may_replace(one) and find_day(one) in days]
 
-    def read(name: str) -> Source | None:
+    def read(name: str) -> MergeInput | None:
         try:
             return open_segment(keys, objects, name, whole=False)
         except BrokenSegmentError:
             return None
 
-    found: defaultdict[str, list[Source]] = defaultdict(list)
+    found: defaultdict[str, list[MergeInput]] = defaultdict(list)
     with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
         for source in filter(None, threads.map(read, candidates)):
             for name in set(names).intersection(source.footer.replaces):
@@ -104,13 +104,13 @@ def find_successors(
     return found
 
 
-def is_superseded(redis: Redis, keys: Keys, segment: Source, others: Sequence[Source]) -> bool:
+def is_superseded(redis: Redis, keys: Keys, segment: MergeInput, others: Sequence[MergeInput]) -> bool:
     """Whether each live record of a segment is in one of the others.
 
     Raises: BrokenSegmentError: one of them is unreadable.
     """
     deaths = deletion_times(redis, keys, named_owners(segment.footer))
-    places: defaultdict[str, list[tuple[Source, Chunk]]] = defaultdict(list)
+    places: defaultdict[str, list[tuple[MergeInput, Chunk]]] = defaultdict(list)
     for other in others:
         for chunk in other.footer.chunks:
             places[chunk.owner].append((other, chunk))

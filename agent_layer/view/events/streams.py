@@ -9,7 +9,7 @@ from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.schema import new_id
 from agent_layer.view.events.ring import KEPT, Ring
 from agent_layer.view.events.watcher import watch
-from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.source import ReadContext
 
 MAX_STREAMS: Final = 64
 _HEARTBEAT_SECONDS: Final = 15.0
@@ -23,7 +23,7 @@ _PARAMETERS: Final = ("run", "after")
 class EventStreams:
     """All open streams, and the watcher that fills them; it starts with the first one."""
 
-    def __init__(self, source: Source, most: int = MAX_STREAMS, kept: int = KEPT) -> None:
+    def __init__(self, source: ReadContext, most: int = MAX_STREAMS, kept: int = KEPT) -> None:
         self._source = source
         self._most = most
         self._ring = Ring(new_id(), kept)

@@ -14,7 +14,7 @@ from agent_layer.infra import AsyncRedis, open_async_redis
 from agent_layer.view.events.coalesce import Gathered
 from agent_layer.view.events.ring import Ring
 from agent_layer.view.reads.fleet import show_fleet_state
-from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.source import ReadContext
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class _Observation(NamedTuple):
     """Run → size and time of change of its file of reports."""
 
 
-async def watch(source: Source, ring: Ring, is_watched: Callable[[], bool]) -> None:
+async def watch(source: ReadContext, ring: Ring, is_watched: Callable[[], bool]) -> None:
     """Publish what changes, until cancelled; while Redis is away, wait for it and then ask every page to reload."""
     is_first = True
     while True:
@@ -59,7 +59,7 @@ async def watch(source: Source, ring: Ring, is_watched: Callable[[], bool]) -> N
 
 
 class _Watcher:
-    def __init__(self, source: Source, connection: AsyncRedis, ring: Ring) -> None:
+    def __init__(self, source: ReadContext, connection: AsyncRedis, ring: Ring) -> None:
         keys = source.store.keys
         self._source, self._connection, self._ring = source, connection, ring
         self._events, self._steps = keys.events, keys.steps
@@ -134,7 +134,7 @@ class _Watcher:
                 self._gathered.add("run", run, run)
 
 
-def _look_at(source: Source) -> _Observation:
+def _look_at(source: ReadContext) -> _Observation:
     reports = {
         path.parent.name: (found.st_size, found.st_mtime_ns)
         for path in source.settings.dir.glob("runs/*/progress.jsonl")

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from agent_layer.infra import batched
 from agent_layer.view.reads.groups import has_group
 from agent_layer.view.reads.params import RequestParams
-from agent_layer.view.reads.source import Cooled, Source
+from agent_layer.view.reads.source import Cooled, ReadContext
 
 _PAGE = 512
 
 
-def find_cooled(live: Source, bucket: Source) -> Cooled | None:
+def find_cooled(live: ReadContext, bucket: ReadContext) -> Cooled | None:
     """Return what the bucket has beyond Redis; None: nothing, so what it was made of was on its way into Redis."""
     runs: Counter[str] = Counter()
     for page in batched(bucket.store.scan(), _PAGE):
@@ -24,7 +24,7 @@ def find_cooled(live: Source, bucket: Source) -> Cooled | None:
     return Cooled(bucket, runs) if runs else None
 
 
-def source_for(source: Source, params: RequestParams) -> Source:
+def source_for(source: ReadContext, params: RequestParams) -> ReadContext:
     """Return what answers a question; a question without a run, trajectory or group is for Redis."""
     if source.cooled is None:
         return source

@@ -24,7 +24,7 @@ from agent_layer.view.answers.fleet import (
     WorkerList,
 )
 from agent_layer.view.reads.params import RequestParams
-from agent_layer.view.reads.source import Source, refuse_archive
+from agent_layer.view.reads.source import ReadContext, refuse_archive
 
 _MAX_LEASES: Final = 200
 _MAX_ERROR_LENGTH: Final = 160
@@ -32,7 +32,7 @@ _AGE_SECONDS: Final = 5.0
 """While rollouts are held, the view of the fleet is drawn again so often: it shows for how long."""
 
 
-def list_workers(source: Source, _: RequestParams) -> WorkerList:
+def list_workers(source: ReadContext, _: RequestParams) -> WorkerList:
     """List the workers that were seen in the last day."""
     lease_seconds = source.settings.lease_seconds
     return WorkerList(
@@ -40,7 +40,7 @@ def list_workers(source: Source, _: RequestParams) -> WorkerList:
     )
 
 
-def show_queue(source: Source, _: RequestParams) -> QueueAnswer:
+def show_queue(source: ReadContext, _: RequestParams) -> QueueAnswer:
     """Return what waits, what for, and what runs."""
     dispatcher = _dispatcher(source)
     stats, inspector = dispatcher.stats(), dispatcher.inspector
@@ -69,7 +69,7 @@ def show_queue(source: Source, _: RequestParams) -> QueueAnswer:
     )
 
 
-def show_fleet_state(source: Source) -> object:
+def show_fleet_state(source: ReadContext) -> object:
     """Return what equals its like of a moment ago unless something changed that a view of the fleet shows."""
     if source.is_archive:
         return None
@@ -80,7 +80,7 @@ def show_fleet_state(source: Source) -> object:
     return msgspec.structs.replace(stats, now=0.0), workers, ages
 
 
-def list_dead(source: Source, params: RequestParams) -> DeadList:
+def list_dead(source: ReadContext, params: RequestParams) -> DeadList:
     """List dead letters, newest first."""
     dispatcher, limit = _dispatcher(source), params.number("limit", 50, 1, 500)
     found = dispatcher.dead(limit)
@@ -92,13 +92,13 @@ def list_dead(source: Source, params: RequestParams) -> DeadList:
     )
 
 
-def list_sandboxes(source: Source, _: RequestParams) -> BoxList:
+def list_sandboxes(source: ReadContext, _: RequestParams) -> BoxList:
     """List the sandboxes that workers of this machine have taken. Raises: NotFoundError: there is only a bucket."""
     refuse_archive(source, "sandboxes")
     return BoxList(items=[BoxLine.from_record(one) for one in read_taken_sandboxes()])
 
 
-def _dispatcher(source: Source) -> Dispatcher:
+def _dispatcher(source: ReadContext) -> Dispatcher:
     refuse_archive(source, "queue")
     return source.dispatcher
 

@@ -12,7 +12,7 @@ from agent_layer.store import TrajectoryRow
 from agent_layer.view.answers.details import GroupAnswer, Member
 from agent_layer.view.reads.lists import FAILED
 from agent_layer.view.reads.params import RequestParams
-from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.source import ReadContext
 from agent_layer.view.reads.tokens.tokens import token_ids
 from agent_layer.view.reads.updates import mean_advantage, read_group, read_whole
 
@@ -27,7 +27,7 @@ _UNKNOWN: Final[dict[str, object]] = {
 """What an open group has not decided yet."""
 
 
-def show_group(source: Source, params: RequestParams) -> GroupAnswer:
+def show_group(source: ReadContext, params: RequestParams) -> GroupAnswer:
     """Return a group. Raises: NotFoundError: nothing is stored of it."""
     group_id = params.path["group"]
     group = read_group(source, group_id)
@@ -56,13 +56,13 @@ def show_group(source: Source, params: RequestParams) -> GroupAnswer:
     )
 
 
-def has_group(source: Source, group_id: str) -> bool:
+def has_group(source: ReadContext, group_id: str) -> bool:
     """Return whether something of a group is stored."""
     group = read_group(source, group_id)
     return group is not None or any(_rows(source, group_id, None))
 
 
-def _rows(source: Source, group_id: str, group: Group | None) -> Iterator[tuple[int, TrajectoryRow]]:
+def _rows(source: ReadContext, group_id: str, group: Group | None) -> Iterator[tuple[int, TrajectoryRow]]:
     """Yield (member, row) of each attempt; ids of attempts follow from the id of the group."""
     launched = (group.num_launched or group.group_size) if group else _MAX_MEMBERS
     rollouts = [make_rollout_id(group_id, member) for member in range(min(launched, _MAX_MEMBERS))]

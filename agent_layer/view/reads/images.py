@@ -16,7 +16,7 @@ import msgspec
 from agent_layer.errors import NotFoundError
 from agent_layer.schema import JsonObject, Trajectory, content_hash, resolve_in
 from agent_layer.view.reads.params import RequestParams
-from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.source import ReadContext
 
 IMAGES: Final = "/trajectories/{trajectory}/images/{image}"
 """Address of an image, below the prefix."""
@@ -71,7 +71,7 @@ def mark_images(value: object) -> object:
     return {name: mark_images(one) for name, one in fields.items()}
 
 
-def read_image(source: Source, params: RequestParams) -> Image:
+def read_image(source: ReadContext, params: RequestParams) -> Image:
     """Return an image of a trajectory by the hash of its mark.
 
     Raises: NotFoundError: there is none, it is too large, or it is no PNG, JPEG, GIF or WebP.

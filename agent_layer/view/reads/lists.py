@@ -20,7 +20,7 @@ from agent_layer.view.answers.lists import (
     SummaryLine,
 )
 from agent_layer.view.reads.params import RequestParams
-from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.source import ReadContext
 
 ABOVE_ZERO: Final = sys.float_info.min
 """Least reward of a success, as in ``agent-layer summary``."""
@@ -32,7 +32,7 @@ _DIGITS: Final = re.compile("[0-9]+")
 _MAX_DIGITS: Final = 20
 
 
-def query(source: Source, params: RequestParams) -> QueryAnswer:
+def query(source: ReadContext, params: RequestParams) -> QueryAnswer:
     """Return a page of the matching trajectories."""
     order, limit = params.text("order") or "newest", params.number("limit", 50, 1, 500)
     page = source.store.query(order=cast("Order", order), limit=limit, cursor=params.text("cursor"), **params.filters())
@@ -41,7 +41,7 @@ def query(source: Source, params: RequestParams) -> QueryAnswer:
     )
 
 
-def search(source: Source, params: RequestParams) -> SearchAnswer:
+def search(source: ReadContext, params: RequestParams) -> SearchAnswer:
     """Return the newest texts in which all words occur, and how much of the store was searched."""
     text = params.text("text")
     if text is None:
@@ -69,12 +69,12 @@ def _pieces(snippet: str, marks: list[tuple[int, int]]) -> list[SnippetPiece]:
     return pieces
 
 
-def count(source: Source, params: RequestParams) -> CountAnswer:
+def count(source: ReadContext, params: RequestParams) -> CountAnswer:
     """Count the matching trajectories."""
     return CountAnswer(count=source.store.count(**params.filters()))
 
 
-def facets(source: Source, params: RequestParams) -> FacetAnswer:
+def facets(source: ReadContext, params: RequestParams) -> FacetAnswer:
     """Count the matching trajectories by the values of fields."""
     fields = (params.text("fields") or ",".join(get_args(By))).split(",")
     num, counts = count_by_fields(source.index, cast("list[By]", fields), params.filters())
@@ -92,14 +92,14 @@ def natural_key(value: str | int | None) -> str:
     return _DIGITS.sub(lambda found: found[0].zfill(_MAX_DIGITS), str(value))
 
 
-def summary(source: Source, params: RequestParams) -> SummaryAnswer:
+def summary(source: ReadContext, params: RequestParams) -> SummaryAnswer:
     """Count the matching trajectories and average their rewards, by fields."""
     fields = [field for field in (params.text("by") or "").split(",") if field]
     lines = source.store.summarise(cast("list[By]", fields), success=ABOVE_ZERO, **params.filters())
     return SummaryAnswer(items=[SummaryLine.from_record(one) for one in lines])
 
 
-def histogram(source: Source, params: RequestParams) -> HistogramAnswer:
+def histogram(source: ReadContext, params: RequestParams) -> HistogramAnswer:
     """Count the matching trajectories by their reward."""
     filters, most = params.filters(), params.number("bins", 20, 1, 100)
     low, high = filters.get("reward") or (None, None)

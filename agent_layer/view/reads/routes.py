@@ -27,7 +27,7 @@ from agent_layer.view.reads import fleet, groups, lists, runs, trajectories, upd
 from agent_layer.view.reads.overviews.failures import show_failures
 from agent_layer.view.reads.overviews.learning import show_learning
 from agent_layer.view.reads.params import FILTERS, RequestParams
-from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.source import ReadContext
 from agent_layer.view.reads.tokens.diff import show_diff
 from agent_layer.view.reads.tokens.forks import show_forks
 from agent_layer.view.reads.tokens.tokens import show_step_tokens, show_tokens
@@ -40,7 +40,7 @@ class Route(NamedTuple):
 
     path: str
     """Below ``PREFIX``; parts in braces are names."""
-    read: Callable[[Source, RequestParams], Answer]
+    read: Callable[[ReadContext, RequestParams], Answer]
     answer: type[Answer]
     parameters: tuple[str, ...] = ()
     is_of_index: bool = False

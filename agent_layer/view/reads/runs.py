@@ -35,7 +35,7 @@ from agent_layer.view.answers.lists import (
 )
 from agent_layer.view.reads.lists import ABOVE_ZERO, FAILED, facet_lines
 from agent_layer.view.reads.params import RequestParams
-from agent_layer.view.reads.source import Source, refuse_archive
+from agent_layer.view.reads.source import ReadContext, refuse_archive
 
 _MAX_FAILURES = 10
 _NONE_ACCEPTED: Final = Summary(by={}, count=0, num_rewarded=0, mean_reward=None, success_rate=None)
@@ -46,7 +46,7 @@ _NUMBERS: Final = tuple(
 )
 
 
-def info(source: Source, params: RequestParams) -> Info:
+def info(source: ReadContext, params: RequestParams) -> Info:
     """Return what is looked at."""
     return Info(
         version=__version__,
@@ -61,7 +61,7 @@ def info(source: Source, params: RequestParams) -> Info:
     )
 
 
-def list_runs(source: Source, _: RequestParams) -> RunList:
+def list_runs(source: ReadContext, _: RequestParams) -> RunList:
     """List runs, the one with the newest trajectory first."""
     lines = _run_lines(source)
     if source.cooled is not None:
@@ -70,7 +70,7 @@ def list_runs(source: Source, _: RequestParams) -> RunList:
     return RunList(items=sorted(lines, key=lambda line: line.newest_started_at or "", reverse=True))
 
 
-def show_run(source: Source, params: RequestParams) -> RunAnswer:
+def show_run(source: ReadContext, params: RequestParams) -> RunAnswer:
     """Return whether a run is all right; one that just began has nothing stored yet.
 
     Raises: NotFoundError: it is unknown.
@@ -100,13 +100,13 @@ def show_run(source: Source, params: RequestParams) -> RunAnswer:
     )
 
 
-def list_updates(source: Source, params: RequestParams) -> UpdateList:
+def list_updates(source: ReadContext, params: RequestParams) -> UpdateList:
     """List the updates of a run."""
     batches = list_batches(source.store.redis, source.store.keys, params.path["run"])
     return UpdateList(items=[_update_line(batch) for batch in batches])
 
 
-def list_engines(source: Source, _: RequestParams) -> EngineList:
+def list_engines(source: ReadContext, _: RequestParams) -> EngineList:
     """List engines. Raises: NotFoundError: there is only a bucket."""
     refuse_archive(source, "engines")
     registry = EngineRegistry(source.store.redis, source.store.keys, source.settings.gateway_seconds)
@@ -116,7 +116,7 @@ def list_engines(source: Source, _: RequestParams) -> EngineList:
     )
 
 
-def _engine_line(source: Source, engine: Engine, now: float) -> EngineLine:
+def _engine_line(source: ReadContext, engine: Engine, now: float) -> EngineLine:
     redis, keys = source.store.redis, source.store.keys
     behind = behind_seconds(redis, keys, engine.run, engine.version, now)
     limit = next((one.warn for one in source.health.checks if one.name == "engine_behind"), None)
@@ -129,12 +129,12 @@ def _engine_line(source: Source, engine: Engine, now: float) -> EngineLine:
     )
 
 
-def list_catalogue(source: Source, _: RequestParams) -> CatalogueList:
+def list_catalogue(source: ReadContext, _: RequestParams) -> CatalogueList:
     """List what can be wrong with a run."""
     return CatalogueList(items=[CatalogueLine.from_record(one) for one in source.health.checks])
 
 
-def _run_lines(source: Source) -> list[RunLine]:
+def _run_lines(source: ReadContext) -> list[RunLine]:
     """Read all runs that have trajectories, each number for all of them at once."""
     index, redis, keys = source.index, source.store.redis, source.store.keys
     counts = count_by_fields(index, ["run", "split"], {})[1]
@@ -167,14 +167,14 @@ def _run_lines(source: Source) -> list[RunLine]:
     return lines
 
 
-def _has_begun(source: Source, run: str) -> bool:
+def _has_begun(source: ReadContext, run: str) -> bool:
     """Whether the page was opened for a run, or tasks were submitted to it."""
     if source.is_archive:
         return False
     return run == source.settings.run or bool(source.dispatcher.runs([run]))
 
 
-def _counts(source: Source, run: str) -> tuple[Counts, bool]:
+def _counts(source: ReadContext, run: str) -> tuple[Counts, bool]:
     """Count the trajectories of a run, and return whether all, at least one, are of split eval."""
     accepted = next(iter(source.store.summarise(success=ABOVE_ZERO, run=run, accepted=True)), _NONE_ACCEPTED)
     num, by = count_by_fields(source.index, ["status", "cause", "finding", "split"], {"run": run})
@@ -243,13 +243,13 @@ def _update_line(batch: TrainedBatch) -> UpdateLine:
     )
 
 
-def progress(source: Source, params: RequestParams) -> Progress:
+def progress(source: ReadContext, params: RequestParams) -> Progress:
     """Return the updates of a run in columns, those after a step where one is named."""
     run, after = params.path["run"], params.number("after", 0, 0, 2**31)
     return make_progress(source, run, [one for one in source.progress(run) if one.step > after], after)
 
 
-def make_progress(source: Source, run: str, reports: Sequence[StepProgress], after: int = 0) -> Progress:
+def make_progress(source: ReadContext, run: str, reports: Sequence[StepProgress], after: int = 0) -> Progress:
     """Turn reports into columns; without any, batches."""
     if not reports:
         return _from_batches(source, run, after)
@@ -268,7 +268,7 @@ def make_progress(source: Source, run: str, reports: Sequence[StepProgress], aft
     )
 
 
-def _from_batches(source: Source, run: str, after: int) -> Progress:
+def _from_batches(source: ReadContext, run: str, after: int) -> Progress:
     stored = list_batches(source.store.redis, source.store.keys, run)
     batches = [batch for batch in stored if batch.step > after]
     rewards = [[rollout.reward for rollout in batch.rollouts] for batch in batches]

@@ -23,12 +23,12 @@ _MAX_REPORTS = 16
 class Cooled(NamedTuple):
     """What only the bucket has of a store."""
 
-    source: "Source"
+    source: "ReadContext"
     runs: Mapping[str, int]
     """Run → number of its trajectories that Redis does not know."""
 
 
-class Source:
+class ReadContext:
     """One store, opened for reading. Threads may share it."""
 
     cooled: Cooled | None = None
@@ -71,11 +71,11 @@ class Source:
             return self.store.count(run=run)
         return self.cooled.runs.get(run, 0) if self.cooled else 0
 
-    def of_run(self, run: str) -> "Source":
+    def of_run(self, run: str) -> "ReadContext":
         """Return what a run is read from."""
         return self.cooled.source if self.cooled and run in self.cooled_runs() else self
 
-    def of_trajectory(self, trajectory_id: str) -> "Source":
+    def of_trajectory(self, trajectory_id: str) -> "ReadContext":
         """Return what a trajectory is read from."""
         if self.cooled is None or self.index.rows([trajectory_id]):
             return self
@@ -142,7 +142,7 @@ class Source:
             return reader.read()
 
 
-def refuse_archive(source: Source, subject: str) -> None:
+def refuse_archive(source: ReadContext, subject: str) -> None:
     """Raise NotFoundError: the source is a bucket alone, which has nothing of what runs now."""
     if source.is_archive:
         raise NotFoundError(

@@ -33,12 +33,12 @@ from agent_layer.view.answers.details import (
 from agent_layer.view.answers.lists import ExclusionLine
 from agent_layer.view.reads.images import TOO_DEEP, show_value
 from agent_layer.view.reads.params import RequestParams
-from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.source import ReadContext
 from agent_layer.view.reads.tokens.tokens import Places, break_cause
 from agent_layer.view.reads.updates import mean_advantage, read_group
 
 
-def show_trajectory(source: Source, params: RequestParams) -> TrajectoryAnswer:
+def show_trajectory(source: ReadContext, params: RequestParams) -> TrajectoryAnswer:
     """Return one trajectory. Raises: NotFoundError: there is none of this id."""
     row = source.store.row(params.path["trajectory"])
     whole = source.trajectory(row.trajectory_id)
@@ -80,7 +80,7 @@ def show_trajectory(source: Source, params: RequestParams) -> TrajectoryAnswer:
     )
 
 
-def show_step(source: Source, params: RequestParams) -> StepAnswer:
+def show_step(source: ReadContext, params: RequestParams) -> StepAnswer:
     """Return one step with its whole state. Raises: NotFoundError: there is no such step."""
     whole = source.trajectory(params.path["trajectory"])
     contents = source.store.contents(whole)

@@ -11,10 +11,10 @@ from agent_layer.schema import Group, TrainedBatch, TrainedRollout, TrainedToken
 from agent_layer.store import TrajectoryRow, list_batches
 from agent_layer.view.answers.lists import ExclusionLine, GroupLine, Lane, UpdateAnswer
 from agent_layer.view.reads.params import RequestParams
-from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.source import ReadContext
 
 
-def show_update(source: Source, params: RequestParams) -> UpdateAnswer:
+def show_update(source: ReadContext, params: RequestParams) -> UpdateAnswer:
     """Return what an update learned from.
 
     Raises: NotFoundError: none of this number is stored.
@@ -49,7 +49,7 @@ def show_update(source: Source, params: RequestParams) -> UpdateAnswer:
     )
 
 
-def _explain_missing(source: Source, run: str, step: int, batches: Sequence[TrainedBatch]) -> str:
+def _explain_missing(source: ReadContext, run: str, step: int, batches: Sequence[TrainedBatch]) -> str:
     """Return why a step has no update."""
     reports = {one.step: one for one in source.progress(run)}
     newest = max((*reports, *(one.step for one in batches)), default=None)
@@ -95,19 +95,19 @@ def mean_advantage(trained: TrainedTokens) -> float | None:
     return fmean(counted) if counted else None
 
 
-def read_group(source: Source, group_id: str) -> Group | None:
+def read_group(source: ReadContext, group_id: str) -> Group | None:
     """Return a closed group; None: it is open, or unknown."""
     stored = source.store.redis.get(source.store.keys.group(group_id))
     found = decode(stored) if isinstance(stored, bytes) else None
     return found if isinstance(found, Group) else None
 
 
-def _members(source: Source, group_id: str) -> list[str]:
+def _members(source: ReadContext, group_id: str) -> list[str]:
     group = read_group(source, group_id)
     return group.trajectory_ids if group else []
 
 
-def read_whole(source: Source, rows: Collection[TrajectoryRow]) -> tuple[dict[str, Trajectory], dict[str, str]]:
+def read_whole(source: ReadContext, rows: Collection[TrajectoryRow]) -> tuple[dict[str, Trajectory], dict[str, str]]:
     """Return trajectories by id, and why others are damaged; the index still has the rows of these."""
     errors: list[CorruptRecordError] = []
     read = source.store.read(rows, contents=False, on_corrupt=errors.append)

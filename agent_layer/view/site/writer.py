@@ -25,7 +25,7 @@ from agent_layer.view.reads.groups import show_group
 from agent_layer.view.reads.images import image_names, read_image
 from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.runs import info, list_runs, list_updates, show_run
-from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.source import ReadContext
 from agent_layer.view.reads.tokens.forks import show_forks
 from agent_layer.view.reads.tokens.tokens import show_tokens
 from agent_layer.view.reads.trajectories import show_trajectory
@@ -82,7 +82,7 @@ class SiteReport(NamedTuple):
 
 
 def write_site(
-    source: Source,
+    source: ReadContext,
     directory: Path,
     selection: Selection,
     *,
@@ -140,7 +140,7 @@ def _describe(selection: Selection) -> str:
 
 
 def _write_data(
-    source: Source,
+    source: ReadContext,
     place: Path,
     selection: Selection,
     on_progress: Callable[[int, int], None],
@@ -182,7 +182,7 @@ def _write_data(
     return len(rows)
 
 
-def _write_images(source: Source, place: Path, answer: TrajectoryAnswer) -> dict[str, str]:
+def _write_images(source: ReadContext, place: Path, answer: TrajectoryAnswer) -> dict[str, str]:
     """Write the images of a trajectory's messages and tools' answers; return their files by path.
 
     What is no raster image is left out.
@@ -204,7 +204,7 @@ def _write_images(source: Source, place: Path, answer: TrajectoryAnswer) -> dict
 
 
 def _around(
-    source: Source, rows: Sequence[TrajectoryRow], shown: set[str], updates: Iterable[tuple[str, str]]
+    source: ReadContext, rows: Sequence[TrajectoryRow], shown: set[str], updates: Iterable[tuple[str, str]]
 ) -> _Answers:
     """Yield answers about runs, groups and updates that the trajectories belong to."""
     runs = sorted({row.run for row in rows if row.run})
@@ -227,7 +227,7 @@ def _ask(**path: str) -> RequestParams:
     return RequestParams(path, {})
 
 
-def _token_pages(source: Source, trajectory_id: str) -> Iterator[TokensAnswer]:
+def _token_pages(source: ReadContext, trajectory_id: str) -> Iterator[TokensAnswer]:
     begin, total = 0, 1
     while begin < total:
         query = {"from": [str(begin)], "to": [str(begin + _TOKENS)]}

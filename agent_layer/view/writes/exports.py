@@ -9,7 +9,7 @@ from agent_layer.dispatcher import task_line
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Task
 from agent_layer.store import Store, show_trajectory
-from agent_layer.view.writes.orders import Identity
+from agent_layer.view.writes.commands import Identity
 
 
 class ExportOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

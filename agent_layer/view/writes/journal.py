@@ -17,7 +17,7 @@ from agent_layer.infra import Keys, ObjectStore
 from agent_layer.schema import JsonObject
 from agent_layer.view.answers.lists import Answer
 from agent_layer.view.reads.params import RequestParams
-from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.source import ReadContext
 
 MAX_LISTED: Final = 200
 MAX_KEPT: Final = 10_000
@@ -71,7 +71,7 @@ class Journal:
                 self._objects.delete(key)
 
 
-def list_writes(source: Source, params: RequestParams) -> WriteList:
+def list_writes(source: ReadContext, params: RequestParams) -> WriteList:
     """Return the newest writes; the addresses of the writers only to an operator."""
     objects, num = source.store.objects, params.number("limit", 50, 1, MAX_LISTED)
     newest = islice(objects.list(_prefix(source.store.keys)), num)

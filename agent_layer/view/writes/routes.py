@@ -11,23 +11,23 @@ import msgspec
 from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.schema import JsonObject, new_id
 from agent_layer.view.reads.routes import Route
-from agent_layer.view.writes.exports import EXPORTS, ExportOrder
-from agent_layer.view.writes.journal import Journal, WriteLine, WriteList, list_writes
-from agent_layer.view.writes.orders import (
+from agent_layer.view.writes.commands import (
     MAX_NAMED,
-    Desk,
     DrainOrder,
     DropOrder,
     LabelOrder,
-    Order,
     PauseOrder,
     ResumeOrder,
     RetryOrder,
     RewardOrder,
     ShareOrder,
+    WriteCommand,
+    WriteTargets,
 )
+from agent_layer.view.writes.exports import EXPORTS, ExportOrder
+from agent_layer.view.writes.journal import Journal, WriteLine, WriteList, list_writes
 
-WRITES: Final[Mapping[str, type[Order]]] = {
+WRITES: Final[Mapping[str, type[WriteCommand]]] = {
     "/trajectories/{trajectory}/rewards": RewardOrder,
     "/trajectories/{trajectory}/labels": LabelOrder,
     "/runs/{run}/pause": PauseOrder,
@@ -56,7 +56,7 @@ class Writer(NamedTuple):
 class Writes:
     """Carries out orders. Call it for one at a time, so that what was there before is what the last one left."""
 
-    def __init__(self, desk: Desk, journal: Journal, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, desk: WriteTargets, journal: Journal, clock: Callable[[], float] = time.time) -> None:
         self._desk = desk
         self._journal = journal
         self._clock = clock

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from envs.evaluation.figures.estimates import Estimate, difference_of_shares, estimate_mean, sign_test, wilson_interval
-from envs.evaluation.figures.figures import TaskResult, Yardstick
+from envs.evaluation.figures.figures import RoundSettings, TaskResult
 
 
 class TaskChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare_results(
-    after: Sequence[TaskResult], before: Sequence[TaskResult], yardstick: Yardstick
+    after: Sequence[TaskResult], before: Sequence[TaskResult], yardstick: RoundSettings
 ) -> Comparison | None:
     """Compare the rewards of two rounds; None: they share no task that has rewards in both."""
     ours, theirs = _by_input(after), _by_input(before)

@@ -144,7 +144,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         return self.num_rewards == self.num_asked
 
 
-class Yardstick(msgspec.Struct, frozen=True, kw_only=True):
+class RoundSettings(msgspec.Struct, frozen=True, kw_only=True):
     """By what a round is measured."""
 
     n: int
@@ -156,7 +156,7 @@ class Yardstick(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def collect_results(
-    tasks: Sequence[TaskRef], attempts: Iterable[MeasuredAttempt], yardstick: Yardstick
+    tasks: Sequence[TaskRef], attempts: Iterable[MeasuredAttempt], yardstick: RoundSettings
 ) -> list[TaskResult]:
     """Return the rewards of each task, [num_tasks]; a rollout counts once, and no task has more than n."""
     found: defaultdict[str, dict[str, float]] = defaultdict(dict)
@@ -174,7 +174,7 @@ def collect_results(
 
 
 def compute_figures(
-    tasks: Sequence[TaskRef], attempts: Sequence[MeasuredAttempt], yardstick: Yardstick
+    tasks: Sequence[TaskRef], attempts: Sequence[MeasuredAttempt], yardstick: RoundSettings
 ) -> tuple[Figures, list[TaskResult]]:
     """Return the figures of a round, and the rewards of its tasks."""
     results = collect_results(tasks, attempts, yardstick)
@@ -227,7 +227,7 @@ def mean_pass_rate(results: Iterable[TaskResult], threshold: float) -> float | N
     return fmean(rates) if rates else None
 
 
-def _estimate_pass(results: Sequence[TaskResult], yardstick: Yardstick) -> list[PassAtK]:
+def _estimate_pass(results: Sequence[TaskResult], yardstick: RoundSettings) -> list[PassAtK]:
     ks = [k for k in (1, 2, 4, 8, 16, 32, 64, 128) if k < yardstick.n]
     found: list[PassAtK] = []
     for k in [*ks, yardstick.n]:
@@ -238,14 +238,14 @@ def _estimate_pass(results: Sequence[TaskResult], yardstick: Yardstick) -> list[
     return found
 
 
-def _estimate_pass_at(results: Sequence[TaskResult], k: int, yardstick: Yardstick) -> Estimate | None:
+def _estimate_pass_at(results: Sequence[TaskResult], k: int, yardstick: RoundSettings) -> Estimate | None:
     counts = [(len(one.rewards), one.num_passed(yardstick.threshold)) for one in results]
     if len(counts) == 1 and k == 1:  # its rollouts are all that there is
         return wilson_interval(*counts[0])
     return estimate_rate([estimate_pass_at_k(num, passed, k) for num, passed in counts], yardstick.seed)
 
 
-def _slice(tasks: Sequence[TaskRef], results: Sequence[TaskResult], yardstick: Yardstick) -> list[Slice]:
+def _slice(tasks: Sequence[TaskRef], results: Sequence[TaskResult], yardstick: RoundSettings) -> list[Slice]:
     """Return a row for each task type and each value of a label, where there are a few of them."""
     fields: dict[str, dict[str, list[TaskResult]]] = {}
     for task, result in zip(tasks, results, strict=True):
@@ -263,7 +263,7 @@ def _prefixed(labels: Mapping[str, str]) -> dict[str, str]:
     return {f"label {name}": value for name, value in labels.items()}
 
 
-def _make_slice(field: str, value: str, members: Sequence[TaskResult], yardstick: Yardstick) -> Slice:
+def _make_slice(field: str, value: str, members: Sequence[TaskResult], yardstick: RoundSettings) -> Slice:
     rewarded = [one for one in members if one.rewards]
     return Slice(
         field=field,

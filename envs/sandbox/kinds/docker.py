@@ -22,15 +22,15 @@ from agent_layer.schema import new_id
 from agent_layer.schema.sandbox import HOST_IMAGE, Isolation, Sandbox, SandboxSpec, check_spec
 from agent_layer.settings import load_settings
 from envs.sandbox.archive import pack_programs
-from envs.sandbox.inside.packets import send_packet
+from envs.sandbox.guest.packets import send_packet
+from envs.sandbox.host_side.cgroups import Cgroup, CgroupUsage, find_cgroup
+from envs.sandbox.host_side.connection import BoxConnection, check_ready
+from envs.sandbox.host_side.host_root import HIDING_OPTIONS, list_host_binds
+from envs.sandbox.host_side.kind import ServedKind
+from envs.sandbox.host_side.launch import Program, launch_program
+from envs.sandbox.host_side.rules import check_workdir, writable_mb
+from envs.sandbox.host_side.zygote import FIRST_USER, NUM_USERS, find_box_python, list_hidden_folders
 from envs.sandbox.kinds.docker_daemon import DaemonFacts, DockerDaemon
-from envs.sandbox.served.cgroups import Cgroup, CgroupUsage, find_cgroup
-from envs.sandbox.served.connection import BoxConnection, check_ready
-from envs.sandbox.served.host_root import HIDING_OPTIONS, list_host_binds
-from envs.sandbox.served.kind import ServedKind
-from envs.sandbox.served.launch import Program, launch_program
-from envs.sandbox.served.rules import check_workdir, writable_mb
-from envs.sandbox.served.zygote import FIRST_USER, NUM_USERS, find_box_python, list_hidden_folders
 from envs.sandbox.spec import ADDRESS_SPACE, PATH, ImageForm, box_variables, image_form
 
 _START_SECONDS: Final = 60.0
@@ -103,7 +103,7 @@ class DockerKind(ServedKind):
                 config = await _container_config(daemon, spec, shared, user)
                 config["Labels"] = {_OWNER_LABEL: self._name, _BOX_LABEL: box_id, "agent-layer.lease": owner}
                 container = await daemon.create(f"agent-layer-{box_id}", config)
-                life = _Life(daemon, container)
+                life = _BoxHandle(daemon, container)
                 async with AsyncExitStack() as unmake:
                     unmake.push_async_callback(life.end)
                     life.cgroup = find_cgroup(await daemon.start(container))
@@ -152,8 +152,8 @@ class DockerKind(ServedKind):
         return await launch_program("reaper", find_box_python(), config)
 
 
-class _Life:
-    """A container, and its cgroup where this machine shows it. Contract: ``BoxLife``."""
+class _BoxHandle:
+    """A container, and its cgroup where this machine shows it. Contract: ``BoxHandle``."""
 
     def __init__(self, daemon: DockerDaemon, container: str) -> None:
         self._daemon = daemon

@@ -10,7 +10,7 @@ import msgspec
 
 from agent_layer.errors import BadInputError, SandboxError
 from agent_layer.schema import content_hash
-from envs.sandbox.served.host_root import pack_host_root
+from envs.sandbox.host_side.host_root import pack_host_root
 
 if TYPE_CHECKING:
     import aiohttp

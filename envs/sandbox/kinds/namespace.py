@@ -2,9 +2,9 @@
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema.sandbox import Isolation, SandboxSpec
-from envs.sandbox.served.rules import BOX_USER, check_workdir
-from envs.sandbox.served.zygote import FIRST_USER, has_own_users
-from envs.sandbox.served.zygote_kind import ZygoteKind
+from envs.sandbox.host_side.rules import BOX_USER, check_workdir
+from envs.sandbox.host_side.zygote import FIRST_USER, has_own_users
+from envs.sandbox.host_side.zygote_kind import ZygoteKind
 from envs.sandbox.spec import ImageForm
 
 

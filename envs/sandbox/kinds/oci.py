@@ -16,12 +16,12 @@ from agent_layer.errors import SandboxError
 from agent_layer.schema import new_id
 from agent_layer.schema.sandbox import HOST_IMAGE, Isolation, Sandbox, SandboxSpec, check_spec
 from agent_layer.settings import load_settings
-from envs.sandbox.served.cgroups import Cgroup, CgroupTree, CgroupUsage, make_cgroup_tree, remove_cgroup
-from envs.sandbox.served.connection import BoxConnection, BoxReply, check_ready
-from envs.sandbox.served.kind import ServedKind
-from envs.sandbox.served.launch import Program, launch_program
-from envs.sandbox.served.rules import BOX_USER, box_rules, check_image, check_workdir, writable_mb
-from envs.sandbox.served.zygote import (
+from envs.sandbox.host_side.cgroups import Cgroup, CgroupTree, CgroupUsage, make_cgroup_tree, remove_cgroup
+from envs.sandbox.host_side.connection import BoxConnection, BoxReply, check_ready
+from envs.sandbox.host_side.kind import ServedKind
+from envs.sandbox.host_side.launch import Program, launch_program
+from envs.sandbox.host_side.rules import BOX_USER, box_rules, check_image, check_workdir, writable_mb
+from envs.sandbox.host_side.zygote import (
     FIRST_USER,
     NUM_USERS,
     describe_limits,
@@ -103,7 +103,7 @@ class OciKind(ServedKind):
                 undo.pop_all()
         except OSError as error:  # a time-out too
             raise SandboxError(f"sandbox: no box could be made, {error or 'it takes too long'}; try again") from error
-        return self.add_box(box_id, spec, owner=owner, connection=connection, life=_Life(program, cgroup))
+        return self.add_box(box_id, spec, owner=owner, connection=connection, life=_BoxHandle(program, cgroup))
 
     async def close(self) -> None:
         """End all boxes."""
@@ -113,8 +113,8 @@ class OciKind(ServedKind):
         self._tree = None
 
 
-class _Life:
-    """The keeper of a container, and its cgroup. Contract: ``BoxLife``."""
+class _BoxHandle:
+    """The keeper of a container, and its cgroup. Contract: ``BoxHandle``."""
 
     def __init__(self, program: Program, cgroup: Cgroup | None) -> None:
         self._program = program

@@ -12,10 +12,10 @@ from typing import Final
 from agent_layer.errors import SandboxError, UnsupportedSandboxError
 from agent_layer.schema import new_id
 from agent_layer.schema.sandbox import Isolation, Sandbox, SandboxSpec, check_spec
-from envs.sandbox.served.cgroups import CgroupUsage
-from envs.sandbox.served.connection import BoxConnection, check_ready
-from envs.sandbox.served.kind import ServedKind
-from envs.sandbox.served.launch import Program, launch_program
+from envs.sandbox.host_side.cgroups import CgroupUsage
+from envs.sandbox.host_side.connection import BoxConnection, check_ready
+from envs.sandbox.host_side.kind import ServedKind
+from envs.sandbox.host_side.launch import Program, launch_program
 from envs.sandbox.spec import ADDRESS_SPACE, PATH, ImageForm, box_variables
 
 _START_SECONDS: Final = 60.0
@@ -49,7 +49,7 @@ class ProcessKind(ServedKind):
             undo.callback(shutil.rmtree, home, ignore_errors=True)
             for name in ("work", "tmp"):
                 (home / name).mkdir()
-            life = _Life(await launch_program("server", _find_python(), _config(spec, home)))
+            life = _BoxHandle(await launch_program("server", _find_python(), _config(spec, home)))
             undo.push_async_callback(life.end)
             connection = BoxConnection(life.program.end)
             undo.callback(connection.close)
@@ -62,7 +62,7 @@ class ProcessKind(ServedKind):
         return self.add_box(new_id(), spec, owner=owner, connection=connection, life=life)
 
 
-class _Life:
+class _BoxHandle:
     """The keeper of a box, which removes its directory too."""
 
     def __init__(self, program: Program) -> None:

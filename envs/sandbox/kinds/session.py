@@ -10,9 +10,9 @@ import shutil
 
 from agent_layer.errors import SandboxError
 from agent_layer.schema.sandbox import HOST_IMAGE, Isolation, SandboxSpec
-from envs.sandbox.served.rules import BOX_USER, check_image, check_workdir
-from envs.sandbox.served.zygote import FIRST_USER, NUM_USERS, has_own_users
-from envs.sandbox.served.zygote_kind import ZygoteKind
+from envs.sandbox.host_side.rules import BOX_USER, check_image, check_workdir
+from envs.sandbox.host_side.zygote import FIRST_USER, NUM_USERS, has_own_users
+from envs.sandbox.host_side.zygote_kind import ZygoteKind
 from envs.sandbox.spec import PATH, ImageForm
 
 

@@ -18,7 +18,7 @@ from agent_layer.health import (
     progress_path,
     watch_runs,
 )
-from agent_layer.health.alarms import AlarmFile
+from agent_layer.health.alarm_file import AlarmFile
 from agent_layer.schema import Task
 from agent_layer.settings import Settings
 

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from agent_layer.dispatcher import Report
 from agent_layer.engines import Engine, EngineRegistry, register_policy
 from agent_layer.health import HealthReader, append_progress, find_unhealthy, progress_path, prometheus_rules
-from agent_layer.health.alarms import Alarm, AlarmFile, RunAlarms
+from agent_layer.health.alarm_file import Alarm, AlarmFile, RunAlarms
 from agent_layer.health.checks import CHECKS
 from agent_layer.health.prometheus import metric_name
 from agent_layer.schema import PolicyVersion, Task

@@ -10,7 +10,7 @@ import envs.grading
 
 from ...waiting import run
 
-PROGRAM = (Path(envs.grading.__file__).parent / "inside" / "run_tests.py").read_text()
+PROGRAM = (Path(envs.grading.__file__).parent / "guest" / "run_tests.py").read_text()
 TESTS = """
 def test_passes():
     from mine import double

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from envs.sandbox import Resources, Sandbox, SandboxPool, SandboxSpec, open_pool
 from envs.sandbox.registry import make_kind
-from envs.sandbox.served import box as served_box
+from envs.sandbox.host_side import box as served_box
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))

@@ -10,8 +10,8 @@ from agent_layer.schema import Task
 from envs.sandbox import open_pool
 from envs.tasksets import check_trainable, open_taskset
 from envs.tasksets.gate.gate import GateOptions, check_taskset
-from envs.tasksets.gate.records import find_report, save_report
 from envs.tasksets.gate.script_judge import ScriptJudge
+from envs.tasksets.gate.trainable import find_report, save_report
 
 from ...boxes import require_kind
 

@@ -29,7 +29,7 @@ async def async_generator(a: int) -> AsyncIterator[str]:
     yield str(a)
 
 
-class Desk:
+class WriteTargets:
     @tracer.tool
     def method(self, a: int) -> str: ...
 
@@ -43,11 +43,11 @@ class Desk:
 
     @tracer.agent(name="maker")
     @classmethod
-    async def make(cls, a: int) -> "Desk": ...
+    async def make(cls, a: int) -> "WriteTargets": ...
 
     @classmethod
     @tracer.step
-    def make_outside(cls, a: int) -> "Desk": ...
+    def make_outside(cls, a: int) -> "WriteTargets": ...
 
 
 @tracer.tool
@@ -71,11 +71,11 @@ async def use() -> None:
     assert_type(generator(1), Iterator[str])
     assert_type(async_generator(1), AsyncIterator[str])
     assert_type(await solve("x"), bool)
-    assert_type(Desk().method(1), str)
-    assert_type(Desk.static(1), str)
-    assert_type(Desk.static_outside(1), str)
-    assert_type(await Desk.make(1), Desk)
-    assert_type(Desk.make_outside(1), Desk)
+    assert_type(WriteTargets().method(1), str)
+    assert_type(WriteTargets.static(1), str)
+    assert_type(WriteTargets.static_outside(1), str)
+    assert_type(await WriteTargets.make(1), WriteTargets)
+    assert_type(WriteTargets.make_outside(1), WriteTargets)
     assert_type(full(1), Generator[int, str, float])
     assert_type(identity("x"), str)
     with tracer.rollout(task="t") as one:
@@ -85,7 +85,7 @@ async def use() -> None:
     assert_type(tracer.current(), tracer.Rollout | None)
     assert_type(tracer.flush().pending, int)
     plain("x")  # pyright: ignore[reportArgumentType]
-    Desk().method("x")  # pyright: ignore[reportArgumentType]
+    WriteTargets().method("x")  # pyright: ignore[reportArgumentType]
     tracer.tool(3)  # pyright: ignore[reportArgumentType]
     tracer.agent(role="judge")  # pyright: ignore[reportArgumentType]
     tracer.rollout(task="t", splti="eval")  # pyright: ignore[reportCallIssue]

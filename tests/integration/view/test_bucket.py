@@ -13,7 +13,7 @@ from agent_layer.errors import NotFoundError
 from agent_layer.infra import Keys, open_objects
 from agent_layer.schema.task import Task
 from agent_layer.store import Store, open_store
-from agent_layer.view import RequestParams, Source
+from agent_layer.view import ReadContext, RequestParams
 from agent_layer.view.reads.archive import source_for
 from agent_layer.view.reads.fleet import show_fleet_state
 from agent_layer.view.reads.routes import ROUTES
@@ -41,7 +41,7 @@ def both(settings, redis, tmp_path):
     alone = archive_settings(settings, url, tmp_path / "alone").model_copy(update=beside)
     store = open_store(alone)
     assert store.admin.reindex().corrupt == []
-    return Source(settings, live), Source(alone, store, is_archive=True)
+    return ReadContext(settings, live), ReadContext(alone, store, is_archive=True)
 
 
 def test_numbers_are_those_of_the_live_store(both):

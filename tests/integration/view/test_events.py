@@ -13,7 +13,7 @@ from agent_layer.infra import open_objects
 from agent_layer.schema.task import Task
 from agent_layer.schema.training import PolicyVersion, TrainedBatch, TrainedRollout
 from agent_layer.store import Store
-from agent_layer.view import Source, build_view_app
+from agent_layer.view import ReadContext, build_view_app
 from agent_layer.view.answers.events import Change
 from agent_layer.view.events.ring import Ring
 from agent_layer.view.events.streams import MAX_STREAMS, EventStreams
@@ -63,7 +63,7 @@ def store(settings, redis):
 
 @pytest.fixture
 def client(settings, store):
-    return lambda: TestClient(TestServer(build_view_app(Source(settings, store))))
+    return lambda: TestClient(TestServer(build_view_app(ReadContext(settings, store))))
 
 
 @asynccontextmanager
@@ -154,7 +154,7 @@ async def test_a_run_is_told_of_its_own(client, store):
 
 
 async def test_who_reads_too_slowly_is_told_to_reload_and_nothing_more_is_kept(settings, store):
-    streams = EventStreams(Source(settings, store), kept=8)
+    streams = EventStreams(ReadContext(settings, store), kept=8)
     async with TestClient(TestServer(_app(streams))) as asking:
         async with _streamed(asking) as reader:
             await reader.next()
@@ -208,7 +208,7 @@ async def test_unknown_parameters_are_refused(client):
 
 
 async def test_streams_end_with_the_server(settings, store):
-    runner = web.AppRunner(build_view_app(Source(settings, store)))
+    runner = web.AppRunner(build_view_app(ReadContext(settings, store)))
     await runner.setup()
     server = web.TCPSite(runner, "127.0.0.1", 0)
     await server.start()

@@ -6,14 +6,14 @@ import pytest
 from agent_layer.health import append_progress, progress_path
 from agent_layer.infra import open_objects
 from agent_layer.store import Store
-from agent_layer.view import Source
+from agent_layer.view import ReadContext
 
 from ...unit.health.reports import report
 
 
 @pytest.fixture
 def source(settings, redis):
-    return Source(settings, Store(settings, redis, open_objects(settings)))
+    return ReadContext(settings, Store(settings, redis, open_objects(settings)))
 
 
 def test_a_step_that_is_done_is_seen_and_what_a_caller_does_to_its_list_is_not(source):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent_layer.infra.processes.reaper import list_children
-from envs.hosts.host import HostDiedError
+from envs.hosts.host_client import HostDiedError
 from envs.hosts.protocol import Check
 from envs.hosts.target import make_hosts
 from tracer.transport.gateway_client import GatewayClient

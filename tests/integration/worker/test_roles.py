@@ -32,7 +32,7 @@ from agent_layer.store import open_store
 from agent_layer.store.consumers.trained_batches import list_batches
 from agent_layer.store.maintenance.gc import Grace
 from agent_layer.store.maintenance.merge_plan import Limits
-from agent_layer.view import Source, build_view_app
+from agent_layer.view import ReadContext, build_view_app
 
 from ...processes import stop_shippers
 from ...waiting import scaled, until, wait_until, within
@@ -260,7 +260,7 @@ def test_what_is_another_roles_work_is_refused(guarded, make_settings, role):
 
 async def test_a_page_is_live_under_the_rights_of_a_reader(guarded, make_settings, task):
     reader = make_settings("reader")
-    app = build_view_app(Source(reader, open_store(reader)))
+    app = build_view_app(ReadContext(reader, open_store(reader)))
     async with (
         TestClient(TestServer(app)) as page,
         page.get("/api/v1/events") as stream,

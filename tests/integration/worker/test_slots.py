@@ -8,7 +8,7 @@ from agent_layer.schema.task import Task
 from agent_layer.schema.trace import TraceContext
 from envs.channel import connect
 from envs.hosts.agent_runner import AgentRunner
-from envs.hosts.host import FROM_HOST
+from envs.hosts.host_client import FROM_HOST
 from envs.hosts.protocol import Ended, Start, Stop, Stopping
 
 

@@ -4,14 +4,14 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from agent_layer.dispatcher.tasks import PlacedTask, new_tasks
+from agent_layer.dispatcher.tasks import TaskWithOrigin, new_tasks
 from agent_layer.errors import BadInputError
 from agent_layer.schema.codec import decode, encode
 from agent_layer.schema.task import Limits, RewardSpec, Task, hash_input
 from agent_layer.schema.wire.gateway_api import OpenRequest, make_attempt_started
 
 TASKS = [Task(id=f"t{number}", run="r", input={"n": number % 3}) for number in range(4)]
-PLACED = [PlacedTask(task, f"line {number}") for number, task in enumerate(TASKS, start=1)]
+PLACED = [TaskWithOrigin(task, f"line {number}") for number, task in enumerate(TASKS, start=1)]
 
 
 def in_store(*numbers):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from envs.hosts.host import Host, HostDiedError
+from envs.hosts.host_client import Host, HostDiedError
 from envs.hosts.protocol import Check
 
 

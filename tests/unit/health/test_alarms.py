@@ -8,7 +8,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.health import StepCheck, find_unhealthy, set_live_limits
 from agent_layer.health.checks import CHECKS
 from agent_layer.health.evaluate import find_unhealthy_now
-from agent_layer.health.measures import RunFacts
+from agent_layer.health.measures import RunSnapshot
 
 from .reports import METRICS, report, restart
 
@@ -85,7 +85,7 @@ NOW = {
 
 def find(alarm, case):
     if not isinstance(alarm, StepCheck):
-        return {one.name for one in find_unhealthy_now(RunFacts(**{**BUSY, **case}))}
+        return {one.name for one in find_unhealthy_now(RunSnapshot(**{**BUSY, **case}))}
     fault_at = LAST_STEP - max(alarm.steps, 5)
     reports = [report(step, **(case(step) if step > fault_at else {})) for step in range(1, LAST_STEP + 1)]
     return {one.name for one in find_unhealthy(reports)}
@@ -119,7 +119,7 @@ def test_limits_of_this_moment_come_from_a_setting():
     }
     assert "stall" not in entries
     assert {one.name for one in set_live_limits(None)} == NOW.keys()
-    waits = RunFacts(**{**BUSY, "oldest_wait_seconds": 599.0})
+    waits = RunSnapshot(**{**BUSY, "oldest_wait_seconds": 599.0})
     assert [one.name for one in find_unhealthy_now(waits)] == ["starved"]
     assert find_unhealthy_now(waits, list(entries.values())) == []
 
@@ -138,7 +138,7 @@ def test_a_wait_counts_from_the_last_step_for_until_then_the_run_was_served(name
     facts = {"oldest_wait_seconds": 9e4, "num_unserved": int(name == "unserved"), "now": 1000.0}
 
     def find(last_step):
-        found = find_unhealthy_now(RunFacts(**{**BUSY, **facts, "step_times": [last_step]}))
+        found = find_unhealthy_now(RunSnapshot(**{**BUSY, **facts, "step_times": [last_step]}))
         return {one.name: one.value for one in found}.get(name)
 
     assert (find(900.0), find(600.0)) == (None, 400.0)
@@ -146,7 +146,7 @@ def test_a_wait_counts_from_the_last_step_for_until_then_the_run_was_served(name
 
 def test_a_finding_names_its_object_and_since_when():
     engine = {"engine_behind_seconds": 725.0, "engine_behind": "http://e:1", "now": 100_725.0}
-    (behind,) = find_unhealthy_now(RunFacts(**engine))
+    (behind,) = find_unhealthy_now(RunSnapshot(**engine))
     assert behind.headline == (
         "engine_behind of http://e:1 since 1970-01-02 03:46 UTC: time for which an engine serves an older version"
         " although a newer one is there: 12 min, limit 10 min"
@@ -154,9 +154,9 @@ def test_a_finding_names_its_object_and_since_when():
     assert (behind.since, behind.view, behind.filters) == (100_000.0, "fleet", {"engine": "http://e:1"})
 
     waits = {**BUSY, "num_held": 1, "num_unserved": 1, "unserved_needs": "gpu net", "oldest_wait_seconds": 121.0}
-    assert [one.subject for one in find_unhealthy_now(RunFacts(**waits))] == ["gpu net"]
+    assert [one.subject for one in find_unhealthy_now(RunSnapshot(**waits))] == ["gpu net"]
 
-    (stall,) = find_unhealthy_now(RunFacts(**{**BUSY, **STEPPING, "now": 1001.0}))
+    (stall,) = find_unhealthy_now(RunSnapshot(**{**BUSY, **STEPPING, "now": 1001.0}))
     assert stall.since == STEPPING["step_times"][-1]
 
     gone = [report(step, by_task={"a": 0.7, "b": 0.6 * (step <= 20)}) for step in range(1, 31)]
@@ -193,7 +193,7 @@ def test_a_gap_names_the_engine_that_stands_out(gaps, named):
     ],
 )
 def test_a_run_that_is_paused_works_or_is_over_raises_none(facts):
-    assert find_unhealthy_now(RunFacts(**{**BUSY, **facts})) == []
+    assert find_unhealthy_now(RunSnapshot(**{**BUSY, **facts})) == []
 
 
 def test_success_that_was_learned_step_by_step_is_no_alarm_however_long_it_lasts():
@@ -213,7 +213,7 @@ def test_healthy_runs_raise_none(seed):
     for step in range(1, 61):
         reports.append(healthy_step(dice, step, tasks))
         at = reports[-1].ended_at
-        facts = RunFacts(
+        facts = RunSnapshot(
             now=at + dice.uniform(0, 120),
             num_waiting=dice.randrange(60),
             num_held=dice.randrange(1, 8),

@@ -13,7 +13,7 @@ from agent_layer.settings import Settings
 from tracer.session import Session, use_session
 
 
-class Desk:
+class WriteTargets:
     """Every kind of method, the decorator on either side of Python's own."""
 
     @tracer.tool
@@ -41,7 +41,7 @@ class Desk:
         return (cls.__name__, a)
 
 
-class Corner(Desk):
+class Corner(WriteTargets):
     pass
 
 
@@ -193,7 +193,7 @@ def test_an_error_of_the_log_does_not_hide_the_functions_own():
 
 
 def test_inspection_sees_the_function_itself():
-    assert inspect.iscoroutinefunction(Desk.of_class_inside)
-    assert isinstance(inspect.getattr_static(Desk, "static"), staticmethod)
-    assert isinstance(inspect.getattr_static(Desk, "of_class"), classmethod)
-    assert Desk.plain.__qualname__ == "Desk.plain"
+    assert inspect.iscoroutinefunction(WriteTargets.of_class_inside)
+    assert isinstance(inspect.getattr_static(WriteTargets, "static"), staticmethod)
+    assert isinstance(inspect.getattr_static(WriteTargets, "of_class"), classmethod)
+    assert WriteTargets.plain.__qualname__ == "WriteTargets.plain"

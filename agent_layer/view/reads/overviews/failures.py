@@ -10,7 +10,7 @@ from agent_layer.store import By, Filters, TrajectoryRow, count_by_fields
 from agent_layer.view.answers.learning import ErrorKind, FailuresAnswer
 from agent_layer.view.reads.lists import FAILED, facet_lines
 from agent_layer.view.reads.params import RequestParams
-from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.source import ReadContext
 from agent_layer.view.reads.updates import read_whole
 
 _FIELDS: Final[Sequence[By]] = ("status", "cause", "task_type")
@@ -24,7 +24,7 @@ _NO_ERROR: Final = "no error was recorded"
 _DAMAGED: Final = "its trajectory is damaged, so its error is not known"
 
 
-def show_failures(source: Source, params: RequestParams) -> FailuresAnswer:
+def show_failures(source: ReadContext, params: RequestParams) -> FailuresAnswer:
     """Return what failed among the matching trajectories."""
     filters = params.filters()
     only = filters.get("status")
@@ -54,7 +54,7 @@ def error_kind(error: str) -> str:
     return _VARYING.sub("…", " ".join(first.split()))[:_MAX_KIND_LENGTH] or _NO_ERROR
 
 
-def _errors(source: Source, rows: Sequence[TrajectoryRow]) -> dict[str, str]:
+def _errors(source: ReadContext, rows: Sequence[TrajectoryRow]) -> dict[str, str]:
     found, damaged = read_whole(source, rows)
     errors = {name: (whole.outcome.error if whole.outcome else None) or "" for name, whole in found.items()}
     return errors | {name: f"{_DAMAGED}\n{why}" for name, why in damaged.items()}

@@ -11,7 +11,7 @@ from agent_layer.view.answers.lists import RoundLine
 from agent_layer.view.reads.lists import ABOVE_ZERO, natural_key
 from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.runs import make_progress
-from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.source import ReadContext
 
 _CLEAR_ERRORS = 2.0
 """Standard errors of a difference of two rates beyond which chance does not explain it."""
@@ -19,7 +19,7 @@ _UNKNOWN = "not known"
 """Key of what has no value; no filter selects it."""
 
 
-def show_learning(source: Source, params: RequestParams) -> LearningAnswer:
+def show_learning(source: ReadContext, params: RequestParams) -> LearningAnswer:
     """Return rewards by a field and policy version, and the evaluation rounds."""
     run, by, split = params.path["run"], params.text("by") or "task_type", params.text("split") or "train"
     fields = cast("list[By]", list(dict.fromkeys([by, "policy"])))

@@ -8,13 +8,13 @@ from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.schema import Step
 from agent_layer.view.answers.compare import DiffAnswer, DiffStep
 from agent_layer.view.reads.params import RequestParams
-from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.source import ReadContext
 from agent_layer.view.reads.tokens.tokens import token_ids
 
 _NAMES: Final[tuple[Literal["a", "b"], ...]] = ("a", "b")
 
 
-def show_diff(source: Source, params: RequestParams) -> DiffAnswer:
+def show_diff(source: ReadContext, params: RequestParams) -> DiffAnswer:
     """Compare two trajectories; of a damaged one, return why it cannot be read.
 
     Raises: BadInputError: one is not named. NotFoundError: there is none of this id.
@@ -44,7 +44,7 @@ def show_diff(source: Source, params: RequestParams) -> DiffAnswer:
     )
 
 
-def _read(source: Source, trajectory_id: str) -> Sequence[Step] | str:
+def _read(source: ReadContext, trajectory_id: str) -> Sequence[Step] | str:
     """Return the steps of a trajectory, or why they cannot be read."""
     try:
         return source.trajectory(trajectory_id).steps

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from agent_layer.schema import ABANDONED, Step, Trajectory
 from agent_layer.view.answers.compare import ForkNode, ForksAnswer
 from agent_layer.view.reads.params import RequestParams
-from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.source import ReadContext
 from agent_layer.view.reads.tokens.tokens import Places, break_cause
 
 
-def show_forks(source: Source, params: RequestParams) -> ForksAnswer:
+def show_forks(source: ReadContext, params: RequestParams) -> ForksAnswer:
     """Return the tree of prefixes of a trajectory. Raises: NotFoundError: there is none of this id."""
     return lay_out_forks(source.trajectory(params.path["trajectory"]))
 

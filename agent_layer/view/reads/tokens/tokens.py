@@ -8,7 +8,7 @@ from agent_layer.schema import Step, Trajectory, prefix_break_cause
 from agent_layer.store import pick_step, read_step_tokens
 from agent_layer.view.answers.details import TokenPart, TokensAnswer
 from agent_layer.view.reads.params import RequestParams
-from agent_layer.view.reads.source import Source
+from agent_layer.view.reads.source import ReadContext
 
 _MAX_TOKENS = 16_384
 """Tokens in one answer."""
@@ -27,7 +27,7 @@ class _Token(NamedTuple):
     version: int | None = None
 
 
-def show_step_tokens(source: Source, params: RequestParams) -> TokensAnswer:
+def show_step_tokens(source: ReadContext, params: RequestParams) -> TokensAnswer:
     """Return tokens of a step: of its whole prompt, then of its answer.
 
     Raises: NotFoundError: there is no such step.
@@ -37,7 +37,7 @@ def show_step_tokens(source: Source, params: RequestParams) -> TokensAnswer:
     return _answer(source, params, whole, _lineage(whole, step), step.index)
 
 
-def show_tokens(source: Source, params: RequestParams) -> TokensAnswer:
+def show_tokens(source: ReadContext, params: RequestParams) -> TokensAnswer:
     """Return tokens of a trajectory: each step lays down what it adds, in order of steps."""
     whole = source.trajectory(params.path["trajectory"])
     return _answer(source, params, whole, whole.steps, None)
@@ -113,7 +113,7 @@ def _lineage(whole: Trajectory, step: Step) -> list[Step]:
 
 
 def _answer(
-    source: Source, params: RequestParams, whole: Trajectory, steps: Sequence[Step], index: int | None
+    source: ReadContext, params: RequestParams, whole: Trajectory, steps: Sequence[Step], index: int | None
 ) -> TokensAnswer:
     parts = lay_out(whole, steps, repeats=index is not None)
     total = sum(part.num_given + part.num_sampled for part in parts)
@@ -155,7 +155,7 @@ def _cut(tokens: Sequence[_Token], begin: int, end: int) -> Sequence[_Token]:
     return tokens[max(0, begin) : max(0, end)]
 
 
-def _tokens(source: Source, whole: Trajectory, step: Step) -> Iterator[_Token]:
+def _tokens(source: ReadContext, whole: Trajectory, step: Step) -> Iterator[_Token]:
     vocabulary = source.vocabulary(step.tokenizer_hash)
     for token_id in step.prompt.delta if step.prompt else ():
         yield _Token(token_id, vocabulary[token_id] if vocabulary else None, is_sampled=False, step=step.index)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from envs.evaluation import Yardstick
+from envs.evaluation import RoundSettings
 from envs.evaluation.figures.comparison import compare_results
 from envs.evaluation.figures.figures import MeasuredAttempt, TaskRef, TaskResult, compute_figures
 
-YARDSTICK = Yardstick(n=2, threshold=1.0, seed=0)
+YARDSTICK = RoundSettings(n=2, threshold=1.0, seed=0)
 
 
 def task(name, **fields):

@@ -2,12 +2,12 @@
 
 import pytest
 
-from envs.evaluation import Yardstick
+from envs.evaluation import RoundSettings
 from envs.evaluation.figures.figures import MeasuredAttempt, TaskRef, compute_figures
 from envs.evaluation.report import print_round
 from envs.evaluation.rounds import EvaluatedAgent, EvaluatedModel, Round, TaskSource
 
-TASK, YARDSTICK = TaskRef(id="t1", input_hash="h1"), Yardstick(n=1, threshold=1.0, seed=0)
+TASK, YARDSTICK = TaskRef(id="t1", input_hash="h1"), RoundSettings(n=1, threshold=1.0, seed=0)
 ROUND = Round(
     name="r1",
     agent=EvaluatedAgent(target="my_agent:agent", version="1"),

@@ -7,7 +7,7 @@ import pytest
 
 from agent_layer.errors import BadInputError
 from agent_layer.infra import MemoryObjects
-from envs.evaluation import Yardstick
+from envs.evaluation import RoundSettings
 from envs.evaluation.figures.figures import TaskRef
 from envs.evaluation.prices import Price, Prices
 from envs.evaluation.rounds import (
@@ -27,7 +27,7 @@ ROUND = Round(
     source=TaskSource(name="tasks.jsonl"),
     tasks=[TaskRef(id="t1", input_hash="h1")],
     tasks_hash="h",
-    yardstick=Yardstick(n=4, threshold=1.0, seed=0),
+    yardstick=RoundSettings(n=4, threshold=1.0, seed=0),
     sampling={"temperature": 0.5},
     scorer="agent",
     price=None,
@@ -61,7 +61,7 @@ def test_the_same_model_may_be_at_another_place():
         ({"agent": EvaluatedAgent(target="my_agent:agent", version="2")}, "the agent in version 1"),
         ({"model": msgspec.structs.replace(ROUND.model, fingerprint="f2")}, "the model with fingerprint f1"),
         ({"model": EvaluatedModel(kind="endpoint", name="policy")}, "a model of kind engine"),
-        ({"yardstick": Yardstick(n=8, threshold=1.0, seed=0)}, "-n 4"),
+        ({"yardstick": RoundSettings(n=8, threshold=1.0, seed=0)}, "-n 4"),
         ({"sampling": {}}, "sampling"),
         ({"tasks_hash": "i"}, "tasks with hash h"),
         ({"tasks": []}, "the number of tasks 1"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from envs.sandbox import Resources
-from envs.sandbox.served.cgroups import CgroupTree, make_cgroup_tree
+from envs.sandbox.host_side.cgroups import CgroupTree, make_cgroup_tree
 
 RESOURCES = Resources(memory_mb=64, processes=10, cpus=0.5)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent_layer.errors import SandboxError
-from envs.sandbox.served.connection import BoxConnection
+from envs.sandbox.host_side.connection import BoxConnection
 
 
 @pytest.fixture

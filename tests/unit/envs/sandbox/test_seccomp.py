@@ -6,7 +6,7 @@ from importlib import resources
 
 import pytest
 
-from envs.sandbox.inside.filters.assembler import assemble_filter
+from envs.sandbox.guest.filters.assembler import assemble_filter
 
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -68,9 +68,9 @@ def run_filter(program, call, *arguments, machine):
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_what_boxes_load_is_what_the_generator_writes(machine):
-    shipped = resources.files("envs.sandbox.inside").joinpath(f"filters/{machine}.bpf").read_bytes()
+    shipped = resources.files("envs.sandbox.guest").joinpath(f"filters/{machine}.bpf").read_bytes()
 
-    assert shipped == assemble_filter(machine), "run: python -m envs.sandbox.inside.filters.assembler"
+    assert shipped == assemble_filter(machine), "run: python -m envs.sandbox.guest.filters.assembler"
 
 
 @pytest.mark.parametrize("machine", MACHINES)

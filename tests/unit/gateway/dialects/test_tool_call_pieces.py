@@ -11,7 +11,7 @@ from agent_layer.gateway.dialects.chat_stream import ChatStream
 from agent_layer.gateway.dialects.completions import Completions
 from agent_layer.gateway.dialects.messages import Messages
 from agent_layer.gateway.dialects.responses import Responses
-from agent_layer.schema.wire.growing import GrowingMessage
+from agent_layer.schema.wire.streamed_messages import GrowingMessage
 from tracer.integrations.openai import CHAT
 
 ARGUMENTS = ["", "{}", '{"q":"a"}', '{"q": {"deep": [1, 2]}}', '{"q":"}"}', "[1]", "no JSON", "{"]

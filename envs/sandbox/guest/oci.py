@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import cast
 
-from envs.sandbox.inside import kernel
-from envs.sandbox.inside.skeleton import HOST_FILES, HOST_LINKS, ROOT_FILES, make_owned
+from envs.sandbox.guest import kernel
+from envs.sandbox.guest.skeleton import HOST_FILES, HOST_LINKS, ROOT_FILES, make_owned
 
 _TOP = "/tmp"
 _OWN, _BUNDLE, _ROOT, _STATE, _LOG = (f"{_TOP}/{name}" for name in ("own", "bundle", "root", "state", "log"))

@@ -7,8 +7,8 @@ from typing import Literal
 import msgspec
 
 from agent_layer.schema.sandbox import ExecResult, ExecStatus
-from envs.sandbox.served.cgroups import CgroupUsage
-from envs.sandbox.served.connection import BoxReply
+from envs.sandbox.host_side.cgroups import CgroupUsage
+from envs.sandbox.host_side.connection import BoxReply
 
 _CANNOT_EXECUTE = 126
 

@@ -5,9 +5,9 @@ from abc import ABC, abstractmethod
 
 from agent_layer.errors import SandboxError
 from agent_layer.schema.sandbox import Isolation, Sandbox, SandboxSpec
+from envs.sandbox.host_side.box import BoxHandle, ServedSandbox
+from envs.sandbox.host_side.connection import BoxConnection
 from envs.sandbox.kind import Support
-from envs.sandbox.served.box import BoxLife, ServedSandbox
-from envs.sandbox.served.connection import BoxConnection
 from envs.sandbox.spec import ImageForm
 
 
@@ -51,7 +51,7 @@ class ServedKind(ABC):
         """Return what boxes use on this machine, after one has been made."""
 
     def add_box(
-        self, box_id: str, spec: SandboxSpec, *, owner: str, connection: BoxConnection, life: BoxLife
+        self, box_id: str, spec: SandboxSpec, *, owner: str, connection: BoxConnection, life: BoxHandle
     ) -> ServedSandbox:
         """Return a box that is up, as one of this kind's."""
         box = ServedSandbox(box_id, self.name, spec, owner=owner, connection=connection, life=life)

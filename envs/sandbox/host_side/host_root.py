@@ -5,7 +5,7 @@ import tarfile
 from pathlib import Path
 from typing import Final
 
-from envs.sandbox.inside.skeleton import HOST_FILES, HOST_LINKS, ROOT_FILES
+from envs.sandbox.guest.skeleton import HOST_FILES, HOST_LINKS, ROOT_FILES
 
 _FOLDERS: Final = ("dev", "etc", "proc", "run", "sys", "tmp", "usr", "work")
 HIDING_OPTIONS: Final = "size=4k,mode=555,ro,nosuid,nodev"

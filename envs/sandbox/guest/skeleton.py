@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from envs.sandbox.inside import kernel
+from envs.sandbox.guest import kernel
 
 WRITABLE = "/run"
 """File system of a box's own; parts of it appear in other places."""

@@ -12,9 +12,9 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from envs.sandbox.inside import kernel
-from envs.sandbox.inside.lockdown import FILTER
-from envs.sandbox.inside.skeleton import HOST_LINKS, IMAGE, WRITABLE, make_owned, make_writable, mount_proc
+from envs.sandbox.guest import kernel
+from envs.sandbox.guest.lockdown import FILTER
+from envs.sandbox.guest.skeleton import HOST_LINKS, IMAGE, WRITABLE, make_owned, make_writable, mount_proc
 
 _PROC, _ROOT, _UPPER, _SCRATCH = (f"{WRITABLE}/{name}" for name in ("proc", "root", "upper", "scratch"))
 _NAMESPACES = ("--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "box")

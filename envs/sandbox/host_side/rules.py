@@ -6,7 +6,7 @@ from typing import Final
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema.sandbox import HOST_IMAGE, Resources, SandboxSpec
-from envs.sandbox.served.zygote import has_own_users
+from envs.sandbox.host_side.zygote import has_own_users
 from envs.sandbox.spec import ADDRESS_SPACE, box_variables
 
 BOX_USER: Final = 1000

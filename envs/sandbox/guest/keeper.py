@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from urllib.parse import quote
 
-from envs.sandbox.inside import kernel
-from envs.sandbox.inside.packets import receive_packet
+from envs.sandbox.guest import kernel
+from envs.sandbox.guest.packets import receive_packet
 
 _MAX_END_SECONDS = 5.0
 _POLL_SECONDS = 0.005

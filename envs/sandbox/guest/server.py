@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple, cast
 
-from envs.sandbox.inside.jobs import Rules, become_user, run_job
-from envs.sandbox.inside.packets import MAX_PACKET_LENGTH, Packet, receive_packet, send_packet
-from envs.sandbox.inside.warm_python import rehearse
+from envs.sandbox.guest.jobs import Rules, become_user, run_job
+from envs.sandbox.guest.packets import MAX_PACKET_LENGTH, Packet, receive_packet, send_packet
+from envs.sandbox.guest.warm_python import rehearse
 
 _DEFAULT = (signal.SIGCHLD, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 """Signals that a shell may have had this process's ancestors ignore."""

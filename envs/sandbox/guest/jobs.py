@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple, cast
 
-from envs.sandbox.inside.lockdown import Limits, limit_cpu, set_limits
-from envs.sandbox.inside.warm_python import find_snippet, run_snippet
+from envs.sandbox.guest.lockdown import Limits, limit_cpu, set_limits
+from envs.sandbox.guest.warm_python import find_snippet, run_snippet
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _CHUNK = 1 << 16

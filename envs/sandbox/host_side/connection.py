@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from agent_layer.errors import SandboxError
-from envs.sandbox.inside.packets import send_packet
+from envs.sandbox.guest.packets import send_packet
 
 _MAX_REPLY_LENGTH = 1 << 16
 

@@ -10,13 +10,13 @@ from typing import ClassVar, Final
 from agent_layer.errors import SandboxError
 from agent_layer.schema import new_id
 from agent_layer.schema.sandbox import HOST_IMAGE, Sandbox, SandboxSpec, check_spec
-from envs.sandbox.served.connection import BoxConnection, check_ready
-from envs.sandbox.served.kind import ServedKind
-from envs.sandbox.served.rules import box_rules, writable_mb
-from envs.sandbox.served.zygote import (
+from envs.sandbox.host_side.connection import BoxConnection, check_ready
+from envs.sandbox.host_side.kind import ServedKind
+from envs.sandbox.host_side.rules import box_rules, writable_mb
+from envs.sandbox.host_side.zygote import (
     NUM_USERS,
     START_SECONDS,
-    ForkedLife,
+    ForkedBoxHandle,
     Zygote,
     ZygoteLostError,
     advise,
@@ -91,7 +91,7 @@ class ZygoteKind(ServedKind):
                 }
                 self.complete_config(config)
                 pid, pidfd = await zygote.spawn(config, theirs)
-            life = ForkedLife(pidfd, cgroup)
+            life = ForkedBoxHandle(pidfd, cgroup)
             undo.push_async_callback(life.end)
             connection = BoxConnection(ours)
             undo.callback(connection.close)

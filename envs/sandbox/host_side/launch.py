@@ -57,7 +57,7 @@ async def launch_program(
     Args:
         role: what it keeps.
         python: an interpreter that boxes may see.
-        config: as ``envs.sandbox.inside.start`` describes it.
+        config: as ``envs.sandbox.guest.start`` describes it.
     """
     with ExitStack() as stack:
         ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)

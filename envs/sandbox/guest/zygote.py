@@ -18,13 +18,13 @@ import socket
 from contextlib import suppress
 from typing import NoReturn, cast
 
-from envs.sandbox.inside import kernel
-from envs.sandbox.inside.bubblewrap import enter_session
-from envs.sandbox.inside.jobs import Rules
-from envs.sandbox.inside.lockdown import Limits, give_up_rights, seal_server
-from envs.sandbox.inside.packets import Packet, describe_error, receive_packet, send_packet
-from envs.sandbox.inside.server import Server, kill_others, list_processes
-from envs.sandbox.inside.skeleton import build_skeleton, enter_box
+from envs.sandbox.guest import kernel
+from envs.sandbox.guest.bubblewrap import enter_session
+from envs.sandbox.guest.jobs import Rules
+from envs.sandbox.guest.lockdown import Limits, give_up_rights, seal_server
+from envs.sandbox.guest.packets import Packet, describe_error, receive_packet, send_packet
+from envs.sandbox.guest.server import Server, kill_others, list_processes
+from envs.sandbox.guest.skeleton import build_skeleton, enter_box
 
 _WARM = (
     *("argparse", "ast", "base64", "bisect", "collections", "contextlib", "copy", "csv", "dataclasses", "datetime"),

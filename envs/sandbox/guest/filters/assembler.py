@@ -1,6 +1,6 @@
 """Filter of system calls: what code in a box may ask of the kernel, as a program of the classic Berkeley filter.
 
-``python -m envs.sandbox.inside.filters.assembler`` writes ``MACHINE.bpf``, which boxes load; a test compares them.
+``python -m envs.sandbox.guest.filters.assembler`` writes ``MACHINE.bpf``, which boxes load; a test compares them.
 Refused are calls that reach or slow other processes, mounts, namespaces, kernel modules, tracing and devices, and every
 call that is newer than this list. A refused call reports "not permitted", or "not implemented" where programs then try
 an older way.

@@ -27,11 +27,11 @@ from agent_layer.schema.sandbox import (
     SandboxSpec,
     Snapshot,
 )
-from envs.sandbox.served.cgroups import CgroupUsage
-from envs.sandbox.served.connection import BoxConnection, BoxReply
-from envs.sandbox.served.live import KILL_SECONDS, MAX_CPU_SECONDS, LiveProcess
-from envs.sandbox.served.outcome import Outcome, make_result
-from envs.sandbox.served.pipes import InputFeeder, OutputCollector
+from envs.sandbox.host_side.cgroups import CgroupUsage
+from envs.sandbox.host_side.connection import BoxConnection, BoxReply
+from envs.sandbox.host_side.live import KILL_SECONDS, MAX_CPU_SECONDS, LiveProcess
+from envs.sandbox.host_side.outcome import Outcome, make_result
+from envs.sandbox.host_side.pipes import InputFeeder, OutputCollector
 
 _MAX_JOBS = 32
 """Jobs of one box at the same time; further ones wait."""
@@ -42,7 +42,7 @@ _Row: TypeAlias = tuple[str, Literal["file", "directory", "link", "other"], int,
 """Name, type, size and mode of a directory's entry."""
 
 
-class BoxLife(Protocol):
+class BoxHandle(Protocol):
     """What a kind knows of the processes and files of a box."""
 
     async def end(self) -> None:
@@ -58,7 +58,7 @@ class ServedSandbox:
     """A box whose server answers over a socket. Contract: ``Sandbox``."""
 
     def __init__(
-        self, box_id: str, kind: str, spec: SandboxSpec, *, owner: str, connection: BoxConnection, life: BoxLife
+        self, box_id: str, kind: str, spec: SandboxSpec, *, owner: str, connection: BoxConnection, life: BoxHandle
     ) -> None:
         self.id = box_id
         self.kind = kind

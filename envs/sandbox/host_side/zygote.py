@@ -12,9 +12,9 @@ from typing import Final
 
 from agent_layer.errors import SandboxError
 from agent_layer.schema.sandbox import SandboxSpec
-from envs.sandbox.inside.packets import receive_packet, send_packet
-from envs.sandbox.served.cgroups import Cgroup, CgroupTree, CgroupUsage, make_cgroup_tree, remove_cgroup
-from envs.sandbox.served.launch import Program, launch_program
+from envs.sandbox.guest.packets import receive_packet, send_packet
+from envs.sandbox.host_side.cgroups import Cgroup, CgroupTree, CgroupUsage, make_cgroup_tree, remove_cgroup
+from envs.sandbox.host_side.launch import Program, launch_program
 
 START_SECONDS: Final = 60.0
 """Longest wait for a zygote or a box: both take milliseconds, but on a crowded machine many seconds."""
@@ -102,8 +102,8 @@ class Zygote:
                 self._tree.remove()
 
 
-class ForkedLife:
-    """The processes of a box, by the descriptor of the first, and its cgroup. Contract: ``BoxLife``."""
+class ForkedBoxHandle:
+    """The processes of a box, by the descriptor of the first, and its cgroup. Contract: ``BoxHandle``."""
 
     def __init__(self, pidfd: int, cgroup: Cgroup | None) -> None:
         self._pidfd = pidfd

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 
 from agent_layer.errors import SandboxError
 from agent_layer.schema.sandbox import ExecResult
-from envs.sandbox.served.connection import BoxConnection, BoxReply
-from envs.sandbox.served.outcome import Outcome, make_result
+from envs.sandbox.host_side.connection import BoxConnection, BoxReply
+from envs.sandbox.host_side.outcome import Outcome, make_result
 
 KILL_SECONDS = 5.0
 """Seconds for the server to report the end of a child that it was asked to kill; then the box is lost."""

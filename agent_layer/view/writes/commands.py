@@ -18,7 +18,7 @@ MAX_NAMED = 100
 """Rollouts that the journal names one by one."""
 
 
-class Desk(NamedTuple):
+class WriteTargets(NamedTuple):
     """Store and queue under the rights of an operator."""
 
     store: Store
@@ -36,10 +36,10 @@ class Plan(NamedTuple):
     """Carries it out; returns what is there then."""
 
 
-class Order(Protocol):
+class WriteCommand(Protocol):
     """The body of a request."""
 
-    def plan(self, desk: Desk, path: Path) -> Plan:
+    def plan(self, desk: WriteTargets, path: Path) -> Plan:
         """Look at what would change. Raises: NotFoundError, BadInputError: the order cannot be carried out."""
         ...
 
@@ -58,7 +58,7 @@ class RewardOrder(_Body, frozen=True, kw_only=True):
     agent: Identity | None = None
     comment: Comment | None = None
 
-    def plan(self, desk: Desk, path: Path) -> Plan:
+    def plan(self, desk: WriteTargets, path: Path) -> Plan:
         """Find the judgement that this one supersedes."""
         trajectory_id, store = path["trajectory"], desk.store
         store.row(trajectory_id)
@@ -94,7 +94,7 @@ class LabelOrder(_Body, frozen=True, kw_only=True):
     """Up to 256 characters. Null withdraws it."""
     comment: Comment | None = None
 
-    def plan(self, desk: Desk, path: Path) -> Plan:
+    def plan(self, desk: WriteTargets, path: Path) -> Plan:
         """Find the label that this one supersedes. Raises: BadInputError: the name or value cannot be a label's."""
         trajectory_id, store = path["trajectory"], desk.store
         row = store.row(trajectory_id)
@@ -116,7 +116,7 @@ class PauseOrder(_Body, frozen=True, kw_only=True):
     """Let attempts that run pause at their next step, too."""
     why: Annotated[str, msgspec.Meta(max_length=500)] = ""
 
-    def plan(self, desk: Desk, path: Path) -> Plan:
+    def plan(self, desk: WriteTargets, path: Path) -> Plan:
         """Find whether it is paused, and why."""
         return _plan_of_run(desk, path, lambda run: desk.dispatcher.pause(run, running=self.running, why=self.why))
 
@@ -124,7 +124,7 @@ class PauseOrder(_Body, frozen=True, kw_only=True):
 class ResumeOrder(_Body, frozen=True, kw_only=True):
     """Hand out rollouts of a run again."""
 
-    def plan(self, desk: Desk, path: Path) -> Plan:
+    def plan(self, desk: WriteTargets, path: Path) -> Plan:
         """Find whether it is paused, and why."""
         return _plan_of_run(desk, path, desk.dispatcher.resume)
 
@@ -136,7 +136,7 @@ class ShareOrder(_Body, frozen=True, kw_only=True):
     quota: int | None = None
     """Most rollouts with workers at once; 0: no limit."""
 
-    def plan(self, desk: Desk, path: Path) -> Plan:
+    def plan(self, desk: WriteTargets, path: Path) -> Plan:
         """Find weight and quota."""
         if self.weight is None and self.quota is None:
             raise BadInputError("share: expected weight or quota, found neither; send one of them")
@@ -148,7 +148,7 @@ class ShareOrder(_Body, frozen=True, kw_only=True):
 class DrainOrder(_Body, frozen=True, kw_only=True):
     """Let a worker claim nothing more, and exit when its rollouts have ended."""
 
-    def plan(self, desk: Desk, path: Path) -> Plan:
+    def plan(self, desk: WriteTargets, path: Path) -> Plan:
         """Find whether it drains already. Raises: NotFoundError: it was not seen in the last day."""
         worker = path["worker"]
 
@@ -199,7 +199,7 @@ class _DeadOrder(_Body, frozen=True, kw_only=True):
 class RetryOrder(_DeadOrder, frozen=True, kw_only=True):
     """Run dead rollouts again from the beginning."""
 
-    def plan(self, desk: Desk, path: Path) -> Plan:
+    def plan(self, desk: WriteTargets, path: Path) -> Plan:
         """Find the rollouts. Raises: NotFoundError: one is not dead. BadInputError: nothing is named, or both."""
         del path
 
@@ -213,7 +213,7 @@ class RetryOrder(_DeadOrder, frozen=True, kw_only=True):
 class DropOrder(_DeadOrder, frozen=True, kw_only=True):
     """Forget dead rollouts and their errors."""
 
-    def plan(self, desk: Desk, path: Path) -> Plan:
+    def plan(self, desk: WriteTargets, path: Path) -> Plan:
         """Find the rollouts. Raises: NotFoundError: one is not dead. BadInputError: nothing is named, or both."""
         del path
 
@@ -232,7 +232,7 @@ def _share(state: RunState) -> JsonObject:
 
 
 def _plan_of_run(
-    desk: Desk, path: Path, change: Callable[[str], None], look: Callable[[RunState], JsonObject] = _pause
+    desk: WriteTargets, path: Path, change: Callable[[str], None], look: Callable[[RunState], JsonObject] = _pause
 ) -> Plan:
     run, dispatcher = path["run"], desk.dispatcher
 

@@ -17,15 +17,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
 
-from envs.sandbox.inside import kernel
-from envs.sandbox.inside.jobs import Rules
-from envs.sandbox.inside.keeper import end_everything, keep, kill_descendants, list_descendants, serve_reaper
-from envs.sandbox.inside.lockdown import Limits, give_up_rights, seal_server
-from envs.sandbox.inside.oci import run_container
-from envs.sandbox.inside.packets import describe_error, receive_packet, send_packet
-from envs.sandbox.inside.server import Server, kill_others, list_processes
-from envs.sandbox.inside.skeleton import USER
-from envs.sandbox.inside.zygote import serve_zygote
+from envs.sandbox.guest import kernel
+from envs.sandbox.guest.jobs import Rules
+from envs.sandbox.guest.keeper import end_everything, keep, kill_descendants, list_descendants, serve_reaper
+from envs.sandbox.guest.lockdown import Limits, give_up_rights, seal_server
+from envs.sandbox.guest.oci import run_container
+from envs.sandbox.guest.packets import describe_error, receive_packet, send_packet
+from envs.sandbox.guest.server import Server, kill_others, list_processes
+from envs.sandbox.guest.skeleton import USER
+from envs.sandbox.guest.zygote import serve_zygote
 
 RANGE = 65536
 """Users of a zygote that runs as root."""

@@ -1,7 +1,7 @@
 """Lockdown: what a process of a box gives up, in an order in which each step is still allowed.
 
 A server locks itself down as far as it can still start children; each child then gives up the rest. The box as a whole
-is limited from outside, by ``served/cgroups.py``.
+is limited from outside, by ``host_side/cgroups.py``.
 """
 
 import os
@@ -9,7 +9,7 @@ import pkgutil
 import resource
 from typing import NamedTuple
 
-from envs.sandbox.inside import kernel
+from envs.sandbox.guest import kernel
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIRECTORY, _TRUNCATE, _DEVICE_CONTROL = 1, 2, 4, 8, 1 << 14, 1 << 15
 _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
@@ -21,7 +21,7 @@ _NO_DUMP = 1
 _MAX_PENDING_SIGNALS = 128
 """Timers included. The kernel also counts them for the user who started the boxes, who may have some 96,000."""
 
-FILTER = pkgutil.get_data("envs.sandbox.inside", f"filters/{kernel.MACHINE}.bpf") or b""
+FILTER = pkgutil.get_data("envs.sandbox.guest", f"filters/{kernel.MACHINE}.bpf") or b""
 """Read while the archive can be; empty, and refused by the kernel, on a machine that this project has none for."""
 
 
