@@ -9,6 +9,7 @@ from agent_layer.cli.main import build
 from agent_layer.cli.store.acl import acl_rules
 from agent_layer.errors import BadInputError
 from agent_layer.view import Selection, write_site
+from agent_layer.view.site import writer
 
 from ...stored import damage
 from ...viewing import SECRET
@@ -70,7 +71,7 @@ def test_ctrl_c_leaves_the_earlier_export(export, tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(site.writer, "show_forks", interrupted)
+    monkeypatch.setattr(writer, "show_forks", interrupted)
     assert export("--run", "r1").exit_code == 130
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()} == before
 
