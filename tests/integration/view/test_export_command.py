@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 from agent_layer.cli.main import build
 from agent_layer.cli.store.acl import acl_rules
 from agent_layer.errors import BadInputError
-from agent_layer.view import site
+from agent_layer.view import Selection, write_site
+from agent_layer.view.site import writer
 
 from ...stored import damage
 from ...viewing import SECRET
@@ -70,7 +71,7 @@ def test_ctrl_c_leaves_the_earlier_export(export, tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(site.writer, "show_forks", interrupted)
+    monkeypatch.setattr(writer, "show_forks", interrupted)
     assert export("--run", "r1").exit_code == 130
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()} == before
 
@@ -98,9 +99,9 @@ def test_a_damaged_trajectory_is_left_out_and_its_siblings_are_exported(fresh, t
 
     assert (ended.exit_code, "left out: part of g0.1-0" in ended.output) == (1, True)
     assert json.loads((tmp_path / "site" / "export.json").read_bytes())["num_trajectories"] == 11
-    alone = site.Selection(rows=[fresh.store.row("g0.1-0")], num_matching=1, command="", python="", at=0.0)
+    alone = Selection(rows=[fresh.store.row("g0.1-0")], num_matching=1, command="", python="", at=0.0)
     with pytest.raises(BadInputError, match="expected a trajectory that can be read, found 1 that cannot"):
-        site.write_site(
+        write_site(
             fresh.source,
             tmp_path / "site",
             alone,
