@@ -8,7 +8,7 @@ import msgspec
 from redis import Redis
 
 from agent_layer.dispatcher.dead_letters import drop_dead, retry_dead
-from agent_layer.dispatcher.group_stream import NamedGroups, RunFilter, follow, newest_closed, read_closings
+from agent_layer.dispatcher.group_stream import NamedGroups, RunGroups, follow, newest_closed, read_closings
 from agent_layer.dispatcher.inspection import QueueInspector
 from agent_layer.dispatcher.models import GroupState, QueueStats, RolloutState, RunState, WorkerState
 from agent_layer.dispatcher.scripts import Scripts
@@ -140,7 +140,7 @@ class Dispatcher:
         if run is not None:
             if group_ids is not None:
                 raise BadInputError("finished: expected group ids or a run, found both; leave one out")
-            return follow(self._scripts, RunFilter(self._scripts, run))
+            return follow(self._scripts, RunGroups(self._scripts, run))
         ids = self.inspector.open_ids() if group_ids is None else group_ids
         return follow(self._scripts, NamedGroups(self._scripts, list(ids)))
 

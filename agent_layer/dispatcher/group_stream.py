@@ -33,7 +33,7 @@ _SLACK_SECONDS = 2.0
 """Largest difference between the time of a stream's entry and its group's ``closed_at``."""
 
 
-class CompletedBatch(NamedTuple):
+class StreamRead(NamedTuple):
     """What one read of the stream returned."""
 
     newest_id: str
@@ -56,7 +56,7 @@ class GroupFilter(Protocol):
         """Yield those that have closed."""
         ...
 
-    def closed_since(self, after_id: str, read: CompletedBatch) -> Iterator[list[GroupState]]:
+    def closed_since(self, after_id: str, read: StreamRead) -> Iterator[list[GroupState]]:
         """Yield those that have closed since, none a second time."""
         ...
 
@@ -80,7 +80,7 @@ class NamedGroups:
         """
         yield from self._ask(list(self._left))
 
-    def closed_since(self, after_id: str, read: CompletedBatch) -> Iterator[list[GroupState]]:  # noqa: ARG002  # others need it
+    def closed_since(self, after_id: str, read: StreamRead) -> Iterator[list[GroupState]]:  # noqa: ARG002  # others need it
         """See ``GroupFilter``."""
         named = [group_id for group_id, _ in read.closings if group_id in self._left]
         yield from self._ask(named if read.is_whole else list(self._left))
@@ -99,7 +99,7 @@ class NamedGroups:
             yield closed
 
 
-class RunFilter:
+class RunGroups:
     """All groups of a run, the earlier ones as far as the dispatcher knows them."""
 
     is_over = False
@@ -114,7 +114,7 @@ class RunFilter:
         """See ``GroupFilter``."""
         yield from self._since(self._inspector.stats().now - _KNOWN_SECONDS)
 
-    def closed_since(self, after_id: str, read: CompletedBatch) -> Iterator[list[GroupState]]:
+    def closed_since(self, after_id: str, read: StreamRead) -> Iterator[list[GroupState]]:
         """See ``GroupFilter``."""
         if not read.is_whole:
             yield from self._since(_order(after_id)[0] / 1000 - _SLACK_SECONDS)
@@ -181,7 +181,7 @@ async def follow(scripts: Scripts, groups: GroupFilter) -> AsyncGenerator[GroupS
             except (RedisConnectionError, RedisTimeoutError, OSError):
                 # while Redis is away, the retrying client waits for it, and raises when it stays away
                 await asyncio.to_thread(scripts.redis.exists, name)
-                read = CompletedBatch(newest_id, [], is_whole=False)
+                read = StreamRead(newest_id, [], is_whole=False)
             else:
                 read = _parse_closings(newest_id, cast("_Streams", found), cast("_Entries", first))
             pages, newest_id = groups.closed_since(newest_id, read), read.newest_id
@@ -193,17 +193,17 @@ def newest_closed(redis: Redis, name: str) -> str:
     return found[0][0].decode() if found else "0-0"
 
 
-def read_closings(redis: Redis, name: str, after_id: str, seconds: float) -> CompletedBatch:
+def read_closings(redis: Redis, name: str, after_id: str, seconds: float) -> StreamRead:
     """Wait until groups close, for a second at most."""
     block_ms = max(1, round(min(seconds, _BLOCK_SECONDS) * 1000))
     found = cast("_Streams", redis.xread({name: after_id}, count=_MAX_ENTRIES, block=block_ms))
     return _parse_closings(after_id, found, cast("_Entries", redis.xrange(name, count=1)))
 
 
-def _parse_closings(after_id: str, found: _Streams, first: _Entries) -> CompletedBatch:
+def _parse_closings(after_id: str, found: _Streams, first: _Entries) -> StreamRead:
     entries = found[0][1] if found else []
     oldest_id = first[0][0].decode() if first else after_id
-    return CompletedBatch(
+    return StreamRead(
         newest_id=entries[-1][0].decode() if entries else after_id,
         closings=[(fields[b"group_id"].decode(), fields[b"run"].decode()) for _, fields in entries],
         is_whole=not entries or _order(oldest_id) <= _order(after_id),

@@ -29,7 +29,7 @@ from agent_layer.settings import Settings
 _MAX_ID_LENGTH = 96
 """Leaves room for what group, member and attempt add."""
 _HASH_LETTERS = 12
-"""Letters of a line's hash, which is the id of a task without a name."""
+"""Number of letters of a line's hash, which is the id of a task without a name."""
 _MAX_GROUP_SIZE = 4096
 _MAX_PRIORITY = 1000
 _PRIORITIES: dict[Split, int] = {"train": 0, "eval": -1}

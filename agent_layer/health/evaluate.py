@@ -79,7 +79,7 @@ def _finding(
         level=level,
         value=value if isfinite(value) else None,
         limit=limit,
-        sentence=f"{check.measures}: {_describe_finding(value, limit, check.unit)}",
+        sentence=f"{check.measures}: {_describe_value(value, limit, check.unit)}",
         advice=check.advice,
         subject=subject,
         since=since,
@@ -88,7 +88,7 @@ def _finding(
     )
 
 
-def _describe_finding(value: float, limit: float, unit: str) -> str:
+def _describe_value(value: float, limit: float, unit: str) -> str:
     """Return a number and its limit as people read them."""
     if unit == _SECONDS:
         return f"{format_span(value)}, limit {format_span(limit)}"

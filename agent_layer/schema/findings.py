@@ -29,7 +29,7 @@ _MAX_FORK_RATE = 0.2
 
 
 class TrajectoryAlarm(msgspec.Struct, frozen=True, kw_only=True):
-    """A reason to look at it before training on it."""
+    """A reason to look at a trajectory before training on it."""
 
     kind: str
     """``zero_tokens``: the model answered nothing. ``no_tokens``: trained steps without ids or log-probabilities.

@@ -90,8 +90,8 @@ def build_view_app(
     app.on_shutdown.append(streams.end)
     app.add_routes([web.post(SESSION, view.open_session)])
     if writable is not None:
-        desk = WriteTargets(writable, Dispatcher(writable.redis, source.settings))
-        writes = Writes(desk, Journal(writable.keys, writable.objects))
+        targets = WriteTargets(writable, Dispatcher(writable.redis, source.settings))
+        writes = Writes(targets, Journal(writable.keys, writable.objects))
         turn = asyncio.Lock()
         app.add_routes([web.post(f"{PREFIX}{route}", _taker(writes, route, turn)) for route in WRITES])
         app.add_routes([web.post(f"{PREFIX}{route}", _exporter(writes, route, turn)) for route in EXPORTS])

@@ -1,4 +1,4 @@
-"""One evaluation from what was asked to its figures: tasks, model, round, rollouts, record."""
+"""One evaluation from its request to its figures: tasks, model, round, rollouts, record."""
 
 import time
 from collections.abc import Sequence
@@ -118,10 +118,10 @@ def evaluate(settings: Settings, request: EvalRequest) -> RoundResult:
                     price=new_round.price or stored.price,
                 )
             is_limited = request.max_cost is not None and new_round.model.kind == "endpoint"
-            name = new_round.model.name
-            if is_limited and Prices(new_round.price).find(name, is_policy=True) is None:
+            model_name = new_round.model.name
+            if is_limited and Prices(new_round.price).find(model_name, is_policy=True) is None:
                 raise BadInputError(
-                    f"eval: expected a price of {name!r} to keep --max-cost, found none in LiteLLM's table;"
+                    f"eval: expected a price of {model_name!r} to keep --max-cost, found none in LiteLLM's table;"
                     " give --price-in and --price-out, in US dollars per million tokens"
                 )
             view.begin(new_round)

@@ -67,6 +67,10 @@ class ScoringBox(ForwardingSandbox):
         """Return another box with the same work directory."""
         return ScoringBox(await super().fork(), self._log)
 
+    async def is_alive(self) -> bool:
+        """Whether the box still answers; one that does not is no loss until it is used."""
+        return await self._box.is_alive()
+
     async def close(self) -> None:
         """End the box; a box that is lost by then changes no score."""
         await self._box.close()

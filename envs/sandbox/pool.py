@@ -99,7 +99,7 @@ class SandboxPool:
     def __init__(self, kinds: Iterable[SandboxKind], options: PoolOptions) -> None:
         self._kinds = list(kinds)
         self._options = options
-        self._shelves: OrderedDict[str, _SpecQueue] = OrderedDict()
+        self._queues: OrderedDict[str, _SpecQueue] = OrderedDict()
         """By hash of the spec, taken longest ago first."""
         self._taken: set[PooledSandbox] = set()
         self._room = asyncio.Semaphore(options.max_running)
@@ -154,17 +154,17 @@ class SandboxPool:
         targets = {spec.hash(): (check_spec(spec), number) for spec, number in wanted}
         for spec, _ in targets.values():
             await self._find_queue(spec)
-        for key, shelf in self._shelves.items():
-            shelf.target = targets[key][1] if key in targets else 0
-            self._fill(shelf)
+        for key, queue in self._queues.items():
+            queue.target = targets[key][1] if key in targets else 0
+            self._fill(queue)
         self._evict()
 
     def stats(self) -> PoolStats:
         """Return counts and durations."""
-        shelves = self._shelves.values()
+        shelves = self._queues.values()
         return PoolStats(
-            ready=sum(len(shelf.ready) for shelf in shelves),
-            starting=sum(shelf.num_starting for shelf in shelves),
+            ready=sum(len(queue.ready) for queue in shelves),
+            starting=sum(queue.num_starting for queue in shelves),
             running=len(self._taken),
             waiting=self._num_waiting,
             hits=self._hits,
@@ -180,13 +180,13 @@ class SandboxPool:
     async def close(self) -> None:
         """End every box and every kind; nothing of them is left when this returns."""
         self._is_closing = True
-        for shelf in self._shelves.values():
-            while shelf.waiting:
-                if not (waiter := shelf.waiting.popleft()).done():
+        for queue in self._queues.values():
+            while queue.waiting:
+                if not (waiter := queue.waiting.popleft()).done():
                     waiter.set_exception(SandboxError("sandbox: the pool was closed; open another"))
         while self._tasks:
             await asyncio.wait(self._tasks)
-        boxes = [box for shelf in self._shelves.values() for box in shelf.ready]
+        boxes = [box for queue in self._queues.values() for box in queue.ready]
         await asyncio.gather(*(box.close() for box in (*boxes, *self._taken)), return_exceptions=True)
         await asyncio.gather(*(kind.close() for kind in self._kinds))
 
@@ -208,25 +208,25 @@ class SandboxPool:
             self._room.release()
 
     async def _take(self, spec: SandboxSpec, owner: str) -> Sandbox:
-        shelf = await self._find_queue(spec)
-        shelf.target = max(shelf.target, self._options.ready_per_spec)
-        self._shelves.move_to_end(spec.hash())
+        queue = await self._find_queue(spec)
+        queue.target = max(queue.target, self._options.ready_per_spec)
+        self._queues.move_to_end(spec.hash())
         await self._room.acquire()
         try:
-            return self._lend(await self._next_box(shelf), owner)
+            return self._lend(await self._next_box(queue), owner)
         except BaseException:
             self._room.release()
             raise
         finally:
-            self._fill(shelf)
+            self._fill(queue)
 
-    async def _next_box(self, shelf: _SpecQueue) -> Sandbox:
-        while shelf.ready:
-            box = shelf.ready.popleft()
+    async def _next_box(self, queue: _SpecQueue) -> Sandbox:
+        while queue.ready:
+            box = queue.ready.popleft()
             try:
                 is_alive = await box.is_alive()
             except asyncio.CancelledError:
-                shelf.ready.appendleft(box)
+                queue.ready.appendleft(box)
                 raise
             if is_alive:
                 self._hits += 1
@@ -236,13 +236,13 @@ class SandboxPool:
         self._misses += 1
         if self._is_closing:
             raise SandboxError("sandbox: the pool is closed; open another")
-        waiter = shelf.add_waiter()
-        self._fill(shelf)
+        waiter = queue.add_waiter()
+        self._fill(queue)
         try:
             return await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                shelf.ready.append(waiter.result())
+                queue.ready.append(waiter.result())
             raise
 
     def _lend(self, box: Sandbox, owner: str) -> "PooledSandbox":
@@ -251,17 +251,17 @@ class SandboxPool:
         return lent
 
     async def _find_queue(self, spec: SandboxSpec) -> _SpecQueue:
-        """Return the shelf of a spec. Its kind is chosen once, whatever becomes of the take that needed it."""
+        """Return the queue of a spec. Its kind is chosen once, whatever becomes of the take that needed it."""
         key = spec.hash()
-        if key not in self._shelves:
+        if key not in self._queues:
             if key not in self._choices:
                 self._choices[key] = self._run(self._choose(key, spec))
             await asyncio.shield(self._choices[key])
-        return self._shelves[key]
+        return self._queues[key]
 
     async def _choose(self, key: str, spec: SandboxSpec) -> None:
         try:
-            self._shelves[key] = _SpecQueue(spec, await choose_kind(spec, self._kinds))
+            self._queues[key] = _SpecQueue(spec, await choose_kind(spec, self._kinds))
         finally:
             del self._choices[key]
 
@@ -277,28 +277,28 @@ class SandboxPool:
         if not task.cancelled():
             task.exception()  # who waits for it gets it too
 
-    def _fill(self, shelf: _SpecQueue) -> None:
+    def _fill(self, queue: _SpecQueue) -> None:
         """Start the boxes that are missing."""
-        while shelf.num_missing > 0 and not self._is_closing:
-            shelf.num_starting += 1
-            self._run(self._start(shelf))
+        while queue.num_missing > 0 and not self._is_closing:
+            queue.num_starting += 1
+            self._run(self._start(queue))
 
-    async def _start(self, shelf: _SpecQueue) -> None:
+    async def _start(self, queue: _SpecQueue) -> None:
         box = error = None
         try:
-            await shelf.wait_for_quiet()
+            await queue.wait_for_quiet()
             async with self._start_gate:
                 began = time.monotonic()
-                box = await shelf.kind.start(shelf.spec, owner=_UNOWNED)
+                box = await queue.kind.start(queue.spec, owner=_UNOWNED)
                 self._start_seconds.append(time.monotonic() - began)
         except AgentLayerError as failure:
             self._failed += 1
             error = failure
-            shelf.target = 0  # until the next take
+            queue.target = 0  # until the next take
         finally:
-            shelf.num_starting -= 1
-        while shelf.waiting:
-            waiter = shelf.waiting.popleft()
+            queue.num_starting -= 1
+        while queue.waiting:
+            waiter = queue.waiting.popleft()
             if waiter.done():
                 continue
             if error is not None:
@@ -307,21 +307,21 @@ class SandboxPool:
                 waiter.set_result(box)
             return
         if box is not None:
-            shelf.ready.append(box)
+            queue.ready.append(box)
             self._evict()
 
     def _evict(self) -> None:
         """Close ready boxes beyond what is to be kept."""
-        for shelf in self._shelves.values():
-            while len(shelf.ready) > max(shelf.target, 0):
-                self._discard(shelf)
-        for shelf in self._shelves.values():
-            while shelf.ready and sum(len(one.ready) for one in self._shelves.values()) > self._options.max_ready:
-                shelf.target = min(shelf.target, len(shelf.ready) - 1)
-                self._discard(shelf)
+        for queue in self._queues.values():
+            while len(queue.ready) > max(queue.target, 0):
+                self._discard(queue)
+        for queue in self._queues.values():
+            while queue.ready and sum(len(one.ready) for one in self._queues.values()) > self._options.max_ready:
+                queue.target = min(queue.target, len(queue.ready) - 1)
+                self._discard(queue)
 
-    def _discard(self, shelf: _SpecQueue) -> None:
-        self._run(shelf.ready.popleft().close())
+    def _discard(self, queue: _SpecQueue) -> None:
+        self._run(queue.ready.popleft().close())
 
 
 class PooledSandbox(ForwardingSandbox):

@@ -231,7 +231,7 @@ class _ProgressReporter:
         self._progress.read_on()
         self._restarts.read_on()
         self.steps: list[StepProgress] = []
-        """In order, each as it was done last."""
+        """Steps since this call began, in order of their last run."""
 
     def report(self) -> None:
         """Report those that are new."""

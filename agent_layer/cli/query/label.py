@@ -33,7 +33,7 @@ def label(
     store.writer.await_shipped(f"label of trajectory {trajectory!r}")
     now = store.row(trajectory).labels
     for name in given:
-        typer.echo(f"{trajectory}: {name} {_shown(now.get(name))}{_describe_value(row.labels.get(name))}")
+        typer.echo(f"{trajectory}: {name} {_shown(now.get(name))}{_describe_previous(row.labels.get(name))}")
     print_link(context.obj, "trajectory", trajectory)
 
 
@@ -48,5 +48,5 @@ def _shown(value: str | None) -> str:
     return "withdrawn" if value is None else f"= {value}"
 
 
-def _describe_value(before: str | None) -> str:
+def _describe_previous(before: str | None) -> str:
     return "" if before is None else f", {before!r} before"

@@ -90,23 +90,23 @@ end
 
 -- Each run's heads in their order, the last first: what comes first in a run says nothing of others.
 local function group_heads(heads)
-  local lines = {}
+  local heads_by_run = {}
   for _, head in ipairs(heads) do
-    lines[head.run] = lines[head.run] or {}
-    table.insert(lines[head.run], head)
+    heads_by_run[head.run] = heads_by_run[head.run] or {}
+    table.insert(heads_by_run[head.run], head)
   end
-  for _, line in pairs(lines) do
-    table.sort(line, function(one, other)
+  for _, run_heads in pairs(heads_by_run) do
+    table.sort(run_heads, function(one, other)
       return goes_before(other, one)
     end)
   end
-  return lines
+  return heads_by_run
 end
 
-local function find_first(lines)
+local function choose_head(heads_by_run)
   local first
-  for run, line in pairs(lines) do
-    local share, head = read_share(run), line[#line]
+  for run, run_heads in pairs(heads_by_run) do
+    local share, head = read_share(run), run_heads[#run_heads]
     if head and share.leased < share.quota and (not first or goes_before(head, first)) then
       first = head
     end
@@ -123,20 +123,20 @@ local function load_more(head)
 end
 
 -- Put the first of a line back to its place, after its first rollout was taken.
-local function reinsert_head(line)
-  local at, head = #line, line[#line]
+local function reinsert_head(run_heads)
+  local at, head = #run_heads, run_heads[#run_heads]
   if not head.found[head.at] then
     load_more(head)
   end
   head.score = tonumber(head.found[head.at + 1])
   if not head.score then
-    line[at] = nil
+    run_heads[at] = nil
     return
   end
-  while at > 1 and goes_before(line[at - 1], head) do
-    line[at], at = line[at - 1], at - 1
+  while at > 1 and goes_before(run_heads[at - 1], head) do
+    run_heads[at], at = run_heads[at - 1], at - 1
   end
-  line[at] = head
+  run_heads[at] = head
 end
 
 local function take_turn(run)
@@ -264,16 +264,16 @@ end
 for _, name in ipairs(drains and {} or redis.call('SMEMBERS', key('ready'))) do
   heads[#heads + 1] = read_head(name)
 end
-local lines = group_heads(heads)
+local heads_by_run = group_heads(heads)
 for taken = 1, NUM do
-  local first = find_first(lines)
+  local first = choose_head(heads_by_run)
   if not first then
     break
   end
   take_turn(first.run)
   leases[#leases + 1] = lease(take(first))
   if taken < NUM then
-    reinsert_head(lines[first.run])
+    reinsert_head(heads_by_run[first.run])
   end
 end
 save_claims(heads)

@@ -39,7 +39,7 @@ end
 local function launch(group, num, find_score)
   local places = {}
   for member = group.launched, group.launched + num - 1 do
-    local rollout, score = group.name .. '.' .. member, find_score(member) -- as schema.ids.rollout_id_of
+    local rollout, score = group.name .. '.' .. member, find_score(member) -- as schema.ids.make_rollout_id
     move(rollout, 'new', 'queued', 'queued_at', AT, 'group', group.name, 'run', group.run, 'ready', group.ready,
       'score', score, 'attempts', 0, 'failures', 0)
     places[#places + 1], places[#places + 2] = score, rollout

@@ -68,7 +68,7 @@ local function seconds(milliseconds)
   return string.format('%.3f', milliseconds / 1000)
 end
 
-local function trajectory_id(rollout, attempt) -- as schema.ids.trajectory_id_of
+local function trajectory_id(rollout, attempt) -- as schema.ids.make_trajectory_id
   return rollout .. '-' .. attempt
 end
 

@@ -110,7 +110,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Put in place of what the client asks."""
     recorded: RecordedTarget
     findings: list[str] = []
-    """Findings about sampling that was changed."""
+    """Findings about sampling that a trainer cannot reproduce, kept or neutralised."""
 
 
 def _fit_length(sampling: JsonObject, room: Room | None) -> JsonObject:
@@ -138,7 +138,7 @@ def _find_in_logprobs(actions: Sequence[Action]) -> list[str]:
 
 @dataclass(slots=True)
 class EngineTries:
-    """A call's tries at engines. Each is asked at most once."""
+    """A call's tries at engines. None is asked again after it failed."""
 
     failed: set[str] = field(default_factory=set[str])
     """Addresses of the engines at which it failed."""

@@ -67,7 +67,7 @@ class Reply(Protocol):
 
 
 class Delivery(Protocol):
-    """An answer that has begun. The client has seen no more than its head."""
+    """An answer that has begun; before ``relay`` the client has seen its head at most."""
 
     content_type: str
     is_delivered: bool

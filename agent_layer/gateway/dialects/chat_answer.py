@@ -161,11 +161,11 @@ class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Members that could not be read, and those that do not agree."""
 
 
-class _VisibleText(msgspec.Struct, gc=False):
+class _ShownLogprobs(msgspec.Struct, gc=False):
     content: list[msgspec.Raw] | None = None
 
 
-_SHOWN: Final = msgspec.json.Decoder(_VisibleText | None)
+_SHOWN: Final = msgspec.json.Decoder(_ShownLogprobs | None)
 
 
 class MemberReader:
@@ -198,7 +198,7 @@ class MemberReader:
 
     def read_shown(self, logprobs: msgspec.Raw) -> list[msgspec.Raw]:
         """Cut the log-probabilities of a choice, or of a chunk of it, into those of its tokens."""
-        return (self.read("logprobs", _SHOWN, logprobs) or _VisibleText()).content or []
+        return (self.read("logprobs", _SHOWN, logprobs) or _ShownLogprobs()).content or []
 
     @property
     def findings(self) -> list[str]:

@@ -31,7 +31,7 @@ from agent_layer.gateway.dialects.turns import (
 )
 from agent_layer.schema import UNREADABLE, JsonObject
 
-ArgumentsOf: TypeAlias = Callable[[str, object], str]
+ReadArguments: TypeAlias = Callable[[str, object], str]
 """(call id, input) → the arguments as the model wrote them."""
 
 _NO_PLACE = frozenset(
@@ -110,11 +110,11 @@ class ThreadTurns(msgspec.Struct, frozen=True):
     """Tools as chat completions name them."""
 
 
-ThreadOf: TypeAlias = Callable[[str], ThreadTurns]
+ReadThread: TypeAlias = Callable[[str], ThreadTurns]
 """Message id → the thread that ends with it."""
 
 
-def read_messages(body: bytes, read_arguments: ArgumentsOf, read_thread: ThreadOf) -> ChatRequest:
+def read_messages(body: bytes, read_arguments: ReadArguments, read_thread: ReadThread) -> ChatRequest:
     """Read a client's body.
 
     Args:
@@ -149,7 +149,7 @@ def read_messages(body: bytes, read_arguments: ArgumentsOf, read_thread: ThreadO
         ) from error
 
 
-def _continued(parsed: _Body, read_thread: ThreadOf) -> ThreadTurns:  # kept: it refuses inside the caller's try
+def _continued(parsed: _Body, read_thread: ReadThread) -> ThreadTurns:  # kept: it refuses inside the caller's try
     if parsed.thread is None or parsed.thread.type == "create":
         return ThreadTurns()
     if parsed.system or parsed.tools:
@@ -162,7 +162,7 @@ def _continued(parsed: _Body, read_thread: ThreadOf) -> ThreadTurns:  # kept: it
     return read_thread(parsed.thread.previous_message_id or "")
 
 
-def _chat_messages(message: _Message, read_arguments: ArgumentsOf) -> Iterator[JsonObject]:
+def _chat_messages(message: _Message, read_arguments: ReadArguments) -> Iterator[JsonObject]:
     blocks = objects_in(message.content)
     if message.role == "assistant":
         yield _assistant(blocks, read_arguments)
@@ -181,7 +181,7 @@ def _chat_messages(message: _Message, read_arguments: ArgumentsOf) -> Iterator[J
         yield {"role": message.role, "content": join_content(_parts(chat_messages))}
 
 
-def _assistant(blocks: list[JsonObject], read_arguments: ArgumentsOf) -> JsonObject:
+def _assistant(blocks: list[JsonObject], read_arguments: ReadArguments) -> JsonObject:
     texts, thoughts, calls = list[str](), list[str](), list[JsonObject]()
     for block in blocks:
         match block:

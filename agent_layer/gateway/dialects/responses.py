@@ -105,9 +105,9 @@ def _part(part: JsonObject) -> JsonObject:
             return part
 
 
-TalkOf: TypeAlias = Callable[[str], Sequence[msgspec.Raw]]
+ReadConversation: TypeAlias = Callable[[str], Sequence[msgspec.Raw]]
 """Response id → all messages up to and with that answer."""
-ItemOf: TypeAlias = Callable[[JsonObject], JsonObject]
+ResolveItem: TypeAlias = Callable[[JsonObject], JsonObject]
 """Item of the input → the item as it was answered, if it names or repeats one; else the same."""
 
 _NO_PLACE = frozenset(
@@ -161,7 +161,7 @@ class _Body(msgspec.Struct):
 _BODY: Final = msgspec.json.Decoder(_Body)
 
 
-def read_responses(body: bytes, read_conversation: TalkOf, resolve_item: ItemOf) -> ChatRequest:
+def read_responses(body: bytes, read_conversation: ReadConversation, resolve_item: ResolveItem) -> ChatRequest:
     """Read a client's body.
 
     Args:
@@ -179,7 +179,9 @@ def read_responses(body: bytes, read_conversation: TalkOf, resolve_item: ItemOf)
         ) from error
 
 
-def _build_request(parsed: _Body, pieces: Pieces, read_conversation: TalkOf, resolve_item: ItemOf) -> ChatRequest:
+def _build_request(
+    parsed: _Body, pieces: Pieces, read_conversation: ReadConversation, resolve_item: ResolveItem
+) -> ChatRequest:
     for name in _UNSUPPORTED:
         if getattr(parsed, name):
             raise BadInputError(f"responses request: expected no {name}, which the gateway cannot do; leave it out")

@@ -88,7 +88,7 @@ class Admission:
 
     def release(self, engine: Engine) -> None:
         """Free a place."""
-        load = self._rotation.read_load(engine.url)
+        load = self._rotation.get_load(engine.url)
         load.in_flight -= 1
         if load.limit is not None:
             self.admit()
@@ -108,7 +108,7 @@ class Admission:
     def _place(self, run: str, kept: str | None, without: frozenset[str]) -> Engine | None:
         engine = self._rotation.choose(run, kept, without) if self._is_current() else None
         if engine:
-            self._rotation.read_load(engine.url).in_flight += 1
+            self._rotation.get_load(engine.url).in_flight += 1
         return engine
 
     def _give_up(self, place: asyncio.Future[Engine]) -> None:

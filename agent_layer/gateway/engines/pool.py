@@ -194,7 +194,7 @@ class EngineWatcher:
     def release(self, engine: Engine) -> None:
         """Free a place."""
         self.admission.release(engine)
-        if not self.rotation.read_load(engine.url).in_flight:
+        if not self.rotation.get_load(engine.url).in_flight:
             self._drained.set()
 
     @property
@@ -231,7 +231,7 @@ class EngineWatcher:
             await self._drained.wait()
             self._drained.clear()
             for engine in self.rotation.all_engines:
-                if not self.rotation.read_load(engine.url).in_flight:
+                if not self.rotation.get_load(engine.url).in_flight:
                     await self._acknowledge(engine)
 
     async def _report_end(self, url: str) -> None:

@@ -112,13 +112,13 @@ class Rotation:
         """Return what a request to an engine must carry."""
         return self._headers.get(url, _NO_HEADERS)
 
-    def read_load(self, url: str) -> Load:
+    def get_load(self, url: str) -> Load:
         """How busy an engine is."""
         return self._loads.setdefault(url, Load(url=url))
 
     def record_success(self, url: str, gauges: Gauges | None) -> None:
         """Record that an engine is healthy, and how busy it is; None: it does not report that."""
-        load, self._misses[url] = self.read_load(url), 0
+        load, self._misses[url] = self.get_load(url), 0
         load.is_well = True
         if gauges:
             load.others = max(0, gauges.running + gauges.waiting - load.in_flight)
@@ -134,7 +134,7 @@ class Rotation:
 
     def record_failure(self, url: str) -> None:
         """Record a failed call: other engines come first until a health check succeeds."""
-        self.read_load(url).is_well = False
+        self.get_load(url).is_well = False
 
     def explain_none(self, run: str, seconds: float) -> str:
         """Explain why a call of this run found no engine."""
@@ -151,7 +151,7 @@ class Rotation:
             return engine.state
         if engine.is_drained:
             return "drained by an operator"
-        load = self.read_load(engine.url)
+        load = self.get_load(engine.url)
         if not load.has_room:
             used = f"{100 * load.cache_usage:.0f} % of its cache is in use"
             return f"at its limit of {load.limit} calls from here ({used}; adaptive_concurrency)"

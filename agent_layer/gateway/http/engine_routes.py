@@ -150,7 +150,7 @@ class EngineRoutes:
     async def _remove(self, url: str) -> web.Response:
         await asyncio.to_thread(leave_engine, self._settings, self._redis, url)
         await self._watch.refresh()
-        return as_json({"url": url, "in_flight": self._watch.rotation.read_load(url).in_flight})
+        return as_json({"url": url, "in_flight": self._watch.rotation.get_load(url).in_flight})
 
     async def _read(self, request: web.Request) -> EngineRequest:
         self._check_operator(request)
@@ -168,7 +168,7 @@ class EngineRoutes:
         return as_json([self._shown(engine) for engine in self._watch.rotation.all_engines if engine.url in urls])
 
     def _shown(self, engine: Engine) -> ShownEngine:
-        load = self._watch.rotation.read_load(engine.url)
+        load = self._watch.rotation.get_load(engine.url)
         about = {"in_flight": load.in_flight, "others": load.others}
         about |= {"cache_usage": load.cache_usage, "is_well": load.is_well}
         return msgspec.convert(msgspec.structs.asdict(engine) | about, ShownEngine)

@@ -68,7 +68,7 @@ def _engine_figures(engines: EngineWatcher) -> dict[Sample, float]:
     """Return what is known of each engine: how busy it is, and how long switches of its weights took."""
     figures: dict[Sample, float] = {}
     for engine in engines.rotation.all_engines:
-        load, labels = engines.rotation.read_load(engine.url), (("engine", engine.url), ("run", engine.run))
+        load, labels = engines.rotation.get_load(engine.url), (("engine", engine.url), ("run", engine.run))
         found = {
             "engine_serving": int(engine.state == "serving" and not engine.is_drained),
             "engine_calls_in_flight": load.in_flight,

@@ -92,7 +92,7 @@ class PrefixAnchor(msgspec.Struct, frozen=True):
     choice: int
     conversation: str
     num_messages: int
-    """Messages that were asked."""
+    """Messages of its prompt."""
 
 
 class EndedCall(msgspec.Struct, frozen=True):
@@ -184,7 +184,7 @@ class CallHistory:
     sequences: PrefixTable[PrefixAnchor] = field(default_factory=PrefixTable[PrefixAnchor])
     """Token sequences, prompt and answer."""
     prompts: PrefixTable[PrefixAnchor] = field(default_factory=PrefixTable[PrefixAnchor])
-    """Message lists that were asked."""
+    """Message lists of prompts."""
     answers: AnsweredMessages = field(default_factory=AnsweredMessages)
     """Answers of the model."""
     stored: set[str] = field(default_factory=set[str])

@@ -3,7 +3,7 @@
 import asyncio
 from typing import cast
 
-from agent_layer.gateway.upstream.wire import Body, Counted, Head, WireError, find_body, read_head
+from agent_layer.gateway.upstream.wire import Body, Counted, Head, WireError, choose_framing, read_head
 
 _PAUSE_BYTES = 1 << 20
 """A stream whose reader is so far behind is not read from the socket for now."""
@@ -124,7 +124,7 @@ class Connection(asyncio.Protocol):
             if head is None:
                 self._unread = received
                 return
-            self._body, self.head = find_body(head), head
+            self._body, self.head = choose_framing(head), head
         if content := self._body.feed(received):
             self._pieces.append(content)
             self._num_waiting += len(content)

@@ -12,7 +12,7 @@ import msgspec
 _MAX_HEAD_BYTES = 64 << 10
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: .*)?")
 _MAX_LINE_BYTES = 4096
-"""Size of a line: a chunk's size and extensions, or a trailer."""
+"""Largest size of a line: a chunk's size and extensions, or a trailer."""
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?")
 
 
@@ -165,7 +165,7 @@ def read_head(received: bytes) -> tuple[Head | None, bytes]:
     return None, received
 
 
-def find_body(head: Head) -> Body:
+def choose_framing(head: Head) -> Body:
     """How long the answer is (RFC 9112 §6.3, for a POST).
 
     Raises: WireError: its length is ambiguous, or its content is encoded, though the request forbids that.

@@ -65,7 +65,7 @@ def _acted(name: str, kind: pa.DataType, meaning: str) -> Column[_StepContext]:
     return _made(name, kind, lambda place: getattr(place.step.action, name), meaning)
 
 
-def _to_text(name: str, meaning: str) -> Column[_StepContext]:
+def _started_column(name: str, meaning: str) -> Column[_StepContext]:
     return _made(name, pa.string(), lambda place: getattr(place.trajectory.started, name, None), meaning)
 
 
@@ -127,9 +127,9 @@ def _sampling(place: _StepContext) -> str | None:
 STEP_COLUMNS: Final[tuple[Column[_StepContext], ...]] = (
     _own("trajectory_id", pa.string(), "see the table of trajectories"),
     _own("run", pa.string(), "training run"),
-    _to_text("task_id", "what was asked"),
-    _to_text("task_type", "kind of task"),
-    _to_text("split", "train or eval"),
+    _started_column("task_id", "what was asked"),
+    _started_column("task_type", "kind of task"),
+    _started_column("split", "train or eval"),
     _made("rollout_reward", pa.float64(), lambda place: place.trajectory.reward, "reward of its rollout"),
     _own("index", pa.int32(), "position in its trajectory, from 0"),
     _own("call_id", pa.string(), "the model call; a call with several choices is several steps"),

@@ -40,12 +40,12 @@ class Ordering(NamedTuple):
     column: str
     descending: bool
 
-    def find_best(self, zone: Zone) -> tuple[float, float]:
+    def best_bound(self, zone: Zone) -> tuple[float, float]:
         """The best (value, start) that a member of the block can have."""
         end = 1 if self.descending else 0
         return zone.ends[self.column][end], zone.ends["started_at"][end]
 
-    def find_worst(self, zone: Zone) -> tuple[float, float]:
+    def worst_bound(self, zone: Zone) -> tuple[float, float]:
         """The worst (value, start) that a member of the block can have."""
         end = 0 if self.descending else 1
         return zone.ends[self.column][end], zone.ends["started_at"][end]
@@ -122,7 +122,7 @@ def search(
             if len(best) == limit:
                 bound = best[-1][:2]
                 left = [
-                    *takewhile(lambda zone, last=bound: not ordering.is_before(last, ordering.find_best(zone)), left)
+                    *takewhile(lambda zone, last=bound: not ordering.is_before(last, ordering.best_bound(zone)), left)
                 ]
         if ordering.column == "reward" and bound is not None:
             break  # what is in lower buckets comes later
@@ -151,9 +151,9 @@ def plan_blocks(
         for zone in zones
         if all(zone.ends[one.column][0] <= one.high and zone.ends[one.column][1] >= one.low for one in ranges)
         and zone.ends[ordering.column][0] <= zone.ends[ordering.column][1]  # else no member has the number
-        and (after is None or not ordering.is_before(ordering.find_worst(zone), after[:2]))
+        and (after is None or not ordering.is_before(ordering.worst_bound(zone), after[:2]))
     ]
-    return sorted(fitting, key=ordering.find_best, reverse=ordering.descending)
+    return sorted(fitting, key=ordering.best_bound, reverse=ordering.descending)
 
 
 def choose_buckets(

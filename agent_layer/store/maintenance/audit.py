@@ -193,8 +193,8 @@ def _find_misfiled(index: Index, suspects: set[str]) -> Iterator[Finding]:
     for trajectory_id in find_inconsistent_rows(index, sorted(suspects)):
         detail = "its block differs from its row, or its reward from its judgements"
         yield Finding(kind="misfiled", subject=trajectory_id, detail=detail)
-    for block, num_strays in count_orphan_bits(index.redis, index.keys).items():
-        yield Finding(kind="misfiled", subject=f"block {block}", detail=f"{num_strays} bits belong to no trajectory")
+    for block, num_orphans in count_orphan_bits(index.redis, index.keys).items():
+        yield Finding(kind="misfiled", subject=f"block {block}", detail=f"{num_orphans} bits belong to no trajectory")
 
 
 def _find_undead(index: Index, objects: ObjectStore) -> Iterator[Finding]:

@@ -218,7 +218,7 @@ def count_orphan_bits(redis: Redis, keys: Keys, *, clear: bool = False) -> dict[
             for part in range(_PARTS):
                 arguments = [block, part, "1" if clear else "", *page]
                 found[block] += cast("int", script(keys=[keys.name()], args=arguments))
-    return {block: num_strays for block, num_strays in found.items() if num_strays}
+    return {block: num_orphans for block, num_orphans in found.items() if num_orphans}
 
 
 def _bitmaps(redis: Redis, keys: Keys) -> dict[int, list[str]]:

@@ -51,6 +51,7 @@ class ReadContext:
         self.dispatcher = Dispatcher(store.redis, settings)
         self.health = HealthReader(settings, store.redis, read_reports=self.progress)
         self._lock = Lock()
+        self._reports_lock = Lock()  # apart: a long file of reports holds up nothing else
         self._read: OrderedDict[tuple[str, str], Trajectory] = OrderedDict()
         self._images: OrderedDict[str, tuple[Trajectory, Mapping[str, str]]] = OrderedDict()
         """By trajectory: as it was read, and the data URLs inside it by the hash of their mark."""
@@ -132,7 +133,7 @@ class ReadContext:
 
     def progress(self, run: str) -> list[StepProgress]:
         """Return the reports of a run's steps; none where the trainer runs on another machine."""
-        with self._lock:
+        with self._reports_lock:
             reader = self._reports.pop(run, None) or ProgressReader(
                 progress_path(self.settings, check_name(run, "run"))
             )

@@ -39,7 +39,7 @@ class Plan(NamedTuple):
 class WriteCommand(Protocol):
     """The body of a request."""
 
-    def plan(self, desk: WriteTargets, path: Path) -> Plan:
+    def plan(self, targets: WriteTargets, path: Path) -> Plan:
         """Look at what would change. Raises: NotFoundError, BadInputError: the order cannot be carried out."""
         ...
 
@@ -58,9 +58,9 @@ class RewardOrder(_Body, frozen=True, kw_only=True):
     agent: Identity | None = None
     comment: Comment | None = None
 
-    def plan(self, desk: WriteTargets, path: Path) -> Plan:
+    def plan(self, targets: WriteTargets, path: Path) -> Plan:
         """Find the judgement that this one supersedes."""
-        trajectory_id, store = path["trajectory"], desk.store
+        trajectory_id, store = path["trajectory"], targets.store
         store.row(trajectory_id)
         scope = "step" if self.step is not None else "agent" if self.agent is not None else "rollout"
         known = read_rewards(store.redis, store.keys, trajectory_id)
@@ -94,9 +94,9 @@ class LabelOrder(_Body, frozen=True, kw_only=True):
     """Up to 256 characters. Null withdraws it."""
     comment: Comment | None = None
 
-    def plan(self, desk: WriteTargets, path: Path) -> Plan:
+    def plan(self, targets: WriteTargets, path: Path) -> Plan:
         """Find the label that this one supersedes. Raises: BadInputError: the name or value cannot be a label's."""
-        trajectory_id, store = path["trajectory"], desk.store
+        trajectory_id, store = path["trajectory"], targets.store
         row = store.row(trajectory_id)
         known = read_known_labels(store.redis, store.keys, trajectory_id)
         make_label(row, self.name, self.value, {}, known, "")  # what is refused is not even noted
@@ -116,17 +116,19 @@ class PauseOrder(_Body, frozen=True, kw_only=True):
     """Let attempts that run pause at their next step, too."""
     why: Annotated[str, msgspec.Meta(max_length=500)] = ""
 
-    def plan(self, desk: WriteTargets, path: Path) -> Plan:
+    def plan(self, targets: WriteTargets, path: Path) -> Plan:
         """Find whether it is paused, and why."""
-        return _plan_of_run(desk, path, lambda run: desk.dispatcher.pause(run, running=self.running, why=self.why))
+        return _plan_of_run(
+            targets, path, lambda run: targets.dispatcher.pause(run, running=self.running, why=self.why)
+        )
 
 
 class ResumeOrder(_Body, frozen=True, kw_only=True):
     """Hand out rollouts of a run again."""
 
-    def plan(self, desk: WriteTargets, path: Path) -> Plan:
+    def plan(self, targets: WriteTargets, path: Path) -> Plan:
         """Find whether it is paused, and why."""
-        return _plan_of_run(desk, path, desk.dispatcher.resume)
+        return _plan_of_run(targets, path, targets.dispatcher.resume)
 
 
 class ShareOrder(_Body, frozen=True, kw_only=True):
@@ -136,24 +138,24 @@ class ShareOrder(_Body, frozen=True, kw_only=True):
     quota: int | None = None
     """Most rollouts with workers at once; 0: no limit."""
 
-    def plan(self, desk: WriteTargets, path: Path) -> Plan:
+    def plan(self, targets: WriteTargets, path: Path) -> Plan:
         """Find weight and quota."""
         if self.weight is None and self.quota is None:
             raise BadInputError("share: expected weight or quota, found neither; send one of them")
         return _plan_of_run(
-            desk, path, lambda run: desk.dispatcher.share(run, weight=self.weight, quota=self.quota), _share
+            targets, path, lambda run: targets.dispatcher.share(run, weight=self.weight, quota=self.quota), _share
         )
 
 
 class DrainOrder(_Body, frozen=True, kw_only=True):
     """Let a worker claim nothing more, and exit when its rollouts have ended."""
 
-    def plan(self, desk: WriteTargets, path: Path) -> Plan:
+    def plan(self, targets: WriteTargets, path: Path) -> Plan:
         """Find whether it drains already. Raises: NotFoundError: it was not seen in the last day."""
         worker = path["worker"]
 
         def look() -> JsonObject:
-            state = next((one for one in desk.dispatcher.workers() if one.worker == worker), None)
+            state = next((one for one in targets.dispatcher.workers() if one.worker == worker), None)
             if state is None:
                 raise NotFoundError(
                     f"worker {worker!r}: expected one that was seen in the last day, found none; 'agent-layer"
@@ -162,7 +164,7 @@ class DrainOrder(_Body, frozen=True, kw_only=True):
             return {"is_draining": state.is_draining}
 
         def apply() -> JsonObject:
-            desk.dispatcher.drain([worker])
+            targets.dispatcher.drain([worker])
             return look()
 
         return Plan(worker, look(), apply)
@@ -199,28 +201,28 @@ class _DeadOrder(_Body, frozen=True, kw_only=True):
 class RetryOrder(_DeadOrder, frozen=True, kw_only=True):
     """Run dead rollouts again from the beginning."""
 
-    def plan(self, desk: WriteTargets, path: Path) -> Plan:
+    def plan(self, targets: WriteTargets, path: Path) -> Plan:
         """Find the rollouts. Raises: NotFoundError: one is not dead. BadInputError: nothing is named, or both."""
         del path
 
         def queue(ids: list[str]) -> JsonObject:
-            groups = desk.dispatcher.retry_dead(ids) if ids else []
+            groups = targets.dispatcher.retry_dead(ids) if ids else []
             return {"num_groups": len(groups), "groups": groups[:MAX_NAMED]}
 
-        return self._plan(desk.dispatcher, queue)
+        return self._plan(targets.dispatcher, queue)
 
 
 class DropOrder(_DeadOrder, frozen=True, kw_only=True):
     """Forget dead rollouts and their errors."""
 
-    def plan(self, desk: WriteTargets, path: Path) -> Plan:
+    def plan(self, targets: WriteTargets, path: Path) -> Plan:
         """Find the rollouts. Raises: NotFoundError: one is not dead. BadInputError: nothing is named, or both."""
         del path
 
         def drop(ids: list[str]) -> JsonObject:
-            return {"num_dropped": desk.dispatcher.drop_dead(ids) if ids else 0}
+            return {"num_dropped": targets.dispatcher.drop_dead(ids) if ids else 0}
 
-        return self._plan(desk.dispatcher, drop)
+        return self._plan(targets.dispatcher, drop)
 
 
 def _pause(state: RunState) -> JsonObject:
@@ -232,9 +234,9 @@ def _share(state: RunState) -> JsonObject:
 
 
 def _plan_of_run(
-    desk: WriteTargets, path: Path, change: Callable[[str], None], look: Callable[[RunState], JsonObject] = _pause
+    targets: WriteTargets, path: Path, change: Callable[[str], None], look: Callable[[RunState], JsonObject] = _pause
 ) -> Plan:
-    run, dispatcher = path["run"], desk.dispatcher
+    run, dispatcher = path["run"], targets.dispatcher
 
     def apply() -> JsonObject:
         change(run)

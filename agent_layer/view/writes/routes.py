@@ -56,8 +56,8 @@ class Writer(NamedTuple):
 class Writes:
     """Carries out orders. Call it for one at a time, so that what was there before is what the last one left."""
 
-    def __init__(self, desk: WriteTargets, journal: Journal, clock: Callable[[], float] = time.time) -> None:
-        self._desk = desk
+    def __init__(self, targets: WriteTargets, journal: Journal, clock: Callable[[], float] = time.time) -> None:
+        self._desk = targets
         self._journal = journal
         self._clock = clock
 

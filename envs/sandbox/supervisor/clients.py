@@ -215,8 +215,8 @@ def _on_live_message(
         case Kill():
             grant.run(live.kill())
         case StdinChunk():
-            live.on_feed(message)
+            live.take_stdin(message)
         case FlowControl():
-            live.on_valve(message)
+            live.take_flow_control(message)
         case _:
             assert_never(message)

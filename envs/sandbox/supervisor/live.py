@@ -25,7 +25,7 @@ class LiveStdio:
         self._number = number
         self._channel = channel
         self._input: asyncio.Queue[bytes] = asyncio.Queue()
-        self._num_unfed = 0
+        self._num_unacked = 0
         self._valves = {"stdout": asyncio.Event(), "stderr": asyncio.Event()}
         for valve in self._valves.values():
             valve.set()
@@ -52,17 +52,17 @@ class LiveStdio:
         """Kill the process."""
         await self._process.kill()
 
-    def on_feed(self, feed: StdinChunk) -> None:
+    def take_stdin(self, feed: StdinChunk) -> None:
         """Pass on standard input.
 
         Raises: ValueError: the client sends more than it may.
         """
-        self._num_unfed += len(feed.chunk)
-        if self._num_unfed > STDIN_WINDOW:
+        self._num_unacked += len(feed.chunk)
+        if self._num_unacked > STDIN_WINDOW:
             raise ValueError("more standard input than the window allows")
         self._input.put_nowait(feed.chunk)
 
-    def on_valve(self, valve: FlowControl) -> None:
+    def take_flow_control(self, valve: FlowControl) -> None:
         """Stop passing on output, or go on."""
         event = self._valves[valve.stream]
         if valve.is_open:
@@ -81,7 +81,7 @@ class LiveStdio:
             while chunk := await self._input.get():
                 self._process.stdin.write(chunk)
                 await self._process.stdin.drain()
-                self._num_unfed -= len(chunk)
+                self._num_unacked -= len(chunk)
                 self._channel.send(StdinAck(number=self._number, num_bytes=len(chunk)))
         self._process.stdin.close()
 

@@ -86,7 +86,7 @@ class RemoteProcess:
             case StdinAck(num_bytes=num_bytes):
                 if not self._has_started.done():
                     self._has_started.set_result(None)
-                self._input.on_fed(num_bytes)
+                self._input.take_ack(num_bytes)
             case Output(stream=stream, chunk=chunk):
                 reader = self.stdout if stream == "stdout" else self.stderr
                 if reader.at_eof() or not chunk:
@@ -102,11 +102,11 @@ class RemoteProcess:
 
     def _make_reader(self, stream: Literal["stdout", "stderr"]) -> asyncio.StreamReader:
         reader = asyncio.StreamReader()
-        reader.set_transport(_OutputValve(self._number, stream, self._channel))
+        reader.set_transport(_OutputFlow(self._number, stream, self._channel))
         return reader
 
 
-class _OutputValve(asyncio.ReadTransport):
+class _OutputFlow(asyncio.ReadTransport):
     """Stops and goes on with output, as a reader asks for it."""
 
     def __init__(self, number: int, stream: Literal["stdout", "stderr"], channel: Channel[FromSupervisor]) -> None:
@@ -130,7 +130,7 @@ class _StdinTransport(asyncio.WriteTransport):
         self._number = number
         self._channel = channel
         self._unsent = bytearray()
-        self._num_unfed = 0
+        self._num_unacked = 0
         self._is_ending = self._is_closed = False
         self._protocol: asyncio.BaseProtocol | None = None
         self._is_paused = False
@@ -165,15 +165,15 @@ class _StdinTransport(asyncio.WriteTransport):
         self._unsent.clear()
         self._set_paused(to=False)
 
-    def on_fed(self, num_bytes: int) -> None:
-        self._num_unfed -= num_bytes
+    def take_ack(self, num_bytes: int) -> None:
+        self._num_unacked -= num_bytes
         self._send()
 
     def _send(self) -> None:
-        while self._unsent and self._num_unfed < STDIN_WINDOW:
-            chunk = bytes(self._unsent[: STDIN_WINDOW - self._num_unfed])
+        while self._unsent and self._num_unacked < STDIN_WINDOW:
+            chunk = bytes(self._unsent[: STDIN_WINDOW - self._num_unacked])
             del self._unsent[: len(chunk)]
-            self._num_unfed += len(chunk)
+            self._num_unacked += len(chunk)
             self._channel.send(StdinChunk(number=self._number, chunk=chunk))
         if self._is_ending and not self._unsent and not self._is_closed:
             self._is_closed = True

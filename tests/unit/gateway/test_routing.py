@@ -121,7 +121,7 @@ def test_a_failed_engine_is_the_last_resort_until_it_is_well():
 def test_own_calls_are_not_counted_twice():
     rotation = Rotation("r")
     rotation.update([make_engine("a")], {})
-    load = rotation.read_load("a")
+    load = rotation.get_load("a")
     load.in_flight = 3
     rotation.record_success("a", read_gauges('vllm:num_requests_running{engine="0"} 4.0\n'))
 

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agent_layer.gateway.upstream.wire import Chunked, Counted, UntilClose, WireError, find_body, read_head
+from agent_layer.gateway.upstream.wire import Chunked, Counted, UntilClose, WireError, choose_framing, read_head
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -91,7 +91,7 @@ def test_what_are_no_chunks_is_refused(text):
     ],
 )
 def test_the_head_says_how_long_the_body_is(fields, kind):
-    assert type(find_body(read_head(OK + fields + b"\r\n")[0])) is kind
+    assert type(choose_framing(read_head(OK + fields + b"\r\n")[0])) is kind
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_the_head_says_how_long_the_body_is(fields, kind):
 )
 def test_a_length_that_can_be_read_in_two_ways_is_refused(fields):
     with pytest.raises(WireError):
-        find_body(read_head(OK + fields + b"\r\n")[0])
+        choose_framing(read_head(OK + fields + b"\r\n")[0])
 
 
 @pytest.mark.parametrize(
