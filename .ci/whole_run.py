@@ -41,6 +41,9 @@ Neither may stay: what was seen is mended or removed on the day.
 |---|---|---|---|---|---|---|
 """
 
+MAX_NAMES = 3
+"""Names of flaky and red tests in a row; the log has all."""
+
 
 class Part(msgspec.Struct, frozen=True):
     """A line of the tally: what one pytest of a run counted (``tests/reruns.py``)."""
@@ -115,6 +118,8 @@ def run_whole(commit: str, command: list[str], *, beside_load: bool) -> int:
     parts = read_parts(tally)
     faults = [f"flaky `{name}`" for part in parts for name in part.flaky]
     faults += [f"red `{name}`" for part in parts for name in part.reds]
+    if len(faults) > MAX_NAMES:
+        faults[MAX_NAMES:] = [f"and {len(faults) - MAX_NAMES} more"]
     if done.returncode:
         faults.append(f"exit status {done.returncode}")
     beside = ", beside a second suite" if beside_load else ""
