@@ -42,7 +42,7 @@ class ShipperLoop:
         """When each failure was logged."""
 
     def run(self) -> bool:
-        """Ship until the last writer is gone or ``stop`` is set; False: gave up, and logs remain."""
+        """Ship until the last writer or the directory is gone, or ``stop`` is set; False: gave up, and logs remain."""
         try:
             return self._ship_while_needed()
         finally:
@@ -51,6 +51,9 @@ class ShipperLoop:
 
     def _ship_while_needed(self) -> bool:
         while not self._stop.is_set():
+            if os.fstat(self._lock).st_nlink == 0:  # opening anything would make the directory, and Redis in it, again
+                log.warning("shipper ended, its directory was removed directory=%s", self._directory)
+                return True
             self._check_writers()
             try:
                 errors = self._ship_or_leave()

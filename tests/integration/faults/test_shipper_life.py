@@ -1,14 +1,17 @@
 """End of a shipper: given up on, asked to stop, or replaced by another."""
 
 import os
+import shutil
 import subprocess
 import sys
+
+import pytest
 
 from agent_layer.infra.processes.locks import is_locked
 from agent_layer.recorder import Recorder
 from agent_layer.schema.step import Content
 
-from ...waiting import communicate
+from ...waiting import communicate, wait_until
 
 TRAJECTORY = "r.0-0"
 
@@ -67,3 +70,22 @@ def test_a_second_shipper_for_a_directory_ends_at_once(settings, wait_until):
     recorder.close()
     communicate(first)
     assert first.returncode == 0
+
+
+@pytest.mark.parametrize("removed", [".", ".."], ids=["logs", "all"])
+def test_a_shipper_whose_directory_was_removed_ends_and_makes_nothing_again(settings, removed):
+    """Else it would start the embedded Redis of that directory for ever, each time in vain."""
+    recorder = Recorder(settings.model_copy(update={"ship_linger_seconds": 600.0}))
+    recorder.append(content("a"))
+    with start_shipper(settings.model_copy(update={"ship_linger_seconds": 600.0})) as shipper:
+        try:
+            wait_until(lambda: is_locked(settings.log_dir / "shipper.lock"))
+            directory = (settings.log_dir / removed).resolve()
+            while directory.exists():
+                shutil.rmtree(directory, ignore_errors=True)
+
+            assert communicate(shipper)[1].decode().count("its directory was removed") == 1
+        finally:
+            shipper.kill()
+
+    assert not directory.exists()
