@@ -64,8 +64,9 @@ def room_of(module: str) -> str:
 
 @cache
 def read_face(package: str) -> Face | None:
-    """Return the face of a package; None if it has none."""
-    for node in ast.parse((folder_of(package) / "__init__.py").read_text()).body:
+    """Return the face of a package; None if it has none, or is a module."""
+    path = folder_of(package) / "__init__.py"
+    for node in ast.parse(path.read_text()).body if path.exists() else ():  # a moved folder leaves its bytecode
         match node:
             case ast.Assign(value=ast.Call(func=ast.Name(id="face"), args=[_, *tables])):
                 public, internal = [*map(_homes, [package] * 2, [*tables, ast.Dict([], [])][:2])]
@@ -136,7 +137,7 @@ def _check_names(package: str, face: Face, used: set[str]) -> Iterator[str]:
 
 
 def _defines(module: str, name: str) -> bool:
-    if folder_of(module).is_dir():
+    if (folder_of(module) / "__init__.py").exists():
         face = read_face(module)
         return face is not None and name in {*face.public, *face.internal}
     path = folder_of(module).with_suffix(".py")
