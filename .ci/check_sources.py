@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from write_faces import find_bound_names, read_face
+
 from agent_layer.cli.commands import PANELS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -253,25 +255,13 @@ def _read_imports(path: Path) -> Iterator[tuple[str, str]]:
 def _names_in(module: str) -> frozenset[str]:
     """Return the names that a module or a class in it defines, or that a folder holds; nothing is imported."""
     path = ROOT.joinpath(*module.split("."))
-    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    if not file.exists():
-        return _names_in(module.rpartition(".")[0]) if "." in module else frozenset()
-    names = {one.stem for one in path.iterdir()} if path.is_dir() else set[str]()
-    for node in ast.walk(ast.parse(file.read_text())):
-        match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                names.add(name)
-            case ast.Name(id=name, ctx=ast.Store()):
-                names.add(name)
-            case ast.alias(name=name, asname=asname):
-                names.add(asname or name)
-            case ast.Call(func=ast.Name(id="face"), args=[_, *tables]):
-                names |= {
-                    name for table in tables for listed in ast.literal_eval(table).values() for name in listed.split()
-                }
-            case _:
-                pass
-    return frozenset(names)
+    if (path / "__init__.py").exists():
+        face = read_face(module)
+        listed = {*face.public, *face.internal} if face else set[str]()
+        return frozenset(listed | {one.stem for one in path.iterdir()} | find_bound_names(path / "__init__.py"))
+    if (file := path.with_suffix(".py")).exists():
+        return find_bound_names(file)
+    return _names_in(module.rpartition(".")[0]) if "." in module else frozenset()
 
 
 def main() -> int:

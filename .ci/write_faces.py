@@ -114,7 +114,7 @@ def _pack(start: str, parts: Iterable[str], end: str = "") -> Iterator[str]:
 
 
 def check_faces() -> Iterator[str]:
-    """Yield faces where none belongs, stubs that differ, and names that do not exist or that nobody imports."""
+    """Yield faces where none belongs, stubs that differ, and names that do not exist or that no other room imports."""
     faces, uses = list_faces(), find_uses()
     for package, face in faces.items():
         if package not in list_rooms():
@@ -141,11 +141,12 @@ def _defines(module: str, name: str) -> bool:
         face = read_face(module)
         return face is not None and name in {*face.public, *face.internal}
     path = folder_of(module).with_suffix(".py")
-    return path.exists() and (module.endswith(f".{name}") or name in _names_bound(path))
+    return path.exists() and (module.endswith(f".{name}") or name in find_bound_names(path))
 
 
 @cache
-def _names_bound(path: Path) -> frozenset[str]:
+def find_bound_names(path: Path) -> frozenset[str]:
+    """Return what a module, or anything in it, defines or imports; nothing is imported."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         match node:

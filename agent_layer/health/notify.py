@@ -139,11 +139,6 @@ def open_notifier(settings: Settings, addresses: Sequence[str] = ()) -> Generato
         notifier.close()
 
 
-def check_addresses(settings: Settings, addresses: Sequence[str] = ()) -> None:
-    """Raise BadInputError: an address cannot be used, or Apprise is not installed."""
-    open_senders(addresses or settings.alarm_addresses)
-
-
 def open_senders(addresses: Sequence[str]) -> list[Sender]:
     """Return what sends to each address; errors name an address by its place, because it holds keys.
 

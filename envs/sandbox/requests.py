@@ -4,9 +4,10 @@ A box that stands before another one, in this process or in a supervisor, derive
 operation becomes a record there, and the subclass decides what happens to it.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Generic, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -23,19 +24,27 @@ from agent_layer.schema.sandbox import (
 )
 
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
-class BoxRequest(msgspec.Struct, Generic[R], frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """One request to one box, answered with an ``R``; the class name is sent with it."""
+class BoxRequest(Protocol[R_co]):
+    """One request to one box, answered with an ``R``."""
 
+    @property
+    def box(self) -> str:
+        """Id of the box."""
+        ...
+
+    async def perform(self, box: Sandbox) -> R_co:
+        """Carry it out; raises what the box raises."""
+        ...
+
+
+class _Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     box: str
 
-    async def perform(self, box: Sandbox) -> R:
-        """Carry it out; raises what the box raises."""
-        raise NotImplementedError
 
-
-class Exec(BoxRequest[ExecResult], frozen=True, kw_only=True):
+class Exec(_Request, frozen=True, kw_only=True):
     """Run a command to its end."""
 
     argv: list[str]
@@ -52,10 +61,9 @@ class Exec(BoxRequest[ExecResult], frozen=True, kw_only=True):
         )
 
 
-class Open(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+class Open(_Request, frozen=True, kw_only=True):
     """Start a command with live stdio; a supervisor answers when it has ended."""
 
-    box: str
     argv: list[str]
     cwd: str | None = None
     env: dict[str, str] | None = None
@@ -66,7 +74,7 @@ class Open(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=Tr
         return box.open(self.argv, cwd=self.cwd, env=self.env, pty=self.pty)
 
 
-class Read(BoxRequest[bytes], frozen=True, kw_only=True):
+class Read(_Request, frozen=True, kw_only=True):
     """Return a file."""
 
     path: str
@@ -77,7 +85,7 @@ class Read(BoxRequest[bytes], frozen=True, kw_only=True):
         return await box.read(self.path, max_bytes=self.max_bytes)
 
 
-class Write(BoxRequest[None], frozen=True, kw_only=True):
+class Write(_Request, frozen=True, kw_only=True):
     """Create or replace a file."""
 
     path: str
@@ -89,7 +97,7 @@ class Write(BoxRequest[None], frozen=True, kw_only=True):
         await box.write(self.path, self.content, mode=self.mode)
 
 
-class ListFolder(BoxRequest[Sequence[Entry]], frozen=True, kw_only=True):
+class ListFolder(_Request, frozen=True, kw_only=True):
     """Return what a folder contains."""
 
     path: str
@@ -99,7 +107,7 @@ class ListFolder(BoxRequest[Sequence[Entry]], frozen=True, kw_only=True):
         return await box.list(self.path)
 
 
-class Pack(BoxRequest[bytes], frozen=True, kw_only=True):
+class Pack(_Request, frozen=True, kw_only=True):
     """Return an archive of files."""
 
     paths: list[str]
@@ -109,7 +117,7 @@ class Pack(BoxRequest[bytes], frozen=True, kw_only=True):
         return (await box.snapshot(self.paths)).archive
 
 
-class Unpack(BoxRequest[None], frozen=True, kw_only=True):
+class Unpack(_Request, frozen=True, kw_only=True):
     """Add the files of an archive."""
 
     archive: bytes
@@ -119,7 +127,7 @@ class Unpack(BoxRequest[None], frozen=True, kw_only=True):
         await box.restore(Snapshot(archive=self.archive))
 
 
-class Fork(BoxRequest[Sandbox], frozen=True, kw_only=True):
+class Fork(_Request, frozen=True, kw_only=True):
     """Return another box with the same work directory."""
 
     async def perform(self, box: Sandbox) -> Sandbox:
@@ -127,7 +135,7 @@ class Fork(BoxRequest[Sandbox], frozen=True, kw_only=True):
         return await box.fork()
 
 
-class Ping(BoxRequest[bool], frozen=True, kw_only=True):
+class Ping(_Request, frozen=True, kw_only=True):
     """Return whether the box still answers."""
 
     async def perform(self, box: Sandbox) -> bool:
@@ -135,7 +143,7 @@ class Ping(BoxRequest[bool], frozen=True, kw_only=True):
         return await box.is_alive()
 
 
-class CloseBox(BoxRequest[None], frozen=True, kw_only=True):
+class CloseBox(_Request, frozen=True, kw_only=True):
     """End a box; that of the attempt itself ends with the attempt."""
 
     async def perform(self, box: Sandbox) -> None:
@@ -143,7 +151,7 @@ class CloseBox(BoxRequest[None], frozen=True, kw_only=True):
         await box.close()
 
 
-class ForwardingSandbox:
+class ForwardingSandbox(ABC):
     """A box that passes its requests on. Contract: ``Sandbox``; a subclass decides how, in ``_call`` and ``_open``."""
 
     def __init__(self, box_id: str, kind: str, spec: SandboxSpec, owner: str) -> None:
@@ -152,11 +160,13 @@ class ForwardingSandbox:
         self.spec = spec
         self.owner = owner
 
+    @abstractmethod
     async def _call(self, request: BoxRequest[R]) -> R:
-        raise NotImplementedError
+        """Carry out a request, or send it on."""
 
-    def _open(self, request: Open) -> AbstractAsyncContextManager[Process]:  # kept: overridden
-        raise NotImplementedError
+    @abstractmethod
+    def _open(self, request: Open) -> AbstractAsyncContextManager[Process]:
+        """Carry out the start of a live command, or send it on."""
 
     async def _exec(self, request: Exec) -> ExecResult:  # kept: overridden
         return await self._call(request)

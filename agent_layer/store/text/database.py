@@ -218,11 +218,6 @@ class TextDatabase:
         [(num_free,)] = self._sql.execute("PRAGMA freelist_count")
         return int(size) * (int(num) - int(num_free))
 
-    def num_texts(self) -> int:
-        """Count the texts."""
-        [(num,)] = self._sql.execute("SELECT count(*) FROM places")
-        return int(num)
-
 
 def _found(number: int, trajectory_id: str, kind: int, key: str, marked: str) -> FoundText:
     snippet, marks = "", list[tuple[int, int]]()

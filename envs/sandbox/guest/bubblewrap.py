@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from envs.sandbox.guest import kernel
 from envs.sandbox.guest.lockdown import FILTER
-from envs.sandbox.guest.skeleton import HOST_LINKS, IMAGE, WRITABLE, make_owned, make_writable, mount_proc
+from envs.sandbox.guest.skeleton import HOST_LINKS, IMAGE, WRITABLE, make_owned, make_workdir, make_writable, mount_proc
 
 _PROC, _ROOT, _UPPER, _SCRATCH = (f"{WRITABLE}/{name}" for name in ("proc", "root", "upper", "scratch"))
 _NAMESPACES = ("--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "box")
@@ -66,13 +66,7 @@ def _mount_overlay(workdir: str, user: int) -> None:
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
     options = f"lowerdir={IMAGE},upperdir={_UPPER},workdir={_SCRATCH},userxattr"
     kernel.mount("overlay", _ROOT, "overlay", flags, options)
-    place = _ROOT
-    for name in workdir.strip("/").split("/"):
-        place = f"{place}/{name}"
-        if os.path.islink(place):
-            raise OSError(0, f"{workdir} is below a link of the image")
-        if not os.path.isdir(place):
-            make_owned(place, 0o755, user)
+    make_workdir(_ROOT, workdir, user)
 
 
 def _host_layout() -> list[str]:

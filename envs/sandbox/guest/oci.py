@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import cast
 
 from envs.sandbox.guest import kernel
-from envs.sandbox.guest.skeleton import HOST_FILES, HOST_LINKS, ROOT_FILES, make_owned
+from envs.sandbox.guest.skeleton import HOST_FILES, HOST_LINKS, ROOT_FILES, make_owned, make_workdir
 
 _TOP = "/tmp"
 _OWN, _BUNDLE, _ROOT, _STATE, _LOG = (f"{_TOP}/{name}" for name in ("own", "bundle", "root", "state", "log"))
@@ -120,13 +120,7 @@ def _mount_image(image: int, workdir: str, user: int, *, is_tree: bool) -> None:
         make_owned(folder, 0o755, user)
     options = f"lowerdir={_IMAGE},upperdir={_UPPER},workdir={_SCRATCH},userxattr"
     kernel.mount("overlay", _ROOT, "overlay", kernel.MS_NOSUID | kernel.MS_NODEV, options)
-    place = _ROOT
-    for name in workdir.strip("/").split("/"):
-        place = f"{place}/{name}"
-        if os.path.islink(place):
-            raise OSError(0, f"{workdir} is below a link of the image")
-        if not os.path.isdir(place):
-            make_owned(place, 0o755, user)
+    make_workdir(_ROOT, workdir, user)
 
 
 def _own_mounts() -> list[dict[str, object]]:

@@ -147,6 +147,20 @@ def make_owned(path: str, mode: int, user: int) -> None:
     os.chmod(path, mode)
 
 
+def make_workdir(root: str, workdir: str, user: int) -> None:
+    """Make the work directory below the root, where the image has none, as directories of the box's user.
+
+    Raises: OSError: a part of it is a link of the image, which could lead anywhere.
+    """
+    place = root
+    for name in workdir.strip("/").split("/"):
+        place = f"{place}/{name}"
+        if os.path.islink(place):
+            raise OSError(0, f"{workdir} is below a link of the image")
+        if not os.path.isdir(place):
+            make_owned(place, 0o755, user)
+
+
 def mount_proc(target: str) -> None:
     """Mount a view of the box's own processes, without what is the machine's where the kernel can leave it out."""
     flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC

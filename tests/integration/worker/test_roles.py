@@ -197,7 +197,7 @@ CARE = [
 
 
 @pytest.mark.parametrize("role", [role for role in ROLES if role not in ("operator", "shipper")])
-def test_whoever_is_no_operator_is_stopped_before_anything_of_a_store_is_changed(guarded, make_settings, role):
+def test_a_role_that_is_no_operator_is_stopped_before_anything_of_a_store_is_changed(guarded, make_settings, role):
     started = AttemptStarted(trajectory_id="x.0-0", run="r", rollout_id="x.0", attempt=0, task_id="t", started_at=1.0)
     ended = Outcome(trajectory_id="x.0-0", run="r", status="completed", ended_at=2.0)
     ship(make_settings("shipper"), started, ended)

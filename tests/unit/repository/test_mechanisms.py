@@ -11,7 +11,9 @@ CHECKER = Path(__file__).parents[3] / ".ci" / "check_sources.py"
 @pytest.fixture(scope="module")
 def find():
     """Return the numbers of the mechanisms that a module uses itself."""
-    checker = runpy.run_path(str(CHECKER))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(CHECKER.parent)
+        checker = runpy.run_path(str(CHECKER))
 
     def find(source: str) -> list[int]:
         return [number for number, one in enumerate(checker["MECHANISMS"]) if checker["uses"](one, source)]

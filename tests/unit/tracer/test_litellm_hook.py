@@ -59,7 +59,7 @@ def read_message(trajectory):
     return [(step.status, step.action.message["content"]) for step in trajectory.steps]
 
 
-def test_a_completion_is_one_step_whoever_makes_it(litellm, read_question):
+def test_a_completion_is_one_step_by_every_way_to_make_it(litellm, read_question):
     with tracer.testing.capture() as captured, tracer.rollout(task="t"):
         answer = litellm.completion(**read_question)
         assert answer.choices[0].message.content == "forty two"
