@@ -6,7 +6,8 @@ from contextlib import suppress
 import anthropic
 import pytest
 from langchain_openai import ChatOpenAI
-from langgraph.prebuilt import create_react_agent
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel
 
 from agent_layer.local.stack import run_stack
@@ -42,6 +43,21 @@ def add(a: int, b: int) -> int:
 def multiply(a: int, b: int) -> int:
     """Multiply two numbers."""
     return a * b
+
+
+def build_graph(model):
+    """As LangChain's agents with tools and a response format: calls of tools, then an answer in the form."""
+    tools = [add, multiply]
+
+    def ask(state: MessagesState):
+        return {"messages": [model.bind_tools(tools, tool_choice="any").invoke(state["messages"])]}
+
+    def answer(state: MessagesState):
+        return {"messages": [str(model.with_structured_output(Answer).invoke(state["messages"]))]}
+
+    graph = StateGraph(MessagesState).add_node(ask).add_node(answer).add_node("tools", ToolNode(tools))
+    graph.add_edge(START, "ask").add_edge("tools", "ask")
+    return graph.add_conditional_edges("ask", tools_condition, {"tools": "tools", "__end__": "answer"}).compile()
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +100,14 @@ def test_a_graph_with_tools_and_a_response_format_is_trained(play, is_streamed):
         address = {"base_url": opened.base_url, "api_key": opened.api_key, "max_retries": 0}
         longer = MAX_MODEL_LEN * 4
         model = ChatOpenAI(model="policy", temperature=1, max_tokens=longer, streaming=is_streamed, **address)
-        agent = create_react_agent(model, [add, multiply], prompt="Use tools.", response_format=Answer)
+        agent = build_graph(model)
         for _ in range(3):
-            messages = [("user", "What is 6 times 7?"), ("system", "Be brief."), ("user", "Now.")]
+            messages = [
+                ("system", "Use tools."),
+                ("user", "What is 6 times 7?"),
+                ("system", "Be brief."),
+                ("user", "Now."),
+            ]
             with suppress(Exception):  # what the policy answers is rarely an Answer
                 agent.invoke({"messages": messages}, {"recursion_limit": 8})
 
@@ -95,7 +116,7 @@ def test_a_graph_with_tools_and_a_response_format_is_trained(play, is_streamed):
     steps = trajectory.steps
     assert {(step.status, step.capture_level) for step in steps} == {("ok", "tokens")}
     found = {finding for step in steps for finding in step.findings}
-    assert {"rearranged:system", "neutralised:response_format"} <= found
+    assert {"rearranged:system", "neutralised:tool_choice", "neutralised:response_format"} <= found
     samples = samples_of(trajectory)
     num_sampled = sum(len(step.action.response_token_ids) for step in steps)
     assert (sum(sum(one.loss_mask) for one in samples.samples), samples.drops) == (num_sampled, [])
