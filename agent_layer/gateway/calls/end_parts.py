@@ -7,7 +7,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
-from agent_layer.gateway.rollouts.divergence import HashedAnswer, History, cause_of_break
+from agent_layer.gateway.rollouts.answers import HashedAnswer
+from agent_layer.gateway.rollouts.divergence import History, cause_of_break
 from agent_layer.gateway.rollouts.prefix import Hashed
 from agent_layer.gateway.rollouts.rollout import CallHistory, PrefixAnchor, PromptContents
 from agent_layer.schema import (
@@ -101,7 +102,7 @@ def remember(
         num_messages = len(prompt.state.messages or ())
         history.prompts.add(prompt.messages, PrefixAnchor(call_id, 0, conversation, num_messages))
         for choice, action in enumerate(answer.actions):
-            history.answers.add(action.message or {}, conversation, num_messages)
+            history.answers.add(action.message or {}, conversation, num_messages, prompt.place, call_id)
             if sequence and action.response_token_ids:
                 response = action.response_token_ids.tobytes()
                 history.sequences.add(

@@ -88,8 +88,9 @@ class Calls:
         body = await read_text(http)
 
         def read() -> tuple[ChatRequest, PromptContents]:
-            request = dialect.read(body, rollout.trajectory_id)
-            return request, rollout.inspect_prompt(request)
+            request = dialect.read(body, rollout.history.answers.memory)
+            prompt = rollout.inspect_prompt(request, with_reasoning=self.settings.dropped_reasoning == "restore")
+            return prompt.request, prompt
 
         request, prompt = await in_background(len(body), read)
         most = http.app[BODY_BOUNDS].messages

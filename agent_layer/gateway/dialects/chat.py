@@ -63,6 +63,10 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     shows_logprobs: bool = False
     """They belong into an answer that is translated."""
     wants_experts: bool
+    is_respelled: bool = False
+    """Clients of its dialect parse the arguments of tool calls, and write them again."""
+    restored: list[str] = []
+    """What the agent changed in the model's answers, and is here as it was sampled: ``tool_calls``, ``reasoning``."""
     not_applied: list[str] = []
     """Fields of the client's dialect that neither the gateway nor a chat completion knows; the engine ignores them."""
 

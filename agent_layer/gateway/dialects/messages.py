@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
@@ -29,10 +29,7 @@ from agent_layer.gateway.dialects.turns import (
     tool_call,
     translated,
 )
-from agent_layer.schema import UNREADABLE, JsonObject
-
-ReadArguments: TypeAlias = Callable[[str, object], str]
-"""(call id, input) → the arguments as the model wrote them."""
+from agent_layer.schema import UNREADABLE, JsonObject, mend_surrogates
 
 _NO_PLACE = frozenset(
     {"metadata", "service_tier", "container", "context_management", "cache_control", "inference_geo", "speed"}
@@ -114,12 +111,11 @@ ReadThread: TypeAlias = Callable[[str], ThreadTurns]
 """Message id → the thread that ends with it."""
 
 
-def read_messages(body: bytes, read_arguments: ReadArguments, read_thread: ReadThread) -> ChatRequest:
+def read_messages(body: bytes, read_thread: ReadThread) -> ChatRequest:
     """Read a client's body.
 
     Args:
         body: JSON text.
-        read_arguments: remembers how the model wrote what the client sends back parsed.
         read_thread: finds the thread that the request continues.
 
     Raises:
@@ -129,7 +125,7 @@ def read_messages(body: bytes, read_arguments: ReadArguments, read_thread: ReadT
     try:
         parsed = _BODY.decode(body)
         pieces = read_pieces(body)
-        chat_messages = [one for message in parsed.messages for one in _chat_messages(message, read_arguments)]
+        chat_messages = [one for message in parsed.messages for one in _chat_messages(message)]
         system = [{"role": "system", "content": join_content(_parts(parsed.system))}] if parsed.system else []
         before = _continued(parsed, read_thread)
         config = parsed.output_config or _OutputConfig()
@@ -162,10 +158,10 @@ def _continued(parsed: _Body, read_thread: ReadThread) -> ThreadTurns:  # kept: 
     return read_thread(parsed.thread.previous_message_id or "")
 
 
-def _chat_messages(message: _Message, read_arguments: ReadArguments) -> Iterator[JsonObject]:
+def _chat_messages(message: _Message) -> Iterator[JsonObject]:
     blocks = objects_in(message.content)
     if message.role == "assistant":
-        yield _assistant(blocks, read_arguments)
+        yield _assistant(blocks)
         return
     chat_messages: list[JsonObject] = []
     for block in blocks:
@@ -181,7 +177,7 @@ def _chat_messages(message: _Message, read_arguments: ReadArguments) -> Iterator
         yield {"role": message.role, "content": join_content(_parts(chat_messages))}
 
 
-def _assistant(blocks: list[JsonObject], read_arguments: ReadArguments) -> JsonObject:
+def _assistant(blocks: list[JsonObject]) -> JsonObject:
     texts, thoughts, calls = list[str](), list[str](), list[JsonObject]()
     for block in blocks:
         match block:
@@ -190,7 +186,7 @@ def _assistant(blocks: list[JsonObject], read_arguments: ReadArguments) -> JsonO
             case {"type": "thinking", "thinking": str(text)}:
                 thoughts.append(text)
             case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
-                calls.append(tool_call(call_id, name, read_arguments(call_id, block.get("input"))))
+                calls.append(tool_call(call_id, name, _write_input(block.get("input"))))
             case {"type": "redacted_thinking"}:
                 pass  # only Anthropic can read it
             case _:
@@ -257,67 +253,55 @@ def _thinking(thinking: JsonObject, effort: object) -> JsonObject:
             return {"reasoning_effort": effort}
 
 
-@dataclass(kw_only=True)
 class Messages:
-    """Anthropic's dialect. Threads are remembered here, and how the model wrote tool inputs, which come back parsed."""
+    """Anthropic's dialect. Threads are remembered."""
 
-    shelf: LRUCache = field(default_factory=LRUCache)
-
-    def read(self, body: bytes, trajectory_id: str) -> ChatRequest:
+    def read(self, body: bytes, memory: LRUCache) -> ChatRequest:
         """Read a client's body."""
-        return read_messages(
-            body,
-            lambda call_id, value: self._read_arguments((trajectory_id, call_id), value),
-            lambda message_id: self._read_thread(trajectory_id, message_id),
-        )
+        return read_messages(body, lambda message_id: _read_thread(memory, message_id))
 
     def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:
         """Return the message."""
-        return msgspec.json.encode(_MessageWriter(exchange, self.shelf, self._keep).whole(answer))
+        return msgspec.json.encode(_MessageWriter(exchange).whole(answer))
 
     def stream(self, exchange: Exchange) -> TranslatedStream:
         """Begin a streamed message."""
-        return TranslatedStream(_MessageWriter(exchange, self.shelf, self._keep), exchange.num_choices)
+        return TranslatedStream(_MessageWriter(exchange), exchange.num_choices)
 
-    def _read_arguments(self, name: tuple[str, str], value: object) -> str:
-        """Return the text that the model wrote, if it means the same as what the client sent back."""
-        if (written := self.shelf.find(name)) is not None:
-            text = written.decode()
-            if _parse_input(text) == value:
-                return text
-        return json.dumps({} if value is None else value, ensure_ascii=False)
 
-    def _keep(self, exchange: Exchange, answer: ChatAnswer) -> None:
-        """Remember what an answer adds to its thread, if it is of one: what was asked, and the answer."""
-        thread = _THREAD.decode(exchange.request.client_fields.get("thread", _NULL))
-        if thread is None or not answer.actions or find_finish(answer.actions[0].finish_reason).status != "ok":
-            return
-        before = thread.previous_message_id if thread.type == "continue" else None
-        num_before = len(self._read_thread(exchange.trajectory_id, before).messages) if before else 0
-        message_json = encoded(join_blocks(split_blocks(answer.actions[0].message or {})))
-        tools = None if before else exchange.request.tools  # a thread keeps those of its beginning
-        turn = _Turn(before, [*exchange.request.messages[num_before:], message_json], tools or _NULL)
-        self.shelf.keep((exchange.trajectory_id, f"thread {_make_message_id(exchange)}"), msgspec.json.encode(turn))
+def _keep_thread(exchange: Exchange, answer: ChatAnswer) -> None:
+    """Remember what an answer adds to its thread, if it is of one: what was asked, and the answer."""
+    thread = _THREAD.decode(exchange.request.client_fields.get("thread", _NULL))
+    if thread is None or not answer.actions or find_finish(answer.actions[0].finish_reason).status != "ok":
+        return
+    before = thread.previous_message_id if thread.type == "continue" else None
+    num_before = len(_read_thread(exchange.memory, before).messages) if before else 0
+    message_json = encoded(join_blocks(split_blocks(answer.actions[0].message or {})))
+    tools = None if before else exchange.request.tools  # a thread keeps those of its beginning
+    names = exchange.memory.keep_messages(map(bytes, [*exchange.request.messages[num_before:], message_json]))
+    turn = _Turn(before, names, tools or _NULL)
+    exchange.memory.keep(f"thread {_make_message_id(exchange)}", msgspec.json.encode(turn))
 
-    def _read_thread(self, trajectory_id: str, message_id: str) -> ThreadTurns:
-        """Return the thread that ends with this answer.
 
-        Raises: RefusedError: it is not remembered; Anthropic's SDKs then send the whole conversation again.
-        """
-        turns: list[_Turn] = []
-        name: str | None = message_id
-        while name is not None:
-            if (found := self.shelf.find((trajectory_id, f"thread {name}"))) is None:
-                raise RefusedError(
-                    404,
-                    "thread_not_found",
-                    f"message {name}: expected it in a thread of this rollout, but it is not remembered (any more);"
-                    " send the whole conversation with thread type 'create'",
-                )
-            turns.append(_TURN.decode(found))
-            name = turns[-1].before
-        messages = [message for turn in reversed(turns) for message in turn.messages]
-        return ThreadTurns(messages, None if turns[-1].tools == _NULL else turns[-1].tools)
+def _read_thread(memory: LRUCache, message_id: str) -> ThreadTurns:
+    """Return the thread that ends with this answer.
+
+    Raises: RefusedError: it is not remembered; Anthropic's SDKs then send the whole conversation again.
+    """
+    turns: list[_Turn] = []
+    name: str | None = message_id
+    while name is not None and (found := memory.find(f"thread {name}")) is not None:
+        turns.append(_TURN.decode(found))
+        name = turns[-1].before
+    messages = memory.find_messages(name for turn in reversed(turns) for name in turn.messages)
+    if name is not None or messages is None:
+        raise RefusedError(
+            404,
+            "thread_not_found",
+            f"message {message_id}: expected it in a thread of this rollout, but it is not remembered (any more); send"
+            " the whole conversation with thread type 'create'",
+        )
+    return ThreadTurns(messages, None if turns[-1].tools == _NULL else turns[-1].tools)
 
 
 class _Turn(msgspec.Struct, array_like=True):
@@ -325,7 +309,8 @@ class _Turn(msgspec.Struct, array_like=True):
 
     before: str | None
     """The answer that it continues."""
-    messages: list[msgspec.Raw]
+    messages: list[str]
+    """Their names in the memory."""
     tools: msgspec.Raw
     """Tools of the thread's beginning; null: none."""
 
@@ -342,8 +327,6 @@ def _make_message_id(exchange: Exchange) -> str:
 @dataclass(slots=True)
 class _MessageWriter:
     exchange: Exchange
-    shelf: LRUCache
-    keep: Callable[[Exchange, ChatAnswer], None]
 
     def whole(self, answer: ChatAnswer) -> JsonObject:
         """Return the message.
@@ -352,9 +335,9 @@ class _MessageWriter:
         """
         if (error := find_failure(answer)) is not None:
             raise RefusedError(502, "engine_failed", error)
-        self.keep(self.exchange, answer)
+        _keep_thread(self.exchange, answer)
         message = answer.actions[0].message or {}
-        content = [self._make_event(block) for block in split_blocks(message)]
+        content = [_shown(block, block.text) for block in split_blocks(message)]
         usage = _usage(answer)
         return {
             **self._empty(),
@@ -376,13 +359,12 @@ class _MessageWriter:
         return [_delta(block, {"type": kind, name: text})]
 
     def end(self, block: Block) -> Events:
-        self._make_event(block)
         signature: JsonObject = {"type": "signature_delta", "signature": ""}
         signed = [_delta(block, signature)] if block.kind == "reasoning" else []
         return [*signed, {"type": "content_block_stop", "index": block.index}]
 
     def finish(self, answer: ChatAnswer, blocks: list[Block]) -> Events:  # noqa: ARG002  # they are sent already
-        self.keep(self.exchange, answer)
+        _keep_thread(self.exchange, answer)
         event = {"delta": _ending(answer), "usage": _usage(answer), **show_sampled(answer, self.exchange.request)}
         return [{"type": "message_delta", **event}, {"type": "message_stop"}]
 
@@ -399,11 +381,6 @@ class _MessageWriter:
             "stop_reason": None,
             "stop_sequence": None,
         }
-
-    def _make_event(self, block: Block) -> JsonObject:
-        if block.kind == "call":
-            self.shelf.keep((self.exchange.trajectory_id, block.call_id), block.text.encode())
-        return _shown(block, block.text)
 
 
 _DELTAS: Final = {
@@ -427,10 +404,17 @@ def _shown(block: Block, text: str) -> JsonObject:
             return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": _parse_input(text)}
 
 
+def _write_input(value: object) -> str:
+    return json.dumps({} if value is None else value, ensure_ascii=False)
+
+
 def _parse_input(arguments: str) -> JsonObject:
-    """Read what the model wrote; where that is no JSON object, the call is shown without input."""
+    """Read what the model wrote; where that is no JSON object, the call is shown without input.
+
+    SDKs can neither read nor send lone surrogates, so U+FFFD takes their place.
+    """
     try:
-        value: object = json.loads(arguments)
+        value: object = json.loads(mend_surrogates(arguments.encode()))
     except (ValueError, RecursionError):
         return {}
     return cast("JsonObject", value) if isinstance(value, dict) else {}

@@ -18,7 +18,6 @@ from agent_layer.gateway.dialects.endings import find_failure, find_finish
 from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, join_blocks, split_blocks
 from agent_layer.gateway.dialects.turns import (
     Format,
-    are_equal_json,
     assistant_message,
     count_usage,
     encoded,
@@ -230,8 +229,6 @@ def _choice(choice: str | JsonObject | None) -> object:
             return choice
 
 
-Keep: TypeAlias = Callable[[Exchange, list[JsonObject], list[Block] | None], None]
-"""Remembers the items of an answer and, where it is complete, its blocks."""
 _Status: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]
 
 _EMPTY: Final[JsonObject] = {
@@ -261,7 +258,6 @@ class ResponseWriter:
     """Writes one response."""
 
     exchange: Exchange
-    keep: Keep
     _numbers: "count[int]" = field(default_factory=count)
 
     def whole(self, answer: ChatAnswer, sent: list[Block] | None = None) -> JsonObject:
@@ -277,7 +273,7 @@ class ResponseWriter:
         blocks, finish = split_blocks(action.message or {}) if sent is None else sent, find_finish(action.finish_reason)
         status: _Status = "completed" if finish.is_complete else "incomplete"
         plain = [self._item(block, block.text, status) for block in blocks]
-        self.keep(self.exchange, plain, blocks if status == "completed" else None)
+        _keep_answer(self.exchange, plain, blocks if status == "completed" else None)
         items = [self._item(block, block.text, status, answer.shown_logprobs) for block in blocks]
         details = None if finish.is_complete else {"reason": finish.incomplete}
         extra: JsonObject = {"incomplete_details": details, "usage": _usage(answer)}
@@ -405,81 +401,82 @@ class _StoredResponse(msgspec.Struct, array_like=True):
 
     before: str | None
     """The response that it continues."""
-    messages: list[msgspec.Raw]
+    messages: list[str]
+    """Their names in the memory."""
 
 
-@dataclass(kw_only=True)
 class Responses:
-    """OpenAI's responses. Each is remembered within its rollout: for ``previous_response_id``, and by its items."""
+    """OpenAI's responses. Each is remembered with its rollout: for ``previous_response_id``, and by its items."""
 
-    shelf: LRUCache = field(default_factory=LRUCache)
-
-    def read(self, body: bytes, trajectory_id: str) -> ChatRequest:
+    def read(self, body: bytes, memory: LRUCache) -> ChatRequest:
         """Read a client's body."""
         return read_responses(
             body,
-            lambda response_id: self._read_conversation(trajectory_id, response_id),
-            lambda item: self._resolve_item(trajectory_id, item),
+            lambda response_id: _read_conversation(memory, response_id),
+            lambda item: _resolve_item(memory, item),
         )
 
     def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:
         """Return the response."""
-        return msgspec.json.encode(ResponseWriter(exchange, self._keep).whole(answer))
+        return msgspec.json.encode(ResponseWriter(exchange).whole(answer))
 
     def stream(self, exchange: Exchange) -> TranslatedStream:
         """Begin a streamed response."""
-        return TranslatedStream(
-            ResponseWriter(exchange, self._keep), exchange.num_choices, exchange.request.shows_logprobs
-        )
+        return TranslatedStream(ResponseWriter(exchange), exchange.num_choices, exchange.request.shows_logprobs)
 
-    def _keep(self, exchange: Exchange, items: list[JsonObject], blocks: list[Block] | None) -> None:
-        """Remember the items, and what a response adds to the one that it continues: the input, and the answer."""
-        kept_fields = _RESPONSES_BODY.decode(
-            _ENCODER.encode({name: exchange.request.client_fields.get(name, _NULL) for name in _KEPT})
-        )
-        for item in items:
-            if item["type"] == "function_call":
-                name = (exchange.trajectory_id, f"call {item['call_id']}")
-                self.shelf.keep(name, str(item["arguments"]).encode())
-            if kept_fields.store is not False:
-                self.shelf.keep((exchange.trajectory_id, str(item["id"])), msgspec.json.encode(item))
-        if kept_fields.store is False or blocks is None:
-            return
-        before = kept_fields.previous_response_id
-        num_before = len(self._read_conversation(exchange.trajectory_id, before)) if before else 0
-        added = exchange.request.messages[num_before + bool(kept_fields.instructions) :]
-        stored = _StoredResponse(before, [*added, encoded(join_blocks(blocks))])
-        self.shelf.keep((exchange.trajectory_id, f"resp_{exchange.call_id}"), msgspec.json.encode(stored))
 
-    def _resolve_item(self, trajectory_id: str, item: JsonObject) -> JsonObject:
-        match item:
-            case {"type": "item_reference", "id": str(item_id)}:
-                if (found := self.shelf.find((trajectory_id, item_id))) is None:
-                    raise NotFoundError(
-                        f"item {item_id}: expected it in an answer of this rollout, but it is not remembered (any"
-                        " more); send the item itself instead of an item_reference, as clients do with store = false"
-                    )
-                return _ITEM.decode(found)
-            case {"type": "function_call", "call_id": str(call_id), "arguments": str(arguments)}:
-                written = (self.shelf.find((trajectory_id, f"call {call_id}")) or b"").decode()
-                return {**item, "arguments": written} if are_equal_json(written, arguments) else item
-            case _:
-                return item
+def _keep_answer(exchange: Exchange, items: list[JsonObject], blocks: list[Block] | None) -> None:
+    """Remember the items, and what a response adds to the one that it continues: the input, and the answer.
 
-    def _read_conversation(self, trajectory_id: str, response_id: str) -> Sequence[msgspec.Raw]:
-        """Return all messages up to a response's answer, this included, without the instructions."""
-        turns: list[list[msgspec.Raw]] = []
-        name: str | None = response_id
-        while name is not None:
-            if (found := self.shelf.find((trajectory_id, name))) is None:
+    Args:
+        exchange: the call.
+        items: shown of the answer.
+        blocks: the same; None: the answer is not complete.
+    """
+    kept_fields = _RESPONSES_BODY.decode(
+        _ENCODER.encode({name: exchange.request.client_fields.get(name, _NULL) for name in _KEPT})
+    )
+    if kept_fields.store is False:
+        return
+    for item in items:
+        exchange.memory.keep(str(item["id"]), msgspec.json.encode(item))
+    if blocks is None:
+        return
+    before = kept_fields.previous_response_id
+    num_before = len(_read_conversation(exchange.memory, before)) if before else 0
+    added = exchange.request.messages[num_before + bool(kept_fields.instructions) :]
+    names = exchange.memory.keep_messages(map(bytes, [*added, encoded(join_blocks(blocks))]))
+    exchange.memory.keep(f"resp_{exchange.call_id}", msgspec.json.encode(_StoredResponse(before, names)))
+
+
+def _resolve_item(memory: LRUCache, item: JsonObject) -> JsonObject:
+    match item:
+        case {"type": "item_reference", "id": str(item_id)}:
+            if (found := memory.find(item_id)) is None:
                 raise NotFoundError(
-                    f"response {name}: expected it in this rollout, but it is not remembered (any more); send the"
-                    " conversation as input instead of previous_response_id"
+                    f"item {item_id}: expected it in an answer of this rollout, but it is not remembered (any"
+                    " more); send the item itself instead of an item_reference, as clients do with store = false"
                 )
-            stored = _STORED_RESPONSE.decode(found)
-            turns.append(stored.messages)
-            name = stored.before
-        return [message for turn in reversed(turns) for message in turn]
+            return _ITEM.decode(found)
+        case _:
+            return item
+
+
+def _read_conversation(memory: LRUCache, response_id: str) -> Sequence[msgspec.Raw]:
+    """Return all messages up to a response's answer, this included, without the instructions."""
+    turns: list[list[str]] = []
+    name: str | None = response_id
+    while name is not None and (found := memory.find(name)) is not None:
+        stored = _STORED_RESPONSE.decode(found)
+        turns.append(stored.messages)
+        name = stored.before
+    messages = memory.find_messages(name for turn in reversed(turns) for name in turn)
+    if name is not None or messages is None:
+        raise NotFoundError(
+            f"response {response_id}: expected it in this rollout, but it is not remembered (any more); send the"
+            " conversation as input instead of previous_response_id"
+        )
+    return messages
 
 
 class _ResponsesBody(msgspec.Struct):

@@ -1,6 +1,5 @@
 """Turns of a conversation, translated between dialects, and their token usage."""
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -11,9 +10,6 @@ from agent_layer.gateway.dialects.chat import CHAT_FIELDS, ChatRequest, Pieces, 
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer, EngineUsage, PromptDetails, ResponseDetails
 from agent_layer.schema import JsonObject
 
-_MAX_GROWTH: Final = 8
-"""How many times longer a long value may be when it is written again, with spaces and escapes."""
-_LONG: Final = 1 << 16
 _TRUE, _ONE = msgspec.Raw(b"true"), msgspec.Raw(b"1")
 _NOTHING: Final = tuple(map(msgspec.Raw, (b"null", b"false", b"[]", b"{}", b'"disabled"')))
 
@@ -161,15 +157,5 @@ def translated(
     request = build_request(pieces, encoded_messages, client_fields=client_fields, sampling_asked=wanted)
     lost = [name for name in pieces if name not in CHAT_FIELDS] + [name for name in client_fields if name in shaping]
     return msgspec.structs.replace(
-        request, not_applied=[name for name in lost if client_fields.get(name) not in _NOTHING]
+        request, is_respelled=True, not_applied=[name for name in lost if client_fields.get(name) not in _NOTHING]
     )
-
-
-def are_equal_json(written: str, arguments: str) -> bool:
-    """Whether both are JSON texts of one value; clients parse arguments and write them again."""
-    if len(arguments) > max(_LONG, len(written) * _MAX_GROWTH):
-        return False  # to parse it could stall the process, and no model wrote it
-    try:
-        return json.loads(written) == json.loads(arguments)
-    except (ValueError, RecursionError):
-        return False

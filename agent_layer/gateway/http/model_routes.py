@@ -52,5 +52,5 @@ class ModelRoutes:
         async with self.calls.hold_body(rollout, body_size(request)) as held:
             body = await read_text(request)
             held.shrink(len(body))
-            parsed = await in_background(len(body), lambda: dialect.read(body, rollout.trajectory_id))
+            parsed = await in_background(len(body), lambda: dialect.read(body, rollout.history.answers.memory))
             return as_json({"input_tokens": await self.calls.count_tokens(rollout, parsed)})

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from agent_layer.errors import BadInputError
+from agent_layer.gateway.dialects.base import LRUCache
 from agent_layer.gateway.dialects.messages import Messages
 from agent_layer.gateway.dialects.responses import Responses
 
@@ -14,7 +15,7 @@ FUNCTION = {"name": "f", "description": "d", "parameters": SCHEMA}
 
 def read_sent(dialect, body):
     """The engine's body, without its messages where there is nothing special about them."""
-    request = dialect.read(json.dumps(body).encode(), "r-0")
+    request = dialect.read(json.dumps(body).encode(), LRUCache())
     return json.loads(request.for_engine("m", {}))
 
 
@@ -210,4 +211,4 @@ def test_items_of_responses():
 )
 def test_what_has_no_place_is_refused(dialect, body, message):
     with pytest.raises(BadInputError, match=message):
-        dialect().read(json.dumps(body).encode(), "r-0")
+        dialect().read(json.dumps(body).encode(), LRUCache())
