@@ -81,6 +81,11 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
         return _ENCODER.encode(_override({**pieces, "model": _raw(model)}, sampling))
 
     @property
+    def is_prefilled(self) -> bool:
+        """Whether the last message is the beginning of the answer."""
+        return self.pieces.get("continue_final_message") == _TRUE and self.roles[-1:] == ["assistant"]
+
+    @property
     def model(self) -> str:
         """Name of the model that the client asks for; empty where it names none."""
         try:
@@ -186,13 +191,13 @@ def _raw(value: object) -> msgspec.Raw:
     return msgspec.Raw(_ENCODER.encode(value))
 
 
-_SHAPING: Final = ("messages", "tools", "chat_template_kwargs")
+_SHAPING: Final = ("messages", "tools", "chat_template_kwargs", "add_generation_prompt", "continue_final_message")
 
 
 def tokenize_body(request: ChatRequest, model: str) -> bytes:
     """Ask for the tokens of this request's prompt."""
     pieces = {name: request.pieces[name] for name in _SHAPING if name in request.pieces}
-    return msgspec.json.encode({**pieces, "model": model, "add_generation_prompt": True})
+    return msgspec.json.encode({"add_generation_prompt": True, **pieces, "model": model})
 
 
 def read_count(url: str, status: int, body: bytes) -> int:

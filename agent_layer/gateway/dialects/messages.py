@@ -24,12 +24,14 @@ from agent_layer.gateway.dialects.turns import (
     join_content,
     named_choice,
     objects_in,
+    open_reasoning,
+    seal_reasoning,
     show_sampled,
     text_part,
     tool_call,
     translated,
 )
-from agent_layer.schema import UNREADABLE, JsonObject, mend_surrogates
+from agent_layer.schema import UNREADABLE, JsonObject, content_hash, mend_surrogates
 
 _NO_PLACE = frozenset(
     {"metadata", "service_tier", "container", "context_management", "cache_control", "inference_geo", "speed"}
@@ -137,8 +139,10 @@ def read_messages(body: bytes, read_thread: ReadThread) -> ChatRequest:
             "response_format": wanted.to_chat() if (wanted := config.format or parsed.output_format) else None,
             **_choice(parsed.tool_choice or {}),
             **_thinking(parsed.thinking or {}, config.effort),
+            **(_PREFILLED if parsed.messages and _is_prefill(parsed.messages[-1]) else {}),
         }
-        return translated([*system, *before.messages, *chat_messages], fields, pieces, _NOT_SAMPLING, _SHAPING)
+        dropped = [name for message in parsed.messages for name in _find_dropped(message)]
+        return translated([*system, *before.messages, *chat_messages], fields, pieces, _NOT_SAMPLING, _SHAPING, dropped)
     except (*UNREADABLE, KeyError) as error:
         raise BadInputError(
             f"messages request: expected a body of Anthropic's messages API, found {error}; see its reference"
@@ -156,6 +160,29 @@ def _continued(parsed: _Body, read_thread: ReadThread) -> ThreadTurns:  # kept: 
             " again; leave them out, or send the whole conversation with thread type 'create'",
         )
     return read_thread(parsed.thread.previous_message_id or "")
+
+
+_PREFILLED: Final[JsonObject] = {"continue_final_message": True, "add_generation_prompt": False}
+
+
+def _is_prefill(message: _Message) -> bool:
+    """Whether a last message is the beginning of the answer: an assistant's text."""
+    blocks = objects_in(message.content) if message.role == "assistant" else []
+    return any(block.get("text") for block in blocks) and all(block.get("type") == "text" for block in blocks)
+
+
+def _find_dropped(message: _Message) -> Iterator[str]:
+    """Yield the names of what no chat message can carry."""
+    for block in objects_in(message.content):
+        match block:
+            case {"type": "tool_result", "is_error": True}:
+                yield "is_error"
+            case {"type": "redacted_thinking"} if open_reasoning(block.get("data")) is None:
+                yield "redacted_thinking"
+            case {"type": "thinking", "thinking": "", "signature": str(sealed)} if open_reasoning(sealed) is None:
+                yield "thinking.signature"
+            case _:
+                pass
 
 
 def _chat_messages(message: _Message) -> Iterator[JsonObject]:
@@ -184,11 +211,11 @@ def _assistant(blocks: list[JsonObject]) -> JsonObject:
             case {"type": "text", "text": str(text)}:
                 texts.append(text)
             case {"type": "thinking", "thinking": str(text)}:
-                thoughts.append(text)
+                thoughts.append(text or open_reasoning(block.get("signature")) or "")
             case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
                 calls.append(tool_call(call_id, name, _write_input(block.get("input"))))
             case {"type": "redacted_thinking"}:
-                pass  # only Anthropic can read it
+                thoughts.append(open_reasoning(block.get("data")) or "")
             case _:
                 raise BadInputError(
                     f"messages request: expected text, thinking or tool_use of an assistant, found"
@@ -315,6 +342,11 @@ class _Turn(msgspec.Struct, array_like=True):
     """Tools of the thread's beginning; null: none."""
 
 
+class _Thinking(msgspec.Struct):
+    display: object = None
+
+
+_DISPLAY: Final = msgspec.json.Decoder(_Thinking | None)
 _TURN: Final = msgspec.json.Decoder(_Turn)
 _THREAD: Final = msgspec.json.Decoder(_Thread | None)
 _NULL: Final = msgspec.Raw(b"null")
@@ -337,7 +369,7 @@ class _MessageWriter:
             raise RefusedError(502, "engine_failed", error)
         _keep_thread(self.exchange, answer)
         message = answer.actions[0].message or {}
-        content = [_shown(block, block.text) for block in split_blocks(message)]
+        content = [self._show(block) for block in split_blocks(message)]
         usage = _usage(answer)
         return {
             **self._empty(),
@@ -356,10 +388,12 @@ class _MessageWriter:
 
     def grow(self, block: Block, text: str) -> Events:
         kind, name = _DELTAS[block.kind]
+        if block.kind == "reasoning" and self._omits_thoughts:
+            return []
         return [_delta(block, {"type": kind, name: text})]
 
     def end(self, block: Block) -> Events:
-        signature: JsonObject = {"type": "signature_delta", "signature": ""}
+        signature: JsonObject = {"type": "signature_delta", "signature": self._sign(block)}
         signed = [_delta(block, signature)] if block.kind == "reasoning" else []
         return [*signed, {"type": "content_block_stop", "index": block.index}]
 
@@ -370,6 +404,20 @@ class _MessageWriter:
 
     def fail(self, code: str, message: str) -> Events:
         return [anthropic_error(500, code, message)]
+
+    @property
+    def _omits_thoughts(self) -> bool:
+        """Whether the client keeps signatures instead of thoughts."""
+        thinking = _DISPLAY.decode(self.exchange.request.client_fields.get("thinking", _NULL))
+        return thinking is not None and thinking.display == "omitted"
+
+    def _sign(self, block: Block) -> str:
+        return seal_reasoning(block.text) if self._omits_thoughts else content_hash(block.text.encode())
+
+    def _show(self, block: Block) -> JsonObject:
+        if block.kind != "reasoning":
+            return _shown(block, block.text)
+        return _shown(block, "" if self._omits_thoughts else block.text) | {"signature": self._sign(block)}
 
     def _empty(self) -> JsonObject:
         return {

@@ -1,5 +1,6 @@
 """Turns of a conversation, translated between dialects, and their token usage."""
 
+import base64
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -90,6 +91,24 @@ def assistant_message(texts: Iterable[str], reasoning: Iterable[str], calls: lis
     return message | ({"tool_calls": calls} if calls else {})
 
 
+_SEAL: Final = "agent-layer:"
+
+
+def seal_reasoning(text: str) -> str:
+    """Return reasoning as the opaque text that clients keep where they keep nothing else of it."""
+    return _SEAL + base64.b64encode(text.encode()).decode()
+
+
+def open_reasoning(sealed: object) -> str | None:
+    """Return reasoning that was sealed here; None: another party sealed it, or nothing is sealed."""
+    if not isinstance(sealed, str) or not sealed.startswith(_SEAL):
+        return None
+    try:
+        return base64.b64decode(sealed[len(_SEAL) :], validate=True).decode()
+    except ValueError:
+        return None
+
+
 def tool_call(call_id: str, name: str, arguments: str) -> JsonObject:
     """A call of a tool within such a message."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
@@ -132,6 +151,7 @@ def translated(
     client_fields: Pieces,
     not_sampling: frozenset[str],
     shaping: frozenset[str] = frozenset(),
+    dropped: Iterable[str] = (),
 ) -> ChatRequest:
     """Put a request together.
 
@@ -141,6 +161,7 @@ def translated(
         client_fields: what the client sent.
         not_sampling: members of that which do not shape the answer.
         shaping: members that are left out though they would shape it.
+        dropped: names of what is left out within members.
 
     Raises: BadInputError: several answers are wanted, or an integer has more than 64 bits.
     """
@@ -157,5 +178,7 @@ def translated(
     request = build_request(pieces, encoded_messages, client_fields=client_fields, sampling_asked=wanted)
     lost = [name for name in pieces if name not in CHAT_FIELDS] + [name for name in client_fields if name in shaping]
     return msgspec.structs.replace(
-        request, is_respelled=True, not_applied=[name for name in lost if client_fields.get(name) not in _NOTHING]
+        request,
+        is_respelled=True,
+        not_applied=[*[name for name in lost if client_fields.get(name) not in _NOTHING], *dict.fromkeys(dropped)],
     )

@@ -256,6 +256,13 @@ class AnsweredMessages:
         return _Rewritten(same if now == message else msgspec.Raw(msgspec.json.encode(now)), new_ids, changed)
 
 
+def join_prefill(request: ChatRequest, message: JsonObject) -> JsonObject:
+    """Return an answer together with the beginning that its request gave it."""
+    if not request.is_prefilled or request.sampling.get("echo"):
+        return message
+    return message | {"content": _read_text(request.message(-1)) + _read_text(message)}
+
+
 def find_place(request: ChatRequest, messages_hash: str) -> str:
     """Return the name of the place behind these messages: with other tools they are another prompt."""
     return (

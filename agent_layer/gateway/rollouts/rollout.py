@@ -158,9 +158,12 @@ class PromptContents(msgspec.Struct, frozen=True, kw_only=True):
     """Messages and tools that are not stored for this trajectory yet."""
     before: PrefixAnchor | None
     """The answered call whose messages these begin with."""
+    num_asked: int
+    """Number of its messages, without the beginning of an answer."""
     last_answer: int
-    """Where in the history the last assistant message stands; -1: there is none."""
+    """Where among these the last assistant message stands; -1: there is none."""
     messages: Hashed
+    """Hash of these."""
     digest: int
     """Digest of the whole prompt."""
     request: ChatRequest
@@ -418,16 +421,18 @@ class LiveRollout:
         request, parts = restored.request, restored.parts
         hashes = [part.hash for part in parts]
         tools = None if request.tools is None else stored_part(bytes(request.tools))
-        sequence = "".join(hashes).encode()
+        num_asked = len(hashes) - request.is_prefilled
+        sequence = "".join(hashes[:num_asked]).encode()
         match, earlier = self.history.prompts.find(sequence[:-_HASH_LENGTH])
         before = match.key if match else None
         return PromptContents(
             state=StepState(messages=hashes, tools=tools and tools.hash),
             contents=self._new_contents([*parts, tools] if tools else parts),
             before=before,
-            last_answer=_last_answer(request),
+            num_asked=num_asked,
+            last_answer=_last_answer(request.roles[:num_asked]),
             messages=earlier.extended(sequence[-_HASH_LENGTH:]),
-            digest=hash((sequence, request.rest())),
+            digest=hash((*hashes, request.rest())),
             request=request,
         )
 
@@ -442,9 +447,8 @@ class LiveRollout:
         return [Content(trajectory_id=self.trajectory_id, hash=name, body=body) for name, body in new.items()]
 
 
-def _last_answer(request: ChatRequest) -> int:
-    indices = range(len(request.roles) - 1, -1, -1)
-    return next((index for index in indices if request.roles[index] == ANSWERER), -1)
+def _last_answer(roles: list[str]) -> int:
+    return next((index for index in range(len(roles) - 1, -1, -1) if roles[index] == ANSWERER), -1)
 
 
 def new_key() -> str:

@@ -44,15 +44,22 @@ class Talk:
     def memory(self):
         return self.rollout.history.answers.memory
 
+    def read(self, dialect, body):
+        """Return a request as its dialect reads it."""
+        return DIALECTS[dialect].read(json.dumps(body).encode(), self.memory)
+
     def ask(self, dialect, body, message):
         """Return (what the engine reads, what the client gets, findings) where the model answers with this message."""
         spoken = DIALECTS[dialect]
-        prompt = self.rollout.inspect_prompt(
-            spoken.read(json.dumps(body).encode(), self.memory), with_reasoning=self.with_reasoning
-        )
+        prompt = self.rollout.inspect_prompt(self.read(dialect, body), with_reasoning=self.with_reasoning)
         read = [json.loads(bytes(one)) for one in prompt.request.messages]
-        ids = make_ids(f"{body.get('tools')}" + "".join(map(render, read)))
-        sampled = make_ids(render({"role": "assistant", **message}))
+        ids = f"{body.get('tools')}" + "".join(map(render, read))
+        sampled = render({"role": "assistant", **message})
+        if prompt.request.is_prefilled:  # this template writes the text last
+            whole = render({**message, "role": "assistant", "content": read[-1]["content"] + message["content"]})
+            shown = "".join(map(render, read[:-1])) + whole
+            ids, sampled = f"{body.get('tools')}" + shown[: -len(sampled)], shown[-len(sampled) :]
+        ids, sampled = make_ids(ids), make_ids(sampled)
         answer = ChatAnswer(
             body=json.dumps({"choices": [{"message": message}]}).encode(),
             prompt_token_ids=ids,

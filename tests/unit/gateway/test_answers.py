@@ -3,6 +3,7 @@
 import json
 from itertools import count
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from .talking import Talk, render
@@ -49,11 +50,15 @@ def say(answer, ids, numbers):
 class Agent:
     """One conversation: keeps what it is given, and sends it back in the way of its kind."""
 
-    def __init__(self, talk, dialect, name, ids, *, parses, drops_reasoning):
+    def __init__(self, talk, dialect, name, ids, *, parses, drops_reasoning, keeps_seal):
         self.talk, self.dialect, self.name, self.ids = talk, dialect, name, ids
-        self.parses, self.drops_reasoning = parses, drops_reasoning
+        self.parses, self.drops_reasoning, self.keeps_seal = parses, drops_reasoning, keeps_seal
         self.history, self.before, self.numbers = [], None, count()
         self.say_user("start")
+
+    @property
+    def seals(self):
+        return self.keeps_seal and self.dialect == "responses"
 
     def say_user(self, text):
         self.history.append({"role": "user", "content": text})
@@ -68,11 +73,13 @@ class Agent:
                 self.take_chat(reply["choices"][0]["message"])
             case "messages":
                 body = {**fields, "messages": self.history, "max_tokens": 9}
+                body |= {"thinking": {"type": "adaptive", "display": "omitted"}} if self.keeps_seal else {}
                 read, reply, findings = self.talk.ask("messages", body, message)
                 self.take_blocks(reply["content"])
             case _:
                 linked = {"previous_response_id": self.before} if self.dialect == "linked" else {}
                 body = {**fields, "input": self.history, **linked}
+                body |= {"include": ["reasoning.encrypted_content"], "store": False} if self.seals else {}
                 read, reply, findings = self.talk.ask(self.dialect, body, message)
                 self.before = reply["id"]
                 self.take_items(reply["output"])
@@ -125,7 +132,11 @@ class Agent:
             if item["type"] == "function_call":
                 new, call = next(spelled)
                 again.append({**call, "call_id": new, "arguments": self.spell(call["arguments"])})
-            elif not (self.drops_reasoning and item["type"] == "reasoning"):
+            elif item["type"] != "reasoning":
+                again.append(item)
+            elif self.seals:
+                again.append({"type": "reasoning", "summary": [], "encrypted_content": item["encrypted_content"]})
+            elif not self.drops_reasoning:
                 again.append(item)
         self.history = [] if self.dialect == "linked" else [*self.history, *again]
         outputs = [{"type": "function_call_output", "call_id": one, "output": f"r{at}"} for at, one in enumerate(ids)]
@@ -146,6 +157,7 @@ def test_an_agent_that_sends_back_what_it_was_given_continues_the_models_tokens(
             draw(st.sampled_from(AGENT_IDS)),
             parses=draw(st.booleans()),
             drops_reasoning=drops,
+            keeps_seal=draw(st.booleans()),
         )
         for _ in range(draw(st.integers(1, 3)))
     ]
@@ -163,3 +175,80 @@ def test_an_agent_that_sends_back_what_it_was_given_continues_the_models_tokens(
             if one["role"] == "assistant":
                 assert history[index] in spoken[tuple(history[:index])]
         spoken.setdefault(tuple(history), []).append(render(message))
+
+
+QUESTION = {"role": "user", "content": "start"}
+THOUGHT = {"role": "assistant", "content": "look", "reasoning": "hm"}
+SEALS = [
+    (
+        {"content": [{"type": "redacted_thinking", "data": "other"}, {"type": "text", "text": "look"}]},
+        "redacted_thinking",
+    ),
+    (
+        {"content": [{"type": "thinking", "thinking": "", "signature": "x"}, {"type": "text", "text": "look"}]},
+        "thinking.signature",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("with_reasoning", "findings"), [(False, ["prefix_break:dropped_reasoning"]), (True, ["reasoning"])]
+)
+@pytest.mark.parametrize("dialect", ["chat", "responses", "messages"])
+def test_reasoning_that_an_agent_drops_has_a_cause_or_is_put_back(dialect, with_reasoning, findings):
+    talk = Talk(with_reasoning=with_reasoning)
+    name = "input" if dialect == "responses" else "messages"
+    talk.ask(dialect, {name: [QUESTION]}, THOUGHT)
+
+    history = [QUESTION, {"role": "assistant", "content": "look"}, {"role": "user", "content": "and?"}]
+    read, _, found = talk.ask(dialect, {name: history}, THOUGHT)
+
+    assert found == findings
+    assert read[1].get("reasoning") == ("hm" if with_reasoning else None)
+
+
+@pytest.mark.parametrize(("message", "name"), SEALS)
+def test_what_only_another_party_can_read_is_named(message, name):
+    talk = Talk()
+    body = {"messages": [QUESTION, {"role": "assistant", **message}, QUESTION], "max_tokens": 9}
+
+    assert talk.read("messages", body).not_applied == [name]
+
+
+def test_a_failed_tool_and_foreign_reasoning_are_named():
+    result = {"type": "tool_result", "tool_use_id": "c", "content": "no such file", "is_error": True}
+    body = {"messages": [{"role": "user", "content": [result]}], "max_tokens": 9}
+    assert Talk().read("messages", body).not_applied == ["is_error"]
+
+    item = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
+    assert Talk().read("responses", {"input": [item, QUESTION]}).not_applied == ["encrypted_content"]
+
+
+@pytest.mark.parametrize("gap", ["", " "])
+def test_an_answer_goes_on_from_its_prefill_and_is_continued(gap):
+    talk = Talk()
+    prefill = {"role": "assistant", "content": "The answer" + gap}
+    body = {"messages": [QUESTION, prefill], "max_tokens": 9}
+
+    request = talk.read("messages", body)
+    sent = json.loads(request.for_engine("m", {}))
+    assert (sent["continue_final_message"], sent["add_generation_prompt"], sent["messages"][-1]) == (
+        True,
+        False,
+        prefill,
+    )
+    _, reply, findings = talk.ask("messages", body, {"role": "assistant", "content": " is 4"})
+    assert (reply["content"][0]["text"], findings) == (" is 4", [])
+    history = [QUESTION, {"role": "assistant", "content": f"The answer{gap} is 4"}, {"role": "user", "content": "and?"}]
+    _, _, findings = talk.ask("messages", {"messages": history, "max_tokens": 9}, {"role": "assistant", "content": "5"})
+    assert findings == []
+
+
+def test_a_chain_goes_on_whatever_other_rollouts_hold():
+    talks, before = [Talk() for _ in range(40)], {}
+    for turn in range(3):
+        for talk in talks:
+            body = {"input": f"{turn}" + "x" * 500_000, "previous_response_id": before.get(talk)}
+            read, reply, findings = talk.ask("responses", body, {"role": "assistant", "content": f"heard {turn}"})
+            before[talk] = reply["id"]
+            assert (len(read), findings) == (2 * turn + 1, [])

@@ -146,10 +146,10 @@ def streamed(dialect, exchange, message, size):
     return found, stream
 
 
-@given(answers(), st.integers(1, 5))
-def test_a_streamed_response_is_the_whole_one(message, size):
+@given(answers(), st.integers(1, 5), st.sampled_from([{}, {"include": ["reasoning.encrypted_content"]}]))
+def test_a_streamed_response_is_the_whole_one(message, size, more):
     dialect = Responses()
-    exchange = make_exchange(dialect, {"input": "hi", "stream": True, "temperature": 0.5})
+    exchange = make_exchange(dialect, {"input": "hi", "stream": True, "temperature": 0.5, **more})
 
     events, stream = streamed(dialect, exchange, message, size)
 
@@ -166,11 +166,11 @@ def test_a_streamed_response_is_the_whole_one(message, size):
     assert canonical(stream.answer(0).actions[0].message) == canonical(message)
 
 
-@given(answers(), st.integers(1, 5))
-def test_a_streamed_message_is_the_whole_one(message, size):
+@given(answers(), st.integers(1, 5), st.sampled_from([{}, {"thinking": {"type": "adaptive", "display": "omitted"}}]))
+def test_a_streamed_message_is_the_whole_one(message, size, more):
     dialect = Messages()
     exchange = make_exchange(
-        dialect, {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9, "stream": True}
+        dialect, {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9, "stream": True, **more}
     )
 
     events, stream = streamed(dialect, exchange, message, size)
@@ -181,7 +181,7 @@ def test_a_streamed_message_is_the_whole_one(message, size):
             case {"type": "content_block_start", "index": index, "content_block": block}:
                 assert index == len(grown)
                 grown.append({**block, "input": ""} if block["type"] == "tool_use" else block)
-            case {"type": "content_block_delta", "delta": {"type": kind, **delta}} if kind != "signature_delta":
+            case {"type": "content_block_delta", "delta": {"type": _, **delta}}:
                 ((name, text),) = delta.items()
                 grown[-1][{"partial_json": "input"}.get(name, name)] += text
     whole = json.loads(dialect.write(find_answer(message), exchange))
