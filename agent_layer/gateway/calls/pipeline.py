@@ -32,6 +32,7 @@ from agent_layer.gateway.calls.requests import BODY_BOUNDS, body_size, in_backgr
 from agent_layer.gateway.dialects.base import Dialect
 from agent_layer.gateway.dialects.chat import ChatRequest, read_count, tokenize_body
 from agent_layer.gateway.dialects.refusals import BAD_REQUEST, is_context_full
+from agent_layer.gateway.dialects.tools import refuse_hosted
 from agent_layer.gateway.engines.models import ExternalModel
 from agent_layer.gateway.engines.pool import EnginePool
 from agent_layer.gateway.rollouts.body_quota import HeldBytes
@@ -89,6 +90,8 @@ class Calls:
 
         def read() -> tuple[ChatRequest, PromptContents]:
             request = dialect.read(body, rollout.history.answers.memory)
+            if self.settings.hosted_tools == "refuse":
+                refuse_hosted(request)
             prompt = rollout.inspect_prompt(request, with_reasoning=self.settings.dropped_reasoning == "restore")
             return prompt.request, prompt
 

@@ -14,12 +14,12 @@ from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.endings import find_failure, find_finish
 from agent_layer.gateway.dialects.refusals import RefusedError, anthropic_error
 from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, join_blocks, split_blocks
+from agent_layer.gateway.dialects.tools import Tool, read_anthropic_tools
 from agent_layer.gateway.dialects.turns import (
     Format,
     assistant_message,
     count_usage,
     encoded,
-    function_tool,
     image_part,
     join_content,
     named_choice,
@@ -52,14 +52,6 @@ class _Message(msgspec.Struct):
     content: str | list[JsonObject]
 
 
-class _Tool(msgspec.Struct):
-    name: str
-    type: str | None = None
-    description: str | None = None
-    input_schema: JsonObject | None = None
-    strict: bool | None = None
-
-
 class _Source(msgspec.Struct):
     type: str = ""
     media_type: str = ""
@@ -88,7 +80,7 @@ class _Body(msgspec.Struct):
     messages: list[_Message]
     max_tokens: int | None = None
     system: str | list[JsonObject] | None = None
-    tools: list[_Tool] | None = None
+    tools: list[Tool] | None = None
     tool_choice: JsonObject | None = None
     stop_sequences: list[str] | None = None
     thinking: JsonObject | None = None
@@ -130,18 +122,21 @@ def read_messages(body: bytes, read_thread: ReadThread) -> ChatRequest:
         chat_messages = [one for message in parsed.messages for one in _chat_messages(message)]
         system = [{"role": "system", "content": join_content(_parts(parsed.system))}] if parsed.system else []
         before = _continued(parsed, read_thread)
-        config = parsed.output_config or _OutputConfig()
+        config, tools = parsed.output_config or _OutputConfig(), read_anthropic_tools(parsed.tools or ())
+        choice = tools.restrict(_choice(parsed.tool_choice or {}))
+        is_asked = choice is not None or not tools.dropped
         fields: JsonObject = {
             **{name: piece for name, piece in pieces.items() if name not in _TRANSLATED | _NO_PLACE},
             "max_tokens": parsed.max_tokens,
             "stop": parsed.stop_sequences or None,
-            "tools": [_tool(tool) for tool in parsed.tools] if parsed.tools else before.tools,
+            "tools": tools.functions or before.tools,
+            "tool_choice": choice,
+            "parallel_tool_calls": _are_parallel(parsed.tool_choice or {}) if is_asked else None,
             "response_format": wanted.to_chat() if (wanted := config.format or parsed.output_format) else None,
-            **_choice(parsed.tool_choice or {}),
             **_thinking(parsed.thinking or {}, config.effort),
             **(_PREFILLED if parsed.messages and _is_prefill(parsed.messages[-1]) else {}),
         }
-        dropped = [name for message in parsed.messages for name in _find_dropped(message)]
+        dropped = [*tools.dropped, *(name for message in parsed.messages for name in _find_dropped(message))]
         return translated([*system, *before.messages, *chat_messages], fields, pieces, _NOT_SAMPLING, _SHAPING, dropped)
     except (*UNREADABLE, KeyError) as error:
         raise BadInputError(
@@ -247,26 +242,19 @@ def _read_source(block: JsonObject) -> _Source:
     return msgspec.convert(block["source"], _Source)
 
 
-def _tool(tool: _Tool) -> JsonObject:
-    if tool.input_schema is None:
-        raise BadInputError(
-            f"tool {tool.name!r}: expected an input_schema, found a tool of type {tool.type!r}, which only Anthropic's"
-            " own servers run; give the agent one that it runs itself"
-        )
-    fields = {"description": tool.description, "parameters": tool.input_schema, "strict": tool.strict}
-    return function_tool(tool.name, fields)
-
-
-def _choice(choice: JsonObject) -> JsonObject:
-    is_single = choice.get("disable_parallel_tool_use")
-    parallel = {} if is_single is None else {"parallel_tool_calls": not is_single}
+def _choice(choice: JsonObject) -> object:
     match choice:
         case {"type": "tool", "name": str(name)}:
-            return {"tool_choice": named_choice(name), **parallel}
+            return named_choice(name)
         case {"type": "any"}:
-            return {"tool_choice": "required", **parallel}
+            return "required"
         case _:
-            return {"tool_choice": choice.get("type"), **parallel}
+            return choice.get("type")
+
+
+def _are_parallel(choice: JsonObject) -> bool | None:
+    is_single = choice.get("disable_parallel_tool_use")
+    return None if is_single is None else not is_single
 
 
 def _thinking(thinking: JsonObject, effort: object) -> JsonObject:

@@ -12,6 +12,7 @@ from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.endings import find_failure, find_finish
 from agent_layer.gateway.dialects.response_memory import keep_answer
 from agent_layer.gateway.dialects.stream import Block, Events, split_blocks
+from agent_layer.gateway.dialects.tools import ToolName, read_custom_input, read_tool_names
 from agent_layer.gateway.dialects.turns import count_usage, seal_reasoning, show_sampled
 from agent_layer.schema import JsonObject
 
@@ -47,6 +48,8 @@ class ResponseWriter:
 
     exchange: Exchange
     _numbers: "count[int]" = field(default_factory=count)
+    _tools: dict[str, ToolName] | None = None
+    """Tools that are no plain functions; None: not read yet."""
 
     def whole(self, answer: ChatAnswer, sent: list[Block] | None = None) -> JsonObject:
         """Return the response object.
@@ -78,18 +81,24 @@ class ResponseWriter:
             "response.output_item.added", output_index=block.index, item=self._item(block, None, "in_progress")
         )
         if block.kind == "call":
-            return [added]
+            return [added]  # a tool that takes a text gets it in one piece: of its JSON, none is known to be whole
         return [added, self._emit("response.content_part.added", block, content_index=0, part=_written_part(block, ""))]
 
     def grow(self, block: Block, text: str) -> Events:
         """Text was added to it."""
+        if self._name_tool(block).is_custom:
+            return []
         return [self._emit(f"response.{_NAMES[block.kind]}.delta", block, delta=text, **_place_block(block))]
 
     def end(self, block: Block) -> Events:
         """It is whole."""
         text, item = block.text, self._item(block, block.text, "completed")
-        whole = {"arguments": text, "name": block.name} if block.kind == "call" else {"text": text}
-        events = [self._emit(f"response.{_NAMES[block.kind]}.done", block, **whole, **_place_block(block))]
+        if self._name_tool(block).is_custom:
+            taken, name = read_custom_input(text), "response.custom_tool_call_input"
+            events = [self._emit(f"{name}.delta", block, delta=taken), self._emit(f"{name}.done", block, input=taken)]
+        else:
+            whole = {"arguments": text, "name": block.name} if block.kind == "call" else {"text": text}
+            events = [self._emit(f"response.{_NAMES[block.kind]}.done", block, **whole, **_place_block(block))]
         if block.kind != "call":
             events.append(
                 self._emit("response.content_part.done", block, content_index=0, part=_written_part(block, text))
@@ -115,6 +124,12 @@ class ResponseWriter:
     def _emit(self, name: str, block: Block, /, **fields: object) -> JsonObject:
         return self._event(name, item_id=self._make_block_id(block), output_index=block.index, **fields)
 
+    def _name_tool(self, block: Block) -> ToolName:
+        """Return how the client names the tool that a block calls."""
+        if self._tools is None:
+            self._tools = read_tool_names(self.exchange.request.client_fields.get("tools", _NULL))
+        return self._tools.get(block.name) or ToolName(block.name)
+
     def _make_block_id(self, block: Block) -> str:
         return f"{_PREFIXES[block.kind]}_{self.exchange.call_id}_{block.index}"
 
@@ -133,8 +148,12 @@ class ResponseWriter:
                 own = {"id": self._make_block_id(block), "type": "message", "role": "assistant"}
                 return {**own, "status": status, "content": content}
             case "call":
-                own = {"id": self._make_block_id(block), "type": "function_call", "call_id": block.call_id}
-                return {**own, "name": block.name, "arguments": text or "", "status": status}
+                tool = self._name_tool(block)
+                own = {"id": self._make_block_id(block), "call_id": block.call_id, "name": tool.name, "status": status}
+                own |= {} if tool.namespace is None else {"namespace": tool.namespace}
+                if tool.is_custom:
+                    return {**own, "type": "custom_tool_call", "input": read_custom_input(text) if text else ""}
+                return {**own, "type": "function_call", "arguments": text or ""}
 
     def _response(self, status: _Status, output: list[JsonObject]) -> JsonObject:
         client_fields = self.exchange.request.client_fields

@@ -16,14 +16,20 @@ from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, read_pieces
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.response_events import ResponseWriter
 from agent_layer.gateway.dialects.stream import TranslatedStream
+from agent_layer.gateway.dialects.tools import (
+    Tool,
+    ToolSet,
+    choose_tool,
+    join_name,
+    read_openai_tools,
+    write_custom_input,
+)
 from agent_layer.gateway.dialects.turns import (
     Format,
     assistant_message,
     encoded,
-    function_tool,
     image_part,
     join_content,
-    named_choice,
     objects_in,
     open_reasoning,
     text_part,
@@ -58,14 +64,18 @@ class _Turns:
                 if self._texts is not None or self._calls:
                     self.close()
                 self._thoughts += _read_thoughts(item)
-            case {"type": "function_call", "call_id": str(call_id), "name": str(name), "arguments": str(arguments)}:
-                self._calls.append(tool_call(call_id, name, arguments))
-            case {"type": "function_call_output", "call_id": str(call_id), "output": output}:
+            case {"type": "function_call", "call_id": str(), "name": str(), "arguments": str(arguments)}:
+                self._calls.append(_read_call(item, arguments))
+            case {"type": "custom_tool_call", "call_id": str(), "name": str(), "input": str(text)}:
+                self._calls.append(_read_call(item, write_custom_input(text)))
+            case {
+                "type": "function_call_output" | "custom_tool_call_output",
+                "call_id": str(call_id),
+                "output": output,
+            }:
                 self._add({"role": "tool", "tool_call_id": call_id, "content": join_content(_parts(output))})
             case {"role": "assistant", "content": content}:
-                if self._texts is not None or self._calls:
-                    self.close()
-                self._texts = [str(part.get("text") or part.get("refusal") or "") for part in objects_in(content)]
+                self._begin_text(content)
             case {"role": str(role), "content": content}:
                 self._add({"role": role, "content": join_content(_parts(content))})
             case _:
@@ -73,6 +83,11 @@ class _Turns:
                     f"responses request: expected items of type message, reasoning, function_call or"
                     f" function_call_output, found {item.get('type')!r}; only OpenAI's own servers know it"
                 )
+
+    def _begin_text(self, content: object) -> None:
+        if self._texts is not None or self._calls:
+            self.close()
+        self._texts = [str(part.get("text") or part.get("refusal") or "") for part in objects_in(content)]
 
     def close(self) -> None:
         """End the assistant's turn, if it is one."""
@@ -83,6 +98,10 @@ class _Turns:
     def _add(self, message: JsonObject) -> None:
         self.close()
         self.messages.append(message)
+
+
+def _read_call(item: JsonObject, arguments: str) -> JsonObject:
+    return tool_call(str(item["call_id"]), join_name(str(item["name"]), item.get("namespace")), arguments)
 
 
 def _read_thoughts(item: JsonObject) -> list[str]:
@@ -141,14 +160,6 @@ _SHOW_LOGPROBS = "message.output_text.logprobs"
 _UNSUPPORTED = ("background", "conversation", "prompt")
 
 
-class _Tool(msgspec.Struct):
-    type: str
-    name: str | None = None
-    description: str | None = None
-    parameters: JsonObject | None = None
-    strict: bool | None = None
-
-
 class _Text(msgspec.Struct):
     format: Format | None = None
     verbosity: str | None = None
@@ -158,7 +169,7 @@ class _Body(msgspec.Struct):
     input: str | list[JsonObject] = []
     instructions: str | None = None
     previous_response_id: str | None = None
-    tools: list[_Tool] | None = None
+    tools: list[Tool] | None = None
     tool_choice: str | JsonObject | None = None
     text: _Text | None = None
     reasoning: JsonObject | None = None
@@ -204,42 +215,35 @@ def _build_request(
     added = [encoded(message) for message in to_messages(items)]
     before = read_conversation(parsed.previous_response_id) if parsed.previous_response_id else ()
     system = [{"role": "system", "content": parsed.instructions}] if parsed.instructions else []
-    request = translated(
-        [*system, *before, *added], _fields(parsed, pieces), pieces, _NOT_SAMPLING, _SHAPING, _find_dropped(items)
-    )
+    tools = read_openai_tools(parsed.tools or ())
+    dropped = [*tools.dropped, *_find_dropped(items)]
+    fields = _fields(parsed, pieces, tools)
+    request = translated([*system, *before, *added], fields, pieces, _NOT_SAMPLING, _SHAPING, dropped)
     return msgspec.structs.replace(request, shows_logprobs=_SHOW_LOGPROBS in (parsed.include or []))
 
 
-def _fields(parsed: _Body, pieces: Pieces) -> JsonObject:
+def _fields(parsed: _Body, pieces: Pieces, tools: ToolSet) -> JsonObject:
     """Everything but the messages."""
+    choice = tools.restrict(_choice(parsed.tool_choice))
     text, reasoning = parsed.text or _Text(), parsed.reasoning or {}
     return {
         **{name: piece for name, piece in pieces.items() if name not in _TRANSLATED | _NO_PLACE},
         "max_tokens": parsed.max_output_tokens,
-        "tools": [_tool(tool) for tool in parsed.tools] if parsed.tools else None,
-        "tool_choice": _choice(parsed.tool_choice),
+        "tools": tools.functions or None,
+        "tool_choice": choice,
+        "parallel_tool_calls": pieces.get("parallel_tool_calls") if tools.functions or not tools.dropped else None,
         "response_format": text.format.to_chat() if text.format else None,
         "verbosity": text.verbosity,
         "reasoning_effort": reasoning.get("effort"),
     }
 
 
-def _tool(tool: _Tool) -> JsonObject:
-    if tool.type != "function" or tool.name is None:
-        raise BadInputError(
-            f"tool: expected type 'function' with a name, found type {tool.type!r}, which only OpenAI's own servers"
-            " run; give the agent a function that it runs itself"
-        )
-    fields = {"description": tool.description, "parameters": tool.parameters, "strict": tool.strict}
-    return function_tool(tool.name, fields)
-
-
 def _choice(choice: str | JsonObject | None) -> object:
     match choice:
-        case {"type": "function", "name": str(name)}:
-            return named_choice(name)
+        case {"type": "function" | "custom", "name": str(name)}:
+            return choose_tool(name, choice.get("namespace"))
         case {"type": "allowed_tools", "mode": mode, "tools": tools}:
-            allowed = [named_choice(str(tool.get("name"))) for tool in objects_in(tools)]
+            allowed = [choose_tool(tool.get("name"), tool.get("namespace")) for tool in objects_in(tools)]
             return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": allowed}}
         case _:
             return choice

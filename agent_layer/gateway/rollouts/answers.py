@@ -19,6 +19,7 @@ import msgspec
 
 from agent_layer.gateway.dialects.base import LRUCache
 from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.tools import read_custom_input, write_custom_input
 from agent_layer.gateway.rollouts.media import Part, stored_part
 from agent_layer.schema import JsonObject, as_json_object, as_json_objects, content_hash
 
@@ -51,8 +52,9 @@ class HashedAnswer(msgspec.Struct, frozen=True):
     """Hash of the text, and of the tool calls as they are written."""
     meaning: int
     """Hash of the text, and of the tool calls, however their arguments are written."""
-    shown: int
-    """The same where arguments that are no JSON object count as an empty one, as some dialects show them."""
+    shown: frozenset[int]
+    """Such hashes of all that a dialect may show of the calls: arguments that are no JSON object as an empty one; the
+    text that a custom tool takes, for which the arguments stand where they are something else."""
     ids: int
     """Hash of the ids of the tool calls."""
     reasoning: int | None
@@ -96,12 +98,14 @@ def hash_answer(index: int, message: JsonObject) -> HashedAnswer:
     """Hash the assistant message that stands here in a history."""
     text, calls = _read_text(message), _list_calls(message)
     meant = [_canonical(arguments) for _, _, arguments in calls]
+    shown = [_list_shown(arguments, *one) for (_, _, arguments), one in zip(calls, meant, strict=True)]
     names, thought = [name for _, name, _ in calls], _read_reasoning(message)
     return HashedAnswer(
         index,
         exact=hash((text, *[(name, arguments) for _, name, arguments in calls])),
         meaning=hash((text, *zip(names, [text for text, _ in meant], strict=True))),
-        shown=hash((text, *zip(names, [text if is_object else "{}" for text, is_object in meant], strict=True))),
+        shown=frozenset(hash((text, *zip(names, meanings, strict=True))) for meanings in zip(*shown, strict=True))
+        or frozenset([hash((text,))]),
         ids=hash(tuple(str(call.get("id")) for call in as_json_objects(message.get("tool_calls")))),
         reasoning=hash(thought[1]) if thought else None,
     )
@@ -114,8 +118,8 @@ class AnsweredMessages:
     memory: LRUCache = field(default_factory=LRUCache)
     _answers: list[tuple[str, _Answer]] = field(default_factory=list[tuple[str, _Answer]])
     """(place, answer), in order of their end."""
-    _here: dict[tuple[str, int], list[_Answer]] = field(default_factory=dict[tuple[str, int], list[_Answer]])
-    """Answers by place and meaning."""
+    _here: dict[tuple[str, str, int], list[_Answer]] = field(default_factory=dict[tuple[str, str, int], list[_Answer]])
+    """Answers by place and a hash of what was meant."""
     _anywhere: dict[tuple[str, int, int], _Answer] = field(default_factory=dict[tuple[str, int, int], _Answer])
     """First answer by a hash of it, and of its ids."""
     _whole: set[tuple[int, int | None]] = field(default_factory=set[tuple[int, int | None]])
@@ -159,9 +163,10 @@ class AnsweredMessages:
         hashed = answer.hashed
         self._whole.add((hashed.exact, hashed.reasoning))
         self._stood_at[hashed.meaning] = hashed.index
-        for meaning in dict.fromkeys((hashed.meaning, hashed.shown)):
-            self._here.setdefault((place, meaning), []).append(answer)
-        for kind, value in (("exact", hashed.exact), ("meaning", hashed.meaning), ("shown", hashed.shown)):
+        names = [("meaning", hashed.meaning), *(("shown", value) for value in hashed.shown)]
+        for kind, meaning in names:
+            self._here.setdefault((place, kind, meaning), []).append(answer)
+        for kind, value in (("exact", hashed.exact), *names):
             self._anywhere.setdefault((kind, value, hashed.ids), answer)
             self._anywhere.setdefault((kind, value, _ANY_IDS), answer)
 
@@ -213,10 +218,10 @@ class AnsweredMessages:
         if key in self._resolved:
             return self._resolved[key]
         hashed = hash_answer(index, request.message(index))
-        kind, meaning = ("shown", hashed.shown) if request.is_respelled else ("meaning", hashed.meaning)
-        found = self._find_here(hashed, place, meaning)
+        kind = "shown" if request.is_respelled else "meaning"
+        found = self._find_here(hashed, place, kind)
         found = found or self._anywhere.get(("exact", hashed.exact, hashed.ids))
-        found = found or self._anywhere.get((kind, meaning, hashed.ids))
+        found = found or self._anywhere.get((kind, hashed.meaning, hashed.ids))
         if found is not None and _are_same(found.hashed, hashed):
             found = None
         if len(self._resolved) >= _MAX_RESOLVED:
@@ -224,8 +229,8 @@ class AnsweredMessages:
         self._resolved[key] = found
         return found
 
-    def _find_here(self, hashed: HashedAnswer, place: str, meaning: int) -> _Answer | None:
-        here = self._here.get((place, meaning), ())
+    def _find_here(self, hashed: HashedAnswer, place: str, kind: str) -> _Answer | None:
+        here = self._here.get((place, kind, hashed.meaning), ())
 
         def likeness(answer: _Answer) -> tuple[bool, bool, bool]:
             other = answer.hashed
@@ -340,6 +345,12 @@ def _canonical(arguments: str) -> tuple[str, bool]:
         return arguments, False
     text = json.dumps(value, sort_keys=True, ensure_ascii=False)
     return _LONE_SURROGATE.sub("\ufffd", text), isinstance(value, dict)
+
+
+def _list_shown(arguments: str, meaning: str, is_object: bool) -> tuple[str, str, str]:  # noqa: FBT001  # of _canonical
+    """What dialects may show of arguments: all of them, parsed ones, and the text of a custom tool."""
+    taken, _ = _canonical(write_custom_input(read_custom_input(arguments)))
+    return meaning, meaning if is_object else "{}", taken
 
 
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")

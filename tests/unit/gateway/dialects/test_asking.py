@@ -196,13 +196,13 @@ def test_items_of_responses():
 @pytest.mark.parametrize(
     ("dialect", "body", "message"),
     [
-        (Responses, {"input": "x", "tools": [{"type": "web_search"}]}, "web_search"),
+        (Responses, {"input": "x", "tools": [{"type": "function"}]}, "expected a name"),
         (Responses, {"input": [{"type": "computer_call"}]}, "computer_call"),
         (Responses, {"input": "x", "background": True}, "background"),
         (Responses, {"input": "x", "conversation": "c"}, "conversation"),
         (Responses, {"input": 3}, r"\$.input"),
         (Responses, {"input": "x", "n": 2}, "n = 1"),
-        (Messages, {"messages": [], "tools": [{"name": "bash", "type": "bash_20250124"}]}, "bash_20250124"),
+        (Messages, {"messages": [], "tools": [{"name": "f"}]}, "expected an input_schema"),
         (Messages, {"messages": [{"role": "assistant", "content": [{"type": "server_tool_use"}]}]}, "server_tool_use"),
         (Messages, {"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}, "tool_use_id"),
         (Messages, {"max_tokens": 3}, "messages"),
