@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
+import msgspec
 from aiohttp import web
 
 from agent_layer.engines import Engine
@@ -41,7 +42,7 @@ from agent_layer.gateway.rollouts.log_protocol import Log
 from agent_layer.gateway.rollouts.retries import ResponseCache
 from agent_layer.gateway.rollouts.rollout import LiveRollout, PromptContents
 from agent_layer.gateway.upstream.client import Upstream, was_reached
-from agent_layer.schema import new_id
+from agent_layer.schema import mend_surrogates, new_id
 from agent_layer.settings import Settings
 
 _KEY_REFUSED: Final = (401, 403)
@@ -89,7 +90,11 @@ class Calls:
         body = await read_text(http)
 
         def read() -> tuple[ChatRequest, PromptContents]:
-            request = dialect.read(body, rollout.history.answers.memory)
+            mended = mend_surrogates(body)
+            request = dialect.read(mended, rollout.history.answers.memory)
+            if mended != body:
+                names = [*request.not_applied, "lone_surrogates"]
+                request = msgspec.structs.replace(request, not_applied=names)
             if self.settings.hosted_tools == "refuse":
                 refuse_hosted(request)
             prompt = rollout.inspect_prompt(request, with_reasoning=self.settings.dropped_reasoning == "restore")

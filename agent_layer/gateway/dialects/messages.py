@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
@@ -31,7 +31,7 @@ from agent_layer.gateway.dialects.turns import (
     tool_call,
     translated,
 )
-from agent_layer.schema import UNREADABLE, JsonObject, content_hash, mend_surrogates
+from agent_layer.schema import UNREADABLE, JsonObject, SurrogateMender, content_hash, mend_surrogates
 
 _NO_PLACE = frozenset(
     {"metadata", "service_tier", "container", "context_management", "cache_control", "inference_geo", "speed"}
@@ -347,6 +347,8 @@ def _make_message_id(exchange: Exchange) -> str:
 @dataclass(slots=True)
 class _MessageWriter:
     exchange: Exchange
+    menders: dict[int, SurrogateMender] = field(default_factory=dict[int, SurrogateMender])
+    """Of the inputs that are streamed, by block: SDKs break off at a lone surrogate."""
 
     def whole(self, answer: ChatAnswer) -> JsonObject:
         """Return the message.
@@ -376,13 +378,17 @@ class _MessageWriter:
 
     def grow(self, block: Block, text: str) -> Events:
         kind, name = _DELTAS[block.kind]
-        if block.kind == "reasoning" and self._omits_thoughts:
+        if block.kind == "call":
+            text = self.menders.setdefault(block.index, SurrogateMender()).feed(text)
+        if not text or (block.kind == "reasoning" and self._omits_thoughts):
             return []
         return [_delta(block, {"type": kind, name: text})]
 
     def end(self, block: Block) -> Events:
         signature: JsonObject = {"type": "signature_delta", "signature": self._sign(block)}
         signed = [_delta(block, signature)] if block.kind == "reasoning" else []
+        if rest := self.menders.pop(block.index, SurrogateMender()).finish():
+            signed.append(_delta(block, {"type": "input_json_delta", "partial_json": rest}))
         return [*signed, {"type": "content_block_stop", "index": block.index}]
 
     def finish(self, answer: ChatAnswer, blocks: list[Block]) -> Events:  # noqa: ARG002  # they are sent already

@@ -82,9 +82,9 @@ def test_hosted_tools_are_left_out_and_named_or_refused(dialect, kind, choice, h
 
     assert [tool["function"]["name"] for tool in sent.get("tools", [])] == (["f"] if has_own else [])
     assert request.not_applied == [f"tools.{kind}"]
-    if not has_own or (isinstance(choice, dict) and "w" in choice.values()) or choice == {"type": "web_search"}:
-        assert not {"tool_choice", "parallel_tool_calls"} & set(sent) or has_own
-        assert "tool_choice" not in sent
+    names_hosted = isinstance(choice, dict) and ("w" in choice.values() or choice == {"type": "web_search"})
+    assert ("tool_choice" in sent) == (has_own and choice is not None and not names_hosted)
+    assert ("parallel_tool_calls" in sent) == (has_own and choice == {"type": "any", "disable_parallel_tool_use": True})
     with pytest.raises(BadInputError, match=f"found type {kind}"):
         refuse_hosted(request)
 
