@@ -10,7 +10,6 @@ from typing import Final, cast
 
 import msgspec
 
-from agent_layer.schema.json_forms import mend_surrogates
 from agent_layer.schema.record import JsonObject
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError)
@@ -162,13 +161,9 @@ def resolve(contents: Mapping[str, bytes], content_hash: str) -> object:
         content_hash: hash of the content.
 
     Returns:
-        The value. References to missing contents, and those beyond the ten-thousandth, stay references. What cannot be
-        read as JSON, or is nested too deep, is text.
+        The value. References to missing contents, and those beyond the ten-thousandth, stay references.
     """
-    try:
-        return _resolve(contents, content_hash, iter(range(_MAX_REFERENCES + 1)))
-    except RecursionError:
-        return contents[content_hash].decode("utf-8", "replace")
+    return _resolve(contents, content_hash, iter(range(_MAX_REFERENCES + 1)))
 
 
 def resolve_in(contents: Mapping[str, bytes], value: object) -> object:
@@ -180,15 +175,7 @@ def _resolve(contents: Mapping[str, bytes], content_hash: str, left: Iterator[in
     body = contents.get(content_hash)
     if body is None or next(left, None) is None:
         return refer_to(content_hash)
-    return _resolve_in(contents, _read_body(body), left)
-
-
-def _read_body(body: bytes) -> object:
-    """Decode a content; what no reader takes for JSON is shown as text."""
-    try:
-        return msgspec.json.decode(mend_surrogates(body))
-    except UNREADABLE:
-        return body.decode("utf-8", "replace")
+    return _resolve_in(contents, msgspec.json.decode(body), left)
 
 
 def _resolve_in(contents: Mapping[str, bytes], value: object, left: Iterator[int]) -> object:

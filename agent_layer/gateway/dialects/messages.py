@@ -17,6 +17,7 @@ from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream,
 from agent_layer.gateway.dialects.tools import Tool, read_anthropic_tools
 from agent_layer.gateway.dialects.turns import (
     Format,
+    SurrogateMender,
     assistant_message,
     count_usage,
     encoded,
@@ -31,7 +32,7 @@ from agent_layer.gateway.dialects.turns import (
     tool_call,
     translated,
 )
-from agent_layer.schema import UNREADABLE, JsonObject, SurrogateMender, content_hash, mend_surrogates
+from agent_layer.schema import UNREADABLE, JsonObject, content_hash, mend_surrogates
 
 _NO_PLACE = frozenset(
     {"metadata", "service_tier", "container", "context_management", "cache_control", "inference_geo", "speed"}

@@ -9,7 +9,7 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects.chat import CHAT_FIELDS, ChatRequest, Pieces, build_request
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer, EngineUsage, PromptDetails, ResponseDetails
-from agent_layer.schema import JsonObject
+from agent_layer.schema import JsonObject, mend_surrogates
 
 _TRUE, _ONE = msgspec.Raw(b"true"), msgspec.Raw(b"1")
 _NOTHING: Final = tuple(map(msgspec.Raw, (b"null", b"false", b"[]", b"{}", b'"disabled"')))
@@ -182,3 +182,46 @@ def translated(
         is_respelled=True,
         not_applied=[*[name for name in lost if client_fields.get(name) not in _NOTHING], *dict.fromkeys(dropped)],
     )
+
+
+class SurrogateMender:
+    """Mends JSON text that comes in pieces, cut anywhere."""
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """Add a piece; return what is mended by now. An escape that may go on waits for the next."""
+        text = self._held + piece
+        end = _find_whole(text)
+        self._held = text[end:]
+        return mend_surrogates(text[:end].encode()).decode()
+
+    def finish(self) -> str:
+        """Return the rest."""
+        held, self._held = self._held, ""
+        return mend_surrogates(held.encode()).decode()
+
+
+_ESCAPE_LENGTH: Final = 6
+_HIGH: Final = frozenset("89abAB")
+
+
+def _find_whole(text: str) -> int:
+    """Return where the last escape begins that the next piece may change; without one, the end."""
+    at = max(0, len(text) - 2 * _ESCAPE_LENGTH + 1)
+    while at and text[at - 1] == "\\":
+        at -= 1  # an escaped backslash escapes nothing
+    while (at := text.find("\\", at)) >= 0:
+        following = text[at + 1 : at + _ESCAPE_LENGTH]
+        if not following or (following[0] == "u" and len(following) < _ESCAPE_LENGTH - 1):
+            return at
+        if following[0] != "u":
+            at += 2
+            continue
+        second = text[at + _ESCAPE_LENGTH : at + 2 * _ESCAPE_LENGTH]
+        is_high = following[1] in "dD" and following[2] in _HIGH
+        if is_high and len(second) < _ESCAPE_LENGTH and second[:2] in ("", "\\", "\\u"):
+            return at
+        at += _ESCAPE_LENGTH
+    return len(text)

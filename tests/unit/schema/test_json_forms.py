@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from agent_layer.schema.json_forms import SurrogateMender, mend_surrogates, to_json_form
+from agent_layer.schema.json_forms import mend_surrogates, to_json_form
 
 texts = st.text(st.characters(exclude_categories=()), max_size=6)
 plain = st.none() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | texts
@@ -76,14 +76,3 @@ def replaced(value):
             return [replaced(one) for one in value]
         case _:
             return {replaced(name): replaced(one) for name, one in value.items()}
-
-
-@given(st.recursive(texts, lambda inner: st.lists(inner, max_size=3), max_leaves=4), st.booleans(), st.data())
-def test_pieces_are_mended_as_the_whole_is(value, is_raw, data):
-    text = json.dumps(value) + ("\\ud83d\\u12" if is_raw else "")
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
-    mender = SurrogateMender()
-
-    found = [mender.feed(text[begin:end]) for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-
-    assert "".join([*found, mender.finish()]) == mend_surrogates(text.encode()).decode()
