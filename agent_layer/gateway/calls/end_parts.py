@@ -7,7 +7,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
-from agent_layer.gateway.rollouts.divergence import HashedAnswer, History, cause_of_break
+from agent_layer.gateway.rollouts.answers import HashedAnswer, join_prefill
+from agent_layer.gateway.rollouts.divergence import History, cause_of_break
 from agent_layer.gateway.rollouts.prefix import Hashed
 from agent_layer.gateway.rollouts.rollout import CallHistory, PrefixAnchor, PromptContents
 from agent_layer.schema import (
@@ -98,10 +99,12 @@ def remember(
         context.findings.append("zero_tokens")
     if is_whole:
         conversation = context.parent.conversation if context.parent else call_id
-        num_messages = len(prompt.state.messages or ())
+        num_messages = prompt.num_asked
         history.prompts.add(prompt.messages, PrefixAnchor(call_id, 0, conversation, num_messages))
         for choice, action in enumerate(answer.actions):
-            history.answers.add(action.message or {}, conversation, num_messages)
+            history.answers.add(
+                join_prefill(prompt.request, action.message or {}), conversation, num_messages, prompt.place, call_id
+            )
             if sequence and action.response_token_ids:
                 response = action.response_token_ids.tobytes()
                 history.sequences.add(
@@ -122,7 +125,7 @@ def _find_context(
     if not is_continued:  # else the tokens go on behind the last answer of the history, or there is no history
         seen = History(
             answers=[history.answers.recognise(answer) for answer in hash_answers()],
-            num_messages=len(prompt.state.messages or ()),
+            num_messages=prompt.num_asked,
             num_equal=prompt.before.num_messages if prompt.before else 0,
             num_continued=num_continued,
             longest=history.answers.longest(prompt.before.conversation) if prompt.before else 0,

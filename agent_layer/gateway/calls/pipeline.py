@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
+import msgspec
 from aiohttp import web
 
 from agent_layer.engines import Engine
@@ -34,6 +35,7 @@ from agent_layer.gateway.calls.sampling import SamplingPolicy
 from agent_layer.gateway.dialects.base import Dialect
 from agent_layer.gateway.dialects.chat import ChatRequest, read_count, tokenize_body
 from agent_layer.gateway.dialects.refusals import BAD_REQUEST, find_refused_options, is_context_full
+from agent_layer.gateway.dialects.tools import refuse_hosted
 from agent_layer.gateway.engines.models import ExternalModel
 from agent_layer.gateway.engines.pool import EnginePool
 from agent_layer.gateway.rollouts.body_quota import HeldBytes
@@ -42,7 +44,7 @@ from agent_layer.gateway.rollouts.log_protocol import Log
 from agent_layer.gateway.rollouts.retries import ResponseCache
 from agent_layer.gateway.rollouts.rollout import LiveRollout, PromptContents
 from agent_layer.gateway.upstream.client import Upstream, was_reached
-from agent_layer.schema import new_id
+from agent_layer.schema import mend_surrogates, new_id
 from agent_layer.settings import Settings
 
 _KEY_REFUSED: Final = (401, 403)
@@ -89,12 +91,20 @@ class Calls:
     async def _parse(self, rollout: LiveRollout, http: web.Request, dialect: Dialect) -> ParsedCall:
         body = await read_text(http)
 
-        def read() -> tuple[ChatRequest, ChatRequest, PromptContents]:
-            source = dialect.read(body, rollout.trajectory_id)
+        def read() -> tuple[ChatRequest, PromptContents]:
+            mended = mend_surrogates(body)
+            source = dialect.read(mended, rollout.history.answers.memory)
+            if mended != body:
+                names = [*source.not_applied, "lone_surrogates"]
+                source = msgspec.structs.replace(source, not_applied=names)
+            if self.settings.hosted_tools == "refuse":
+                refuse_hosted(source)
             request = self._arrange(rollout, source, http.headers)
-            return source, request, rollout.inspect_prompt(request)
+            prompt = rollout.inspect_prompt(request, with_reasoning=self.settings.dropped_reasoning == "restore")
+            return source, prompt
 
-        source, request, prompt = await in_background(len(body), read)
+        source, prompt = await in_background(len(body), read)
+        request = prompt.request
         most = http.app[BODY_BOUNDS].messages
         if len(request.messages) > most:  # the gateway remembers a conversation: what continues it may be short
             raise BadInputError(

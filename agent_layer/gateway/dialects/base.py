@@ -1,23 +1,25 @@
 """The contract of a dialect: how a client's request becomes a chat completion, and how its answer goes back.
 
-A dialect may remember texts between calls in an LRU cache that is bounded by bytes.
+What a dialect remembers between calls, it keeps with their rollout, in an LRU cache that is bounded by bytes.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from threading import Lock
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import msgspec
 
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
+from agent_layer.schema import content_hash
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     """A call whose answer is to be written."""
 
     request: ChatRequest
-    trajectory_id: str
+    memory: "LRUCache"
     call_id: str
     model: str
     at: int
@@ -60,8 +62,12 @@ class AnswerStream(Protocol):
 class Dialect(Protocol):
     """A language in which clients ask."""
 
-    def read(self, body: bytes, trajectory_id: str) -> ChatRequest:
+    def read(self, body: bytes, memory: "LRUCache") -> ChatRequest:
         """Read a client's body.
+
+        Args:
+            body: JSON text.
+            memory: what earlier exchanges of the rollout left.
 
         Raises: BadInputError: it cannot be understood, or a chat completion cannot express it.
         """
@@ -76,20 +82,19 @@ class Dialect(Protocol):
         ...
 
 
-Name: TypeAlias = tuple[str, str]
-"""(trajectory, name of the text in it)."""
-
-
 class LRUCache:
-    """LRU cache of texts, for all rollouts; bounded by bytes. Thread-safe: large requests are read in a thread."""
+    """LRU cache of one rollout's texts, by name. Thread-safe: large requests are read in a thread.
 
-    def __init__(self, max_bytes: int = 16 << 20) -> None:
+    It holds as much as the largest body by default: a conversation that is longer could not be sent whole either.
+    """
+
+    def __init__(self, max_bytes: int = 64 << 20) -> None:
         self._lock = Lock()
         self._max_bytes = max_bytes
         self._num_bytes = 0
-        self._texts: OrderedDict[Name, bytes] = OrderedDict()
+        self._texts: OrderedDict[str, bytes] = OrderedDict()
 
-    def keep(self, name: Name, text: bytes) -> None:
+    def keep(self, name: str, text: bytes) -> None:
         """Keep a text."""
         with self._lock:
             self._num_bytes += len(text) - len(self._texts.pop(name, b""))
@@ -98,9 +103,22 @@ class LRUCache:
                 _, oldest = self._texts.popitem(last=False)
                 self._num_bytes -= len(oldest)
 
-    def find(self, name: Name) -> bytes | None:
+    def find(self, name: str) -> bytes | None:
         """Find a text, which counts as its use; None: it was never kept, or it was evicted."""
         with self._lock:
             if (found := self._texts.get(name)) is not None:
                 self._texts.move_to_end(name)
             return found
+
+    def keep_messages(self, messages: Iterable[bytes]) -> list[str]:
+        """Keep messages, each once however many conversations have it; return their names."""
+        names: list[str] = []
+        for message in messages:
+            names.append(content_hash(message))
+            self.keep(names[-1], message)
+        return names
+
+    def find_messages(self, names: Iterable[str]) -> list[msgspec.Raw] | None:
+        """Find messages by name; None: one of them was evicted."""
+        found = [self.find(name) for name in names]
+        return None if None in found else [msgspec.Raw(text) for text in found if text is not None]

@@ -79,6 +79,10 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     shows_logprobs: bool = False
     """They belong into an answer that is translated."""
     wants_experts: bool
+    is_respelled: bool = False
+    """Clients of its dialect parse the arguments of tool calls, and write them again."""
+    restored: list[str] = []
+    """What the agent changed in the model's answers, and is here as it was sampled: ``tool_calls``, ``reasoning``."""
     not_applied: list[str] = []
     """Fields that no engine is sent, though they ask for something."""
     findings: list[str] = []
@@ -98,6 +102,11 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
         """Body for a server of another party: sampling overridden, nothing added for the record."""
         pieces = {name: piece for name, piece in self.pieces.items() if name != "return_token_ids"}
         return _ENCODER.encode(_override({**pieces, "model": _raw(model)}, sampling))
+
+    @property
+    def is_prefilled(self) -> bool:
+        """Whether the last message is the beginning of the answer."""
+        return self.pieces.get("continue_final_message") == _TRUE and self.roles[-1:] == ["assistant"]
 
     @property
     def model(self) -> str:
@@ -219,13 +228,13 @@ def _raw(value: object) -> msgspec.Raw:
     return msgspec.Raw(_ENCODER.encode(value))
 
 
-_SHAPING: Final = ("messages", "tools", "chat_template_kwargs")
+_SHAPING: Final = ("messages", "tools", "chat_template_kwargs", "add_generation_prompt", "continue_final_message")
 
 
 def tokenize_body(request: ChatRequest, model: str) -> bytes:
     """Ask for the tokens of this request's prompt."""
     pieces = {name: request.pieces[name] for name in _SHAPING if name in request.pieces}
-    return msgspec.json.encode({**pieces, "model": model, "add_generation_prompt": True})
+    return msgspec.json.encode({"add_generation_prompt": True, **pieces, "model": model})
 
 
 def read_count(url: str, status: int, body: bytes) -> int:

@@ -1,6 +1,6 @@
 """OpenAI's chat completions: what clients send is the gateway's internal form."""
 
-from agent_layer.gateway.dialects.base import Exchange
+from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.chat import ChatRequest, read_request
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.chat_stream import ChatStream
@@ -9,7 +9,7 @@ from agent_layer.gateway.dialects.chat_stream import ChatStream
 class Completions:
     """OpenAI's ``/v1/chat/completions``."""
 
-    def read(self, body: bytes, trajectory_id: str) -> ChatRequest:  # noqa: ARG002  # nothing is remembered for it
+    def read(self, body: bytes, memory: LRUCache) -> ChatRequest:  # noqa: ARG002  # nothing is remembered for it
         """Read a client's body."""
         return read_request(body)
 

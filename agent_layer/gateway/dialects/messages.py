@@ -14,25 +14,25 @@ from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.endings import find_failure, find_finish
 from agent_layer.gateway.dialects.refusals import RefusedError, anthropic_error
 from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, join_blocks, split_blocks
+from agent_layer.gateway.dialects.tools import Tool, read_anthropic_tools
 from agent_layer.gateway.dialects.turns import (
     Format,
+    SurrogateMender,
     assistant_message,
     count_usage,
     encoded,
-    function_tool,
     image_part,
     join_content,
     named_choice,
     objects_in,
+    open_reasoning,
+    seal_reasoning,
     show_sampled,
     text_part,
     tool_call,
     translated,
 )
-from agent_layer.schema import UNREADABLE, JsonObject
-
-ReadArguments: TypeAlias = Callable[[str, object], str]
-"""(call id, input) → the arguments as the model wrote them."""
+from agent_layer.schema import UNREADABLE, JsonObject, content_hash, mend_surrogates
 
 _NO_PLACE = frozenset(
     {"metadata", "service_tier", "container", "context_management", "cache_control", "inference_geo", "speed"}
@@ -51,14 +51,6 @@ _NOT_SAMPLING = frozenset({"messages", "system", "tools", "model", "stream", "me
 class _Message(msgspec.Struct):
     role: str
     content: str | list[JsonObject]
-
-
-class _Tool(msgspec.Struct):
-    name: str
-    type: str | None = None
-    description: str | None = None
-    input_schema: JsonObject | None = None
-    strict: bool | None = None
 
 
 class _Source(msgspec.Struct):
@@ -89,7 +81,7 @@ class _Body(msgspec.Struct):
     messages: list[_Message]
     max_tokens: int | None = None
     system: str | list[JsonObject] | None = None
-    tools: list[_Tool] | None = None
+    tools: list[Tool] | None = None
     tool_choice: JsonObject | None = None
     stop_sequences: list[str] | None = None
     thinking: JsonObject | None = None
@@ -114,12 +106,11 @@ ReadThread: TypeAlias = Callable[[str], ThreadTurns]
 """Message id → the thread that ends with it."""
 
 
-def read_messages(body: bytes, read_arguments: ReadArguments, read_thread: ReadThread) -> ChatRequest:
+def read_messages(body: bytes, read_thread: ReadThread) -> ChatRequest:
     """Read a client's body.
 
     Args:
         body: JSON text.
-        read_arguments: remembers how the model wrote what the client sends back parsed.
         read_thread: finds the thread that the request continues.
 
     Raises:
@@ -129,20 +120,25 @@ def read_messages(body: bytes, read_arguments: ReadArguments, read_thread: ReadT
     try:
         parsed = _BODY.decode(body)
         pieces = read_pieces(body)
-        chat_messages = [one for message in parsed.messages for one in _chat_messages(message, read_arguments)]
+        chat_messages = [one for message in parsed.messages for one in _chat_messages(message)]
         system = [{"role": "system", "content": join_content(_parts(parsed.system))}] if parsed.system else []
         before = _continued(parsed, read_thread)
-        config = parsed.output_config or _OutputConfig()
+        config, tools = parsed.output_config or _OutputConfig(), read_anthropic_tools(parsed.tools or ())
+        choice = tools.restrict(_choice(parsed.tool_choice or {}))
+        is_asked = choice is not None or not tools.dropped
         fields: JsonObject = {
             **{name: piece for name, piece in pieces.items() if name not in _TRANSLATED | _NO_PLACE},
             "max_tokens": parsed.max_tokens,
             "stop": parsed.stop_sequences or None,
-            "tools": [_tool(tool) for tool in parsed.tools] if parsed.tools else before.tools,
+            "tools": tools.functions or before.tools,
+            "tool_choice": choice,
+            "parallel_tool_calls": _are_parallel(parsed.tool_choice or {}) if is_asked else None,
             "response_format": wanted.to_chat() if (wanted := config.format or parsed.output_format) else None,
-            **_choice(parsed.tool_choice or {}),
             **_thinking(parsed.thinking or {}, config.effort),
+            **(_PREFILLED if parsed.messages and _is_prefill(parsed.messages[-1]) else {}),
         }
-        return translated([*system, *before.messages, *chat_messages], fields, pieces, _NOT_SAMPLING, _SHAPING)
+        dropped = [*tools.dropped, *(name for message in parsed.messages for name in _find_dropped(message))]
+        return translated([*system, *before.messages, *chat_messages], fields, pieces, _NOT_SAMPLING, _SHAPING, dropped)
     except (*UNREADABLE, KeyError) as error:
         raise BadInputError(
             f"messages request: expected a body of Anthropic's messages API, found {error}; see its reference"
@@ -162,10 +158,33 @@ def _continued(parsed: _Body, read_thread: ReadThread) -> ThreadTurns:  # kept: 
     return read_thread(parsed.thread.previous_message_id or "")
 
 
-def _chat_messages(message: _Message, read_arguments: ReadArguments) -> Iterator[JsonObject]:
+_PREFILLED: Final[JsonObject] = {"continue_final_message": True, "add_generation_prompt": False}
+
+
+def _is_prefill(message: _Message) -> bool:
+    """Whether a last message is the beginning of the answer: an assistant's text."""
+    blocks = objects_in(message.content) if message.role == "assistant" else []
+    return any(block.get("text") for block in blocks) and all(block.get("type") == "text" for block in blocks)
+
+
+def _find_dropped(message: _Message) -> Iterator[str]:
+    """Yield the names of what no chat message can carry."""
+    for block in objects_in(message.content):
+        match block:
+            case {"type": "tool_result", "is_error": True}:
+                yield "is_error"
+            case {"type": "redacted_thinking"} if open_reasoning(block.get("data")) is None:
+                yield "redacted_thinking"
+            case {"type": "thinking", "thinking": "", "signature": str(sealed)} if open_reasoning(sealed) is None:
+                yield "thinking.signature"
+            case _:
+                pass
+
+
+def _chat_messages(message: _Message) -> Iterator[JsonObject]:
     blocks = objects_in(message.content)
     if message.role == "assistant":
-        yield _assistant(blocks, read_arguments)
+        yield _assistant(blocks)
         return
     chat_messages: list[JsonObject] = []
     for block in blocks:
@@ -181,18 +200,18 @@ def _chat_messages(message: _Message, read_arguments: ReadArguments) -> Iterator
         yield {"role": message.role, "content": join_content(_parts(chat_messages))}
 
 
-def _assistant(blocks: list[JsonObject], read_arguments: ReadArguments) -> JsonObject:
+def _assistant(blocks: list[JsonObject]) -> JsonObject:
     texts, thoughts, calls = list[str](), list[str](), list[JsonObject]()
     for block in blocks:
         match block:
             case {"type": "text", "text": str(text)}:
                 texts.append(text)
             case {"type": "thinking", "thinking": str(text)}:
-                thoughts.append(text)
+                thoughts.append(text or open_reasoning(block.get("signature")) or "")
             case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
-                calls.append(tool_call(call_id, name, read_arguments(call_id, block.get("input"))))
+                calls.append(tool_call(call_id, name, _write_input(block.get("input"))))
             case {"type": "redacted_thinking"}:
-                pass  # only Anthropic can read it
+                thoughts.append(open_reasoning(block.get("data")) or "")
             case _:
                 raise BadInputError(
                     f"messages request: expected text, thinking or tool_use of an assistant, found"
@@ -224,26 +243,19 @@ def _read_source(block: JsonObject) -> _Source:
     return msgspec.convert(block["source"], _Source)
 
 
-def _tool(tool: _Tool) -> JsonObject:
-    if tool.input_schema is None:
-        raise BadInputError(
-            f"tool {tool.name!r}: expected an input_schema, found a tool of type {tool.type!r}, which only Anthropic's"
-            " own servers run; give the agent one that it runs itself"
-        )
-    fields = {"description": tool.description, "parameters": tool.input_schema, "strict": tool.strict}
-    return function_tool(tool.name, fields)
-
-
-def _choice(choice: JsonObject) -> JsonObject:
-    is_single = choice.get("disable_parallel_tool_use")
-    parallel = {} if is_single is None else {"parallel_tool_calls": not is_single}
+def _choice(choice: JsonObject) -> object:
     match choice:
         case {"type": "tool", "name": str(name)}:
-            return {"tool_choice": named_choice(name), **parallel}
+            return named_choice(name)
         case {"type": "any"}:
-            return {"tool_choice": "required", **parallel}
+            return "required"
         case _:
-            return {"tool_choice": choice.get("type"), **parallel}
+            return choice.get("type")
+
+
+def _are_parallel(choice: JsonObject) -> bool | None:
+    is_single = choice.get("disable_parallel_tool_use")
+    return None if is_single is None else not is_single
 
 
 def _thinking(thinking: JsonObject, effort: object) -> JsonObject:
@@ -257,67 +269,55 @@ def _thinking(thinking: JsonObject, effort: object) -> JsonObject:
             return {"reasoning_effort": effort}
 
 
-@dataclass(kw_only=True)
 class Messages:
-    """Anthropic's dialect. Threads are remembered here, and how the model wrote tool inputs, which come back parsed."""
+    """Anthropic's dialect. Threads are remembered."""
 
-    shelf: LRUCache = field(default_factory=LRUCache)
-
-    def read(self, body: bytes, trajectory_id: str) -> ChatRequest:
+    def read(self, body: bytes, memory: LRUCache) -> ChatRequest:
         """Read a client's body."""
-        return read_messages(
-            body,
-            lambda call_id, value: self._read_arguments((trajectory_id, call_id), value),
-            lambda message_id: self._read_thread(trajectory_id, message_id),
-        )
+        return read_messages(body, lambda message_id: _read_thread(memory, message_id))
 
     def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:
         """Return the message."""
-        return msgspec.json.encode(_MessageWriter(exchange, self.shelf, self._keep).whole(answer))
+        return msgspec.json.encode(_MessageWriter(exchange).whole(answer))
 
     def stream(self, exchange: Exchange) -> TranslatedStream:
         """Begin a streamed message."""
-        return TranslatedStream(_MessageWriter(exchange, self.shelf, self._keep), exchange.num_choices)
+        return TranslatedStream(_MessageWriter(exchange), exchange.num_choices)
 
-    def _read_arguments(self, name: tuple[str, str], value: object) -> str:
-        """Return the text that the model wrote, if it means the same as what the client sent back."""
-        if (written := self.shelf.find(name)) is not None:
-            text = written.decode()
-            if _parse_input(text) == value:
-                return text
-        return json.dumps({} if value is None else value, ensure_ascii=False)
 
-    def _keep(self, exchange: Exchange, answer: ChatAnswer) -> None:
-        """Remember what an answer adds to its thread, if it is of one: what was asked, and the answer."""
-        thread = _THREAD.decode(exchange.request.client_fields.get("thread", _NULL))
-        if thread is None or not answer.actions or find_finish(answer.actions[0].finish_reason).status != "ok":
-            return
-        before = thread.previous_message_id if thread.type == "continue" else None
-        num_before = len(self._read_thread(exchange.trajectory_id, before).messages) if before else 0
-        message_json = encoded(join_blocks(split_blocks(answer.actions[0].message or {})))
-        tools = None if before else exchange.request.tools  # a thread keeps those of its beginning
-        turn = _Turn(before, [*exchange.request.messages[num_before:], message_json], tools or _NULL)
-        self.shelf.keep((exchange.trajectory_id, f"thread {_make_message_id(exchange)}"), msgspec.json.encode(turn))
+def _keep_thread(exchange: Exchange, answer: ChatAnswer) -> None:
+    """Remember what an answer adds to its thread, if it is of one: what was asked, and the answer."""
+    thread = _THREAD.decode(exchange.request.client_fields.get("thread", _NULL))
+    if thread is None or not answer.actions or find_finish(answer.actions[0].finish_reason).status != "ok":
+        return
+    before = thread.previous_message_id if thread.type == "continue" else None
+    num_before = len(_read_thread(exchange.memory, before).messages) if before else 0
+    message_json = encoded(join_blocks(split_blocks(answer.actions[0].message or {})))
+    tools = None if before else exchange.request.tools  # a thread keeps those of its beginning
+    names = exchange.memory.keep_messages(map(bytes, [*exchange.request.messages[num_before:], message_json]))
+    turn = _Turn(before, names, tools or _NULL)
+    exchange.memory.keep(f"thread {_make_message_id(exchange)}", msgspec.json.encode(turn))
 
-    def _read_thread(self, trajectory_id: str, message_id: str) -> ThreadTurns:
-        """Return the thread that ends with this answer.
 
-        Raises: RefusedError: it is not remembered; Anthropic's SDKs then send the whole conversation again.
-        """
-        turns: list[_Turn] = []
-        name: str | None = message_id
-        while name is not None:
-            if (found := self.shelf.find((trajectory_id, f"thread {name}"))) is None:
-                raise RefusedError(
-                    404,
-                    "thread_not_found",
-                    f"message {name}: expected it in a thread of this rollout, but it is not remembered (any more);"
-                    " send the whole conversation with thread type 'create'",
-                )
-            turns.append(_TURN.decode(found))
-            name = turns[-1].before
-        messages = [message for turn in reversed(turns) for message in turn.messages]
-        return ThreadTurns(messages, None if turns[-1].tools == _NULL else turns[-1].tools)
+def _read_thread(memory: LRUCache, message_id: str) -> ThreadTurns:
+    """Return the thread that ends with this answer.
+
+    Raises: RefusedError: it is not remembered; Anthropic's SDKs then send the whole conversation again.
+    """
+    turns: list[_Turn] = []
+    name: str | None = message_id
+    while name is not None and (found := memory.find(f"thread {name}")) is not None:
+        turns.append(_TURN.decode(found))
+        name = turns[-1].before
+    messages = memory.find_messages(name for turn in reversed(turns) for name in turn.messages)
+    if name is not None or messages is None:
+        raise RefusedError(
+            404,
+            "thread_not_found",
+            f"message {message_id}: expected it in a thread of this rollout, but it is not remembered (any more); send"
+            " the whole conversation with thread type 'create'",
+        )
+    return ThreadTurns(messages, None if turns[-1].tools == _NULL else turns[-1].tools)
 
 
 class _Turn(msgspec.Struct, array_like=True):
@@ -325,11 +325,17 @@ class _Turn(msgspec.Struct, array_like=True):
 
     before: str | None
     """The answer that it continues."""
-    messages: list[msgspec.Raw]
+    messages: list[str]
+    """Their names in the memory."""
     tools: msgspec.Raw
     """Tools of the thread's beginning; null: none."""
 
 
+class _Thinking(msgspec.Struct):
+    display: object = None
+
+
+_DISPLAY: Final = msgspec.json.Decoder(_Thinking | None)
 _TURN: Final = msgspec.json.Decoder(_Turn)
 _THREAD: Final = msgspec.json.Decoder(_Thread | None)
 _NULL: Final = msgspec.Raw(b"null")
@@ -342,8 +348,8 @@ def _make_message_id(exchange: Exchange) -> str:
 @dataclass(slots=True)
 class _MessageWriter:
     exchange: Exchange
-    shelf: LRUCache
-    keep: Callable[[Exchange, ChatAnswer], None]
+    menders: dict[int, SurrogateMender] = field(default_factory=dict[int, SurrogateMender])
+    """Of the inputs that are streamed, by block: SDKs break off at a lone surrogate."""
 
     def whole(self, answer: ChatAnswer) -> JsonObject:
         """Return the message.
@@ -352,9 +358,9 @@ class _MessageWriter:
         """
         if (error := find_failure(answer)) is not None:
             raise RefusedError(502, "engine_failed", error)
-        self.keep(self.exchange, answer)
+        _keep_thread(self.exchange, answer)
         message = answer.actions[0].message or {}
-        content = [self._make_event(block) for block in split_blocks(message)]
+        content = [self._show(block) for block in split_blocks(message)]
         usage = _usage(answer)
         return {
             **self._empty(),
@@ -373,21 +379,40 @@ class _MessageWriter:
 
     def grow(self, block: Block, text: str) -> Events:
         kind, name = _DELTAS[block.kind]
+        if block.kind == "call":
+            text = self.menders.setdefault(block.index, SurrogateMender()).feed(text)
+        if not text or (block.kind == "reasoning" and self._omits_thoughts):
+            return []
         return [_delta(block, {"type": kind, name: text})]
 
     def end(self, block: Block) -> Events:
-        self._make_event(block)
-        signature: JsonObject = {"type": "signature_delta", "signature": ""}
+        signature: JsonObject = {"type": "signature_delta", "signature": self._sign(block)}
         signed = [_delta(block, signature)] if block.kind == "reasoning" else []
+        if rest := self.menders.pop(block.index, SurrogateMender()).finish():
+            signed.append(_delta(block, {"type": "input_json_delta", "partial_json": rest}))
         return [*signed, {"type": "content_block_stop", "index": block.index}]
 
     def finish(self, answer: ChatAnswer, blocks: list[Block]) -> Events:  # noqa: ARG002  # they are sent already
-        self.keep(self.exchange, answer)
+        _keep_thread(self.exchange, answer)
         event = {"delta": _ending(answer), "usage": _usage(answer), **show_sampled(answer, self.exchange.request)}
         return [{"type": "message_delta", **event}, {"type": "message_stop"}]
 
     def fail(self, code: str, message: str) -> Events:
         return [anthropic_error(500, code, message)]
+
+    @property
+    def _omits_thoughts(self) -> bool:
+        """Whether the client keeps signatures instead of thoughts."""
+        thinking = _DISPLAY.decode(self.exchange.request.client_fields.get("thinking", _NULL))
+        return thinking is not None and thinking.display == "omitted"
+
+    def _sign(self, block: Block) -> str:
+        return seal_reasoning(block.text) if self._omits_thoughts else content_hash(block.text.encode())
+
+    def _show(self, block: Block) -> JsonObject:
+        if block.kind != "reasoning":
+            return _shown(block, block.text)
+        return _shown(block, "" if self._omits_thoughts else block.text) | {"signature": self._sign(block)}
 
     def _empty(self) -> JsonObject:
         return {
@@ -399,11 +424,6 @@ class _MessageWriter:
             "stop_reason": None,
             "stop_sequence": None,
         }
-
-    def _make_event(self, block: Block) -> JsonObject:
-        if block.kind == "call":
-            self.shelf.keep((self.exchange.trajectory_id, block.call_id), block.text.encode())
-        return _shown(block, block.text)
 
 
 _DELTAS: Final = {
@@ -427,10 +447,17 @@ def _shown(block: Block, text: str) -> JsonObject:
             return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": _parse_input(text)}
 
 
+def _write_input(value: object) -> str:
+    return json.dumps({} if value is None else value, ensure_ascii=False)
+
+
 def _parse_input(arguments: str) -> JsonObject:
-    """Read what the model wrote; where that is no JSON object, the call is shown without input."""
+    """Read what the model wrote; where that is no JSON object, the call is shown without input.
+
+    SDKs can neither read nor send lone surrogates, so U+FFFD takes their place.
+    """
     try:
-        value: object = json.loads(arguments)
+        value: object = json.loads(mend_surrogates(arguments.encode()))
     except (ValueError, RecursionError):
         return {}
     return cast("JsonObject", value) if isinstance(value, dict) else {}

@@ -1,6 +1,6 @@
 """Turns of a conversation, translated between dialects, and their token usage."""
 
-import json
+import base64
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -9,11 +9,8 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, asks_something, build_request
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer, EngineUsage, PromptDetails, ResponseDetails
-from agent_layer.schema import JsonObject
+from agent_layer.schema import JsonObject, mend_surrogates
 
-_MAX_GROWTH: Final = 8
-"""How many times longer a long value may be when it is written again, with spaces and escapes."""
-_LONG: Final = 1 << 16
 _TRUE, _ONE = msgspec.Raw(b"true"), msgspec.Raw(b"1")
 
 
@@ -93,6 +90,24 @@ def assistant_message(texts: Iterable[str], reasoning: Iterable[str], calls: lis
     return message | ({"tool_calls": calls} if calls else {})
 
 
+_SEAL: Final = "agent-layer:"
+
+
+def seal_reasoning(text: str) -> str:
+    """Return reasoning as the opaque text that clients keep where they keep nothing else of it."""
+    return _SEAL + base64.b64encode(text.encode()).decode()
+
+
+def open_reasoning(sealed: object) -> str | None:
+    """Return reasoning that was sealed here; None: another party sealed it, or nothing is sealed."""
+    if not isinstance(sealed, str) or not sealed.startswith(_SEAL):
+        return None
+    try:
+        return base64.b64decode(sealed[len(_SEAL) :], validate=True).decode()
+    except ValueError:
+        return None
+
+
 def tool_call(call_id: str, name: str, arguments: str) -> JsonObject:
     """A call of a tool within such a message."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
@@ -135,6 +150,7 @@ def translated(
     client_fields: Pieces,
     not_sampling: frozenset[str],
     shaping: frozenset[str] = frozenset(),
+    dropped: Iterable[str] = (),
 ) -> ChatRequest:
     """Put a request together.
 
@@ -144,6 +160,7 @@ def translated(
         client_fields: what the client sent.
         not_sampling: members of that which do not shape the answer.
         shaping: members that are left out though they would shape it.
+        dropped: names of what is left out within members.
 
     Raises: BadInputError: several answers are wanted, or an integer has more than 64 bits.
     """
@@ -159,14 +176,49 @@ def translated(
     }
     request = build_request(pieces, encoded_messages, client_fields=client_fields, sampling_asked=wanted)
     lost = [name for name in client_fields if name in shaping and asks_something(client_fields[name])]
-    return msgspec.structs.replace(request, not_applied=[*request.not_applied, *lost])
+    return msgspec.structs.replace(
+        request, is_respelled=True, not_applied=[*request.not_applied, *lost, *dict.fromkeys(dropped)]
+    )
 
 
-def are_equal_json(written: str, arguments: str) -> bool:
-    """Whether both are JSON texts of one value; clients parse arguments and write them again."""
-    if len(arguments) > max(_LONG, len(written) * _MAX_GROWTH):
-        return False  # to parse it could stall the process, and no model wrote it
-    try:
-        return json.loads(written) == json.loads(arguments)
-    except (ValueError, RecursionError):
-        return False
+class SurrogateMender:
+    """Mends JSON text that comes in pieces, cut anywhere."""
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """Add a piece; return what is mended by now. An escape that may go on waits for the next."""
+        text = self._held + piece
+        end = _find_whole(text)
+        self._held = text[end:]
+        return mend_surrogates(text[:end].encode()).decode()
+
+    def finish(self) -> str:
+        """Return the rest."""
+        held, self._held = self._held, ""
+        return mend_surrogates(held.encode()).decode()
+
+
+_ESCAPE_LENGTH: Final = 6
+_HIGH: Final = frozenset("89abAB")
+
+
+def _find_whole(text: str) -> int:
+    """Return where the last escape begins that the next piece may change; without one, the end."""
+    at = max(0, len(text) - 2 * _ESCAPE_LENGTH + 1)
+    while at and text[at - 1] == "\\":
+        at -= 1  # an escaped backslash escapes nothing
+    while (at := text.find("\\", at)) >= 0:
+        following = text[at + 1 : at + _ESCAPE_LENGTH]
+        if not following or (following[0] == "u" and len(following) < _ESCAPE_LENGTH - 1):
+            return at
+        if following[0] != "u":
+            at += 2
+            continue
+        second = text[at + _ESCAPE_LENGTH : at + 2 * _ESCAPE_LENGTH]
+        is_high = following[1] in "dD" and following[2] in _HIGH
+        if is_high and len(second) < _ESCAPE_LENGTH and second[:2] in ("", "\\", "\\u"):
+            return at
+        at += _ESCAPE_LENGTH
+    return len(text)

@@ -14,6 +14,7 @@ from agent_layer.gateway.dialects.messages import Messages
 from agent_layer.gateway.dialects.responses import Responses
 from agent_layer.gateway.http.auth import Access
 from agent_layer.gateway.http.errors import as_json
+from agent_layer.schema import mend_surrogates
 
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -52,5 +53,7 @@ class ModelRoutes:
         async with self.calls.hold_body(rollout, body_size(request)) as held:
             body = await read_text(request)
             held.shrink(len(body))
-            parsed = await in_background(len(body), lambda: dialect.read(body, rollout.trajectory_id))
+            parsed = await in_background(
+                len(body), lambda: dialect.read(mend_surrogates(body), rollout.history.answers.memory)
+            )
             return as_json({"input_tokens": await self.calls.count_tokens(rollout, parsed, request.headers)})

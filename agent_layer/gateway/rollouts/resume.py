@@ -89,6 +89,7 @@ class AttemptResumption:
         )
         going_on.history.take_back_turns(one.question_id for one in left if one.spends_turn)
         held.history.calls.abandon(going_on.totals.abandoned)  # what is left behind is neither repeated nor continued
+        held.history.answers.abandon(going_on.totals.abandoned)
         for table in (held.history.sequences, held.history.prompts):
             table.keep_only(lambda place: place.call_id not in going_on.totals.abandoned)
         held.is_open = False

@@ -16,8 +16,8 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.dialects.refusals import CONTEXT_FULL, RefusedError
+from agent_layer.gateway.rollouts.answers import ANSWERER, AnsweredMessages, HashedAnswer, find_place, hash_answer
 from agent_layer.gateway.rollouts.body_quota import BodyQuota
-from agent_layer.gateway.rollouts.divergence import AnsweredMessages, HashedAnswer, hash_answer
 from agent_layer.gateway.rollouts.media import Part, stored_part
 from agent_layer.gateway.rollouts.prefix import Hashed, PrefixTable
 from agent_layer.gateway.rollouts.retries import Call, CallTable
@@ -41,7 +41,6 @@ from agent_layer.schema import (
 
 _CAPS = ("max_tokens", "max_completion_tokens")
 _HASH_LENGTH = 32
-_ANSWERER = "assistant"
 _OF_TOOLS: Final = frozenset({"tool_choice", "parallel_tool_calls"})
 
 
@@ -160,16 +159,25 @@ class PromptContents(msgspec.Struct, frozen=True, kw_only=True):
     """Messages and tools that are not stored for this trajectory yet."""
     before: PrefixAnchor | None
     """The answered call whose messages these begin with."""
+    num_asked: int
+    """Number of its messages, without the beginning of an answer."""
     last_answer: int
-    """Where in the history the last assistant message stands; -1: there is none."""
+    """Where among these the last assistant message stands; -1: there is none."""
     messages: Hashed
+    """Hash of these."""
     digest: int
     """Digest of the whole prompt."""
     request: ChatRequest
+    """With the model's answers as they were sampled."""
+
+    @property
+    def place(self) -> str:
+        """Where its answer stands, see ``find_place``."""
+        return find_place(self.request, self.messages.hash)
 
     def hash_answers(self) -> list[HashedAnswer]:
         """Hash the assistant messages of the history."""
-        indices = [index for index in range(self.last_answer + 1) if self.request.roles[index] == _ANSWERER]
+        indices = [index for index in range(self.last_answer + 1) if self.request.roles[index] == ANSWERER]
         return [hash_answer(index, self.request.message(index)) for index in indices]
 
 
@@ -408,21 +416,29 @@ class LiveRollout:
             if task:
                 running.discard(task)
 
-    def inspect_prompt(self, request: ChatRequest) -> PromptContents:
-        """Name the request's messages and tools by hash, and find what it continues. Changes nothing."""
-        parts = [stored_part(bytes(message)) for message in request.messages]
+    def inspect_prompt(self, asked: ChatRequest, *, with_reasoning: bool = False) -> PromptContents:
+        """Name the request's messages and tools by hash, and find what it continues. Records nothing.
+
+        Args:
+            asked: by the agent.
+            with_reasoning: reasoning that the agent dropped is put back.
+        """
+        restored = self.history.answers.restore(asked, with_reasoning=with_reasoning)
+        request, parts = restored.request, restored.parts
         hashes = [part.hash for part in parts]
         tools = None if request.tools is None else stored_part(bytes(request.tools))
-        sequence = "".join(hashes).encode()
+        num_asked = len(hashes) - request.is_prefilled
+        sequence = "".join(hashes[:num_asked]).encode()
         match, earlier = self.history.prompts.find(sequence[:-_HASH_LENGTH])
         before = match.key if match else None
         return PromptContents(
             state=StepState(messages=hashes, tools=tools and tools.hash),
             contents=self._new_contents([*parts, tools] if tools else parts),
             before=before,
-            last_answer=_last_answer(request),
+            num_asked=num_asked,
+            last_answer=_last_answer(request.roles[:num_asked]),
             messages=earlier.extended(sequence[-_HASH_LENGTH:]),
-            digest=hash((sequence, request.rest())),
+            digest=hash((*hashes, request.rest())),
             request=request,
         )
 
@@ -437,9 +453,8 @@ class LiveRollout:
         return [Content(trajectory_id=self.trajectory_id, hash=name, body=body) for name, body in new.items()]
 
 
-def _last_answer(request: ChatRequest) -> int:
-    indices = range(len(request.roles) - 1, -1, -1)
-    return next((index for index in indices if request.roles[index] == _ANSWERER), -1)
+def _last_answer(roles: list[str]) -> int:
+    return next((index for index in range(len(roles) - 1, -1, -1) if roles[index] == ANSWERER), -1)
 
 
 def new_key() -> str:

@@ -126,7 +126,7 @@ class ScriptedEngine:
 
     async def _tokenize(self, request: web.Request) -> web.Response:
         body = cast("JsonObject", await request.json())
-        tokens = [word_token_id(word) for word in render_prompt(_messages(body), body.get("tools"))]
+        tokens = [word_token_id(word) for word in _render(body)]
         return web.json_response({"count": len(tokens), "tokens": tokens})
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
@@ -136,7 +136,7 @@ class ScriptedEngine:
             return _refuse(404, f"The model `{body.get('model')}` does not exist.")
         if body.get("tools") and body.get("tool_choice") != "none" and not self.parses_tools:
             return _refuse(400, _NO_TOOL_PARSER)
-        prompt = [word_token_id(word) for word in render_prompt(_messages(body), body.get("tools"))]
+        prompt = [word_token_id(word) for word in _render(body)]
         if (refusal := self._refuse_long(len(prompt), _requested_length(body))) is not None:
             return refusal
         if body.get("thinking_token_budget") is not None and not self.parses_reasoning:
@@ -369,6 +369,10 @@ async def _break_off(response: web.StreamResponse, error: object) -> None:
 
 def _messages(body: JsonObject) -> list[JsonObject]:
     return cast("list[JsonObject]", body.get("messages") or [])
+
+
+def _render(body: JsonObject) -> list[str]:
+    return render_prompt(_messages(body), body.get("tools"), is_prefilled=body.get("continue_final_message"))
 
 
 def _num_choices(body: JsonObject) -> int:

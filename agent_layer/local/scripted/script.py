@@ -33,12 +33,14 @@ def token_logprob(token_id: int) -> float:
     return -(token_id % 2000) / 1000
 
 
-def render_prompt(messages: Iterable[Mapping[str, object]], tools: object = None) -> list[str]:
-    """Render a conversation as the words of a prompt."""
+def render_prompt(
+    messages: Iterable[Mapping[str, object]], tools: object = None, *, is_prefilled: object = False
+) -> list[str]:
+    """Render a conversation as the words of a prompt; the last message may be the beginning of the answer."""
     words = ["<tools>", *_canonical(tools).split(), END] if tools else []
     for message in messages:
         words += [f"<{message.get('role', 'user')}>", *message_words(message), END]
-    return [*words, "<assistant>"]
+    return words[:-1] if is_prefilled else [*words, "<assistant>"]
 
 
 def message_words(message: Mapping[str, object]) -> list[str]:

@@ -5,7 +5,8 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from agent_layer.gateway.rollouts.divergence import AnsweredMessages, History, Returned, cause_of_break, hash_answer
+from agent_layer.gateway.rollouts.answers import AnsweredMessages, Returned, hash_answer
+from agent_layer.gateway.rollouts.divergence import History, cause_of_break
 
 
 def calls(arguments):
@@ -19,7 +20,7 @@ def assistant(text):
 @st.composite
 def histories(draw):
     indices = draw(st.lists(st.integers(0, 12), unique=True, max_size=6).map(sorted))
-    forms = st.sampled_from(["same", "reserialised", "unknown"])
+    forms = st.sampled_from(["same", "reserialised", "unreasoned", "unknown"])
     answers = [Returned(index, form := draw(forms), None if form == "unknown" else index) for index in indices]
     num_messages = (indices[-1] if indices else 0) + 2
     return History(
@@ -61,6 +62,7 @@ def test_without_anything_that_was_said_before_a_conversation_begins(history):
     [
         (History(answers=[Returned(1, "same", 1)], num_messages=3, num_equal=1, longest=1), "template"),
         (History(answers=[Returned(1, "reserialised", 1)], num_messages=3, num_equal=1), "reserialised_tool_call"),
+        (History(answers=[Returned(1, "unreasoned", 1)], num_messages=3, num_equal=1), "dropped_reasoning"),
         (History(answers=[Returned(1, "unknown")], num_messages=3, num_equal=1, longest=1), "edited_history"),
         # a question in the middle was changed: its own answer, and those before it, stand where they stood
         (
@@ -93,7 +95,7 @@ json_values = st.recursive(
 @given(st.dictionaries(st.text(max_size=5), json_values, min_size=1, max_size=4), st.booleans())
 def test_another_text_of_the_same_arguments_is_recognised(arguments, is_escaped):
     recall, written = AnsweredMessages(), json.dumps(arguments, ensure_ascii=is_escaped)
-    recall.add(calls({"name": "add", "arguments": written}), "talk", 1)
+    recall.add(calls({"name": "add", "arguments": written}), "talk", 1, "here")
     again = json.dumps(dict(reversed(arguments.items())), indent=1)
 
     assert recall.recognise(hash_answer(1, calls({"name": "add", "arguments": written}))).form == "same"
@@ -103,7 +105,7 @@ def test_another_text_of_the_same_arguments_is_recognised(arguments, is_escaped)
 
 def test_the_form_of_a_text_does_not_matter():
     recall = AnsweredMessages()
-    recall.add(assistant("hello"), "talk", 3)
+    recall.add(assistant("hello"), "talk", 3, "here")
 
     parts = {"role": "assistant", "content": [{"type": "text", "text": "hello"}], "refusal": None}
     assert recall.recognise(hash_answer(1, parts)) == Returned(1, "same", 3)
@@ -111,9 +113,19 @@ def test_the_form_of_a_text_does_not_matter():
     assert (recall.longest("talk"), recall.longest("other")) == (3, 0)
 
 
+def test_reasoning_that_was_dropped_is_told_apart_from_reasoning_that_was_changed():
+    recall = AnsweredMessages()
+    recall.add({"content": "yes", "reasoning": "hm"}, "talk", 1, "here")
+    recall.add({"content": "no"}, "talk", 3, "there")
+
+    forms = [("yes", {"reasoning_content": "hm"}), ("yes", {}), ("yes", {"reasoning": "so"}), ("no", {})]
+    found = [recall.recognise(hash_answer(1, {**assistant(text), **more})).form for text, more in forms]
+    assert found == ["same", "unreasoned", "unknown", "same"]
+
+
 def test_long_arguments_are_compared_as_they_are_written():
-    recall, written = AnsweredMessages(), json.dumps({"text": "x" * (1 << 16)})
-    recall.add(calls({"name": "add", "arguments": written}), "talk", 1)
+    recall, written = AnsweredMessages(), json.dumps({"text": "x" * (1 << 20)})
+    recall.add(calls({"name": "add", "arguments": written}), "talk", 1, "here")
 
     assert recall.recognise(hash_answer(1, calls({"name": "add", "arguments": written}))).form == "same"
     assert recall.recognise(hash_answer(1, calls({"name": "add", "arguments": f" {written}"}))).form == "unknown"

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from agent_layer.errors import BadInputError
+from agent_layer.gateway.dialects.base import LRUCache
 from agent_layer.gateway.dialects.messages import Messages
 from agent_layer.gateway.dialects.responses import Responses
 
@@ -14,7 +15,7 @@ FUNCTION = {"name": "f", "description": "d", "parameters": SCHEMA}
 
 def read_sent(dialect, body):
     """The engine's body, without its messages where there is nothing special about them."""
-    request = dialect.read(json.dumps(body).encode(), "r-0")
+    request = dialect.read(json.dumps(body).encode(), LRUCache())
     return json.loads(request.for_engine("m", {}))
 
 
@@ -195,13 +196,13 @@ def test_items_of_responses():
 @pytest.mark.parametrize(
     ("dialect", "body", "message"),
     [
-        (Responses, {"input": "x", "tools": [{"type": "web_search"}]}, "web_search"),
+        (Responses, {"input": "x", "tools": [{"type": "function"}]}, "expected a name"),
         (Responses, {"input": [{"type": "computer_call"}]}, "computer_call"),
         (Responses, {"input": "x", "background": True}, "background"),
         (Responses, {"input": "x", "conversation": "c"}, "conversation"),
         (Responses, {"input": 3}, r"\$.input"),
         (Responses, {"input": "x", "n": 2}, "n = 1"),
-        (Messages, {"messages": [], "tools": [{"name": "bash", "type": "bash_20250124"}]}, "bash_20250124"),
+        (Messages, {"messages": [], "tools": [{"name": "f"}]}, "expected an input_schema"),
         (Messages, {"messages": [{"role": "assistant", "content": [{"type": "server_tool_use"}]}]}, "server_tool_use"),
         (Messages, {"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}, "tool_use_id"),
         (Messages, {"max_tokens": 3}, "messages"),
@@ -210,4 +211,4 @@ def test_items_of_responses():
 )
 def test_what_has_no_place_is_refused(dialect, body, message):
     with pytest.raises(BadInputError, match=message):
-        dialect().read(json.dumps(body).encode(), "r-0")
+        dialect().read(json.dumps(body).encode(), LRUCache())

@@ -5,13 +5,16 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from agent_layer.gateway.dialects.base import Exchange
+from agent_layer.errors import NotFoundError
+from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.chat import read_request
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer, build_action
 from agent_layer.gateway.dialects.messages import Messages
 from agent_layer.gateway.dialects.responses import Responses
 from agent_layer.gateway.dialects.stream import join_blocks, split_blocks
 from agent_layer.schema.record import TokenIds
+
+from ..talking import Talk
 
 numbers = st.integers(-9, 9) | st.floats(-9, 9)
 values = st.recursive(
@@ -51,10 +54,11 @@ def find_answer(message):
     )
 
 
-def make_exchange(dialect, body, call_id="call-1", num_choices=1):
+def make_exchange(dialect, body, call_id="call-1", num_choices=1, memory=None):
+    memory = memory or LRUCache()
     return Exchange(
-        request=dialect.read(json.dumps(body).encode(), "r-0"),
-        trajectory_id="r-0",
+        request=dialect.read(json.dumps(body).encode(), memory),
+        memory=memory,
         call_id=call_id,
         model="m",
         at=1,
@@ -62,63 +66,55 @@ def make_exchange(dialect, body, call_id="call-1", num_choices=1):
     )
 
 
-def reread(dialect, body):
-    return [json.loads(bytes(message)) for message in dialect.read(json.dumps(body).encode(), "r-0").messages]
-
-
 def canonical(message):
     return join_blocks(split_blocks(message))
 
 
-@given(answers(), answers("d"))
+@given(answers(), answers())
 def test_responses(first, second):
-    dialect = Responses()
-    questions = [{"role": "user", "content": "hi"}]
+    talk, questions = Talk(), [{"role": "user", "content": "hi"}]
     for message in (first, second):
-        answer = json.loads(dialect.write(find_answer(message), make_exchange(dialect, {"input": questions})))
+        _, answer, _ = talk.ask("responses", {"input": questions}, message)
         questions += [*answer["output"], {"role": "user", "content": "go on"}]
 
     user = {"role": "user", "content": "go on"}
-    assert reread(dialect, {"input": questions})[1:] == [canonical(first), user, canonical(second), user]
+    read, _, _ = talk.ask("responses", {"input": questions}, first)
+    assert read[1:] == [canonical(first), user, canonical(second), user]
 
 
 @given(answers(), answers("d"))
 def test_responses_that_name_the_one_before(first, second):
-    dialect, before = Responses(), None
+    talk, before = Talk(), None
     for number, message in enumerate((first, second)):
         body = {"input": f"turn {number}", "previous_response_id": before, "instructions": f"be {number}"}
-        exchange = make_exchange(dialect, body, f"call-{number}")
-        before = json.loads(dialect.write(find_answer(message), exchange))["id"]
+        before = talk.ask("responses", body, message)[1]["id"]
 
-    reply = reread(dialect, {"input": "end", "previous_response_id": before})
+    read, _, _ = talk.ask("responses", {"input": "end", "previous_response_id": before}, first)
     users = [{"role": "user", "content": text} for text in ("turn 0", "turn 1", "end")]
-    assert reply == [users[0], canonical(first), users[1], canonical(second), users[2]]
+    assert read == [users[0], canonical(first), users[1], canonical(second), users[2]]
 
 
 @given(answers(), answers(), st.booleans())
 def test_messages(first, second, is_sorted):
-    dialect = Messages()
-    questions = [{"role": "user", "content": "hi"}]
+    talk, questions = Talk(), [{"role": "user", "content": "hi"}]
     for message in (first, second):
-        answer = json.loads(dialect.write(find_answer(message), make_exchange(dialect, {"messages": questions})))
+        _, answer, _ = talk.ask("messages", {"messages": questions}, message)
         echoed = json.loads(json.dumps(answer["content"], sort_keys=is_sorted))  # a client's own order of keys
         questions += [{"role": "assistant", "content": echoed}, {"role": "user", "content": "go on"}]
 
-    heard = reread(dialect, {"messages": questions})[1::2]
-    assert heard[1] == canonical(second)
-    if "tool_calls" not in first:  # calls of both answers have the same ids: the later ones are remembered
-        assert heard[0] == canonical(first)
+    read, _, _ = talk.ask("messages", {"messages": questions}, first)
+    assert read[1::2] == [canonical(first), canonical(second)]
 
 
 def test_an_input_that_the_client_changed_is_what_it_sent():
-    dialect = Messages()
+    talk, question = Talk(), {"role": "user", "content": "hi"}
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
-    exchange = make_exchange(dialect, {"messages": []})
-    dialect.write(find_answer({"role": "assistant", "content": None, "tool_calls": [call]}), exchange)
+    talk.ask("messages", {"messages": [question]}, {"role": "assistant", "content": None, "tool_calls": [call]})
 
     for value, text in (({"a": 1}, '{"a":1}'), ({"a": 2}, '{"a": 2}')):
         block = {"type": "tool_use", "id": "c", "name": "f", "input": value}
-        (message,) = reread(dialect, {"messages": [{"role": "assistant", "content": [block]}]})
+        body = {"messages": [question, {"role": "assistant", "content": [block]}]}
+        (_, message), _, _ = talk.ask("messages", body, {"role": "assistant", "content": ""})
         assert message["tool_calls"][0]["function"]["arguments"] == text
 
 
@@ -150,10 +146,10 @@ def streamed(dialect, exchange, message, size):
     return found, stream
 
 
-@given(answers(), st.integers(1, 5))
-def test_a_streamed_response_is_the_whole_one(message, size):
+@given(answers(), st.integers(1, 5), st.sampled_from([{}, {"include": ["reasoning.encrypted_content"]}]))
+def test_a_streamed_response_is_the_whole_one(message, size, more):
     dialect = Responses()
-    exchange = make_exchange(dialect, {"input": "hi", "stream": True, "temperature": 0.5})
+    exchange = make_exchange(dialect, {"input": "hi", "stream": True, "temperature": 0.5, **more})
 
     events, stream = streamed(dialect, exchange, message, size)
 
@@ -170,11 +166,11 @@ def test_a_streamed_response_is_the_whole_one(message, size):
     assert canonical(stream.answer(0).actions[0].message) == canonical(message)
 
 
-@given(answers(), st.integers(1, 5))
-def test_a_streamed_message_is_the_whole_one(message, size):
+@given(answers(), st.integers(1, 5), st.sampled_from([{}, {"thinking": {"type": "adaptive", "display": "omitted"}}]))
+def test_a_streamed_message_is_the_whole_one(message, size, more):
     dialect = Messages()
     exchange = make_exchange(
-        dialect, {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9, "stream": True}
+        dialect, {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9, "stream": True, **more}
     )
 
     events, stream = streamed(dialect, exchange, message, size)
@@ -185,7 +181,7 @@ def test_a_streamed_message_is_the_whole_one(message, size):
             case {"type": "content_block_start", "index": index, "content_block": block}:
                 assert index == len(grown)
                 grown.append({**block, "input": ""} if block["type"] == "tool_use" else block)
-            case {"type": "content_block_delta", "delta": {"type": kind, **delta}} if kind != "signature_delta":
+            case {"type": "content_block_delta", "delta": {"type": _, **delta}}:
                 ((name, text),) = delta.items()
                 grown[-1][{"partial_json": "input"}.get(name, name)] += text
     whole = json.loads(dialect.write(find_answer(message), exchange))
@@ -206,16 +202,16 @@ def parse_input(text):
     return value if isinstance(value, dict) else {}
 
 
-def test_texts_on_the_shelf_are_let_go_when_it_is_full():
-    dialect = Responses()
-    dialect.shelf._max_bytes = 400
+def test_a_conversation_that_is_longer_than_the_largest_body_is_forgotten_from_its_beginning():
+    talk = Talk()
+    talk.memory._max_bytes = 800
     for number in range(20):
-        exchange = make_exchange(dialect, {"input": "x" * 50}, f"call-{number}")
-        dialect.write(find_answer({"role": "assistant", "content": "y"}), exchange)
+        talk.ask("responses", {"input": f"{number}" * 50}, {"role": "assistant", "content": "y"})
 
-    assert len(reread(dialect, {"input": "", "previous_response_id": "resp_call-19"})) == 3
-    with pytest.raises(Exception, match="not remembered"):
-        reread(dialect, {"input": "", "previous_response_id": "resp_call-0"})
+    last, _, _ = talk.ask("responses", {"input": "", "previous_response_id": "resp_call-19"}, {"content": "z"})
+    assert len(last) == 3
+    with pytest.raises(NotFoundError, match="not remembered"):
+        talk.ask("responses", {"input": "", "previous_response_id": "resp_call-0"}, {"content": "z"})
 
 
 def test_the_internal_form_is_read_as_it_comes():

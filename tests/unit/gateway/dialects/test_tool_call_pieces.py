@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from agent_layer.gateway.dialects.base import Exchange
+from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.chat_stream import ChatStream
 from agent_layer.gateway.dialects.completions import Completions
 from agent_layer.gateway.dialects.messages import Messages
@@ -90,8 +90,9 @@ def make_stream(pieces):
 
 def ask(dialect, body, events):
     """Return (events of the dialect, message that is recorded)."""
+    memory = LRUCache()
     exchange = Exchange(
-        request=dialect.read(json.dumps(body).encode(), "r-0"), trajectory_id="r-0", call_id="c", model="m", at=1
+        request=dialect.read(json.dumps(body).encode(), memory), memory=memory, call_id="c", model="m", at=1
     )
     stream = dialect.stream(exchange)
     sent = b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events) + b"data: [DONE]\n\n"
@@ -201,7 +202,7 @@ def test_other_members_are_joined_by_their_kind(deltas, expected):
 
 
 def test_a_stream_that_is_cut_has_what_came():
-    stream = ChatStream(Completions().read(b'{"messages": []}', "r-0"))
+    stream = ChatStream(Completions().read(b'{"messages": []}', LRUCache()))
     piece = {"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"q'}}
     event = {"choices": [{"index": 0, "delta": {"tool_calls": [piece]}}]}
 
