@@ -17,6 +17,7 @@ from agent_layer.gateway.engines.pool import EnginePool, EngineWatcher, PolicyRe
 from agent_layer.gateway.http.auth import Access
 from agent_layer.gateway.http.engine_routes import EngineRoutes
 from agent_layer.gateway.http.errors import ErrorAnswers, as_json
+from agent_layer.gateway.http.google_routes import GoogleRoutes
 from agent_layer.gateway.http.metrics import backlog_bytes, metrics_text
 from agent_layer.gateway.http.model_routes import ModelRoutes
 from agent_layer.gateway.http.peers import PeerProxy
@@ -131,6 +132,7 @@ class Gateway:
         app.add_routes(
             [
                 *self._model_routes.routes(),  # most requests: tried first
+                *GoogleRoutes(access=self._access, calls=self._calls, model_name=self._model_name).routes(),
                 web.get("/health", self._get_health),
                 web.get("/metrics", self._get_metrics),
                 *self._rollout_routes.routes(),

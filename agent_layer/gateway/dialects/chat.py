@@ -63,6 +63,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     shows_logprobs: bool = False
     """They belong into an answer that is translated."""
     wants_experts: bool
+    stream_type: str = "text/event-stream"
+    """Content type of a streamed answer."""
     not_applied: list[str] = []
     """Fields of the client's dialect that neither the gateway nor a chat completion knows; the engine ignores them."""
 
