@@ -274,8 +274,8 @@ class TranslatedStream:
     def feed(self, received: bytes) -> bytes:
         """Add bytes of the engine; return the events that they make."""
         lines, newline, self._rest = (self._rest + received).rpartition(b"\n")
-        if not newline or self.error is not None:
-            return b""
+        if not newline or self.error is not None or self.is_done:
+            return b""  # nothing follows the end, though its last line break may come by itself
         events = b""
         try:
             for chunk in self._growing.take_all([lines]):
@@ -286,7 +286,7 @@ class TranslatedStream:
             return events + self.fail(f"the engine sent an event that cannot be read: {error}")
         if self._growing.error is not None:
             return events + self.fail(self._growing.error)
-        self.is_done = self.is_done or ends(lines)
+        self.is_done = ends(lines)
         return events + self._finish() if self.is_done else events
 
     def fail(self, message: str) -> bytes:

@@ -43,7 +43,7 @@ def read_signature(text: object) -> Signature | None:
     try:
         found = b64decode(text.replace("-", "+").replace("_", "/") + "==")  # clients write either alphabet
         return _SIGNATURE.decode(found.removeprefix(_MARK)) if found.startswith(_MARK) else None
-    except UNREADABLE:  # what is no base64 is a ValueError
+    except (*UNREADABLE, ValueError):  # it is no base64, or no text that we wrote
         return None
 
 

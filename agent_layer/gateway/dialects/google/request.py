@@ -72,8 +72,11 @@ _CONFIG_READ: Final = frozenset(
 _DECLARED: Final = frozenset({"name", "description", "parameters", "parametersJsonSchema"})
 _MODES: Final = {"AUTO": "auto", "VALIDATED": "auto", "ANY": "required", "NONE": "none"}
 _EMPTY: Final[tuple[object, ...]] = (None, False, "", [], {})
-_NO_SIGNATURES: Final = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
-"""Signatures that Google documents for calls that no model of its own made."""
+_NO_SIGNATURES: Final = (
+    *("skip_thought_signature_validator", "context_engineering_is_the_way_to_go"),
+    *("c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=", "Y29udGV4dF9lbmdpbmVlcmluZ19pc190aGVfd2F5X3RvX2dv"),
+)
+"""Signatures that Google documents for calls that no model of its own made, plain and in base64."""
 _GOOGLES_FILES: Final = ("gs://", "https://generativelanguage.googleapis.com/")
 
 
@@ -156,7 +159,7 @@ def _build_request(pieces: Pieces, *, is_streamed: bool) -> ChatRequest:
         pieces = pieces | {"generationConfig": encoded(config)}  # as the answer's writer reads it
     system = [_part(part, lost) for part in _parts_of(values.get("systemInstruction"), "systemInstruction")]
     fields: JsonObject = {
-        **{name: piece for name, piece in pieces.items() if name not in _NO_PLACE and name not in _TRANSLATED},
+        **{name: piece for name, piece in pieces.items() if name not in _NO_PLACE.union(_TRANSLATED, _UNSUPPORTED)},
         **_read_config(config, lost),
         "tools": list(_list_tools(values.get("tools"), lost)) or None,
         "tool_choice": _read_choice(as_json_object(values.get("toolConfig")), lost),
