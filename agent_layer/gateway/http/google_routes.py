@@ -23,7 +23,7 @@ _PREVIEWS: Final = "/{version:/*(?:v1/+)?v1(?:alpha|beta)[0-9]*}"
 """Google's alone: OpenAI's clients list models below ``/v1``."""
 _MODELS: Final = "/{parent:(?:[^:]+/)?}models"
 """Vertex puts project, place and publisher before it."""
-_METHODS: Final = ["generateContent", "streamGenerateContent", "countTokens"]
+_METHODS: Final = ("generateContent", "streamGenerateContent", "countTokens")
 
 
 class ShownModel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -32,7 +32,7 @@ class ShownModel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: str
     display_name: str
     version: str = "1"
-    supported_generation_methods: list[str] = _METHODS
+    supported_generation_methods: tuple[str, ...] = _METHODS
 
 
 @dataclass(kw_only=True)
