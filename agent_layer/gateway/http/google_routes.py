@@ -16,23 +16,31 @@ from agent_layer.gateway.dialects.google.request import EVENT_STREAM, JSON_ARRAY
 from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.gateway.http.auth import Access
 from agent_layer.gateway.http.errors import as_json
-from agent_layer.schema import JsonObject
 
-_VERSIONS: Final = "/{version:/*(?:v1/+)?v1(?:(?:alpha|beta)[0-9]*)?}"
-_PREVIEWS: Final = "/{version:/*(?:v1/+)?v1(?:alpha|beta)[0-9]*}"
-"""Google's alone: OpenAI's clients list models below ``/v1``."""
+_BASE: Final = "/{version:/*(?:v1/+)?v1(?:(?:alpha|beta)[0-9]*)?}"
 _MODELS: Final = "/{parent:(?:[^:]+/)?}models"
 """Vertex puts project, place and publisher before it."""
 _METHODS: Final = ("generateContent", "streamGenerateContent", "countTokens")
 
 
-class ShownModel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A model as Google's clients read it."""
+class ShownModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model as Google's clients read it, and OpenAI's: both list models below ``/v1``."""
 
     name: str
-    display_name: str
+    display_name: str = msgspec.field(name="displayName")
     version: str = "1"
-    supported_generation_methods: tuple[str, ...] = _METHODS
+    methods: tuple[str, ...] = msgspec.field(name="supportedGenerationMethods", default=_METHODS)
+    id: str
+    object: str = "model"
+    owned_by: str = "policy"
+
+
+class ModelList(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole list of models, for both."""
+
+    models: list[ShownModel]
+    data: list[ShownModel]
+    object: str = "list"
 
 
 @dataclass(kw_only=True)
@@ -50,9 +58,9 @@ class GoogleRoutes:
             route
             for below in ("/r/{trajectory_id}", "")
             for route in (
-                web.post(f"{below}{_VERSIONS}{_MODELS}/{{model:.+}}:{{method:[A-Za-z]+}}", self._ask),
-                web.get(f"{below}{_PREVIEWS}/models", self._list_models),
-                web.get(f"{below}{_PREVIEWS}/models/{{model:.+}}", self._show_model),
+                web.post(f"{below}{_BASE}{_MODELS}/{{model:.+}}:{{method:[A-Za-z]+}}", self._ask),
+                web.get(f"{below}{_BASE}/models", self._list_models),
+                web.get(f"{below}{_BASE}/models/{{model:.+}}", self._show_model),
             )
         ]
 
@@ -80,14 +88,16 @@ class GoogleRoutes:
 
     async def _list_models(self, request: web.Request) -> web.Response:
         self._check_key(request)
-        name = self.model_name()
-        shown: JsonObject = {"models": [ShownModel(name=f"models/{name}", display_name=name)]}
-        return as_json(shown)
+        shown = [self._show(self.model_name())]
+        return as_json(ModelList(models=shown, data=shown))
 
     async def _show_model(self, request: web.Request) -> web.Response:
         """Show a model by any name: the policy answers to all of them."""
         self._check_key(request)
-        return as_json(ShownModel(name=f"models/{request.match_info['model']}", display_name=self.model_name()))
+        return as_json(self._show(request.match_info["model"]))
+
+    def _show(self, name: str) -> ShownModel:
+        return ShownModel(name=f"models/{name}", display_name=self.model_name(), id=name)
 
     def _check_key(self, request: web.Request) -> None:
         if "trajectory_id" in request.match_info:
