@@ -4,7 +4,7 @@ Several contents of the model in a row are one answer, as clients keep one for e
 their call by an id, by the name of the tool, or by their order alone.
 
 A signature that clients send back with a part holds what Google's own hold: the thoughts, which few clients are shown,
-and the call as the model wrote it. So the answer reaches the engine as it was said, and nothing is remembered for it.
+and the call as the model wrote it. So the engine reads the answer as it was sampled, and the gateway remembers nothing.
 """
 
 import json
@@ -157,7 +157,7 @@ def _build_request(pieces: Pieces, *, is_streamed: bool) -> ChatRequest:
     lost, config = turns.lost, as_json_object(values.get("generationConfig"))
     if config:
         pieces = pieces | {"generationConfig": encoded(config)}  # as the answer's writer reads it
-    system = [_part(part, lost) for part in _parts_of(values.get("systemInstruction"), "systemInstruction")]
+    system = [_part(part, lost) for part in _find_parts(values.get("systemInstruction"), "systemInstruction")]
     fields: JsonObject = {
         **{name: piece for name, piece in pieces.items() if name not in _NO_PLACE.union(_TRANSLATED, _UNSUPPORTED)},
         **_read_config(config, lost),
@@ -202,7 +202,7 @@ class _Turns:
 
     def take(self, content: JsonObject) -> None:
         """Add a content."""
-        parts = _parts_of(content, "contents")
+        parts = _find_parts(content, "contents")
         if content.get("role") == "model":
             self._is_answer = True
             for part in parts:
@@ -287,7 +287,7 @@ def _objects_in(value: object, name: str) -> list[JsonObject]:
         ) from error
 
 
-def _parts_of(content: object, name: str) -> list[JsonObject]:
+def _find_parts(content: object, name: str) -> list[JsonObject]:
     if isinstance(content, str):
         return [{"text": content}]
     return _objects_in(as_json_object(content).get("parts"), f"{name}.parts")

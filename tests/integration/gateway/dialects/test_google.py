@@ -80,17 +80,17 @@ async def test_a_chat_that_calls_functions_by_itself_is_one_line_of_exact_steps(
     answers = [await ask(text) for text in ("first", "second")]
 
     assert [answer.removeprefix("adding") for answer in answers] == ['{"result": 42} {"result": 3}'] * 2
-    said = read_history(gateway, opened)
-    assert [message["role"] for message in said] == [
+    spoken = read_history(gateway, opened)
+    assert [message["role"] for message in spoken] == [
         *("system", "user", "assistant", "tool", "tool", "assistant"),
         *("user", "assistant", "tool", "tool"),
     ]
-    assert [message.get("reasoning") for message in said if message["role"] == "assistant"] == [
+    assert [message.get("reasoning") for message in spoken if message["role"] == "assistant"] == [
         *("let me add", "done", "let me add")
     ]
-    called = said[2]["tool_calls"]
+    called = spoken[2]["tool_calls"]
     assert [one["function"]["arguments"] for one in called] == [' {"b":2,\n "a": 40}', '{"a": 1, "b": 2}']
-    assert [one["tool_call_id"] for one in said[3:5]] == [one["id"] for one in called] == ["c1", "c2"]
+    assert [one["tool_call_id"] for one in spoken[3:5]] == [one["id"] for one in called] == ["c1", "c2"]
     (tool,) = gateway.engine.calls[0].body["tools"]
     assert tool["function"]["parameters"]["properties"]["a"]["type"] == "integer"
 

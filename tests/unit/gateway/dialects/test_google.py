@@ -1,4 +1,4 @@
-"""Google's dialect: what is asked reaches the engine, what was said comes back, and what has no place is named."""
+"""Google's dialect: requests reach the engine, answers come back as they were sampled, and what has no place is named."""
 
 import base64
 import json
@@ -274,7 +274,7 @@ def respelled(content, *, how):
     return content
 
 
-def results_of(content):
+def make_results(content):
     """Return results of a content's calls; they name them as the client does."""
     calls = [part.get("functionCall") or part.get("function_call") for part in content["parts"]]
     return [
@@ -300,7 +300,7 @@ def test_what_comes_back_is_what_was_said(first, second, how, shows_thoughts, is
         else:
             kept = [json.loads(dialect.write(find_answer(message), exchange))["candidates"][0]["content"]]
         kept = [respelled(one, how=how) for one in kept]
-        results = [result for one in kept for result in results_of(one)]
+        results = [result for one in kept for result in make_results(one)]
         contents += [*kept, {"role": "user", "parts": [*results, {"text": "go on"}]}]
 
     heard = say(*contents)
