@@ -46,6 +46,8 @@ def rollout_variables(rollout: Rollout) -> dict[str, str]:
         "OPENAI_API_KEY": rollout.api_key,
         "ANTHROPIC_BASE_URL": rollout.base_url.removesuffix("/v1"),
         "ANTHROPIC_API_KEY": rollout.api_key,
+        "GOOGLE_GEMINI_BASE_URL": rollout.base_url.removesuffix("/v1"),
+        "GEMINI_API_KEY": rollout.api_key,
     }
 
 

@@ -17,6 +17,7 @@ from agent_layer.gateway.engines.pool import EnginePool, EngineWatcher, PolicyRe
 from agent_layer.gateway.http.auth import Access
 from agent_layer.gateway.http.engine_routes import EngineRoutes
 from agent_layer.gateway.http.errors import ErrorAnswers, as_json
+from agent_layer.gateway.http.google_routes import GoogleRoutes
 from agent_layer.gateway.http.metrics import backlog_bytes, metrics_text
 from agent_layer.gateway.http.model_routes import ModelRoutes
 from agent_layer.gateway.http.peers import PeerProxy
@@ -131,12 +132,11 @@ class Gateway:
         app.add_routes(
             [
                 *self._model_routes.routes(),  # most requests: tried first
+                *GoogleRoutes(access=self._access, calls=self._calls, model_name=self._model_name).routes(),
                 web.get("/health", self._get_health),
                 web.get("/metrics", self._get_metrics),
                 *self._rollout_routes.routes(),
                 *self._engine_routes.routes(),
-                web.get("/r/{trajectory_id}/v1/models", self._list_models),
-                web.get("/v1/models", self._list_models),
             ]
         )
         return app
@@ -170,14 +170,6 @@ class Gateway:
         self._access.check_scraper(request)
         backlog = await asyncio.to_thread(backlog_bytes, self._settings.log_dir)
         return web.Response(text=metrics_text(self._counters, self._rollouts, self._engines, backlog))
-
-    async def _list_models(self, request: web.Request) -> web.Response:
-        if "trajectory_id" in request.match_info:
-            self._access.enter(request)
-        else:
-            self._access.check_operator(request)
-        models = [{"id": self._model_name(), "object": "model", "owned_by": "policy"}]
-        return as_json({"object": "list", "data": models})
 
     def _model_name(self) -> str:
         """Name of the policy's model, for agents that need one; any name that they send is accepted."""

@@ -183,7 +183,7 @@ def repeat_response(call: Call, request: ChatRequest) -> web.Response:
             "answer_gone",
             f"call {call.call_id}: it was answered, and the answer is not kept any more; ask under another call id",
         )
-    if (call.content_type == _STREAM) != request.is_streamed:
+    if call.content_type != (request.stream_type if request.is_streamed else _JSON):
         raise BadInputError(
             f"call {call.call_id}: expected to be repeated as it was asked, found stream={request.is_streamed} the"
             " second time; repeat it in the same form, or ask under another call id"
@@ -233,7 +233,7 @@ class StreamedAnswer:
     first: bytes | None
     """Piece of the engine's body that is read already; None: the body is empty."""
     pieces: AsyncIterator[bytes]
-    content_type: str = _STREAM
+    content_type: str
     last: bytes = b""
     """Not sent yet."""
     is_client_gone: bool = False
@@ -310,8 +310,9 @@ async def _begin_stream(call: ModelCall, http: web.Request, reply: Reply) -> Str
     pieces = reply.pieces()
     first = await anext(pieces, None)  # an engine that fails before this can be replaced by another
     stream = call.parsed.dialect.stream(call.exchange())
-    headers = {hdrs.CONTENT_TYPE: _STREAM, CALL_HEADER: call.entry.call_id}
-    answer = StreamedAnswer(call, web.StreamResponse(headers=headers), stream, first, pieces)
+    form = call.parsed.request.stream_type
+    headers = {hdrs.CONTENT_TYPE: form, CALL_HEADER: call.entry.call_id}
+    answer = StreamedAnswer(call, web.StreamResponse(headers=headers), stream, first, pieces, form)
     call.has_sent = True
     try:
         await answer.response.prepare(http)

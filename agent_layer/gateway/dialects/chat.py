@@ -83,6 +83,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Clients of its dialect parse the arguments of tool calls, and write them again."""
     restored: list[str] = []
     """What the agent changed in the model's answers, and is here as it was sampled: ``tool_calls``, ``reasoning``."""
+    stream_type: str = "text/event-stream"
+    """Content type of a streamed answer."""
     not_applied: list[str] = []
     """Fields that no engine is sent, though they ask for something."""
     findings: list[str] = []

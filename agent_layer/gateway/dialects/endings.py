@@ -23,6 +23,8 @@ class Finish(msgspec.Struct, frozen=True):
     """Status of the step; only ``ok`` is trained."""
     stop_reason: str
     """Anthropic's word."""
+    google_reason: str = "MAX_TOKENS"
+    """Google's word."""
     incomplete: str | None = None
     """Responses' word for why an answer is incomplete."""
     is_complete: bool = False
@@ -34,11 +36,11 @@ class Finish(msgspec.Struct, frozen=True):
 _CUT_OFF: Final = Finish("aborted", "max_tokens")
 FINISHES: Final[Mapping[str | None, Finish]] = MappingProxyType(
     {
-        "stop": Finish("ok", "end_turn", is_complete=True),
-        "tool_calls": Finish("ok", "tool_use", is_complete=True),
-        "function_call": Finish("ok", "tool_use", is_complete=True),
-        "length": Finish("ok", "max_tokens", "max_output_tokens"),
-        "content_filter": Finish("ok", "refusal", "content_filter"),
+        "stop": Finish("ok", "end_turn", "STOP", is_complete=True),
+        "tool_calls": Finish("ok", "tool_use", "STOP", is_complete=True),
+        "function_call": Finish("ok", "tool_use", "STOP", is_complete=True),
+        "length": Finish("ok", "max_tokens", incomplete="max_output_tokens"),
+        "content_filter": Finish("ok", "refusal", "SAFETY", "content_filter"),
         "repetition": _CUT_OFF,
         "abort": Finish("aborted", "max_tokens", spends_turn=False),
         "error": Finish("error", "max_tokens", spends_turn=False),

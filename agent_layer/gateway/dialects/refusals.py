@@ -23,18 +23,22 @@ class RefusedError(Exception):
 
 
 def refusal(path: str, status: int, code: str, message: str) -> web.Response:
-    """Answer a request with an error. A header keeps SDKs from retrying what will not change."""
-    headers = {"x-should-retry": "false"} if code in _FINAL else None
-    body = msgspec.json.encode(error_shape(path)(status, code, _as_text(message)))
+    """Answer a request with an error. What will not change has a header, or a status, that keeps SDKs from retrying."""
+    headers, shape = {"x-should-retry": "false"} if code in _FINAL else None, error_shape(path)
+    if shape is google_error and code in _FINAL:
+        status = _PRECONDITION  # its SDKs know no such header
+    body = msgspec.json.encode(shape(status, code, _as_text(message)))
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
 
 
 def refuse_unread(status: int, code: str, message: str) -> web.Response:
-    """Answer a request whose address is not known: the shapes of both dialects at once."""
+    """Answer a request whose address is not known: the shapes of all dialects at once."""
     text = _as_text(message)
-    fields = [shape(status, code, text) for shape in (openai_error, anthropic_error)]
-    errors = [as_json_object(one["error"]) for one in fields]
-    body = msgspec.json.encode({"type": "error", "error": errors[0] | errors[1]})
+    fields = [shape(status, code, text) for shape in (google_error, openai_error, anthropic_error)]
+    errors: JsonObject = {}
+    for one in fields:
+        errors |= as_json_object(one["error"])
+    body = msgspec.json.encode({"type": "error", "error": errors})
     return web.Response(status=status, body=body, content_type="application/json")
 
 
@@ -72,8 +76,42 @@ def anthropic_error(status: int, code: str, message: str) -> JsonObject:
     return {"type": "error", "error": {"type": kind, "message": message, "code": code, "details": {"error_code": code}}}
 
 
+_GOOGLE_STATUS: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        401: "UNAUTHENTICATED",
+        403: "PERMISSION_DENIED",
+        404: "NOT_FOUND",
+        409: "ABORTED",
+        429: "RESOURCE_EXHAUSTED",
+        502: "UNAVAILABLE",
+        503: "UNAVAILABLE",
+        504: "DEADLINE_EXCEEDED",
+    }
+)
+_PRECONDITION: Final = 400
+
+
+def google_error(status: int, code: str, message: str) -> JsonObject:
+    """Return the body that Google's API uses; our code is the reason in its details."""
+    name = _GOOGLE_STATUS.get(status, "INVALID_ARGUMENT" if status < 500 else "INTERNAL")
+    if code in _FINAL:
+        name = "FAILED_PRECONDITION"
+    reason = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": code, "domain": "agent-layer"}
+    return {"error": {"code": status, "message": message, "status": name, "details": [reason]}}
+
+
+_GOOGLE: Final = re.compile(r"/v1(?:alpha|beta)[0-9]*/|/models/.+:[A-Za-z]+$")
+
+
+def is_google(path: str) -> bool:
+    """Whether an address is one of Google's API."""
+    return _GOOGLE.search(path) is not None
+
+
 def error_shape(path: str) -> ErrorShape:
     """The shape of errors at an address."""
+    if is_google(path):
+        return google_error
     return anthropic_error if "/v1/messages" in path else openai_error
 
 

@@ -1,7 +1,7 @@
 """Translated streams: each event of the engine becomes the dialect's own.
 
-Responses and Anthropic messages show an answer as a row of blocks, one after the other: what the model thought, what it
-wrote, which tools it calls.
+Responses, Anthropic messages and Google's API show an answer as a row of blocks, one after the other: what the model
+thought, what it wrote, which tools it calls.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from agent_layer.schema import UNREADABLE, GrowingCall, GrowingCalls, JsonObject
 
 Kind: TypeAlias = Literal["reasoning", "text", "call"]
 Events: TypeAlias = list[JsonObject]
-"""Each has its name in ``type``."""
+"""Each has its name in ``type``, in dialects that name them."""
 
 
 @dataclass(slots=True)
@@ -225,6 +225,32 @@ class Writer(BlockEvents, Protocol):
         ...
 
 
+class EventForm(Protocol):
+    """How events become bytes."""
+
+    def write(self, events: Iterable[JsonObject]) -> bytes:
+        """Return events as bytes."""
+        ...
+
+    def end(self) -> bytes:
+        """Return what follows the last event."""
+        ...
+
+
+class NamedEvents:
+    """Server-sent events, each under its name."""
+
+    def write(self, events: Iterable[JsonObject]) -> bytes:
+        """Return events as bytes."""
+        return b"".join(
+            [b"event: %b\ndata: %b\n\n" % (str(one["type"]).encode(), _ENCODER.encode(one)) for one in events]
+        )
+
+    def end(self) -> bytes:
+        """Nothing follows."""
+        return b""
+
+
 @dataclass(slots=True)
 class TranslatedStream:
     """An answer that is still coming."""
@@ -232,6 +258,7 @@ class TranslatedStream:
     writer: Writer
     num_choices: int = 1
     shows_logprobs: bool = False
+    form: EventForm = field(default_factory=NamedEvents)
     is_done: bool = False
     error: str | None = None
     _growing: GrowingAnswer = field(init=False)
@@ -247,19 +274,19 @@ class TranslatedStream:
     def feed(self, received: bytes) -> bytes:
         """Add bytes of the engine; return the events that they make."""
         lines, newline, self._rest = (self._rest + received).rpartition(b"\n")
-        if not newline or self.error is not None:
-            return b""
+        if not newline or self.error is not None or self.is_done:
+            return b""  # nothing follows the end, though its last line break may come by itself
         events = b""
         try:
             for chunk in self._growing.take_all([lines]):
-                events += _written(self._encode(chunk))
+                events += self.form.write(self._encode(chunk))
             if self.shows_logprobs:
                 self._shown += cut_shown_logprobs([lines], self._growing.reader)
         except UNREADABLE as error:
             return events + self.fail(f"the engine sent an event that cannot be read: {error}")
         if self._growing.error is not None:
             return events + self.fail(self._growing.error)
-        self.is_done = self.is_done or ends(lines)
+        self.is_done = ends(lines)
         return events + self._finish() if self.is_done else events
 
     def fail(self, message: str) -> bytes:
@@ -268,7 +295,7 @@ class TranslatedStream:
         code, sentence = read_engine_error(
             b'{"error":%b}' % message.encode() if message[:1] in ("{", '"') else message.encode()
         )
-        return _written([*self._start(), *self.writer.fail(code, sentence)])
+        return self.form.write([*self._start(), *self.writer.fail(code, sentence)]) + self.form.end()
 
     def answer(self, version: int) -> ChatAnswer:
         """What was received so far."""
@@ -297,11 +324,7 @@ class TranslatedStream:
         if (error := find_failure(answer)) is not None:
             return self.fail(error)
         last = [*self._start(), *self._walk.finish()]
-        return _written([*last, *self.writer.finish(answer, self._walk.blocks)])
-
-
-def _written(events: Iterable[JsonObject]) -> bytes:
-    return b"".join([b"event: %b\ndata: %b\n\n" % (str(one["type"]).encode(), _ENCODER.encode(one)) for one in events])
+        return self.form.write([*last, *self.writer.finish(answer, self._walk.blocks)]) + self.form.end()
 
 
 _ENCODER = msgspec.json.Encoder()

@@ -13,14 +13,14 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects.refusals import RefusedError
+from agent_layer.gateway.dialects.refusals import RefusedError, is_google
 from agent_layer.gateway.rollouts.counters import Counters
 from agent_layer.gateway.rollouts.registry import RolloutRegistry
 from agent_layer.gateway.rollouts.rollout import LiveRollout, new_key
 from agent_layer.schema import ROLLOUT_HEADER
 
-_API_KEY_HEADER = "x-api-key"
-"""Where Anthropic's clients put their key."""
+_KEY_HEADERS = ("x-api-key", "x-goog-api-key")
+"""Where Anthropic's and Google's clients put their key."""
 _TRAJECTORY: Final = re.compile(r"/r/([^/]+)/")
 _LOOPBACK = frozenset({"127.0.0.1", "::1"})
 
@@ -118,7 +118,11 @@ class Access:
 
 def _read_key(request: web.Request) -> str:
     scheme, _, key = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else request.headers.get(_API_KEY_HEADER, "").strip()
+    if scheme.lower() == "bearer":
+        return key.strip()
+    sent = [request.headers[name] for name in _KEY_HEADERS if name in request.headers]
+    sent += request.query.getall("key", []) if is_google(request.path) else []
+    return sent[0].strip() if sent else ""
 
 
 def _digest(key: str) -> bytes:

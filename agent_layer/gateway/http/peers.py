@@ -126,7 +126,7 @@ class PeerProxy:
     async def _send(self, session: ClientSession, request: web.Request, slot: int, body: bytes) -> ClientResponse:
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _READ}
         headers[_PASSED_ON] = str(self.slot)
-        url = f"{self.urls[slot]}{request.raw_path}"
+        url, shown = f"{self.urls[slot]}{request.raw_path}", f"{self.urls[slot]}{request.path}"  # no key is shown
         deadline = asyncio.get_running_loop().time() + self.wait_seconds
         while True:
             try:
@@ -136,10 +136,10 @@ class PeerProxy:
                 )
             except ClientConnectorError as error:
                 if asyncio.get_running_loop().time() > deadline:
-                    raise _unreachable(url, error) from error
+                    raise _unreachable(shown, error) from error
                 await asyncio.sleep(_RETRY_SECONDS)
             except ClientError as error:
-                raise _unreachable(url, error) from error
+                raise _unreachable(shown, error) from error
 
 
 async def _find_rollout(request: web.Request) -> str | None:

@@ -6,6 +6,7 @@ errors, so every SDK raises its own class.
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from signal import SIGINT, SIGTERM
 from socket import socket
@@ -26,6 +27,7 @@ _SHUTDOWN_SECONDS = 3.0
 COUNTERS: Final = web.AppKey("COUNTERS", Counters)
 """What counts the requests that reach no route; an application without it, such as ingest, counts none."""
 _Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+_KEY: Final = re.compile(r"([?&]|%26|%3F)(key=)[^&\s'\"]*", re.IGNORECASE)
 _BAD_REQUEST = (HttpProcessingError, web.RequestPayloadError)
 
 
@@ -119,7 +121,7 @@ class _Connection(web.RequestHandler):
         """Answer what no route could; the log has the reason."""
         plain = super().handle_error(request, status, exc, message)  # logs, and ends a connection that was answered
         if isinstance(exc, HttpProcessingError):
-            found = " ".join(exc.message.split())
+            found = _as_sentence(exc.message)
             sentence = f"request: expected HTTP with a URL in ASCII, found {found}; correct the client"
             self._server.count_refusal("bad_request")
             answer = refuse_unread(exc.code, "bad_request", sentence)
@@ -134,11 +136,16 @@ class _Connection(web.RequestHandler):
         return answer
 
 
+def _as_sentence(found: str) -> str:
+    """Return what a parser quotes of a request on one line, without the key in its address."""
+    return _KEY.sub(r"\1\2…", " ".join(found.split()))
+
+
 def _shorten_bad_request(record: logging.LogRecord) -> bool:
     """Log a sentence for a request that cannot be read, instead of where aiohttp found that out."""
     error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
     if isinstance(error, _BAD_REQUEST):
-        record.msg, record.args = "request refused reason=%r", (" ".join(str(error).split()),)
+        record.msg, record.args = "request refused reason=%r", (_as_sentence(str(error)),)
         record.exc_info = record.exc_text = None
         record.levelno, record.levelname = logging.INFO, "INFO"
     return True

@@ -17,7 +17,7 @@ _ESCAPES_PER_VALUE: Final = 32
 """An escape costs a parser about a 32nd of a value."""
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _AS_LISTS: Final = bytes.maketrans(b"{}", b"[]")
-_LISTS: Final = ("messages", "input", "tools")
+_LISTS: Final = ("messages", "input", "contents", "tools")
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -30,7 +30,7 @@ class BodyBounds(msgspec.Struct, frozen=True, kw_only=True):
     depth: int
     """Lists and objects within each other."""
     messages: int
-    """Items of each of a request's messages, input and tools."""
+    """Items of each of a request's messages, input, contents and tools."""
 
 
 def check_bounds(body: bytes, bounds: BodyBounds, subject: str) -> None:

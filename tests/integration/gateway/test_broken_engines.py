@@ -36,7 +36,12 @@ STREAMS = {
     "an error": (BEGIN + b'data: {"error": {"message": "no memory"}}\n\n' + DONE, "error"),
     "a text as error": (BEGIN + b'data: {"error": "no memory"}\n\n', "error"),
 }
-ENDS = {"chat/completions": "[DONE]", "messages": "message_stop", "responses": "response.completed"}
+ENDS = {
+    "chat/completions": "[DONE]",
+    "messages": "message_stop",
+    "responses": "response.completed",
+    "models/m:generateContent": '"finishReason":"STOP"',
+}
 REPLIES = {
     "a redirect": (307, b"text/plain", b"", 502),
     "nothing": (204, b"text/plain", b"", 502),
@@ -85,6 +90,9 @@ async def ask(gateway, opened, dialect, *, stream):
     """Return (status, text)."""
     fields = {"model": "m", "max_tokens": 9, "stream": stream, "messages": [{"role": "user", "content": "x"}]}
     fields = {"model": "m", "input": "x", "stream": stream} if dialect == "responses" else fields
+    if dialect.startswith("models/"):
+        fields = {"contents": [{"role": "user", "parts": [{"text": "x"}]}]}
+        dialect = dialect.replace(":generate", ":streamGenerate") + "?alt=sse" if stream else dialect
     headers = {"Authorization": f"Bearer {opened['api_key']}"}
     async with gateway.session.post(f"{opened['base_url']}/{dialect}", json=fields, headers=headers) as reply:
         return reply.status, (await reply.read()).decode("utf-8", "replace")
@@ -219,16 +227,16 @@ async def test_an_answer_that_contradicts_itself_is_not_trained(gateway, name, s
 
 
 REASONS = {
-    "stop": ("ok", "end_turn", "completed"),
-    "tool_calls": ("ok", "tool_use", "completed"),
-    "length": ("ok", "max_tokens", "incomplete"),
-    "content_filter": ("ok", "refusal", "incomplete"),
-    "abort": ("aborted", "max_tokens", "incomplete"),
-    "repetition": ("aborted", "max_tokens", "incomplete"),
-    "a reason of tomorrow": ("aborted", "max_tokens", "incomplete"),
-    "": ("aborted", "max_tokens", "incomplete"),
-    None: ("aborted", "max_tokens", "incomplete"),
-    "error": ("error", None, "failed"),
+    "stop": ("ok", "end_turn", "completed", "STOP"),
+    "tool_calls": ("ok", "tool_use", "completed", "STOP"),
+    "length": ("ok", "max_tokens", "incomplete", "MAX_TOKENS"),
+    "content_filter": ("ok", "refusal", "incomplete", "SAFETY"),
+    "abort": ("aborted", "max_tokens", "incomplete", "MAX_TOKENS"),
+    "repetition": ("aborted", "max_tokens", "incomplete", "MAX_TOKENS"),
+    "a reason of tomorrow": ("aborted", "max_tokens", "incomplete", "MAX_TOKENS"),
+    "": ("aborted", "max_tokens", "incomplete", "MAX_TOKENS"),
+    None: ("aborted", "max_tokens", "incomplete", "MAX_TOKENS"),
+    "error": ("error", None, "failed", None),
 }
 
 
@@ -236,7 +244,7 @@ REASONS = {
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("reason", REASONS)
 async def test_an_answer_ends_as_one_table_says(gateway, dialect, reason, stream):
-    status, stop_reason, response_status = REASONS[reason]
+    status, stop_reason, response_status, google_reason = REASONS[reason]
     opened = await gateway.open(group_id="g")
 
     async with broken(gateway, make_reply(lambda *_: None, reason, stream=stream)):
@@ -253,7 +261,11 @@ async def test_an_answer_ends_as_one_table_says(gateway, dialect, reason, stream
             assert f'"stop_reason":"{stop_reason}"' in answer
         case "responses", _:
             assert f'"status":"{response_status}"' in answer
-    assert not (status != "ok" and ('"end_turn"' in answer or "response.completed" in answer))
+        case "models/m:generateContent", "error":
+            assert (code, '"status":"UNAVAILABLE"' in answer) == (200 if stream else 502, True)
+        case "models/m:generateContent", _:
+            assert f'"finishReason":"{google_reason}"' in answer
+    assert not (status != "ok" and any(end in answer for end in ('"end_turn"', "response.completed", '"STOP"')))
 
 
 async def test_fewer_choices_than_asked_are_not_trained(gateway):

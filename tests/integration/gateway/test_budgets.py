@@ -153,7 +153,7 @@ async def test_a_length_that_does_not_fit_is_lowered_to_the_engines_room(gateway
     assert closed["is_context_full"]
 
 
-@pytest.mark.parametrize("dialect", ["chat/completions", "messages", "responses"])
+@pytest.mark.parametrize("dialect", ["chat/completions", "messages", "responses", "models/m:generateContent"])
 @pytest.mark.parametrize("says", [{"context": False}, {"tokens": False}, {"context": False, "tokens": False}, {}])
 async def test_an_engine_that_does_not_say_what_fits_decides_by_itself(gateway, monkeypatch, dialect, says):
     gateway.engine.context_tokens = 20
@@ -167,6 +167,10 @@ async def test_an_engine_that_does_not_say_what_fits_decides_by_itself(gateway, 
         "chat/completions": {"messages": spoken, "max_tokens": 32_000},
         "messages": {"messages": spoken, "max_tokens": 32_000},
         "responses": {"input": "hello", "max_output_tokens": 32_000},
+        "models/m:generateContent": {
+            "contents": [{"parts": [{"text": "hello"}]}],
+            "generationConfig": {"maxOutputTokens": 32_000},
+        },
     }[dialect]
 
     async with gateway.session.post(

@@ -37,6 +37,9 @@ LONG_INTEGERS = (
     ("responses", "text"),
     ("responses", "truncation"),
     ("responses", "x"),
+    ("models/m:generateContent", "toolConfig"),
+    ("models/m:generateContent", "generationConfig"),
+    ("models/m:generateContent", "x"),
 )
 OTHERS = {
     ("messages", "infinite"): b'{"x": 1e400, "max_tokens": 5, %b}' % TALK,
@@ -45,7 +48,10 @@ OTHERS = {
     ("chat/completions", "infinite in a tool"): b'{"tools": [{"x": 1e400}], %b}' % TALK,
     ("chat/completions", "infinite metadata"): b'{"metadata": {"x": -1e400}, %b}' % TALK,
     **{
-        (path, f"long integer in {name}"): b'{"max_tokens": 5, "input": "x", %b: {"type": "x", "n": %b}, %b}'
+        (
+            path,
+            f"long integer in {name}",
+        ): b'{"max_tokens": 5, "input": "x", "contents": [], %b: {"type": "x", "n": %b}, %b}'
         % (json.dumps(name).encode(), LONG, TALK)
         for path, name in LONG_INTEGERS
     },
@@ -54,6 +60,16 @@ OTHERS = {
     ("responses", "infinite"): b'{"input": "x", "x": 1e400}',
     ("responses", "deep"): b'{"input": "x", "x": %b}' % DEEP,
     ("responses", "no UTF-8"): b'{"input": "\xff"}',
+    ("models/m:generateContent", "infinite"): b'{"contents": [], "x": 1e400}',
+    ("models/m:generateContent", "deep"): b'{"contents": [], "x": %b}' % DEEP,
+    ("models/m:generateContent", "deep arguments"): (
+        b'{"contents": [{"role": "model", "parts": [{"functionCall": {"name": "f", "args": %b}}]}]}' % DEEP
+    ),
+    ("models/m:generateContent", "no UTF-8"): b'{"contents": [{"parts": [{"text": "\xff"}]}]}',
+    ("models/m:generateContent", "half a surrogate"): b'{"contents": [{"parts": [{"text": "\\ud800"}]}]}',
+    ("models/m:streamGenerateContent", "a text for contents"): b'{"contents": ["x"]}',
+    ("models/m:countTokens", "no UTF-8"): b'{"contents": [{"parts": [{"text": "\xff"}]}]}',
+    ("models/m:countTokens", "no request"): b'{"generateContentRequest": 3}',
     ("messages/count_tokens", "no UTF-8"): b'{"messages": [{"role": "user", "content": "\xff"}]}',
 }
 BODIES = {("chat/completions", name): body for name, body in NO_CHATS.items()} | OTHERS
@@ -114,12 +130,16 @@ async def test_a_history_that_no_model_said_is_a_history(gateway, answer):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("dialect", ["chat/completions", "messages", "responses"])
+@pytest.mark.parametrize(
+    "dialect",
+    ["chat/completions", "messages", "responses", "models/m:generateContent", "models/m:streamGenerateContent"],
+)
 async def test_a_model_that_repeats_a_bracket_for_ever_is_recorded(gateway, dialect, stream):
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "[" * 20_000}}
     gateway.engine.script = lambda _: {"tool_calls": [call]}
     opened = await gateway.open()
     fields = {"messages": [{"role": "user", "content": "x"}], "input": "x", "stream": stream, "max_tokens": 9}
+    fields |= {"contents": [{"role": "user", "parts": [{"text": "x"}]}]}
 
     headers = {"Authorization": f"Bearer {opened['api_key']}"}
     async with gateway.session.post(f"{opened['base_url']}/{dialect}", json=fields, headers=headers) as reply:

@@ -13,8 +13,11 @@ from agent_layer.gateway.rollouts.rollout import PromptContents
 
 from ...waiting import within
 
-TALK = b'{"messages": [{"role": "user", "content": "x"}], "input": "x", "max_tokens": 5}'
-DIALECTS = ("chat/completions", "messages", "responses")
+TALK = (
+    b'{"messages": [{"role": "user", "content": "x"}], "input": "x", "max_tokens": 5,'
+    b' "contents": [{"role": "user", "parts": [{"text": "x"}]}]}'
+)
+DIALECTS = ("chat/completions", "messages", "responses", "models/m:generateContent")
 
 
 @pytest.fixture
@@ -45,7 +48,8 @@ def build_request_bytes(opened, path, body=TALK, **headers):
 def is_error(dialect, answer):
     error = answer["error"]
     is_anthropic = answer.get("type") == "error" and isinstance(error.get("type"), str)
-    return isinstance(error["message"], str) and (is_anthropic if dialect == "messages" else "param" in error)
+    is_own = {"messages": is_anthropic, DIALECTS[-1]: isinstance(error.get("status"), str)}
+    return isinstance(error["message"], str) and is_own.get(dialect, "param" in error)
 
 
 @pytest.mark.parametrize("coding", ["zstd", "br", "lz4", "gzip, br"])
@@ -78,12 +82,11 @@ async def test_a_broken_body_leaves_no_traceback(gateway, tracebacks):
 
 
 @pytest.mark.parametrize("path", ["/v1/mess\u00e4ges", "http://[/v1/messages", "/v1/messages HTTP/1.1\r\nno header"])
-async def test_a_head_that_is_no_http_is_refused_in_both_shapes(gateway, tracebacks, path):
+async def test_a_head_that_is_no_http_is_refused_in_all_shapes(gateway, tracebacks, path):
     status, answer = await send_bytes(gateway, f"POST {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
 
     assert (status, tracebacks()) == (400, [])
-    assert is_error("messages", answer)
-    assert is_error("responses", answer)
+    assert all(is_error(dialect, answer) for dialect in DIALECTS)
 
 
 async def test_a_client_that_does_not_finish_its_head_is_hung_up_on(settings, run_gateway):
@@ -103,26 +106,32 @@ async def test_a_client_that_does_not_finish_its_head_is_hung_up_on(settings, ru
             writer.close()
 
 
-async def test_an_unforeseen_error_has_the_shape_of_the_dialect(gateway):
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_an_unforeseen_error_has_the_shape_of_the_dialect(gateway, dialect):
     opened = await gateway.open()
     append, gateway.log.append = gateway.log.append, None  # what no log is
 
-    status, answer = await send_bytes(gateway, build_request_bytes(opened, "messages"))
+    status, answer = await send_bytes(gateway, build_request_bytes(opened, dialect))
 
     gateway.log.append = append
-    assert (status, is_error("messages", answer)) == (500, True)
+    assert (status, is_error(dialect, answer)) == (500, True)
 
 
 def of_tiny_messages(number):
     return b'{"messages": [%b], "max_tokens": 5}' % b",".join([b'{"role":"user","content":""}'] * number)
 
 
-@pytest.mark.parametrize("dialect", ["chat/completions", "messages", "messages/count_tokens"])
+@pytest.mark.parametrize(
+    "dialect", ["chat/completions", "messages", "messages/count_tokens", DIALECTS[-1], "models/m:countTokens"]
+)
 async def test_more_messages_than_a_process_can_bear_are_refused(gateway, dialect):
     opened = await gateway.open()
 
     for number, setting in ((10_001, "AGENT_LAYER_MAX_MESSAGES"), (1_000_000, "AGENT_LAYER_MAX_BODY_VALUES")):
-        status, answer = await send_bytes(gateway, build_request_bytes(opened, dialect, of_tiny_messages(number)))
+        body = of_tiny_messages(number)
+        if dialect.startswith("models/"):
+            body = body.replace(b"messages", b"contents").replace(b'"content"', b'"parts"').replace(b'""', b"[]")
+        status, answer = await send_bytes(gateway, build_request_bytes(opened, dialect, body))
 
         assert (status, setting in answer["error"]["message"]) == (400, True)
     assert gateway.log.parts() == []

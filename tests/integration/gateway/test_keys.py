@@ -10,11 +10,14 @@ from agent_layer.errors import BadInputError
 from agent_layer.gateway.http.bind import check_exposure, load_tls
 from agent_layer.settings import Settings
 
-SENT = [("x-api-key", "{}"), ("Authorization", "Bearer {}"), ("authorization", "bearer {}")]
+SENT = [
+    *(("x-api-key", "{}"), ("x-goog-api-key", "{}")),
+    *(("Authorization", "Bearer {}"), ("authorization", "bearer {}")),
+]
 
 
 @pytest.mark.parametrize(("header", "value"), SENT)
-async def test_a_key_may_come_as_openais_or_as_anthropics_clients_send_it(gateway, header, value):
+async def test_a_key_may_come_as_each_makers_clients_send_it(gateway, header, value):
     opened = await gateway.open()
     headers = {header: value.format(opened["api_key"])}
 

@@ -140,7 +140,7 @@ async def test_a_call_that_failed_is_none(gateway):
     assert (closed["started"], closed["policy_calls"]) == (1, 0)
 
 
-@pytest.mark.parametrize("path", ["chat/completions", "messages", "responses"])
+@pytest.mark.parametrize("path", ["chat/completions", "messages", "responses", "models/m:generateContent"])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_engine_without_a_tool_parser_is_named_with_the_remedy(gateway, path, stream):
     gateway.engine.parses_tools = False
@@ -151,12 +151,22 @@ async def test_an_engine_without_a_tool_parser_is_named_with_the_remedy(gateway,
         "chat/completions": {"messages": [HELLO], "tools": [{"type": "function", "function": function}]},
         "messages": {"messages": [HELLO], "tools": [{"name": "add", "input_schema": schema}], "max_tokens": 8},
         "responses": {"input": "hello", "tools": [{"type": "function", **function}]},
+        "models/m:generateContent": {
+            "contents": [{"parts": [{"text": "hello"}]}],
+            "tools": [{"functionDeclarations": [function]}],
+        },
     }[path]
 
     url = opened["base_url"].removeprefix(gateway.url)
+    if stream:
+        path = path.replace(":generate", ":streamGenerate")
     status, answer = await gateway.post(f"{url}/{path}", {"model": "m", "stream": stream, **fields}, opened["api_key"])
     status_without, _ = await gateway.chat(opened, "hello")
 
     assert (status, status_without) == (400, 200), "it spends no turn of the policy"
     assert "--tool-parser NAME" in answer["error"]["message"]
-    assert answer["error"]["code"] == "tool_parser_missing"
+    assert read_code(answer["error"]) == "tool_parser_missing"
+
+
+def read_code(error):
+    return error["details"][0]["reason"] if isinstance(error.get("details"), list) else error["code"]

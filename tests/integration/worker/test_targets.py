@@ -47,6 +47,8 @@ async def test_a_command_gets_its_address_and_no_secret(harness, task, monkeypat
         "AGENT_LAYER_RUN",
         "ANTHROPIC_API_KEY",
         "ANTHROPIC_BASE_URL",
+        "GEMINI_API_KEY",
+        "GOOGLE_GEMINI_BASE_URL",
         "OPENAI_API_BASE",
         "OPENAI_API_KEY",
         "OPENAI_BASE_URL",

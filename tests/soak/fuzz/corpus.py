@@ -115,7 +115,38 @@ RESPONSES = [
         "metadata": {"a": "b"},
     },
 ]
-DIALECTS = {"chat/completions": CHATS, "messages": MESSAGES, "messages/count_tokens": MESSAGES, "responses": RESPONSES}
+CONTENTS = [
+    {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]},
+    {
+        "contents": [
+            {"role": "user", "parts": [{"text": "add"}, {"inlineData": {"mimeType": "image/png", "data": "iVBOR"}}]},
+            {
+                "role": "model",
+                "parts": [{"text": "hm", "thought": True}, {"functionCall": {"name": "f", "args": {"a": 1}}}],
+            },
+            {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"output": "2"}}}]},
+        ],
+        "systemInstruction": {"parts": [{"text": "be brief"}]},
+        "tools": [{"functionDeclarations": [{"name": "f", "parameters": {"type": "OBJECT", "properties": {}}}]}],
+        "toolConfig": {"functionCallingConfig": {"mode": "AUTO"}},
+        "generationConfig": {
+            "temperature": 0.5,
+            "topK": 4,
+            "maxOutputTokens": 9,
+            "responseMimeType": "application/json",
+            "responseSchema": {"type": "STRING", "nullable": True},
+            "thinkingConfig": {"includeThoughts": True, "thinkingBudget": 5},
+        },
+    },
+]
+DIALECTS = {
+    "chat/completions": CHATS,
+    "messages": MESSAGES,
+    "messages/count_tokens": MESSAGES,
+    "responses": RESPONSES,
+    "models/m:generateContent": CONTENTS,
+    "models/m:streamGenerateContent?alt=sse": CONTENTS,
+}
 
 
 def _pairs(attributes: dict[str, object]) -> list[dict[str, object]]:

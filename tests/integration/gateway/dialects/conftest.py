@@ -5,6 +5,7 @@ import json
 import anthropic
 import openai
 import pytest
+from google import genai
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
 SYSTEM = "be brief"
@@ -132,12 +133,46 @@ class Messages:
             return await stream.get_final_message()
 
 
+class Google:
+    """Google's API. Its client is handed over as the module's clients are."""
+
+    def __init__(self, client, is_streamed):
+        self._client, self._is_streamed = client, is_streamed
+        self._contents = []
+
+    async def ask(self, text, **options):
+        self._contents.append({"role": "user", "parts": [{"text": text}]})
+        return await self.go_on(**options)
+
+    async def give(self, results, **options):
+        responses = [{"id": one, "name": "add", "response": {"output": text}} for one, text in results.items()]
+        self._contents.append({"role": "user", "parts": [{"function_response": one} for one in responses]})
+        return await self.go_on(**options)
+
+    async def go_on(self, **options):
+        tool = {"function_declarations": [{"name": "add", "description": "a sum", "parameters_json_schema": SCHEMA}]}
+        config = {"system_instruction": SYSTEM, "tools": [tool], **options}
+        contents = [one async for one in self._answer({"model": "any", "contents": self._contents, "config": config})]
+        self._contents += contents
+        parts = [part for content in contents for part in content.parts]
+        text = "".join(part.text for part in parts if part.text)
+        return text or None, {part.function_call.id: part.function_call.args for part in parts if part.function_call}
+
+    async def _answer(self, fields):
+        if not self._is_streamed:
+            yield (await self._client.aio.models.generate_content(**fields)).candidates[0].content
+            return
+        async for piece in await self._client.aio.models.generate_content_stream(**fields):
+            yield piece.candidates[0].content
+
+
 TALKS = {
     "completions": Completions,
     "responses": Responses,
     "linked responses": LinkedResponses,
     "referring responses": ReferringResponses,
     "messages": Messages,
+    "google": Google,
 }
 
 
@@ -159,10 +194,28 @@ async def clients(gateway):
 
 
 @pytest.fixture
-async def talks(clients):
+async def google(gateway):
+    """``google(opened, base, **options)``: Google's client of a rollout; it tries once."""
+    made = []
+
+    def connect(opened, base="", **options):
+        address = f"{gateway.url}/r/{opened['trajectory_id']}{base}"
+        made.append(genai.Client(api_key=opened["api_key"], http_options={"base_url": address, **options}))
+        return made[-1]
+
+    yield connect
+    for client in made:
+        client.close()
+        await client.aio.aclose()
+
+
+@pytest.fixture
+async def talks(clients, google):
     """``await talks(opened, dialect, is_streamed)``: a conversation."""
 
     async def begin(opened, dialect, *, is_streamed=False):
+        if dialect == "google":
+            return Google(google(opened), is_streamed)
         of_openai, of_anthropic = await clients(opened)
         return TALKS[dialect](of_anthropic if dialect == "messages" else of_openai, is_streamed)
 

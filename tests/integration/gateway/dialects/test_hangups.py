@@ -13,6 +13,7 @@ PATHS = {
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "hi"}]},
     "/v1/responses": {"input": "hi"},
     "/v1/messages": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9},
+    "/v1beta/models/m:generateContent": {"contents": [{"parts": [{"text": "hi"}]}]},
 }
 
 
@@ -21,7 +22,7 @@ def asking(gateway, opened, path, **more):
     headers = {"authorization": f"Bearer {opened['api_key']}", CALL_HEADER: "the-call"}
 
     async def ask():
-        async with gateway.session.post(url, json={**PATHS[path], **more}, headers=headers) as reply:
+        async with gateway.session.post(url, json=PATHS.get(path, {}) | more, headers=headers) as reply:
             return await reply.read()
 
     return asyncio.create_task(ask())
@@ -33,7 +34,8 @@ async def test_a_silent_engine_is_told(gateway, until, path, is_streamed):
     gateway.engine.token_seconds = 60
     opened = await gateway.open()
 
-    call = asking(gateway, opened, path, stream=is_streamed)
+    form = path.replace(":generate", ":streamGenerate") if is_streamed else path
+    call = asking(gateway, opened, form, **{**PATHS[path], "stream": is_streamed})
     await until(lambda: gateway.engine.num_running)
     call.cancel()
     await until(lambda: not gateway.engine.num_running)

@@ -1,5 +1,6 @@
 """One conversation is one record, whichever official client held it, whole or streamed."""
 
+import base64
 import json
 
 import pytest
@@ -9,7 +10,7 @@ from agent_layer.local.scripted.script import token_logprob
 from agent_layer.schema.messages import resolve
 from agent_layer.schema.record import Logprobs
 
-DIALECTS = ["completions", "responses", "linked responses", "referring responses", "messages"]
+DIALECTS = ["completions", "responses", "linked responses", "referring responses", "messages", "google"]
 CALLS = [("c1", ' {"b":2,\n "a": 40.0}'), ("c2", '{"a": 1, "b": 2}')]
 CALLING = {
     "content": "adding",
@@ -81,20 +82,23 @@ async def test_sampling_is_recorded_as_it_was_asked(gateway, talks):
     opened = await gateway.open(sampling={"temperature": 1.0})
 
     for dialect in DIALECTS:
-        limit = "max_output_tokens" if "responses" in dialect else "max_tokens"
-        await (await talks(opened, dialect)).ask("hi", **{limit: 7}, extra_body={"temperature": 0.0, "seed": 5})
+        limit = "max_output_tokens" if "responses" in dialect or dialect == "google" else "max_tokens"
+        others = {"temperature": 0.0, "seed": 5}
+        more = others if dialect == "google" else {"extra_body": others}
+        await (await talks(opened, dialect)).ask("hi", **{limit: 7}, **more)
 
     trajectory = gateway.log.trajectory(opened["trajectory_id"])
     questions = [step.sampling_asked for step in trajectory.steps]
     assert questions[1] == questions[2] == questions[3] == {"max_output_tokens": 7, "temperature": 0.0, "seed": 5}
+    assert questions[5] == {"generationConfig": {"maxOutputTokens": 7, "temperature": 0.0, "seed": 5}}
     assert questions[0] == questions[4] == {"max_tokens": 7, "temperature": 0.0, "seed": 5}
     for step, seen in zip(trajectory.steps, gateway.engine.calls, strict=True):
         assert step.sampling_applied == NEUTRAL_SAMPLING | {"max_tokens": 7, "temperature": 1.0, "seed": 5}
         assert (seen.body["max_tokens"], seen.body["temperature"], seen.body["seed"]) == (7, 1.0, 5)
 
 
-async def test_an_image_is_one_content_in_every_dialect(gateway, clients):
-    picture = "iVBOR" * 100
+async def test_an_image_is_one_content_in_every_dialect(gateway, clients, google):
+    picture = base64.b64encode(bytes(range(256)) * 3).decode()  # with all letters of the alphabet
     url = f"data:image/png;base64,{picture}"
     opened = await gateway.open()
     of_openai, of_anthropic = await clients(opened)
@@ -107,6 +111,9 @@ async def test_an_image_is_one_content_in_every_dialect(gateway, clients):
     block = {"type": "image", "source": source}
     await of_anthropic.messages.create(model="m", max_tokens=9, messages=[{"role": "user", "content": [block]}])
 
-    assert [call.body["messages"][0]["content"] for call in gateway.engine.calls] == [[seen]] * 3
+    part = {"inline_data": {"mime_type": "image/png", "data": base64.b64decode(picture)}}
+    await google(opened).aio.models.generate_content(model="m", contents=[part])
+
+    assert [call.body["messages"][0]["content"] for call in gateway.engine.calls] == [[seen]] * 4
     trajectory = gateway.log.trajectory(opened["trajectory_id"])
     assert [json.loads(body) for body in trajectory.contents.values() if picture.encode() in body] == [url]

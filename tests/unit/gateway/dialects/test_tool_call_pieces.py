@@ -9,6 +9,8 @@ from hypothesis import given, strategies as st
 from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.chat_stream import ChatStream
 from agent_layer.gateway.dialects.completions import Completions
+from agent_layer.gateway.dialects.google.answer import read_signature
+from agent_layer.gateway.dialects.google.request import EVENT_STREAM, Google
 from agent_layer.gateway.dialects.messages import Messages
 from agent_layer.gateway.dialects.responses import Responses
 from agent_layer.schema.wire.streamed_messages import GrowingMessage
@@ -137,6 +139,16 @@ def calls_of_responses(events):
     return streamed
 
 
+def calls_of_google(events):
+    """What Google's SDKs make of the events: the parts of all; signatures hold the arguments as they were written."""
+    parts = [part for event in events for part in event["candidates"][0]["content"]["parts"]]
+    called = [
+        (part["functionCall"], read_signature(part["thoughtSignature"])) for part in parts if "functionCall" in part
+    ]
+    assert all(call["id"] == signature.call_id for call, signature in called)
+    return [(call["id"], call["name"], signature.arguments) for call, signature in called]
+
+
 @given(cut_calls())
 def test_all_accounts_of_a_stream_have_the_calls_that_the_model_made(made):
     calls, pieces = made
@@ -147,12 +159,14 @@ def test_all_accounts_of_a_stream_have_the_calls_that_the_model_made(made):
     _, recorded = ask(Completions(), fields, events)
     of_messages, recorded_too = ask(Messages(), {**fields, "max_tokens": 9}, events)
     of_responses, _ = ask(Responses(), {"input": "x", "stream": True}, events)
+    of_google, _ = ask(Google(model="m", stream_type=EVENT_STREAM), {"contents": [{"parts": [{"text": "x"}]}]}, events)
     traced = CHAT.read_stream([json.dumps(event) for event in events], is_whole=True).actions[0].message
 
     assert plain(recorded) == expected
     assert recorded == recorded_too == traced
     assert calls_of_messages(of_messages) == expected
     assert calls_of_responses(of_responses) == expected
+    assert calls_of_google(of_google) == expected
 
 
 @given(st.permutations(["text", "call", "thought", "more text"]))

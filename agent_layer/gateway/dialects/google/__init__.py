@@ -1,0 +1,1 @@
+"""Google's Gemini API as a dialect: requests, answers, names."""
