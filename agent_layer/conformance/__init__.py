@@ -5,7 +5,7 @@ from agent_layer.lazy import face
 __getattr__, __all__ = face(
     __name__,
     {
-        "adapters": "CaptureAdapter Door RecordedAnswer load_adapter",
+        "adapters": "CaptureAdapter Door RecordedAnswer RolloutAdapter load_adapter",
         "checks": "CHECKS",
         "engine": "KitEngine serve_kit_engine",
         "ours": "open_own_gateway read_shown_step run_own_gateway",

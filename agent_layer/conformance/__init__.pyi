@@ -1,6 +1,6 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
 from .adapters import CaptureAdapter as CaptureAdapter, Door as Door, RecordedAnswer as RecordedAnswer
-from .adapters import load_adapter as load_adapter
+from .adapters import RolloutAdapter as RolloutAdapter, load_adapter as load_adapter
 from .checks import CHECKS as CHECKS
 from .engine import KitEngine as KitEngine, serve_kit_engine as serve_kit_engine
 from .ours import open_own_gateway as open_own_gateway, read_shown_step as read_shown_step

@@ -9,7 +9,7 @@ import itertools
 import json
 import re
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeAlias, cast
 
@@ -32,6 +32,25 @@ class Turn(NamedTuple):
     """Answers of the model that the conversation has already."""
     attempt: int
     """Requests of this check before this one."""
+    is_held: Callable[[], bool]
+    """Whether answers of this check go on until the check has done something in the meantime."""
+
+
+class HeldWords:
+    """Words of an answer that goes on while its check holds it, so that a client can go away in the middle."""
+
+    def __init__(self, first: str, is_held: Callable[[], bool]) -> None:
+        self.spoken: list[str] = []
+        self._first, self._is_held = first, is_held
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield words, and remember them."""
+        for word in self._first.split():
+            self.spoken.append(word)
+            yield word
+        while self._is_held():
+            self.spoken.append("on")
+            yield "on"
 
 
 Plan: TypeAlias = Callable[[Turn], JsonObject]
@@ -55,7 +74,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     num_sampled: int
     """Tokens of all choices of its request."""
     is_finished: bool
-    """False: the engine was left before it had sent all."""
+    """False: it still runs, or the engine was left before it had sent all."""
+    is_ended: bool
 
     @property
     def logprobs(self) -> list[float]:
@@ -76,11 +96,20 @@ class KitEngine:
         self._written: list[tuple[JsonObject, int, JsonObject]] = []
         self._events: dict[int, int] = {}
         self._lock = threading.Lock()
+        self._held: set[str] = set()
 
     def plan(self, mark: str, plan: Plan, rewrite: Rewrite | None) -> None:
         """Answer requests with this mark so."""
         self._plans[mark] = plan, rewrite
         self._attempts[mark] = itertools.count()
+
+    def hold(self, mark: str) -> None:
+        """Let answers under a mark go on until ``release``."""
+        self._held.add(mark)
+
+    def release(self, mark: str) -> None:
+        """Let answers under a mark end."""
+        self._held.discard(mark)
 
     def samples(self, mark: str) -> list[Sample]:
         """Return what was sampled under a mark, in the order in which requests came."""
@@ -98,7 +127,7 @@ class KitEngine:
         if mark not in self._plans:
             return {"content": "this question belongs to no check"}
         with self._lock:
-            turn = Turn(next(self._numbers), prompt.turn, next(self._attempts[mark]))
+            turn = Turn(next(self._numbers), prompt.turn, next(self._attempts[mark]), lambda: mark in self._held)
             message = self._plans[mark][0](turn)
             self._written.append((prompt.body, prompt.choice, message))
         return message
@@ -132,7 +161,8 @@ def refuse(status: int) -> JsonObject:
 
 def join_words(content: object) -> str:
     """Return the text of planned words; a text stays."""
-    return " ".join(cast("list[str]", content)) if isinstance(content, list) else str(content or "")
+    words = content.spoken if isinstance(content, HeldWords) else content
+    return " ".join(cast("list[str]", words)) if isinstance(words, list) else str(words or "")
 
 
 def _sample(call: ReceivedCall, choice: int, message: JsonObject) -> Sample:
@@ -147,6 +177,7 @@ def _sample(call: ReceivedCall, choice: int, message: JsonObject) -> Sample:
         token_ids=list(call.token_ids[choice]),
         num_sampled=sum(map(len, call.token_ids)),
         is_finished=call.finished,
+        is_ended=call.ended,
     )
 
 

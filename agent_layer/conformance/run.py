@@ -1,11 +1,12 @@
 """A run of the kit: all checks ask at the same time, then the records are read once, then every check is judged."""
 
 import asyncio
+import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Collection, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import aiohttp
 import msgspec
@@ -18,9 +19,15 @@ from agent_layer.conformance.judging import Case, Claim, Judgement, Member, NotC
 from agent_layer.conformance.session import Session
 from agent_layer.errors import UnreachableError
 
-_NUM_AT_ONCE = 8
+_NUM_AT_ONCE = 16
+_NOT_OFFERED = frozenset({400, 404, 405, 501})
+"""Statuses with which an endpoint itself refuses a plain question in a dialect or style that it lacks."""
 _SHOWN = 160
 """Length to which texts of a result are cut."""
+
+
+_Way: TypeAlias = tuple[str, bool]
+"""(dialect, whether it is streamed)."""
 
 
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,20 +46,28 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     got: str | None = None
 
 
-class _Row(NamedTuple):
+class Row(NamedTuple):
+    """One check in one dialect and style."""
+
     check: Check
     dialect: Dialect
     is_streamed: bool
 
     @property
+    def way(self) -> _Way:
+        """Dialect and style."""
+        return self.dialect.name, self.is_streamed
+
+    @property
     def style(self) -> Literal["whole", "streamed"]:
+        """Style as a word."""
         return "streamed" if self.is_streamed else "whole"
 
 
-def list_rows(dialects: Sequence[str] = (), checks: Sequence[str] = ()) -> list[_Row]:
+def list_rows(dialects: Sequence[str] = (), checks: Sequence[str] = ()) -> list[Row]:
     """Return each check in each of its dialects and styles; empty selections stand for all."""
     return [
-        _Row(check, dialect, is_streamed)
+        Row(check, dialect, is_streamed)
         for check in CHECKS
         if not checks or check.name in checks
         for dialect in DIALECTS
@@ -64,9 +79,10 @@ def list_rows(dialects: Sequence[str] = (), checks: Sequence[str] = ()) -> list[
 async def run_checks(
     engine: KitEngine,
     adapter: CaptureAdapter,
-    rows: Sequence[_Row],
+    rows: Sequence[Row],
     *,
     model: str,
+    without: Collection[str] = (),
     settle_seconds: float = 0.0,
 ) -> list[CheckResult]:
     """Run checks, read the records, and judge; [num_rows].
@@ -76,28 +92,49 @@ async def run_checks(
         adapter: of the endpoint.
         rows: checks, as ``list_rows`` returns them.
         model: name that the requests ask for.
+        without: names of checks whose promise the endpoint does not make.
         settle_seconds: pause before the records are read, for endpoints that write late.
 
     Raises: UnreachableError: the endpoint does not answer.
     """
     async with _open_http() as http:
-        sessions = [await _open(row, engine, adapter, model, http) for row in rows]
-        permits = asyncio.Semaphore(_NUM_AT_ONCE)
 
-        async def ask(row: _Row, session: Session) -> None:
+        async def ask(row: Row) -> Session:
+            session = await _open(row, engine, adapter, model, http)
             async with permits:
                 await row.check.script(session)
+            return session
 
-        async with asyncio.TaskGroup() as group:
-            for row, session in zip(rows, sessions, strict=True):
-                group.create_task(ask(row, session))
+        permits = asyncio.Semaphore(_NUM_AT_ONCE)
+        absent = await _find_absent([ask(row) for row in _probes(rows)])
+        asked = [row for row in rows if row.way not in absent and row.check.name not in without]
+        sessions = await asyncio.gather(*map(ask, asked))
         for session in sessions:
             await session.wait(lambda: engine.engine.num_running == 0)
     await asyncio.sleep(settle_seconds)
     records = await asyncio.to_thread(_read_all, adapter)
     members = find_members(records)
-    assigned = _assign(sessions, records or [])
-    return [_judge(row, session, assigned[session.mark], members) for row, session in zip(rows, sessions, strict=True)]
+    by_mark = _assign(sessions, records or [])
+    by_row = {row: _judge(row, one, by_mark[one.mark], members) for row, one in zip(asked, sessions, strict=True)}
+    return [by_row.get(row) or _leave_out(row, absent.get(row.way, "check")) for row in rows]
+
+
+def _probes(rows: Iterable[Row]) -> list[Row]:
+    """Return the first check of the table in each dialect and style that is asked."""
+    return list({row.way: row._replace(check=CHECKS[0]) for row in rows}.values())
+
+
+async def _find_absent(probes: Iterable[Awaitable[Session]]) -> dict[_Way, str]:
+    """Return the dialects and styles that an endpoint refuses by itself, and what of them it lacks."""
+    found: dict[_Way, str] = {}
+    for session in await asyncio.gather(*probes):
+        statuses = {one.status for one in session.answers}
+        if statuses <= _NOT_OFFERED and not session.samples():
+            found[session.dialect.name, session.is_streamed] = "dialect"
+    for name, is_streamed in found:
+        if (name, not is_streamed) not in found:
+            found[name, is_streamed] = "streamed" if is_streamed else "whole"
+    return found
 
 
 def wait_for(url: str, seconds: float) -> None:
@@ -125,7 +162,7 @@ async def _answers(url: str) -> bool:
 
 @asynccontextmanager
 async def _open_http() -> AsyncGenerator[aiohttp.ClientSession]:
-    timeout = aiohttp.ClientTimeout(total=60)
+    timeout = aiohttp.ClientTimeout(total=120)
     headers = {"Content-Type": "application/json"}
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(timeout=timeout, headers=headers, connector=connector) as http:
@@ -133,7 +170,7 @@ async def _open_http() -> AsyncGenerator[aiohttp.ClientSession]:
 
 
 async def _open(
-    row: _Row, engine: KitEngine, adapter: CaptureAdapter, model: str, http: aiohttp.ClientSession
+    row: Row, engine: KitEngine, adapter: CaptureAdapter, model: str, http: aiohttp.ClientSession
 ) -> Session:
     mark = f"kit-{secrets.token_hex(5)}-mark"
     engine.plan(mark, row.check.plan, row.check.rewrite)
@@ -160,7 +197,7 @@ def _assign(sessions: Iterable[Session], records: Iterable[RecordedAnswer]) -> d
     by_mark: dict[str, list[RecordedAnswer]] = {session.mark: [] for session in sessions}
     by_prompt = {tuple(one.prompt_token_ids): session.mark for session in sessions for one in session.samples()}
     for record in records:
-        text = msgspec.json.encode((record.messages, record.message)).decode()
+        text = json.dumps((record.messages, record.message))
         mark = next((one for one in by_mark if one in text), None)
         mark = mark or by_prompt.get(tuple(record.prompt_token_ids or ()))
         if mark is not None:
@@ -168,10 +205,8 @@ def _assign(sessions: Iterable[Session], records: Iterable[RecordedAnswer]) -> d
     return by_mark
 
 
-def _judge(row: _Row, session: Session, records: list[RecordedAnswer], members: frozenset[Member]) -> CheckResult:
+def _judge(row: Row, session: Session, records: list[RecordedAnswer], members: frozenset[Member]) -> CheckResult:
     names = {"check": row.check.name, "dialect": row.dialect.name}
-    if session.is_absent:
-        return CheckResult(**names, style=row.style, result="not claimed", not_claimed=["dialect"])
     case = Case(answers=session.answers, samples=session.samples(), records=records, recorded=members)
     judged = list(row.check.judge(case))
     absent = [one.what for one in judged if isinstance(one, NotClaimed)]
@@ -181,6 +216,12 @@ def _judge(row: _Row, session: Session, records: list[RecordedAnswer], members: 
     expected, got = _cut_texts(failed.expected, failed.found)
     return CheckResult(
         **names, style=row.style, result="fail", not_claimed=absent, subject=failed.subject, expected=expected, got=got
+    )
+
+
+def _leave_out(row: Row, what: str) -> CheckResult:
+    return CheckResult(
+        check=row.check.name, dialect=row.dialect.name, style=row.style, result="not claimed", not_claimed=[what]
     )
 
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 from agent_layer.conformance.dialects import TOOL_NAME, Question
-from agent_layer.conformance.engine import Plan, Turn, refuse
+from agent_layer.conformance.engine import HeldWords, Plan, Turn, refuse
 from agent_layer.conformance.session import RETRY_HEADER, Session
 from agent_layer.schema import JsonObject, as_json_object
 
@@ -15,8 +15,8 @@ def say_number(turn: Turn) -> JsonObject:
 
 
 def say_much(turn: Turn) -> JsonObject:
-    """Answer with a text that takes half a second."""
-    return {"content": f"this is sample {turn.number}" + " on and on" * 40}
+    """Answer with a text that goes on while the check holds it."""
+    return {"content": HeldWords(f"this is sample {turn.number}", turn.is_held)}
 
 
 def call_once(turn: Turn) -> JsonObject:
@@ -151,7 +151,7 @@ async def leave_and_retry_by_key(session: Session) -> None:
     """Ask, go away, and ask again under the same Idempotency-Key."""
     question, headers = Question(turns=session.user("hello")), {"Idempotency-Key": f"key-of-{session.mark}"}
     await session.leave(question, headers)
-    await session.ask(question, headers)
+    await asyncio.gather(session.ask(question, headers), session.end_left())
 
 
 async def retry_after_failure(session: Session) -> None:
@@ -165,19 +165,26 @@ async def retry_after_failure(session: Session) -> None:
 async def leave_once(session: Session) -> None:
     """Ask, and go away."""
     await session.leave(Question(turns=session.user("hello")))
+    await session.end_left()
 
 
 async def leave_and_retry(session: Session) -> None:
     """Ask, go away, and ask again, counting as SDKs do."""
     question = Question(turns=session.user("hello"))
     await session.leave(question, {RETRY_HEADER: "0"})
-    await session.ask(question, {RETRY_HEADER: "1"})
+    await asyncio.gather(session.ask(question, {RETRY_HEADER: "1"}), session.end_left())
 
 
 async def leave_one_of_three(session: Session) -> None:
     """Ask three equal questions at the same time, and go away from one."""
+
+    async def leave() -> None:
+        await session.leave(question)
+        await session.end_left(3)
+
     question = Question(turns=session.user("hello"))
-    await asyncio.gather(session.ask(question), session.ask(question), session.leave(question))
+    session.engine.hold(session.mark)
+    await asyncio.gather(session.ask(question), session.ask(question), leave())
 
 
 async def ask_sampling(session: Session) -> None:

@@ -20,7 +20,8 @@ from agent_layer.conformance.engine import KitEngine, Sample
 from agent_layer.schema import JsonObject
 
 _POLL_SECONDS = 0.002
-_LIMIT_SECONDS = 30.0
+_PATIENCE = 10.0
+"""Seconds in which an engine's call ends after its client went away, if its endpoint ends such calls."""
 _LINE_ENDS = re.compile("\r\n|\n|\r")
 """Line ends of event streams; Python's own list has more."""
 RETRY_HEADER = "x-stainless-retry-count"
@@ -41,10 +42,6 @@ class Session:
     http: aiohttp.ClientSession
     answers: list[Answer] = field(default_factory=list[Answer])
     """Answers and errors that a client waited for, in the order of their arrival."""
-    is_absent: bool = False
-    """The endpoint has no such address."""
-    num_left: int = 0
-    """Requests whose client went away before the answer was whole."""
 
     def user(self, text: str) -> list[JsonObject]:
         """Return a user's turn that has the check's mark."""
@@ -61,19 +58,30 @@ class Session:
         return found
 
     async def leave(self, question: Question, headers: dict[str, str] | None = None) -> None:
-        """Ask, and close the connection when the engine has sampled some words of its answer."""
+        """Ask, and close the connection in the middle of the answer, which the engine holds until ``end_left``."""
+        self.engine.hold(self.mark)
         before = len(self.samples())
         asking = asyncio.create_task(self._post(question, headers or {}))
         await self.wait(lambda: any(len(one.token_ids) > 2 for one in self.samples()[before:]) or asking.done())
-        self.num_left += 1
         asking.cancel()
         with suppress(asyncio.CancelledError):
             await asking
 
-    async def wait(self, is_so: Callable[[], bool]) -> bool:
-        """Wait until a condition holds; False: it does not within 30 seconds."""
+    async def end_left(self, num_more: int = 1) -> None:
+        """Wait until the engine's call of a client that left has ended, or another call began; let all answers end.
+
+        Args:
+            num_more: calls that the engine has when another one began.
+        """
+        await self.wait(
+            lambda: any(one.is_ended for one in self.samples()) or len(self.samples()) > num_more, _PATIENCE
+        )
+        self.engine.release(self.mark)
+
+    async def wait(self, is_so: Callable[[], bool], seconds: float = 60.0) -> bool:
+        """Wait until a condition holds; False: it does not in time."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LIMIT_SECONDS):
+            async with asyncio.timeout(seconds):
                 while not is_so():  # noqa: ASYNC110  # the engine's book changes in another thread
                     await asyncio.sleep(_POLL_SECONDS)
         return is_so()
@@ -95,8 +103,6 @@ class Session:
             text = body.decode()
         except UnicodeDecodeError:
             return [Answer(status=status, fault="it is no UTF-8")]
-        if status in (404, 405, 501) and not self.samples():
-            self.is_absent = True
         if status != 200:
             return [Answer(status=status, fault=self._describe_refusal(status, text))]
         if not self.is_streamed:

@@ -37,6 +37,9 @@ def conformance(  # noqa: PLR0917  # options of a command are its arguments
     ] = None,
     dialect: Annotated[list[str] | None, typer.Option(help="Only this one: chat, messages or responses.")] = None,
     check: Annotated[list[str] | None, typer.Option(help="Only this one, as --list names it.")] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(help="Not this one, because the endpoint does not promise it.")
+    ] = None,
     records: Annotated[
         str | None,
         typer.Option(
@@ -69,12 +72,14 @@ def conformance(  # noqa: PLR0917  # options of a command are its arguments
     if show_list:
         return _list_checks(format_)
     _check_names("--dialect", dialect, _DIALECTS)
-    _check_names("--check", check, [one.name for one in CHECKS])
+    for option, names in (("--check", check), ("--without", without)):
+        _check_names(option, names, [one.name for one in CHECKS])
     with serve_kit_engine(model, engine_port) as engine:
         typer.echo(f"engine: {engine.engine.url}/v1", err=True)
         with _open_endpoint(context.obj, engine, url, key, records, wait) as adapter:
             rows = list_rows(dialect or (), check or ())
-            results = asyncio.run(run_checks(engine, adapter, rows, model=model, settle_seconds=settle))
+            asking = run_checks(engine, adapter, rows, model=model, without=without or (), settle_seconds=settle)
+            results = asyncio.run(asking)
     if format_ == "jsonl":
         write_lines(results)
     else:
@@ -123,7 +128,9 @@ def _tabulate(results: Sequence[CheckResult]) -> TableView:
     cells: dict[str, dict[str, str]] = {}
     for name in dict.fromkeys(one.check for one in results):
         mine = [one for one in results if one.check == name]
-        unclaimed = sorted({what for one in mine for what in one.not_claimed if what != "dialect"})
+        unclaimed = sorted(
+            {what for one in mine for what in one.not_claimed} - {"dialect", "whole", "streamed", "check"}
+        )
         cells[name] = {"check": name, **({"not claimed": ", ".join(unclaimed)} if unclaimed else {})}
         for dialect in _DIALECTS:
             if of_it := [one for one in mine if one.dialect == dialect]:
@@ -146,7 +153,9 @@ def _tabulate(results: Sequence[CheckResult]) -> TableView:
 
 def _summarise(results: Sequence[CheckResult]) -> str:
     """Return a cell: what all styles of a check and a dialect have in common, or the styles that fail."""
-    failed = [one.style for one in results if one.result == "fail"]
-    if not failed:
-        return results[0].result
-    return "failed" if len(failed) == len(results) else f"failed {failed[0]}"
+    styles: dict[str, list[str]] = {}
+    for one in results:
+        styles.setdefault("failed" if one.result == "fail" else one.result, []).append(one.style)
+    if len(styles) == 1:
+        return next(iter(styles))
+    return ", ".join(f"{word} {style}" for word in sorted(styles) for style in styles[word])

@@ -176,6 +176,7 @@ class ScriptedEngine:
             call.finished = True
             return response
         finally:
+            call.ended = True
             self.num_running -= 1
             if not self.num_running:
                 self._idle.set()
