@@ -98,6 +98,15 @@ def _judge_tools(num_asked: int, num_results: int) -> Judge:
     return judge
 
 
+def _judge_choices(case: Case) -> Iterator[Judgement]:
+    """A request for several choices may be refused by itself."""
+    if case.refused and not case.samples:
+        yield NotClaimed("choices")
+        yield from (one for one in judge_refusals(case) if not one.holds)
+    else:
+        yield from judge_delivered(case, 3)
+
+
 def _judge_by_key(case: Case) -> Iterator[Judgement]:
     """Two samples are as good as one, if both are recorded; one sample must be one answer, recorded once."""
     if len(case.samples) == 1 and len(case.whole) == 2:
@@ -150,6 +159,7 @@ def _with_answers(case: Case, answers: list[Answer]) -> Case:
     return Case(answers=answers, samples=case.samples, records=case.records, recorded=case.recorded)
 
 
+_TELLS = "The client can tell: by an error in the dialect's shape, or by a stream that does not end well."
 _HONEST = "What the client gets and what is recorded as whole agree; an error is in the dialect's shape."
 _NOT_TRAINED = "What its client never got whole is not recorded as a whole answer."
 _N_SAMPLES = "n equal questions are n samples: n answers arrive, n are recorded."
@@ -212,7 +222,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         _EXACT,
         ask_choices,
         say_number,
-        _judge_count(3),
+        _judge_choices,
         dialects=("chat",),
     ),
     Check(
@@ -296,7 +306,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         "broken connection",
         "The engine's connection breaks in the middle of its answer.",
-        "The client can tell. " + _NOT_TRAINED,
+        _TELLS + " " + _NOT_TRAINED,
         ask_once,
         say_number,
         judge_nothing_whole,
@@ -305,7 +315,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         "error in a stream",
         "The engine's stream ends with an error event.",
-        "The client can tell. " + _NOT_TRAINED,
+        _TELLS + " " + _NOT_TRAINED,
         ask_once,
         say_error,
         judge_nothing_whole,
@@ -323,7 +333,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         "no choices",
         "The engine's whole answer has choices: null.",
-        "The client can tell, and nothing is recorded as a whole answer.",
+        _TELLS + " " + _NOT_TRAINED,
         ask_once,
         say_number,
         judge_nothing_whole,

@@ -103,7 +103,7 @@ def judge_odd(case: Case) -> Iterator[Judgement]:
     yield from judge_records(case, plain=_same_but_halves, may_doubt=True)
 
 
-def judge_refusals(case: Case) -> Iterator[Judgement]:
+def judge_refusals(case: Case) -> Iterator[Claim]:
     """Judge errors: each has the shape that the dialect's clients read."""
     for answer in case.refused:
         if answer.status not in (0, 200):

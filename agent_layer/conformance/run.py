@@ -212,7 +212,8 @@ def _judge(row: Row, session: Session, records: list[RecordedAnswer], members: f
     absent = [one.what for one in judged if isinstance(one, NotClaimed)]
     failed = next(_failures(judged), None)
     if failed is None:
-        return CheckResult(**names, style=row.style, result="pass", not_claimed=absent)
+        result = "pass" if any(isinstance(one, Claim) for one in judged) else "not claimed"
+        return CheckResult(**names, style=row.style, result=result, not_claimed=absent)
     expected, got = _cut_texts(failed.expected, failed.found)
     return CheckResult(
         **names, style=row.style, result="fail", not_claimed=absent, subject=failed.subject, expected=expected, got=got

@@ -15,11 +15,11 @@ __all__ = ["writer"]
 class RecordWriter(CustomLogger):
     """Writes what LiteLLM's standard logging payload has."""
 
-    async def async_log_success_event(self, kwargs, *_):
+    async def async_log_success_event(self, kwargs, response_obj, start_time, end_time):  # noqa: ARG002  # LiteLLM passes them by name
         """Write a call that ended well."""
         self._write(kwargs, "ok")
 
-    async def async_log_failure_event(self, kwargs, *_):
+    async def async_log_failure_event(self, kwargs, response_obj, start_time, end_time):  # noqa: ARG002  # LiteLLM passes them by name
         """Write a call that failed."""
         self._write(kwargs, "error")
 
