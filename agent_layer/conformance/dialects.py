@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from agent_layer.schema import JsonObject, as_json_object, as_json_objects
+from agent_layer.schema import JsonObject, as_json_object, as_json_objects, parse_json_text
 
 TOOL_NAME: Final = "look_up"
 _TOOL_HELP: Final = "Looks a word up."
@@ -329,7 +329,7 @@ def _join_blocks(events: Iterable[JsonObject]) -> list[JsonObject]:
             inputs[index] = inputs.get(index, "") + str(delta.get("partial_json") or "")
     for index, text in inputs.items():
         if text:
-            blocks[index]["input"] = _parse(text)
+            blocks[index]["input"] = parse_json_text(text)
     return list(blocks.values())
 
 
@@ -343,10 +343,3 @@ def _usage(usage: object, prompt: str, sampled: str) -> tuple[int, int] | None:
     counts = as_json_object(usage)
     found = counts.get(prompt), counts.get(sampled)
     return (found[0], found[1]) if isinstance(found[0], int) and isinstance(found[1], int) else None
-
-
-def _parse(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

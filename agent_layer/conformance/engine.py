@@ -133,7 +133,7 @@ class KitEngine:
         return message
 
     def _send(self, call: ReceivedCall, sent: JsonObject) -> JsonObject:
-        """Give each answer an id of its own, as engines do, and then the oddity that its check plans."""
+        """Put an id of its own into each answer, as engines do, and then the oddity that its check plans."""
         place = self._events[id(call)] = self._events.get(id(call), -1) + 1
         sent = {**sent, "id": f"chatcmpl-{id(call):x}"}
         rewrite = self._plans.get(_find_mark(call.body), (None, None))[1]

@@ -87,7 +87,7 @@ def judge_delivered(case: Case, num_asked: int | None = None) -> Iterator[Judgem
 
     Args:
         case: the check.
-        num_asked: questions, each of which needs a sample of its own; None: as many as answers arrived.
+        num_asked: questions; each needs a sample of its own; None: as many as answers arrived.
     """
     if num_asked is not None:
         yield Claim("answers that arrived whole", str(num_asked), _count_whole(case))
@@ -121,7 +121,7 @@ def judge_client(case: Case, *, plain: Callable[[str], str] = str) -> Iterator[J
             yield Claim("answer at the client", " or ".join(near), f"{answer.text!r:.60} and {len(answer.calls)} calls")
             continue
         left.remove(sample)
-        yield Claim("tool calls at the client", _canonical(sample.calls), _canonical_of(answer))
+        yield Claim("tool calls at the client", _canonical(sample.calls), _canonical_calls(answer))
         if answer.usage is not None:
             counts = len(sample.prompt_token_ids), sample.num_sampled
             yield Claim("usage at the client", str(counts), str(answer.usage))
@@ -147,7 +147,7 @@ def judge_records(case: Case, *, plain: Callable[[str], str] = str, may_doubt: b
     for answer in case.whole:
         text = plain(answer.text)
         sample = next((one for one in case.samples if plain(one.text) == text), None)
-        found = next((one for one in recorded if sample and _is_of(one, sample, plain)), None)
+        found = next((one for one in recorded if sample and _matches(one, sample, plain)), None)
         if sample is None:
             continue  # the client's side has failed already
         if found is None:
@@ -172,7 +172,7 @@ def _same_but_halves(text: str) -> str:
     return _HALVES.sub("?", text)
 
 
-def _is_of(record: RecordedAnswer, sample: Sample, plain: Callable[[str], str]) -> bool:
+def _matches(record: RecordedAnswer, sample: Sample, plain: Callable[[str], str]) -> bool:
     if record.message is None:
         return record.response_token_ids == sample.token_ids
     return plain(_text(record)) == plain(sample.text) and _calls(record) == _canonical(sample.calls)
@@ -209,7 +209,7 @@ def _calls(record: RecordedAnswer) -> str:
     return _canonical([(str(one.get("name")), str(one.get("arguments"))) for one in functions])
 
 
-def _canonical_of(answer: Answer) -> str:
+def _canonical_calls(answer: Answer) -> str:
     return _canonical([(one.name, one.arguments) for one in answer.calls])
 
 

@@ -107,15 +107,15 @@ async def run_checks(
 
         permits = asyncio.Semaphore(_NUM_AT_ONCE)
         absent = await _find_absent([ask(row) for row in _probes(rows)])
-        asked = [row for row in rows if row.way not in absent and row.check.name not in without]
-        sessions = await asyncio.gather(*map(ask, asked))
+        open_rows = [row for row in rows if row.way not in absent and row.check.name not in without]
+        sessions = await asyncio.gather(*map(ask, open_rows))
         for session in sessions:
             await session.wait(lambda: engine.engine.num_running == 0)
     await asyncio.sleep(settle_seconds)
     records = await asyncio.to_thread(_read_all, adapter)
     members = find_members(records)
     by_mark = _assign(sessions, records or [])
-    by_row = {row: _judge(row, one, by_mark[one.mark], members) for row, one in zip(asked, sessions, strict=True)}
+    by_row = {row: _judge(row, one, by_mark[one.mark], members) for row, one in zip(open_rows, sessions, strict=True)}
     return [by_row.get(row) or _leave_out(row, absent.get(row.way, "check")) for row in rows]
 
 

@@ -108,7 +108,7 @@ async def interleave(session: Session) -> None:
 
 
 async def use_tools(session: Session) -> None:
-    """Give each call its result, the last call first, until the model calls no more."""
+    """Return each call's result, the last call first, until the model calls no more."""
     turns = session.user("look it up")
     for _ in range(3):
         (answer, *_others) = await session.ask(Question(turns=list(turns), has_tools=True))
@@ -221,5 +221,5 @@ def halve_pairs(sent: JsonObject, _: int) -> JsonObject:
 
 
 def repeat_id(sent: JsonObject, _: int) -> JsonObject:
-    """Give all answers one id."""
+    """Put the same id into all answers."""
     return {**sent, "id": "chatcmpl-same"}

@@ -7,10 +7,13 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 from aiohttp import web
+from typer.testing import CliRunner
 
-from agent_layer.conformance import list_rows, load_adapter, run_checks
+from agent_layer.cli.main import build
+from agent_layer.conformance import CHECKS, list_rows, load_adapter, run_checks
 from agent_layer.conformance.engine import KitEngine
-from agent_layer.errors import BadInputError, CorruptRecordError
+from agent_layer.errors import BadInputError, CorruptRecordError, UnreachableError
+from agent_layer.infra import free_port
 from agent_layer.local.scripted.serving import serve
 
 
@@ -20,6 +23,7 @@ class Recorder:
     def __init__(self, *faults):
         self.faults, self.records, self.cache = set(faults), [], {}
         self.engine_url = self.url = ""
+        self.on_record = lambda _: None
 
     def app(self):
         app = web.Application(client_max_size=1 << 28)
@@ -27,37 +31,37 @@ class Recorder:
         return app
 
     async def handle(self, request):
-        asked = await request.json()
-        key = json.dumps(asked)
+        question = await request.json()
+        key = json.dumps(question)
         if "cache" in self.faults and key in self.cache:
             return web.json_response(self.cache[key])
-        answering = asyncio.create_task(self.answer(request, asked, key))
+        answering = asyncio.create_task(self.answer(request, question, key))
         if "deaf" in self.faults:
             return await asyncio.shield(answering)
         return await answering
 
-    async def answer(self, request, asked, key):
-        body = {**asked, "return_token_ids": True, "logprobs": True}
+    async def answer(self, request, question, key):
+        body = {**question, "return_token_ids": True, "logprobs": True}
         if "forgetful" in self.faults:
             body.pop("temperature", None)
         async with aiohttp.ClientSession() as client:
             try:
                 async with client.post(f"{self.engine_url}/v1/chat/completions", json=body) as reply:
-                    if asked.get("stream") and reply.status == 200:
-                        return await self.pass_on(request, reply, asked)
+                    if question.get("stream") and reply.status == 200:
+                        return await self.pass_on(request, reply, question)
                     answer, status = json.loads(await reply.read()), reply.status
             except aiohttp.ClientError as error:
                 return web.json_response({"error": {"message": str(error)}}, status=502)
         if status != 200:
             return web.json_response({"detail": "no"} if "shapeless" in self.faults else answer, status=status)
         for choice in answer["choices"] or ():
-            self.record(asked, answer["prompt_token_ids"], choice, choice["message"], choice["logprobs"])
+            self.record(question, answer["prompt_token_ids"], choice, choice["message"], choice["logprobs"])
             if "trimming" in self.faults:
                 choice["message"]["content"] = choice["message"]["content"].replace("\0", "")
         self.cache[key] = answer
         return web.json_response(answer)
 
-    async def pass_on(self, request, reply, asked):
+    async def pass_on(self, request, reply, question):
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         events, is_broken = [], False
@@ -72,10 +76,10 @@ class Recorder:
                 await response.write(b"data: [DONE]\n\n")
         is_whole = not is_broken and not any("error" in one for one in events)
         if is_whole or "hopeful" in self.faults:
-            self.record_stream(asked, events)
+            self.record_stream(question, events)
         return response
 
-    def record_stream(self, asked, events):
+    def record_stream(self, question, events):
         pieces = [(event, choice) for event in events for choice in event["choices"] or ()]
         for index in sorted({choice["index"] for _, choice in pieces}):
             mine = [choice for _, choice in pieces if choice["index"] == index]
@@ -100,18 +104,19 @@ class Recorder:
                 "content": [one for choice in mine for one in (choice.get("logprobs") or {"content": ()})["content"]]
             }
             prompts = [event["prompt_token_ids"] for event in events if "prompt_token_ids" in event]
-            self.record(asked, prompts[0], whole, message, logprobs)
+            self.record(question, prompts[0], whole, message, logprobs)
 
-    def record(self, asked, prompt, choice, message, logprobs):
+    def record(self, question, prompt, choice, message, logprobs):
         ids = choice["token_ids"]
         record = {
-            "messages": asked["messages"],
+            "messages": question["messages"],
             "message": dict(message),
             "prompt_token_ids": prompt[1:] if "short prompt" in self.faults else prompt,
             "response_token_ids": ids[:-1] if "short" in self.faults else ids,
             "logprobs": [one["logprob"] - ("shifted" in self.faults) for one in logprobs["content"]],
             "finish_reason": "stop" if "stop" in self.faults else choice["finish_reason"],
         }
+        self.on_record(record)
         if "lossy" not in self.faults:
             self.records += [record, record] if "twice" in self.faults else [record]
 
@@ -187,6 +192,59 @@ async def test_a_check_that_the_endpoint_does_not_promise_is_left_out():
         results = await run_checks(kit, adapter, rows, model="policy", without=["sampling"])
 
     assert {(one.result, *one.not_claimed) for one in results} == {("not claimed", "check")}
+
+
+@pytest.mark.parametrize(("fault", "status"), [((), 0), (("short",), 1)])
+async def test_the_command_reports_each_check_and_ends_in_1_if_one_fails(fault, status, tmp_path):
+    recorder, port = Recorder(*fault), free_port()
+    recorder.engine_url = f"http://127.0.0.1:{port}"
+    lines = tmp_path / "records.jsonl"
+    async with serve(recorder):
+        recorder.on_record = lambda record: lines.open("a").write(json.dumps(record) + "\n")
+        command = ["conformance", f"{recorder.url}/v1", "--engine-port", str(port), "--records", str(lines)]
+        command += ["--check", "text", "--dialect", "chat"]
+        ended = await asyncio.to_thread(CliRunner().invoke, build(), [*command, "--format", "jsonl"])
+        drawn = await asyncio.to_thread(CliRunner().invoke, build(), command)
+
+    found = [json.loads(line) for line in ended.output.splitlines() if line.startswith("{")]
+    assert (ended.exit_code, drawn.exit_code) == (status, status)
+    assert [(one["style"], one["result"]) for one in found] == [
+        (style, "fail" if status else "pass") for style in ("whole", "streamed")
+    ]
+    assert f"2 checks: {2 - 2 * status} passed, {2 * status} failed, 0 not claimed" in drawn.output
+    assert ("text, chat whole: token ids in the record: expected 5: " in drawn.output) == bool(status)
+
+
+def test_the_list_has_each_check_with_its_promise():
+    listed = CliRunner().invoke(build(), ["conformance", "--list", "--format", "jsonl"])
+
+    rows = [json.loads(line) for line in listed.output.splitlines()]
+    assert [row["name"] for row in rows] == [check.name for check in CHECKS]
+    assert all(row["question"].endswith(".") and row["promise"].endswith(".") for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--dialect", "google"], "--dialect google: expected one of chat, messages, responses"),
+        (["--check", "nothing"], "--check nothing: expected one of text, "),
+        (["--records", "my:adapter"], "expected URL beside --records"),
+        (["http://127.0.0.1:1/v1", "--wait", "0"], "http://127.0.0.1:1/v1: expected an endpoint"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_a_sentence(options, sentence):
+    ended = CliRunner().invoke(build(), ["conformance", *options])
+
+    assert isinstance(ended.exception, BadInputError | UnreachableError)
+    assert sentence in str(ended.exception)
+
+
+@pytest.mark.long
+def test_without_a_url_a_gateway_of_ours_is_started():
+    ended = CliRunner().invoke(build(), ["conformance", "--check", "text", "--check", "cancel"])
+
+    assert ended.exit_code == 0, ended.output
+    assert "12 checks: 12 passed, 0 failed, 0 not claimed" in ended.output
 
 
 def test_records_are_read_from_a_file(tmp_path):

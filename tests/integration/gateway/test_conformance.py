@@ -9,6 +9,7 @@ from agent_layer.conformance import Door, list_rows, read_shown_step, run_checks
 from agent_layer.conformance.engine import KitEngine
 from agent_layer.store import show_step
 
+from ...waiting import scaled
 from .conftest import OPERATOR
 
 OPEN = {("lone surrogate", "chat", "streamed")}
@@ -25,7 +26,7 @@ class MemoryAdapter:
         headers = {"Authorization": f"Bearer {OPERATOR}", "Content-Type": "application/json"}
         body = json.dumps({"task_id": check}).encode()
         with urllib.request.urlopen(
-            urllib.request.Request(f"{self.gateway.url}/rollouts", body, headers), timeout=60
+            urllib.request.Request(f"{self.gateway.url}/rollouts", body, headers), timeout=scaled(60.0)
         ) as reply:
             self.opened.append(json.load(reply))
         return Door(self.opened[-1]["base_url"], self.opened[-1]["api_key"])
