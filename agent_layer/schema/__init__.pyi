@@ -11,6 +11,7 @@ from .ids import id_timestamp as id_timestamp, make_group_id as make_group_id, m
 from .ids import make_trajectory_id as make_trajectory_id, new_id as new_id, owner_text as owner_text
 from .ids import split_owner as split_owner, split_trajectory_id as split_trajectory_id
 from .ids import trajectory_owner as trajectory_owner
+from .json_forms import mend_surrogates as mend_surrogates, mend_text as mend_text, to_json_form as to_json_form
 from .messages import MEDIA as MEDIA, UNREADABLE as UNREADABLE, as_json_object as as_json_object
 from .messages import as_json_objects as as_json_objects, find_media as find_media, parse_json_text as parse_json_text
 from .messages import refer_to as refer_to, resolve as resolve, resolve_in as resolve_in
