@@ -54,6 +54,7 @@ MAY_REACH_ENVIRONMENT = {
     "trainer_adapter/verl/trackers.py": "sets what trackers read",
 }
 MAY_SPEAK_HTTP = {
+    "agent_layer/conformance/adapters.py": "asks an endpoint as any program would, and waits for its end",
     "agent_layer/cli/services/doctor.py": "asks as a user's programs would: over proxies, and after redirects",
     "agent_layer/engines/control.py": "asks an engine itself: past proxies, and after no redirect",
     "agent_layer/engines/teacher.py": "asks by control.py, and names what that raises",

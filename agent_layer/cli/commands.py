@@ -283,6 +283,11 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
             f"{_SERVICES}.doctor:doctor",
         ),
         Command(
+            "conformance",
+            "Ask a capture endpoint, ours or another's, and compare what it recorded with what its engine sampled.",
+            f"{_SERVICES}.conformance:conformance",
+        ),
+        Command(
             "serve",
             "Serve the gateway for configured engines (AGENT_LAYER_VLLM_URLS) and Redis.",
             f"{_SERVICES}.serve:serve",

@@ -4,8 +4,9 @@ from .gateway_processes import GatewayProcesses as GatewayProcesses
 from .page import run_page as run_page
 from .parsers import ReasoningParser as ReasoningParser, ToolParser as ToolParser, choose_parsers as choose_parsers
 from .providers import run_provider_proxy as run_provider_proxy
+from .scripted.completing import ReceivedCall as ReceivedCall
 from .scripted.engine import ScriptedEngine as ScriptedEngine
-from .scripted.script import ScriptAnswer as ScriptAnswer, ScriptPrompt as ScriptPrompt
+from .scripted.script import ScriptAnswer as ScriptAnswer, ScriptPrompt as ScriptPrompt, token_logprob as token_logprob
 from .scripted.serving import serve_in_thread as serve_in_thread
 from .stack import ReportPhase as ReportPhase, Stack as Stack, ensure_api_key as ensure_api_key, run_stack as run_stack
 from .stack import shell_exports as shell_exports

@@ -20,6 +20,8 @@ class ReceivedCall:
     """[num_choices][num_response_tokens]."""
     finished: bool = False
     """False while it runs, and forever if the client disconnected."""
+    ended: bool = False
+    """Whether it no longer runs, however it ended."""
 
 
 def find_continued_chat(calls: Sequence[ReceivedCall], prompt_token_ids: Sequence[int]) -> tuple[ReceivedCall, int]:

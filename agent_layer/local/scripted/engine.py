@@ -9,7 +9,7 @@ import argparse
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import cast
@@ -73,6 +73,8 @@ class ScriptedEngine:
     """Name of its LoRA adapter; None: it has none."""
     num_running: int = 0
     num_waiting: int = 0
+    rewrite: Callable[[ReceivedCall, JsonObject], JsonObject] = lambda _, sent: sent
+    """Changes a whole answer, or an event of a stream, before it is sent; ConnectionResetError breaks it off."""
     cache_usage: float = 0.0
     """This and ``num_waiting`` are reported at /metrics and have no other effect."""
     calls: list[ReceivedCall] = field(default_factory=list[ReceivedCall])
@@ -143,7 +145,12 @@ class ScriptedEngine:
             return await _refuse_budget(request) if body.get("stream") else _refuse(400, _NO_REASONING_PARSER)
         call = ReceivedCall(body=body, headers=dict(request.headers), prompt_token_ids=prompt)
         call.token_ids.extend([] for _ in range(_num_choices(body)))
-        return await self._run_call(call, self._stream(request, call) if body.get("stream") else self._answer(call))
+        try:
+            return await self._run_call(call, self._stream(request, call) if body.get("stream") else self._answer(call))
+        except ConnectionResetError:  # by ``rewrite``, or because the client is gone
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response()
 
     def _refuse_long(self, num_prompt: int, num_wanted: int) -> web.Response | None:
         """Refuse what does not fit into the context, in vLLM's words."""
@@ -184,6 +191,7 @@ class ScriptedEngine:
             call.finished = True
             return response
         finally:
+            call.ended = True
             self.num_running -= 1
             if not self.num_running:
                 self._idle.set()
@@ -195,7 +203,8 @@ class ScriptedEngine:
         ]
         answer: JsonObject = {"id": "chatcmpl-scripted", "object": "chat.completion", "created": 1, "model": self.model}
         answer |= {"choices": choices, "usage": _usage(call)}
-        return web.json_response(answer | self._ids(call.body, "prompt_token_ids", call.prompt_token_ids))
+        answer |= self._ids(call.body, "prompt_token_ids", call.prompt_token_ids)
+        return web.json_response(self.rewrite(call, answer))
 
     async def _sample(self, call: ReceivedCall, choice: int, scripted_choice: ScriptedChoice) -> JsonObject:
         """Write one choice to its end."""
@@ -236,7 +245,7 @@ class ScriptedEngine:
         prompt = self._ids(call.body, "prompt_token_ids", call.prompt_token_ids)
         for choice in range(len(scripted)):
             delta = {"role": "assistant", "content": ""}
-            await self._send(response, [{"index": choice, "delta": delta, "finish_reason": None}], prompt)
+            await self._send(response, call, [{"index": choice, "delta": delta, "finish_reason": None}], prompt)
         try:
             for choice, scripted_choice in enumerate(scripted):
                 await self._stream_choice(response, call, choice, scripted_choice)
@@ -244,7 +253,7 @@ class ScriptedEngine:
             await _break_off(response, {"message": str(error), "type": _ERRORS[400], "code": 400})
             return response
         if cast("JsonObject", call.body.get("stream_options") or {}).get("include_usage"):
-            await self._send(response, [], {"usage": _usage(call)})
+            await self._send(response, call, [], {"usage": _usage(call)})
         await response.write(b"data: [DONE]\n\n")
         return response
 
@@ -260,9 +269,9 @@ class ScriptedEngine:
             await self._pause_before_word(delta)
             call.token_ids[0].append(word_token_id(word))
             event = text_choice(word, delta, call.body)
-            await self._send(response, [event | (scripted_choice.ending(call.body) if word == END else {})], kind)
+            await self._send(response, call, [event | (scripted_choice.ending(call.body) if word == END else {})], kind)
         if call.body.get("stream_options"):
-            await self._send(response, [], kind | {"usage": _usage(call)})
+            await self._send(response, call, [], kind | {"usage": _usage(call)})
         await response.write(b"data: [DONE]\n\n")
         return response
 
@@ -280,11 +289,14 @@ class ScriptedEngine:
             if word == END and (error := scripted_choice.message.get("error")):
                 await _break_off(response, error)
             else:
-                await self._send(response, [event], {})
+                await self._send(response, call, [event], {})
 
-    async def _send(self, response: web.StreamResponse, choices: list[JsonObject], more: JsonObject) -> None:
-        chunk = {"id": "chatcmpl-scripted", "object": "chat.completion.chunk", "created": 1, "model": self.model}
-        await response.write(f"data: {json.dumps(chunk | {'choices': choices} | more)}\n\n".encode())
+    async def _send(
+        self, response: web.StreamResponse, call: ReceivedCall, choices: list[JsonObject], more: JsonObject
+    ) -> None:
+        event: JsonObject = {"id": "chatcmpl-scripted", "object": "chat.completion.chunk", "created": 1}
+        event = self.rewrite(call, event | {"model": self.model, "choices": choices} | more)
+        await response.write(f"data: {json.dumps(event)}\n\n".encode())
 
     def _ids(self, body: JsonObject, name: str, ids: list[int]) -> JsonObject:
         return {name: ids} if self.token_ids and body.get("return_token_ids") else {}
