@@ -11,13 +11,12 @@ other model call span directly inside it.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.schema.messages import UNREADABLE, as_json_object, as_json_objects, parse_json_text, resolve
+from agent_layer.schema.messages import as_json_object, as_json_objects, parse_json_text, resolve
 from agent_layer.schema.record import JsonObject, Record, TokenIds, current_version
 from agent_layer.schema.reward import Label, Reward, current_labels, label_rank, rollout_reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, Resumed
@@ -337,8 +336,7 @@ def _tool_answers(
     for name in messages[len(asking.messages) :]:
         body, message = contents.get(name, b""), JsonObject()
         if b'"tool"' in body or _OBSERVED.encode() in body:
-            with suppress(*UNREADABLE):
-                message = as_json_object(resolve(contents, name))
+            message = as_json_object(resolve(contents, name))
         content = message.get("content")
         texts = [part.get("text") for part in as_json_objects(content)]
         if texts and all(isinstance(text, str) for text in texts):

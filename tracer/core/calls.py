@@ -14,9 +14,19 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from agent_layer.schema import Action, JsonObject, PartSource, StepPart, StepState, StepStatus, TraceContext, Usage
+from agent_layer.schema import (
+    Action,
+    JsonObject,
+    PartSource,
+    StepPart,
+    StepState,
+    StepStatus,
+    TraceContext,
+    Usage,
+    safe_repr,
+)
 from tracer.core.clock import active_trace
-from tracer.core.contents import ContentWriter, safe_repr
+from tracer.core.contents import ContentWriter
 from tracer.core.errors import add_failure_note
 from tracer.core.scope import Scope
 

@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol, Self, TypeVar, cast
 
 import msgspec
 
-from agent_layer.schema import AGENT_HEADER, CALL_HEADER, ROLLOUT_HEADER, Action, JsonObject
-from tracer.core import Call, CallAnswer, CallRequest, adopt_call, current_scope, json_value, write_trace
+from agent_layer.schema import AGENT_HEADER, CALL_HEADER, ROLLOUT_HEADER, Action, JsonObject, json_value
+from tracer.core import Call, CallAnswer, CallRequest, adopt_call, current_scope, write_trace
 
 EventT = TypeVar("EventT")
 
