@@ -33,8 +33,8 @@ from .segment import Tombstone as Tombstone, TrajectorySummary as TrajectorySumm
 from .step import Action as Action, CaptureLevel as CaptureLevel, Content as Content, ContentRef as ContentRef
 from .step import GraphPlace as GraphPlace, Observation as Observation, PartSource as PartSource, PolicyRun as PolicyRun
 from .step import PromptDelta as PromptDelta, Role as Role, Step as Step, StepPart as StepPart, StepState as StepState
-from .step import StepStatus as StepStatus, Usage as Usage, requested_tool_names as requested_tool_names
-from .step import tool_names as tool_names
+from .step import StepStatus as StepStatus, Usage as Usage, is_caller_note as is_caller_note
+from .step import requested_tool_names as requested_tool_names, tool_names as tool_names
 from .task import History as History, Limits as Limits, NOT_SAMPLING as NOT_SAMPLING, RewardSpec as RewardSpec
 from .task import ShortGroupPolicy as ShortGroupPolicy, Split as Split, Task as Task, TaskView as TaskView
 from .task import hash_input as hash_input

@@ -20,7 +20,7 @@ from agent_layer.schema.messages import as_json_object, as_json_objects, parse_j
 from agent_layer.schema.record import JsonObject, Record, TokenIds, current_version
 from agent_layer.schema.reward import Label, Reward, current_labels, label_rank, rollout_reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, Resumed
-from agent_layer.schema.step import Action, Content, ContentRef, Observation, Step, StepPart, StepState
+from agent_layer.schema.step import Action, Content, ContentRef, Observation, Step, StepPart, StepState, is_caller_note
 from agent_layer.schema.task import Task
 from agent_layer.schema.training import ExcludedRollout, TrainedTokens
 
@@ -130,6 +130,7 @@ def assemble_steps(parts: Iterable[StepPart], abandoned: Collection[str] = ()) -
     steps = [
         assemble_step(call_parts, choice)
         for call_parts in by_call.values()
+        if not all(map(is_caller_note, call_parts))
         for choice in range(count_choices(call_parts))
     ]
     steps.sort(key=lambda step: (step.started_at, step.call_id, step.choice))
