@@ -20,7 +20,7 @@ import msgspec
 
 from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.infra import KILL_NOW, REAPER_PROGRAM
-from agent_layer.schema import Task, TaskView
+from agent_layer.schema import Task, TaskView, json_value
 from agent_layer.settings import SANDBOX_VARIABLE, agent_environment
 from envs.checkpoints import check_graph, run_graph
 from envs.environment import Environment
@@ -31,7 +31,7 @@ from envs.registry import find_object
 from envs.resume import is_resumable, resumable
 from envs.sandbox import AttemptSandbox
 from tracer import rollout_variables
-from tracer.core import Rollout, json_value
+from tracer.core import Rollout
 
 Target: TypeAlias = Callable[[Task, Rollout], Awaitable[object]]
 """Runs one attempt and returns its result, a JSON value. The agent sees ``task.view()``, never the grading."""

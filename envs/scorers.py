@@ -22,12 +22,12 @@ from agent_layer.schema import (
     RewardStatus,
     Task,
     current_rewards,
+    json_text,
     new_id,
     plain_number,
 )
 from envs.grading import AnyScorer, GroupScorer, ScoringRun, Verdict, call_scorer, can_score, only_reward, read_scores
 from envs.registry import find_object, hash_scorer
-from tracer.core import json_text
 
 AGENT = "agent"
 """Name of the scorer with which the agent reports its own scores."""

@@ -39,8 +39,9 @@ from agent_layer.schema import (
     TraceContext,
     check_name,
     make_attempt_started,
+    safe_repr,
 )
-from tracer.core import Rollout, Scope, add_failure_note, current, enter_attempt, safe_repr, warn_once
+from tracer.core import Rollout, Scope, add_failure_note, current, enter_attempt, warn_once
 from tracer.integrations import instrument
 from tracer.pools import propagate_context_to_pools
 from tracer.session import Session, active_session

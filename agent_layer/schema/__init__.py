@@ -26,10 +26,10 @@ __getattr__, __all__ = face(
             "check_name content_hash derive_seed id_timestamp make_group_id make_rollout_id make_trajectory_id new_id"
             " owner_text split_owner split_trajectory_id trajectory_owner"
         ),
-        "json_forms": "mend_surrogates mend_text to_json_form",
+        "json_forms": "UNREADABLE json_text json_value mend_surrogates read_json safe_repr",
         "messages": (
-            "MEDIA UNREADABLE as_json_object as_json_objects find_media parse_json_text refer_to resolve resolve_in"
-            " to_chat_messages to_part_message"
+            "MEDIA as_json_object as_json_objects find_media parse_json_text readable_message refer_to resolve"
+            " resolve_in to_chat_messages to_part_message"
         ),
         "record": "Advantages JsonObject Record known_time sortable_time",
         "reward": (
@@ -42,7 +42,7 @@ __getattr__, __all__ = face(
         ),
         "step": (
             "CaptureLevel Content ContentRef GraphPlace PartSource PromptDelta Role StepPart StepStatus Usage"
-            " requested_tool_names tool_names"
+            " is_caller_note requested_tool_names tool_names"
         ),
         "task": "NOT_SAMPLING History ShortGroupPolicy Split hash_input",
         "trace": "TraceContext derive_span_id derive_trace_id parse_trace",

@@ -11,9 +11,10 @@ from .ids import id_timestamp as id_timestamp, make_group_id as make_group_id, m
 from .ids import make_trajectory_id as make_trajectory_id, new_id as new_id, owner_text as owner_text
 from .ids import split_owner as split_owner, split_trajectory_id as split_trajectory_id
 from .ids import trajectory_owner as trajectory_owner
-from .json_forms import mend_surrogates as mend_surrogates, mend_text as mend_text, to_json_form as to_json_form
-from .messages import MEDIA as MEDIA, UNREADABLE as UNREADABLE, as_json_object as as_json_object
-from .messages import as_json_objects as as_json_objects, find_media as find_media, parse_json_text as parse_json_text
+from .json_forms import UNREADABLE as UNREADABLE, json_text as json_text, json_value as json_value
+from .json_forms import mend_surrogates as mend_surrogates, read_json as read_json, safe_repr as safe_repr
+from .messages import MEDIA as MEDIA, as_json_object as as_json_object, as_json_objects as as_json_objects
+from .messages import find_media as find_media, parse_json_text as parse_json_text, readable_message as readable_message
 from .messages import refer_to as refer_to, resolve as resolve, resolve_in as resolve_in
 from .messages import to_chat_messages as to_chat_messages, to_part_message as to_part_message
 from .record import Advantages as Advantages, JsonObject as JsonObject, Logprobs as Logprobs, Record as Record
@@ -32,8 +33,8 @@ from .segment import Tombstone as Tombstone, TrajectorySummary as TrajectorySumm
 from .step import Action as Action, CaptureLevel as CaptureLevel, Content as Content, ContentRef as ContentRef
 from .step import GraphPlace as GraphPlace, Observation as Observation, PartSource as PartSource, PolicyRun as PolicyRun
 from .step import PromptDelta as PromptDelta, Role as Role, Step as Step, StepPart as StepPart, StepState as StepState
-from .step import StepStatus as StepStatus, Usage as Usage, requested_tool_names as requested_tool_names
-from .step import tool_names as tool_names
+from .step import StepStatus as StepStatus, Usage as Usage, is_caller_note as is_caller_note
+from .step import requested_tool_names as requested_tool_names, tool_names as tool_names
 from .task import History as History, Limits as Limits, NOT_SAMPLING as NOT_SAMPLING, RewardSpec as RewardSpec
 from .task import ShortGroupPolicy as ShortGroupPolicy, Split as Split, Task as Task, TaskView as TaskView
 from .task import hash_input as hash_input

@@ -1,6 +1,6 @@
 """Conversion between chat messages and messages of OpenTelemetry's GenAI conventions, which consist of parts.
 
-Parts that only one side has a form for, such as images, stay unchanged. Also: tolerant reading of foreign JSON, and
+Parts that only one side has a form for, such as images, stay unchanged. Also: reading of foreign JSON, and
 references from one content to another, by which a value that many steps share is stored once.
 """
 
@@ -10,10 +10,9 @@ from typing import Final, cast
 
 import msgspec
 
+from agent_layer.schema.json_forms import MAX_DEPTH, UNREADABLE, read_json
 from agent_layer.schema.record import JsonObject
 
-UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError)
-"""Errors of reading JSON: another form, not UTF-8, nested too deep, or a number out of range."""
 MEDIA: Final = MappingProxyType(
     {
         "image_url": "images",
@@ -28,9 +27,13 @@ MEDIA: Final = MappingProxyType(
 """Parts of chat messages that are no text, as OpenAI and vLLM name them, and findings of steps whose prompt has them.
 A row for a trainer is token ids, which do not hold what such a part shows."""
 _MEDIA_HINTS: Final = (b'"image_', b'"input_', b'"audio_', b'"video_')
+_TEXTS: Final = ("role", "name", "reasoning", "reasoning_content")
 _REFERENCE = "$content"
 _MAX_REFERENCES: Final = 10_000
 """Agents may write references too: twenty contents that each refer twice to the previous one would be a million."""
+TOO_DEEP: Final = "(nested too deeply to be shown)"
+_MAX_SHOWN_DEPTH: Final = MAX_DEPTH + 16
+"""Levels, those of references included: JSON allows what no reader can follow."""
 
 
 def as_json_object(value: object) -> JsonObject:
@@ -46,10 +49,31 @@ def as_json_objects(value: object) -> list[JsonObject]:
 
 def parse_json_text(value: object) -> object:
     """Decode a value that may be JSON text; other text, or JSON nested too deeply, stays text."""
-    try:
-        return msgspec.json.decode(value) if isinstance(value, str) else value
-    except (*UNREADABLE, UnicodeEncodeError):
-        return value
+    return read_json(value) if isinstance(value, str) else value
+
+
+def readable_message(value: object) -> JsonObject:
+    """Return a stored message as every reader can take it: an object whose tool calls are objects with a function.
+
+    Agents and engines may have written anything. A value that is no object becomes the content of one.
+    """
+    if not isinstance(value, dict):
+        return {"role": "unreadable", "content": value}
+    message = cast("JsonObject", value)
+    readable: JsonObject = {name: _as_text(one) for name in _TEXTS if (one := message.get(name)) is not None}
+    calls = message.get("tool_calls")
+    if calls is not None:
+        items = cast("list[object]", calls) if isinstance(calls, list) else [calls]
+        readable["tool_calls"] = [_readable_call(one) for one in items]
+    return message | readable
+
+
+def _readable_call(call: object) -> JsonObject:
+    if not isinstance(call, dict):
+        return {"function": {"arguments": call}}
+    fields = cast("JsonObject", call)
+    function = fields.get("function")
+    return fields if function is None or isinstance(function, dict) else fields | {"function": {"arguments": function}}
 
 
 def find_media(message: bytes) -> set[str]:
@@ -134,7 +158,7 @@ def _content_part(item: object) -> JsonObject:
 
 
 def _tool_call_part(call: JsonObject) -> JsonObject:
-    function = cast("JsonObject", call.get("function") or {})
+    function = as_json_object(call.get("function"))
     arguments = parse_json_text(function.get("arguments"))
     return {"type": "tool_call", "id": call.get("id"), "name": function.get("name"), "arguments": arguments}
 
@@ -161,29 +185,32 @@ def resolve(contents: Mapping[str, bytes], content_hash: str) -> object:
         content_hash: hash of the content.
 
     Returns:
-        The value. References to missing contents, and those beyond the ten-thousandth, stay references.
+        The value, see ``read_json``. References to missing contents, and those beyond the ten-thousandth, stay
+        references; what is nested too deeply becomes ``TOO_DEEP``.
     """
-    return _resolve(contents, content_hash, iter(range(_MAX_REFERENCES + 1)))
+    return _resolve(contents, content_hash, iter(range(_MAX_REFERENCES + 1)), 0)
 
 
 def resolve_in(contents: Mapping[str, bytes], value: object) -> object:
     """Return a JSON value with the references inside it resolved, as ``resolve`` does."""
-    return _resolve_in(contents, value, iter(range(_MAX_REFERENCES + 1)))
+    return _resolve_in(contents, value, iter(range(_MAX_REFERENCES + 1)), 0)
 
 
-def _resolve(contents: Mapping[str, bytes], content_hash: str, left: Iterator[int]) -> object:
+def _resolve(contents: Mapping[str, bytes], content_hash: str, left: Iterator[int], depth: int) -> object:
     body = contents.get(content_hash)
     if body is None or next(left, None) is None:
         return refer_to(content_hash)
-    return _resolve_in(contents, msgspec.json.decode(body), left)
+    return _resolve_in(contents, read_json(body), left, depth)
 
 
-def _resolve_in(contents: Mapping[str, bytes], value: object, left: Iterator[int]) -> object:
-    if isinstance(value, list):
-        return [_resolve_in(contents, item, left) for item in cast("list[object]", value)]
-    if not isinstance(value, dict):
+def _resolve_in(contents: Mapping[str, bytes], value: object, left: Iterator[int], depth: int) -> object:
+    if not isinstance(value, list | dict):
         return value
+    if depth > _MAX_SHOWN_DEPTH:
+        return TOO_DEEP
+    if isinstance(value, list):
+        return [_resolve_in(contents, item, left, depth + 1) for item in cast("list[object]", value)]
     fields = cast("dict[str, object]", value)
     if fields.keys() == {_REFERENCE} and isinstance(target := fields[_REFERENCE], str):
-        return _resolve(contents, target, left)
-    return {key: _resolve_in(contents, item, left) for key, item in fields.items()}
+        return _resolve(contents, target, left, depth + 1)
+    return {key: _resolve_in(contents, item, left, depth + 1) for key, item in fields.items()}

@@ -167,6 +167,15 @@ class StepPart(Record, frozen=True, kw_only=True, tag="step_part"):
     """Findings such as ``prefix_break``; merged over all parts."""
 
 
+def is_caller_note(part: StepPart) -> bool:
+    """Whether this part only says who made a call: it is no step unless another layer recorded the call.
+
+    The gateway may have refused the call, or never have seen it.
+    """
+    is_program = part.source in ("hook", "handler", "decorator")
+    return is_program and part.phase == "start" and part.capture_level is None
+
+
 class Step(Record, frozen=True, kw_only=True, tag="step"):
     """One decision of the model: one choice of one call, assembled from all parts."""
 

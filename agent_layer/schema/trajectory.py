@@ -11,17 +11,16 @@ other model call span directly inside it.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.schema.messages import UNREADABLE, as_json_object, as_json_objects, parse_json_text, resolve
+from agent_layer.schema.messages import as_json_object, as_json_objects, parse_json_text, resolve
 from agent_layer.schema.record import JsonObject, Record, TokenIds, current_version
 from agent_layer.schema.reward import Label, Reward, current_labels, label_rank, rollout_reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Outcome, Resumed
-from agent_layer.schema.step import Action, Content, ContentRef, Observation, Step, StepPart, StepState
+from agent_layer.schema.step import Action, Content, ContentRef, Observation, Step, StepPart, StepState, is_caller_note
 from agent_layer.schema.task import Task
 from agent_layer.schema.training import ExcludedRollout, TrainedTokens
 
@@ -131,6 +130,7 @@ def assemble_steps(parts: Iterable[StepPart], abandoned: Collection[str] = ()) -
     steps = [
         assemble_step(call_parts, choice)
         for call_parts in by_call.values()
+        if not all(map(is_caller_note, call_parts))
         for choice in range(count_choices(call_parts))
     ]
     steps.sort(key=lambda step: (step.started_at, step.call_id, step.choice))
@@ -337,8 +337,7 @@ def _tool_answers(
     for name in messages[len(asking.messages) :]:
         body, message = contents.get(name, b""), JsonObject()
         if b'"tool"' in body or _OBSERVED.encode() in body:
-            with suppress(*UNREADABLE):
-                message = as_json_object(resolve(contents, name))
+            message = as_json_object(resolve(contents, name))
         content = message.get("content")
         texts = [part.get("text") for part in as_json_objects(content)]
         if texts and all(isinstance(text, str) for text in texts):

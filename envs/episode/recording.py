@@ -4,10 +4,10 @@ import time
 
 import msgspec
 
-from agent_layer.schema import Observation, StepPart, StepState, content_hash, new_id, refer_to
+from agent_layer.schema import Observation, StepPart, StepState, content_hash, json_text, json_value, new_id, refer_to
 from envs.environment import Environment, StepResult
 from envs.episode.tool_calls import ToolUse
-from tracer.core import ContentWriter, Rollout, json_text, json_value
+from tracer.core import ContentWriter, Rollout
 
 TOOL_ERROR = "tool_error"
 """Finding of a step whose tool calls were wrong; the kind of mistake follows."""

@@ -7,10 +7,9 @@ from typing import TypeAlias, cast
 import msgspec
 
 from agent_layer.errors import BadInputError, SandboxError, UnreachableError
-from agent_layer.schema import Task, Trajectory, plain_number, read_score
+from agent_layer.schema import Task, Trajectory, json_value, plain_number, read_score
 from envs.failures import ModelCallError, describe_error
 from envs.grading.scorer import Scorer, ScoringContext, Verdict
-from tracer.core import json_value
 
 ScorerFunction: TypeAlias = Callable[[Task, Trajectory, object], Awaitable[object]]
 AnyScorer: TypeAlias = ScorerFunction | Scorer
@@ -93,4 +92,4 @@ def plain_result(result: object) -> object:
 
 def _plain_field(value: object) -> object:
     number = plain_number(value)
-    return json_value(value if number is None else number)
+    return number if isinstance(number, float) else json_value(value if number is None else number)

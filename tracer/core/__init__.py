@@ -7,7 +7,7 @@ __getattr__, __all__ = face(
     {
         "calls": "Call CallAnswer CallRequest adopt_call announce_call failed_answer is_inside_call",
         "clock": "SYSTEM ClockAndIds active_trace new_trace write_trace",
-        "contents": "ContentWriter json_text json_value safe_repr",
+        "contents": "ContentWriter",
         "decorators": "agent state step tool",
         "errors": "add_failure_note warn_once",
         "liveness": "Life LifeName",

@@ -3,8 +3,7 @@ from .calls import Call as Call, CallAnswer as CallAnswer, CallRequest as CallRe
 from .calls import announce_call as announce_call, failed_answer as failed_answer, is_inside_call as is_inside_call
 from .clock import ClockAndIds as ClockAndIds, SYSTEM as SYSTEM, active_trace as active_trace, new_trace as new_trace
 from .clock import write_trace as write_trace
-from .contents import ContentWriter as ContentWriter, json_text as json_text, json_value as json_value
-from .contents import safe_repr as safe_repr
+from .contents import ContentWriter as ContentWriter
 from .decorators import agent as agent, state as state, step as step, tool as tool
 from .errors import add_failure_note as add_failure_note, warn_once as warn_once
 from .liveness import Life as Life, LifeName as LifeName

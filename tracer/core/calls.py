@@ -2,7 +2,7 @@
 
 The outermost layer that sees a call mints its id and announces it. Layers farther in adopt it, so that all records
 describe one step. A call is *routed* when the gateway sees it. The gateway records request and answer, and this process
-adds the agent, node and state once the call is answered; a call that the gateway refused is no step. Any other call is
+adds the agent, node and state once the call has ended; a call that the gateway refused is no step. Any other call is
 recorded here, at text level: its start before the request leaves, its end before the answer is returned.
 """
 
@@ -14,9 +14,19 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from agent_layer.schema import Action, JsonObject, PartSource, StepPart, StepState, StepStatus, TraceContext, Usage
+from agent_layer.schema import (
+    Action,
+    JsonObject,
+    PartSource,
+    StepPart,
+    StepState,
+    StepStatus,
+    TraceContext,
+    Usage,
+    safe_repr,
+)
 from tracer.core.clock import active_trace
-from tracer.core.contents import ContentWriter, safe_repr
+from tracer.core.contents import ContentWriter
 from tracer.core.errors import add_failure_note
 from tracer.core.scope import Scope
 
@@ -163,12 +173,18 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
             self.leave()
 
     def fail(self, source: Layer, error: BaseException) -> None:
-        """End a call that failed, while its error propagates. The gateway records the end of routed calls."""
-        if self.is_routed:
-            self.is_open = False
+        """End a call that failed, while its error propagates, unless its answer is recorded already.
+
+        The gateway records the end of routed calls; the caller that is recorded here counts where it did.
+        """
+        if not self.is_open:
             return
         with add_failure_note(error, "the model call that failed could not be recorded"):
-            self.finish(source, failed_answer(error))
+            if self.is_routed:
+                self.is_open = False
+                self.record_start(capture_level=None)
+            else:
+                self.finish(source, failed_answer(error))
 
     def leave(self) -> None:
         """Make this call the parent of the calls that follow in its lineage."""

@@ -5,7 +5,7 @@ from typing import TypeAlias, cast
 
 import msgspec
 
-from agent_layer.schema import Content, LogRecord, content_hash, refer_to
+from agent_layer.schema import Content, LogRecord, content_hash, json_text, refer_to
 from tracer.core.rollout_handle import Rollout
 
 Identity: TypeAlias = tuple[object, ...]
@@ -72,35 +72,6 @@ class ContentWriter:
         self._fresh.clear()
 
 
-def json_text(value: object) -> bytes:
-    """Encode a value of any kind as JSON; values without a JSON form are replaced by their ``repr``."""
-    try:
-        return _ENCODER.encode(value)
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last: too deep, or changed by another thread
-        return _ENCODER.encode(safe_repr(value))
-
-
-def json_value(value: object) -> object:
-    """Return a copy of any value as JSON that a record can store."""
-    if value is None or type(value) in (bool, float) or (type(value) is str and value.isascii()):
-        return value
-    found = msgspec.json.decode(json_text(value))
-    try:
-        msgspec.msgpack.encode(found)
-    except OverflowError:  # an integer of more than 64 bits
-        return safe_repr(value)
-    return found
-
-
-def safe_repr(value: object) -> str:
-    """Return the ``repr`` of any value, errors included. Never raises: a failing ``repr`` must not fail an agent."""
-    try:
-        text = repr(value)
-    except Exception as error:  # noqa: BLE001 - code of the agent's, which may raise anything
-        text = f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
 def _long_strings(value: object) -> list[str] | None:
     """Return the field names and texts of a long message; None for anything else."""
     if type(value) is not dict:
@@ -111,15 +82,3 @@ def _long_strings(value: object) -> list[str] | None:
         return None
     strings = [*fields, *fields.values()]
     return cast("list[str]", strings) if all(type(one) is str for one in strings) else None
-
-
-def _stand_in(value: object) -> object:
-    """Return a JSON form of an object that msgspec does not know: its fields, else its ``repr``."""
-    try:
-        dump = getattr(value, "model_dump", None)
-        return dump(mode="json") if callable(dump) else safe_repr(value)
-    except Exception:  # noqa: BLE001 - code of the agent's, which may raise anything
-        return safe_repr(value)
-
-
-_ENCODER = msgspec.json.Encoder(enc_hook=_stand_in)

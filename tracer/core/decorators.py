@@ -11,9 +11,9 @@ from typing import TypeVar, cast, overload
 
 import msgspec
 
-from agent_layer.schema import Action, JsonObject, Role
+from agent_layer.schema import Action, JsonObject, Role, json_value
 from tracer.core.calls import CallAnswer, CallRequest, adopt_call, announce_call, failed_answer
-from tracer.core.contents import ContentWriter, json_value
+from tracer.core.contents import ContentWriter
 from tracer.core.scope import CallLineage, Scope, current_scope
 from tracer.core.tool_use import ToolUse, adopt_tool_use
 from tracer.core.wrapping import Decorable, function_name, wrap

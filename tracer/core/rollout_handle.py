@@ -53,6 +53,9 @@ class Checkpointer(Protocol):
 class OpenQuestion(Protocol):
     """A question of a graph to a person, until it is answered."""
 
+    arguments: object
+    """The question itself."""
+
     def record(self, output: object) -> None:
         """Record the answer."""
         ...

@@ -4,8 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from agent_layer.schema import Observation
-from tracer.core.contents import json_text, json_value, safe_repr
+from agent_layer.schema import Observation, json_text, json_value, safe_repr
 from tracer.core.scope import Scope
 
 _MAX_OUTPUT_LENGTH = 1 << 20

@@ -20,6 +20,7 @@ from tracer.integrations.client import (
     json_objects,
     parse_answer,
     parse_stream,
+    read_as,
     sampling_fields,
     tool_call,
     trace_client,
@@ -44,6 +45,7 @@ class _Body(msgspec.Struct):
 
 class _Delta(msgspec.Struct):
     text: str = ""
+    thinking: str = ""
     partial_json: str = ""
     stop_reason: str | None = None
 
@@ -75,7 +77,7 @@ def _read_request(request: Mapping[str, object]) -> CallRequest:
 
 
 def _read_answer(body: bytes) -> CallAnswer:
-    return parse_answer(lambda: _answer(msgspec.json.decode(body, type=_Body)))
+    return parse_answer(lambda: _answer(read_as(body, _Body)))
 
 
 def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> CallAnswer:
@@ -88,9 +90,12 @@ def _gather(events: list[_Event]) -> _Body:
     blocks: dict[int, JsonObject] = {event.index: event.content_block for event in events if event.content_block}
     deltas = [(event.index, event.delta) for event in events if event.delta and event.type == "content_block_delta"]
     for index, block in blocks.items():
-        texts = [delta.text for at, delta in deltas if at == index]
-        inputs = [delta.partial_json for at, delta in deltas if at == index]
-        blocks[index] = block | {"text": str(block.get("text") or "") + "".join(texts), "json": "".join(inputs)}
+        mine = [delta for at, delta in deltas if at == index]
+        blocks[index] = block | {
+            "text": str(block.get("text") or "") + "".join(delta.text for delta in mine),
+            "thinking": str(block.get("thinking") or "") + "".join(delta.thinking for delta in mine),
+            "json": "".join(delta.partial_json for delta in mine),
+        }
     ended = [event for event in events if event.type == "message_delta"]
     usages = [event.usage for event in ended if event.usage]
     return _Body(
@@ -105,17 +110,17 @@ def _gather(events: list[_Event]) -> _Body:
 
 
 def _answer(body: _Body) -> CallAnswer:
-    text, calls = _parse_output(body.content)
     reason = body.stop_reason and _REASONS.get(body.stop_reason, body.stop_reason)
     usage = body.usage and Usage(prompt_tokens=body.usage.input_tokens, response_tokens=body.usage.output_tokens)
-    return CallAnswer(actions=[assistant_action(text, calls, reason)], model=body.model, usage=usage)
+    return CallAnswer(actions=[assistant_action(*_parse_output(body.content), reason)], model=body.model, usage=usage)
 
 
-def _parse_output(blocks: list[JsonObject]) -> tuple[str, list[JsonObject]]:
-    """Return (text, tool calls)."""
+def _parse_output(blocks: list[JsonObject]) -> tuple[str, str, list[JsonObject]]:
+    """Return (text, reasoning, tool calls)."""
     text = "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
+    thoughts = [str(block.get("thinking") or "") for block in blocks if block.get("type") == "thinking"]
     uses = [block for block in blocks if block.get("type") == "tool_use"]
-    return text, [tool_call(use.get("id"), use.get("name"), _arguments(use)) for use in uses]
+    return text, "\n".join(thoughts), [tool_call(use.get("id"), use.get("name"), _arguments(use)) for use in uses]
 
 
 def _arguments(use: JsonObject) -> str:
@@ -162,4 +167,4 @@ def _key_headers(key: str) -> dict[str, str]:
     return {"X-Api-Key": key, "Authorization": f"Bearer {key}"}
 
 
-trace_client(Anthropic, AsyncAnthropic, Api({"/v1/messages": ANTHROPIC_MESSAGES}, root="..", key_headers=_key_headers))
+trace_client(Api(Anthropic, AsyncAnthropic, {"/v1/messages": ANTHROPIC_MESSAGES}, root="..", key_headers=_key_headers))

@@ -2,25 +2,37 @@
 
 The hook acts on the request, not on the client, so that a client built once at import serves many rollouts at a time. A
 request and the client's retries of it are one call with one id. From top to bottom: reading requests and answers of one
-``Dialect``; recording answers, streams included; the hook that routes a request; streams that are watched by item.
+``Dialect``; recording answers, streams included; the hook that routes a request.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from functools import wraps
-from inspect import iscoroutine
+from inspect import iscoroutine, iscoroutinefunction
 from typing import NamedTuple, Protocol, Self, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import msgspec
 
-from agent_layer.schema import AGENT_HEADER, CALL_HEADER, ROLLOUT_HEADER, Action, JsonObject
-from tracer.core import Call, CallAnswer, CallRequest, adopt_call, current_scope, json_value, write_trace
+from agent_layer.schema import (
+    AGENT_HEADER,
+    CALL_HEADER,
+    ROLLOUT_HEADER,
+    Action,
+    JsonObject,
+    json_text,
+    json_value,
+    read_json,
+    safe_repr,
+)
+from tracer.core import Call, CallAnswer, CallRequest, adopt_call, current_scope, write_trace
 
 EventT = TypeVar("EventT")
 
 _DECODER = "_decoder"
 """Attribute of a stream: decoder from bytes to events. Not public, but in every version of both clients."""
 _RAW_HEADER = "x-stainless-raw-response"
-_RECORD = "_tracer_record"
+NOT_PARSED = "answer_not_parsed"
+"""Finding of a call whose answer is known, but is not what its caller can parse."""
 
 
 class _ReadStream(Protocol):
@@ -37,6 +49,17 @@ class Dialect(NamedTuple):
     """Assembles an answer from the data of its events; an incomplete one counts as aborted."""
     is_last: Callable[[str], bool]
     """Whether the event with this data completes the answer."""
+
+
+def read_as(text: bytes | str, kind: type[EventT]) -> EventT:
+    """Read JSON of a server as a record, lone surrogates and the like included.
+
+    Raises: msgspec.DecodeError: it is something else.
+    """
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, UnicodeError):
+        return msgspec.convert(read_json(text), kind)
 
 
 def parse_answer(read: Callable[[], CallAnswer]) -> CallAnswer:
@@ -65,7 +88,7 @@ def parse_stream(
     events, errors = list[EventT](), list[str]()
     for chunk in chunks:
         try:
-            events.append(msgspec.json.decode(chunk, type=kind))
+            events.append(read_as(chunk, kind))
         except msgspec.DecodeError as error:
             errors.append(str(error))
     answer = join(events) if events or not errors else CallAnswer()
@@ -114,10 +137,12 @@ def join_text(content: object, kinds: frozenset[str]) -> object:
     return parts or content
 
 
-def assistant_action(text: str, calls: list[JsonObject], finish_reason: str | None) -> Action:
-    """Return an answer of the model as a chat message."""
+def assistant_action(text: str, reasoning: str, calls: list[JsonObject], finish_reason: str | None) -> Action:
+    """Return an answer of the model as a chat message, with its reasoning under the name that gateways give it."""
     message: JsonObject = {"role": "assistant", "content": text if text or not calls else None}
-    return Action(message=message | ({"tool_calls": calls} if calls else {}), finish_reason=finish_reason)
+    thought: JsonObject = {"reasoning": reasoning} if reasoning else {}
+    called: JsonObject = {"tool_calls": calls} if calls else {}
+    return Action(message=message | thought | called, finish_reason=finish_reason)
 
 
 def tool_call(identity: object, name: object, arguments: object) -> JsonObject:
@@ -181,9 +206,9 @@ class _RawResponse(Protocol):
 
 def record_answer(call: Call, result: object, dialect: Dialect) -> None:
     """Record the end of a call: now, or for a stream before its last event is returned to the caller."""
-    dump = cast("Callable[..., str] | None", getattr(result, "model_dump_json", None))
+    dump = cast("Callable[..., object] | None", getattr(result, "model_dump", None))
     if dump is not None:
-        call.finish("hook", dialect.read_answer(dump(exclude_unset=True, warnings=False).encode()))
+        call.finish("hook", dialect.read_answer(json_text(dump(exclude_unset=True, warnings=False))))
     elif (decoder := getattr(result, _DECODER, None)) is not None:
         setattr(result, _DECODER, _WatchedDecoder(cast("_Decoder", decoder), StreamRecorder(call, dialect)))
     else:
@@ -239,7 +264,10 @@ def call_headers(call: Call) -> dict[str, str]:
 
 
 class Api(NamedTuple):
-    """Paths of one client library, and its key headers."""
+    """Classes of clients of one library, its paths, and its key headers."""
+
+    client: type
+    async_client: type
 
     dialects: Mapping[str, Dialect]
     """Dialects by path below the base address of the client."""
@@ -249,6 +277,14 @@ class Api(NamedTuple):
     """Returns the headers that carry a key, in the client's spelling: others would be sent in addition to its own."""
 
 
+class _Client(Protocol):
+    base_url: object
+    max_retries: int
+    timeout: object
+
+    def close(self) -> object: ...
+
+
 class _Options(Protocol):
     """Fields of a client's request options that the hook uses."""
 
@@ -256,14 +292,17 @@ class _Options(Protocol):
     headers: object
     json_data: object
     extra_json: Mapping[str, object] | None
+    post_parser: Callable[[object], object] | object
+    """Makes the result from the answer, for ``parse()``; else a mark that there is none."""
 
     def model_copy(self, *, update: Mapping[str, object]) -> Self: ...
 
 
-def trace_client(client: type, async_client: type, api: Api) -> None:
-    """Trace every request of these classes of clients."""
-    setattr(client, "request", _trace(api, getattr(client, "request")))  # noqa: B009, B010 - a method of a foreign class
-    setattr(async_client, "request", _trace_async(api, getattr(async_client, "request")))  # noqa: B009, B010 - the same
+def trace_client(api: Api) -> None:
+    """Trace every request of the library's clients, those for other platforms included: all share one ``request``."""
+    for kind, trace in ((api.client, _trace), (api.async_client, _trace_async)):
+        owner = next(one for one in kind.__mro__ if "request" in one.__dict__)
+        setattr(owner, "request", trace(api, getattr(owner, "request")))  # noqa: B009, B010 - a method of a foreign class
 
 
 def _trace(api: Api, request: Callable[..., object]) -> Callable[..., object]:
@@ -273,7 +312,7 @@ def _trace(api: Api, request: Callable[..., object]) -> Callable[..., object]:
         if call is None:
             return request(client, cast_to, options, **kwargs)
         try:
-            result = request(client, cast_to, _address(api, options, call), **kwargs)
+            result = request(_find_sender(api, client, call), cast_to, _address(api, options, call), **kwargs)
         except BaseException as error:
             call.fail("hook", error)
             raise
@@ -290,7 +329,7 @@ def _trace_async(api: Api, request: Callable[..., Awaitable[object]]) -> Callabl
         if call is None:
             return await request(client, cast_to, options, **kwargs)
         try:
-            result = await request(client, cast_to, _address(api, options, call), **kwargs)
+            result = await request(_find_sender(api, client, call), cast_to, _address(api, options, call), **kwargs)
         except BaseException as error:
             call.fail("hook", error)
             raise
@@ -318,7 +357,10 @@ def _find_dialect(api: Api, options: _Options) -> Dialect | None:
 
 
 def _address(api: Api, options: _Options, call: Call) -> _Options:
-    """Return the request with address, key and ids of the call's rollout."""
+    """Return the request with address, key and ids of the call's rollout, and with a parser that loses no answer."""
+    dialect = _find_dialect(api, options)
+    if callable(options.post_parser) and dialect is not None:
+        options = options.model_copy(update={"post_parser": _watch_parser(options.post_parser, call, dialect)})
     rollout = call.scope.rollout
     if not call.is_routed or rollout.base_url is None:
         return options
@@ -329,77 +371,64 @@ def _address(api: Api, options: _Options, call: Call) -> _Options:
     return options.model_copy(update={"url": root + options.url, "headers": theirs | ours})
 
 
+def _watch_parser(parser: Callable[[object], object], call: Call, dialect: Dialect) -> Callable[[object], object]:
+    """Return the parser of a caller. An answer that does not parse is recorded as it is, with a finding."""
+
+    def parse(answer: object) -> object:  # a function: clients of platforms copy their options, with all that is inside
+        try:
+            return parser(answer)
+        except Exception as error:
+            if call.is_open:  # else it was recorded before, and the caller parses a raw response
+                _answer(call, answer, dialect, error)
+            raise
+
+    return parse
+
+
+_SENDERS: WeakKeyDictionary[object, object] = WeakKeyDictionary()
+
+
+def _find_sender(api: Api, client: object, call: Call) -> object:
+    """Return the client that sends the request: for a gateway, the library's own instead of those for other platforms.
+
+    Those sign requests, move paths and read streams in ways of their own, and would send keys of another party.
+    """
+    library = api.client.__module__.partition(".")[0]
+    if not call.is_routed or not any(one.__module__.startswith(f"{library}.lib.") for one in type(client).__mro__):
+        return client
+    if (sender := _SENDERS.get(client)) is None:
+        theirs = cast("_Client", client)
+        own = api.async_client if iscoroutinefunction(theirs.close) else api.client
+        sender = _SENDERS[client] = own(
+            api_key="the key of the rollout",
+            base_url=str(theirs.base_url),
+            http_client=getattr(client, "_client"),  # noqa: B009 - not public: pool and proxies that the caller chose
+            max_retries=theirs.max_retries,
+            timeout=theirs.timeout,
+        )
+    return sender
+
+
 def _read_headers(options: _Options) -> dict[str, str]:
     headers = options.headers
     return dict(cast("Mapping[str, str]", headers)) if isinstance(headers, Mapping) else {}
 
 
-def _answer(call: Call, result: object, dialect: Dialect | None) -> None:
-    """Record the call before its answer is returned."""
+def _answer(call: Call, result: object, dialect: Dialect | None, error: Exception | None = None) -> None:
+    """Record the call before its answer is returned.
+
+    Args:
+        call: the call.
+        result: the answer.
+        dialect: its dialect.
+        error: why the caller cannot use the answer; None: it is not known that it cannot.
+    """
     if call.is_routed or dialect is None:
         call.record_start(capture_level=None)
         call.leave()
-    else:
+    elif error is None:
         record_answer(call, result, dialect)
-
-
-_WATCHED: set[tuple[type, str]] = set()
-
-
-class _Item(Protocol):
-    """One item of a stream: a pydantic model."""
-
-    def model_dump_json(self, *, exclude_none: bool, warnings: bool) -> str: ...
-
-
-def watch_items(stream: object, record: StreamRecorder) -> None:
-    """Record each item of this stream before the caller gets it."""
-    _watch_class(type(stream), "__next__", _see_items)
-    _watch_class(type(stream), "__anext__", _see_items_async)
-    setattr(stream, _RECORD, record)
-
-
-def _watch_class(kind: type, name: str, see: Callable[..., object]) -> None:
-    """Patch the class that defines the method: Python looks special methods up in classes, not in objects."""
-    owner = next((one for one in kind.__mro__ if name in one.__dict__), None)
-    if owner is not None and (owner, name) not in _WATCHED:
-        _WATCHED.add((owner, name))
-        setattr(owner, name, see(getattr(owner, name)))
-
-
-def _see_items(advance: Callable[[object], object]) -> Callable[[object], object]:
-    @wraps(advance)
-    def watched(stream: object) -> object:
-        record = cast("StreamRecorder | None", getattr(stream, _RECORD, None))
-        if record is None:
-            return advance(stream)
-        try:
-            item = advance(stream)
-        except BaseException as end:
-            record.end(is_whole=isinstance(end, StopIteration))
-            raise
-        record.add_event(_text(item))
-        return item
-
-    return watched
-
-
-def _see_items_async(advance: Callable[[object], Awaitable[object]]) -> Callable[[object], Awaitable[object]]:
-    @wraps(advance)
-    async def watched(stream: object) -> object:
-        record = cast("StreamRecorder | None", getattr(stream, _RECORD, None))
-        if record is None:
-            return await advance(stream)
-        try:
-            item = await advance(stream)
-        except BaseException as end:
-            record.end(is_whole=isinstance(end, StopAsyncIteration))
-            raise
-        record.add_event(_text(item))
-        return item
-
-    return watched
-
-
-def _text(item: object) -> str:
-    return cast("_Item", item).model_dump_json(exclude_none=True, warnings=False)
+    else:
+        answer = dialect.read_answer(json_text(result))
+        found = msgspec.structs.replace(answer, findings=[*answer.findings, NOT_PARSED], error=safe_repr(error)[:2000])
+        call.finish("hook", found)

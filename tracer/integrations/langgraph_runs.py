@@ -92,7 +92,10 @@ def begin_chain(run: Run) -> Run:
     if around is not None and around.metadata.get("langgraph_checkpoint_ns") == metadata.get("langgraph_checkpoint_ns"):
         return run
     run.place = run
-    if parent is not None:
+    if parent is not None and parent.place is parent:  # a task of the functional API, called by a function like it
+        caller = scope_at(parent, parent.base).lineage
+        run.before, run.came_from = CallLineage(caller.latest_call, caller.environment), [str(parent.name)]
+    elif parent is not None:
         progress = parent.progress or _begin_progress(parent)
         progress.reach(read_superstep(metadata))
         run.before, run.came_from = progress.before, progress.nodes_before
@@ -111,11 +114,15 @@ def begin_tool(parent: Run | None, base: Scope, use: ToolUse) -> Run:
 
 def end_chain(run: Run, *, is_success: bool) -> None:
     """Pass the lineage of a run on: from a node to its graph, from a graph to its caller."""
+    parent = run.parent
     if run.place is run:
-        if is_success and run.parent is not None and run.parent.progress is not None:
-            run.parent.progress.join(str(run.name), run.scope and run.scope.lineage)
+        if is_success and parent is not None and parent.place is parent and run.scope is not None:
+            caller = scope_at(parent, parent.base).lineage
+            caller.latest_call, caller.environment = run.scope.lineage.latest_call, run.scope.lineage.environment
+        elif is_success and parent is not None and parent.progress is not None:
+            parent.progress.join(str(run.name), run.scope and run.scope.lineage)
     elif run.progress is not None:
-        outer = scope_at(run.parent, run.base).lineage
+        outer = scope_at(parent, run.base).lineage
         outer.latest_call, outer.environment = run.progress.now.latest_call, run.progress.now.environment
 
 
@@ -150,10 +157,10 @@ def _begin_progress(graph: Run) -> _Progress:
 
 
 def _enter_node(run: Run) -> Scope:
-    """Return the scope of a graph's node; the agent is the graph when it has a name."""
+    """Return the scope of a graph's node; the agent is the graph when it has a name, or the function itself."""
     graph, metadata = run.parent, run.metadata
     outer = scope_at(graph, run.base)
-    name, graph_name = str(run.name), graph and graph.name
+    name, graph_name = str(run.name), run.name if _is_function(metadata) else graph and graph.name
     branch = _read_branch(metadata)
     return msgspec.structs.replace(
         outer,
@@ -170,6 +177,13 @@ def _enter_node(run: Run) -> Scope:
         place=run,
         read_state=partial(run.add_state, run.inputs) if run.add_state else outer.read_state,
     )
+
+
+def _is_function(metadata: Mapping[str, object]) -> bool:
+    """Whether the code is an entrypoint or a task of the functional API, which is its own program and not a node."""
+    path = cast("Sequence[object]", metadata.get("langgraph_path") or ())
+    is_task = len(path) > 1 and path[0] == _PUSH and path[-1] is True
+    return is_task or tuple(cast("Sequence[object]", metadata.get("langgraph_triggers") or ())) == (_START,)
 
 
 def _read_branch(metadata: Mapping[str, object]) -> int | None:  # kept: a match that returns from its cases
@@ -209,21 +223,28 @@ def open_questions(run: Run, error: BaseException) -> None:
     scope = scope_at(run.parent, run.base)
     for interrupt in _interrupts(error):
         question, name = getattr(interrupt, "value", None), str(getattr(interrupt, "id", ""))
-        use = ToolUse(scope=scope, name=_NAME, arguments=question, call_id=run.before.latest_call)
-        scope.rollout.questions[_thread_id(run), name] = use
+        questions, key = scope.rollout.questions, (_thread_id(run), name)
+        if key in questions:  # the node around this one, or this one again, when another question was answered
+            questions[key].arguments = question
+        else:
+            questions[key] = ToolUse(scope=scope, name=_NAME, arguments=question, call_id=run.before.latest_call)
 
 
 def answer_questions(run: Run) -> None:
-    """Record the answers with which a graph resumes; an answer with a question's id is for that question only."""
+    """Record the answers with which a graph resumes.
+
+    An answer with a question's id is for that question only. LangGraph refuses one without id to several questions.
+    """
     answer = cast("object", getattr(run.inputs, "resume", None))
     questions = run.base.rollout.questions
     if answer is None:
         return
     by_id = _by_id(answer)
     is_by_id = any(name in by_id for _, name in questions)
-    for thread, name in list(questions):
-        if thread == _thread_id(run) and (name in by_id or not is_by_id):
-            questions.pop((thread, name)).record(by_id[name] if is_by_id else answer)
+    here = [name for thread, name in questions if thread == _thread_id(run)]
+    for name in here:
+        if name in by_id or (not is_by_id and len(here) == 1):
+            questions.pop((_thread_id(run), name)).record(by_id[name] if is_by_id else answer)
 
 
 def is_handover(error: BaseException) -> bool:

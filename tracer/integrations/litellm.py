@@ -14,8 +14,9 @@ import litellm
 from litellm import main
 from litellm.responses import main as responses_main
 
+from agent_layer.schema import json_text
 from tracer.core import Call, adopt_call, announce_call, current_scope, is_inside_call
-from tracer.integrations.client import Dialect, StreamRecorder, call_headers, watch_items
+from tracer.integrations.client import Dialect, StreamRecorder, call_headers
 from tracer.integrations.openai import CHAT
 from tracer.integrations.openai_responses import RESPONSES
 from tracer.integrations.patching import replace_everywhere
@@ -28,7 +29,7 @@ _OURS = frozenset({"model", "messages", "input", "instructions", "tools"})
 class _Completion(Protocol):
     """An answer that was not streamed."""
 
-    def model_dump_json(self, *, exclude_none: bool, warnings: bool) -> str: ...
+    def model_dump(self, *, exclude_none: bool, warnings: bool) -> object: ...
 
 
 class _EntryPoint:
@@ -89,10 +90,10 @@ class _EntryPoint:
         call.source = "hook"  # no layer below adopted it, and none may from now on
         request = self._dialect.read_request({name: named[name] for name in _OURS & named.keys()})
         if hasattr(result, "__next__") or hasattr(result, "__anext__"):
-            watch_items(result, StreamRecorder(call, self._dialect, request))
+            _watch_items(result, StreamRecorder(call, self._dialect, request))
         else:
             answer = self._dialect.read_answer(
-                cast("_Completion", result).model_dump_json(exclude_none=True, warnings=False).encode()
+                json_text(cast("_Completion", result).model_dump(exclude_none=True, warnings=False))
             )
             call.finish("hook", answer, request)
 
@@ -111,6 +112,69 @@ def _address(named: Mapping[str, object], call: Call) -> dict[str, object]:
         "api_key": rollout.api_key,
         "extra_headers": {**theirs, **call_headers(call)},
     }
+
+
+_RECORD = "_tracer_record"
+_WATCHED: set[tuple[type, str]] = set()
+
+
+class _Item(Protocol):
+    """One item of a stream: a pydantic model."""
+
+    def model_dump(self, *, exclude_none: bool, warnings: bool) -> object: ...
+
+
+def _watch_items(stream: object, record: StreamRecorder) -> None:
+    """Record each item of this stream before the caller gets it."""
+    _watch_class(type(stream), "__next__", _see_items)
+    _watch_class(type(stream), "__anext__", _see_items_async)
+    setattr(stream, _RECORD, record)
+
+
+def _watch_class(kind: type, name: str, see: Callable[..., object]) -> None:
+    """Patch the class that defines the method: Python looks special methods up in classes, not in objects."""
+    owner = next((one for one in kind.__mro__ if name in one.__dict__), None)
+    if owner is not None and (owner, name) not in _WATCHED:
+        _WATCHED.add((owner, name))
+        setattr(owner, name, see(getattr(owner, name)))
+
+
+def _see_items(advance: Callable[[object], object]) -> Callable[[object], object]:
+    @wraps(advance)
+    def watched(stream: object) -> object:
+        record = cast("StreamRecorder | None", getattr(stream, _RECORD, None))
+        if record is None:
+            return advance(stream)
+        try:
+            item = advance(stream)
+        except BaseException as end:
+            record.end(is_whole=isinstance(end, StopIteration))
+            raise
+        record.add_event(_text(item))
+        return item
+
+    return watched
+
+
+def _see_items_async(advance: Callable[[object], Awaitable[object]]) -> Callable[[object], Awaitable[object]]:
+    @wraps(advance)
+    async def watched(stream: object) -> object:
+        record = cast("StreamRecorder | None", getattr(stream, _RECORD, None))
+        if record is None:
+            return await advance(stream)
+        try:
+            item = await advance(stream)
+        except BaseException as end:
+            record.end(is_whole=isinstance(end, StopAsyncIteration))
+            raise
+        record.add_event(_text(item))
+        return item
+
+    return watched
+
+
+def _text(item: object) -> str:
+    return json_text(cast("_Item", item).model_dump(exclude_none=True, warnings=False)).decode()
 
 
 def _install(seam: _EntryPoint, name: str, *modules: ModuleType) -> None:

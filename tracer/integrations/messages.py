@@ -8,8 +8,8 @@ from typing import cast
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
-from agent_layer.schema import Action, JsonObject, Usage, refer_to
-from tracer.core import CallAnswer, ContentWriter, json_text
+from agent_layer.schema import Action, JsonObject, Usage, as_json_object, json_text, json_value, refer_to
+from tracer.core import CallAnswer, ContentWriter
 
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant"}
 
@@ -28,7 +28,7 @@ def message_object(message: BaseMessage) -> JsonObject:
 
 
 def _tool_call_object(call: ToolCall) -> JsonObject:
-    function = {"name": call["name"], "arguments": json.dumps(call["args"], ensure_ascii=False, default=repr)}
+    function = {"name": call["name"], "arguments": json.dumps(json_value(call["args"]), ensure_ascii=False)}
     return {"type": "function", "id": call["id"], "function": function}
 
 
@@ -74,7 +74,10 @@ def read_result(result: LLMResult) -> CallAnswer:
     usage = messages[0].usage_metadata if messages else None
     return CallAnswer(
         actions=[
-            Action(message=message_object(message), finish_reason=_text(message.response_metadata.get("finish_reason")))
+            Action(
+                message=as_json_object(json_value(message_object(message))),
+                finish_reason=_text(message.response_metadata.get("finish_reason")),
+            )
             for message in messages
         ],
         model=_text(messages[0].response_metadata.get("model_name")) if messages else None,

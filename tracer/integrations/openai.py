@@ -9,7 +9,7 @@ from openai import AsyncOpenAI, OpenAI
 
 from agent_layer.schema import Action, GrowingMessage, JsonObject, Usage
 from tracer.core import CallAnswer, CallRequest
-from tracer.integrations.client import Api, Dialect, parse_answer, parse_stream, sampling_fields, trace_client
+from tracer.integrations.client import Api, Dialect, parse_answer, parse_stream, read_as, sampling_fields, trace_client
 from tracer.integrations.openai_responses import RESPONSES
 
 _NOT_SAMPLING = frozenset({"messages", "tools", "model", "stream", "stream_options"})
@@ -51,7 +51,7 @@ def _read_answer(body: bytes) -> CallAnswer:
     """Read an answer that was not streamed."""
 
     def read() -> CallAnswer:
-        answer = msgspec.json.decode(body, type=_Body)
+        answer = read_as(body, _Body)
         choices = sorted(answer.choices, key=lambda choice: choice.index)
         return _answer([answer], {choice.index: choice.message or {} for choice in choices})
 
@@ -63,9 +63,13 @@ def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> CallAnswer:
 
     Args:
         chunks: JSON text of each; ``[DONE]`` may be among them.
-        is_whole: False when the caller did not read the stream to its end: the answer counts as aborted.
+        is_whole: False when the caller did not read the stream to its end: the answer counts as aborted, unless each
+            choice had ended.
     """
-    return parse_stream((chunk for chunk in chunks if not _is_last(chunk)), _Body, _joined, is_whole=is_whole)
+    read = parse_stream((chunk for chunk in chunks if not _is_last(chunk)), _Body, _joined, is_whole=is_whole)
+    if read.status == "aborted" and read.actions and all(action.finish_reason for action in read.actions):
+        return msgspec.structs.replace(read, status="ok")  # many readers leave with the last piece of text
+    return read
 
 
 def _joined(bodies: list[_Body]) -> CallAnswer:
@@ -100,6 +104,5 @@ def _key_headers(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-trace_client(
-    OpenAI, AsyncOpenAI, Api({"/chat/completions": CHAT, "/responses": RESPONSES}, root="", key_headers=_key_headers)
-)
+DIALECTS = {"/chat/completions": CHAT, "/responses": RESPONSES}
+trace_client(Api(OpenAI, AsyncOpenAI, DIALECTS, root="", key_headers=_key_headers))

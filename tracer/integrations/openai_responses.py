@@ -1,5 +1,6 @@
 """The OpenAI responses dialect, read into the form of chat completions. Pure functions."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -14,6 +15,7 @@ from tracer.integrations.client import (
     json_objects,
     parse_answer,
     parse_stream,
+    read_as,
     sampling_fields,
     tool_call,
 )
@@ -21,6 +23,12 @@ from tracer.integrations.client import (
 _NOT_SAMPLING = frozenset({"input", "instructions", "tools", "model", "stream", "stream_options"})
 _LAST = frozenset({"response.completed", "response.incomplete", "response.failed"})
 _TEXTS = frozenset({"input_text", "output_text", "text"})
+_DELTAS = {
+    "response.output_text.delta": "message",
+    "response.reasoning_text.delta": "reasoning",
+    "response.reasoning_summary_text.delta": "reasoning",
+}
+"""Events that carry a piece of text, and the type of its item."""
 
 
 class _Usage(msgspec.Struct):
@@ -72,7 +80,7 @@ def _read_request(body: Mapping[str, object]) -> CallRequest:
 
 
 def _read_answer(body: bytes) -> CallAnswer:
-    return parse_answer(lambda: _answer(msgspec.json.decode(body, type=_Body)))
+    return parse_answer(lambda: _answer(read_as(body, _Body)))
 
 
 def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> CallAnswer:
@@ -87,14 +95,14 @@ def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> CallAnswer:
 
 def _items_so_far(events: list[_Event]) -> list[JsonObject]:
     """Return the items that are complete, and the text of the one that is not."""
-    items, text = list[JsonObject](), ""
+    items, texts = list[JsonObject](), defaultdict[str, str](str)
     for event in events:
-        if event.type == "response.output_text.delta":
-            text += str(event.delta)
+        if (kind := _DELTAS.get(event.type)) is not None:
+            texts[kind] += str(event.delta)
         elif event.type == "response.output_item.done" and event.item:
             items.append(event.item)
-            text = ""
-    return [*items, {"type": "message", "content": text}] if text else items
+            texts.clear()
+    return [*items, *({"type": kind, "content": text} for kind, text in texts.items())]
 
 
 def _answer(body: _Body) -> CallAnswer:
@@ -119,7 +127,12 @@ def _join_items(items: list[JsonObject], finish_reason: str | None) -> list[Acti
         return []
     text = "".join(_text(item.get("content")) for item in items if item.get("type", "message") == "message")
     calls = [_call(item) for item in items if item.get("type") == "function_call"]
-    return [assistant_action(text, calls, finish_reason)]
+    thoughts = [_text(item.get("content")) or _text(item.get("summary")) for item in items if _is_reasoning(item)]
+    return [assistant_action(text, "\n".join(filter(None, thoughts)), calls, finish_reason)]
+
+
+def _is_reasoning(item: JsonObject) -> bool:
+    return item.get("type") == "reasoning"
 
 
 def _chat_messages(items: list[JsonObject]) -> list[JsonObject]:
@@ -148,7 +161,9 @@ def _message(item: JsonObject) -> JsonObject:
 
 def _text(content: object) -> str:
     return (
-        content if isinstance(content, str) else "".join(str(part.get("text") or "") for part in json_objects(content))
+        content
+        if isinstance(content, str)
+        else "".join(str(part.get("text") or part.get("refusal") or "") for part in json_objects(content))
     )
 
 

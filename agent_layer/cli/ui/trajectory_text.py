@@ -8,7 +8,7 @@ import msgspec
 from agent_layer.cli.ui.output import open_console
 from agent_layer.cli.ui.tables import Column, TableView, draw
 from agent_layer.infra import format_count
-from agent_layer.schema import JsonObject, as_json_object
+from agent_layer.schema import JsonObject, as_json_object, as_json_objects, readable_message
 from agent_layer.schema.sandbox import SandboxUsage
 
 _HEADER = ("run", "task_id", "task_type", "group_id", "status", "cause", "accepted", "reward", "policy", "started_at")
@@ -138,7 +138,7 @@ def _describe_step(step: JsonObject, earlier: list[object]) -> Iterator[Block]:
     messages = _messages(step)
     num_known = next((at for at, one in enumerate(messages) if earlier[at : at + 1] != [one]), len(messages))
     for message in [*messages[num_known:], action["message"]]:
-        yield from _describe_message(cast("JsonObject | None", message))
+        yield from _describe_message(message)
     for one in cast("list[JsonObject]", step["observations"]):
         yield _labelled(f"  {one['name']}({_text(one['arguments'])}) → ", one["output"], "tool", indent=4)
     if step["error"]:
@@ -164,18 +164,19 @@ def _title(step: JsonObject, action: JsonObject) -> str:
     return "  ".join(parts)
 
 
-def _describe_message(message: JsonObject | None) -> Iterator[Block]:
-    if message is None:
+def _describe_message(value: object) -> Iterator[Block]:
+    if value is None:
         yield Block(["  (no answer)"], "error")
         return
+    message = readable_message(value)
     role = message.get("role", "assistant")
     kind = _ROLES.get(role, "user")
     if reasoning := message.get("reasoning_content") or message.get("reasoning"):
         yield _labelled(f"  {role} thinks: ", reasoning, "reasoning")
     if message.get("content"):
         yield _labelled(f"  {role}: ", _content_text(message["content"]), kind)
-    for call in cast("list[JsonObject]", message.get("tool_calls") or []):
-        function = cast("JsonObject", call.get("function") or {})
+    for call in as_json_objects(message.get("tool_calls")):
+        function = as_json_object(call.get("function"))
         yield Block([f"  {role} calls {function.get('name')}({_text(function.get('arguments'))})"], kind)
 
 
@@ -183,8 +184,14 @@ def _content_text(content: object) -> object:
     """Return the texts of a message whose content is a list of parts; other parts are named by their kind."""
     if not isinstance(content, list):
         return content
-    parts = [as_json_object(part) for part in cast("list[object]", content)]
-    return "\n".join(str(part["text"]) if "text" in part else f"[{part.get('type', 'part')}]" for part in parts)
+    return "\n".join(_part_text(part) for part in cast("list[object]", content))
+
+
+def _part_text(part: object) -> str:
+    if not isinstance(part, dict):
+        return _text(part)
+    fields = cast("JsonObject", part)
+    return _text(fields["text"]) if "text" in fields else f"[{_text(fields.get('type', 'part'))}]"
 
 
 def _labelled(label: str, text: object, kind: Kind, indent: int | None = None) -> Block:
@@ -207,7 +214,7 @@ def _cell(row: JsonObject, column: str) -> str:
             return ", ".join(cast("list[str]", row[column]))
         case "step":
             step = cast("JsonObject", row["step"])
-            message = cast("JsonObject | None", cast("JsonObject", step["action"])["message"])
+            message = cast("JsonObject", step["action"])["message"]
             return " ".join(line for block in _describe_message(message) for line in block.lines).strip()
         case _:
             return _text(row[column])

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema.messages import UNREADABLE
+from agent_layer.schema.json_forms import UNREADABLE
 
 _PIECE_BYTES: Final = 1 << 18
 _ESCAPES_PER_VALUE: Final = 32

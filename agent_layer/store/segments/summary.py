@@ -39,6 +39,7 @@ from agent_layer.schema import (
     encode,
     finding_kinds,
     id_timestamp,
+    is_caller_note,
     known_time,
     label_rank,
     newest_labels,
@@ -201,6 +202,8 @@ def _make_ending(outcome: Outcome) -> Block:
 def _count_calls(parts: Iterable[StepPart]) -> dict[str, tuple[int, int]]:
     calls: dict[str, tuple[int, int]] = {}
     for part in parts:
+        if is_caller_note(part):
+            continue
         bits, num_choices = calls.get(part.call_id, (0, 1))
         if part.source == "gateway":
             bits |= STARTED if part.phase == "start" else ENDED

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, cast
 import msgspec
 
 from agent_layer.errors import NotFoundError
-from agent_layer.schema import JsonObject, Trajectory, content_hash, resolve_in
+from agent_layer.schema import JsonObject, Trajectory, content_hash, read_json, resolve_in
 from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import ReadContext
 
@@ -33,7 +33,6 @@ _KINDS: Final = (
     (b"GIF89a", "gif"),
 )
 _WEBP: Final = slice(8, 12)
-TOO_DEEP: Final = "(nested too deeply to be shown)"
 _HINTS: Final = (_HEAD.encode(), b'"data"')
 """What JSON with an image inside has."""
 
@@ -47,14 +46,8 @@ class Image(NamedTuple):
 
 
 def show_value(contents: Mapping[str, bytes], value: object) -> object:
-    """Return a message or an answer of a tool with its references resolved and its images marked.
-
-    One that is nested too deeply for that becomes a sentence: JSON allows what no reader can follow.
-    """
-    try:
-        return mark_images(resolve_in(contents, value))
-    except RecursionError:
-        return TOO_DEEP
+    """Return a message or an answer of a tool with its references resolved and its images marked."""
+    return mark_images(resolve_in(contents, value))
 
 
 def mark_images(value: object) -> object:
@@ -81,7 +74,8 @@ def read_image(source: ReadContext, params: RequestParams) -> Image:
     contents = source.store.contents(whole)
     if name in contents:
         body = contents[name]
-        url = msgspec.json.decode(body, type=str) if body.startswith(_QUOTED_HEAD) else None
+        found = read_json(body) if body.startswith(_QUOTED_HEAD) else None
+        url = found if isinstance(found, str) else None
     else:
         url = source.images(whole, lambda: _find_inline(whole, contents)).get(name)
     content = None if url is None else _decode(url)
@@ -119,7 +113,7 @@ def _find_inline(whole: Trajectory, contents: Mapping[str, bytes]) -> dict[str, 
     names = dict.fromkeys(one for step in whole.steps for one in step.state.messages or ())
     bodies = (contents[name] for name in names if name in contents)
     values = chain(
-        (msgspec.json.decode(body) for body in bodies if any(hint in body for hint in _HINTS)),
+        (read_json(body) for body in bodies if any(hint in body for hint in _HINTS)),
         (step.action.message for step in whole.steps),
         (one.output for one in whole.observations),
     )

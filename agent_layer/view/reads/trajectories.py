@@ -15,6 +15,7 @@ from agent_layer.schema import (
     current_rewards,
     find_alarms,
     newest_labels,
+    readable_message,
     refer_to,
     resolve,
 )
@@ -31,7 +32,7 @@ from agent_layer.view.answers.details import (
     TrajectoryUpdate,
 )
 from agent_layer.view.answers.lists import ExclusionLine
-from agent_layer.view.reads.images import TOO_DEEP, show_value
+from agent_layer.view.reads.images import show_value
 from agent_layer.view.reads.params import RequestParams
 from agent_layer.view.reads.source import ReadContext
 from agent_layer.view.reads.tokens.tokens import Places, break_cause
@@ -137,7 +138,7 @@ def _step_line(
         break_cause=break_cause(step),
         finish_reason=action.finish_reason,
         sampling=step.sampling_asked if step.sampling_applied is None else step.sampling_applied,
-        message=cast("JsonObject | None", _message({}, action.message)),
+        message=None if action.message is None else _message({}, action.message),
         new_messages=_new_messages(before, step, contents),
         num_messages=None if messages is None else len(messages),
         num_prompt_tokens=None if step.prompt_token_ids is None else len(step.prompt_token_ids),
@@ -150,7 +151,7 @@ def _step_line(
     )
 
 
-def _new_messages(before: Step | None, step: Step, contents: Mapping[str, bytes]) -> list[object]:
+def _new_messages(before: Step | None, step: Step, contents: Mapping[str, bytes]) -> Sequence[JsonObject]:
     """Return the messages of a prompt behind those that it shares with the step before, whose answer is left out."""
     messages = step.state.messages or []
     known = (before.state.messages or []) if before else []
@@ -160,7 +161,7 @@ def _new_messages(before: Step | None, step: Step, contents: Mapping[str, bytes]
     )
     new = [_message(contents, refer_to(name)) for name in messages[num_shared:]]
     answered = bool(known) and num_shared == len(known)
-    if answered and new and isinstance(new[0], dict) and cast("JsonObject", new[0]).get("role") == "assistant":
+    if answered and new and new[0].get("role") == "assistant":
         return new[1:]
     return new
 
@@ -171,12 +172,8 @@ def _observation(one: Observation, contents: Mapping[str, bytes]) -> Observation
 
 def _expand(contents: Mapping[str, bytes], name: str | None) -> object:
     """Fill in what a hash refers to; one whose content is not stored stays a reference."""
-    try:
-        return None if name is None else resolve(contents, name)
-    except RecursionError:
-        return TOO_DEEP
+    return None if name is None else resolve(contents, name)
 
 
-def _message(contents: Mapping[str, bytes], value: object) -> object:
-    shown = show_value(contents, value)
-    return {"role": "unreadable", "content": shown} if shown == TOO_DEEP else shown
+def _message(contents: Mapping[str, bytes], value: object) -> JsonObject:
+    return readable_message(show_value(contents, value))

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from agent_layer.schema.ids import content_hash
-from agent_layer.schema.messages import refer_to
+from agent_layer.schema.messages import TOO_DEEP, refer_to
 from agent_layer.view.reads import images
 
 from ...pictures import REMOTE, SVG, data_url, image_part, make_png, store_message
@@ -116,9 +116,16 @@ def test_what_is_nested_too_deeply_is_said_so(empty):
     store_message(empty.store, "i.0-0", deep, reply=deep, outputs=[deep, "sound"])
     step = empty.get("/api/v1/trajectories/i.0-0")["steps"][0]
 
-    assert [step["new_messages"][0]["content"], step["message"]["content"]] == [images.TOO_DEEP] * 2
-    assert [one["output"] for one in step["observations"]] == [images.TOO_DEEP, "sound"]
-    assert empty.get("/api/v1/trajectories/i.0-0/steps/0")["messages"] == [images.TOO_DEEP]
+    (message,) = empty.get("/api/v1/trajectories/i.0-0/steps/0")["messages"]
+    shown = [step["new_messages"][0]["content"], step["message"]["content"], message["content"]]
+    assert [find_innermost(one) for one in shown] == [TOO_DEEP] * 3
+    assert [find_innermost(one["output"]) for one in step["observations"]] == [TOO_DEEP, "sound"]
+
+
+def find_innermost(value):
+    while isinstance(value, list) and value:
+        (value,) = value
+    return value
 
 
 @pytest.mark.parametrize(

@@ -93,13 +93,20 @@ def test_a_tool_that_failed_without_an_answer_hides_no_later_one():
     assert [one.output for one in trajectory.observations] == ["5", "6"]
 
 
-def test_a_message_that_is_no_json_is_passed_over():
-    body = b'{"role": "tool", "tool_call_id": "c1", "content": "\\ud800"}'
+@pytest.mark.parametrize(
+    ("body", "outputs"),
+    [
+        (b'{"role": "tool", "tool_call_id": "c1", "content": "\\ud800"}', ["\\ud800"]),
+        (b'{"role": "tool", "tool_call_id": "c1", "content": "4', []),
+    ],
+)
+def test_a_message_that_is_no_json_is_passed_over(body, outputs):
     trajectory, name = turns(([QUESTION], answer(tool_call()))), content_hash(body)
     (asking,) = trajectory.steps
     later = msgspec.structs.replace(asking, call_id="b", state=StepState(messages=[*asking.state.messages, name]))
 
-    assert list(infer_observations([asking, later], {**trajectory.contents, name: body}, [])) == []
+    found = infer_observations([asking, later], {**trajectory.contents, name: body}, [])
+    assert [one.output for one in found] == outputs
 
 
 @pytest.mark.parametrize("message", ["Observation:\n4", [{"type": "text", "text": "Observation:\n4"}]])

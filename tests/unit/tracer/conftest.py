@@ -1,6 +1,9 @@
 """Counterparts of the clients under test: a server of two dialects, LangChain's model of the engine."""
 
+import base64
 import json
+import struct
+import zlib
 
 import httpx
 import pytest
@@ -11,6 +14,7 @@ from agent_layer.local.scripted.serving import serve_in_thread
 from tracer.core.rollout_handle import Rollout
 
 WORDS = ["forty", " two"]
+THOUGHT = "six times seven"
 USAGE = {"input_tokens": 5, "output_tokens": 2}
 RESPONSE = {
     "id": "resp_1",
@@ -33,8 +37,29 @@ class DialectServer:
 
     def app(self):
         app = web.Application()
-        app.add_routes([web.post("/{root:.*}v1/responses", self.respond), web.post("/{root:.*}v1/messages", self.say)])
+        app.add_routes(
+            [
+                web.post("/{root:.*}v1/responses", self.respond),
+                web.post("/{root:.*}v1/messages", self.say),
+                web.post("/{root:.*}/invoke", self.say),  # Bedrock
+                web.post("/{root:.*}/invoke-with-response-stream", self.say),
+                web.post("/{root:.*}Predict", self.say),  # Vertex
+                web.post("/{root:.*}/chat/completions", self.chat),
+            ]
+        )
         return app
+
+    async def chat(self, request):
+        body = await self.see(request)
+        whole = {"id": "c", "object": "chat.completion", "created": 1, "model": "scripted"}
+        message = {"role": "assistant", "content": "".join(WORDS)}
+        if not body.get("stream"):
+            return web.json_response(whole | {"choices": [{"index": 0, "finish_reason": "stop", "message": message}]})
+        deltas = [{"role": "assistant"}, *({"content": word} for word in WORDS)]
+        choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+        choices += [{"index": 0, "delta": {}, "finish_reason": "stop"}]
+        chunks = [{**whole, "object": "chat.completion.chunk", "choices": [choice]} for choice in choices]
+        return await send(request, chunks, last="data: [DONE]\n\n")
 
     async def respond(self, request):
         body = await self.see(request)
@@ -44,7 +69,9 @@ class DialectServer:
         if body.get("tools") and "function_call_output" not in json.dumps(body["input"]):
             item = {"type": "function_call", "id": "f", "call_id": "c1", "name": "add", "arguments": '{"a": 40}'}
             item["status"] = "completed"
-        whole = {**RESPONSE, "status": "completed", "output": [item], "usage": {**USAGE, "total_tokens": 7}}
+        thought = {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": THOUGHT}]}
+        items = [thought, item] if body.get("reasoning") else [item]
+        whole = {**RESPONSE, "status": "completed", "output": items, "usage": {**USAGE, "total_tokens": 7}}
         whole["usage"] |= {
             "input_tokens_details": {"cached_tokens": 0},
             "output_tokens_details": {"reasoning_tokens": 0},
@@ -53,13 +80,22 @@ class DialectServer:
             return web.json_response(whole)
         begun = {**RESPONSE, "status": "in_progress", "output": []}
         events = [{"type": "response.created", "response": begun}]
-        events += [{"type": "response.output_item.added", "output_index": 0, "item": {**item, "content": []}}]
-        where = {"item_id": item["id"], "output_index": 0, "content_index": 0}
+        if body.get("reasoning"):
+            place = {"item_id": "rs", "output_index": 0}
+            events += [{"type": "response.output_item.added", "output_index": 0, "item": {**thought, "summary": []}}]
+            part = {"type": "summary_text", "text": ""}
+            events += [{"type": "response.reasoning_summary_part.added", **place, "summary_index": 0, "part": part}]
+            delta = {"type": "response.reasoning_summary_text.delta", **place, "summary_index": 0, "delta": THOUGHT}
+            events += [delta, {"type": "response.output_item.done", "output_index": 0, "item": thought}]
+        events += [
+            {"type": "response.output_item.added", "output_index": len(items) - 1, "item": {**item, "content": []}}
+        ]
+        where = {"item_id": item["id"], "output_index": len(items) - 1, "content_index": 0}
         if item["type"] == "message":
             part = {"type": "output_text", "text": "", "annotations": []}
             events += [{"type": "response.content_part.added", **where, "part": part}]
             events += [{"type": "response.output_text.delta", **where, "delta": word, "logprobs": []} for word in WORDS]
-        events += [{"type": "response.output_item.done", "output_index": 0, "item": item}]
+        events += [{"type": "response.output_item.done", "output_index": len(items) - 1, "item": item}]
         events += [{"type": "response.completed", "response": whole}]
         return await send(request, [{**event, "sequence_number": number} for number, event in enumerate(events)])
 
@@ -70,16 +106,25 @@ class DialectServer:
         if body.get("tools") and "tool_result" not in json.dumps(body["messages"]):
             block, reason = {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 40}}, "tool_use"
             pieces = [{"type": "input_json_delta", "partial_json": piece} for piece in ('{"a"', ": 40}")]
-        if not body.get("stream"):
-            return web.json_response({**MESSAGE, "content": [block], "stop_reason": reason, "usage": USAGE})
+        thought = {"type": "thinking", "thinking": THOUGHT, "signature": "s"}
+        blocks = [thought, block] if body.get("thinking") else [block]
+        if not body.get("stream") and "stream" not in request.path:
+            return web.json_response({**MESSAGE, "content": blocks, "stop_reason": reason, "usage": USAGE})
         begun = {**MESSAGE, "content": [], "stop_reason": None, "usage": {**USAGE, "output_tokens": 0}}
         empty = {**block, "text": ""} if reason == "end_turn" else {**block, "input": {}}
         events = [{"type": "message_start", "message": begun}]
-        events += [{"type": "content_block_start", "index": 0, "content_block": empty}, {"type": "ping"}]
-        events += [{"type": "content_block_delta", "index": 0, "delta": piece} for piece in pieces]
-        events += [{"type": "content_block_stop", "index": 0}]
+        if body.get("thinking"):
+            began = {"type": "content_block_start", "index": 0, "content_block": thought | {"thinking": ""}}
+            delta = {"type": "thinking_delta", "thinking": THOUGHT}
+            events += [began, {"type": "content_block_delta", "index": 0, "delta": delta}]
+            events += [{"type": "content_block_stop", "index": 0}]
+        last = len(blocks) - 1
+        events += [{"type": "content_block_start", "index": last, "content_block": empty}, {"type": "ping"}]
+        events += [{"type": "content_block_delta", "index": last, "delta": piece} for piece in pieces]
+        events += [{"type": "content_block_stop", "index": last}]
         events += [{"type": "message_delta", "delta": {"stop_reason": reason}, "usage": USAGE}]
-        return await send(request, [*events, {"type": "message_stop"}])
+        events += [{"type": "message_stop"}]
+        return await (send_frames if "invoke" in request.path else send)(request, events)
 
     async def see(self, request):
         body = await request.json()
@@ -87,11 +132,30 @@ class DialectServer:
         return body
 
 
-async def send(request, events):
+async def send(request, events, last=""):
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
     for event in events:
-        await response.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+        name = f"event: {event['type']}\n" if "type" in event else ""
+        await response.write(f"{name}data: {json.dumps(event)}\n\n".encode())
+    await response.write(last.encode())
+    return response
+
+
+async def send_frames(request, events):
+    """Send the events as Bedrock does, in AWS's binary frames."""
+    response = web.StreamResponse(headers={"Content-Type": "application/vnd.amazon.eventstream"})
+    await response.prepare(request)
+    names = {":message-type": "event", ":event-type": "chunk", ":content-type": "application/json"}
+    headers = b"".join(
+        bytes([len(name)]) + name.encode() + b"\x07" + struct.pack(">H", len(value)) + value.encode()
+        for name, value in names.items()
+    )
+    for event in events:
+        payload = json.dumps({"bytes": base64.b64encode(json.dumps(event).encode()).decode()}).encode()
+        frame = struct.pack(">II", len(headers) + len(payload) + 16, len(headers))
+        frame += struct.pack(">I", zlib.crc32(frame)) + headers + payload
+        await response.write(frame + struct.pack(">I", zlib.crc32(frame)))
     return response
 
 
