@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import content_hash
+from envs.commands import hash_template
 from envs.evaluation.rounds import EvaluatedAgent
 
 _SAMPLED_BYTES = 1 << 20
@@ -36,12 +37,24 @@ def describe_target(target: str) -> EvaluatedAgent:
     return EvaluatedAgent(target=target, version=version)
 
 
-def describe_command(command: Sequence[str]) -> EvaluatedAgent:
-    """Describe a command by the files that it names."""
+def describe_command(command: Sequence[str], options: Sequence[str] = ()) -> EvaluatedAgent:
+    """Describe a command by the files that it names, and by the templates of its attempts.
+
+    Args:
+        command: program and arguments.
+        options: of the worker, for the command.
+
+    Raises: BadInputError: there is no such template.
+    """
     files = [Path(word) for word in command if "/" in word or "." in word]
     contents = [file.read_bytes() for file in files if file.is_file()]
+    templates = [option.partition("=")[2] for option in options if option.startswith(("--workdir=", "--home="))]
+    contents += [hash_template(template).encode() for template in templates]
     return EvaluatedAgent(
-        target=None, command=list(command), version=content_hash(b"\0".join(contents)) if contents else None
+        target=None,
+        command=list(command),
+        command_options=list(options),
+        version=content_hash(b"\0".join(contents)) if contents else None,
     )
 
 

@@ -1,0 +1,258 @@
+"""A command as an agent: each attempt has directories of its own, and ends with everything that it started."""
+
+import asyncio
+import dataclasses
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from agent_layer.errors import AgentLayerError, BadInputError
+from agent_layer.schema import Task
+from agent_layer.settings import SANDBOX_VARIABLE, agent_environment
+from envs.commands.boxed import BOX_HOME, box_variables, fill_box, run_in_box
+from envs.commands.changes import Baseline, run_git_here, run_git_in
+from envs.commands.directories import AttemptDirectory, CommandDirectories, write_files
+from envs.commands.left_files import check_patterns, collect_files
+from envs.commands.plan import (
+    CommandEnd,
+    CommandOptions,
+    CommandPlace,
+    CommandPlan,
+    PlanCommand,
+    ReadResult,
+    plan_always,
+    read_last_line,
+)
+from envs.commands.process import run_process
+from envs.commands.tunnel import open_tunnel
+from envs.commands.words import FoundWords, find_words
+from envs.sandbox import AttemptSandbox, CollectedFiles
+from tracer import rollout_variables
+from tracer.core import Rollout
+
+START_VARIABLE: Final = "AGENT_LAYER_START_DIR"
+"""Directory in which the worker was started, for commands that look for files there."""
+_BOX_BASELINE: Final = "/tmp/baseline"
+
+
+class _Attempt:
+    """What an attempt has until its files are taken.
+
+    Args:
+        making: makes its directories, to the end even if the attempt is stopped meanwhile; None: it has a box.
+    """
+
+    def __init__(self, making: "asyncio.Task[AttemptDirectory] | None") -> None:
+        self.making = making
+        self.directory: AttemptDirectory | None = None
+        """None: it has a box, or it was stopped before."""
+        self.box_workdir: str | None = None
+        """None: it has no box, or its command has not begun."""
+        self.baseline: Baseline | None = None
+        """None: no diff was asked for, or the command has not begun."""
+
+
+class CommandTarget:
+    """Runs a command per attempt.
+
+    Args:
+        plan: what runs: the same arguments in every attempt, or a function that returns the plan of one.
+        options: what holds for all attempts.
+        read_result: makes the result of how it ended.
+
+    Raises: BadInputError: a template cannot be one, or an artifact lies outside the working directory.
+    """
+
+    def __init__(
+        self,
+        plan: PlanCommand | Sequence[str],
+        options: CommandOptions | None = None,
+        read_result: ReadResult = read_last_line,
+    ) -> None:
+        self.options = options or CommandOptions()
+        check_patterns([*self.options.artifacts, *([self.options.diff] if self.options.diff else [])])
+        self._directories = CommandDirectories(self.options)
+        self._is_typed = not callable(plan)
+        """Its words are those of a command line, typed in the start directory."""
+        self._plan = plan if callable(plan) else plan_always(plan)
+        self._read_result = read_result
+        self._start = Path.cwd()
+        self._attempts: dict[str, _Attempt] = {}
+        """By trajectory."""
+
+    @property
+    def is_boxed(self) -> bool:
+        """Whether attempts run in a sandbox."""
+        return self.options.box is not None
+
+    async def __call__(self, task: Task, rollout: Rollout) -> object:
+        """Run the command.
+
+        Raises:
+            AgentFailedError: its exit status is not 0.
+            BadInputError: no such program exists, or a file has no place.
+            EndedError: it ended as the policy would have it, in its box.
+        """
+        if isinstance(rollout.box, AttemptSandbox) and self.is_boxed:
+            return self._read_result(await self._run_boxed(task, rollout, rollout.box))
+        attempt = None
+        if not self.options.is_shared:
+            making = asyncio.create_task(asyncio.to_thread(self._directories.make, rollout.trajectory_id))
+            attempt = self._attempts[rollout.trajectory_id] = _Attempt(making)
+            attempt.directory = await asyncio.shield(making)
+        return self._read_result(await self._run_here(task, rollout, attempt))
+
+    async def write_diff(self, trajectory_id: str) -> None:
+        """Write the diff of an attempt into its box, where it has one."""
+        attempt, diff = self._attempts.get(trajectory_id), self.options.diff
+        if attempt is not None and attempt.box_workdir is not None and attempt.baseline is not None:
+            with suppress(OSError, AgentLayerError):  # then it is missing: the agent's doing, or the box is lost
+                await attempt.baseline.write_diff(f"{attempt.box_workdir}/{diff}")
+
+    async def collect(self, trajectory_id: str, paths: Sequence[str], max_bytes: int) -> CollectedFiles:
+        """Take the files that an attempt left in its directory, and remove it.
+
+        Args:
+            trajectory_id: the attempt, which has ended.
+            paths: paths or patterns below the working directory; the diff comes beside them.
+            max_bytes: bound of all files together.
+
+        Raises: OSError: they cannot be read.
+        """
+        attempt = self._attempts.get(trajectory_id)
+        if attempt is None or attempt.directory is None:
+            return CollectedFiles()
+        added = dict[str, Path]()
+        try:
+            if attempt.baseline is not None and self.options.diff is not None:
+                added[self.options.diff] = attempt.directory.top / "diff"
+                await attempt.baseline.write_diff(str(added[self.options.diff]))
+            if not paths and not added:
+                return CollectedFiles()
+            return await collect_files(attempt.directory.work, paths, max_bytes, added)
+        finally:
+            await self.remove(trajectory_id)
+
+    async def remove(self, trajectory_id: str) -> None:
+        """Remove an attempt's directories, if it has any."""
+        attempt = self._attempts.pop(trajectory_id, None)
+        if attempt is not None and attempt.making is not None:
+            with suppress(AgentLayerError):
+                await asyncio.to_thread(self._directories.remove, await attempt.making)
+
+    async def close(self) -> None:
+        """Remove all directories."""
+        for trajectory_id in list(self._attempts):
+            await self.remove(trajectory_id)
+        await asyncio.to_thread(self._directories.close)
+
+    async def _run_here(self, task: Task, rollout: Rollout, attempt: _Attempt | None) -> CommandEnd:
+        """Run on this machine, in the attempt's directory or, without one, where the worker runs."""
+        directory = None if attempt is None else attempt.directory
+        variables = agent_environment() | command_variables(task, rollout) | {START_VARIABLE: str(self._start)}
+        variables |= {} if directory is None else directory.variables()
+        home = variables.get("HOME", "")
+        plan = self._plan(_describe_place(task, rollout, home, str(directory.work if directory else self._start)))
+        stdin = None
+        if attempt is not None and directory is not None:
+            stdin = await asyncio.to_thread(_fill_directory, directory, task, plan)
+            if self._is_typed:
+                plan, variables = self._find_words(plan, variables)
+            if self.options.diff is not None:
+                baseline = Baseline(run_git_here, str(directory.top / "baseline"), str(directory.work))
+                await baseline.record()
+                attempt.baseline = baseline
+        variables = _change_variables(variables, plan)
+        name = plan.argv[0]
+        if (program := shutil.which(name, path=variables.get("PATH"))) is None:
+            raise BadInputError(f"command {name!r}: there is no such program; check its path")
+        return await run_process(
+            [program, *plan.argv[1:]],
+            name=Path(name).name,
+            env=variables,
+            cwd=None if directory is None else directory.work,
+            stdin=stdin,
+            mark=None if directory is None else directory.tmp,
+        )
+
+    async def _run_boxed(self, task: Task, rollout: Rollout, box: AttemptSandbox) -> CommandEnd:
+        """Run in the attempt's box, which reaches the rollout's gateway and nothing else."""
+        attempt = self._attempts[rollout.trajectory_id] = _Attempt(None)
+        async with open_tunnel(box, rollout.base_url or "") as address:
+            inside = dataclasses.replace(rollout, base_url=address, box=None)
+            workdir = box.spec.workdir
+            plan = self._plan(_describe_place(task, inside, BOX_HOME, workdir, is_boxed=True))
+            work = await asyncio.to_thread(self._directories.checkout)
+            if self._is_typed:
+                self._check_words(plan, work)
+            await fill_box(box, work=work, home=self._directories.home, files=task.files, plan=plan)
+            if self.options.diff is not None:
+                baseline = Baseline(run_git_in(box), _BOX_BASELINE, workdir)
+                await baseline.record()
+                attempt.baseline, attempt.box_workdir = baseline, workdir
+            variables = _change_variables(command_variables(task, inside) | box_variables(box.spec), plan)
+            return await run_in_box(box, plan, name=Path(plan.argv[0]).name, env=variables)
+
+    def _find_words(self, plan: CommandPlan, variables: dict[str, str]) -> tuple[CommandPlan, dict[str, str]]:
+        """Let a command line that was typed in the start directory find its files."""
+        found = self._look_up(plan, self._directories.checkout())
+        if found.needs_modules:
+            paths = [str(self._start), *filter(None, [variables.get("PYTHONPATH")])]
+            variables = variables | {"PYTHONPATH": os.pathsep.join(paths)}
+        return msgspec.structs.replace(plan, argv=found.argv), variables
+
+    def _check_words(self, plan: CommandPlan, work: Path | None) -> None:
+        found = self._look_up(plan, work)
+        if found.files or found.needs_modules:
+            named = found.files[0] if found.files else "a module of the start directory"
+            raise BadInputError(
+                f"command: {named} is not in the sandbox, which sees no file of {self._start}; name that directory with"
+                " --workdir, so that each attempt has a copy"
+            )
+
+    def _look_up(self, plan: CommandPlan, work: Path | None) -> FoundWords:
+        return find_words(plan.argv, self._start, lambda path: work is not None and (work / path).exists())
+
+
+def _describe_place(task: Task, rollout: Rollout, home: str, workdir: str, *, is_boxed: bool = False) -> CommandPlace:
+    return CommandPlace(
+        task=task.view(),
+        base_url=rollout.base_url or "",
+        api_key=rollout.api_key or "",
+        model=rollout.model or "",
+        home=home,
+        workdir=workdir,
+        is_boxed=is_boxed,
+    )
+
+
+def _fill_directory(directory: AttemptDirectory, task: Task, plan: CommandPlan) -> Path | None:
+    """Write an attempt's files; return that of its standard input, None: it reads nothing."""
+    if task.sandbox is None:  # else they are the sandbox's
+        write_files(directory.work, task.files, "the task's file")
+    write_files(directory.work, plan.files, "file")
+    write_files(directory.home, plan.home_files, "file of HOME")
+    if not plan.stdin:
+        return None
+    stdin = directory.top / "stdin"
+    stdin.write_text(plan.stdin, encoding="utf-8")
+    return stdin
+
+
+def _change_variables(variables: Mapping[str, str], plan: CommandPlan) -> dict[str, str]:
+    changed = {**variables, **plan.env}
+    return {name: value for name, value in changed.items() if value is not None}
+
+
+def command_variables(task: Task, rollout: Rollout) -> dict[str, str]:
+    """Return the variables that describe the attempt to a command; they hold nothing of the grading."""
+    view = task.view()
+    visible = {"id": view.id, "task_type": view.task_type, "input": view.input, "seed": view.seed}
+    box = rollout.box
+    reach = {SANDBOX_VARIABLE: box.address} if isinstance(box, AttemptSandbox) else {}
+    return rollout_variables(rollout) | reach | {"AGENT_LAYER_TASK": msgspec.json.encode(visible).decode()}
