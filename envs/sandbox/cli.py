@@ -47,7 +47,7 @@ def doctor() -> None:
         raise SandboxError("sandbox: no kind that isolates works on this machine; the reasons are above")
 
 
-def diagnose() -> tuple[str, str, str]:
+def diagnose(_: Settings) -> tuple[str, str, str]:
     """Return subject, state and finding for ``agent-layer doctor``."""
     supports = asyncio.run(_probe_all())
     working = [kind.name for kind, support in supports if support.works and _isolates(kind)]

@@ -1,0 +1,13 @@
+"""Coding agents as they ship: one declaration each, a pinned version, and attempts without a wrapper."""
+
+from agent_layer.lazy import face
+
+__getattr__, __all__ = face(
+    __name__,
+    {
+        "harness": "Harness Launch SideCall ToolShape fill_tool",
+        "install": "Installation",
+        "qualified": "ALLOWED_LOSSES PartFigures Qualification find_qualification save_qualification",
+        "registry": "find_harness list_harness_names",
+    },
+)
