@@ -7,7 +7,7 @@ __getattr__, __all__ = face(
     {
         "harness": "Harness Launch SideCall ToolShape fill_tool",
         "install": "Installation",
-        "qualified": "ALLOWED_LOSSES PartFigures Qualification find_qualification save_qualification",
+        "qualified": "ALLOWED_LOSSES PartFigures Qualification RenderedFigures find_qualification save_qualification",
         "registry": "find_harness list_harness_names",
     },
 )

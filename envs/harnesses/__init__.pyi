@@ -3,5 +3,6 @@ from .harness import Harness as Harness, Launch as Launch, SideCall as SideCall,
 from .harness import fill_tool as fill_tool
 from .install import Installation as Installation
 from .qualified import ALLOWED_LOSSES as ALLOWED_LOSSES, PartFigures as PartFigures, Qualification as Qualification
-from .qualified import find_qualification as find_qualification, save_qualification as save_qualification
+from .qualified import RenderedFigures as RenderedFigures, find_qualification as find_qualification
+from .qualified import save_qualification as save_qualification
 from .registry import find_harness as find_harness, list_harness_names as list_harness_names

@@ -41,6 +41,7 @@ _CLAUDE_CODE = Harness(
         arguments={"description": "a part", "prompt": "$prompt", "subagent_type": "general-purpose"},
     ),
     compaction="create a detailed summary",
+    findings=["not_applied:context_management"],
 )
 
 _CODEX = Harness(
@@ -82,6 +83,7 @@ _CODEX = Harness(
     switched_off=["web search (its provider runs it)", "websockets", "updates, analytics"],
     shell=ToolShape(name="exec_command", arguments={"cmd": "$command"}),
     compaction="CONTEXT CHECKPOINT COMPACTION",
+    findings=["not_applied:client_metadata"],
 )
 
 _OPENCODE_MODEL = {

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +22,7 @@ from envs.harnesses import Harness, Installation, PartFigures, Qualification
 from tracer.transport import GatewayClient
 from trainer_adapter.data import read_samples
 from trainer_adapter.qualification.account import EngineAnswer, account_tokens
+from trainer_adapter.qualification.render import Recording, render_recordings
 from trainer_adapter.qualification.script import PROMPT, Part, ScriptedModel, list_parts
 
 _PART_SECONDS = 300.0
@@ -72,6 +74,7 @@ def check_harness(
         interpreter=installation.interpreter or "",
         first_request=check.first_request,
         parts=parts,
+        rendered=render_recordings(check.rollouts),
     )
 
 
@@ -85,6 +88,8 @@ class _Check:
         self._gateway = GatewayClient(stack.settings.gateway_url, stack.settings.api_key)
         self.first_request = 0
         """Tokens of the first prompt of all."""
+        self.rollouts: list[list[Recording]] = []
+        """Calls of each part."""
 
     def run(self, part: Part) -> PartFigures:
         """Run one part as one rollout of a group, and count its tokens."""
@@ -95,9 +100,10 @@ class _Check:
         opened = self._gateway.open(
             OpenRequest(task_id=name, run="check", group_id=f"check.{name}", sampling=self._harness.sampling)
         )
-        fault = self._drive(part, model, opened)
+        fault = self._drive(part, opened)
         self._gateway.end(opened.rollout_id, reward=1.0)
         trajectory = open_store(self._settings).get(opened.trajectory_id)
+        self.rollouts.append(model.recordings)
         calls = [call for call in self._engine.calls if any(call.token_ids)]
         answers = [
             EngineAnswer(prompt_token_ids=call.prompt_token_ids, token_ids=ids)
@@ -117,7 +123,7 @@ class _Check:
             **{name: getattr(account, name) for name in _COPIED},
         )
 
-    def _drive(self, part: Part, model: ScriptedModel, opened: OpenedRollout) -> str | None:
+    def _drive(self, part: Part, opened: OpenedRollout) -> str | None:
         """Start the agent, where the part says kill and resume it; return why it failed."""
         place = self._directory / opened.trajectory_id
         home, work = place / "home", place / "work"
@@ -211,8 +217,6 @@ def _make_repository(work: Path) -> None:
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
     """Kill the agent and all that it started in its session."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()

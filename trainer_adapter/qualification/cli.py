@@ -23,8 +23,8 @@ def check(
     """Drive an installed agent through a fixed script, and count what it sampled and what of it is trained.
 
     The agent runs unmodified behind a gateway and a scripted engine of their own: tools, two calls at once, sub-agents,
-    forty turns, a refused call, a cut stream, resuming. Each sampled token is trained or has a cause. The exit status is
-    1 if the policy lost a token for another cause than 'aux' or 'cut_stream'. The result is compared with the last one.
+    forty turns, a refused call, a cut stream, resuming. Each sampled token is trained or has a cause. The exit status
+    is 1 if the policy lost a token for another cause than 'aux' or 'cut_stream'. The result is compared with the last.
 
         agent-layer harnesses check mini-swe-agent
     """
@@ -71,6 +71,11 @@ def _print(result: Qualification) -> None:
         )
     Console().print(table)
     typer.echo(f"{result.harness} {result.version}: first request {result.first_request} words")
+    for one in result.rendered:
+        typer.echo(
+            f"{one.template}: first request {one.first_request} tokens, longest row {one.longest_row},"
+            f" {one.num_rows} rows, {one.row_tokens / max(1, one.sampled):.1f} row tokens per sampled token"
+        )
 
 
 def _join(counts: dict[str, int]) -> str:

@@ -1,7 +1,7 @@
 """The fixed script: what the scripted model does in each part of a check, whatever the agent's tools are called.
 
-A part is a list of turns of the main conversation. Side calls, summaries and sub-agents are recognised by what they ask,
-and answered beside it: the order in which they come does not matter.
+A part is a list of turns of the main conversation. Side calls, summaries and sub-agents are recognised by what they
+ask, and answered beside it: the order in which they come does not matter.
 """
 
 import json
@@ -15,6 +15,7 @@ from aiohttp import web
 from agent_layer.local import ScriptAnswer, ScriptedEngine, ScriptPrompt
 from agent_layer.schema import JsonObject, as_json_objects
 from envs.harnesses import Harness, ToolShape, fill_tool
+from trainer_adapter.qualification.render import Recording
 
 PROMPT = "Do what is to be done here, step by step."
 _PART = "PART-OF-THE-CHECK"
@@ -109,34 +110,44 @@ class ScriptedModel:
         self.left = list(turns)
         """Turns that have not been asked for."""
         self.num_side_calls = self.num_summaries = self.num_delegated = 0
+        self.recordings: list[Recording] = []
+        """Calls of the policy, those of sub-agents included, but for refused and slow ones."""
         self.unexpected: list[str] = []
         """Ends of main requests behind the last turn."""
 
     def __call__(self, prompt: ScriptPrompt) -> ScriptAnswer:
         """Answer one request."""
         self._engine.token_seconds = 0.0
+        answer, is_policy = self._answer(prompt)
+        if is_policy and not self._engine.token_seconds:
+            message: JsonObject = {"role": "assistant", **(answer if isinstance(answer, dict) else {"content": answer})}
+            self.recordings.append(Recording(messages=prompt.messages, tools=prompt.tools, answer=message))
+        return answer
+
+    def _answer(self, prompt: ScriptPrompt) -> tuple[str | JsonObject, bool]:
+        """Return the answer, and whether the policy gives it."""
         texts = [_read_text(message) for message in prompt.messages]
         everything = "\n".join(texts)
         if any(call.pattern and re.search(call.pattern, everything) for call in self._harness.side_calls):
             self.num_side_calls += 1
-            return "a short title"
+            return "a short title", False
         if self._harness.compaction and re.search(self._harness.compaction, texts[-1]):
             self.num_summaries += 1
-            return "<summary> everything so far went well </summary>"
+            return "<summary> everything so far went well </summary>", True
         is_asked = (
             _PART in text for text, one in zip(texts, prompt.messages, strict=True) if one.get("role") == "user"
         )
         if any(is_asked):
-            return self._answer_part(prompt)
-        return self._answer_main(texts[-1])
+            return self._answer_part(prompt), True
+        return self._answer_main(texts[-1]), True
 
-    def _answer_part(self, prompt: ScriptPrompt) -> ScriptAnswer:
+    def _answer_part(self, prompt: ScriptPrompt) -> str | JsonObject:
         if prompt.turn == 0 and self._harness.shell is not None and _offers(prompt, self._harness.shell):
             self.num_delegated += 1
             return self._call([fill_tool(self._harness.shell, command="echo part")], "I look at my part.")
         return "My part is done."
 
-    def _answer_main(self, last: str) -> ScriptAnswer:
+    def _answer_main(self, last: str) -> str | JsonObject:
         if not self.left:
             self.unexpected.append(last[-200:])
             return "There is nothing left to do."

@@ -1,0 +1,162 @@
+"""Declarations of harnesses: locks that pin what they name, attempts that are filled, names that are found."""
+
+import re
+import tomllib
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from agent_layer.errors import BadInputError
+from agent_layer.settings import Settings
+from envs.harnesses import Harness, Installation, fill_tool, find_harness, list_harness_names
+from envs.harnesses.catalogue import HARNESSES
+
+VALUES = {
+    "base_url": "http://127.0.0.1:1/r/t-0/v1",
+    "api_key": "alrk_1",
+    "model": "policy",
+    "home": "/h",
+    "work": "/w",
+    "prompt": 'say "$HOME" & {braces}\nplease',
+}
+PLAIN = Harness(
+    name="plain", package="p", version="1", installer="pypi", program="p", dialect="chat", arguments=["$prompt"]
+)
+
+
+@pytest.mark.parametrize("harness", HARNESSES.values(), ids=HARNESSES)
+def test_a_lock_pins_the_declared_version_and_has_a_hash_for_everything(harness):
+    if harness.installer == "npm":
+        lock = msgspec.json.decode((harness.lock_folder / "package-lock.json").read_bytes())
+        packages = {path: one for path, one in lock["packages"].items() if path}
+        assert packages[f"node_modules/{harness.package}"]["version"] == harness.version
+        assert all(one["integrity"].startswith("sha512-") for one in packages.values() if not one.get("inBundle"))
+        assert not any("resolved" in one for one in packages.values())
+    else:
+        lines = (harness.lock_folder / "requirements.txt").read_text().splitlines()[1:]
+        assert any(line.startswith(f"{harness.package}=={harness.version} ") for line in lines)
+        assert all(re.fullmatch(r"[\w.-]+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in lines)
+
+
+@pytest.mark.parametrize("harness", HARNESSES.values(), ids=HARNESSES)
+def test_an_attempt_is_filled_with_address_key_and_prompt(harness):
+    program = Path("/dir/harnesses") / harness.name / "node_modules/.bin" / harness.program
+    launches = [harness.make_launch(program, VALUES)]
+    if harness.resume_arguments is not None:
+        launches.append(harness.make_launch(program, VALUES, resumes=True))
+
+    for launch in launches:
+        texts = [*launch.argv, *launch.environment.values(), *launch.home_files.values()]
+        assert VALUES["prompt"] in launch.argv
+        assert any("http://127.0.0.1:1/r/t-0" in text for text in texts)
+        assert any("alrk_1" in text for text in texts)
+        for path, text in launch.home_files.items():
+            assert not Path(path).is_absolute()
+            match Path(path).suffix:
+                case ".json":
+                    msgspec.json.decode(text)
+                case ".toml":
+                    tomllib.loads(text)
+                case _:
+                    assert "$" not in text
+
+
+def test_numbers_stay_numbers_and_other_texts_texts():
+    files = {"$model.json": {"a": "$context_tokens", "b": "$model $output_tokens", "$model": [1, None, "$$"]}}
+    harness = msgspec.structs.replace(PLAIN, files=files, context_tokens=7, output_tokens=3)
+
+    launch = harness.make_launch(Path("/d/h/bin/p"), VALUES)
+
+    assert msgspec.json.decode(launch.home_files["policy.json"]) == {"a": 7, "b": "policy 3", "policy": [1, None, "$"]}
+
+
+@pytest.mark.parametrize("text", ["$nothing", "costs 5 $", "${home"])
+def test_a_placeholder_that_does_not_exist_is_named(text):
+    harness = msgspec.structs.replace(PLAIN, environment={"A": text})
+
+    with pytest.raises(BadInputError, match=r"expected placeholders among api_key, .*correct its decl"):
+        harness.make_launch(Path("/d/h/bin/p"), VALUES)
+
+
+def test_an_agent_that_cannot_resume_says_so():
+    with pytest.raises(BadInputError, match="cannot continue a conversation"):
+        PLAIN.make_launch(Path("/d/h/bin/p"), VALUES, resumes=True)
+
+
+def test_a_command_that_prints_the_answer_runs_behind_the_program():
+    harness = msgspec.structs.replace(PLAIN, answer_command="cat $home/answer $folder/x")
+
+    launch = harness.make_launch(Path("/d/h/bin/p"), VALUES)
+
+    assert launch.argv == ["/bin/sh", "-c", '"$0" "$@" >&2 && cat /h/answer /d/h/x', "/d/h/bin/p", VALUES["prompt"]]
+
+
+def test_the_scripted_model_calls_a_tool_by_its_shape():
+    shape = HARNESSES["qwen-code"].shell
+
+    assert fill_tool(shape, command="echo $x") == (
+        "run_shell_command",
+        {"command": "echo $x", "is_background": False},
+    )
+
+
+@pytest.fixture
+def plug_in(monkeypatch):
+    """``plug_in(name="module:attribute")``: what an installed package registers."""
+
+    def register(**points):
+        found = EntryPoints(EntryPoint(name, value, "agent_layer.harnesses") for name, value in points.items())
+        monkeypatch.setattr("envs.harnesses.registry.entry_points", lambda **_: found)
+
+    return register
+
+
+def test_harnesses_of_other_packages_stand_behind_ours(plug_in, monkeypatch):
+    monkeypatch.setattr("envs.harnesses.catalogue.PLAIN", PLAIN, raising=False)
+    plug_in(plain="envs.harnesses.catalogue:PLAIN", codex="elsewhere:ignored")
+
+    assert list_harness_names() == [*HARNESSES, "plain"]
+    assert find_harness("plain") is PLAIN
+    assert find_harness("codex") is HARNESSES["codex"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("missing", "cannot be imported"),
+        ("other", "expected an envs.harnesses.Harness, found a"),
+        ("clod", "expected one of claude-code, "),
+    ],
+)
+def test_what_is_no_harness_is_refused_by_name(plug_in, name, message):
+    plug_in(missing="nowhere:thing", other="envs.harnesses.catalogue:HARNESSES")
+
+    with pytest.raises(BadInputError, match=f"harness '{name}': {message}"):
+        find_harness(name)
+
+
+def test_what_is_not_installed_says_how_to_install_it(tmp_path):
+    installation = Installation(Settings(dir=tmp_path), HARNESSES["aider"])
+
+    with pytest.raises(BadInputError, match="is not installed; run 'agent-layer harnesses install aider'"):
+        installation.require_program()
+
+
+@pytest.mark.parametrize("name", ["codex", "aider"])
+def test_an_installation_without_its_interpreter_says_which(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    harness = msgspec.structs.replace(HARNESSES[name], python="3.99")
+
+    with pytest.raises(BadInputError, match=rf"harness '{name}': needs (node and npm|Python 3.99)"):
+        Installation(Settings(dir=tmp_path), harness).install(lambda _: None)
+
+
+def test_an_installation_of_another_lock_counts_as_none(tmp_path):
+    harness = HARNESSES["codex"]
+    installation = Installation(Settings(dir=tmp_path), harness)
+    installation.folder.mkdir(parents=True)
+    (installation.folder / "installed.json").write_text('{"version": "0.1", "lock_hash": "x", "interpreter": "node 1"}')
+
+    assert "is installed at version 0.1 of another lock, expected" in installation.find_fault()
