@@ -40,7 +40,8 @@ _CLAUDE_CODE = Harness(
         name="Agent",
         arguments={"description": "a part", "prompt": "$prompt", "subagent_type": "general-purpose"},
     ),
-    compaction="create a detailed summary",
+    compaction="create a detailed summary of",
+    compact_tokens=38_000,
     findings=["not_applied:context_management"],
 )
 
@@ -83,6 +84,7 @@ _CODEX = Harness(
     switched_off=["web search (its provider runs it)", "websockets", "updates, analytics"],
     shell=ToolShape(name="exec_command", arguments={"cmd": "$command"}),
     compaction="CONTEXT CHECKPOINT COMPACTION",
+    compact_tokens=12_000,
     findings=["not_applied:client_metadata"],
 )
 
@@ -128,6 +130,8 @@ _OPENCODE = Harness(
     sub_agent=ToolShape(
         name="task", arguments={"description": "a part", "prompt": "$prompt", "subagent_type": "general"}
     ),
+    compaction="anchored summary",
+    compact_tokens=18_000,
 )
 
 _QWEN_CODE = Harness(
@@ -145,6 +149,7 @@ _QWEN_CODE = Harness(
             "general": {"disableAutoUpdate": True},
             "privacy": {"usageStatisticsEnabled": False},
             "telemetry": {"enabled": False},
+            "model": {"generationConfig": {"contextWindowSize": "$context_tokens"}},
         }
     },
     switched_off=["updates, statistics"],
@@ -152,6 +157,8 @@ _QWEN_CODE = Harness(
     sub_agent=ToolShape(
         name="agent", arguments={"description": "a part", "prompt": "$prompt", "subagent_type": "general-purpose"}
     ),
+    compaction="component that summarizes internal chat history",
+    compact_tokens=24_000,
 )
 
 _PI = Harness(
@@ -178,10 +185,14 @@ _PI = Harness(
                 }
             }
         },
-        ".pi/agent/settings.json": {"compaction": {"enabled": True, "reserveTokens": "$output_tokens"}},
+        ".pi/agent/settings.json": {
+            "compaction": {"enabled": True, "reserveTokens": "$output_tokens", "keepRecentTokens": "$output_tokens"}
+        },
     },
     switched_off=["updates, telemetry"],
     shell=ToolShape(name="bash", arguments={"command": "$command"}),
+    compaction="context summarization assistant",
+    compact_tokens=18_000,
 )
 
 _MINI = Harness(

@@ -91,7 +91,7 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     finish: ToolShape | None = None
     """Call that ends it; None: a message without calls does."""
     compaction: str | None = None
-    """Regular expression for the request that summarises a conversation; None: it never asks for one."""
+    """Regular expression that the first or the last message of its request for a summary matches; None: it has none."""
     compact_tokens: int | None = None
     """Context that its configuration announces in the check, so that a long run is compacted; None: it cannot be."""
 

@@ -131,7 +131,8 @@ class ScriptedModel:
         if any(call.pattern and re.search(call.pattern, everything) for call in self._harness.side_calls):
             self.num_side_calls += 1
             return "a short title", False
-        if self._harness.compaction and re.search(self._harness.compaction, texts[-1]):
+        ends = f"{texts[0]}\n{texts[-1]}"
+        if self._harness.compaction and re.search(self._harness.compaction, ends):
             self.num_summaries += 1
             return "<summary> everything so far went well </summary>", True
         is_asked = (
