@@ -12,7 +12,8 @@ from typer.core import TyperCommand
 from agent_layer.errors import BadInputError
 from agent_layer.schema import check_name
 from agent_layer.settings import Settings
-from envs.agents import CommandTarget, Target
+from envs.agents import Target
+from envs.commands import CommandTarget
 from envs.placement import Where, Workforce, run_workers
 from envs.scorers import AGENT
 from envs.worker import WorkOptions, serve_worker

@@ -19,6 +19,10 @@ __getattr__, __all__ = face(
         "processes.file_limit": "raise_file_limit",
         "processes.locks": "hold_alone hold_lock is_locked share_lock try_lock",
         "processes.marked": "kill_marked",
+        "processes.owned_directories": (
+            "find_owned_directories hold_owned_directory is_owned_directory_held make_owned_directory"
+            " remove_stale_directories remove_tree"
+        ),
         "processes.pulse": "probe_pulse read_pulse write_pulse",
         "processes.reaper": (
             "KILL_NOW REAPER_PROGRAM ChildExitPipe become_subreaper die_with_parent exit_like kill_descendants"

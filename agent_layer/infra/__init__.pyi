@@ -17,6 +17,12 @@ from .processes.file_limit import raise_file_limit as raise_file_limit
 from .processes.locks import hold_alone as hold_alone, hold_lock as hold_lock, is_locked as is_locked
 from .processes.locks import share_lock as share_lock, try_lock as try_lock
 from .processes.marked import kill_marked as kill_marked
+from .processes.owned_directories import find_owned_directories as find_owned_directories
+from .processes.owned_directories import hold_owned_directory as hold_owned_directory
+from .processes.owned_directories import is_owned_directory_held as is_owned_directory_held
+from .processes.owned_directories import make_owned_directory as make_owned_directory
+from .processes.owned_directories import remove_stale_directories as remove_stale_directories
+from .processes.owned_directories import remove_tree as remove_tree
 from .processes.pulse import probe_pulse as probe_pulse, read_pulse as read_pulse, write_pulse as write_pulse
 from .processes.reaper import ChildExitPipe as ChildExitPipe, KILL_NOW as KILL_NOW, REAPER_PROGRAM as REAPER_PROGRAM
 from .processes.reaper import become_subreaper as become_subreaper, die_with_parent as die_with_parent

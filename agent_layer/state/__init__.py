@@ -11,10 +11,7 @@ __getattr__, __all__ = face(
             " remove_checkpoint remove_checkpoints store_checkpoint"
         ),
         "outbox": "read_outbox remove_decisions",
-        "supervisor_directory": (
-            "TakenSandbox hold_supervisor_directory make_supervisor_directory read_taken_sandboxes"
-            " remove_stale_supervisor_directories write_taken_sandboxes"
-        ),
+        "supervisor_directory": ("TakenSandbox make_supervisor_directory read_taken_sandboxes write_taken_sandboxes"),
         "vocabularies": "TokenBytes has_vocabulary read_vocabulary store_vocabulary",
     },
 )

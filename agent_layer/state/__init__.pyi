@@ -7,10 +7,8 @@ from .checkpoints import parse_checkpoint_key as parse_checkpoint_key, read_chec
 from .checkpoints import remove_checkpoint as remove_checkpoint, remove_checkpoints as remove_checkpoints
 from .checkpoints import store_checkpoint as store_checkpoint
 from .outbox import read_outbox as read_outbox, remove_decisions as remove_decisions
-from .supervisor_directory import TakenSandbox as TakenSandbox, hold_supervisor_directory as hold_supervisor_directory
-from .supervisor_directory import make_supervisor_directory as make_supervisor_directory
+from .supervisor_directory import TakenSandbox as TakenSandbox, make_supervisor_directory as make_supervisor_directory
 from .supervisor_directory import read_taken_sandboxes as read_taken_sandboxes
-from .supervisor_directory import remove_stale_supervisor_directories as remove_stale_supervisor_directories
 from .supervisor_directory import write_taken_sandboxes as write_taken_sandboxes
 from .vocabularies import TokenBytes as TokenBytes, has_vocabulary as has_vocabulary, read_vocabulary as read_vocabulary
 from .vocabularies import store_vocabulary as store_vocabulary

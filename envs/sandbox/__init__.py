@@ -16,6 +16,7 @@ __getattr__, __all__ = face(
         "supervisor.remote": "SandboxConnection connect_sandbox",
     },
     {
+        "patterns": "expand_patterns",
         "registry": "list_kind_names make_kind",
         "requests": "BoxRequest Exec ForwardingSandbox Open",
         "supervisor.handle": "SupervisorHandle",

@@ -1,5 +1,6 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
 from .kind import SandboxKind as SandboxKind, Support as Support
+from .patterns import expand_patterns as expand_patterns
 from .pool import PoolOptions as PoolOptions, PoolStats as PoolStats, SandboxPool as SandboxPool, open_pool as open_pool
 from .registry import list_kind_names as list_kind_names, make_kind as make_kind
 from .requests import BoxRequest as BoxRequest, Exec as Exec, ForwardingSandbox as ForwardingSandbox, Open as Open

@@ -302,13 +302,14 @@ class Attempt:
         return Closing(rollout=running.rollout, end=end)
 
     async def _close_box(self, rollout: Rollout, end: RunEnd) -> RunEnd:
-        """Freeze the agent's box, take the artifacts of an attempt that may count, and end the box.
+        """Freeze the agent's box or directory, take the artifacts of an attempt that may count, and end the box.
 
         A box that was lost hides what the agent did in it, so the attempt is lost, whatever the agent returned.
         """
-        if not isinstance(rollout.box, AttemptSandbox):
+        if isinstance(rollout.box, AttemptSandbox):
+            await rollout.box.disconnect()
+        elif self._context.sandboxes.commands is None:
             return end
-        await rollout.box.disconnect()
         if end.ending.status not in ("completed", "truncated", "failed"):  # a full context makes a failure count
             return replace(end, sandbox=await self._context.sandboxes.end(self.lease))
         try:

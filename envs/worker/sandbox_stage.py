@@ -12,6 +12,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.schema import Content, Task, content_hash
 from agent_layer.schema.sandbox import SandboxSpec, SandboxUsage
 from agent_layer.settings import Settings
+from envs.commands import CommandTarget
 from envs.failures import Ending, RefusedTaskError
 from envs.sandbox import AttemptSandbox, CollectedFiles, SupervisorHandle, TakeBox
 
@@ -31,6 +32,7 @@ class SandboxStage:
         supervisor: makes the boxes; it starts when the first one is needed.
         declared: what the agent or environment declares for tasks that ask for no sandbox; None: nothing.
         artifacts: what it declares for tasks that name no artifacts.
+        commands: the command that is the agent, whose attempts have directories; None: it is none.
     """
 
     def __init__(
@@ -39,11 +41,13 @@ class SandboxStage:
         supervisor: SupervisorHandle,
         declared: SandboxSpec | None = None,
         artifacts: Sequence[str] = (),
+        commands: CommandTarget | None = None,
     ) -> None:
         self._settings = settings
         self.supervisor = supervisor
         self._declared = declared
         self._artifacts = list(artifacts)
+        self.commands = commands
         self._wanted: dict[str, int] = {}
         """Boxes to have ready, by hash of their spec, as the supervisor knows it."""
         self._expecting: asyncio.Task[None] | None = None
@@ -93,12 +97,16 @@ class SandboxStage:
         return AttemptSandbox(taken.facts, taken.address)
 
     async def collect(self, lease: Lease) -> CollectedFiles:
-        """Freeze the attempt's box, take its artifacts, and end it.
+        """Take the artifacts out of the attempt's box, and end it; of a command without a box, out of its directory.
 
-        Raises: SandboxError: the box was lost, so what the agent did in it is not known.
+        Raises:
+            SandboxError: the box was lost, so what the agent did in it is not known.
+            OSError: the directory cannot be read.
         """
-        paths = lease.task.artifacts or self._artifacts
-        return await self.supervisor.collect(lease.token, paths, self._settings.artifact_bytes)
+        paths, max_bytes = lease.task.artifacts or self._artifacts, self._settings.artifact_bytes
+        if self.commands is not None and self.spec_for(lease.task) is None:
+            return await self.commands.collect(lease.trajectory_id, paths, max_bytes)
+        return await self.supervisor.collect(lease.token, paths, max_bytes)
 
     async def allow_scoring(self, lease: Lease) -> str:
         """Return the address at which the attempt's scorer gets fresh boxes, as a rule like the agent's.
@@ -109,7 +117,12 @@ class SandboxStage:
         return await self.supervisor.allow_scoring(lease.token, lease.task.id, spec, _SCORING_BOXES)
 
     async def end(self, lease: Lease) -> SandboxUsage | None:
-        """End what is left of an attempt's boxes; return what all have used, None: nothing, or it is not known."""
+        """End what is left of an attempt's boxes and directories.
+
+        Returns: what its boxes have used; None: nothing, or it is not known.
+        """
+        if self.commands is not None:
+            await self.commands.remove(lease.trajectory_id)
         usage = await self.supervisor.end_scoring(lease.token)
         await self.supervisor.end_owner(lease.token)
         has_used = usage is not None and (usage.kind is not None or usage.num_scoring_boxes > 0)

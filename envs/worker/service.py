@@ -28,6 +28,7 @@ from agent_layer.state import count_calls
 from agent_layer.store import open_store
 from envs.agents import Target
 from envs.checkpoints import CheckpointStore
+from envs.commands import CommandTarget
 from envs.hosts import HostTarget, make_hosts, make_scorers
 from envs.progress import StartLimiter
 from envs.resume import is_resumable
@@ -108,6 +109,8 @@ async def open_worker(settings: Settings, options: WorkOptions, pool: ThreadPool
         supervisor = SupervisorHandle(settings)
         ended_with_it.push_async_callback(supervisor.close)
         if options.target is not None:
+            if isinstance(options.target, CommandTarget):
+                ended_with_it.push_async_callback(options.target.close)
             yield _make_worker(settings, options, pool, scoring, options.target, supervisor)
             return
         hosts = make_hosts(settings, options.agent, is_isolated=options.is_isolated)
@@ -169,7 +172,10 @@ def _make_worker(  # each with its own end
         pool=pool,
         scoring=scoring,
         start_limiter=StartLimiter(settings.max_starts),
-        sandboxes=SandboxStage(settings, supervisor, options.sandbox, options.artifacts),
+        sandboxes=SandboxStage(
+            *(settings, supervisor, options.sandbox, options.artifacts),
+            commands=target if isinstance(target, CommandTarget) else None,
+        ),
         checkpoints=checkpoints if options.is_resumable or is_resumable(target) else None,
     )
     return Worker(

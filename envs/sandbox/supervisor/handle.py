@@ -14,15 +14,10 @@ from typing import Final, TypeVar
 import msgspec
 
 from agent_layer.errors import SandboxError
-from agent_layer.infra import Backoff, RestartHistory, RestartPolicy
+from agent_layer.infra import Backoff, RestartHistory, RestartPolicy, hold_owned_directory
 from agent_layer.schema.sandbox import SandboxSpec, SandboxUsage
 from agent_layer.settings import Settings, program_environment
-from agent_layer.state import (
-    TakenSandbox,
-    hold_supervisor_directory,
-    make_supervisor_directory,
-    remove_stale_supervisor_directories,
-)
+from agent_layer.state import TakenSandbox, make_supervisor_directory
 from envs.channel import Channel, connect
 from envs.sandbox.pool import PoolOptions, PoolStats
 from envs.sandbox.spec import PATH
@@ -234,7 +229,6 @@ class SupervisorHandle:
 
     async def _start(self) -> _SupervisorProcess:
         """Start a supervisor, and wait until it accepts clients."""
-        remove_stale_supervisor_directories()
         running = await _spawn(self._variables)
 
         def on_message(message: SupervisorToOwner) -> None:
@@ -297,7 +291,7 @@ async def _spawn(variables: Mapping[str, str]) -> _SupervisorProcess:
         undo = stack.enter_context(ExitStack())
         directory = make_supervisor_directory()
         undo.callback(shutil.rmtree, directory, ignore_errors=True)
-        lock = hold_supervisor_directory(directory)
+        lock = hold_owned_directory(directory)
         stack.callback(os.close, lock)
         ours, theirs = socket.socketpair()
         undo.callback(ours.close)

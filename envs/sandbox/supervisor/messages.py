@@ -74,6 +74,7 @@ class Collect(_Message, frozen=True, kw_only=True):
 
     owner: str
     paths: list[str] = []
+    """Paths, or patterns of them."""
     max_bytes: int
 
 
@@ -242,7 +243,8 @@ class CollectedFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Paths that the agent did not leave."""
     too_large: bool = False
     """They were larger than allowed, so that there is no archive."""
-    usage: SandboxUsage
+    usage: SandboxUsage | None = None
+    """None: there was no box."""
 
 
 _ERRORS = {"bad_input": BadInputError, "unsupported": UnsupportedSandboxError, "sandbox": SandboxError}

@@ -9,11 +9,11 @@ import tarfile
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from pathlib import PurePosixPath
 from typing import Literal, TypeAlias, TypeVar
 
 from agent_layer.errors import BadInputError, SandboxError
 from agent_layer.schema.sandbox import ExecResult, Sandbox, SandboxSpec, SandboxUsage
+from envs.sandbox.patterns import expand_patterns
 from envs.sandbox.supervisor.messages import BoxFacts, CollectedFiles
 
 T = TypeVar("T")
@@ -196,15 +196,15 @@ class Owner:
     async def _take_files(self, box: Sandbox, paths: list[str], max_bytes: int) -> CollectedFiles:
         if not paths:
             return CollectedFiles(usage=self.usage())
-        left = [path for path in paths if await _has_left(box, path)]
+        left, missing = await expand_patterns(box.list, paths)
         try:
             archive = await _pack(box, left)
         except OSError:  # the agent left what its own user cannot read, or a tree that is too deep for paths
-            left = [path for path in left if await _is_readable(box, path)]
-            archive = await _pack(box, left)
+            readable = [path for path in left if await _is_readable(box, path)]
+            archive = await _pack(box, readable)
+            missing += [path for path in left if path not in readable]
         if archive is None or len(archive) > max_bytes:
             return CollectedFiles(archive=_EMPTY_ARCHIVE, too_large=True, usage=self.usage())
-        missing = [path for path in paths if path not in left]
         return CollectedFiles(archive=archive, missing=missing, usage=self.usage())
 
 
@@ -293,16 +293,3 @@ async def _is_readable(box: Sandbox, path: str) -> bool:
         await _pack(box, [path])
         return True
     return False
-
-
-async def _has_left(box: Sandbox, path: str) -> bool:
-    """Whether a path is there and no link is on the way: a link would bring files that the task does not declare."""
-    folder = "."
-    for name in PurePosixPath(path).parts:
-        with suppress(OSError):
-            kinds = {entry.name: entry.type for entry in await box.list(folder)}
-            folder = f"{folder}/{name}"
-            if kinds.get(name) in ("file", "directory"):
-                continue
-        return False
-    return True

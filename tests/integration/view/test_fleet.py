@@ -11,9 +11,10 @@ import pytest
 
 from agent_layer.dispatcher import Dispatcher, Report
 from agent_layer.engines import Engine, EngineRegistry, register_policy
+from agent_layer.infra.processes.owned_directories import hold_owned_directory
 from agent_layer.schema import PolicyVersion
 from agent_layer.schema.task import Task
-from agent_layer.state import TakenSandbox, hold_supervisor_directory, make_supervisor_directory, write_taken_sandboxes
+from agent_layer.state import TakenSandbox, make_supervisor_directory, write_taken_sandboxes
 
 from ...queues import Queue
 from ...viewing import Viewed
@@ -116,7 +117,7 @@ def test_a_quiet_machine_has_lists_that_are_empty(fresh):
 def test_sandboxes_are_those_that_supervisors_have_written_down(fresh):
     taken = TakenSandbox(box="b-1", kind="process", owner="lease", task="t", role="agent", taken_at=1.5)
     directory = make_supervisor_directory()
-    lock = hold_supervisor_directory(directory)
+    lock = hold_owned_directory(directory)
     try:
         write_taken_sandboxes(directory, [taken])
         (listed,) = [one for one in fresh.get("/api/v1/sandboxes")["items"] if one["box"] == "b-1"]

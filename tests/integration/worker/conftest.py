@@ -24,7 +24,8 @@ from agent_layer.schema.rollout import FINAL_STATUSES
 from agent_layer.schema.task import Task
 from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
-from envs.agents import CommandTarget, make_target
+from envs.agents import make_target
+from envs.commands.target import CommandTarget
 from envs.worker.service import WorkOptions, open_worker
 
 from ...boxes import require_kind

@@ -45,6 +45,7 @@ async def test_a_command_gets_its_address_and_no_secret(harness, task, monkeypat
         "AGENT_LAYER_ATTEMPT",
         "AGENT_LAYER_ROLLOUT",
         "AGENT_LAYER_RUN",
+        "AGENT_LAYER_START_DIR",
         "ANTHROPIC_API_KEY",
         "ANTHROPIC_BASE_URL",
         "OPENAI_API_BASE",

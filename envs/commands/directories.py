@@ -1,0 +1,247 @@
+"""Directories of attempts: made fresh for each, apart from every project, and removed with all that is in them.
+
+agent-layer-commands-PID-…/     of one worker, locked; the next worker removes those of killed ones
+    template/                   the commit that is checked out for attempts
+    ATTEMPT/work                working directory, a copy of the template
+    ATTEMPT/home, tmp, run      HOME, TMPDIR, XDG_RUNTIME_DIR
+"""
+
+import os
+import shutil
+import site
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from agent_layer.errors import BadInputError
+from agent_layer.infra import (
+    hold_owned_directory,
+    make_owned_directory,
+    make_private,
+    remove_stale_directories,
+    remove_tree,
+)
+from envs.commands.plan import CommandOptions
+
+PREFIX: Final = "agent-layer-commands-"
+_GIT_SECONDS: Final = 600.0
+_XDG: Final = {
+    "XDG_CACHE_HOME": ".cache",
+    "XDG_CONFIG_HOME": ".config",
+    "XDG_DATA_HOME": ".local/share",
+    "XDG_STATE_HOME": ".local/state",
+}
+
+
+class AttemptDirectory(NamedTuple):
+    """Directories of one attempt."""
+
+    top: Path
+    work: Path
+    home: Path
+    tmp: Path
+    runtime: Path
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables that lead programs into these directories, and only there."""
+        home, tmp = str(self.home), str(self.tmp)
+        # what was installed with 'pip install --user' is still found
+        own = {"PYTHONUSERBASE": site.getuserbase()} if Path(site.getuserbase()).is_dir() else {}
+        return {
+            **own,
+            "HOME": home,
+            "PWD": str(self.work),
+            "TMPDIR": tmp,
+            "TMP": tmp,
+            "TEMP": tmp,
+            "XDG_RUNTIME_DIR": str(self.runtime),
+            "GIT_CEILING_DIRECTORIES": str(self.top),
+            **home_variables(home),
+        }
+
+
+class Template(NamedTuple):
+    """What working directories begin as."""
+
+    directory: Path
+    commit: str | None
+    """Hash of a commit of the repository in ``directory``; None: the directory as it is."""
+
+
+class CommandDirectories:
+    """Makes and removes the directories of a worker's attempts; its methods block.
+
+    Args:
+        options: templates, and where directories stay.
+
+    Raises: BadInputError: a template cannot be one.
+    """
+
+    def __init__(self, options: CommandOptions) -> None:
+        self._work = None if options.workdir is None else find_template(options.workdir)
+        self._home = None if options.home is None else Path(options.home).absolute()
+        for one in (self._home, self._work.directory if self._work and self._work.commit is None else None):
+            if one is not None:
+                check_tree(one)
+        self._keep = None if options.keep is None else Path(options.keep).absolute()
+        self._owned: Path | None = None
+        self._lock: int | None = None
+
+    def make(self, name: str) -> AttemptDirectory:
+        """Make the directories of an attempt, with the templates' files."""
+        top = (self._keep or self._own()) / name
+        remove_tree(top)  # an earlier holder of the same attempt
+        made = AttemptDirectory(top, top / "work", top / "home", top / "tmp", top / "run")
+        make_private(top)
+        for one in (made.tmp, made.runtime):
+            one.mkdir(mode=0o700)
+        for template, place in ((self.checkout(), made.work), (self._home, made.home)):
+            if template is None:
+                place.mkdir(mode=0o700)
+            else:
+                shutil.copytree(template, place, symlinks=True)
+        return made
+
+    def checkout(self) -> Path | None:
+        """Return the directory that is copied for each attempt; None: there is none."""
+        if self._work is None or self._work.commit is None:
+            return None if self._work is None else self._work.directory
+        template = self._own() / "template"
+        if not template.exists():
+            check_out(self._work, template)
+            check_tree(template)
+        return template
+
+    @property
+    def home(self) -> Path | None:
+        """Template of HOME; None: there is none."""
+        return self._home
+
+    def remove(self, directory: AttemptDirectory) -> None:
+        """Remove an attempt's directories, unless they are to stay."""
+        if self._keep is None:
+            remove_tree(directory.top)
+
+    def close(self) -> None:
+        """Remove everything that is left, once no attempt runs."""
+        if self._owned is not None:
+            remove_tree(self._owned)
+            self._owned = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _own(self) -> Path:
+        if self._owned is None:
+            remove_stale_directories(PREFIX)
+            self._owned = make_owned_directory(PREFIX)
+            self._lock = hold_owned_directory(self._owned)
+        return self._owned
+
+
+def home_variables(home: str) -> dict[str, str]:
+    """Return the variables for the parts of a HOME."""
+    return {name: f"{home}/{below}" for name, below in _XDG.items()}
+
+
+def find_template(name: str) -> Template:
+    """Return the template of this name: a directory, or ``REPOSITORY@COMMIT``.
+
+    Raises: BadInputError: there is none, or the repository has no such commit.
+    """
+    directory = Path(name).absolute()
+    if directory.is_dir():
+        return Template(directory, None)
+    repository, mark, commit = name.rpartition("@")
+    if not (mark and commit and Path(repository).is_dir()):
+        raise BadInputError(
+            f"command: expected --workdir as a directory or as REPOSITORY@COMMIT, found {name!r}; there is no such"
+            " directory"
+        )
+    directory = Path(repository).absolute()
+    found = _run_git(["-C", str(directory), "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}"])
+    if found is None:
+        raise BadInputError(f"command: --workdir {name}: {repository} has no commit {commit!r}; see 'git log' there")
+    return Template(directory, found.strip())
+
+
+def check_out(template: Template, place: Path) -> None:
+    """Make a repository with this commit and its history alone: later commits could hold what the agent is to find.
+
+    Raises: BadInputError: git refuses.
+    """
+    at = ["-C", str(place)]
+    steps = (
+        ["init", "--quiet", "--initial-branch=main", str(place)],
+        [*at, "fetch", "--quiet", "--no-tags", str(template.directory), str(template.commit)],
+        [*at, "reset", "--quiet", "--hard", str(template.commit)],
+    )
+    for step in steps:
+        if _run_git(step) is None:
+            remove_tree(place)
+            raise BadInputError(
+                f"command: 'git {' '.join(step)}' fails; see whether it runs by hand, or name a directory"
+            )
+    (place / ".git" / "FETCH_HEAD").unlink(missing_ok=True)  # it names the repository
+
+
+def check_tree(directory: Path) -> None:
+    """Check that a directory can be copied for each attempt without sharing a file.
+
+    Raises: BadInputError: it does not exist, a link leads out of it, or it holds a pipe, socket or device.
+    """
+    if not directory.is_dir():
+        raise BadInputError(f"command: expected a directory as template, found {directory}; there is none")
+    top = directory.resolve()
+    for folder, folders, files in os.walk(top):
+        for path in (Path(folder, name) for name in (*folders, *files)):
+            if path.is_symlink():
+                if path.readlink().is_absolute() or not path.resolve().is_relative_to(top):
+                    raise BadInputError(
+                        f"command: template {directory}: the link {path.relative_to(top)} leads out of it, so that"
+                        " attempts would share what it leads to; put a copy in its place, or take what git tracks"
+                        " (--workdir REPOSITORY@COMMIT)"
+                    )
+            elif not (path.is_file() or path.is_dir()):
+                raise BadInputError(
+                    f"command: template {directory}: {path.relative_to(top)} is no file, folder or link; remove it"
+                )
+
+
+def write_files(top: Path, files: Mapping[str, str], what: str) -> None:
+    """Write files below a directory.
+
+    Args:
+        top: the directory.
+        files: texts by path.
+        what: names the files in errors.
+
+    Raises: BadInputError: a path leads out of the directory, or has no place there.
+    """
+    root = top.resolve()
+    for path, text in files.items():
+        whole = (root / path).resolve()
+        if ".." in Path(path).parts or not whole.is_relative_to(root) or whole == root:
+            raise BadInputError(
+                f"{what} {path!r} would lie outside the attempt's directory; write a path below it, without '..'"
+            )
+        try:
+            whole.parent.mkdir(parents=True, exist_ok=True)
+            whole.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise BadInputError(f"{what} {path!r} cannot be written, {error.strerror}; choose another path") from error
+
+
+def _run_git(arguments: list[str]) -> str | None:
+    """Return what git prints; None: it failed.
+
+    Raises: BadInputError: git is missing.
+    """
+    try:
+        done = subprocess.run(
+            ["git", *arguments], capture_output=True, text=True, check=False, timeout=_GIT_SECONDS, errors="replace"
+        )
+    except FileNotFoundError as error:
+        raise BadInputError("command: git is missing, which a commit as --workdir needs; install git") from error
+    return done.stdout if done.returncode == 0 else None

@@ -1,0 +1,87 @@
+"""Files that a command left in its working directory, packed as the sandboxes pack theirs."""
+
+import io
+import os
+import stat
+import tarfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from agent_layer.errors import BadInputError
+from agent_layer.schema.sandbox import Entry
+from envs.sandbox import CollectedFiles, expand_patterns
+
+
+def check_patterns(patterns: Iterable[str]) -> list[str]:
+    """Return the patterns of artifacts if they stay below the working directory.
+
+    Raises: BadInputError: one does not.
+    """
+    checked = list(patterns)
+    for pattern in checked:
+        if not pattern or pattern.startswith("/") or ".." in pattern.split("/"):
+            raise BadInputError(
+                f"command: expected an artifact below the working directory, found {pattern!r}; write a path or a"
+                " pattern such as 'out/**', without '..'"
+            )
+    return checked
+
+
+async def collect_files(top: Path, patterns: Sequence[str], max_bytes: int) -> CollectedFiles:
+    """Pack what the patterns name; links are neither followed nor taken for what they lead to.
+
+    Args:
+        top: the working directory, in which nothing runs any more.
+        patterns: paths or patterns below it.
+        max_bytes: of all files together.
+    """
+
+    async def list_folder(folder: str) -> list[Entry]:
+        return _list_folder(top, folder)
+
+    found, missing = await expand_patterns(list_folder, patterns)
+    buffer, unreadable, size = io.BytesIO(), list[str](), 0
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name in sorted({name for path in found for name in _walk(top, path)}):
+            try:
+                size += os.lstat(top / name).st_size
+                if size > max_bytes:
+                    return CollectedFiles(archive=bytes(tarfile.RECORDSIZE), too_large=True)
+                _add(archive, top, name)
+            except OSError:  # its owner may not read it
+                unreadable.append(name)
+    return CollectedFiles(archive=buffer.getvalue(), missing=[*missing, *unreadable])
+
+
+def _walk(top: Path, path: str) -> Iterator[str]:
+    """Yield a path and everything below it; links are not followed."""
+    waiting = [path]
+    while waiting:
+        yield (name := waiting.pop())
+        if stat.S_ISDIR(os.lstat(top / name).st_mode):
+            with suppress(OSError):  # its owner may not enter it
+                waiting += [str(one.relative_to(top)) for one in (top / name).iterdir()]
+
+
+def _list_folder(top: Path, folder: str) -> list[Entry]:
+    entries = list[Entry]()
+    with os.scandir(top / folder) as found:
+        for one in found:
+            about = one.stat(follow_symlinks=False)
+            kind = "link" if one.is_symlink() else "directory" if one.is_dir() else "file" if one.is_file() else "other"
+            entries.append(Entry(name=one.name, type=kind, size_bytes=about.st_size, mode=about.st_mode & 0o7777))
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def _add(archive: tarfile.TarFile, top: Path, name: str) -> None:
+    """Add one file, folder or link, the same bytes for the same files: without times and owners."""
+    member: tarfile.TarInfo | None = archive.gettarinfo(top / name, name)
+    if not (member and (member.isreg() or member.isdir() or member.issym() or member.islnk())):
+        return  # a socket, pipe or device
+    member.mtime, member.uid, member.gid, member.uname, member.gname = 0, 0, 0, "", ""
+    if not member.isreg():
+        archive.addfile(member)
+        return
+    with open(top / name, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW)) as content:
+        archive.addfile(member, content)
