@@ -9,6 +9,7 @@ from pathlib import Path
 from agent_layer.errors import BadInputError
 from agent_layer.schema import content_hash
 from envs.evaluation.rounds import EvaluatedAgent
+from envs.harnesses import PREFIX, find_harness
 
 _SAMPLED_BYTES = 1 << 20
 """Read at both ends of each file of weights: hashing all of a large model would take minutes."""
@@ -19,6 +20,8 @@ def describe_target(target: str) -> EvaluatedAgent:
 
     Raises: BadInputError: there is no such module, which a worker would report only after everything has started.
     """
+    if target.startswith(PREFIX):
+        return EvaluatedAgent(target=target, version=find_harness(target.removeprefix(PREFIX)).version)
     if ":" in target:
         module = target.partition(":")[0]
     else:

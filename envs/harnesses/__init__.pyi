@@ -1,6 +1,6 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
-from .harness import Harness as Harness, Launch as Launch, SideCall as SideCall, ToolShape as ToolShape
-from .harness import fill_tool as fill_tool
+from .command import DIFF as DIFF, PREFIX as PREFIX, make_harness_target as make_harness_target
+from .harness import Harness as Harness, SideCall as SideCall, ToolShape as ToolShape, fill_tool as fill_tool
 from .install import Installation as Installation
 from .qualified import ALLOWED_LOSSES as ALLOWED_LOSSES, PartFigures as PartFigures, Qualification as Qualification
 from .qualified import RenderedFigures as RenderedFigures, find_qualification as find_qualification

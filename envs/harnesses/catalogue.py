@@ -29,7 +29,7 @@ _CLAUDE_CODE = Harness(
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS": "1",
         "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "$output_tokens",
-        "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "$context_tokens",
+        "CLAUDE_CODE_MAX_CONTEXT_TOKENS": "$context_tokens",
     },
     switched_off=[
         "titles, telemetry and updates (they are no work on the task)",

@@ -8,19 +8,25 @@ only the name of a number becomes that number.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
-from typing import Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import JsonObject
+from envs.commands import CommandPlace, CommandPlan
 
 Installer: TypeAlias = Literal["npm", "pypi"]
 Dialect: TypeAlias = Literal["chat", "responses", "messages", "google"]
 FileText: TypeAlias = str | JsonObject
 """Text of a file, or an object that is written as JSON."""
 
-LOCKS = Path(__file__).parent / "locks"
+_FOREIGN: Final = (
+    *("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_API_KEY", "OPENAI_MODEL"),
+    *("ANTHROPIC_MODEL", "ANTHROPIC_AUTH_TOKEN", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"),
+)
+"""Variables of a person's own agents, which an attempt does not inherit."""
+LOCKS: Final = Path(__file__).parent / "locks"
 """Locks of our own declarations: ``NAME/package-lock.json`` or ``NAME/requirements.txt``, with hashes."""
 
 
@@ -100,12 +106,12 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
         """Return the folder with its lock."""
         return self.lock or LOCKS / self.name
 
-    def make_launch(self, program: Path, values: Mapping[str, str], *, resumes: bool = False) -> "Launch":
+    def make_plan(self, program: Path, place: CommandPlace, *, resumes: bool = False) -> CommandPlan:
         """Return what one attempt writes and starts.
 
         Args:
-            program: its executable.
-            values: ``base_url``, ``api_key``, ``model``, ``home``, ``work`` and ``prompt``, as the program sees them.
+            program: its executable, as the attempt sees it.
+            place: where it runs.
             resumes: continue the last conversation of this HOME.
 
         Raises: BadInputError: the declaration names a value that does not exist, or cannot resume.
@@ -113,31 +119,21 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
         arguments = self.resume_arguments if resumes else self.arguments
         if arguments is None:
             raise BadInputError(f"harness {self.name!r}: cannot continue a conversation; begin another attempt")
-        known = {
-            "context_tokens": self.context_tokens,
-            "output_tokens": self.output_tokens,
-            "root_url": values["base_url"].removesuffix("/v1"),
-            "folder": str(program.parents[2 if self.installer == "npm" else 1]),
-            **values,
-        }
-        filled = _Filling(self.name, known)
+        known = {name: getattr(place, name) for name in ("base_url", "api_key", "model", "home", "prompt")}
+        own = {"context_tokens": self.context_tokens, "output_tokens": self.output_tokens}
+        folder = str(program.parents[2 if self.installer == "npm" else 1])
+        filled = _Filling(
+            self.name, known | own | {"root_url": place.anthropic_url, "work": place.workdir, "folder": folder}
+        )
         argv = [str(program), *filled.texts(arguments)]
         if self.answer_command is not None:
             argv = ["/bin/sh", "-c", f'"$0" "$@" >&2 && {filled.text(self.answer_command)}', *argv]
-        return Launch(
+        inherited: dict[str, str | None] = dict.fromkeys(_FOREIGN, None)
+        return CommandPlan(
             argv=argv,
-            environment={name: filled.text(text) for name, text in self.environment.items()},
+            env=inherited | {name: filled.text(text) for name, text in self.environment.items()},
             home_files={filled.text(path): filled.file(text) for path, text in self.files.items()},
         )
-
-
-class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """A declaration with the values of one attempt."""
-
-    argv: list[str]
-    environment: dict[str, str]
-    home_files: dict[str, str]
-    """Texts by path below HOME."""
 
 
 class _Filling:

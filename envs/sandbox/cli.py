@@ -14,7 +14,7 @@ import typer
 
 from agent_layer.errors import AgentFailedError, BadInputError, SandboxError
 from agent_layer.schema.sandbox import ISOLATIONS, ExecResult, Sandbox, SandboxSpec
-from agent_layer.settings import read_sandbox_address
+from agent_layer.settings import Settings, read_sandbox_address
 from agent_layer.state import read_taken_sandboxes
 from envs.sandbox.kind import SandboxKind, Support
 from envs.sandbox.pool import open_pool

@@ -15,9 +15,10 @@ import msgspec
 from agent_layer import __version__
 from agent_layer.errors import AgentFailedError
 from agent_layer.local import ScriptedEngine, Stack, run_stack, serve_in_thread
-from agent_layer.schema import OpenedRollout, OpenRequest
+from agent_layer.schema import OpenedRollout, OpenRequest, TaskView
 from agent_layer.settings import Settings, agent_environment
 from agent_layer.store import open_store
+from envs.commands import CommandPlace
 from envs.harnesses import Harness, Installation, PartFigures, Qualification
 from tracer.transport import GatewayClient
 from trainer_adapter.data import read_samples
@@ -125,30 +126,31 @@ class _Check:
 
     def _drive(self, part: Part, opened: OpenedRollout) -> str | None:
         """Start the agent, where the part says kill and resume it; return why it failed."""
-        place = self._directory / opened.trajectory_id
-        home, work = place / "home", place / "work"
+        top = self._directory / opened.trajectory_id
+        home, work = top / "home", top / "work"
         home.mkdir(parents=True)
         work.mkdir()
         _make_repository(work)
         harness = self._harness
         if part.is_long and harness.compact_tokens is not None:
             harness = msgspec.structs.replace(harness, context_tokens=harness.compact_tokens)
-        values = {
-            "base_url": opened.base_url,
-            "api_key": opened.api_key,
-            "model": opened.model,
-            "home": str(home),
-            "work": str(work),
-            "prompt": PROMPT,
-        }
+        place = CommandPlace(
+            task=TaskView(id=part.name, task_type="check", input=PROMPT),
+            base_url=opened.base_url,
+            api_key=opened.api_key,
+            model=opened.model,
+            home=str(home),
+            workdir=str(work),
+            is_boxed=False,
+        )
         for resumes in (False, True) if part.is_cut else (False,):
-            launch = harness.make_launch(self._program, values, resumes=resumes)
-            for path, text in launch.home_files.items():
+            plan = harness.make_plan(self._program, place, resumes=resumes)
+            for path, text in plan.home_files.items():
                 (home / path).parent.mkdir(parents=True, exist_ok=True)
                 (home / path).write_text(text)
-            environment = _base_environment(home) | launch.environment
+            environment = _base_environment(home) | {name: text for name, text in plan.env.items() if text is not None}
             is_cut = part.is_cut and not resumes
-            if fault := self._run(launch.argv, environment, work, is_cut=is_cut):
+            if fault := self._run(plan.argv, environment, work, is_cut=is_cut):
                 return fault
         return None
 

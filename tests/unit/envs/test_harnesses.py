@@ -9,18 +9,22 @@ import msgspec
 import pytest
 
 from agent_layer.errors import BadInputError
+from agent_layer.schema import TaskView
 from agent_layer.settings import Settings
+from envs.commands import CommandPlace
 from envs.harnesses import Harness, Installation, fill_tool, find_harness, list_harness_names
 from envs.harnesses.catalogue import HARNESSES
 
-VALUES = {
-    "base_url": "http://127.0.0.1:1/r/t-0/v1",
-    "api_key": "alrk_1",
-    "model": "policy",
-    "home": "/h",
-    "work": "/w",
-    "prompt": 'say "$HOME" & {braces}\nplease',
-}
+PROMPT = 'say "$HOME" & {braces}\nplease'
+PLACE = CommandPlace(
+    task=TaskView(id="t", task_type="default", input={"prompt": PROMPT}),
+    base_url="http://127.0.0.1:1/r/t-0/v1",
+    api_key="alrk_1",
+    model="policy",
+    home="/h",
+    workdir="/w",
+    is_boxed=False,
+)
 PLAIN = Harness(
     name="plain", package="p", version="1", installer="pypi", program="p", dialect="chat", arguments=["$prompt"]
 )
@@ -43,16 +47,16 @@ def test_a_lock_pins_the_declared_version_and_has_a_hash_for_everything(harness)
 @pytest.mark.parametrize("harness", HARNESSES.values(), ids=HARNESSES)
 def test_an_attempt_is_filled_with_address_key_and_prompt(harness):
     program = Path("/dir/harnesses") / harness.name / "node_modules/.bin" / harness.program
-    launches = [harness.make_launch(program, VALUES)]
+    plans = [harness.make_plan(program, PLACE)]
     if harness.resume_arguments is not None:
-        launches.append(harness.make_launch(program, VALUES, resumes=True))
+        plans.append(harness.make_plan(program, PLACE, resumes=True))
 
-    for launch in launches:
-        texts = [*launch.argv, *launch.environment.values(), *launch.home_files.values()]
-        assert VALUES["prompt"] in launch.argv
+    for plan in plans:
+        texts = [*plan.argv, *filter(None, plan.env.values()), *plan.home_files.values()]
+        assert PROMPT in plan.argv
         assert any("http://127.0.0.1:1/r/t-0" in text for text in texts)
         assert any("alrk_1" in text for text in texts)
-        for path, text in launch.home_files.items():
+        for path, text in plan.home_files.items():
             assert not Path(path).is_absolute()
             match Path(path).suffix:
                 case ".json":
@@ -67,9 +71,9 @@ def test_numbers_stay_numbers_and_other_texts_texts():
     files = {"$model.json": {"a": "$context_tokens", "b": "$model $output_tokens", "$model": [1, None, "$$"]}}
     harness = msgspec.structs.replace(PLAIN, files=files, context_tokens=7, output_tokens=3)
 
-    launch = harness.make_launch(Path("/d/h/bin/p"), VALUES)
+    plan = harness.make_plan(Path("/d/h/bin/p"), PLACE)
 
-    assert msgspec.json.decode(launch.home_files["policy.json"]) == {"a": 7, "b": "policy 3", "policy": [1, None, "$"]}
+    assert msgspec.json.decode(plan.home_files["policy.json"]) == {"a": 7, "b": "policy 3", "policy": [1, None, "$"]}
 
 
 @pytest.mark.parametrize("text", ["$nothing", "costs 5 $", "${home"])
@@ -77,20 +81,20 @@ def test_a_placeholder_that_does_not_exist_is_named(text):
     harness = msgspec.structs.replace(PLAIN, environment={"A": text})
 
     with pytest.raises(BadInputError, match=r"expected placeholders among api_key, .*correct its decl"):
-        harness.make_launch(Path("/d/h/bin/p"), VALUES)
+        harness.make_plan(Path("/d/h/bin/p"), PLACE)
 
 
 def test_an_agent_that_cannot_resume_says_so():
     with pytest.raises(BadInputError, match="cannot continue a conversation"):
-        PLAIN.make_launch(Path("/d/h/bin/p"), VALUES, resumes=True)
+        PLAIN.make_plan(Path("/d/h/bin/p"), PLACE, resumes=True)
 
 
 def test_a_command_that_prints_the_answer_runs_behind_the_program():
     harness = msgspec.structs.replace(PLAIN, answer_command="cat $home/answer $folder/x")
 
-    launch = harness.make_launch(Path("/d/h/bin/p"), VALUES)
+    plan = harness.make_plan(Path("/d/h/bin/p"), PLACE)
 
-    assert launch.argv == ["/bin/sh", "-c", '"$0" "$@" >&2 && cat /h/answer /d/h/x', "/d/h/bin/p", VALUES["prompt"]]
+    assert plan.argv == ["/bin/sh", "-c", '"$0" "$@" >&2 && cat /h/answer /d/h/x', "/d/h/bin/p", PROMPT]
 
 
 def test_the_scripted_model_calls_a_tool_by_its_shape():
