@@ -15,7 +15,7 @@ __getattr__, __all__ = face(
         "policies": "behind_seconds get_policy newest_number newest_policy register_policy",
         "registry": "Engine EngineHold EngineRegistry",
         "sampling": (
-            "BAD_LOGPROBS GREEDY LOWEST_TEMPERATURE NEUTRALISED NEUTRAL_SAMPLING NO_LOGPROBS RAW_LOGPROBS"
+            "BAD_LOGPROBS GRAMMARS GREEDY LOWEST_TEMPERATURE NEUTRALISED NEUTRAL_SAMPLING NO_LOGPROBS RAW_LOGPROBS"
             " SMALLEST_LOGPROB UNREPRODUCIBLE can_neutralise find_unreproducible is_neutral neutral_value"
         ),
         "teacher": "TeacherEngine",

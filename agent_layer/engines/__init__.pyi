@@ -9,10 +9,10 @@ from .owners import PushedVersion as PushedVersion, hold_engines as hold_engines
 from .policies import behind_seconds as behind_seconds, get_policy as get_policy, newest_number as newest_number
 from .policies import newest_policy as newest_policy, register_policy as register_policy
 from .registry import Engine as Engine, EngineHold as EngineHold, EngineRegistry as EngineRegistry
-from .sampling import BAD_LOGPROBS as BAD_LOGPROBS, GREEDY as GREEDY, LOWEST_TEMPERATURE as LOWEST_TEMPERATURE
-from .sampling import NEUTRALISED as NEUTRALISED, NEUTRAL_SAMPLING as NEUTRAL_SAMPLING, NO_LOGPROBS as NO_LOGPROBS
-from .sampling import RAW_LOGPROBS as RAW_LOGPROBS, SMALLEST_LOGPROB as SMALLEST_LOGPROB
-from .sampling import UNREPRODUCIBLE as UNREPRODUCIBLE, can_neutralise as can_neutralise
-from .sampling import find_unreproducible as find_unreproducible, is_neutral as is_neutral
-from .sampling import neutral_value as neutral_value
+from .sampling import BAD_LOGPROBS as BAD_LOGPROBS, GRAMMARS as GRAMMARS, GREEDY as GREEDY
+from .sampling import LOWEST_TEMPERATURE as LOWEST_TEMPERATURE, NEUTRALISED as NEUTRALISED
+from .sampling import NEUTRAL_SAMPLING as NEUTRAL_SAMPLING, NO_LOGPROBS as NO_LOGPROBS, RAW_LOGPROBS as RAW_LOGPROBS
+from .sampling import SMALLEST_LOGPROB as SMALLEST_LOGPROB, UNREPRODUCIBLE as UNREPRODUCIBLE
+from .sampling import can_neutralise as can_neutralise, find_unreproducible as find_unreproducible
+from .sampling import is_neutral as is_neutral, neutral_value as neutral_value
 from .teacher import TeacherEngine as TeacherEngine

@@ -60,7 +60,7 @@ _SWITCHED_OFF: Final[Mapping[str, object]] = MappingProxyType(
 )
 """Fields without effect unless a request sets them, with the values that switch them off."""
 
-_GRAMMARS: Final = frozenset(
+GRAMMARS: Final = frozenset(
     {
         "guided_choice",
         "guided_grammar",
@@ -75,8 +75,8 @@ _GRAMMARS: Final = frozenset(
         "structural_tag",
     }
 )
-"""Fields that may restrict an answer to a grammar; the last four are SGLang's. The agent relies on it, so no value can
-take their place."""
+"""Fields that may restrict an answer to a grammar; the last four are SGLang's. Without them an answer is free, and the
+agent finds out whether it has the form."""
 
 _FREE_TOOL_CHOICES: Final = ("auto", "none")
 _FREE_FORMAT: Final = "text"
@@ -97,7 +97,7 @@ def is_neutral(name: str, value: object) -> bool:
 
 
 def can_neutralise(name: str) -> bool:
-    """Whether a field has a neutral value; where it has none, the agent relies on what it asked."""
+    """Whether a field has a neutral value; a grammar has none, and can only be left out."""
     return name in NEUTRAL_SAMPLING or name in _SWITCHED_OFF
 
 
@@ -124,4 +124,4 @@ def _changes(name: str, value: object) -> bool:
         case "response_format":
             return as_json_object(value).get("type") != _FREE_FORMAT
         case _:
-            return bool(value) and (name in _SWITCHED_OFF or name in _GRAMMARS)
+            return bool(value) and (name in _SWITCHED_OFF or name in GRAMMARS)

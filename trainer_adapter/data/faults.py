@@ -1,7 +1,8 @@
 """What keeps a rollout from being trained exactly: a step lacks something, or the trainer cannot compute how likely its
 tokens were.
 
-One such step excludes its whole rollout: a reward that follows from all steps must not teach a part of them.
+One such step excludes its whole rollout: a reward that follows from all steps must not teach a part of them. A step
+that a grammar guided is left out alone, as a judge's is: the grammar chose with the policy, which the others did not.
 """
 
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 from agent_layer.engines import (
     BAD_LOGPROBS,
+    GRAMMARS,
     GREEDY,
     LOWEST_TEMPERATURE,
     NO_LOGPROBS,
@@ -35,23 +37,40 @@ _TEXT_ALONE = "describe them in text, or train with a trainer that reads them"
 _NEUTRAL = "leave it out, or let the gateway replace or refuse it: AGENT_LAYER_UNREPRODUCIBLE_SAMPLING"
 
 
+_GUIDED = frozenset(f"{UNREPRODUCIBLE}:{name}" for name in (*GRAMMARS, "tools.strict"))
+"""Kinds of what a grammar guided."""
+
+
 class _Fault(NamedTuple):
     kind: str
     need: str
     remedy: str
 
 
-def find_fault(trajectory: Trajectory) -> ExcludedRollout | None:
-    """Return why the steps of a rollout cannot be trained exactly, by the first faulty one; None: they can.
+def find_faults(trajectory: Trajectory) -> ExcludedRollout | dict[tuple[str, int], str]:
+    """Return why the steps of a rollout cannot be trained exactly, by the first faulty one.
 
     Only successful steps of the policy count: those that were cut off are not trained anyway.
+
+    Returns: where they can be trained, the kinds of fault of steps that are left out, by call id and choice.
     """
+    guided: dict[tuple[str, int], str] = {}
+    first: ExcludedRollout | None = None
+    num_free = 0
     for step in trajectory.steps:
-        if step.role == "policy" and step.status == "ok" and (faults := list(_faults(step))):
-            needs = " and ".join(dict.fromkeys(fault.need for fault in faults))
-            reason = f"step {step.call_id}: training needs {needs}, but found {_found(step)}; {faults[0].remedy}"
-            return exclude(trajectory, faults[0].kind, reason)
-    return None
+        if step.role != "policy" or step.status != "ok":
+            continue
+        if not (faults := list(_faults(step))):
+            num_free += bool(step.action.response_token_ids)
+            continue
+        needs = " and ".join(dict.fromkeys(fault.need for fault in faults))
+        reason = f"step {step.call_id}: training needs {needs}, but found {_found(step)}; {faults[0].remedy}"
+        found = exclude(trajectory, faults[0].kind, reason)
+        if any(fault.kind not in _GUIDED for fault in faults):
+            return found
+        guided[step.call_id, step.choice] = faults[0].kind
+        first = first or found
+    return first if first is not None and not num_free else guided
 
 
 def exclude(trajectory: Trajectory, kind: str, reason: str) -> ExcludedRollout:

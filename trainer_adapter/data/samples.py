@@ -24,7 +24,7 @@ from agent_layer.schema import (
     TrainingSample,
     Trajectory,
 )
-from trainer_adapter.data.faults import exclude, find_fault
+from trainer_adapter.data.faults import exclude, find_faults
 from trainer_adapter.data.routes import join_routes
 
 _NOT_TRAIN = "not_train"
@@ -43,7 +43,8 @@ class DroppedStep(msgspec.Struct, frozen=True, kw_only=True):
     call_id: str
     choice: int
     reason: str
-    """``aborted``, ``error``, ``unfinished`` when its end was never recorded, ``long_row`` or ``overlong``."""
+    """``aborted``, ``error``, ``unfinished`` when its end was never recorded, ``long_row``, ``overlong``, or
+    ``unreproducible:NAME`` when a grammar guided it."""
     num_tokens: int
     """Number of these tokens, as far as known."""
 
@@ -86,10 +87,11 @@ def read_samples(trajectory: Trajectory) -> SampleSet | ExcludedRollout:
     if started.split != "train":
         found = f"expected split 'train', found {started.split!r}; what is measured on must not be trained on"
         return exclude(trajectory, _NOT_TRAIN, found)
-    if fault := find_fault(trajectory):
-        return fault
+    guided = find_faults(trajectory)
+    if isinstance(guided, ExcludedRollout):
+        return guided
     policy_steps = [step for step in trajectory.steps if step.role == "policy"]
-    whole = {_key(step): step for step in policy_steps if step.status == "ok"}
+    whole = {_key(step): step for step in policy_steps if step.status == "ok" and _key(step) not in guided}
     untrained = {key: step for key, step in whole.items() if step.action.response_token_ids}
     by_key = {_key(step): step for step in trajectory.steps}
     samples: list[TrainingSample] = []
@@ -101,7 +103,8 @@ def read_samples(trajectory: Trajectory) -> SampleSet | ExcludedRollout:
             samples.append(msgspec.structs.replace(sample, routed_experts=routes))
         for step in path:
             untrained.pop(_key(step), None)
-    return SampleSet(samples=samples, drops=[_drop(step) for step in policy_steps if _key(step) not in whole])
+    drops = [_drop(step, guided.get(_key(step))) for step in policy_steps if _key(step) not in whole]
+    return SampleSet(samples=samples, drops=drops)
 
 
 def _paths_to_ends(by_key: dict[StepKey, Step], wanted: dict[StepKey, Step]) -> list[list[Step]]:
@@ -181,11 +184,10 @@ def _spread(runs: Iterable[PolicyRun]) -> list[int]:
     return [version for version, num_tokens in runs for _ in range(num_tokens)]
 
 
-def _drop(step: Step) -> DroppedStep:
+def _drop(step: Step, fault: str | None) -> DroppedStep:
     num_tokens = len(step.action.response_token_ids or ())
-    return DroppedStep(
-        call_id=step.call_id, choice=step.choice, reason=step.status or "unfinished", num_tokens=num_tokens
-    )
+    reason = fault or step.status or "unfinished"
+    return DroppedStep(call_id=step.call_id, choice=step.choice, reason=reason, num_tokens=num_tokens)
 
 
 def _key(step: Step) -> StepKey:

@@ -19,7 +19,7 @@ import msgspec
 from agent_layer.engines import BAD_LOGPROBS, NO_LOGPROBS, RAW_LOGPROBS, SMALLEST_LOGPROB, Engine
 from agent_layer.gateway.calls.end_parts import Context, Ending, end_part, extend_policy_runs, remember
 from agent_layer.gateway.calls.requests import is_large, read_role
-from agent_layer.gateway.calls.sampling import SamplingPolicy, SettledSampling, settle_sampling
+from agent_layer.gateway.calls.sampling import SamplingPolicy, settle_sampling
 from agent_layer.gateway.dialects.base import Dialect, Exchange
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.engines.models import ExternalModel
@@ -49,7 +49,10 @@ class ParsedCall(msgspec.Struct, frozen=True, kw_only=True):
     """A request, read, and the rollout that sends it."""
 
     rollout: LiveRollout
+    source: ChatRequest
+    """The client's request as its dialect read it."""
     request: ChatRequest
+    """The same as the model that answers takes it."""
     prompt: PromptContents
     retry_key: RetryKey
     headers: Mapping[str, str]
@@ -57,8 +60,8 @@ class ParsedCall(msgspec.Struct, frozen=True, kw_only=True):
     """Dialect of the request and of its answer."""
     size_bytes: int
     """Size of all that the model reads: more than the body where that continues an earlier call."""
-    sampling_policy: SamplingPolicy = "keep"
-    """What happens to sampling that a trainer cannot reproduce."""
+    sampling_policy: SamplingPolicy | None = None
+    """See ``choose_sampling_policy``."""
 
     @property
     def is_aux(self) -> bool:
@@ -68,7 +71,23 @@ class ParsedCall(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_trained(self) -> bool:
         """Whether the policy's answer is to be learned from."""
-        return self.rollout.started.split == "train" and not self.is_aux
+        return _is_trained(self.rollout, self.headers)
+
+
+def _is_trained(rollout: LiveRollout, headers: Mapping[str, str]) -> bool:
+    return rollout.started.split == "train" and read_role(headers) != "aux"
+
+
+def choose_sampling_policy(
+    rollout: LiveRollout, headers: Mapping[str, str], setting: SamplingPolicy
+) -> SamplingPolicy | None:
+    """Return what happens to sampling that a trainer cannot reproduce, in a call with these headers.
+
+    Returns: None: nothing, because the call is not trained. Outside groups, which alone trainers take, ``keep``.
+    """
+    if not _is_trained(rollout, headers):
+        return None
+    return "keep" if rollout.started.group_id is None else setting
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -121,14 +140,6 @@ def _fit_length(sampling: JsonObject, room: Room | None) -> JsonObject:
     return {name: room.tokens if room.tokens is None else min(room.tokens, value) for name, value in named.items()}
 
 
-def _settle(parsed: ParsedCall, overrides: JsonObject) -> SettledSampling:
-    if not parsed.is_trained:
-        return SettledSampling(changes={})
-    request, started = parsed.request, parsed.rollout.started
-    policy = "keep" if started.group_id is None else parsed.sampling_policy  # trainers take groups
-    return settle_sampling(request.sampling | overrides, request.tools, policy, f"rollout {started.trajectory_id}")
-
-
 def _find_in_logprobs(actions: Sequence[Action]) -> list[str]:
     """Return what keeps the log-probabilities of an answer from being trained on."""
     sizes = [(len(one.logprobs or ()), len(one.response_token_ids or ())) for one in actions]
@@ -148,6 +159,8 @@ class EngineTries:
     """The engine of its start failed."""
     room: Room | None = None
     """Where an engine refused the length that was asked."""
+    left_out: frozenset[str] = frozenset()
+    """Fields that an engine refused, and that an answer can do without."""
     policy_runs: Sequence[PolicyRun] = ()
     """Versions that sampled the part of the answer before the last preemption."""
 
@@ -229,6 +242,14 @@ class ModelCall:
         """Whether the answer's length is named, so that it is not the prompt alone which may be too long."""
         return any(isinstance(self.route.sampling.get(name), int | float) for name in _LENGTHS)
 
+    def leave_out(self, target: Engine | ExternalModel, refused: frozenset[str]) -> bool:
+        """Ask the same target without fields that it refused; False: it was not asked for any of them."""
+        names = {name for name in refused if self.route.sampling.get(name) is not None}
+        if names:
+            self.tries.left_out |= names
+            self.assign(target)
+        return bool(names)
+
     def fit(self, target: Engine | ExternalModel, room: Room) -> None:
         """Ask the same target for an answer that fits."""
         self.tries.room = room
@@ -280,7 +301,7 @@ class ModelCall:
         """Return what the dialect must know to write the answer."""
         num_choices = self.route.sampling.get("n")
         return Exchange(
-            request=self.parsed.request,
+            request=self.parsed.source,
             trajectory_id=self.start.trajectory_id,
             call_id=self.start.call_id,
             model=self.route.model,
@@ -291,11 +312,12 @@ class ModelCall:
     def _route_to(self, target: Engine | ExternalModel) -> Route:
         """Express the request for a target: the policy's engine, or a model that another party serves."""
         parsed, request, room = self.parsed, self.parsed.request, self.tries.room
+        left_out: JsonObject = dict.fromkeys(self.tries.left_out)
         match target:
             case ExternalModel():
-                own = parsed.rollout.sampling_for(request.sampling, self.entry, is_aux=parsed.is_aux)
+                own = parsed.rollout.sampling_for(request, self.entry, is_aux=parsed.is_aux)
                 overrides = own if target.is_policy else {}
-                overrides |= _fit_length(request.sampling | overrides, room)
+                overrides |= _fit_length(request.sampling | overrides, room) | left_out
                 return Route(
                     url=target.url,
                     model=target.model,
@@ -309,12 +331,15 @@ class ModelCall:
                     recorded=RecordedTarget(engine=target.url if target.is_policy else "litellm", model=target.model),
                 )
             case Engine():
-                overrides = parsed.rollout.sampling_for(
-                    request.sampling, self.entry, self.num_prompt, is_aux=parsed.is_aux
+                overrides = parsed.rollout.sampling_for(request, self.entry, self.num_prompt, is_aux=parsed.is_aux)
+                settled = settle_sampling(
+                    request.sampling | overrides | left_out,
+                    request.tools,
+                    parsed.sampling_policy,
+                    f"rollout {parsed.rollout.trajectory_id}",
                 )
-                settled = _settle(parsed, overrides)
                 overrides |= settled.changes
-                overrides |= _fit_length(request.sampling | overrides, room)
+                overrides |= _fit_length(request.sampling | overrides, room) | left_out
                 changes = overrides if settled.tools is None else overrides | {"tools": settled.tools}
                 return Route(
                     url=target.url,
@@ -367,7 +392,7 @@ class ModelCall:
     def _find_at_start(self) -> list[str]:
         """What keeps the call from being what was asked, or from being trained on."""
         parsed, route = self.parsed, self.route
-        names = [*route.findings]
+        names = [*parsed.request.findings]
         names += [f"{NOT_APPLIED}:{name[:_MAX_NAME_LENGTH]}" for name in parsed.request.not_applied[:_MAX_NAMES]]
         is_scaled = route.sampling.get("temperature") not in (None, 1)
         if route.engine is None or read_role(parsed.headers) == "aux":
@@ -382,13 +407,15 @@ class ModelCall:
         if self.parsed.is_trained:
             found = [*part.findings, *_find_in_logprobs(part.actions or ())]
             part = msgspec.structs.replace(part, findings=found)
+        part = msgspec.structs.replace(part, findings=[*part.findings, *self.route.findings])
         if self.route.engine is None:
             part = msgspec.structs.replace(part, capture_level="text", findings=[])
         if self.tries.policy_runs:
             actions = [self._versioned(action) for action in part.actions or ()] or None
             part = msgspec.structs.replace(part, actions=actions, findings=[*part.findings, "continued"])
-        if self.tries.room is not None:
-            part = msgspec.structs.replace(part, sampling_applied=self.route.sampling)
+        if self.tries.room is not None or self.tries.left_out:
+            found = [*part.findings, *(f"{NOT_APPLIED}:{name}" for name in sorted(self.tries.left_out))]
+            part = msgspec.structs.replace(part, sampling_applied=self.route.sampling, findings=found)
         if not self.tries.is_moved:
             return part
         moved = msgspec.structs.asdict(self.route.recorded)

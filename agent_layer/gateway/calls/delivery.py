@@ -5,10 +5,13 @@ everything up to its last bytes, ``ending`` returns how the call ended, and ``fi
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
+import msgspec
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BadInputError, EngineError
@@ -33,7 +36,7 @@ from agent_layer.gateway.dialects.refusals import (
     refusal,
 )
 from agent_layer.gateway.rollouts.retries import Call
-from agent_layer.schema import CALL_HEADER
+from agent_layer.schema import CALL_HEADER, UNREADABLE
 
 _JSON, _STREAM = "application/json", "text/event-stream"
 _MAX_ERROR_LENGTH = 2000
@@ -89,6 +92,57 @@ class Delivery(Protocol):
     async def finish(self) -> web.StreamResponse:
         """Send the rest. The call's end must be recorded."""
         ...
+
+
+@dataclass(frozen=True)
+class BegunReply:
+    """A reply whose beginning is read."""
+
+    status: int
+    content_type: str
+    first: bytes
+    """Its first piece, or all of it."""
+    rest: AsyncIterator[bytes] | None = None
+
+    async def read(self) -> bytes:
+        """See Reply."""
+        return b"".join([piece async for piece in self.pieces()])
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """See Reply."""
+        yield self.first
+        if self.rest is not None:
+            async for piece in self.rest:
+                yield piece
+
+
+class _ErrorCode(msgspec.Struct):
+    code: int = 0
+
+
+class _ErrorEvent(msgspec.Struct):
+    error: _ErrorCode
+
+
+_ERROR_EVENT: Final = re.compile(rb'data: (\{"error":.*\})\s*(?:data: \[DONE\]\s*)?')
+_EVENT: Final = msgspec.json.Decoder(_ErrorEvent)
+
+
+async def read_beginning(reply: Reply) -> Reply:
+    """Return a reply with the status that it means: vLLM refuses some streams in their first event, after status 200.
+
+    Raises: EngineError: the engine broke off.
+    """
+    if reply.status != 200 or reply.content_type != _STREAM:
+        return reply
+    pieces = reply.pieces()
+    if (first := await anext(pieces, None)) is None:
+        return BegunReply(200, _STREAM, b"")
+    if (found := _ERROR_EVENT.fullmatch(first)) is not None:
+        with suppress(*UNREADABLE):
+            if (status := _EVENT.decode(found[1]).error.code) in BAD_REQUEST:
+                return BegunReply(status, _JSON, found[1])
+    return BegunReply(200, _STREAM, first, pieces)
 
 
 async def read_reply(call: ModelCall, http: web.Request, reply: Reply) -> Delivery:

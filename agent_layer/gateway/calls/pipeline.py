@@ -13,7 +13,7 @@ Three scopes can stop the coroutine: the client's connection, the rollout's time
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import count
@@ -23,15 +23,17 @@ from aiohttp import web
 
 from agent_layer.engines import Engine
 from agent_layer.errors import BackPressureError, BadInputError, EngineError
-from agent_layer.gateway.calls.call import ModelCall, ParsedCall, Room
+from agent_layer.gateway.calls.arrangement import arrange, describe_form
+from agent_layer.gateway.calls.call import ModelCall, ParsedCall, Room, choose_sampling_policy
 from agent_layer.gateway.calls.continuation import can_continue, post_continued
-from agent_layer.gateway.calls.delivery import Delivery, Reply, read_reply, refuse, repeat_response
+from agent_layer.gateway.calls.delivery import Delivery, Reply, read_beginning, read_reply, refuse, repeat_response
 from agent_layer.gateway.calls.disconnects import DisconnectWatcher, WatchedClient
 from agent_layer.gateway.calls.end_parts import CUT_OFF, Ending
 from agent_layer.gateway.calls.requests import BODY_BOUNDS, body_size, in_background, is_large, read_text, retry_key
+from agent_layer.gateway.calls.sampling import SamplingPolicy
 from agent_layer.gateway.dialects.base import Dialect
 from agent_layer.gateway.dialects.chat import ChatRequest, read_count, tokenize_body
-from agent_layer.gateway.dialects.refusals import BAD_REQUEST, is_context_full
+from agent_layer.gateway.dialects.refusals import BAD_REQUEST, find_refused_options, is_context_full
 from agent_layer.gateway.engines.models import ExternalModel
 from agent_layer.gateway.engines.pool import EnginePool
 from agent_layer.gateway.rollouts.body_quota import HeldBytes
@@ -87,11 +89,12 @@ class Calls:
     async def _parse(self, rollout: LiveRollout, http: web.Request, dialect: Dialect) -> ParsedCall:
         body = await read_text(http)
 
-        def read() -> tuple[ChatRequest, PromptContents]:
-            request = dialect.read(body, rollout.trajectory_id)
-            return request, rollout.inspect_prompt(request)
+        def read() -> tuple[ChatRequest, ChatRequest, PromptContents]:
+            source = dialect.read(body, rollout.trajectory_id)
+            request = self._arrange(rollout, source, http.headers)
+            return source, request, rollout.inspect_prompt(request)
 
-        request, prompt = await in_background(len(body), read)
+        source, request, prompt = await in_background(len(body), read)
         most = http.app[BODY_BOUNDS].messages
         if len(request.messages) > most:  # the gateway remembers a conversation: what continues it may be short
             raise BadInputError(
@@ -100,14 +103,26 @@ class Calls:
             )
         return ParsedCall(
             rollout=rollout,
+            source=source,
             request=request,
             prompt=prompt,
             retry_key=retry_key(http.headers, hash((http.path, prompt.digest)), is_streamed=request.is_streamed),
             headers=http.headers,
             dialect=dialect,
             size_bytes=max(len(body), memoryview(request.pieces["messages"]).nbytes),
-            sampling_policy=self.settings.unreproducible_sampling,
+            sampling_policy=self._choose_policy(rollout, http.headers),
         )
+
+    def _choose_policy(self, rollout: LiveRollout, headers: Mapping[str, str]) -> SamplingPolicy | None:
+        return choose_sampling_policy(rollout, headers, self.settings.unreproducible_sampling)
+
+    def _arrange(self, rollout: LiveRollout, source: ChatRequest, headers: Mapping[str, str]) -> ChatRequest:
+        """Return a request as an engine takes it; that for an external model stays."""
+        if self.pool.find_external(source) is not None:
+            return source
+        is_free = self._choose_policy(rollout, headers) == "neutralise"
+        sampling = source.sampling | rollout.fixed_sampling(source)
+        return arrange(source, describe_form(sampling, with_tools=source.has_tools) if is_free else None)
 
     async def _answer(self, client: WatchedClient, parsed: ParsedCall) -> web.StreamResponse:
         rollout, http, key = parsed.rollout, client.http, parsed.retry_key
@@ -132,14 +147,14 @@ class Calls:
                 entry.has_lost_client = None  # it holds the request
                 entry.done.set()
 
-    async def count_tokens(self, rollout: LiveRollout, request: ChatRequest) -> int:
+    async def count_tokens(self, rollout: LiveRollout, source: ChatRequest, headers: Mapping[str, str]) -> int:
         """Let an engine count the tokens of a prompt.
 
         Raises: EngineError: it cannot.
         """
         engine = await self.pool.acquire(rollout)
         try:
-            return await self._count_at(engine, request)
+            return await self._count_at(engine, self._arrange(rollout, source, headers))
         finally:
             self.pool.release(engine)
 
@@ -207,10 +222,10 @@ class Calls:
         """
         while True:
             try:
-                reply = await self._ask(call, upstream)
-                if reply.status in BAD_REQUEST and call.asks_length:
+                reply = await read_beginning(await self._ask(call, upstream))
+                if reply.status in BAD_REQUEST:
                     refused = await reply.read()
-                    if not is_context_full(reply.status, refused) or not await self._fit(call):
+                    if not await self._adapt(call, reply.status, refused):
                         return refuse(call, http, reply.status, refused)
                     await upstream.aclose()
                     continue
@@ -225,6 +240,13 @@ class Calls:
             other = await self._find_target(call)
             self._release(call)
             call.move(other)
+
+    async def _adapt(self, call: ModelCall, status: int, refused: bytes) -> bool:
+        """Change what an engine refused, so that it is asked again; False: nothing of it can be changed."""
+        target = call.route.engine or self.pool.find_external(call.parsed.request)
+        if target is not None and call.leave_out(target, find_refused_options(status, refused)):
+            return True
+        return call.asks_length and is_context_full(status, refused) and await self._fit(call)
 
     async def _fit(self, call: ModelCall) -> bool:
         """Lower the length that a call asks for to what its engine has room for; False: its prompt does not fit.

@@ -1,5 +1,8 @@
 """Sampling of the policy's calls in training rollouts: what a trainer cannot reproduce is replaced, refused or kept.
 
+A grammar has no neutral value. It is left out, the form that it forces stands in the prompt (``arrangement``), and the
+answer is the policy's: what its agent makes of a wrong one is the policy's failure.
+
 Trainers take groups, so a rollout without a group keeps what its agent asks, with a finding. Eval rollouts, calls of
 other agents (``aux``) and external models pass untouched.
 """
@@ -22,13 +25,15 @@ from agent_layer.engines import (
 from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.schema import JsonObject, as_json_object, as_json_objects
 
-SamplingPolicy: TypeAlias = Literal["neutralise", "refuse", "keep"]
+SamplingPolicy: TypeAlias = Literal["neutralise", "refuse_grammars", "refuse", "keep"]
 """See the setting ``unreproducible_sampling``."""
 
 _STRICT_TOOLS: Final = "tools.strict"
 """Lets vLLM restrict the arguments of tool calls to their schema."""
 _STRICT: Final = re.compile(rb'"strict"\s*:\s*true')
 _TEMPERATURE: Final = "temperature"
+_FREE: Final = {"tool_choice": "auto"}
+"""What takes the place of a grammar; others are left out."""
 
 
 class SettledSampling(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +47,7 @@ class SettledSampling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settle_sampling(
-    sampling: JsonObject, tools: msgspec.Raw | None, policy: SamplingPolicy, subject: str
+    sampling: JsonObject, tools: msgspec.Raw | None, policy: SamplingPolicy | None, subject: str
 ) -> SettledSampling:
     """Make the sampling of a call one that a trainer can reproduce, as far as the policy says.
 
@@ -51,22 +56,25 @@ def settle_sampling(
     Args:
         sampling: asked by the agent, with the overrides of its task.
         tools: JSON text of the request's.
-        policy: what happens to fields without which the sampling could be reproduced.
+        policy: what happens to fields without which the sampling could be reproduced; None: the call is not trained.
         subject: names the rollout in an error.
 
-    Raises: RefusedError: the policy refuses a field, or it has no neutral value that serves the agent as well.
+    Raises: RefusedError: the policy refuses a field.
     """
+    if policy is None:
+        return SettledSampling(changes={})
     found = find_unreproducible(sampling)
     has_strict_tools = tools is not None and _STRICT.search(tools) is not None
     named = [*found, _STRICT_TOOLS] if has_strict_tools else found
     missing = {name: value for name, value in NEUTRAL_SAMPLING.items() if sampling.get(name) is None}
     if policy == "keep" or not named:
         return SettledSampling(changes=missing, findings=[_kept(name) for name in named])
-    refused = named if policy == "refuse" else [name for name in found if not can_neutralise(name)]
-    if refused:
+    grammars = [name for name in found if not can_neutralise(name)]
+    if refused := {"refuse": named, "refuse_grammars": grammars}.get(policy):
         raise _refusal(subject, refused)
+    free = {name: neutral_value(name) if can_neutralise(name) else _FREE.get(name) for name in found}
     return SettledSampling(
-        changes=missing | {name: neutral_value(name) for name in found},
+        changes=missing | free,
         tools=_without_strict(tools) if tools is not None and has_strict_tools else None,
         findings=[f"{NEUTRALISED}:{name}" for name in named],
     )
@@ -94,5 +102,5 @@ def _refusal(subject: str, names: Iterable[str]) -> RefusedError:
         "unreproducible_sampling",
         f"{subject}: expected sampling that a trainer can reproduce, found {', '.join(names)}; leave it out (ask for a"
         " format in the prompt, and check it in the agent or the scorer), give a judge's call the role 'aux', ask with"
-        " split 'eval', or set AGENT_LAYER_UNREPRODUCIBLE_SAMPLING=keep, which trains nothing of the rollout",
+        " split 'eval', or set AGENT_LAYER_UNREPRODUCIBLE_SAMPLING=neutralise, which lets the policy answer freely",
     )

@@ -1,7 +1,7 @@
 """The gateway's internal form of requests, chat completions, and what an engine is asked.
 
 Every dialect is translated into it and back. Bodies are cut into raw JSON pieces, and only what the record needs is
-decoded: messages, unknown fields and everything that this file does not name pass through byte for byte.
+decoded: messages and all fields that an engine may be asked for pass through byte for byte.
 
 Tokens of a prompt are counted by vLLM's ``/tokenize``, which samples nothing.
 """
@@ -25,22 +25,36 @@ _LENGTHS: Final = {"max_tokens": "max_completion_tokens", "max_completion_tokens
 
 _NOT_REST = frozenset({"messages", "stream", "stream_options"})
 
-CHAT_FIELDS: Final = frozenset(
+ENGINE_FIELDS: Final = frozenset(
     """
-    audio frequency_penalty function_call functions logit_bias logprobs max_completion_tokens max_tokens messages
-    metadata modalities model n parallel_tool_calls prediction presence_penalty prompt_cache_key reasoning_effort
-    response_format safety_identifier seed service_tier stop store stream stream_options temperature tool_choice tools
-    top_logprobs top_p user verbosity
+    messages model stream stream_options tools tool_choice parallel_tool_calls
 
-    add_generation_prompt add_special_tokens allowed_token_ids bad_words cache_salt chat_template chat_template_kwargs
-    continue_final_message documents echo guided_choice guided_decoding_backend guided_grammar guided_json guided_regex
-    ignore_eos include_reasoning include_stop_str_in_output kv_transfer_params length_penalty logits_processors min_p
-    min_tokens mm_processor_kwargs priority prompt_logprobs repetition_penalty request_id return_token_ids
-    return_tokens_as_token_ids routed_experts_prompt_start skip_special_tokens spaces_between_special_tokens
-    stop_token_ids structured_outputs thinking_token_budget top_k truncate_prompt_tokens use_beam_search vllm_xargs
+    frequency_penalty logit_bias logprobs max_completion_tokens max_tokens n presence_penalty reasoning_effort
+    response_format seed stop temperature top_logprobs top_p
+
+    allowed_token_ids bad_words guided_choice guided_grammar guided_json guided_regex ignore_eos include_reasoning
+    include_stop_str_in_output length_penalty logprob_token_ids min_p min_tokens prompt_logprobs repetition_detection
+    repetition_penalty return_token_ids return_tokens_as_token_ids routed_experts_prompt_start skip_special_tokens
+    spaces_between_special_tokens stop_token_ids structured_outputs thinking_token_budget top_k truncate_prompt_tokens
+    truncation_side use_beam_search
+
+    add_generation_prompt add_special_tokens chat_template_kwargs continue_final_message documents echo
+
+    ebnf json_schema no_stop_trim regex separate_reasoning stream_reasoning structural_tag
     """.split()  # noqa: SIM905  # a list of strings would take eighty lines
 )
-"""Fields of chat completions: OpenAI's, then those that vLLM adds."""
+"""What an agent may ask of an engine: OpenAI's fields of chat completions that engines apply, vLLM's of an answer and
+of a prompt, SGLang's. How an engine schedules, caches, transfers and loads is its operator's business."""
+
+_NO_EFFECT: Final = frozenset(
+    """
+    client_metadata guided_decoding_backend metadata prediction prompt_cache_key prompt_cache_options
+    prompt_cache_retention safety_identifier service_tier store user
+    """.split()  # noqa: SIM905  # as above
+)
+"""What may be left out without a word: neither prompt nor answer depends on it."""
+_NOTHING: Final = tuple(map(msgspec.Raw, (b"null", b"false", b"[]", b"{}", b'"disabled"')))
+"""Values with which a field asks for nothing."""
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,12 +78,19 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """They belong into an answer that is translated."""
     wants_experts: bool
     not_applied: list[str] = []
-    """Fields of the client's dialect that neither the gateway nor a chat completion knows; the engine ignores them."""
+    """Fields that no engine is sent, though they ask for something."""
+    findings: list[str] = []
+    """What the gateway changed before any engine is asked."""
 
     def for_engine(self, model: str, sampling: Mapping[str, object]) -> bytes:
-        """Body for the engine: its model name, token ids and log-probabilities asked for, sampling overridden."""
-        pieces = {**self.pieces, "model": _raw(model), "return_token_ids": _TRUE, "logprobs": _TRUE}
-        return _ENCODER.encode(_override(pieces, sampling))
+        """Body for the engine: its model name, token ids and log-probabilities asked for, sampling overridden.
+
+        Of the client's fields it has those that an agent may ask of an engine (``ENGINE_FIELDS``).
+        """
+        known = {name: piece for name, piece in self.pieces.items() if name in ENGINE_FIELDS}
+        return _ENCODER.encode(
+            _override({**known, "model": _raw(model), "return_token_ids": _TRUE, "logprobs": _TRUE}, sampling)
+        )
 
     def for_provider(self, model: str, sampling: Mapping[str, object]) -> bytes:
         """Body for a server of another party: sampling overridden, nothing added for the record."""
@@ -87,6 +108,11 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     def rest(self) -> bytes:
         """Everything but the messages, and but the form in which the answer is to come."""
         return _ENCODER.encode({name: piece for name, piece in self.pieces.items() if name not in _NOT_REST})
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether the model may call tools."""
+        return self.tools is not None and asks_something(self.tools)
 
     @property
     def is_streamed(self) -> bool:
@@ -153,25 +179,32 @@ def build_request(
     """
     # all of them: what cannot be read here could not be read after the engine has answered, or by readers of the store
     values: JsonObject = {name: msgspec.json.decode(piece) for name, piece in pieces.items()}
-    sampling: JsonObject = {name: value for name, value in values.items() if name not in NOT_SAMPLING}
-    check_storable([sampling, sampling_asked], "request")
+    wanted: JsonObject = {name: value for name, value in values.items() if name not in NOT_SAMPLING}
+    check_storable([wanted, sampling_asked], "request")
     return ChatRequest(
         pieces=pieces,
         messages=messages,
         roles=[message.role for message in _ROLES.decode(pieces["messages"])],
         tools=pieces.get("tools"),
-        sampling=sampling,
-        sampling_asked=sampling if sampling_asked is None else sampling_asked,
+        sampling={name: value for name, value in wanted.items() if name in ENGINE_FIELDS},
+        sampling_asked=wanted if sampling_asked is None else sampling_asked,
         client_fields=pieces if client_fields is None else client_fields,
         wants_logprobs=pieces.get("logprobs") == _TRUE,
         wants_token_ids=pieces.get("return_token_ids") == _TRUE,
         wants_experts="routed_experts_prompt_start" in pieces,
+        not_applied=sorted(name for name in pieces.keys() - ENGINE_FIELDS - _NO_EFFECT if asks_something(pieces[name])),
     )
 
 
+def asks_something(piece: msgspec.Raw | None) -> bool:
+    """Whether a member of a request has a value that asks for something."""
+    return piece is not None and piece not in _NOTHING
+
+
 def _override(pieces: Pieces, sampling: Mapping[str, object]) -> Pieces:
-    """Put sampling in place of what a client asks."""
-    overridden = pieces | {name: _raw(value) for name, value in sampling.items()}
+    """Put sampling in place of what a client asks; None leaves a field out."""
+    named = {name: _raw(value) for name, value in sampling.items() if value is not None}
+    overridden = {name: piece for name, piece in pieces.items() if name not in sampling} | named
     for name in sampling:
         if (other := _LENGTHS.get(name)) and other not in sampling:
             overridden.pop(other, None)

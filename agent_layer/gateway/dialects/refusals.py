@@ -113,6 +113,23 @@ def is_context_full(status: int, body: bytes) -> bool:
     return status in BAD_REQUEST and _CONTEXT_FULL.search(body) is not None
 
 
+_OPTIONS: Final[Mapping[str, re.Pattern[bytes]]] = MappingProxyType(
+    {
+        "reasoning_effort": re.compile(rb"reasoning[_ ]effort", re.IGNORECASE),
+        "thinking_token_budget": re.compile(rb"thinking_token_budget|reasoning_config"),
+    }
+)
+"""How much to think, and how engines name it that cannot be asked: vLLM without a reasoning parser has no budget, and
+some templates know no effort, or not each."""
+
+
+def find_refused_options(status: int, body: bytes) -> frozenset[str]:
+    """Return the fields without which an engine may answer what it refused."""
+    if status not in BAD_REQUEST:
+        return frozenset()
+    return frozenset(name for name, pattern in _OPTIONS.items() if pattern.search(body))
+
+
 NO_TOOL_PARSER: Final = "tool_parser_missing"
 """Code of a request with tools that an engine refused because it parses no tool calls."""
 _NO_TOOL_PARSER: Final = re.compile(rb"tool.choice[^{}]{0,80} requires --(?:enable-auto-tool-choice|tool-call-parser)")

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects.chat import CHAT_FIELDS, ChatRequest, Pieces, build_request
+from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, asks_something, build_request
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer, EngineUsage, PromptDetails, ResponseDetails
 from agent_layer.schema import JsonObject
 
@@ -15,7 +15,6 @@ _MAX_GROWTH: Final = 8
 """How many times longer a long value may be when it is written again, with spaces and escapes."""
 _LONG: Final = 1 << 16
 _TRUE, _ONE = msgspec.Raw(b"true"), msgspec.Raw(b"1")
-_NOTHING: Final = tuple(map(msgspec.Raw, (b"null", b"false", b"[]", b"{}", b'"disabled"')))
 
 
 class TokenCounts(msgspec.Struct, frozen=True):
@@ -159,10 +158,8 @@ def translated(
         name: msgspec.json.decode(one) for name, one in client_fields.items() if name not in not_sampling
     }
     request = build_request(pieces, encoded_messages, client_fields=client_fields, sampling_asked=wanted)
-    lost = [name for name in pieces if name not in CHAT_FIELDS] + [name for name in client_fields if name in shaping]
-    return msgspec.structs.replace(
-        request, not_applied=[name for name in lost if client_fields.get(name) not in _NOTHING]
-    )
+    lost = [name for name in client_fields if name in shaping and asks_something(client_fields[name])]
+    return msgspec.structs.replace(request, not_applied=[*request.not_applied, *lost])
 
 
 def are_equal_json(written: str, arguments: str) -> bool:

@@ -53,4 +53,4 @@ class ModelRoutes:
             body = await read_text(request)
             held.shrink(len(body))
             parsed = await in_background(len(body), lambda: dialect.read(body, rollout.trajectory_id))
-            return as_json({"input_tokens": await self.calls.count_tokens(rollout, parsed)})
+            return as_json({"input_tokens": await self.calls.count_tokens(rollout, parsed, request.headers)})

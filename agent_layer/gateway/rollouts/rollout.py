@@ -42,6 +42,7 @@ from agent_layer.schema import (
 _CAPS = ("max_tokens", "max_completion_tokens")
 _HASH_LENGTH = 32
 _ANSWERER = "assistant"
+_OF_TOOLS: Final = frozenset({"tool_choice", "parallel_tool_calls"})
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
@@ -341,17 +342,22 @@ class LiveRollout:
                 " shorten the messages, or end here",
             )
 
-    def sampling_for(
-        self, sampling: JsonObject, call: Call, num_prompt: int | None = None, *, is_aux: bool = False
-    ) -> JsonObject:
-        """Return what takes the place of the sampling that a request asks for; see ``Budget.cap``.
+    def fixed_sampling(self, request: ChatRequest, *, is_aux: bool = False) -> JsonObject:
+        """Return what the task puts in place of the sampling of its policy, not of a judge (``is_aux``).
 
-        A task overrides the sampling of its policy, not that of a judge (``is_aux``).
+        Engines refuse a choice of tools where a request has none.
         """
         fixed = {} if is_aux else self.terms.sampling
+        return fixed if request.has_tools else {name: fixed[name] for name in fixed if name not in _OF_TOOLS}
+
+    def sampling_for(
+        self, request: ChatRequest, call: Call, num_prompt: int | None = None, *, is_aux: bool = False
+    ) -> JsonObject:
+        """Return what takes the place of the sampling that a request asks for; see ``Budget.cap``."""
+        fixed = self.fixed_sampling(request, is_aux=is_aux)
         if (seed := self.terms.sampling_seed) is not None:
             fixed = {"seed": derive_seed(seed, call.agent or "", call.number)} | fixed
-        return fixed | self.budget.cap(sampling | fixed, self.totals.num_sampled, num_prompt)
+        return fixed | self.budget.cap(request.sampling | fixed, self.totals.num_sampled, num_prompt)
 
     def record_start(self, question_id: str, stored: Iterable[str]) -> None:
         """Count a call whose start is in the log.

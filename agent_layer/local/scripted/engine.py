@@ -33,6 +33,11 @@ from agent_layer.local.scripted.script import (
 )
 from agent_layer.schema import GrowingMessage, JsonObject
 
+_NO_REASONING_PARSER = (
+    "thinking_token_budget is set but reasoning_config is not configured. Please set --reasoning-parser and/or"
+    " --reasoning-config to use thinking_token_budget."
+)
+"""vLLM's sentence about a missing reasoning parser, with which it also begins a stream of status 200."""
 _NO_TOOL_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
 """vLLM's sentence about a missing tool parser."""
 
@@ -51,6 +56,8 @@ class ScriptedEngine:
     """Longest prompt and answer; longer ones are refused as vLLM does. None: not limited."""
     parses_tools: bool = True
     """False: it refuses requests with tools, as vLLM without a tool parser does."""
+    parses_reasoning: bool = True
+    """False: it refuses a budget of thoughts, as vLLM without a reasoning parser does."""
     prefill_seconds: float = 0.0
     """Pause before the first event of a stream."""
     weights: str = "initial"
@@ -132,6 +139,8 @@ class ScriptedEngine:
         prompt = [word_token_id(word) for word in render_prompt(_messages(body), body.get("tools"))]
         if (refusal := self._refuse_long(len(prompt), _requested_length(body))) is not None:
             return refusal
+        if body.get("thinking_token_budget") is not None and not self.parses_reasoning:
+            return await _refuse_budget(request) if body.get("stream") else _refuse(400, _NO_REASONING_PARSER)
         call = ReceivedCall(body=body, headers=dict(request.headers), prompt_token_ids=prompt)
         call.token_ids.extend([] for _ in range(_num_choices(body)))
         return await self._run_call(call, self._stream(request, call) if body.get("stream") else self._answer(call))
@@ -338,6 +347,14 @@ _ERRORS = {400: "BadRequestError", 401: "AuthenticationError", 404: "NotFoundErr
 
 def _refuse(status: int, message: str) -> web.Response:
     return web.json_response({"error": {"message": message, "type": _ERRORS[status], "code": status}}, status=status)
+
+
+async def _refuse_budget(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    await _break_off(response, {"message": _NO_REASONING_PARSER, "type": _ERRORS[400], "code": 400})
+    await response.write(b"data: [DONE]\n\n")
+    return response
 
 
 async def _break_off(response: web.StreamResponse, error: object) -> None:

@@ -42,9 +42,13 @@ def render_prompt(messages: Iterable[Mapping[str, object]], tools: object = None
 
 
 def message_words(message: Mapping[str, object]) -> list[str]:
-    """Return the words of a message: its reasoning, text and tool calls, with arguments in canonical form."""
+    """Return the words of a message: its reasoning, text and tool calls, with arguments in canonical form.
+
+    Reasoning may have the name ``reasoning_content``, as with vLLM 0.31.
+    """
     words = _content_text(message.get("content")).split()
-    return [*thought_words(message.get("reasoning")), *words, *call_words(message.get("tool_calls"))]
+    thought = message.get("reasoning_content") if message.get("reasoning") is None else message["reasoning"]
+    return [*thought_words(thought), *words, *call_words(message.get("tool_calls"))]
 
 
 def thought_words(thought: object) -> list[str]:

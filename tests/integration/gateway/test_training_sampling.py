@@ -39,27 +39,6 @@ async def test_an_engine_fills_no_field_of_a_training_rollout_by_itself(gateway)
     assert gateway.step(opened).findings == []
 
 
-async def test_a_grammar_is_refused_before_anything_is_sampled(gateway):
-    opened = await gateway.open(group_id="g")
-
-    status, answer = await gateway.chat(opened, "hello", response_format=SCHEMA)
-
-    assert (status, answer["error"]["code"]) == (400, "unreproducible_sampling")
-    assert "found response_format; leave it out" in answer["error"]["message"]
-    assert (gateway.engine.calls, gateway.log.parts()) == ([], [])
-    assert (await gateway.chat(opened, "hello"))[0] == 200
-
-
-async def test_a_refusal_has_the_shape_of_its_dialect(gateway):
-    opened = await gateway.open(group_id="g")
-    body = {"model": "m", "max_tokens": 4, "messages": [{"role": "user", "content": "hi"}]}
-    tool = {"tools": [{"name": "f", "input_schema": {"type": "object"}}], "tool_choice": {"type": "any"}}
-
-    status, answer = await gateway.post(f"/r/{opened['trajectory_id']}/v1/messages", body | tool, opened["api_key"])
-
-    assert (status, answer["type"], answer["error"]["code"]) == (400, "error", "unreproducible_sampling")
-
-
 @pytest.mark.parametrize(
     ("about", "headers"), [({"split": "eval"}, {}), ({}, {"x-agent-layer-role": "aux"})], ids=["eval", "aux"]
 )

@@ -90,9 +90,18 @@ def test_a_field_with_a_neutral_value_gets_it(name, value):
 
 
 @pytest.mark.parametrize(("name", "value"), GRAMMARS.items())
-def test_what_the_agent_relies_on_is_refused_by_name(name, value):
+def test_a_grammar_is_left_out(name, value):
+    settled = settle_sampling({name: value}, None, "neutralise", SUBJECT)
+
+    assert settled.changes == {**NEUTRAL_SAMPLING, name: "auto" if name == "tool_choice" else None}
+    assert settled.findings == [f"neutralised:{name}"]
+
+
+@pytest.mark.parametrize(("name", "value"), GRAMMARS.items())
+def test_a_run_may_refuse_grammars_alone(name, value):
+    assert settle_sampling({"top_p": 0.5}, None, "refuse_grammars", SUBJECT).findings == ["neutralised:top_p"]
     with pytest.raises(RefusedError, match=f"rollout r-0: .* found {name}; leave it out") as refused:
-        settle_sampling({name: value}, None, "neutralise", SUBJECT)
+        settle_sampling({name: value, "top_p": 0.5}, None, "refuse_grammars", SUBJECT)
 
     assert (refused.value.status, refused.value.code) == (400, "unreproducible_sampling")
 

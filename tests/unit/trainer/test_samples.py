@@ -55,7 +55,7 @@ FAULTS = {
     "clamped by vLLM": (action_with(logprobs=Logprobs([-9999.0])), "bad_logprobs", "above -9999"),
     "top_p": ({"sampling_applied": {"top_p": 0.8}}, "unreproducible:top_p", "without top_p"),
     "only asked": ({"sampling_asked": {"top_k": 50}}, "unreproducible:top_k", "without top_k"),
-    "a finding": ({"findings": ["unreproducible:tools.strict"]}, "unreproducible:tools.strict", "without tools.strict"),
+    "a finding": ({"findings": ["unreproducible:logit_bias"]}, "unreproducible:logit_bias", "without logit_bias"),
 }
 
 
@@ -194,6 +194,29 @@ def test_a_step_that_cannot_be_trained_fails_loudly_and_excludes_its_rollout_by_
     assert named in excluded.reason
     with pytest.raises(CaptureError, match=named):
         samples_of(trajectory)
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"findings": ["unreproducible:tools.strict"]}, "tools.strict"),
+        ({"sampling_applied": {"temperature": 1.0, "response_format": {"type": "json_object"}}}, "response_format"),
+        ({"sampling_applied": {"temperature": 1.0, "tool_choice": "required"}}, "tool_choice"),
+    ],
+)
+def test_what_a_grammar_guided_is_left_out_alone_unless_nothing_else_is_there(change, name, is_alone):
+    guided = msgspec.structs.replace(call("a", [[3, 4]], [1]), **change)
+
+    found = read_samples(make_trajectory(guided, *([] if is_alone else [call("b", [[5]], [1])])))
+
+    if is_alone:
+        assert found.kind == f"unreproducible:{name}"
+    else:
+        assert [list(one.response_ids) for one in found.samples] == [[5]]
+        assert [(one.call_id, one.reason, one.num_tokens) for one in found.drops] == [
+            ("a", f"unreproducible:{name}", 2)
+        ]
 
 
 @pytest.mark.parametrize(
