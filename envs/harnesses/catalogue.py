@@ -130,7 +130,7 @@ _OPENCODE = Harness(
     sub_agent=ToolShape(
         name="task", arguments={"description": "a part", "prompt": "$prompt", "subagent_type": "general"}
     ),
-    compaction="anchored summary",
+    compaction="context summarization agent",
     compact_tokens=18_000,
 )
 
@@ -252,8 +252,8 @@ _AIDER = Harness(
         SideCall(what="summary of its history", mark="header", pattern="Briefly.*summarize this partial conversation"),
     ],
     switched_off=["analytics, updates, warnings about unknown models, links found in texts"],
-    edit="notes.txt\n<<<<<<< SEARCH\n=======\n$command\n>>>>>>> REPLACE\n",
+    edit="notes.txt\n```\n<<<<<<< SEARCH\n=======\n$command\n>>>>>>> REPLACE\n```",
 )
 
 HARNESSES: Final = {one.name: one for one in (_CLAUDE_CODE, _CODEX, _OPENCODE, _QWEN_CODE, _PI, _MINI, _AIDER)}
-"""By name."""
+"""Harnesses by their names."""

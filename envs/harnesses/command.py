@@ -30,7 +30,7 @@ def make_harness_target(settings: Settings, harness: Harness, options: CommandOp
     def plan(place: CommandPlace) -> CommandPlan:
         return harness.make_plan(program, place)
 
-    return CommandTarget(plan, options or CommandOptions(), read_answer)
+    return CommandTarget(plan, options or CommandOptions(diff=DIFF), read_answer)
 
 
 def read_answer(end: CommandEnd) -> str:

@@ -35,7 +35,7 @@ class ToolShape(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     arguments: JsonObject
-    """With ``$command`` for a shell, ``$prompt`` for a sub-agent."""
+    """Arguments with ``$command`` for a shell, ``$prompt`` for a sub-agent."""
 
 
 class SideCall(msgspec.Struct, frozen=True, kw_only=True):

@@ -123,7 +123,7 @@ class Installation:
         self._run([uv, "pip", "install", "--python", inside, *locked] if uv else [*pip, *locked])
         return f"Python {self._run([inside, '-c', 'import platform; print(platform.python_version())']).strip()}"
 
-    def _find_python(self) -> str:
+    def _find_python(self) -> str:  # kept: three ways to find one
         if sys.version_info[:2] == tuple(map(int, self._harness.python.split("."))):
             return sys.executable
         if found := shutil.which(f"python{self._harness.python}"):

@@ -164,13 +164,15 @@ class _Check:
             try:
                 self._wait(process, is_cut=is_cut)
             finally:
-                _kill(process)
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         tail = log.read_bytes()[-_TAIL_LENGTH:].decode("utf-8", "replace").strip()
         if is_cut:
             return None if process.returncode == -signal.SIGKILL else f"it ended before its answer was cut: {tail}"
         return f"it ended with status {process.returncode}: {tail}" if process.returncode else None
 
-    def _wait(self, process: "subprocess.Popen[bytes]", *, is_cut: bool) -> None:
+    def _wait(self, process: "subprocess.Popen[bytes]", *, is_cut: bool) -> None:  # kept: three ways to end
         """Wait for its end, for the words after which it is cut, or for the limit."""
         deadline = time.monotonic() + _PART_SECONDS
         while process.poll() is None and time.monotonic() < deadline:
@@ -207,7 +209,7 @@ def _base_environment(home: Path) -> dict[str, str]:
     return kept | git | {"HOME": str(home), "TMPDIR": str(temporary)}
 
 
-def _make_repository(work: Path) -> None:
+def _make_repository(work: Path) -> None:  # kept: what git is asked is no part of the check
     """Make the working directory a git repository with one commit."""
     (work / "README.md").write_text("# A small project\n")
     identity = ["-c", "user.name=agent", "-c", "user.email=agent@localhost"]
@@ -215,10 +217,3 @@ def _make_repository(work: Path) -> None:
         done = subprocess.run(["git", *command], cwd=work, capture_output=True, text=True, check=False)
         if done.returncode:
             raise AgentFailedError(f"git {command[0]}: {done.stderr.strip()}; install git")
-
-
-def _kill(process: "subprocess.Popen[bytes]") -> None:
-    """Kill the agent and all that it started in its session."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()

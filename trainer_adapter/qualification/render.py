@@ -24,7 +24,7 @@ _SPLIT: Final = (
 )
 """How Qwen splits text before it is encoded (tokenization_qwen.py)."""
 _MARKS: Final = re.compile(r"<\|[a-z_]+\|>|</?(?:think|tool_call|tool_response|arg_key|arg_value)>|\[gMASK\]|<sop>")
-_ASKED: Final[JsonObject] = {"role": "user", "content": "?"}
+_QUESTION: Final[JsonObject] = {"role": "user", "content": "?"}
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,8 @@ def _render(
     for calls in rollouts:
         prompts, whole = list[list[int]](), list[list[int]]()
         for call in calls:
-            text = _render_prompt(template, call.messages, call.tools)
+            readable = [_read_message(message) for message in call.messages]
+            text = template.render(messages=readable, tools=call.tools or None, add_generation_prompt=True)
             prompts.append(vocabulary.encode(text, allowed_special="all"))
             answer = vocabulary.encode(_render_answer(template, call.answer), allowed_special="all")
             whole.append(prompts[-1] + answer)
@@ -87,16 +88,11 @@ def measure_rows(prompts: Sequence[Sequence[int]], whole: Sequence[Sequence[int]
     return [len(tokens) for at, tokens in enumerate(whole) if at not in continued]
 
 
-def _render_prompt(template: _Template, messages: Sequence[JsonObject], tools: object) -> str:
-    readable = [_read_message(message) for message in messages]
-    return template.render(messages=readable, tools=tools or None, add_generation_prompt=True)
-
-
 def _render_answer(template: _Template, answer: JsonObject) -> str:
     """Return what the model writes: its message behind a question, without the question and the line's end."""
-    asked = template.render(messages=[_ASKED], tools=None, add_generation_prompt=True)
-    whole = template.render(messages=[_ASKED, _read_message(answer)], tools=None, add_generation_prompt=False)
-    return whole.removeprefix(asked).rstrip("\n")
+    question = template.render(messages=[_QUESTION], tools=None, add_generation_prompt=True)
+    whole = template.render(messages=[_QUESTION, _read_message(answer)], tools=None, add_generation_prompt=False)
+    return whole.removeprefix(question).rstrip("\n")
 
 
 def _read_message(message: JsonObject) -> JsonObject:
@@ -155,5 +151,5 @@ def _compile(text: str) -> _Template:
         return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
 
     environment.filters["tojson"] = write_json
-    environment.globals |= {"raise_exception": fail, "strftime_now": lambda _: "2026-01-01"}
+    environment.globals.update(raise_exception=fail, strftime_now=lambda _: "2026-01-01")  # pyright: ignore[reportCallIssue, reportArgumentType]  # typed by what jinja2 itself puts there
     return cast("_Template", environment.from_string(text))

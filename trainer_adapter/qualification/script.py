@@ -7,7 +7,8 @@ ask, and answered beside it: the order in which they come does not matter.
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from string import Template
+from typing import TypeAlias, cast
 
 import msgspec
 from aiohttp import web
@@ -56,11 +57,11 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """One rollout of the check."""
 
     name: str
-    turns: list[Turn]
+    turns: Sequence[Turn]
     is_cut: bool = False
     """The agent is killed while the first slow answer streams, and started again to continue."""
     is_long: bool = False
-    """The agent is told of a short context."""
+    """Its configuration names a short context."""
 
 
 def list_parts(harness: Harness) -> list[Part]:
@@ -89,7 +90,7 @@ def list_parts(harness: Harness) -> list[Part]:
 
 
 def _write_edit(harness: Harness, text: str) -> str:
-    return fill_tool(ToolShape(name="edit", arguments={"text": harness.edit or "$command"}), command=text)[1]["text"]  # type: ignore[return-value]
+    return Template(harness.edit or "$command").substitute(command=text)
 
 
 def _slow_text() -> str:
@@ -122,7 +123,7 @@ class ScriptedModel:
         if is_policy and not self._engine.token_seconds:
             message: JsonObject = {"role": "assistant", **(answer if isinstance(answer, dict) else {"content": answer})}
             self.recordings.append(Recording(messages=prompt.messages, tools=prompt.tools, answer=message))
-        return answer
+        return _split_lines(answer) if isinstance(answer, str) else answer
 
     def _answer(self, prompt: ScriptPrompt) -> tuple[str | JsonObject, bool]:
         """Return the answer, and whether the policy gives it."""
@@ -135,10 +136,8 @@ class ScriptedModel:
         if self._harness.compaction and re.search(self._harness.compaction, ends):
             self.num_summaries += 1
             return "<summary> everything so far went well </summary>", True
-        is_asked = (
-            _PART in text for text, one in zip(texts, prompt.messages, strict=True) if one.get("role") == "user"
-        )
-        if any(is_asked):
+        prompts = (_PART in text for text, one in zip(texts, prompt.messages, strict=True) if one.get("role") == "user")
+        if any(prompts):
             return self._answer_part(prompt), True
         return self._answer_main(texts[-1]), True
 
@@ -166,8 +165,8 @@ class ScriptedModel:
                 return self._call([fill_tool(self._harness.shell, command=one) for one in commands], "I run it.")
             case Delegate(number=number):
                 assert self._harness.sub_agent is not None
-                asked = [f"{_PART} {one}: look around." for one in range(number)]
-                return self._call([fill_tool(self._harness.sub_agent, prompt=one) for one in asked], "I hand it on.")
+                parts = [f"{_PART} {one}: look around." for one in range(number)]
+                return self._call([fill_tool(self._harness.sub_agent, prompt=one) for one in parts], "I hand it on.")
 
     def _call(self, calls: Sequence[tuple[str, JsonObject]], text: str) -> JsonObject:
         return {"reasoning": "let me see", "content": text, "tool_calls": [*self._write_calls(calls)]}
@@ -182,6 +181,14 @@ class ScriptedModel:
             }
 
 
+def _split_lines(text: str) -> list[str]:
+    """Return the words of a text, with the line breaks before them, which the engine keeps only inside of words."""
+    lines = [line.split() or [""] for line in text.split("\n")]
+    return [
+        f"\n{word}" if at and not place else word for at, line in enumerate(lines) for place, word in enumerate(line)
+    ]
+
+
 def _offers(prompt: ScriptPrompt, tool: ToolShape) -> bool:
     return any((one.get("function") or {}).get("name") == tool.name for one in prompt.tools or ())  # type: ignore[union-attr]
 
@@ -189,5 +196,5 @@ def _offers(prompt: ScriptPrompt, tool: ToolShape) -> bool:
 def _read_text(message: JsonObject) -> str:
     content = message.get("content")
     if isinstance(content, list):
-        return "\n".join(str(part.get("text", "")) for part in as_json_objects(content))
+        return "\n".join(str(part.get("text", "")) for part in as_json_objects(cast("object", content)))
     return str(content or "")

@@ -1,9 +1,11 @@
 """Declarations of harnesses: locks that pin what they name, attempts that are filled, names that are found."""
 
 import re
+import sys
 import tomllib
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 import pytest
@@ -12,8 +14,9 @@ from agent_layer.errors import BadInputError
 from agent_layer.schema import TaskView
 from agent_layer.settings import Settings
 from envs.commands import CommandPlace
-from envs.harnesses import Harness, Installation, fill_tool, find_harness, list_harness_names
+from envs.harnesses import Harness, Installation, fill_tool, find_harness
 from envs.harnesses.catalogue import HARNESSES
+from envs.harnesses.registry import list_harness_names
 
 PROMPT = 'say "$HOME" & {braces}\nplease'
 PLACE = CommandPlace(
@@ -118,8 +121,10 @@ def plug_in(monkeypatch):
 
 
 def test_harnesses_of_other_packages_stand_behind_ours(plug_in, monkeypatch):
-    monkeypatch.setattr("envs.harnesses.catalogue.PLAIN", PLAIN, raising=False)
-    plug_in(plain="envs.harnesses.catalogue:PLAIN", codex="elsewhere:ignored")
+    module = ModuleType("some_plug_in")
+    module.PLAIN = PLAIN
+    monkeypatch.setitem(sys.modules, "some_plug_in", module)
+    plug_in(plain="some_plug_in:PLAIN", codex="elsewhere:ignored")
 
     assert list_harness_names() == [*HARNESSES, "plain"]
     assert find_harness("plain") is PLAIN

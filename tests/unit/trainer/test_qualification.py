@@ -17,7 +17,7 @@ from ...profiles import num_examples
 from .step_trees import call, make_trajectory, step_trees
 
 
-def answers_of(trajectory, extra=0):
+def list_answers(trajectory, extra=0):
     """What the engine says of each step; of one that was cut off it sampled more than arrived."""
     for step in trajectory.steps:
         more = [7] * extra if step.status == "aborted" else []
@@ -29,7 +29,7 @@ def answers_of(trajectory, extra=0):
 @settings(max_examples=num_examples(200))
 @given(step_trees(), st.integers(0, 3), st.randoms())
 def test_what_was_sampled_is_trained_or_has_the_cause_of_its_step(trajectory, extra, random):
-    answers = list(answers_of(trajectory, extra))
+    answers = list(list_answers(trajectory, extra))
     random.shuffle(answers)
     found = read_samples(trajectory)
 
@@ -55,7 +55,7 @@ def test_an_answer_that_no_step_holds_is_unrecorded():
     trajectory = make_trajectory(call("a", [[1, 2]], [9]))
     others = [EngineAnswer(prompt_token_ids=[9], token_ids=[3]), EngineAnswer(prompt_token_ids=[8], token_ids=[1, 2])]
 
-    account = account_tokens([*answers_of(trajectory), *others], trajectory, read_samples(trajectory))
+    account = account_tokens([*list_answers(trajectory), *others], trajectory, read_samples(trajectory))
 
     assert (account.sampled, account.trained, account.lost) == (5, 2, {"unrecorded": 3})
 
@@ -64,7 +64,7 @@ def test_an_excluded_rollout_loses_all_of_the_policy_to_its_reason():
     trajectory = make_trajectory(call("a", [[1, 2]], [9]), call("b", [[3]], [8], role="aux"))
     found = ExcludedRollout(trajectory_id="t-0", kind="greedy", reason="greedy")
 
-    account = account_tokens(answers_of(trajectory), trajectory, found)
+    account = account_tokens(list_answers(trajectory), trajectory, found)
 
     assert (account.trained, account.lost) == (0, {"aux": 1, "excluded: greedy": 2})
 
@@ -74,7 +74,7 @@ def test_tokens_in_two_masks_are_a_negative_loss():
     once = read_samples(trajectory)
     twice = msgspec.structs.replace(once, samples=once.samples * 2)
 
-    account = account_tokens(answers_of(trajectory), trajectory, twice)
+    account = account_tokens(list_answers(trajectory), trajectory, twice)
 
     assert (account.sampled, account.trained, account.lost) == (2, 4, {"trained_twice": -2})
 
