@@ -30,10 +30,11 @@ _CLAUDE_CODE = Harness(
         "CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS": "1",
         "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "$output_tokens",
         "CLAUDE_CODE_MAX_CONTEXT_TOKENS": "$context_tokens",
+        "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "$context_tokens",
     },
     switched_off=[
-        "titles, telemetry and updates (they are no work on the task)",
-        "git instructions (their state changes the system prompt when a conversation continues)",
+        "titles, telemetry and updates",
+        "git instructions, whose state changes the system prompt when a conversation continues",
     ],
     shell=ToolShape(name="Bash", arguments={"command": "$command", "description": "as the script says"}),
     sub_agent=ToolShape(
@@ -42,7 +43,7 @@ _CLAUDE_CODE = Harness(
     ),
     compaction="create a detailed summary of",
     compact_tokens=38_000,
-    findings=["not_applied:context_management"],
+    findings=["not_applied:context_management", "rearranged:system"],
 )
 
 _CODEX = Harness(
@@ -85,7 +86,7 @@ _CODEX = Harness(
     shell=ToolShape(name="exec_command", arguments={"cmd": "$command"}),
     compaction="CONTEXT CHECKPOINT COMPACTION",
     compact_tokens=12_000,
-    findings=["not_applied:client_metadata"],
+    findings=["rearranged:system"],
 )
 
 _OPENCODE_MODEL = {

@@ -1,7 +1,8 @@
 """The account of a rollout: every token that the engine sampled is trained, or has a cause for which it is not. Pure.
 
 Each answer of the engine is matched to the step with the same prompt whose answer it begins with; what matches no step
-was never recorded. So ``sampled = trained + sum(lost)`` holds by construction, whatever happened between.
+was never recorded. Of a whole answer that was cut off, the gateway knows neither prompt nor tokens: it is matched to an
+aborted step without both. So ``sampled = trained + sum(lost)`` holds by construction, whatever happened between.
 """
 
 from collections import Counter, defaultdict
@@ -30,6 +31,8 @@ class EngineAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """[num_prompt_tokens]"""
     token_ids: Sequence[int]
     """[num_sampled_tokens]"""
+    is_whole: bool = True
+    """False: the asker left before the engine had ended."""
 
 
 class TokenAccount(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,11 +72,14 @@ def account_tokens(
     unmatched: defaultdict[tuple[int, ...], list[Step]] = defaultdict(list)
     for step in trajectory.steps:
         unmatched[tuple(step.prompt_token_ids or ())].append(step)
+    unknown = [step for step in unmatched.pop((), []) if step.status == "aborted"]
     sampled, lost = 0, Counter[str]()
     for answer in answers:
         num_sampled = len(answer.token_ids)
         sampled += num_sampled
         step = _take_step(unmatched[tuple(answer.prompt_token_ids)], answer.token_ids)
+        if step is None and not answer.is_whole and unknown:
+            step = unknown.pop(0)
         if step is None:
             lost[UNRECORDED] += num_sampled
             continue

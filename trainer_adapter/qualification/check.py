@@ -26,7 +26,7 @@ from trainer_adapter.qualification.account import EngineAnswer, account_tokens
 from trainer_adapter.qualification.render import Recording, render_recordings
 from trainer_adapter.qualification.script import PROMPT, Part, ScriptedModel, list_parts
 
-_PART_SECONDS = 300.0
+_PART_SECONDS = 1200.0
 _POLL_SECONDS = 0.05
 _NUM_CUT_WORDS = 20
 """Words of a slow answer after which the agent is killed."""
@@ -107,7 +107,7 @@ class _Check:
         self.rollouts.append(model.recordings)
         calls = [call for call in self._engine.calls if any(call.token_ids)]
         answers = [
-            EngineAnswer(prompt_token_ids=call.prompt_token_ids, token_ids=ids)
+            EngineAnswer(prompt_token_ids=call.prompt_token_ids, token_ids=ids, is_whole=call.finished)
             for call in calls
             for ids in call.token_ids
         ]

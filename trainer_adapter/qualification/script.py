@@ -80,7 +80,7 @@ def list_parts(harness: Harness) -> list[Part]:
     if harness.sub_agent is not None:
         parts.append(Part(name="sub-agent", turns=[one, Delegate(1), end]))
         parts.append(Part(name="two sub-agents", turns=[Delegate(2), end]))
-    rounds: list[Turn] = [Shell((f"seq {at * 1000} {at * 1000 + 299}",)) for at in range(1, 41)]
+    rounds: list[Turn] = [Shell((f"echo round {at}; yes done | head -n 300",)) for at in range(1, 41)]
     parts.append(Part(name="forty turns", turns=[*rounds, end], is_long=True))
     parts.append(Part(name="retry", turns=[one, Refuse(503), two, end]))
     if harness.resume_arguments is not None:
@@ -169,7 +169,11 @@ class ScriptedModel:
                 return self._call([fill_tool(self._harness.sub_agent, prompt=one) for one in parts], "I hand it on.")
 
     def _call(self, calls: Sequence[tuple[str, JsonObject]], text: str) -> JsonObject:
-        return {"reasoning": "let me see", "content": text, "tool_calls": [*self._write_calls(calls)]}
+        return {
+            "reasoning": "let me see",
+            "content": f"{text} ({len(self._engine.calls)})",
+            "tool_calls": [*self._write_calls(calls)],
+        }
 
     def _write_calls(self, calls: Sequence[tuple[str, JsonObject]]) -> Iterator[JsonObject]:
         for name, arguments in calls:

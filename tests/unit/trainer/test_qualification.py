@@ -60,6 +60,20 @@ def test_an_answer_that_no_step_holds_is_unrecorded():
     assert (account.sampled, account.trained, account.lost) == (5, 2, {"unrecorded": 3})
 
 
+def test_an_answer_that_was_cut_off_whole_belongs_to_a_step_without_tokens():
+    cut = msgspec.structs.replace(call("b", [[]], [], status="aborted", at=2.0), prompt=None, actions=[])
+    trajectory = make_trajectory(call("a", [[1, 2]], [9]), cut)
+    others = [
+        EngineAnswer(prompt_token_ids=[9, 1, 2, 5], token_ids=[3, 4], is_whole=False),
+        EngineAnswer(prompt_token_ids=[8], token_ids=[6], is_whole=False),
+    ]
+    first = EngineAnswer(prompt_token_ids=[9], token_ids=[1, 2])
+
+    account = account_tokens([first, *others], trajectory, read_samples(trajectory))
+
+    assert account.lost == {"cut_stream": 2, "unrecorded": 1}
+
+
 def test_an_excluded_rollout_loses_all_of_the_policy_to_its_reason():
     trajectory = make_trajectory(call("a", [[1, 2]], [9]), call("b", [[3]], [8], role="aux"))
     found = ExcludedRollout(trajectory_id="t-0", kind="greedy", reason="greedy")
