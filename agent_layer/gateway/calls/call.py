@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 import msgspec
 
@@ -312,7 +312,7 @@ class ModelCall:
     def _route_to(self, target: Engine | ExternalModel) -> Route:
         """Express the request for a target: the policy's engine, or a model that another party serves."""
         parsed, request, room = self.parsed, self.parsed.request, self.tries.room
-        left_out: JsonObject = dict.fromkeys(self.tries.left_out)
+        left_out: JsonObject = dict.fromkeys(self.tries.left_out, cast("object", None))
         match target:
             case ExternalModel():
                 own = parsed.rollout.sampling_for(request, self.entry, is_aux=parsed.is_aux)

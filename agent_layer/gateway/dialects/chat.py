@@ -53,8 +53,10 @@ _NO_EFFECT: Final = frozenset(
     """.split()  # noqa: SIM905  # as above
 )
 """What may be left out without a word: neither prompt nor answer depends on it."""
-_NOTHING: Final = tuple(map(msgspec.Raw, (b"null", b"false", b"[]", b"{}", b'"disabled"')))
+_NOTHING: Final = (b"null", b"false", b"[]", b"{}", b'"disabled"')
 """Values with which a field asks for nothing."""
+_LONGEST_NOTHING: Final = 16
+"""Bytes of such a value, with spaces."""
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,7 +200,9 @@ def build_request(
 
 def asks_something(piece: msgspec.Raw | None) -> bool:
     """Whether a member of a request has a value that asks for something."""
-    return piece is not None and piece not in _NOTHING
+    if piece is None or memoryview(piece).nbytes > _LONGEST_NOTHING:
+        return piece is not None
+    return bytes(piece).translate(None, b" \t\r\n") not in _NOTHING
 
 
 def _override(pieces: Pieces, sampling: Mapping[str, object]) -> Pieces:

@@ -9,6 +9,7 @@ from trainer_adapter.data import samples_of
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 WORDS = json.dumps(SCHEMA, separators=(",", ":"))
+HELLO = [{"role": "user", "content": "hi"}]
 AUX = {"x-agent-layer-role": "aux"}
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
 FUNCTION = {"name": "f", "description": "d", "parameters": SCHEMA}
@@ -89,21 +90,21 @@ def _script(engine):
 
 
 @STREAMED
-@pytest.mark.parametrize(("dialect", "fields", "name", "words"), GUIDED, ids=[f"{g[0]}-{g[2]}" for g in GUIDED])
-async def test_a_forced_answer_is_moved_for_freely_and_trained(gateway, dialect, fields, name, words, is_streamed):
-    opened = await gateway.open(group_id="g")
+@pytest.mark.parametrize("dialect", PATHS)
+async def test_a_forced_answer_is_free_and_trained(gateway, dialect, is_streamed):
+    for _, fields, name, words in (one for one in GUIDED if one[0] == dialect):
+        opened = await gateway.open(group_id="g")
+        gateway.engine.calls.clear()
 
-    steps = await converse(
-        gateway, opened, dialect, [{"role": "user", "content": "hi"}], is_streamed=is_streamed, **fields
-    )
+        steps = await converse(gateway, opened, dialect, HELLO, is_streamed=is_streamed, **fields)
 
-    for step, sent in zip(steps, (call.body for call in gateway.engine.calls), strict=True):
-        assert step.findings == [f"neutralised:{name}"]
-        assert not GRAMMARS & sent.keys()
-        assert sent.get("tool_choice") == ("auto" if name == "tool_choice" else None)
-        assert words is None or words in sent["messages"][0]["content"]
-        assert json.dumps(step.sampling_asked)  # what was asked stays on record
-    assert_all_is_trained(gateway, opened)
+        for step, sent in zip(steps, (call.body for call in gateway.engine.calls), strict=True):
+            assert step.findings == [f"neutralised:{name}"]
+            assert not GRAMMARS & sent.keys()
+            assert sent.get("tool_choice") == ("auto" if name == "tool_choice" else None)
+            assert words is None or words in sent["messages"][0]["content"]
+            assert name == "tools.strict" or step.sampling_asked  # what was wanted stays on record
+        assert_all_is_trained(gateway, opened)
 
 
 @STREAMED
@@ -113,9 +114,7 @@ async def test_a_setting_refuses_what_is_forced(settings, run_gateway, dialect, 
     async with run_gateway(settings.model_copy(update=fields)) as gateway:
         opened = await gateway.open(group_id="g")
         for _, guided, name, _ in (one for one in GUIDED if one[0] == dialect and one[2] != "tools.strict"):
-            status, text = await ask(
-                gateway, opened, dialect, [{"role": "user", "content": "hi"}], is_streamed=is_streamed, **guided
-            )
+            status, text = await ask(gateway, opened, dialect, HELLO, is_streamed=is_streamed, **guided)
             assert (status, "unreproducible_sampling" in text, name in text) == (400, True, True)
         assert gateway.engine.calls == []
 
@@ -126,18 +125,18 @@ async def test_a_setting_refuses_what_is_forced(settings, run_gateway, dialect, 
 async def test_judges_evaluations_and_single_rollouts_are_guided_as_they_ask(gateway, about, headers):
     opened = await gateway.open(**about)
 
-    await ask(gateway, opened, "chat", [{"role": "user", "content": "hi"}], headers=headers, response_format=FORMAT)
+    await ask(gateway, opened, "chat", HELLO, headers=headers, response_format=FORMAT)
 
     (call,) = gateway.engine.calls
-    assert (call.body["response_format"], call.body["messages"]) == (FORMAT, [{"role": "user", "content": "hi"}])
+    assert (call.body["response_format"], call.body["messages"]) == (FORMAT, HELLO)
     assert gateway.step(opened).findings == ([] if "group_id" in about else ["unreproducible:response_format"])
 
 
 async def test_one_guided_call_leaves_the_others_of_its_rollout_trained(gateway):
     opened = await gateway.open()
     await ask(gateway, opened, "chat", [{"role": "user", "content": "title?"}], response_format=FORMAT)
-    await converse(gateway, opened, "chat", [{"role": "user", "content": "hi"}], turns=0)
-    await ask(gateway, opened, "chat", [{"role": "user", "content": "hi"}])
+    await converse(gateway, opened, "chat", HELLO, turns=0)
+    await ask(gateway, opened, "chat", HELLO)
 
     found = samples_of(gateway.log.trajectory(opened["trajectory_id"]))
 
@@ -150,7 +149,7 @@ async def test_a_tasks_choice_of_tools_is_sent_with_tools_only(gateway):
     opened = await gateway.open(group_id="g", sampling={"tool_choice": "required", "parallel_tool_calls": False})
 
     for fields in ({}, {"tools": []}, {"tools": TOOLS["chat"]}):
-        assert (await ask(gateway, opened, "chat", [{"role": "user", "content": "hi"}], **fields))[0] == 200
+        assert (await ask(gateway, opened, "chat", HELLO, **fields))[0] == 200
 
     names = ("tools", "tool_choice", "parallel_tool_calls")
     assert [[call.body.get(name) for name in names] for call in gateway.engine.calls] == [
@@ -181,22 +180,21 @@ def take_system_first(prompt):
 
 
 @STREAMED
-@pytest.mark.parametrize(("dialect", "fields", "roles", "num_system"), SYSTEMS)
-async def test_a_template_that_takes_system_first_takes_every_order(
-    gateway, dialect, fields, roles, num_system, is_streamed
-):
+async def test_a_template_that_takes_system_first_takes_every_order(gateway, is_streamed):
     gateway.engine.script = take_system_first
-    opened = await gateway.open(group_id="g")
-    history = [{"role": role, "content": f"word {place}"} for place, role in enumerate(roles)]
+    for dialect, fields, roles, num_system in SYSTEMS:
+        opened = await gateway.open(group_id="g")
+        gateway.engine.calls.clear()
+        history = [{"role": role, "content": f"word {place}"} for place, role in enumerate(roles)]
 
-    steps = await converse(gateway, opened, dialect, history, is_streamed=is_streamed, **fields)
+        steps = await converse(gateway, opened, dialect, history, is_streamed=is_streamed, **fields)
 
-    is_moved = roles[1:] != ["user"] or bool(fields)
-    sent = gateway.engine.calls[-1].body["messages"]
-    assert sum(message["role"] == "system" for message in sent) == num_system
-    assert all(step.findings == (["rearranged:system"] if is_moved else []) for step in steps)
-    assert all(f"word {place}" in json.dumps(sent) for place in range(len(roles)))
-    assert_all_is_trained(gateway, opened)
+        is_moved = roles[1:] != ["user"] or bool(fields)
+        sent = gateway.engine.calls[-1].body["messages"]
+        assert sum(message["role"] == "system" for message in sent) == num_system
+        assert all(step.findings == (["rearranged:system"] if is_moved else []) for step in steps)
+        assert all(f"word {place}" in json.dumps(sent) for place in range(len(roles)))
+        assert_all_is_trained(gateway, opened)
 
 
 async def test_a_reminder_in_a_later_turn_breaks_no_prefix(gateway):
@@ -256,15 +254,14 @@ HARMLESS = {"user": "u", "metadata": {"user_id": "x"}, "service_tier": "auto", "
 @pytest.mark.parametrize("dialect", PATHS)
 async def test_what_is_the_operators_business_stays_in_the_gateway(gateway, dialect, headers):
     opened = await gateway.open(sampling={"custom_logit_processor": "the task's"} if not headers else {})
-    hello = [{"role": "user", "content": "hi"}]
 
     for name, value in (PRIVATE | UNKNOWN).items():
-        assert (await ask(gateway, opened, dialect, hello, headers=headers, **{name: value}))[0] == 200
+        assert (await ask(gateway, opened, dialect, HELLO, headers=headers, **{name: value}))[0] == 200
         expected = "the task's" if name == "custom_logit_processor" and not headers else None
         assert gateway.engine.calls[-1].body.get(name) == expected
         assert gateway.step(opened).findings == [f"not_applied:{name}"]
         assert (gateway.step(opened).sampling_applied or {}).get(name) == expected
-    await ask(gateway, opened, dialect, hello, headers=headers, **HARMLESS)
+    await ask(gateway, opened, dialect, HELLO, headers=headers, **HARMLESS)
     assert not HARMLESS.keys() & gateway.engine.calls[-1].body.keys()
     assert gateway.step(opened).findings == []
 
@@ -288,32 +285,27 @@ def think_as_always(prompt):
 
 @STREAMED
 @pytest.mark.parametrize("about", [{"group_id": "g"}, {}, {"split": "eval"}], ids=["group", "single", "eval"])
-@pytest.mark.parametrize(("dialect", "fields", "name"), THINKING)
-async def test_thinking_that_an_engine_cannot_be_asked_for_is_left_out(
-    gateway, dialect, fields, name, about, is_streamed
-):
+async def test_thinking_that_an_engine_cannot_be_asked_for_is_left_out(gateway, about, is_streamed):
     gateway.engine.parses_reasoning, gateway.engine.script = False, think_as_always
-    opened = await gateway.open(**about)
+    for dialect, fields, name in THINKING:
+        opened = await gateway.open(**about)
 
-    await converse(
-        gateway, opened, dialect, [{"role": "user", "content": "hi"}], turns=1, is_streamed=is_streamed, **fields
-    )
+        await converse(gateway, opened, dialect, HELLO, turns=1, is_streamed=is_streamed, **fields)
 
-    is_neutral = name == "thinking_token_budget" and "group_id" in about
-    assert gateway.step(opened).findings == [f"{'neutralised' if is_neutral else 'not_applied'}:{name}"]
-    assert gateway.step(opened).sampling_applied.get(name) is None
-    assert gateway.engine.calls[-1].body.get(name) is None
-    assert (await gateway.chat(opened, "again"))[0] == 200
+        is_neutral = name == "thinking_token_budget" and "group_id" in about
+        assert gateway.step(opened).findings == [f"{'neutralised' if is_neutral else 'not_applied'}:{name}"]
+        assert gateway.step(opened).sampling_applied.get(name) is None
+        assert gateway.engine.calls[-1].body.get(name) is None
 
 
-async def test_thinking_is_moved_for_where_the_engine_can(gateway):
+async def test_an_engine_that_can_is_told_how_to_think(gateway):
     opened = await gateway.open(split="eval")
 
     await ask(
         gateway,
         opened,
         "messages",
-        [{"role": "user", "content": "hi"}],
+        HELLO,
         thinking={"type": "enabled", "budget_tokens": 2000},
         output_config={"effort": "high"},
     )
@@ -327,9 +319,8 @@ async def test_reasoning_under_its_old_name_continues_the_prefix(gateway):
     gateway.engine.script = lambda _: {"reasoning": "hm so", "content": "fine"}
     opened = await gateway.open(group_id="g")
     sent_back = {"role": "assistant", "content": "fine", "reasoning_content": "hm so"}
-    hello = {"role": "user", "content": "hi"}
 
-    await ask(gateway, opened, "chat", [hello])
-    await ask(gateway, opened, "chat", [hello, sent_back, hello])
+    await ask(gateway, opened, "chat", HELLO)
+    await ask(gateway, opened, "chat", [*HELLO, sent_back, *HELLO])
 
     assert_all_is_trained(gateway, opened)
