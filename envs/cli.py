@@ -13,7 +13,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.schema import check_name
 from agent_layer.settings import Settings
 from envs.agents import Target
-from envs.commands import CommandTarget
+from envs.commands import CommandOptions, CommandTarget, options
 from envs.harnesses import PREFIX, find_harness, make_harness_target
 from envs.placement import Where, Workforce, run_workers
 from envs.scorers import AGENT
@@ -66,6 +66,15 @@ def work(  # noqa: PLR0913  # options of a command are its arguments
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Number of workers; more than one run as processes.")] = 1,
     resources: Annotated[str, typer.Option(help='Ray resources of each worker, such as {"num_cpus": 2}.')] = "{}",
+    workdir: options.Workdir = None,
+    home: options.Home = None,
+    share_workdir: options.ShareWorkdir = False,
+    keep_workdir: options.KeepWorkdir = None,
+    artifacts: options.Artifacts = None,
+    diff: options.Diff = None,
+    box: options.Box = None,
+    box_memory: options.BoxMemory = options.BOX_MEMORY_MB,
+    mounts: options.Mounts = None,
 ) -> None:
     """Run agents on queued tasks: work TARGET, work --harness NAME, or work -- COMMAND ARGUMENTS... .
 
@@ -73,9 +82,14 @@ def work(  # noqa: PLR0913  # options of a command are its arguments
     AGENT_LAYER_TASK, and its last line of output is its result. Ctrl-C and SIGTERM drain a worker: it claims nothing
     more, and rollouts may go on for the seconds of --drain; a second Ctrl-C returns them to the queue at once.
 
+    Each attempt of a COMMAND has an empty working directory, HOME and TMPDIR of its own, which end with it. Words that
+    name files here still find them; AGENT_LAYER_START_DIR is this directory.
+
         agent-layer work my_agent:agent --slots 8
         agent-layer work --harness mini-swe-agent --slots 4
         agent-layer work --slots 4 -- python agent.py
+        agent-layer work --workdir .@HEAD --diff changes.patch -- claude -p "Mend the tests"
+        agent-layer work --box session --mount /opt/node -- node /opt/node/agent.mjs
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     settings: Settings = context.obj
@@ -86,8 +100,21 @@ def work(  # noqa: PLR0913  # options of a command are its arguments
         arguments = context.meta[_ARGUMENTS]
         run_workers(settings, Workforce(on=on, num_workers=workers, arguments=arguments, resources=resources))
         return
-    agent, run_agent = _choose_agent(settings, _name_harness(target, harness), context.meta[_COMMAND])
-    options = WorkOptions(
+    chosen = options.make_options(
+        workdir=workdir,
+        home=home,
+        share_workdir=share_workdir,
+        keep_workdir=keep_workdir,
+        artifacts=artifacts,
+        diff=diff,
+        box=box,
+        box_memory=box_memory,
+        mounts=mounts,
+    )
+    agent, run_agent = _choose_agent(settings, _name_harness(target, harness), context.meta[_COMMAND], chosen)
+    if isinstance(run_agent, CommandTarget):
+        chosen = run_agent.options
+    work_options = WorkOptions(
         agent=agent,
         target=run_agent,
         is_isolated=isolate,
@@ -96,8 +123,10 @@ def work(  # noqa: PLR0913  # options of a command are its arguments
         needs=frozenset(check_name(need.strip(), "need") for need in needs.split(",") if need.strip()),
         scorer=scorer,
         run=run,
+        sandbox=chosen.box,
+        artifacts=chosen.artifacts,
     )
-    asyncio.run(serve_worker(settings, options))
+    asyncio.run(serve_worker(settings, work_options))
 
 
 def _name_harness(target: str | None, harness: str | None) -> str | None:
@@ -112,15 +141,22 @@ def _name_harness(target: str | None, harness: str | None) -> str | None:
     return f"{PREFIX}{harness}"
 
 
-def _choose_agent(settings: Settings, target: str | None, command: list[str]) -> tuple[str, Target | None]:
+def _choose_agent(
+    settings: Settings, target: str | None, command: list[str], chosen: CommandOptions
+) -> tuple[str, Target | None]:
     if (target is None) == (not command):
         raise BadInputError(
             "work: needs either TARGET, --harness or '-- COMMAND', not two or none; see 'agent-layer work -h'"
         )
     if target is not None and target.startswith(PREFIX):
-        return target, make_harness_target(settings, find_harness(target.removeprefix(PREFIX)))
+        return target, make_harness_target(settings, find_harness(target.removeprefix(PREFIX)), chosen)
+    if target is not None and chosen != CommandOptions():
+        raise BadInputError(
+            f"work: {options.as_arguments(chosen)[0]} is for '-- COMMAND'; the target {target!r} declares 'sandbox' and"
+            " 'artifacts' itself"
+        )
     if target is not None:
         return target, None
-    if shutil.which(command[0]) is None:
+    if chosen.box is None and shutil.which(command[0]) is None:
         raise BadInputError(f"work: there is no program {command[0]!r} on PATH; check its name")
-    return Path(command[0]).name, CommandTarget(command)
+    return Path(command[0]).name, CommandTarget(command, chosen)

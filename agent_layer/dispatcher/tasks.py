@@ -289,8 +289,16 @@ def _check_sandbox(where: str, task: Task) -> None:
             check_spec(task.sandbox)
         except BadInputError as error:
             raise BadInputError(f"{where}: {error}") from error
+        if task.sandbox.mounts:
+            raise BadInputError(
+                f"{where}: sandbox.mounts is for workers to name ('agent-layer work --mount'); remove it"
+            )
         if task.sandbox.kind is not None:
             check_name(task.sandbox.kind, f"{where}: sandbox.kind")
+    _check_files(where, task)
+
+
+def _check_files(where: str, task: Task) -> None:  # kept: its caller's limit
     for path in task.files:
         if not path or "\0" in path or path.endswith("/"):
             raise BadInputError(f"{where}: expected files by path, found the path {path!r}; name a file")

@@ -10,11 +10,12 @@ import os
 import shutil
 import site
 import subprocess
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from agent_layer.errors import BadInputError
+from agent_layer.errors import BadInputError, SandboxError
 from agent_layer.infra import (
     hold_owned_directory,
     make_owned_directory,
@@ -85,32 +86,44 @@ class CommandDirectories:
             if one is not None:
                 check_tree(one)
         self._keep = None if options.keep is None else Path(options.keep).absolute()
+        self._making = threading.RLock()
+        """Attempts make their directories in threads; what all share is made once."""
         self._owned: Path | None = None
         self._lock: int | None = None
 
     def make(self, name: str) -> AttemptDirectory:
-        """Make the directories of an attempt, with the templates' files."""
-        top = (self._keep or self._own()) / name
+        """Make the directories of an attempt, with the templates' files.
+
+        Raises: SandboxError: the machine has no room for them.
+        """
+        top = (self._keep or self._own()) / name.replace("/", "_")
         remove_tree(top)  # an earlier holder of the same attempt
         made = AttemptDirectory(top, top / "work", top / "home", top / "tmp", top / "run")
-        make_private(top)
-        for one in (made.tmp, made.runtime):
-            one.mkdir(mode=0o700)
-        for template, place in ((self.checkout(), made.work), (self._home, made.home)):
-            if template is None:
-                place.mkdir(mode=0o700)
-            else:
-                shutil.copytree(template, place, symlinks=True)
+        try:
+            make_private(top)
+            for one in (made.tmp, made.runtime):
+                one.mkdir(mode=0o700)
+            for template, place in ((self.checkout(), made.work), (self._home, made.home)):
+                if template is None:
+                    place.mkdir(mode=0o700)
+                else:
+                    shutil.copytree(template, place, symlinks=True)
+        except OSError as error:
+            remove_tree(top)
+            raise SandboxError(
+                f"command: the directories of {name} cannot be made, {error}; make room there"
+            ) from error
         return made
 
     def checkout(self) -> Path | None:
         """Return the directory that is copied for each attempt; None: there is none."""
         if self._work is None or self._work.commit is None:
             return None if self._work is None else self._work.directory
-        template = self._own() / "template"
-        if not template.exists():
-            check_out(self._work, template)
-            check_tree(template)
+        with self._making:
+            template = self._own() / "template"
+            if not template.exists():
+                check_out(self._work, template)
+                check_tree(template)
         return template
 
     @property
@@ -133,11 +146,12 @@ class CommandDirectories:
             self._lock = None
 
     def _own(self) -> Path:
-        if self._owned is None:
-            remove_stale_directories(PREFIX)
-            self._owned = make_owned_directory(PREFIX)
-            self._lock = hold_owned_directory(self._owned)
-        return self._owned
+        with self._making:
+            if self._owned is None:
+                remove_stale_directories(PREFIX)
+                self._owned = make_owned_directory(PREFIX)
+                self._lock = hold_owned_directory(self._owned)
+            return self._owned
 
 
 def home_variables(home: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ import io
 import os
 import stat
 import tarfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,30 +28,47 @@ def check_patterns(patterns: Iterable[str]) -> list[str]:
     return checked
 
 
-async def collect_files(top: Path, patterns: Sequence[str], max_bytes: int) -> CollectedFiles:
+async def collect_files(
+    top: Path, patterns: Sequence[str], max_bytes: int, added: Mapping[str, Path] | None = None
+) -> CollectedFiles:
     """Pack what the patterns name; links are neither followed nor taken for what they lead to.
 
     Args:
         top: the working directory, in which nothing runs any more.
         patterns: paths or patterns below it.
         max_bytes: of all files together.
+        added: further files by the name under which they are packed.
     """
 
     async def list_folder(folder: str) -> list[Entry]:
         return _list_folder(top, folder)
 
     found, missing = await expand_patterns(list_folder, patterns)
-    buffer, unreadable, size = io.BytesIO(), list[str](), 0
+    places = {name: top / name for path in found for name in _walk(top, path)} | {**(added or {})}
+    buffer, size = io.BytesIO(), 0
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for name in sorted({name for path in found for name in _walk(top, path)}):
+        for name, path in sorted(places.items()):
             try:
-                size += os.lstat(top / name).st_size
+                size += path.lstat().st_size
                 if size > max_bytes:
                     return CollectedFiles(archive=bytes(tarfile.RECORDSIZE), too_large=True)
-                _add(archive, top, name)
+                _add(archive, path, name)
             except OSError:  # its owner may not read it
-                unreadable.append(name)
-    return CollectedFiles(archive=buffer.getvalue(), missing=[*missing, *unreadable])
+                missing.append(name)
+    return CollectedFiles(archive=buffer.getvalue(), missing=missing)
+
+
+def pack_tree(top: Path) -> bytes:
+    """Return everything below a directory as an archive.
+
+    Raises: OSError: it cannot be read.
+    """
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name in sorted(_walk(top, ".")):
+            if name != ".":
+                _add(archive, top / name, name)
+    return buffer.getvalue()
 
 
 def _walk(top: Path, path: str) -> Iterator[str]:
@@ -74,14 +91,18 @@ def _list_folder(top: Path, folder: str) -> list[Entry]:
     return sorted(entries, key=lambda entry: entry.name)
 
 
-def _add(archive: tarfile.TarFile, top: Path, name: str) -> None:
+def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
     """Add one file, folder or link, the same bytes for the same files: without times and owners."""
-    member: tarfile.TarInfo | None = archive.gettarinfo(top / name, name)
+    member: tarfile.TarInfo | None = archive.gettarinfo(path, name)
     if not (member and (member.isreg() or member.isdir() or member.issym() or member.islnk())):
         return  # a socket, pipe or device
     member.mtime, member.uid, member.gid, member.uname, member.gname = 0, 0, 0, "", ""
     if not member.isreg():
         archive.addfile(member)
         return
-    with open(top / name, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW)) as content:
+    with open(path, "rb", opener=_open_no_link) as content:
         archive.addfile(member, content)
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW)

@@ -1,21 +1,25 @@
 """A command as an agent: each attempt has directories of its own, and ends with everything that it started."""
 
 import asyncio
+import dataclasses
 import os
 import shutil
-import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
-from agent_layer.errors import BadInputError
+from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.schema import Task
 from agent_layer.settings import SANDBOX_VARIABLE, agent_environment
-from envs.commands.changes import Baseline
+from envs.commands.boxed import BOX_HOME, box_variables, fill_box, run_in_box
+from envs.commands.changes import Baseline, run_git_here, run_git_in
 from envs.commands.directories import AttemptDirectory, CommandDirectories, write_files
 from envs.commands.left_files import check_patterns, collect_files
 from envs.commands.plan import (
+    CommandEnd,
     CommandOptions,
     CommandPlace,
     CommandPlan,
@@ -25,21 +29,32 @@ from envs.commands.plan import (
     read_last_line,
 )
 from envs.commands.process import run_process
-from envs.commands.words import find_words
+from envs.commands.tunnel import open_tunnel
+from envs.commands.words import FoundWords, find_words
 from envs.sandbox import AttemptSandbox, CollectedFiles
 from tracer import rollout_variables
 from tracer.core import Rollout
 
-START_VARIABLE = "AGENT_LAYER_START_DIR"
+START_VARIABLE: Final = "AGENT_LAYER_START_DIR"
 """Directory in which the worker was started, for commands that look for files there."""
+_BOX_BASELINE: Final = "/tmp/baseline"
 
 
 class _Attempt:
-    """What a running attempt has."""
+    """What an attempt has until its files are taken.
 
-    def __init__(self, directory: AttemptDirectory) -> None:
-        self.directory = directory
+    Args:
+        making: makes its directories, to the end even if the attempt is stopped meanwhile; None: it has a box.
+    """
+
+    def __init__(self, making: "asyncio.Task[AttemptDirectory] | None") -> None:
+        self.making = making
+        self.directory: AttemptDirectory | None = None
+        """None: it has a box, or it was stopped before."""
+        self.box_workdir: str | None = None
+        """None: it has no box, or its command has not begun."""
         self.baseline: Baseline | None = None
+        """None: no diff was asked for, or the command has not begun."""
 
 
 class CommandTarget:
@@ -62,7 +77,6 @@ class CommandTarget:
         self.options = options or CommandOptions()
         check_patterns([*self.options.artifacts, *([self.options.diff] if self.options.diff else [])])
         self._directories = CommandDirectories(self.options)
-        self._making = threading.Lock()
         self._is_typed = not callable(plan)
         """Its words are those of a command line, typed in the start directory."""
         self._plan = plan if callable(plan) else plan_always(plan)
@@ -71,45 +85,65 @@ class CommandTarget:
         self._attempts: dict[str, _Attempt] = {}
         """By trajectory."""
 
+    @property
+    def is_boxed(self) -> bool:
+        """Whether attempts run in a sandbox."""
+        return self.options.box is not None
+
     async def __call__(self, task: Task, rollout: Rollout) -> object:
         """Run the command.
 
         Raises:
             AgentFailedError: its exit status is not 0.
             BadInputError: no such program exists, or a file has no place.
+            EndedError: it ended as the policy would have it, in its box.
         """
-        if self.options.is_shared:
-            return await self._run(task, rollout, None)
-        attempt = self._attempts[rollout.trajectory_id] = _Attempt(await asyncio.to_thread(self._make, rollout))
-        return await self._run(task, rollout, attempt)
+        if isinstance(rollout.box, AttemptSandbox) and self.is_boxed:
+            return self._read_result(await self._run_boxed(task, rollout, rollout.box))
+        attempt = None
+        if not self.options.is_shared:
+            making = asyncio.create_task(asyncio.to_thread(self._directories.make, rollout.trajectory_id))
+            attempt = self._attempts[rollout.trajectory_id] = _Attempt(making)
+            attempt.directory = await asyncio.shield(making)
+        return self._read_result(await self._run_here(task, rollout, attempt))
 
-    async def collect(self, trajectory_id: str, artifacts: Sequence[str], max_bytes: int) -> CollectedFiles:
-        """Take the files that an attempt left, and remove its directories.
+    async def write_diff(self, trajectory_id: str) -> None:
+        """Write the diff of an attempt into its box, where it has one."""
+        attempt, diff = self._attempts.get(trajectory_id), self.options.diff
+        if attempt is not None and attempt.box_workdir is not None and attempt.baseline is not None:
+            with suppress(OSError, AgentLayerError):  # then it is missing: the agent's doing, or the box is lost
+                await attempt.baseline.write_diff(f"{attempt.box_workdir}/{diff}")
+
+    async def collect(self, trajectory_id: str, paths: Sequence[str], max_bytes: int) -> CollectedFiles:
+        """Take the files that an attempt left in its directory, and remove it.
 
         Args:
             trajectory_id: the attempt, which has ended.
-            artifacts: paths or patterns below the working directory.
-            max_bytes: of all files together.
+            paths: paths or patterns below the working directory; the diff comes beside them.
+            max_bytes: bound of all files together.
 
         Raises: OSError: they cannot be read.
         """
-        if (attempt := self._attempts.get(trajectory_id)) is None:
+        attempt = self._attempts.get(trajectory_id)
+        if attempt is None or attempt.directory is None:
             return CollectedFiles()
-        paths, diff, work = [*artifacts], self.options.diff, attempt.directory.work
+        added = dict[str, Path]()
         try:
-            if attempt.baseline is not None and diff is not None:
-                (work / diff).parent.mkdir(parents=True, exist_ok=True)
-                await asyncio.to_thread(attempt.baseline.write_diff, attempt.directory.top / "diff")
-                await asyncio.to_thread(os.replace, attempt.directory.top / "diff", work / diff)
-                paths.append(diff)
-            return await collect_files(work, paths, max_bytes) if paths else CollectedFiles()
+            if attempt.baseline is not None and self.options.diff is not None:
+                added[self.options.diff] = attempt.directory.top / "diff"
+                await attempt.baseline.write_diff(str(added[self.options.diff]))
+            if not paths and not added:
+                return CollectedFiles()
+            return await collect_files(attempt.directory.work, paths, max_bytes, added)
         finally:
             await self.remove(trajectory_id)
 
     async def remove(self, trajectory_id: str) -> None:
         """Remove an attempt's directories, if it has any."""
-        if (attempt := self._attempts.pop(trajectory_id, None)) is not None:
-            await asyncio.to_thread(self._directories.remove, attempt.directory)
+        attempt = self._attempts.pop(trajectory_id, None)
+        if attempt is not None and attempt.making is not None:
+            with suppress(AgentLayerError):
+                await asyncio.to_thread(self._directories.remove, await attempt.making)
 
     async def close(self) -> None:
         """Remove all directories."""
@@ -117,37 +151,27 @@ class CommandTarget:
             await self.remove(trajectory_id)
         await asyncio.to_thread(self._directories.close)
 
-    def _make(self, rollout: Rollout) -> AttemptDirectory:
-        with self._making:  # the template is checked out once
-            self._directories.checkout()
-        return self._directories.make(rollout.trajectory_id)
-
-    async def _run(self, task: Task, rollout: Rollout, attempt: _Attempt | None) -> object:
+    async def _run_here(self, task: Task, rollout: Rollout, attempt: _Attempt | None) -> CommandEnd:
+        """Run on this machine, in the attempt's directory or, without one, where the worker runs."""
         directory = None if attempt is None else attempt.directory
         variables = agent_environment() | command_variables(task, rollout) | {START_VARIABLE: str(self._start)}
-        if directory is not None:
-            variables |= directory.variables()
-        place = CommandPlace(
-            task=task.view(),
-            base_url=rollout.base_url or "",
-            api_key=rollout.api_key or "",
-            model=rollout.model or "",
-            home=str(directory.home) if directory else variables.get("HOME", ""),
-            workdir=str(directory.work if directory else self._start),
-            is_boxed=False,
-        )
-        plan = self._plan(place)
+        variables |= {} if directory is None else directory.variables()
+        home = variables.get("HOME", "")
+        plan = self._plan(_describe_place(task, rollout, home, str(directory.work if directory else self._start)))
         stdin = None
         if attempt is not None and directory is not None:
-            stdin = await asyncio.to_thread(self._prepare, attempt, task, plan)
-            plan, variables = self._find_words(plan, variables)
-        variables |= {name: value for name, value in plan.env.items() if value is not None}
-        for name in [name for name, value in plan.env.items() if value is None]:
-            variables.pop(name, None)
+            stdin = await asyncio.to_thread(_fill_directory, directory, task, plan)
+            if self._is_typed:
+                plan, variables = self._find_words(plan, variables)
+            if self.options.diff is not None:
+                baseline = Baseline(run_git_here, str(directory.top / "baseline"), str(directory.work))
+                await baseline.record()
+                attempt.baseline = baseline
+        variables = _change_variables(variables, plan)
         name = plan.argv[0]
         if (program := shutil.which(name, path=variables.get("PATH"))) is None:
             raise BadInputError(f"command {name!r}: there is no such program; check its path")
-        end = await run_process(
+        return await run_process(
             [program, *plan.argv[1:]],
             name=Path(name).name,
             env=variables,
@@ -155,32 +179,74 @@ class CommandTarget:
             stdin=stdin,
             mark=None if directory is None else directory.tmp,
         )
-        return self._read_result(end)
 
-    def _prepare(self, attempt: _Attempt, task: Task, plan: CommandPlan) -> Path | None:
-        """Write the attempt's files; return that of its standard input."""
-        directory = attempt.directory
-        if task.sandbox is None:  # else they are the sandbox's
-            write_files(directory.work, task.files, "the task's file")
-        write_files(directory.work, plan.files, "file")
-        write_files(directory.home, plan.home_files, "file of HOME")
-        if self.options.diff is not None:
-            attempt.baseline = Baseline(directory.top / "baseline", directory.work)
-        if not plan.stdin:
-            return None
-        stdin = directory.top / "stdin"
-        stdin.write_text(plan.stdin, encoding="utf-8")
-        return stdin
+    async def _run_boxed(self, task: Task, rollout: Rollout, box: AttemptSandbox) -> CommandEnd:
+        """Run in the attempt's box, which reaches the rollout's gateway and nothing else."""
+        attempt = self._attempts[rollout.trajectory_id] = _Attempt(None)
+        async with open_tunnel(box, rollout.base_url or "") as address:
+            inside = dataclasses.replace(rollout, base_url=address, box=None)
+            workdir = box.spec.workdir
+            plan = self._plan(_describe_place(task, inside, BOX_HOME, workdir, is_boxed=True))
+            work = await asyncio.to_thread(self._directories.checkout)
+            if self._is_typed:
+                self._check_words(plan, work)
+            await fill_box(box, work=work, home=self._directories.home, files=task.files, plan=plan)
+            if self.options.diff is not None:
+                baseline = Baseline(run_git_in(box), _BOX_BASELINE, workdir)
+                await baseline.record()
+                attempt.baseline, attempt.box_workdir = baseline, workdir
+            variables = _change_variables(command_variables(task, inside) | box_variables(box.spec), plan)
+            return await run_in_box(box, plan, name=Path(plan.argv[0]).name, env=variables)
 
     def _find_words(self, plan: CommandPlan, variables: dict[str, str]) -> tuple[CommandPlan, dict[str, str]]:
-        if not self._is_typed:
-            return plan, variables
-        template = self._directories.checkout()
-        found = find_words(plan.argv, self._start, lambda path: template is not None and (template / path).exists())
+        """Let a command line that was typed in the start directory find its files."""
+        found = self._look_up(plan, self._directories.checkout())
         if found.needs_modules:
             paths = [str(self._start), *filter(None, [variables.get("PYTHONPATH")])]
             variables = variables | {"PYTHONPATH": os.pathsep.join(paths)}
         return msgspec.structs.replace(plan, argv=found.argv), variables
+
+    def _check_words(self, plan: CommandPlan, work: Path | None) -> None:
+        found = self._look_up(plan, work)
+        if found.files or found.needs_modules:
+            named = found.files[0] if found.files else "a module of the start directory"
+            raise BadInputError(
+                f"command: {named} is not in the sandbox, which sees no file of {self._start}; name that directory with"
+                " --workdir, so that each attempt has a copy"
+            )
+
+    def _look_up(self, plan: CommandPlan, work: Path | None) -> FoundWords:
+        return find_words(plan.argv, self._start, lambda path: work is not None and (work / path).exists())
+
+
+def _describe_place(task: Task, rollout: Rollout, home: str, workdir: str, *, is_boxed: bool = False) -> CommandPlace:
+    return CommandPlace(
+        task=task.view(),
+        base_url=rollout.base_url or "",
+        api_key=rollout.api_key or "",
+        model=rollout.model or "",
+        home=home,
+        workdir=workdir,
+        is_boxed=is_boxed,
+    )
+
+
+def _fill_directory(directory: AttemptDirectory, task: Task, plan: CommandPlan) -> Path | None:
+    """Write an attempt's files; return that of its standard input, None: it reads nothing."""
+    if task.sandbox is None:  # else they are the sandbox's
+        write_files(directory.work, task.files, "the task's file")
+    write_files(directory.work, plan.files, "file")
+    write_files(directory.home, plan.home_files, "file of HOME")
+    if not plan.stdin:
+        return None
+    stdin = directory.top / "stdin"
+    stdin.write_text(plan.stdin, encoding="utf-8")
+    return stdin
+
+
+def _change_variables(variables: Mapping[str, str], plan: CommandPlan) -> dict[str, str]:
+    changed = {**variables, **plan.env}
+    return {name: value for name, value in changed.items() if value is not None}
 
 
 def command_variables(task: Task, rollout: Rollout) -> dict[str, str]:

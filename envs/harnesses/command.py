@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import msgspec
+
 from agent_layer.errors import AgentFailedError
 from agent_layer.settings import Settings
 from envs.commands import CommandEnd, CommandOptions, CommandPlace, CommandPlan, CommandTarget
@@ -15,22 +17,28 @@ DIFF: Final = "changes.patch"
 _MAX_ERROR_LENGTH = 2000
 
 
-def make_harness_target(settings: Settings, harness: Harness, options: CommandOptions | None = None) -> CommandTarget:
+def make_harness_target(settings: Settings, harness: Harness, options: CommandOptions) -> CommandTarget:
     """Return what runs an installed harness: its last message is the result, its changes are the artifact ``DIFF``.
 
     Args:
         settings: name the directory that it is installed in.
         harness: the declaration.
-        options: what holds for all attempts; None: an empty working directory each.
+        options: what holds for all attempts. A box sees its installation and its interpreter, too.
 
     Raises: BadInputError: it is not installed at its pinned version.
     """
-    program = Installation(settings, harness).require_program()
+    installation = Installation(settings, harness)
+    program = installation.require_program()
+    if options.diff is None and not options.is_shared:
+        options = msgspec.structs.replace(options, diff=DIFF)
+    if (box := options.box) is not None:
+        mounts = [*box.mounts, *installation.list_mounts()]
+        options = msgspec.structs.replace(options, box=msgspec.structs.replace(box, mounts=mounts))
 
     def plan(place: CommandPlace) -> CommandPlan:
         return harness.make_plan(program, place)
 
-    return CommandTarget(plan, options or CommandOptions(diff=DIFF), read_answer)
+    return CommandTarget(plan, options, read_answer)
 
 
 def read_answer(end: CommandEnd) -> str:

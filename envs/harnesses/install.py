@@ -84,6 +84,12 @@ class Installation:
             raise BadInputError(f"harness {self._harness.name!r}: {fault}")
         return self.program
 
+    def list_mounts(self) -> list[str]:
+        """Return the folders that it needs in a sandbox: its own, and its interpreter's where the system has another."""
+        name = shutil.which("node") if self._harness.installer == "npm" else str(self.folder / "bin" / "python")
+        interpreter = Path(name or "/usr").resolve().parents[1]
+        return [str(self.folder), *([] if interpreter == Path("/usr") else [str(interpreter)])]
+
     def install(self, report: Callable[[str], None]) -> None:
         """Install it, in place of what the folder has.
 

@@ -9,6 +9,7 @@ import msgspec
 from agent_layer.errors import AgentFailedError
 from agent_layer.schema import Task
 from envs.agents import Target
+from envs.commands import CommandTarget
 from envs.failures import Ending, classify_failure
 from envs.grading import plain_result
 from envs.progress import Progress, progress_scope
@@ -119,4 +120,13 @@ class AgentRun:
     def _out_of_time(self) -> Ending:
         limit = self._task.limits.wall_seconds  # of all holders together; this one may have had less
         error = f"the agent ran longer than wall_seconds ({limit:g})" if limit is not None else None
-        return Ending(status="failed", cause="user", error=error)
+        return blame_boxed_command(Ending(status="failed", cause="user", error=error), self._target, self._progress)
+
+
+def blame_boxed_command(ending: Ending, target: Target, progress: Progress) -> Ending:
+    """Return how an attempt ended that used up its time: where a command in a box did, and no model call kept it
+    waiting, the policy had its commands take that long.
+    """
+    if not (isinstance(target, CommandTarget) and target.is_boxed) or progress.is_calling:
+        return ending
+    return msgspec.structs.replace(ending, status="truncated", cause="policy")

@@ -37,7 +37,7 @@ from agent_layer.schema.sandbox import SandboxUsage
 from agent_layer.state import explain_no_policy_call
 from agent_layer.store import read_rewards
 from envs.failures import Ending, RefusedTaskError, blame_full_context
-from envs.hosts import STOPPED, AgentRun, StopReason
+from envs.hosts import STOPPED, AgentRun, StopReason, blame_boxed_command
 from envs.progress import Progress
 from envs.sandbox import AttemptSandbox
 from envs.scorers import AGENT, FAILED_STATUSES, declared_rewards, make_report, make_rewards, missing_scores
@@ -223,6 +223,7 @@ class Attempt:
             ending = Ending(status="lost", cause="infra", error=f"{error} while a model call was in flight")
         else:
             ending = Ending(status="failed", cause="user", error=error)
+            ending = blame_boxed_command(ending, self._context.target, self._phase.progress)
         self.stop("limit", ending)
 
     def abandon(self) -> None:
@@ -307,7 +308,7 @@ class Attempt:
         A box that was lost hides what the agent did in it, so the attempt is lost, whatever the agent returned.
         """
         if isinstance(rollout.box, AttemptSandbox):
-            await rollout.box.disconnect()
+            await self._context.sandboxes.disconnect(self.lease, rollout.box)
         elif self._context.sandboxes.commands is None:
             return end
         if end.ending.status not in ("completed", "truncated", "failed"):  # a full context makes a failure count

@@ -54,7 +54,10 @@ class SandboxStage:
 
     def spec_for(self, task: Task) -> SandboxSpec | None:
         """Return what an attempt's box has to be; None: it has none."""
-        return task.sandbox or self._declared
+        spec = task.sandbox or self._declared
+        if spec is None or self._declared is None or self.commands is None:
+            return spec
+        return msgspec.structs.replace(spec, mounts=self._declared.mounts)  # where a command finds its programs
 
     def expect(self, tasks: Iterable[Task]) -> None:
         """Have boxes ready for these tasks, which the queue holds next; none for any other."""
@@ -96,6 +99,12 @@ class SandboxStage:
             raise RefusedTaskError(*error.args) from error
         return AttemptSandbox(taken.facts, taken.address)
 
+    async def disconnect(self, lease: Lease, box: AttemptSandbox) -> None:
+        """Use the attempt's box no more, once the agent has ended."""
+        if self.commands is not None:
+            await self.commands.write_diff(lease.trajectory_id)
+        await box.disconnect()
+
     async def collect(self, lease: Lease) -> CollectedFiles:
         """Take the artifacts out of the attempt's box, and end it; of a command without a box, out of its directory.
 
@@ -103,9 +112,11 @@ class SandboxStage:
             SandboxError: the box was lost, so what the agent did in it is not known.
             OSError: the directory cannot be read.
         """
-        paths, max_bytes = lease.task.artifacts or self._artifacts, self._settings.artifact_bytes
+        paths, max_bytes = [*(lease.task.artifacts or self._artifacts)], self._settings.artifact_bytes
         if self.commands is not None and self.spec_for(lease.task) is None:
             return await self.commands.collect(lease.trajectory_id, paths, max_bytes)
+        if self.commands is not None and self.commands.is_boxed and self.commands.options.diff is not None:
+            paths.append(self.commands.options.diff)
         return await self.supervisor.collect(lease.token, paths, max_bytes)
 
     async def allow_scoring(self, lease: Lease) -> str:

@@ -111,6 +111,8 @@ async def open_worker(settings: Settings, options: WorkOptions, pool: ThreadPool
         if options.target is not None:
             if isinstance(options.target, CommandTarget):
                 ended_with_it.push_async_callback(options.target.close)
+                if options.sandbox is not None:
+                    await supervisor.require(options.sandbox)
             yield _make_worker(settings, options, pool, scoring, options.target, supervisor)
             return
         hosts = make_hosts(settings, options.agent, is_isolated=options.is_isolated)

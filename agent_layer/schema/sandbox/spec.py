@@ -22,6 +22,9 @@ ISOLATIONS: Final[tuple[Isolation, ...]] = ("none", "process", "namespace", "ins
 HOST_IMAGE: Final = "host"
 """The host's programs and libraries, read-only; never its homes, its keys or its configuration."""
 
+_OWN_FOLDERS: Final = ("bin", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys", "tmp", "usr")
+"""Top folders of a box that are its own, or that it has anyway."""
+
 
 class Resources(Record, frozen=True, kw_only=True):
     """What all processes of a sandbox may use up together."""
@@ -55,6 +58,9 @@ class SandboxSpec(Record, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     """Variables that commands get beside PATH, HOME, LANG, TMPDIR and USER. The host's variables never enter."""
     resources: Resources = Resources()
+    mounts: list[str] = []
+    """Folders of the host that the sandbox sees under the same path, read-only: programs that are outside of its image.
+    Workers name them; tasks may not."""
 
     def hash(self) -> str:
         """Return 32 hexadecimal digits that equal specs share, on every machine; a field left at its default is out."""
@@ -79,13 +85,26 @@ def check_spec(spec: SandboxSpec) -> SandboxSpec:
         raise BadInputError(
             f"sandbox: expected a positive {wrong[0]}, found {limits[wrong[0]]}; every resource has a limit"
         )
-    parts = spec.workdir.split("/")[1:]
-    if not spec.workdir.startswith("/") or not all(part and part not in (".", "..") for part in parts):
+    if not _is_plain(spec.workdir):
         raise BadInputError(f"sandbox: expected workdir as an absolute path such as /work, found {spec.workdir!r}")
+    for place in spec.mounts:
+        if not _is_plain(place) or place.split("/")[1] in _OWN_FOLDERS or _overlap(place, spec.workdir):
+            raise BadInputError(
+                f"sandbox: expected a mount as an absolute path outside of the sandbox's own folders, found {place!r}"
+            )
     texts = [text for pair in spec.env.items() for text in pair]
     if any("\0" in text for text in texts) or any(not name or "=" in name for name in spec.env):
         raise BadInputError("sandbox: expected variables without NUL, and names without '='; correct env")
     return spec
+
+
+def _is_plain(path: str) -> bool:
+    """Whether a path is absolute, and says where it leads."""
+    return path.startswith("/") and all(part and part not in (".", "..") for part in path.split("/")[1:])
+
+
+def _overlap(one: str, other: str) -> bool:
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
 class SandboxUsage(Record, frozen=True, kw_only=True):

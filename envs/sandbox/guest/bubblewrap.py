@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
@@ -28,7 +29,9 @@ _BEYOND = 16
 _ENTERED = kernel.CLONE_NEWNS | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS | kernel.CLONE_NEWCGROUP
 
 
-def enter_session(program: str, workdir: str, disk_mb: int, files: int, *, user: int, has_image: bool) -> None:
+def enter_session(  # noqa: PLR0913  # all that a box has of its own
+    program: str, workdir: str, disk_mb: int, files: int, *, user: int, has_image: bool, mounts: Sequence[str]
+) -> None:
     """Make what is a box's own and move into it; runs in the first process of the box.
 
     Args:
@@ -38,6 +41,7 @@ def enter_session(program: str, workdir: str, disk_mb: int, files: int, *, user:
         files: bound of what it can create.
         user: of the box.
         has_image: the root directory is an overlay over the zygote's image; False: the host's programs, read-only.
+        mounts: further folders of the zygote's root directory.
     """
     sources = make_writable(workdir, disk_mb, files, user=user)
     os.mkdir(_PROC)
@@ -48,6 +52,11 @@ def enter_session(program: str, workdir: str, disk_mb: int, files: int, *, user:
         layout = ["--bind", _ROOT, "/"]
     else:
         layout = _host_layout()
+    for place in mounts:
+        parts = place.split("/")[1:-1]
+        for number in range(len(parts)):  # or only root could enter those that bubblewrap makes
+            layout += ["--dir", "/" + "/".join(parts[: number + 1])]
+        layout += ["--ro-bind", place, place]
     layout += ["--dev-bind", "/dev", "/dev"]
     for place, source in sources.items():
         layout += ["--bind", source, place]

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import cast
 
 from envs.sandbox.guest import kernel
-from envs.sandbox.guest.skeleton import HOST_FILES, HOST_LINKS, ROOT_FILES, make_owned, make_workdir
+from envs.sandbox.guest.skeleton import HOST_FILES, HOST_LINKS, ROOT_FILES, add_mount, make_owned, make_workdir
 
 _TOP = "/tmp"
 _OWN, _BUNDLE, _ROOT, _STATE, _LOG = (f"{_TOP}/{name}" for name in ("own", "bundle", "root", "state", "log"))
@@ -31,7 +31,13 @@ _READ_ONLY = ("bus", "fs", "irq", "sys", "sysrq-trigger")
 _MAX_ERROR_LENGTH = 500
 
 
-def run_container(connection: int, programs: int, config: Mapping[str, object], image: int | None) -> None:
+def run_container(
+    connection: int,
+    programs: int,
+    config: Mapping[str, object],
+    image: int | None,
+    mounted: Mapping[str, int | None],
+) -> None:
     """Run a container to its end; in a user and a mount namespace of this process's own, as their root.
 
     Args:
@@ -39,6 +45,7 @@ def run_container(connection: int, programs: int, config: Mapping[str, object], 
         programs: descriptor of the archive.
         config: ``runtime``, ``workdir``, ``disk_mb``, ``files``, ``user``, ``hidden``, ``name``.
         image: descriptor of the image: a mount that is nowhere yet, or a directory; None: the host's programs.
+        mounted: places of further folders, with the descriptors of their mounts; None: bound from the same place.
 
     Raises: OSError: the runtime could not.
     """
@@ -58,6 +65,10 @@ def run_container(connection: int, programs: int, config: Mapping[str, object], 
     else:
         _mount_image(image, workdir, user, is_tree=bool(config["is_tree"]))
         mounts = []
+    for number, (place, tree) in enumerate(mounted.items()):
+        if tree is not None:
+            add_mount(place, f"{_TOP}/mount{number}", tree)
+        mounts.append(_bind(place if tree is None else f"{_TOP}/mount{number}", place, "ro", "rbind"))
     capabilities = [*_KEPT, *([] if user else [_TO_MAP_ROOT])]
     bundle = {
         "ociVersion": "1.0.2",

@@ -5,7 +5,7 @@ Homes, keys, configuration, logs and sockets of the host are not in it, because 
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from envs.sandbox.guest import kernel
@@ -30,13 +30,14 @@ ROOT_FILES = {
 }
 
 
-def build_skeleton(top: str, hidden: Sequence[str], image: str | int | None = None) -> None:
+def build_skeleton(top: str, hidden: Sequence[str], image: str | int | None, mounts: Mapping[str, int | None]) -> None:
     """Make the root directory of boxes, and make it this process's own.
 
     Args:
         top: an empty directory, on which it is mounted.
         hidden: directories below /usr that boxes must not see, such as this project's own code.
         image: root directory of boxes, or the descriptor of its mount; ``enter_session`` finds it at ``IMAGE``.
+        mounts: places of further folders, with the descriptors of their mounts; None: bound from the same place.
     """
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     tree = os.open(image, os.O_PATH) if isinstance(image, str) else image  # it may be below what is covered now
@@ -59,6 +60,7 @@ def build_skeleton(top: str, hidden: Sequence[str], image: str | int | None = No
         os.symlink(target, f"dev/{name}")
     kernel.bind("/proc", "proc")  # the kernel lets a namespace mount its own only where it sees one; boxes cover it
     _hide(hidden)
+    _add_mounts(mounts)
     if tree is not None:
         _attach_image(tree, is_tree=isinstance(image, int))
     kernel.pivot_root(".", "old")
@@ -82,6 +84,28 @@ def _attach_image(image: int, *, is_tree: bool) -> None:
         kernel.bind(f"/proc/self/fd/{image}", below)
         kernel.make_read_only(below)
     os.close(image)
+
+
+def _add_mounts(mounts: Mapping[str, int | None]) -> None:  # kept: build_skeleton is at its limit
+    for place, mounted in mounts.items():
+        add_mount(place, place.lstrip("/"), mounted)
+
+
+def add_mount(source: str, target: str, mounted: int | None) -> None:
+    """Mount a folder read-only.
+
+    Args:
+        source: where it is.
+        target: where it appears.
+        mounted: descriptor of a mount of it that is nowhere yet; None: there is none.
+    """
+    os.makedirs(target, exist_ok=True)
+    if mounted is None:
+        kernel.bind(source, target)
+    else:
+        kernel.attach_tree(mounted, target)
+        os.close(mounted)
+    kernel.make_read_only(target)
 
 
 def _add_top_level(names: Iterable[str]) -> None:  # kept: build_skeleton is at its limit

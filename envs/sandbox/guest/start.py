@@ -2,7 +2,7 @@
 
 DESCRIPTOR is that of a socket to the worker, SOCKET its path or descriptor. CONFIG is a JSON object:
 
-    zygote   {"outside_user": first of a range of users or null, "hidden": […], "image": path or null, "left": […]}
+    zygote   {"outside_user": first of a range of users or null, "hidden": […], "image": path or null, "mounts": […], …}
     server   {"workdir": …, "variables": {…}, "limits": {…}, "watched_bytes": …, "left": […]}
     oci      {"outside_user": …, "image": …, "runtime": command, "name": …, "workdir": …, "programs": descriptor, …}
     reaper   {"daemon": path, "label": …, "left": […]}
@@ -63,12 +63,13 @@ def _run_zygote(end: socket.socket, config: dict[str, object], left: list[str]) 
     image = cast("str | int | None", config["image"])
     if outside is not None and isinstance(image, str):
         image = _open_image(end, image, outside)
+    mounts = _open_mounts(end, cast("list[str]", config["mounts"]), outside)
 
     def serve() -> None:
         kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS)
         _become_root(handshake)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1, "dumpable")  # or it could not map the users of boxes
-        serve_zygote(end, "/tmp", cast("list[str]", config["hidden"]), image)
+        serve_zygote(end, "/tmp", cast("list[str]", config["hidden"]), image, mounts)
 
     def prepare(child: int) -> None:
         end.close()
@@ -82,6 +83,7 @@ def _run_oci(end: socket.socket, config: dict[str, object], left: list[str]) -> 
     outside, image = cast("int | None", config["outside_user"]), cast("str | None", config["image"])
     handshake = None if outside is None else _Handshake(outside)
     tree = None if outside is None or image is None else _open_image(end, image, outside)
+    mounts = _open_mounts(end, cast("list[str]", config["mounts"]), outside)
     programs = os.dup(cast("int", config["programs"]))
 
     def serve() -> None:
@@ -90,7 +92,7 @@ def _run_oci(end: socket.socket, config: dict[str, object], left: list[str]) -> 
         _become_root(handshake)
         root = os.open(image, os.O_PATH) if tree is None and image is not None else tree
         try:
-            run_container(end.detach(), programs, {**config, "is_tree": tree is not None}, root)
+            run_container(end.detach(), programs, {**config, "is_tree": tree is not None}, root, mounts)
         except OSError as error:
             send_packet(report, {"error": describe_error(error)})
 
@@ -149,10 +151,37 @@ class _Handshake:
         os.close(self._confirm)
 
 
-def _open_image(end: socket.socket, image: str, first_user: int) -> int:
-    """Return the descriptor of a mount of an image, whose files belong to users of boxes.
+def _open_mounts(end: socket.socket, paths: list[str], first_user: int | None) -> dict[str, int | None]:
+    """Return mounts that are nowhere yet, by their place; None where the worker's user finds them without help.
 
-    What belongs to root in the image belongs to the box's user, and the other way round.
+    Root of the host reaches folders that no user of a box does, and files that only root may read.
+    """
+    mounts: dict[str, int | None] = dict.fromkeys(paths)
+    for path in paths if first_user is not None else ():
+        try:
+            mounts[path] = _clone_mapped(path, first_user)
+        except OSError:  # a file system that maps no users: what others may read has to do
+            mounts[path] = _or_exit(end, lambda path=path: kernel.clone_tree(path))
+    return mounts
+
+
+def _open_image(end: socket.socket, image: str, first_user: int) -> int:
+    """Return the descriptor of a mount of an image, whose files belong to users of boxes."""
+    return _or_exit(end, lambda: _clone_mapped(image, first_user))
+
+
+def _or_exit(end: socket.socket, opening: Callable[[], int]) -> int:
+    try:
+        return opening()
+    except OSError as error:
+        send_packet(end, {"error": describe_error(error)})
+        os._exit(1)
+
+
+def _clone_mapped(image: str, first_user: int) -> int:
+    """Return the descriptor of a mount of a folder, whose files belong to users of boxes.
+
+    What belongs to root there belongs to the box's user, and the other way round.
     """
     lines = f"0 {first_user + USER} 1\n1 {first_user + 1} {USER - 1}\n{USER} {first_user} 1\n"
     rest = USER + 1
@@ -176,10 +205,6 @@ def _open_image(end: socket.socket, image: str, first_user: int) -> int:
         tree = kernel.clone_tree(image)
         kernel.map_users(tree, namespace)
         os.close(namespace)
-    except OSError as error:
-        send_packet(end, {"error": describe_error(error)})
-        os._exit(1)
-    else:
         return tree
     finally:
         for one in (holder_end, keeper_end, entered):

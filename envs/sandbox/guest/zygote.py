@@ -38,11 +38,13 @@ _MORE_NAMESPACES = kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWU
 """Those of sessions are bubblewrap's."""
 
 
-def serve_zygote(end: socket.socket, top: str, hidden: list[str], image: str | int | None) -> None:
+def serve_zygote(
+    end: socket.socket, top: str, hidden: list[str], image: str | int | None, mounts: dict[str, int | None]
+) -> None:
     """Serve until the worker closes the connection; runs as root of its own user namespace."""
     for name in _WARM:
         importlib.import_module(name)
-    build_skeleton(top, hidden, image)
+    build_skeleton(top, hidden, image, mounts)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps boxes; who waits for one has its descriptor
     gc.collect()
     gc.freeze()
@@ -123,7 +125,8 @@ def _set_up(config: dict[str, object]) -> Rules:
     workdir, disk_mb = cast("str", config["workdir"]), cast("int", config["disk_mb"])
     files, has_image = cast("int", config["files"]), bool(config.get("has_image"))
     if "bubblewrap" in config:
-        enter_session(cast("str", config["bubblewrap"]), workdir, disk_mb, files, user=user, has_image=has_image)
+        program, mounts = cast("str", config["bubblewrap"]), cast("list[str]", config["mounts"])
+        enter_session(program, workdir, disk_mb, files, user=user, has_image=has_image, mounts=mounts)
     else:
         enter_box(workdir, disk_mb, files, user=user)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:

@@ -97,7 +97,7 @@ class ServedSandbox:
     ) -> AsyncGenerator[Process]:
         """Start a command with live stdio."""
         command = {**_command(argv, cwd, env, MAX_CPU_SECONDS), "pty": pty}
-        process = await LiveProcess.start(self._connection, command, pty=pty)
+        process = await LiveProcess.start(self._connection, command, self._life.usage, pty=pty)
         try:
             yield process
         finally:

@@ -3,11 +3,12 @@
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 from agent_layer.errors import SandboxError
 from agent_layer.schema.sandbox import ExecResult
+from envs.sandbox.host_side.cgroups import CgroupUsage
 from envs.sandbox.host_side.connection import BoxConnection, BoxReply
 from envs.sandbox.host_side.outcome import Outcome, make_result
 
@@ -19,7 +20,14 @@ MAX_CPU_SECONDS = 7 * 24 * 3600
 class LiveProcess:
     """A long process in a box. Contract: ``Process``."""
 
-    def __init__(self, connection: BoxConnection, number: int, reply: asyncio.Future[BoxReply]) -> None:
+    def __init__(
+        self,
+        connection: BoxConnection,
+        number: int,
+        reply: asyncio.Future[BoxReply],
+        usage: Callable[[], CgroupUsage],
+    ) -> None:
+        self._usage, self._before = usage, usage()
         self._connection = connection
         self._number = number
         self._reply = reply
@@ -30,8 +38,17 @@ class LiveProcess:
         self.stderr: asyncio.StreamReader
 
     @classmethod
-    async def start(cls, connection: BoxConnection, command: Mapping[str, object], *, pty: bool) -> "LiveProcess":
-        """Start a command, on a terminal or on pipes."""
+    async def start(
+        cls, connection: BoxConnection, command: Mapping[str, object], usage: Callable[[], CgroupUsage], *, pty: bool
+    ) -> "LiveProcess":
+        """Start a command, on a terminal or on pipes.
+
+        Args:
+            connection: to the server of the box.
+            command: as the server takes it.
+            usage: returns what the box has used so far.
+            pty: whether it gets a terminal.
+        """
         with ExitStack() as theirs:
             if pty:
                 ours, terminal = os.openpty()
@@ -43,7 +60,7 @@ class LiveProcess:
                 for descriptor in given:
                     theirs.callback(os.close, descriptor)
                 readers, writer = [pipes[1][0], pipes[2][0]], pipes[0][1]
-            process = cls(connection, *connection.request(command, given))
+            process = cls(connection, *connection.request(command, given), usage)
         loop = asyncio.get_running_loop()
         streams = [await process._read_from(loop, reader) for reader in readers]
         process.stdout = streams[0]
@@ -61,7 +78,8 @@ class LiveProcess:
             reply = await asyncio.shield(self._reply)
         except SandboxError:
             reply = None
-        return make_result(Outcome(reply=reply, seconds=time.monotonic() - self._began), MAX_CPU_SECONDS)
+        outcome = Outcome(reply=reply, seconds=time.monotonic() - self._began)
+        return make_result(outcome, MAX_CPU_SECONDS, self._before, self._usage())
 
     async def kill(self) -> None:
         """Kill it, and return when it has ended."""

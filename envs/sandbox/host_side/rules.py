@@ -58,6 +58,15 @@ def check_workdir(spec: SandboxSpec) -> None:
         )
 
 
+def check_mounts(spec: SandboxSpec) -> None:
+    """Raise an error when a folder that the box is to see is none of this machine."""
+    for place in spec.mounts:
+        if not Path(place).is_dir() or Path(place).resolve() != Path(place):
+            raise BadInputError(
+                f"sandbox: expected a mount as a folder of this machine, by its path without links, found {place}"
+            )
+
+
 def check_image(spec: SandboxSpec) -> None:
     """Raise an error when the image is no directory that can be the root of a box."""
     image = Path(spec.image)

@@ -129,12 +129,13 @@ class ForkedBoxHandle:
         return CgroupUsage() if self._cgroup is None else self._cgroup.usage()
 
 
-async def start_zygote(first_user: int, image: str | None = None) -> Zygote:
+async def start_zygote(first_user: int, image: str | None = None, mounts: Sequence[str] = ()) -> Zygote:
     """Start a zygote.
 
     Args:
         first_user: of its ``NUM_USERS`` users, if the worker can give it any.
         image: root directory of its boxes; None: they have the host's programs.
+        mounts: further folders of the host that they see.
 
     Raises: SandboxError: the machine does not allow it.
     """
@@ -144,6 +145,7 @@ async def start_zygote(first_user: int, image: str | None = None) -> Zygote:
         "outside_user": first_user if has_own_users() else None,
         "hidden": list_hidden_folders(),
         "image": image,
+        "mounts": list(mounts),
         "left": [str(one) for one in tree.directories] if isinstance(tree, CgroupTree) else [],
     }
     program = await launch_program("zygote", python, config)

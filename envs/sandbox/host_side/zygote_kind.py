@@ -5,14 +5,14 @@ import socket
 from abc import abstractmethod
 from contextlib import AsyncExitStack, suppress
 from itertools import count
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 from agent_layer.errors import SandboxError
 from agent_layer.schema import new_id
 from agent_layer.schema.sandbox import HOST_IMAGE, Sandbox, SandboxSpec, check_spec
 from envs.sandbox.host_side.connection import BoxConnection, check_ready
 from envs.sandbox.host_side.kind import ServedKind
-from envs.sandbox.host_side.rules import box_rules, writable_mb
+from envs.sandbox.host_side.rules import box_rules, check_mounts, writable_mb
 from envs.sandbox.host_side.zygote import (
     NUM_USERS,
     START_SECONDS,
@@ -28,6 +28,8 @@ _MAX_LOST: Final = 2
 """Starts that may fail with a killed zygote: the box that it was making, and the next, which finds it gone."""
 _MAX_ZYGOTES: Final = 4
 """Zygotes that stay without a box, one for each image."""
+_Root: TypeAlias = tuple[str, tuple[str, ...]]
+"""Image and mounts."""
 
 
 class ZygoteKind(ServedKind):
@@ -39,8 +41,8 @@ class ZygoteKind(ServedKind):
     def __init__(self) -> None:
         super().__init__()
         self._lock = asyncio.Lock()
-        self._zygotes: dict[str, Zygote] = {}
-        """By image, used longest ago first."""
+        self._zygotes: dict[_Root, Zygote] = {}
+        """By what boxes see, used longest ago first."""
         self._slots = count(1)
 
     def describe(self) -> str:
@@ -62,11 +64,12 @@ class ZygoteKind(ServedKind):
     async def start(self, spec: SandboxSpec, *, owner: str) -> Sandbox:
         """Make a box."""
         check_spec(spec)
+        check_mounts(spec)
         self.check(spec)
         for _ in range(_MAX_LOST):
             with suppress(ZygoteLostError):
-                return await self._start(await self._running_zygote(spec.image), spec, owner)
-        return await self._start(await self._running_zygote(spec.image), spec, owner)
+                return await self._start(await self._running_zygote(spec), spec, owner)
+        return await self._start(await self._running_zygote(spec), spec, owner)
 
     async def _start(self, zygote: Zygote, spec: SandboxSpec, owner: str) -> Sandbox:
         try:
@@ -88,6 +91,7 @@ class ZygoteKind(ServedKind):
                     **box_rules(spec, has_cgroup=cgroup is not None),
                     "disk_mb": writable_mb(spec.resources),
                     "files": spec.resources.files,
+                    "mounts": spec.mounts,
                 }
                 self.complete_config(config)
                 pid, pidfd = await zygote.spawn(config, theirs)
@@ -111,17 +115,22 @@ class ZygoteKind(ServedKind):
         while self._zygotes:
             await self._zygotes.popitem()[1].stop()
 
-    async def _running_zygote(self, image: str) -> Zygote:
+    async def _running_zygote(self, spec: SandboxSpec) -> Zygote:
+        root = image, mounts = _root_of(spec)
         async with self._lock:
-            zygote = self._zygotes.pop(image, None)
+            zygote = self._zygotes.pop(root, None)
             if zygote is not None and not zygote.is_running:
                 await zygote.stop()
                 zygote = None
             if zygote is None:
-                used = {box.spec.image for box in self.open_boxes}
+                used = {_root_of(box.spec) for box in self.open_boxes}
                 for idle in [one for one in self._zygotes if one not in used]:  # used longest ago first
                     if len(self._zygotes) >= _MAX_ZYGOTES:
                         await self._zygotes.pop(idle).stop()
-                zygote = await start_zygote(self.first_user, None if image == HOST_IMAGE else image)
-            self._zygotes[image] = zygote
+                zygote = await start_zygote(self.first_user, None if image == HOST_IMAGE else image, mounts)
+            self._zygotes[root] = zygote
             return zygote
+
+
+def _root_of(spec: SandboxSpec) -> _Root:
+    return spec.image, tuple(spec.mounts)

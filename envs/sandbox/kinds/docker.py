@@ -28,7 +28,7 @@ from envs.sandbox.host_side.connection import BoxConnection, check_ready
 from envs.sandbox.host_side.host_root import HIDING_OPTIONS, list_host_binds
 from envs.sandbox.host_side.kind import ServedKind
 from envs.sandbox.host_side.launch import Program, launch_program
-from envs.sandbox.host_side.rules import check_workdir, writable_mb
+from envs.sandbox.host_side.rules import check_mounts, check_workdir, writable_mb
 from envs.sandbox.host_side.zygote import FIRST_USER, NUM_USERS, find_box_python, list_hidden_folders
 from envs.sandbox.kinds.docker_daemon import DaemonFacts, DockerDaemon
 from envs.sandbox.spec import ADDRESS_SPACE, PATH, ImageForm, box_variables, image_form
@@ -90,6 +90,7 @@ class DockerKind(ServedKind):
                 f"sandbox: kind docker has images by name, found the directory {spec.image}; import it"
                 " ('docker import'), or name kind session"
             )
+        check_mounts(spec)
         check_workdir(spec)
         daemon = await self._connect()
         box_id = new_id()
@@ -239,7 +240,7 @@ async def _container_config(daemon: DockerDaemon, spec: SandboxSpec, shared: Pat
         spec.workdir: f"{options},mode=755,size={disk * 5 // 8},nr_inodes={resources.files}",
         "/tmp": f"{options},mode=1777,size={disk // 4},nr_inodes={resources.files}",
     }
-    binds = [f"{shared}:{_INSIDE}:ro"]
+    binds = [f"{shared}:{_INSIDE}:ro", *(f"{place}:{place}:ro" for place in spec.mounts)]
     if spec.image == HOST_IMAGE:
         image = await daemon.ensure_host_image()
         binds += [f"{path}:{path}:ro" for path in list_host_binds()]

@@ -20,7 +20,7 @@ from envs.sandbox.host_side.cgroups import Cgroup, CgroupTree, CgroupUsage, make
 from envs.sandbox.host_side.connection import BoxConnection, BoxReply, check_ready
 from envs.sandbox.host_side.kind import ServedKind
 from envs.sandbox.host_side.launch import Program, launch_program
-from envs.sandbox.host_side.rules import BOX_USER, box_rules, check_image, check_workdir, writable_mb
+from envs.sandbox.host_side.rules import BOX_USER, box_rules, check_image, check_mounts, check_workdir, writable_mb
 from envs.sandbox.host_side.zygote import (
     FIRST_USER,
     NUM_USERS,
@@ -68,6 +68,7 @@ class OciKind(ServedKind):
     async def start(self, spec: SandboxSpec, *, owner: str) -> Sandbox:
         """Make a box."""
         check_spec(spec)
+        check_mounts(spec)
         (check_workdir if spec.image == HOST_IMAGE else check_image)(spec)
         runtime = find_runtime(self._runtime)
         if self._tree is None:
@@ -81,6 +82,7 @@ class OciKind(ServedKind):
                 config = {
                     "outside_user": _FIRST_USER if has_own_users() else None,
                     "image": None if spec.image == HOST_IMAGE else spec.image,
+                    "mounts": spec.mounts,
                     "hidden": list_hidden_folders(),
                     "runtime": runtime,
                     "path": PATH,

@@ -54,6 +54,8 @@ class WorkerHarness:
                     name, target = agent, None
                 case list():
                     target = CommandTarget(agent)
+                case CommandTarget():
+                    target = agent
                 case _:
                     target = make_target(agent, name)
             options = WorkOptions(agent=name, target=target, **options)
