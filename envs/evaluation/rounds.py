@@ -19,10 +19,10 @@ class EvaluatedAgent(msgspec.Struct, frozen=True, kw_only=True):
     target: str | None
     """``module:attribute`` or a registered name; None: a command."""
     command: list[str] = []
-    command_options: CommandOptions = CommandOptions()
-    """What attempts of the command begin with, and what is kept of them."""
+    command_options: list[str] = []
+    """Options of the worker that say how the command runs, as its command line has them."""
     version: str | None = None
-    """Hash of its file, or of the files that the command names; None: not known."""
+    """Hash of its file, or of the files that the command and its templates have; None: not known."""
 
 
 class EvaluatedModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,7 +179,6 @@ def _differences(stored: Round, requested: Round) -> list[tuple[str, object, obj
     has_both = before.fingerprint is not None and now.fingerprint is not None
     return [
         ("the agent", _name_agent(stored), _name_agent(requested)),
-        ("options of the command", before_options, now_options),
         ("the agent in version", stored.agent.version, requested.agent.version),
         ("a model of kind", before.kind, now.kind),
         ("the model", before.name, now.name),
@@ -208,7 +207,7 @@ def _differences(stored: Round, requested: Round) -> list[tuple[str, object, obj
 
 
 def _name_agent(one: Round) -> str:
-    return one.agent.target or " ".join(one.agent.command)
+    return one.agent.target or " ".join([*one.agent.command_options, "--", *one.agent.command])
 
 
 def _shown(value: object) -> str:

@@ -85,7 +85,7 @@ class Installation:
         return self.program
 
     def list_mounts(self) -> list[str]:
-        """Return the folders that it needs in a sandbox: its own, and its interpreter's where the system has another."""
+        """Return the folders that it needs in a sandbox: its own, and that of another interpreter."""
         name = shutil.which("node") if self._harness.installer == "npm" else str(self.folder / "bin" / "python")
         interpreter = Path(name or "/usr").resolve().parents[1]
         return [str(self.folder), *([] if interpreter == Path("/usr") else [str(interpreter)])]

@@ -265,7 +265,9 @@ def _look_at_extra(extra: str, modules: Sequence[str]) -> Diagnosis:
 
 def _look_elsewhere(target: str, settings: Settings) -> Diagnosis:
     module, _, name = target.partition(":")
-    look = cast("Callable[[Settings], tuple[str, Literal['ok', 'note', 'bad'], str]]", getattr(import_module(module), name))
+    look = cast(
+        "Callable[[Settings], tuple[str, Literal['ok', 'note', 'bad'], str]]", getattr(import_module(module), name)
+    )
     return Diagnosis(*look(settings))
 
 
