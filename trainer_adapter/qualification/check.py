@@ -88,7 +88,7 @@ class _Check:
         assert stack.settings.gateway_url is not None
         self._gateway = GatewayClient(stack.settings.gateway_url, stack.settings.api_key)
         self.first_request = 0
-        """Tokens of the first prompt of all."""
+        """Tokens of the policy's first prompt of all."""
         self.rollouts: list[list[Recording]] = []
         """Calls of each part."""
 
@@ -112,8 +112,10 @@ class _Check:
             for ids in call.token_ids
         ]
         account = account_tokens(answers, trajectory, read_samples(trajectory))
-        if not self.first_request and answers:
-            self.first_request = len(answers[0].prompt_token_ids)
+        prompts = [
+            step.prompt_token_ids for step in trajectory.steps if step.role == "policy" and step.prompt_token_ids
+        ]
+        self.first_request = self.first_request or len(prompts[0] if prompts else ())
         allowed = set(self._harness.findings)
         return PartFigures(
             name=part.name,
