@@ -5,6 +5,7 @@ from agent_layer.lazy import face
 __getattr__, __all__ = face(
     __name__,
     {
+        "directories": "hash_template",
         "options": "",
         "plan": "CommandEnd CommandOptions CommandPlace CommandPlan read_last_line",
         "target": "CommandTarget",

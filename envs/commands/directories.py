@@ -23,6 +23,8 @@ from agent_layer.infra import (
     remove_stale_directories,
     remove_tree,
 )
+from agent_layer.schema import content_hash
+from envs.commands.left_files import pack_tree
 from envs.commands.plan import CommandOptions
 
 PREFIX: Final = "agent-layer-commands-"
@@ -178,6 +180,15 @@ def find_template(name: str) -> Template:
     if found is None:
         raise BadInputError(f"command: --workdir {name}: {repository} has no commit {commit!r}; see 'git log' there")
     return Template(directory, found.strip())
+
+
+def hash_template(name: str) -> str:
+    """Return a hash that templates with equal files share; of a repository, its commit.
+
+    Raises: BadInputError: there is no such template.
+    """
+    template = find_template(name)
+    return template.commit or content_hash(pack_tree(template.directory))
 
 
 def check_out(template: Template, place: Path) -> None:

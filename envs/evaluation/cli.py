@@ -13,6 +13,7 @@ from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.local import ReasoningParser, ToolParser
 from agent_layer.settings import Settings
 from agent_layer.view import link_to
+from envs.commands import CommandOptions, options
 from envs.evaluation.evaluator import EvalRequest, RoundResult, compare_with, evaluate, list_rounds, show_round
 from envs.evaluation.figures.comparison import Comparison
 from envs.evaluation.prices import Price
@@ -85,6 +86,15 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
     price_in: Annotated[float | None, typer.Option(min=0, help="Dollars per million prompt tokens.")] = None,
     price_out: Annotated[float | None, typer.Option(min=0, help="Dollars per million sampled tokens.")] = None,
     list_all: Annotated[bool, typer.Option("--list", help="List stored rounds.")] = False,
+    workdir: options.Workdir = None,
+    home: options.Home = None,
+    share_workdir: options.ShareWorkdir = False,
+    keep_workdir: options.KeepWorkdir = None,
+    artifacts: options.Artifacts = None,
+    diff: options.Diff = None,
+    box: options.Box = None,
+    box_memory: options.BoxMemory = options.BOX_MEMORY_MB,
+    mounts: options.Mounts = None,
     format_: Annotated[Format, typer.Option("--format", help="jsonl: the round, then each task.")] = "table",
 ) -> None:
     """Evaluate an agent and a model: eval [AGENT] TASKS, or eval TASKS -- COMMAND ARGUMENTS... .
@@ -102,6 +112,7 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
         agent-layer eval my_agent:agent tasks.jsonl --model https://api.openai.com/v1 --model-name gpt-4o-mini -n 4
         agent-layer eval tasks.jsonl --model ./Qwen2.5-0.5B --round small -- python agent.py
         agent-layer eval tasks.jsonl --harness codex --model ./Qwen2.5-0.5B
+        agent-layer eval tasks.jsonl --model URL --workdir repo@HEAD --diff changes.patch -- claude -p "Mend the tests"
         agent-layer eval --round small --resume
         agent-layer eval --round large --against small --max-drop 0.02
     """
@@ -113,11 +124,23 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
             return write_lines(describe_round(one, one.figures) for one in rounds)
         return print_rounds(rounds)
     sys.path.insert(0, str(Path.cwd()))
-    agent, tasks = _split_words(words or [], command, harness)
+    chosen = options.make_options(
+        workdir=workdir,
+        home=home,
+        share_workdir=share_workdir,
+        keep_workdir=keep_workdir,
+        artifacts=artifacts,
+        diff=diff,
+        box=box,
+        box_memory=box_memory,
+        mounts=mounts,
+    )
+    agent, tasks = _split_words(words or [], command, harness, chosen)
     request = EvalRequest(
         agent=agent,
         tasks=tasks,
         command=command,
+        command_options=options.as_arguments(chosen),
         model=model,
         model_name=model_name,
         tool_parser=tool_parser,
@@ -148,12 +171,18 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
     return _end(result, comparison, against, fail_below=fail_below, max_drop=max_drop)
 
 
-def _split_words(words: list[str], command: list[str], harness: str | None) -> tuple[str | None, str | None]:
+def _split_words(
+    words: list[str], command: list[str], harness: str | None, chosen: CommandOptions
+) -> tuple[str | None, str | None]:
     """Return agent and tasks.
 
-    Raises: BadInputError: there are too many, or no such program.
+    Raises: BadInputError: there are too many, no such program, or options of a command without one.
     """
-    if command and shutil.which(command[0]) is None:
+    if not command and harness is None and chosen != CommandOptions():
+        raise BadInputError(
+            f"eval: {options.as_arguments(chosen)[0]} is for --harness and '-- COMMAND', found none; a resumed round keeps its own"
+        )
+    if command and chosen.box is None and shutil.which(command[0]) is None:
         raise BadInputError(f"eval: there is no program {command[0]!r} on PATH; check its name")
     if command and harness is not None:
         raise BadInputError("eval: expected --harness or '-- COMMAND', found both; name one agent")

@@ -44,6 +44,8 @@ class EvalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Task set, file or folder."""
     agent: str | None = None
     command: list[str] = []
+    command_options: list[str] = []
+    """Options of the worker that say how the command runs."""
     model: str | None = None
     model_name: str | None = None
     tool_parser: str | None = None
@@ -203,6 +205,7 @@ def _complete(request: EvalRequest, stored: Round | None) -> EvalRequest:
         "threshold": yardstick.threshold,
         "price": stored.price,
         **({} if has_agent else {"agent": stored.agent.target, "command": stored.agent.command}),
+        **({} if has_agent else {"command_options": stored.agent.command_options}),
     }
     missing = {name: value for name, value in known.items() if getattr(request, name) in (None, [])}
     return msgspec.structs.replace(request, **missing)
@@ -239,9 +242,9 @@ def _load(request: EvalRequest, stored: Round | None) -> tuple[LoadedTasks, Eval
     )
     loaded = load_tasks(source, stored.run if stored else "eval")
     if request.command:
-        return loaded, describe_command(request.command)
+        return loaded, describe_command(request.command, request.command_options)
     if target := request.agent or loaded.agent:
-        return loaded, describe_target(target)
+        return loaded, describe_target(target, request.command_options)
     raise BadInputError(
         f"eval: expected an agent before {request.tasks!r} or a command behind '--', found neither, and the tasks name"
         " none; name it as module:attribute"

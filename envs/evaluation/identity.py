@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import content_hash
+from envs.commands import hash_template
 from envs.evaluation.rounds import EvaluatedAgent
 from envs.harnesses import PREFIX, find_harness
 
@@ -15,13 +16,14 @@ _SAMPLED_BYTES = 1 << 20
 """Read at both ends of each file of weights: hashing all of a large model would take minutes."""
 
 
-def describe_target(target: str) -> EvaluatedAgent:
+def describe_target(target: str, options: Sequence[str] = ()) -> EvaluatedAgent:
     """Describe an agent by the file of its module, which is not imported; the worker reports what is wrong inside.
 
     Raises: BadInputError: there is no such module, which a worker would report only after everything has started.
     """
     if target.startswith(PREFIX):
-        return EvaluatedAgent(target=target, version=find_harness(target.removeprefix(PREFIX)).version)
+        version = find_harness(target.removeprefix(PREFIX)).version
+        return EvaluatedAgent(target=target, command_options=list(options), version=version)
     if ":" in target:
         module = target.partition(":")[0]
     else:
@@ -39,12 +41,24 @@ def describe_target(target: str) -> EvaluatedAgent:
     return EvaluatedAgent(target=target, version=version)
 
 
-def describe_command(command: Sequence[str]) -> EvaluatedAgent:
-    """Describe a command by the files that it names."""
+def describe_command(command: Sequence[str], options: Sequence[str] = ()) -> EvaluatedAgent:
+    """Describe a command by the files that it names, and by the templates of its attempts.
+
+    Args:
+        command: program and arguments.
+        options: of the worker, for the command.
+
+    Raises: BadInputError: there is no such template.
+    """
     files = [Path(word) for word in command if "/" in word or "." in word]
     contents = [file.read_bytes() for file in files if file.is_file()]
+    templates = [option.partition("=")[2] for option in options if option.startswith(("--workdir=", "--home="))]
+    contents += [hash_template(template).encode() for template in templates]
     return EvaluatedAgent(
-        target=None, command=list(command), version=content_hash(b"\0".join(contents)) if contents else None
+        target=None,
+        command=list(command),
+        command_options=list(options),
+        version=content_hash(b"\0".join(contents)) if contents else None,
     )
 
 

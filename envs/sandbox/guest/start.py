@@ -157,7 +157,9 @@ def _open_mounts(end: socket.socket, paths: list[str], first_user: int | None) -
     Root of the host reaches folders that no user of a box does, and files that only root may read.
     """
     mounts: dict[str, int | None] = dict.fromkeys(paths)
-    for path in paths if first_user is not None else ():
+    if first_user is None:
+        return mounts
+    for path in paths:
         try:
             mounts[path] = _clone_mapped(path, first_user)
         except OSError:  # a file system that maps no users: what others may read has to do
