@@ -1,5 +1,6 @@
 """Declarations of harnesses: locks that pin what they name, attempts that are filled, names that are found."""
 
+import asyncio
 import re
 import sys
 import tomllib
@@ -10,13 +11,15 @@ from types import ModuleType
 import msgspec
 import pytest
 
-from agent_layer.errors import BadInputError
-from agent_layer.schema import TaskView
+from agent_layer.cli.main import main
+from agent_layer.errors import AgentFailedError, BadInputError
+from agent_layer.schema import Task, TaskView
 from agent_layer.settings import Settings
-from envs.commands import CommandPlace
-from envs.harnesses import Harness, Installation, fill_tool, find_harness
+from envs.commands import CommandOptions, CommandPlace
+from envs.harnesses import Harness, Installation, fill_tool, find_harness, make_harness_target
 from envs.harnesses.catalogue import HARNESSES
 from envs.harnesses.registry import list_harness_names
+from tracer.core import Rollout
 
 PROMPT = 'say "$HOME" & {braces}\nplease'
 PLACE = CommandPlace(
@@ -169,3 +172,91 @@ def test_an_installation_of_another_lock_counts_as_none(tmp_path):
     (installation.folder / "installed.json").write_text('{"version": "0.1", "lock_hash": "x", "interpreter": "node 1"}')
 
     assert "is installed at version 0.1 of another lock, expected" in installation.find_fault()
+
+
+@pytest.fixture
+def echoing(tmp_path):
+    """``echoing(script)``: settings and declaration of an installed agent that is a shell script."""
+
+    def install(script, **changes):
+        harness = msgspec.structs.replace(PLAIN, lock=tmp_path / "lock", **changes)
+        harness.lock_folder.mkdir()
+        installation = Installation(Settings(dir=tmp_path / "dir"), harness)
+        installation.program.parent.mkdir(parents=True)
+        installation.program.write_text(f"#!/bin/sh\n{script}\n")
+        installation.program.chmod(0o700)
+        marker = {"version": "1", "lock_hash": installation._hash_lock(), "interpreter": "sh"}
+        (installation.folder / "installed.json").write_bytes(msgspec.json.encode(marker))
+        return make_harness_target(Settings(dir=tmp_path / "dir"), harness, CommandOptions())
+
+    return install
+
+
+def run_attempt(target, name):
+    rollout = Rollout(
+        trajectory_id=name, rollout_id="r", attempt=0, run="run", sink=None,
+        base_url="http://127.0.0.1:9/v1", api_key="alrk_1", model="policy",
+    )  # fmt: skip
+    return target(Task(id="t", run="run", input={"instruction": "do it"}), rollout)
+
+
+async def test_attempts_at_once_share_no_file_and_leave_message_and_changes(echoing):
+    target = echoing(
+        'cat "$HOME/conf.json"; echo "$1" > made; ls; echo; echo "$ASKED $OPENAI_MODEL"',
+        files={"conf.json": {"url": "$base_url"}},
+        environment={"ASKED": "$model"},
+    )
+
+    results = await asyncio.gather(*(run_attempt(target, f"r{number}-0") for number in range(4)))
+
+    assert results == ['{\n  "url": "http://127.0.0.1:9/v1"\n}\nmade\n\npolicy'] * 4
+    for number in range(4):
+        left = await target.collect(f"r{number}-0", [], 1 << 20)
+        assert "changes.patch" in repr(left)
+    await target.close()
+
+
+async def test_an_agent_that_fails_says_what_it_wrote_last(echoing):
+    target = echoing("echo no network >&2; exit 3")
+
+    with pytest.raises(AgentFailedError, match="ended with status 3: no network"):
+        await run_attempt(target, "r-0")
+    await target.close()
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["work", "a:b", "--harness", "pi"], "needs either TARGET or --harness, not both"),
+        (["work", "--harness", "pi", "--", "sh"], "needs either TARGET, --harness or '-- COMMAND'"),
+        (["work", "--harness", "pi"], "harness 'pi': is not installed; run 'agent-layer harnesses install pi'"),
+        (["work", "harness:clod"], "harness 'clod': expected one of claude-code"),
+        (["eval", "a:b", "tasks.jsonl", "--harness", "pi"], "expected tasks alone beside --harness"),
+        (["eval", "tasks.jsonl", "--harness", "pi", "--", "sh"], "expected --harness or '-- COMMAND', found both"),
+        (["harnesses", "install"], "expected names or --all"),
+        (["harnesses", "install", "clod"], "harness 'clod': expected one of claude-code"),
+        (["harnesses", "check", "pi"], "harness 'pi': is not installed"),
+    ],
+)
+def test_a_command_line_that_names_no_one_agent_is_refused(command, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("AGENT_LAYER_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["agent-layer", *command])
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert ended.value.code == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_list_says_what_is_installed_and_when_it_was_qualified(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("AGENT_LAYER_DIR", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["agent-layer", "harnesses"])
+
+    with pytest.raises(SystemExit):
+        main()
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["name", *HARNESSES]
+    assert all(" no " in line for line in lines[1:])
