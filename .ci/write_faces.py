@@ -23,7 +23,7 @@ ROOMS_INSIDE_ROOMS = {
 }
 FOR_USERS = {
     *("agent_layer.dispatcher", "agent_layer.schema", "agent_layer.store", "tracer", "trainer_adapter"),
-    *("envs", "envs.grading", "envs.sandbox", "envs.tasksets", "envs.tasksets.repair", "envs.tools"),
+    *("envs", "envs.grading", "envs.harnesses", "envs.sandbox", "envs.tasksets", "envs.tasksets.repair", "envs.tools"),
 }
 """Users may import what is in ``__all__`` of these, whether a room does or not; tests hold these lists."""
 NOTE = "# Written from the table in __init__.py by .ci/write_faces.py ('make format').\n"

@@ -14,6 +14,7 @@ from agent_layer.schema import check_name
 from agent_layer.settings import Settings
 from envs.agents import Target
 from envs.commands import CommandOptions, CommandTarget, options
+from envs.harnesses import PREFIX, find_harness, make_harness_target
 from envs.placement import Where, Workforce, run_workers
 from envs.scorers import AGENT
 from envs.worker import WorkOptions, serve_worker
@@ -50,6 +51,7 @@ def work(  # noqa: PLR0913  # options of a command are its arguments
         str | None, typer.Argument(help="module:attribute, found from here, or a registered name.")
     ] = None,
     *,
+    harness: Annotated[str | None, typer.Option(help="An installed coding agent, see 'agent-layer harnesses'.")] = None,
     slots: Annotated[int, typer.Option(min=1, help="Agents that run at the same time.")] = 16,
     isolate: Annotated[bool, typer.Option("--isolate", help="Run each attempt in a process of its own.")] = False,
     score_slots: Annotated[int, typer.Option(min=1, help="Scorers that run at the same time, beside the agents.")] = 16,
@@ -74,7 +76,7 @@ def work(  # noqa: PLR0913  # options of a command are its arguments
     box_memory: options.BoxMemory = options.BOX_MEMORY_MB,
     mounts: options.Mounts = None,
 ) -> None:
-    """Run agents on queued tasks: work TARGET, or work -- COMMAND ARGUMENTS... .
+    """Run agents on queued tasks: work TARGET, work --harness NAME, or work -- COMMAND ARGUMENTS... .
 
     TARGET is async def agent(task, rollout), a compiled graph, or an Environment. COMMAND reads its task from
     AGENT_LAYER_TASK, and its last line of output is its result. Ctrl-C and SIGTERM drain a worker: it claims nothing
@@ -84,6 +86,7 @@ def work(  # noqa: PLR0913  # options of a command are its arguments
     name files here still find them; AGENT_LAYER_START_DIR is this directory.
 
         agent-layer work my_agent:agent --slots 8
+        agent-layer work --harness mini-swe-agent --slots 4
         agent-layer work --slots 4 -- python agent.py
         agent-layer work --workdir .@HEAD --diff changes.patch -- claude -p "Mend the tests"
         agent-layer work --box session --mount /opt/node -- node /opt/node/agent.mjs
@@ -108,7 +111,9 @@ def work(  # noqa: PLR0913  # options of a command are its arguments
         box_memory=box_memory,
         mounts=mounts,
     )
-    agent, run_agent = _choose_agent(target, context.meta[_COMMAND], chosen)
+    agent, run_agent = _choose_agent(settings, _name_harness(target, harness), context.meta[_COMMAND], chosen)
+    if isinstance(run_agent, CommandTarget):
+        chosen = run_agent.options
     work_options = WorkOptions(
         agent=agent,
         target=run_agent,
@@ -124,9 +129,27 @@ def work(  # noqa: PLR0913  # options of a command are its arguments
     asyncio.run(serve_worker(settings, work_options))
 
 
-def _choose_agent(target: str | None, command: list[str], chosen: CommandOptions) -> tuple[str, Target | None]:
+def _name_harness(target: str | None, harness: str | None) -> str | None:
+    """Return the target, or the name under which a harness is one.
+
+    Raises: BadInputError: there are both.
+    """
+    if harness is None:
+        return target
+    if target is not None:
+        raise BadInputError("work: needs either TARGET or --harness, not both; see 'agent-layer work -h'")
+    return f"{PREFIX}{harness}"
+
+
+def _choose_agent(
+    settings: Settings, target: str | None, command: list[str], chosen: CommandOptions
+) -> tuple[str, Target | None]:
     if (target is None) == (not command):
-        raise BadInputError("work: needs either TARGET or '-- COMMAND', not both or neither; see 'agent-layer work -h'")
+        raise BadInputError(
+            "work: needs either TARGET, --harness or '-- COMMAND', not two or none; see 'agent-layer work -h'"
+        )
+    if target is not None and target.startswith(PREFIX):
+        return target, make_harness_target(settings, find_harness(target.removeprefix(PREFIX)), chosen)
     if target is not None and chosen != CommandOptions():
         raise BadInputError(
             f"work: {options.as_arguments(chosen)[0]} is for '-- COMMAND'; the target {target!r} declares 'sandbox' and"

@@ -24,6 +24,7 @@ _QUERY = "agent_layer.cli.query"
 _STORE = "agent_layer.cli.store"
 _SERVICES = "agent_layer.cli.services"
 _SANDBOX = "envs.sandbox.cli"
+_HARNESSES = "envs.harnesses.cli"
 _TASKSETS = "envs.tasksets.cli"
 
 PANELS: Final[dict[str, tuple[Command, ...]]] = {
@@ -51,6 +52,23 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
                     "Check that a task set may train: right solutions score 1, all others 0, and everything is the"
                     " same twice.",
                     f"{_TASKSETS}:check",
+                ),
+            ),
+        ),
+        Command(
+            "harnesses",
+            "List coding agents by name, install them at pinned versions, and check what of them is trained.",
+            f"{_HARNESSES}:list_harnesses",
+            (
+                Command(
+                    "install",
+                    "Install coding agents at their pinned versions into the directory.",
+                    f"{_HARNESSES}:install",
+                ),
+                Command(
+                    "check",
+                    "Drive an installed agent through a fixed script, and count what it sampled and what is trained.",
+                    "trainer_adapter.qualification.cli:check",
                 ),
             ),
         ),

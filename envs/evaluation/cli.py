@@ -18,6 +18,7 @@ from envs.evaluation.evaluator import EvalRequest, RoundResult, compare_with, ev
 from envs.evaluation.figures.comparison import Comparison
 from envs.evaluation.prices import Price
 from envs.evaluation.report import describe_round, print_comparison, print_round, print_rounds, write_lines, write_round
+from envs.harnesses import PREFIX
 
 _COMMAND = "envs.evaluation.command"
 """Key under which the parser stores the arguments behind ``--``."""
@@ -50,6 +51,7 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
         ),
     ] = None,
     *,
+    harness: Annotated[str | None, typer.Option(help="An installed coding agent, see 'agent-layer harnesses'.")] = None,
     model: Annotated[
         str | None,
         typer.Option(help="URL of an OpenAI-compatible server, directory of weights, or FILE.py:function of a script."),
@@ -109,6 +111,7 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
 
         agent-layer eval my_agent:agent tasks.jsonl --model https://api.openai.com/v1 --model-name gpt-4o-mini -n 4
         agent-layer eval tasks.jsonl --model ./Qwen2.5-0.5B --round small -- python agent.py
+        agent-layer eval tasks.jsonl --harness codex --model ./Qwen2.5-0.5B
         agent-layer eval tasks.jsonl --model URL --workdir repo@HEAD --diff changes.patch -- claude -p "Mend the tests"
         agent-layer eval --round small --resume
         agent-layer eval --round large --against small --max-drop 0.02
@@ -132,7 +135,7 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
         box_memory=box_memory,
         mounts=mounts,
     )
-    agent, tasks = _split_words(words or [], command, chosen)
+    agent, tasks = _split_words(words or [], command, harness, chosen)
     request = EvalRequest(
         agent=agent,
         tasks=tasks,
@@ -168,22 +171,29 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
     return _end(result, comparison, against, fail_below=fail_below, max_drop=max_drop)
 
 
-def _split_words(words: list[str], command: list[str], chosen: CommandOptions) -> tuple[str | None, str | None]:
+def _split_words(
+    words: list[str], command: list[str], harness: str | None, chosen: CommandOptions
+) -> tuple[str | None, str | None]:
     """Return agent and tasks.
 
     Raises: BadInputError: there are too many, no such program, or options of a command without one.
     """
-    if not command and chosen != CommandOptions():
+    if not command and harness is None and chosen != CommandOptions():
         raise BadInputError(
-            f"eval: {options.as_arguments(chosen)[0]} is for '-- COMMAND', found none; a resumed round keeps its own"
+            f"eval: {options.as_arguments(chosen)[0]} is for --harness and '-- COMMAND', found neither; a"
+            " resumed round keeps its own"
         )
     if command and chosen.box is None and shutil.which(command[0]) is None:
         raise BadInputError(f"eval: there is no program {command[0]!r} on PATH; check its name")
-    most = 1 if command else _MAX_WORDS
+    if command and harness is not None:
+        raise BadInputError("eval: expected --harness or '-- COMMAND', found both; name one agent")
+    most = 1 if command or harness else _MAX_WORDS
     if len(words) > most:
-        expected = "tasks alone before '-- COMMAND'" if command else "an agent and tasks"
+        other = "beside --harness" if harness else "before '-- COMMAND'"
+        expected = f"tasks alone {other}" if command or harness else "an agent and tasks"
         raise BadInputError(f"eval: expected {expected}, found {' '.join(words)!r}; see 'agent-layer eval -h'")
-    return (words[0] if len(words) == _MAX_WORDS else None), (words[-1] if words else None)
+    agent = f"{PREFIX}{harness}" if harness else words[0] if len(words) == _MAX_WORDS else None
+    return agent, (words[-1] if words else None)
 
 
 def _read_price(price_in: float | None, price_out: float | None) -> Price | None:

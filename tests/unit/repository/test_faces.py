@@ -39,6 +39,7 @@ PUBLIC = {
         *("Sandbox", "SandboxConnection", "SandboxKind", "SandboxPool", "SandboxSpec", "Snapshot", "Support"),
         *("connect_sandbox", "open_pool"),
     ),
+    "envs.harnesses": ("Harness", "SideCall", "ToolShape"),
     "envs.grading": (
         *("Answer", "Call", "Case", "Criterion", "GroupScorer", "HiddenTests", "JudgeScorer", "Ranking", "Rubric"),
         *("Scorer", "ScoringContext", "ValueScorer", "Verdict", "call_functions", "common_cheats", "equal_values"),

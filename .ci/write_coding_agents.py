@@ -1,0 +1,118 @@
+"""The tables of docs/coding-agents.md, written from declarations of harnesses and the results of their checks.
+
+    python .ci/write_coding_agents.py [DIR]    take over the results of DIR, then write the document
+    python .ci/write_coding_agents.py --check  what differs; exit status 1 if anything does
+
+DIR is a directory of ``agent-layer harnesses check``.
+"""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from envs.harnesses import Harness, Qualification, find_harness
+from envs.harnesses.qualified import OURS
+from envs.harnesses.registry import list_harness_names
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "coding-agents.md"
+BEGIN = "<!-- written by .ci/write_coding_agents.py -->\n"
+_ROUND = 1024
+
+
+def write_tables() -> str:
+    """Return everything behind the mark."""
+    known = [find_harness(name) for name in list_harness_names()]
+    lines = ["", *_table_of_runs(known), "", *_table_of_lengths(known), ""]
+    for harness in known:
+        lines += [*_describe(harness), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _table_of_runs(known: list[Harness]) -> Iterator[str]:
+    yield from _head("agent", "version, from", "dialect", "checked", "parts", "calls = steps", "sampled", "policy lost")
+    for harness in known:
+        start = f"| `{harness.name}` | {harness.version}, {harness.installer} | {harness.dialect} |"
+        result = _read(harness.name)
+        if result is None:
+            yield f"{start} not yet | | | | |"
+            continue
+        calls, steps = (sum(getattr(one, name) for one in result.parts) for name in ("num_calls", "num_steps"))
+        sampled, trained = (sum(getattr(one, name) for one in result.parts) for name in ("sampled", "trained"))
+        lost: dict[str, int] = {}
+        for part in result.parts:
+            for cause, number in part.lost.items():
+                lost[cause] = lost.get(cause, 0) + number
+        named = "".join(f" + {number} {cause}" for cause, number in sorted(lost.items()))
+        others = sum(number for cause, number in lost.items() if cause not in ("aux", "cut_stream"))
+        of_all = f"{calls} = {steps}" if calls == steps else f"**{calls} ≠ {steps}**"
+        yield (
+            f"{start} {result.checked_on} | {len(result.parts)} | {of_all} | {sampled} = {trained}{named} | {others} |"
+        )
+
+
+def _table_of_lengths(known: list[Harness]) -> Iterator[str]:
+    columns = ("longest row", "rows", "row tokens per sampled", "least `max_model_len`")
+    yield from _head("agent", "first request: qwen3 · glm4moe · gptoss", *columns)
+    for harness in known:
+        result = _read(harness.name)
+        if result is None or not result.rendered:
+            continue
+        shown = result.rendered
+        least = max(one.first_request for one in shown) + harness.output_tokens
+        columns = (
+            " · ".join(f"{one.first_request:,}" for one in shown),
+            " · ".join(f"{one.longest_row:,}" for one in shown),
+            " · ".join(str(one.num_rows) for one in shown),
+            " · ".join(f"{one.row_tokens / max(1, one.sampled):.0f}" for one in shown),
+            f"{-(-least // _ROUND) * _ROUND:,}",
+        )
+        yield f"| `{harness.name}` | {' | '.join(columns)} |"
+
+
+def _head(*columns: str) -> Iterator[str]:
+    yield f"| {' | '.join(columns)} |"
+    yield f"|{'---|' * len(columns)}"
+
+
+def _describe(harness: Harness) -> Iterator[str]:
+    yield f"### {harness.name}"
+    yield ""
+    side = ", ".join(one.what for one in harness.side_calls) or "none"
+    yield f"* Side calls (`aux`): {side}. Sub-agents: {'yes' if harness.sub_agent else 'no'}."
+    yield f"* Switched off: {'; '.join(harness.switched_off) or 'nothing'}."
+    can = [
+        "continues a conversation" if harness.resume_arguments else "cannot continue a conversation",
+        "summarises a long one" if harness.compaction else "never summarises",
+    ]
+    found = ", ".join(f"`{one}`" for one in harness.findings) or "none"
+    yield f"* It {' and '.join(can)}. Findings of a clean script: {found}."
+
+
+def _read(name: str) -> Qualification | None:
+    path = OURS / f"{name}.json"
+    return msgspec.json.decode(path.read_bytes(), type=Qualification) if path.exists() else None
+
+
+def main() -> int:
+    """Write the page, or print what is wrong; return the exit status."""
+    arguments = sys.argv[1:]
+    if arguments and arguments != ["--check"]:
+        OURS.mkdir(exist_ok=True)
+        for path in (Path(arguments[0]) / "harnesses" / "qualified").glob("*.json"):
+            shutil.copy(path, OURS / path.name)
+    text = PAGE.read_text()
+    written = text.partition(BEGIN)[0] + BEGIN + write_tables()
+    if arguments == ["--check"]:
+        if written != text:
+            print("docs/coding-agents.md: expected what declarations and checks say; run .ci/write_coding_agents.py")
+        return int(written != text)
+    PAGE.write_text(written)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

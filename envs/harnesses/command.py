@@ -1,0 +1,53 @@
+"""A harness as an agent of a worker: a command with directories of its own for each attempt."""
+
+from typing import Final
+
+import msgspec
+
+from agent_layer.errors import AgentFailedError
+from agent_layer.settings import Settings
+from envs.commands import CommandEnd, CommandOptions, CommandPlace, CommandPlan, CommandTarget
+from envs.harnesses.harness import Harness
+from envs.harnesses.install import Installation
+
+PREFIX: Final = "harness:"
+"""Begins the name of an agent that is a harness."""
+DIFF: Final = "changes.patch"
+"""Artifact with what changed in the working directory."""
+_MAX_ERROR_LENGTH = 2000
+
+
+def make_harness_target(settings: Settings, harness: Harness, options: CommandOptions) -> CommandTarget:
+    """Return what runs an installed harness: its last message is the result, its changes are the artifact ``DIFF``.
+
+    Args:
+        settings: name the directory that it is installed in.
+        harness: the declaration.
+        options: what holds for all attempts. A box sees its installation and its interpreter, too.
+
+    Raises: BadInputError: it is not installed at its pinned version.
+    """
+    installation = Installation(settings, harness)
+    program = installation.require_program()
+    if options.diff is None and not options.is_shared:
+        options = msgspec.structs.replace(options, diff=DIFF)
+    if (box := options.box) is not None:
+        mounts = [*box.mounts, *installation.list_mounts()]
+        options = msgspec.structs.replace(options, box=msgspec.structs.replace(box, mounts=mounts))
+
+    def plan(place: CommandPlace) -> CommandPlan:
+        return harness.make_plan(program, place)
+
+    return CommandTarget(plan, options, read_answer)
+
+
+def read_answer(end: CommandEnd) -> str:
+    """Return the last message of an agent that has ended.
+
+    Raises: AgentFailedError: its exit status is not 0.
+    """
+    if end.exit_code == 0:
+        return end.stdout.strip()
+    status = f"status {end.exit_code}" if end.exit_code is not None else f"signal {end.signal}"
+    tail = (end.stderr or end.stdout)[-_MAX_ERROR_LENGTH:].strip()
+    raise AgentFailedError(f"harness {end.name!r}: ended with {status}: {tail}")

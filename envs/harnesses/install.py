@@ -1,0 +1,169 @@
+"""Installation of a harness at its pinned version, from a lock with hashes, into the directory.
+
+npm brings a package with its lock (``npm ci``) into a folder of its own; a PyPI package gets a virtual environment with
+an interpreter of its own version. A folder counts once its marker is written, after everything else.
+"""
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from agent_layer.errors import AgentFailedError, BadInputError
+from agent_layer.infra import hold_alone, make_private, replace_file
+from agent_layer.schema import content_hash
+from agent_layer.settings import Settings, program_environment
+from envs.harnesses.harness import Harness
+
+_MARKER = "installed.json"
+_INSTALL_SECONDS = 1800.0
+_TAIL_LENGTH = 800
+_NEEDED_NODE = "node and npm (https://nodejs.org, 20 or later)"
+
+
+class _Marker(msgspec.Struct, frozen=True, kw_only=True):
+    """What was installed."""
+
+    version: str
+    lock_hash: str
+    interpreter: str
+    """Version of node or Python that it was installed with."""
+
+
+class Installation:
+    """The folder of one harness.
+
+    Args:
+        settings: name the directory.
+        harness: the declaration.
+    """
+
+    def __init__(self, settings: Settings, harness: Harness) -> None:
+        self._harness = harness
+        self.folder = settings.dir.absolute() / "harnesses" / harness.name
+
+    @property
+    def program(self) -> Path:
+        """Return the path of its executable."""
+        if self._harness.installer == "npm":
+            return self.folder / "node_modules" / ".bin" / self._harness.program
+        return self.folder / "bin" / self._harness.program
+
+    @property
+    def interpreter(self) -> str | None:
+        """Return the version of node or Python that it was installed with; None: it is not installed."""
+        marker = self._read()
+        return marker and marker.interpreter
+
+    def find_fault(self) -> str | None:
+        """Return why it cannot be started, with what to do; None: it is installed at its pinned version."""
+        remedy = f"run 'agent-layer harnesses install {self._harness.name}'"
+        marker = self._read()
+        if marker is None:
+            return f"is not installed; {remedy}"
+        if (marker.version, marker.lock_hash) != (self._harness.version, self._hash_lock()):
+            return (
+                f"is installed at version {marker.version} of another lock, expected {self._harness.version}; {remedy}"
+            )
+        if not self.program.exists():
+            return f"lacks its program {self.program}; {remedy}"
+        if self._harness.installer == "npm" and shutil.which("node") is None:
+            return f"needs {_NEEDED_NODE} on PATH, found none; install it"
+        return None
+
+    def require_program(self) -> Path:
+        """Return the path of its executable.
+
+        Raises: BadInputError: it is not installed at its pinned version.
+        """
+        if fault := self.find_fault():
+            raise BadInputError(f"harness {self._harness.name!r}: {fault}")
+        return self.program
+
+    def list_mounts(self) -> list[str]:
+        """Return the folders that it needs in a sandbox: its own, and that of another interpreter."""
+        name = shutil.which("node") if self._harness.installer == "npm" else str(self.folder / "bin" / "python")
+        interpreter = Path(name or "/usr").resolve().parents[1]
+        return [str(self.folder), *([] if interpreter == Path("/usr") else [str(interpreter)])]
+
+    def install(self, report: Callable[[str], None]) -> None:
+        """Install it, in place of what the folder has.
+
+        Args:
+            report: receives what it does.
+
+        Raises: BadInputError: its interpreter is missing, or another process installs it. AgentFailedError: it failed.
+        """
+        harness = self._harness
+        lock = self.folder.parent / f"{harness.name}.lock"
+        refusal = f"harness {harness.name!r}: another process installs it; wait for its end"
+        with hold_alone(lock, refusal):
+            report(f"{harness.name}: {harness.package} {harness.version} from {harness.installer}")
+            shutil.rmtree(self.folder, ignore_errors=True)
+            make_private(self.folder)
+            install = self._install_npm if harness.installer == "npm" else self._install_pypi
+            marker = _Marker(version=harness.version, lock_hash=self._hash_lock(), interpreter=install())
+            replace_file(self.folder / _MARKER, msgspec.json.encode(marker))
+
+    def _install_npm(self) -> str:
+        npm, node = shutil.which("npm"), shutil.which("node")
+        if npm is None or node is None:
+            raise BadInputError(f"harness {self._harness.name!r}: needs {_NEEDED_NODE} on PATH, found none; install it")
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(self._harness.lock_folder / name, self.folder / name)
+        scripts = [] if self._harness.runs_scripts else ["--ignore-scripts"]
+        self._run([npm, "ci", "--no-audit", "--no-fund", *scripts])
+        return f"node {self._run([node, '--version']).strip()}"
+
+    def _install_pypi(self) -> str:
+        python = self._find_python()
+        self._run([python, "-m", "venv", "--without-pip", str(self.folder)])
+        inside = str(self.folder / "bin" / "python")
+        locked = ["--no-deps", "--require-hashes", "-r", str(self._harness.lock_folder / "requirements.txt")]
+        uv = shutil.which("uv") or shutil.which("uv", path=sysconfig.get_path("scripts"))
+        pip = [sys.executable, "-m", "pip", "--python", inside, "install", "--no-input"]
+        self._run([uv, "pip", "install", "--python", inside, *locked] if uv else [*pip, *locked])
+        return f"Python {self._run([inside, '-c', 'import platform; print(platform.python_version())']).strip()}"
+
+    def _find_python(self) -> str:  # kept: three ways to find one
+        if sys.version_info[:2] == tuple(map(int, self._harness.python.split("."))):
+            return sys.executable
+        if found := shutil.which(f"python{self._harness.python}"):
+            return found
+        raise BadInputError(
+            f"harness {self._harness.name!r}: needs Python {self._harness.python}, found no"
+            f" python{self._harness.python} on PATH; install it"
+        )
+
+    def _run(self, command: Sequence[str]) -> str:
+        """Run a command in the folder, and return its output."""
+        try:
+            done = subprocess.run(
+                command, cwd=self.folder, env=program_environment(), capture_output=True, text=True,
+                timeout=_INSTALL_SECONDS, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise AgentFailedError(
+                f"harness {self._harness.name!r}: {command[0]} failed with {error}; try again"
+            ) from error
+        if done.returncode:
+            raise AgentFailedError(
+                f"harness {self._harness.name!r}: {Path(command[0]).name} ended with status {done.returncode}:"
+                f" {(done.stderr or done.stdout).strip()[-_TAIL_LENGTH:]}; check that its registry can be reached"
+            )
+        return done.stdout
+
+    def _read(self) -> _Marker | None:
+        try:
+            return msgspec.json.decode((self.folder / _MARKER).read_bytes(), type=_Marker)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def _hash_lock(self) -> str:
+        """Return a hash of all files of its lock."""
+        files = sorted(path for path in self._harness.lock_folder.iterdir() if path.is_file())
+        return content_hash(b"\0".join(path.read_bytes() for path in files))
