@@ -15,7 +15,7 @@ import msgspec
 
 from agent_layer.errors import EngineError
 from agent_layer.gateway.dialects.chat import ChatRequest
-from agent_layer.schema import DISAGREES, UNREAD, UNREADABLE, Action, JsonObject, Logprobs, TokenIds
+from agent_layer.schema import DISAGREES, UNREAD, UNREADABLE, Action, JsonObject, Logprobs, TokenIds, mend_surrogates
 
 T = TypeVar("T")
 
@@ -227,6 +227,7 @@ def read_answer(body: bytes, request: ChatRequest, version: int, num_choices: in
 
     Raises: EngineError: it is no chat completion.
     """
+    body = mend_surrogates(body)  # the client's and the record's alike
     try:
         answer = _COMPLETION.decode(body)
     except UNREADABLE as error:

@@ -21,7 +21,16 @@ from agent_layer.gateway.dialects.chat_answer import (
     hide_in_events,
 )
 from agent_layer.gateway.dialects.refusals import openai_error
-from agent_layer.schema import DISAGREES, UNREADABLE, Action, GrowingMessage, JsonObject, Logprobs, TokenIds
+from agent_layer.schema import (
+    DISAGREES,
+    UNREADABLE,
+    Action,
+    GrowingMessage,
+    JsonObject,
+    Logprobs,
+    TokenIds,
+    mend_surrogates,
+)
 
 
 class ChunkChoice(msgspec.Struct, gc=False):
@@ -248,6 +257,7 @@ class ChatStream:
         lines, newline, self._rest = (self._rest + received).rpartition(b"\n")
         if not newline:
             return b""
+        lines = mend_surrogates(lines)  # the client's and the record's alike
         self._unread.append(lines)
         self._num_unread += len(lines)
         self.is_done = self.is_done or ends(lines)

@@ -15,7 +15,7 @@ from agent_layer.gateway.dialects.chat_stream import Chunk, GrowingAnswer, cut_s
 from agent_layer.gateway.dialects.endings import find_failure
 from agent_layer.gateway.dialects.refusals import read_engine_error
 from agent_layer.gateway.dialects.turns import assistant_message, tool_call
-from agent_layer.schema import UNREADABLE, GrowingCall, GrowingCalls, JsonObject, as_json_objects
+from agent_layer.schema import UNREADABLE, GrowingCall, GrowingCalls, JsonObject, as_json_objects, mend_surrogates
 
 Kind: TypeAlias = Literal["reasoning", "text", "call"]
 Events: TypeAlias = list[JsonObject]
@@ -276,7 +276,7 @@ class TranslatedStream:
         lines, newline, self._rest = (self._rest + received).rpartition(b"\n")
         if not newline or self.error is not None or self.is_done:
             return b""  # nothing follows the end, though its last line break may come by itself
-        events = b""
+        lines, events = mend_surrogates(lines), b""
         try:
             for chunk in self._growing.take_all([lines]):
                 events += self.form.write(self._encode(chunk))

@@ -116,6 +116,22 @@ async def test_a_stream_ends_for_the_client_as_it_is_recorded(gateway, dialect, 
         assert (ENDS[dialect] in answer, '"error"' in answer) == (False, True)
 
 
+@pytest.mark.parametrize("dialect", ENDS)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_half_a_surrogate_pair_is_a_replacement_character(gateway, dialect, stream):
+    gateway.engine.script = lambda _: "one ? three"
+    gateway.engine.rewrite = lambda _, sent: json.loads(json.dumps(sent).replace("?", "\\ud83d"))
+    opened = await gateway.open()
+
+    status, answer = await ask(gateway, opened, dialect, stream=stream)
+
+    step = gateway.step(opened)
+    assert (status, step.status, step.action.message["content"]) == (200, "ok", "one \ufffd three")
+    assert list(step.action.response_token_ids) == gateway.engine.calls[0].token_ids[0]
+    assert "\ufffd" in answer.replace("\\ufffd", "\ufffd")
+    assert "\\ud83d" not in answer
+
+
 def changed(event, change):
     """Change the JSON of an event."""
     answer = json.loads(event[6:])
