@@ -103,7 +103,7 @@ class Gateway:
         self._resumption = AttemptResumption(
             rollouts=self._rollouts, finalizer=self._finalizer, counters=self._counters
         )
-        self._model_routes = ModelRoutes(access=self._access, calls=self._calls)
+        self._model_routes = ModelRoutes(access=self._access, calls=self._calls, model_name=self._model_name)
         self._engine_routes = EngineRoutes(settings, redis, self._engines, self._access.check_operator)
         self._rollout_routes = RolloutRoutes(
             settings=settings,
@@ -135,8 +135,6 @@ class Gateway:
                 web.get("/metrics", self._get_metrics),
                 *self._rollout_routes.routes(),
                 *self._engine_routes.routes(),
-                web.get("/r/{trajectory_id}/v1/models", self._list_models),
-                web.get("/v1/models", self._list_models),
             ]
         )
         return app
@@ -170,14 +168,6 @@ class Gateway:
         self._access.check_scraper(request)
         backlog = await asyncio.to_thread(backlog_bytes, self._settings.log_dir)
         return web.Response(text=metrics_text(self._counters, self._rollouts, self._engines, backlog))
-
-    async def _list_models(self, request: web.Request) -> web.Response:
-        if "trajectory_id" in request.match_info:
-            self._access.enter(request)
-        else:
-            self._access.check_operator(request)
-        models = [{"id": self._model_name(), "object": "model", "owned_by": "policy"}]
-        return as_json({"object": "list", "data": models})
 
     def _model_name(self) -> str:
         """Name of the policy's model, for agents that need one; any name that they send is accepted."""

@@ -72,9 +72,12 @@ def anthropic_error(status: int, code: str, message: str) -> JsonObject:
     return {"type": "error", "error": {"type": kind, "message": message, "code": code, "details": {"error_code": code}}}
 
 
+_MESSAGES: Final = re.compile(r"/messages(?:/+(?:count_tokens|batches)[^?]*)?/*$")
+
+
 def error_shape(path: str) -> ErrorShape:
-    """The shape of errors at an address."""
-    return anthropic_error if "/v1/messages" in path else openai_error
+    """The shape of errors at an address, in any spelling of it."""
+    return anthropic_error if _MESSAGES.search(path) else openai_error
 
 
 def is_openai_error(body: bytes) -> bool:

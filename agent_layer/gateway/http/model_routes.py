@@ -1,9 +1,16 @@
-"""Addresses of model calls: one for each dialect, below a rollout's address or plain."""
+"""Doors of the model: one for each dialect, below a rollout's address or plain, however a client spells the way there.
 
+SDKs and agents put their paths behind a base address with or without ``/v1``, with one slash or two, and Azure's behind
+``/openai`` and ``/deployments/NAME``. ``make_door`` is the one place that knows these spellings. It skips only fixed
+words, so no spelling leads to another handler than the plain one, and each handler asks for the same key.
+"""
+
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
+import msgspec
 from aiohttp import web
 
 from agent_layer.gateway.calls.pipeline import Calls
@@ -17,9 +24,46 @@ from agent_layer.gateway.http.errors import as_json
 
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+_BASE: Final = "/*+(?:(?:v1|openai)(?:/++|$))*+"
+_DEPLOYMENT: Final = "(?:deployments/++[^/]++/++)?+"
+"""Azure's name of a model, in the path; the body names it, too, and any name is accepted."""
+_MODELS, _MODEL = "models", "(?P<model>.+?)"
+
+
+def make_door(*words: str) -> str:
+    """Return a pattern of all ways in which clients spell a path of the model's API.
+
+    Args:
+        words: patterns of its segments, without ``v1``; none: the address itself.
+    """
+    deployment = _DEPLOYMENT if words else ""
+    return "".join(["/{door:", _BASE, deployment, "/++".join(words), "/*}"])
+
+
+class ShownModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model as OpenAI's and Anthropic's clients read it."""
+
+    id: str
+    object: str = "model"
+    type: str = "model"
+    owned_by: str = "policy"
+    display_name: str
+    created: int = 0
+    created_at: str = "1970-01-01T00:00:00Z"
+
+
+class ModelList(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole list of models, for both."""
+
+    data: list[ShownModel]
+    object: str = "list"
+    has_more: bool = False
+    first_id: str
+    last_id: str
+
 
 def _dialects() -> dict[str, Dialect]:
-    return {"/v1/chat/completions": Completions(), "/v1/messages": Messages(), "/v1/responses": Responses()}
+    return {"chat/completions": Completions(), "messages": Messages(), "responses": Responses()}
 
 
 @dataclass(kw_only=True)
@@ -28,16 +72,26 @@ class ModelRoutes:
 
     access: Access
     calls: Calls
+    model_name: Callable[[], str]
+    """Returns the name of the policy's model."""
     dialects: dict[str, Dialect] = field(default_factory=_dialects)
-    """Dialects by address."""
+    """Dialects by path."""
 
     def routes(self) -> list[web.RouteDef]:
-        """Addresses, the most used first: they are tried in order."""
-        handlers = [(path, self._make_handler(dialect)) for path, dialect in self.dialects.items()]
-        handlers.append(("/v1/messages/count_tokens", self._count_tokens))
+        """Doors, the most used first: they are tried in order."""
+        posted = [(path.split("/"), self._make_handler(dialect)) for path, dialect in self.dialects.items()]
+        posted.append((["messages", "count_tokens"], self._count_tokens))
+        read = [([_MODELS], self._list_models), ([_MODELS, _MODEL], self._show_model), (list[str](), _answer_probe)]
         return [
-            *(web.post(f"/r/{{trajectory_id}}{path}", handler) for path, handler in handlers),
-            *(web.post(path, handler) for path, handler in handlers),
+            web.get("/r/{trajectory_id}", _answer_probe),
+            *(
+                route
+                for below in ("/r/{trajectory_id}", "")
+                for route in (
+                    *(web.post(below + make_door(*map(re.escape, words)), handler) for words, handler in posted),
+                    *(web.get(below + make_door(*words), handler) for words, handler in read),
+                )
+            ),
         ]
 
     def _make_handler(self, dialect: Dialect) -> _Handler:
@@ -48,9 +102,31 @@ class ModelRoutes:
 
     async def _count_tokens(self, request: web.Request) -> web.Response:
         rollout = self.access.enter(request)
-        dialect = self.dialects["/v1/messages"]
+        dialect = self.dialects["messages"]
         async with self.calls.hold_body(rollout, body_size(request)) as held:
             body = await read_text(request)
             held.shrink(len(body))
             parsed = await in_background(len(body), lambda: dialect.read(body, rollout.trajectory_id))
             return as_json({"input_tokens": await self.calls.count_tokens(rollout, parsed)})
+
+    async def _list_models(self, request: web.Request) -> web.Response:
+        self._check_key(request)
+        name = self.model_name()
+        return as_json(ModelList(data=[ShownModel(id=name, display_name=name)], first_id=name, last_id=name))
+
+    async def _show_model(self, request: web.Request) -> web.Response:
+        """Show a model by any name: the policy answers to all of them."""
+        self._check_key(request)
+        name = request.match_info["model"]
+        return as_json(ShownModel(id=name, display_name=self.model_name()))
+
+    def _check_key(self, request: web.Request) -> None:
+        if "trajectory_id" in request.match_info:
+            self.access.enter(request)
+        else:
+            self.access.check_operator(request)
+
+
+async def _answer_probe(_: web.Request) -> web.Response:
+    """Answer agents that ask whether anything is at their address; without a key, so it reveals no rollout."""
+    return as_json({"status": "ok"})
