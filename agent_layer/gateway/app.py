@@ -22,6 +22,7 @@ from agent_layer.gateway.http.model_routes import ModelRoutes
 from agent_layer.gateway.http.peers import PeerProxy
 from agent_layer.gateway.http.rollout_routes import RolloutRoutes
 from agent_layer.gateway.http.server import COUNTERS
+from agent_layer.gateway.rollouts.callers import read_side_calls
 from agent_layer.gateway.rollouts.counters import Counters, CountingLog, SettlingLog
 from agent_layer.gateway.rollouts.expiry import abort_all, reap_expired
 from agent_layer.gateway.rollouts.finalize import Finalizer
@@ -96,6 +97,7 @@ class Gateway:
             pool=EnginePool(settings, self._engines, PolicyRegistrar(redis, keys, counting_log)),
             upstream=self._upstream,
             cache=cache,
+            side_calls=read_side_calls(settings.side_calls),
         )
         self._finalizer = Finalizer(
             settings=settings, rollouts=self._rollouts, log=counting_log, redis=redis, keys=keys, cache=cache

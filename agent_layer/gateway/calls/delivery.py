@@ -256,7 +256,7 @@ async def _begin_stream(call: ModelCall, http: web.Request, reply: Reply) -> Str
     pieces = reply.pieces()
     first = await anext(pieces, None)  # an engine that fails before this can be replaced by another
     stream = call.parsed.dialect.stream(call.exchange())
-    headers = {hdrs.CONTENT_TYPE: _STREAM, CALL_HEADER: call.entry.call_id}
+    headers = _make_headers(call.entry, _STREAM)
     answer = StreamedAnswer(call, web.StreamResponse(headers=headers), stream, first, pieces)
     call.has_sent = True
     try:
@@ -295,4 +295,10 @@ def refuse(call: ModelCall, http: web.Request, status: int, body: bytes) -> Whol
 
 
 def _respond(call: Call, body: bytes, content_type: str) -> web.Response:
-    return web.Response(body=body, headers={hdrs.CONTENT_TYPE: content_type, CALL_HEADER: call.call_id})
+    return web.Response(body=body, headers=_make_headers(call, content_type))
+
+
+def _make_headers(call: Call, content_type: str) -> dict[str, str]:
+    """Return the headers of an answer; those of a stream keep proxies from storing it or holding it back."""
+    headers = {hdrs.CONTENT_TYPE: content_type, CALL_HEADER: call.call_id}
+    return headers if content_type != _STREAM else headers | {hdrs.CACHE_CONTROL: "no-cache", "X-Accel-Buffering": "no"}

@@ -79,7 +79,7 @@ class Access:
 
     def check_may_reward(self, request: web.Request, rollout: LiveRollout) -> None:
         """Raise RefusedError for a rollout's key whose task has a scorer: what the agent runs may hold the key, too."""
-        if rollout.terms.scorer is not None and not self._is_operator(_read_keys(request)):
+        if rollout.terms.scorer is not None and not self.is_operator(request):
             raise RefusedError(
                 403,
                 "reward_refused",
@@ -88,9 +88,13 @@ class Access:
                 " trust the agent",
             )
 
+    def is_operator(self, request: web.Request) -> bool:
+        """Whether one of the operator's keys came with a request."""
+        return self._is_operator(_read_keys(request))
+
     def check_operator(self, request: web.Request) -> None:
         """Raise RefusedError when the key is not one of the operator's."""
-        if not self._is_operator(_read_keys(request)):
+        if not self.is_operator(request):
             raise self._refusal("operator", "gateway: only the operator may do this; use AGENT_LAYER_API_KEY")
 
     def check_scraper(self, request: web.Request) -> None:

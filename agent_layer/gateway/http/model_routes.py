@@ -16,6 +16,7 @@ from aiohttp import web
 from agent_layer.gateway.calls.pipeline import Calls
 from agent_layer.gateway.calls.requests import body_size, in_background, read_text
 from agent_layer.gateway.dialects.base import Dialect
+from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.dialects.completions import Completions
 from agent_layer.gateway.dialects.messages import Messages
 from agent_layer.gateway.dialects.responses import Responses
@@ -96,17 +97,24 @@ class ModelRoutes:
 
     def _make_handler(self, dialect: Dialect) -> _Handler:
         async def ask(request: web.Request) -> web.StreamResponse:
-            return await self.calls.answer(self.access.enter(request), request, dialect)
+            rollout = self.access.enter(request)
+            is_operator = self.access.is_operator(request)
+            return await self.calls.answer(rollout, request, dialect, is_operator=is_operator)
 
         return ask
 
     async def _count_tokens(self, request: web.Request) -> web.Response:
         rollout = self.access.enter(request)
-        dialect = self.dialects["messages"]
+        rollout.check_is_open()
+        dialect, is_operator = self.dialects["messages"], self.access.is_operator(request)
+
+        def read() -> ChatRequest:
+            return self.calls.read_question(rollout, dialect, body, is_operator=is_operator)
+
         async with self.calls.hold_body(rollout, body_size(request)) as held:
             body = await read_text(request)
             held.shrink(len(body))
-            parsed = await in_background(len(body), lambda: dialect.read(body, rollout.trajectory_id))
+            parsed = await in_background(len(body), read)
             return as_json({"input_tokens": await self.calls.count_tokens(rollout, parsed)})
 
     async def _list_models(self, request: web.Request) -> web.Response:
