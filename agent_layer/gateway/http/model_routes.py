@@ -19,6 +19,7 @@ from agent_layer.gateway.dialects.base import Dialect
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.dialects.completions import Completions
 from agent_layer.gateway.dialects.messages import Messages
+from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.gateway.dialects.responses import Responses
 from agent_layer.gateway.http.auth import Access
 from agent_layer.gateway.http.errors import as_json
@@ -29,6 +30,23 @@ _BASE: Final = "/*+(?:(?:v1|openai)(?:/++|$))*+"
 _DEPLOYMENT: Final = "(?:deployments/++[^/]++/++)?+"
 """Azure's name of a model, in the path; the body names it, too, and any name is accepted."""
 _MODELS, _MODEL = "models", "(?P<model>.+?)"
+_ANY: Final = "[^/]++(?:/++[^/]++)*+"
+_UNSERVED: Final = {
+    (
+        "embeddings",
+    ): "give the agent's embeddings a client of their own, with the address of a server that has a model for them",
+    ("completions",): "ask by /v1/chat/completions, whose prompt the model's chat template builds",
+    ("responses", "compact"): "send the conversation itself, which the policy may be asked to summarise",
+    ("responses", _ANY): "keep what POST /v1/responses answers, or continue it with previous_response_id",
+    ("conversations(?:/.*+)?",): "send the whole input, or continue an answer with previous_response_id",
+    ("messages", "batches(?:/.*+)?"): "send the questions one by one: each is answered at once",
+    ("batches(?:/.*+)?",): "send the questions one by one: each is answered at once",
+    ("files(?:/.*+)?",): "put files into the messages, as data URIs",
+    (
+        "(?:audio|images|moderations|realtime|vector_stores|fine_tuning)(?:/.*+)?",
+    ): "give the agent a client of its own for that, with the address of a server that does it",
+}
+"""Paths of both APIs that the gateway does not serve, and what to do instead."""
 
 
 def make_door(*words: str) -> str:
@@ -91,6 +109,10 @@ class ModelRoutes:
                 for route in (
                     *(web.post(below + make_door(*map(re.escape, words)), handler) for words, handler in posted),
                     *(web.get(below + make_door(*words), handler) for words, handler in read),
+                    *(
+                        web.route("*", below + make_door(*words), self._refuse_by(do))
+                        for words, do in _UNSERVED.items()
+                    ),
                 )
             ),
         ]
@@ -102,6 +124,15 @@ class ModelRoutes:
             return await self.calls.answer(rollout, request, dialect, is_operator=is_operator)
 
         return ask
+
+    def _refuse_by(self, advice: str) -> _Handler:
+        async def refuse(request: web.Request) -> web.StreamResponse:
+            self._check_key(request)
+            raise RefusedError(
+                404, "not_served", f"{request.method} {request.path}: the gateway does not serve this; {advice}"
+            )
+
+        return refuse
 
     async def _count_tokens(self, request: web.Request) -> web.Response:
         rollout = self.access.enter(request)

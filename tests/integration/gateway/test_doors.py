@@ -150,6 +150,36 @@ async def test_what_is_no_door_opens_nothing(gateway, rollout):
     assert gateway.engine.calls == []
 
 
+UNSERVED = [
+    ("POST", "embeddings"),
+    ("POST", "completions"),
+    ("GET", "responses/resp_1"),
+    ("DELETE", "responses/resp_1"),
+    ("GET", "responses/resp_1/input_items"),
+    ("POST", "responses/compact"),
+    ("POST", "messages/batches"),
+    ("GET", "messages/batches/b/results"),
+    ("POST", "batches"),
+    ("POST", "files"),
+    ("POST", "conversations"),
+    ("POST", "audio/speech"),
+    ("POST", "images/generations"),
+]
+
+
+async def test_what_is_not_served_is_refused_with_what_to_do_instead(gateway, rollout):
+    for (method, path), base in itertools.product(UNSERVED, ["/v1/", "/", "/openai/deployments/m/"]):
+        url, key = f"{address(rollout)}{base}{path}", {"x-api-key": rollout["api_key"]}
+        async with gateway.session.request(method, url, headers=key) as reply:
+            answer = await reply.json()
+            assert (reply.status, answer["error"]["code"]) == (404, "not_served"), (method, url)
+            assert "; " in answer["error"]["message"]
+            assert ("type" in answer) == path.startswith("messages")
+        async with gateway.session.request(method, url) as reply:
+            assert reply.status == 401
+    assert gateway.log.parts() == []
+
+
 async def test_a_long_address_costs_no_time(gateway, rollout):
     for piece in ("/", "/v1/", "//v1", "/deployments/a", "/openai/deployments/"):
         target = (f"/r/{rollout['trajectory_id']}" + piece * 8000)[:8000] + "/x"
