@@ -30,7 +30,7 @@ from envs.progress import current_progress
 from envs.registry import find_object
 from envs.resume import is_resumable, resumable
 from envs.sandbox import AttemptSandbox
-from tracer import rollout_variables
+from tracer import enter_environment
 from tracer.core import Rollout, json_value
 
 Target: TypeAlias = Callable[[Task, Rollout], Awaitable[object]]
@@ -138,7 +138,7 @@ class CommandTarget:
             raise BadInputError(f"command {self._command[0]!r}: there is no such program; check its path")
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-S", REAPER_PROGRAM, "-", program, *self._command[1:]),
-            env=agent_environment() | command_variables(task, rollout),
+            env=enter_environment(agent_environment(), rollout) | command_variables(task, rollout),
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
@@ -163,12 +163,12 @@ class CommandTarget:
 
 
 def command_variables(task: Task, rollout: Rollout) -> dict[str, str]:
-    """Return the variables that describe the attempt to a command; they hold nothing of the grading."""
+    """Return the variables that describe the task to a command; they hold nothing of the grading."""
     view = task.view()
     visible = {"id": view.id, "task_type": view.task_type, "input": view.input, "seed": view.seed}
     box = rollout.box
     reach = {SANDBOX_VARIABLE: box.address} if isinstance(box, AttemptSandbox) else {}
-    return rollout_variables(rollout) | reach | {"AGENT_LAYER_TASK": msgspec.json.encode(visible).decode()}
+    return reach | {"AGENT_LAYER_TASK": msgspec.json.encode(visible).decode()}
 
 
 async def _tail(stream: asyncio.StreamReader | None) -> bytes:

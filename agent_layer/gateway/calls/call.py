@@ -18,11 +18,12 @@ import msgspec
 
 from agent_layer.engines import BAD_LOGPROBS, NO_LOGPROBS, RAW_LOGPROBS, SMALLEST_LOGPROB, Engine
 from agent_layer.gateway.calls.end_parts import Context, Ending, end_part, extend_policy_runs, remember
-from agent_layer.gateway.calls.requests import is_large, read_role
+from agent_layer.gateway.calls.requests import is_large
 from agent_layer.gateway.calls.sampling import SamplingPolicy, SettledSampling, settle_sampling
 from agent_layer.gateway.dialects.base import Dialect, Exchange
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.engines.models import ExternalModel
+from agent_layer.gateway.rollouts.callers import SIDE_CALL, Caller
 from agent_layer.gateway.rollouts.divergence import HashedAnswer
 from agent_layer.gateway.rollouts.log_protocol import Log
 from agent_layer.gateway.rollouts.retries import Call, RetryKey
@@ -59,11 +60,12 @@ class ParsedCall(msgspec.Struct, frozen=True, kw_only=True):
     """Size of all that the model reads: more than the body where that continues an earlier call."""
     sampling_policy: SamplingPolicy = "keep"
     """What happens to sampling that a trainer cannot reproduce."""
+    caller: Caller
 
     @property
     def is_aux(self) -> bool:
         """Whether a judge or helper calls, whose answer is never trained."""
-        return read_role(self.headers) == "aux"
+        return self.caller.role == "aux"
 
     @property
     def is_trained(self) -> bool:
@@ -301,7 +303,7 @@ class ModelCall:
                     model=target.model,
                     version=0,
                     engine=None,
-                    role=read_role(parsed.headers) if target.is_policy else "aux",
+                    role=parsed.caller.role if target.is_policy else "aux",
                     headers=target.headers,
                     express=lambda: request.for_provider(target.model, overrides),
                     sampling=request.sampling | overrides,
@@ -321,7 +323,7 @@ class ModelCall:
                     model=target.model,
                     version=target.version,
                     engine=target,
-                    role=read_role(parsed.headers),
+                    role=parsed.caller.role,
                     headers={},
                     express=lambda: request.for_engine(target.model, changes),
                     sampling=request.sampling | overrides,
@@ -368,9 +370,10 @@ class ModelCall:
         """What keeps the call from being what was asked, or from being trained on."""
         parsed, route = self.parsed, self.route
         names = [*route.findings]
+        names += [f"{SIDE_CALL}:{reason}"] if (reason := parsed.caller.reason) else []
         names += [f"{NOT_APPLIED}:{name[:_MAX_NAME_LENGTH]}" for name in parsed.request.not_applied[:_MAX_NAMES]]
         is_scaled = route.sampling.get("temperature") not in (None, 1)
-        if route.engine is None or read_role(parsed.headers) == "aux":
+        if route.engine is None or parsed.is_aux:
             return names
         if is_scaled and route.recorded.logprobs_mode == "raw":
             names.append(RAW_LOGPROBS)

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError, EngineError
+from agent_layer.gateway.dialects.members import check_counts, is_harmless
 from agent_layer.gateway.dialects.refusals import read_engine_error
 from agent_layer.schema import NOT_SAMPLING, UNREADABLE, JsonObject, check_storable
 
@@ -150,13 +151,18 @@ def build_request(
         sampling_asked: the client's words for the sampling; None: the same.
 
     Raises:
-        BadInputError: an integer that shapes the answer has more than 64 bits.
+        BadInputError: an integer that shapes the answer has more than 64 bits, or no engine can give ``n`` answers.
         UNREADABLE: a message is no object, or has no role, or a number anywhere is out of range.
     """
     # all of them: what cannot be read here could not be read after the engine has answered, or by readers of the store
     values: JsonObject = {name: msgspec.json.decode(piece) for name, piece in pieces.items()}
-    sampling: JsonObject = {name: value for name, value in values.items() if name not in NOT_SAMPLING}
+    sampling: JsonObject = {
+        name: value
+        for name, value in values.items()
+        if name not in NOT_SAMPLING and not is_harmless(name, pieces[name])
+    }
     check_storable([sampling, sampling_asked], "request")
+    check_counts(sampling, "request")
     return ChatRequest(
         pieces=pieces,
         messages=messages,
