@@ -15,5 +15,5 @@ __getattr__, __all__ = face(
         "session": "flush init",
         "testing": "",
     },
-    {"propagation": "rollout_variables", "session": "Session"},
+    {"propagation": "enter_environment", "session": "Session"},
 )

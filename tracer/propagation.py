@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from agent_layer.schema import ROLLOUT_HEADER, RUN_HEADER, check_name, parse_trace, split_trajectory_id
 from agent_layer.settings import Settings
 from tracer.core import Rollout, active_trace, current_scope, new_trace, write_trace
+from tracer.credentials import replace_credentials
 from tracer.rollouts import enter_rollout
 from tracer.session import active_session
 from tracer.transport import rollout_from_environment
@@ -24,10 +25,20 @@ def inject(carrier: MutableMapping[str, str]) -> MutableMapping[str, str]:
     """
     scope = current_scope()
     if scope is not None and "PATH" in carrier:
-        carrier.update(rollout_variables(scope.rollout) | log_variables(active_session().settings))
+        entered = enter_environment(carrier, scope.rollout) | log_variables(active_session().settings)
+        for name in carrier.keys() - entered.keys():
+            del carrier[name]
+        carrier.update(entered)
     elif scope is not None:
         carrier.update(_rollout_headers(scope.rollout))
     return carrier
+
+
+def enter_environment(variables: Mapping[str, str], rollout: Rollout) -> dict[str, str]:
+    """Return the environment of a program that continues an attempt: all that it calls is the attempt's model."""
+    if rollout.base_url is not None and rollout.api_key is not None:
+        variables = replace_credentials(variables, rollout.base_url, rollout.api_key)
+    return {**variables, **rollout_variables(rollout)}
 
 
 def rollout_variables(rollout: Rollout) -> dict[str, str]:

@@ -18,7 +18,7 @@ from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.recorder import CLOSED, OPEN
 from agent_layer.settings import Settings, program_environment
 from tracer.core import Rollout
-from tracer.propagation import OPERATOR_VARIABLES, log_variables, rollout_variables
+from tracer.propagation import OPERATOR_VARIABLES, enter_environment, log_variables
 
 _BOOTSTRAP = Path(__file__).parent / "bootstrap"
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -60,7 +60,7 @@ def _environment(rollout: Rollout, settings: Settings) -> dict[str, str]:
     variables = {name: value for name, value in program_environment().items() if name not in OPERATOR_VARIABLES}
     path = [str(_BOOTSTRAP), *variables.get("PYTHONPATH", "").split(os.pathsep)]
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, path))
-    return variables | log_variables(settings) | rollout_variables(rollout)
+    return enter_environment(variables | log_variables(settings), rollout)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from agent_layer.gateway.http.model_routes import ModelRoutes
 from agent_layer.gateway.http.peers import PeerProxy
 from agent_layer.gateway.http.rollout_routes import RolloutRoutes
 from agent_layer.gateway.http.server import COUNTERS
+from agent_layer.gateway.rollouts.callers import read_side_calls
 from agent_layer.gateway.rollouts.counters import Counters, CountingLog, SettlingLog
 from agent_layer.gateway.rollouts.expiry import abort_all, reap_expired
 from agent_layer.gateway.rollouts.finalize import Finalizer
@@ -97,6 +98,7 @@ class Gateway:
             pool=EnginePool(settings, self._engines, PolicyRegistrar(redis, keys, counting_log)),
             upstream=self._upstream,
             cache=cache,
+            side_calls=read_side_calls(settings.side_calls),
         )
         self._finalizer = Finalizer(
             settings=settings, rollouts=self._rollouts, log=counting_log, redis=redis, keys=keys, cache=cache
@@ -104,7 +106,7 @@ class Gateway:
         self._resumption = AttemptResumption(
             rollouts=self._rollouts, finalizer=self._finalizer, counters=self._counters
         )
-        self._model_routes = ModelRoutes(access=self._access, calls=self._calls)
+        self._model_routes = ModelRoutes(access=self._access, calls=self._calls, model_name=self._model_name)
         self._engine_routes = EngineRoutes(settings, redis, self._engines, self._access.check_operator)
         self._rollout_routes = RolloutRoutes(
             settings=settings,

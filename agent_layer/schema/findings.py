@@ -27,6 +27,9 @@ DISAGREES: Final = "disagrees"
 _MAX_FORK_RATE = 0.2
 """Share of the steps of one trajectory; above it, samples repeat too much prompt."""
 
+_MAX_NAMED: Final = 5
+"""Steps that an alarm names."""
+
 
 class TrajectoryAlarm(msgspec.Struct, frozen=True, kw_only=True):
     """A reason to look at a trajectory before training on it."""
@@ -115,5 +118,8 @@ _INSIDE: Final[frozenset[str]] = frozenset({"hook", "handler", "decorator"})
 
 
 def _name_steps(steps: Iterable[Step]) -> str:
+    """Name a few steps, and count the rest: a sentence is short, however long the rollout."""
     numbers = [str(step.index) for step in steps]
+    if len(numbers) > _MAX_NAMED + 1:
+        numbers[_MAX_NAMED:] = [f"and {len(numbers) - _MAX_NAMED} more"]
     return f"step{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"

@@ -59,6 +59,26 @@ class Limits(Record, frozen=True, kw_only=True):
     """Longest observation in a prompt; the middle of a longer one is cut out."""
 
 
+class SideCall(Record, frozen=True, kw_only=True):
+    """Pattern of a model call that is no part of an agent's task, such as the title of a session: it is ``aux``.
+
+    Texts are patterns with ``*`` and ``?``, in any case; all that are given must fit.
+    """
+
+    name: str = "declared"
+    """Name in the finding of a call that fits."""
+    system: str | None = None
+    """Fits the texts of system and developer messages."""
+    prompt: str | None = None
+    """Fits the user's last message."""
+    model: str | None = None
+    """Fits the name of the model that the agent asks for."""
+    agent: str | None = None
+    """Fits the name of the agent that calls."""
+    has_tools: bool | None = None
+    """Whether the call offers tools."""
+
+
 class TaskView(Record, frozen=True, kw_only=True):
     """The part of a task that its agent sees; never the grading."""
 
@@ -93,6 +113,8 @@ class Task(Record, frozen=True, kw_only=True, tag="task"):
     partial: ShortGroupPolicy = "deliver"
     sampling: JsonObject = {}
     """Overrides sampling parameters of the agent, such as temperature, but for calls of role ``aux``."""
+    side_calls: list[SideCall | str] = []
+    """Calls of the agent that the policy does not learn from: patterns, or kinds that are known, such as ``titles``."""
     limits: Limits = Limits()
     priority: int = 0
     """Higher goes first."""

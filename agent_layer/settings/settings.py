@@ -99,13 +99,19 @@ class Settings(BaseSettings):
     engine_allow: str | None = None
     """Comma-separated hosts, networks (10.0.0.0/8) or addresses that may join as engines at run time, besides loopback
     and ``vllm_urls``."""
+    media_domains: str | None = None
+    """Comma-separated hosts, or ``*.HOST`` for all below one, from which engines may fetch images, audio, video and
+    files that an agent names by http or https; None: agents send data URIs only."""
     max_staleness: int | None = Field(default=None, ge=0)
     """Policy versions by which an engine may lag behind its run's newest and still get calls; None: no limit."""
     model: str | None = None
     """Name under which the policy is served; None: the engine's own first model."""
     models: str | None = None
-    """JSON object, or the path of a file with one: patterns of model names → ``policy`` or a model as LiteLLM names it.
-    None: the policy answers, whatever model an agent names."""
+    """JSON object, or the path of a file with one: patterns of model names → ``policy``, ``aux`` (the policy, not
+    trained) or a model as LiteLLM names it. None: the policy answers, whatever model an agent names."""
+    side_calls: str | None = None
+    """JSON list of calls that the policy does not learn from, in all rollouts: kinds (``titles``, ``commits``) and
+    patterns as in ``Task.side_calls``. None: those of tasks alone."""
     provider_url: str | None = None
     """OpenAI-compatible server for models that are not the policy; None: ``serve`` and ``up`` start LiteLLM."""
     provider_key: str | None = None
@@ -330,6 +336,11 @@ class Settings(BaseSettings):
         return [
             entry for entry in (entry.strip().rstrip("/") for entry in (self.engine_allow or "").split(",")) if entry
         ]
+
+    @cached_property
+    def allowed_media(self) -> list[str]:
+        """Entries of ``media_domains``."""
+        return [entry.strip().lower() for entry in (self.media_domains or "").split(",") if entry.strip()]
 
     @cached_property
     def former_keys(self) -> list[str]:

@@ -32,7 +32,7 @@ from envs.commands.process import run_process
 from envs.commands.tunnel import open_tunnel
 from envs.commands.words import FoundWords, find_words
 from envs.sandbox import AttemptSandbox, CollectedFiles
-from tracer import rollout_variables
+from tracer import enter_environment
 from tracer.core import Rollout
 
 START_VARIABLE: Final = "AGENT_LAYER_START_DIR"
@@ -154,7 +154,8 @@ class CommandTarget:
     async def _run_here(self, task: Task, rollout: Rollout, attempt: _Attempt | None) -> CommandEnd:
         """Run on this machine, in the attempt's directory or, without one, where the worker runs."""
         directory = None if attempt is None else attempt.directory
-        variables = agent_environment() | command_variables(task, rollout) | {START_VARIABLE: str(self._start)}
+        variables = enter_environment(agent_environment(), rollout) | command_variables(task, rollout)
+        variables |= {START_VARIABLE: str(self._start)}
         variables |= {} if directory is None else directory.variables()
         home = variables.get("HOME", "")
         plan = self._plan(_describe_place(task, rollout, home, str(directory.work if directory else self._start)))
@@ -195,7 +196,8 @@ class CommandTarget:
                 baseline = Baseline(run_git_in(box), _BOX_BASELINE, workdir)
                 await baseline.record()
                 attempt.baseline, attempt.box_workdir = baseline, workdir
-            variables = _change_variables(command_variables(task, inside) | box_variables(box.spec), plan)
+            described = enter_environment(command_variables(task, inside) | box_variables(box.spec), inside)
+            variables = _change_variables(described, plan)
             return await run_in_box(box, plan, name=Path(plan.argv[0]).name, env=variables)
 
     def _find_words(self, plan: CommandPlan, variables: dict[str, str]) -> tuple[CommandPlan, dict[str, str]]:
@@ -250,9 +252,9 @@ def _change_variables(variables: Mapping[str, str], plan: CommandPlan) -> dict[s
 
 
 def command_variables(task: Task, rollout: Rollout) -> dict[str, str]:
-    """Return the variables that describe the attempt to a command; they hold nothing of the grading."""
+    """Return the variables that describe the task to a command; they hold nothing of the grading."""
     view = task.view()
     visible = {"id": view.id, "task_type": view.task_type, "input": view.input, "seed": view.seed}
     box = rollout.box
     reach = {SANDBOX_VARIABLE: box.address} if isinstance(box, AttemptSandbox) else {}
-    return rollout_variables(rollout) | reach | {"AGENT_LAYER_TASK": msgspec.json.encode(visible).decode()}
+    return reach | {"AGENT_LAYER_TASK": msgspec.json.encode(visible).decode()}

@@ -66,6 +66,7 @@ def record_start(
         limits=task.limits,
         sampling=task.sampling,
         sampling_seed=_sampling_seed(lease),
+        side_calls=task.side_calls,
         rewards=rewards,
         env=task.env or context.env,
         env_version=context.env_version,

@@ -158,8 +158,8 @@ def submit(
 
     Each line of the file is a task. It needs only an input, which goes to the agent; 'grading' goes to the scorer
     alone. Further fields: id, task_type, env, agent, scorer, rewards, group_size, launch, partial, sampling,
-    limits, priority, needs, from_policy, expected_seconds, seed, sampling_seed, labels, sandbox, files, artifacts,
-    history and calls_optional.
+    side_calls, limits, priority, needs, from_policy, expected_seconds, seed, sampling_seed, labels, sandbox, files,
+    artifacts, history and calls_optional.
 
         agent-layer submit TASKS.jsonl --run nightly --group-size 8 --wait
         a line:  {"input": "6 times 7"}

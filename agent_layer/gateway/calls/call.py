@@ -18,12 +18,13 @@ import msgspec
 
 from agent_layer.engines import BAD_LOGPROBS, NO_LOGPROBS, RAW_LOGPROBS, SMALLEST_LOGPROB, Engine
 from agent_layer.gateway.calls.end_parts import Context, Ending, end_part, extend_policy_runs, remember
-from agent_layer.gateway.calls.requests import is_large, read_role
+from agent_layer.gateway.calls.requests import is_large
 from agent_layer.gateway.calls.sampling import SamplingPolicy, settle_sampling
 from agent_layer.gateway.dialects.base import Dialect, Exchange
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.engines.models import ExternalModel
 from agent_layer.gateway.rollouts.answers import HashedAnswer
+from agent_layer.gateway.rollouts.callers import SIDE_CALL, Caller
 from agent_layer.gateway.rollouts.log_protocol import Log
 from agent_layer.gateway.rollouts.retries import Call, RetryKey
 from agent_layer.gateway.rollouts.rollout import EndedCall, LiveRollout, PromptContents
@@ -64,30 +65,25 @@ class ParsedCall(msgspec.Struct, frozen=True, kw_only=True):
     """Size of all that the model reads: more than the body where that continues an earlier call."""
     sampling_policy: SamplingPolicy | None = None
     """See ``choose_sampling_policy``."""
+    caller: Caller
 
     @property
     def is_aux(self) -> bool:
         """Whether a judge or helper calls, whose answer is never trained."""
-        return read_role(self.headers) == "aux"
+        return self.caller.role == "aux"
 
     @property
     def is_trained(self) -> bool:
         """Whether the policy's answer is to be learned from."""
-        return _is_trained(self.rollout, self.headers)
+        return self.rollout.started.split == "train" and not self.is_aux
 
 
-def _is_trained(rollout: LiveRollout, headers: Mapping[str, str]) -> bool:
-    return rollout.started.split == "train" and read_role(headers) != "aux"
-
-
-def choose_sampling_policy(
-    rollout: LiveRollout, headers: Mapping[str, str], setting: SamplingPolicy
-) -> SamplingPolicy | None:
-    """Return what happens to sampling that a trainer cannot reproduce, in a call with these headers.
+def choose_sampling_policy(rollout: LiveRollout, caller: Caller, setting: SamplingPolicy) -> SamplingPolicy | None:
+    """Return what happens to sampling that a trainer cannot reproduce, in a call of this caller.
 
     Returns: None: nothing, because the call is not trained. Outside groups, which alone trainers take, ``keep``.
     """
-    if not _is_trained(rollout, headers):
+    if rollout.started.split != "train" or caller.role == "aux":
         return None
     return "keep" if rollout.started.group_id is None else setting
 
@@ -325,7 +321,7 @@ class ModelCall:
                     model=target.model,
                     version=0,
                     engine=None,
-                    role=read_role(parsed.headers) if target.is_policy else "aux",
+                    role=parsed.caller.role if target.is_policy else "aux",
                     headers=target.headers,
                     express=lambda: request.for_provider(target.model, overrides),
                     sampling=request.sampling | overrides,
@@ -348,7 +344,7 @@ class ModelCall:
                     model=target.model,
                     version=target.version,
                     engine=target,
-                    role=read_role(parsed.headers),
+                    role=parsed.caller.role,
                     headers={},
                     express=lambda: request.for_engine(target.model, changes),
                     sampling=request.sampling | overrides,
@@ -395,10 +391,11 @@ class ModelCall:
         """What keeps the call from being what was asked, or from being trained on."""
         parsed, route = self.parsed, self.route
         names = [*parsed.request.findings]
+        names += [f"{SIDE_CALL}:{reason}"] if (reason := parsed.caller.reason) else []
         names += [f"{NOT_APPLIED}:{name[:_MAX_NAME_LENGTH]}" for name in parsed.request.not_applied[:_MAX_NAMES]]
         names += [f"{RESTORED}:{name}" for name in parsed.request.restored]
         is_scaled = route.sampling.get("temperature") not in (None, 1)
-        if route.engine is None or read_role(parsed.headers) == "aux":
+        if route.engine is None or parsed.is_aux:
             return names
         if is_scaled and route.recorded.logprobs_mode == "raw":
             names.append(RAW_LOGPROBS)

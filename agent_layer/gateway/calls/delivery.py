@@ -311,7 +311,7 @@ async def _begin_stream(call: ModelCall, http: web.Request, reply: Reply) -> Str
     first = await anext(pieces, None)  # an engine that fails before this can be replaced by another
     stream = call.parsed.dialect.stream(call.exchange())
     form = call.parsed.request.stream_type
-    headers = {hdrs.CONTENT_TYPE: form, CALL_HEADER: call.entry.call_id}
+    headers = _make_headers(call.entry, form)
     answer = StreamedAnswer(call, web.StreamResponse(headers=headers), stream, first, pieces, form)
     call.has_sent = True
     try:
@@ -350,4 +350,10 @@ def refuse(call: ModelCall, http: web.Request, status: int, body: bytes) -> Whol
 
 
 def _respond(call: Call, body: bytes, content_type: str) -> web.Response:
-    return web.Response(body=body, headers={hdrs.CONTENT_TYPE: content_type, CALL_HEADER: call.call_id})
+    return web.Response(body=body, headers=_make_headers(call, content_type))
+
+
+def _make_headers(call: Call, content_type: str) -> dict[str, str]:
+    """Return the headers of an answer; those of a stream keep proxies from storing it or holding it back."""
+    headers = {hdrs.CONTENT_TYPE: content_type, CALL_HEADER: call.call_id}
+    return headers if content_type != _STREAM else headers | {hdrs.CACHE_CONTROL: "no-cache", "X-Accel-Buffering": "no"}

@@ -34,13 +34,15 @@ from agent_layer.gateway.calls.requests import BODY_BOUNDS, body_size, in_backgr
 from agent_layer.gateway.calls.sampling import SamplingPolicy
 from agent_layer.gateway.dialects.base import Dialect
 from agent_layer.gateway.dialects.chat import ChatRequest, read_count, tokenize_body
-from agent_layer.gateway.dialects.refusals import BAD_REQUEST, find_refused_options, is_context_full
+from agent_layer.gateway.dialects.refusals import BAD_REQUEST, RefusedError, find_refused_options, is_context_full
 from agent_layer.gateway.dialects.tools import refuse_hosted
 from agent_layer.gateway.engines.models import ExternalModel
 from agent_layer.gateway.engines.pool import EnginePool
 from agent_layer.gateway.rollouts.body_quota import HeldBytes
+from agent_layer.gateway.rollouts.callers import SideCalls, judge_caller
 from agent_layer.gateway.rollouts.finalize import wait_until
 from agent_layer.gateway.rollouts.log_protocol import Log
+from agent_layer.gateway.rollouts.media import check_media
 from agent_layer.gateway.rollouts.retries import ResponseCache
 from agent_layer.gateway.rollouts.rollout import LiveRollout, PromptContents
 from agent_layer.gateway.upstream.client import Upstream, was_reached
@@ -65,21 +67,31 @@ class Calls:
     pool: EnginePool
     upstream: Upstream
     cache: ResponseCache
+    side_calls: SideCalls
+    """Patterns for the calls of all rollouts."""
     disconnects: DisconnectWatcher = field(default_factory=DisconnectWatcher)
     _name: str = field(default_factory=lambda: new_id()[-8:])
     """Distinguishes ids of this process from those of others; minting one per call would cost a system call."""
     _numbers: Iterator[int] = field(default_factory=count)
 
-    async def answer(self, rollout: LiveRollout, http: web.Request, dialect: Dialect) -> web.StreamResponse:
+    async def answer(
+        self, rollout: LiveRollout, http: web.Request, dialect: Dialect, *, is_operator: bool
+    ) -> web.StreamResponse:
         """Answer a question to the model.
+
+        Args:
+            rollout: it asks.
+            http: the question.
+            dialect: how it is put.
+            is_operator: whether the operator's key opened the rollout; others let no engine fetch media.
 
         Raises: AgentLayerError, RefusedError: no answer; the call, if it began, is recorded with its end.
         """
         with self.disconnects.watch(http) as client:
             if not is_large(size := body_size(http)):
-                return await self._answer(client, await self._parse(rollout, http, dialect))
+                return await self._answer(client, await self._parse(rollout, http, dialect, is_operator=is_operator))
             async with self.hold_body(rollout, size) as held:
-                parsed = await self._parse(rollout, http, dialect)
+                parsed = await self._parse(rollout, http, dialect, is_operator=is_operator)
                 held.shrink(parsed.size_bytes)
                 return await self._answer(client, parsed)
 
@@ -88,22 +100,19 @@ class Calls:
         most = self.settings.max_body_bytes * _BODIES_AT_ONCE
         return rollout.bodies.hold(num_bytes, most, self.settings.request_seconds)
 
-    async def _parse(self, rollout: LiveRollout, http: web.Request, dialect: Dialect) -> ParsedCall:
+    async def _parse(
+        self, rollout: LiveRollout, http: web.Request, dialect: Dialect, *, is_operator: bool
+    ) -> ParsedCall:
         body = await read_text(http)
 
-        def read() -> tuple[ChatRequest, PromptContents]:
-            mended = mend_surrogates(body)
-            source = dialect.read(mended, rollout.history.answers.memory)
-            if mended != body:
-                names = [*source.not_applied, "lone_surrogates"]
-                source = msgspec.structs.replace(source, not_applied=names)
-            if self.settings.hosted_tools == "refuse":
-                refuse_hosted(source)
-            request = self._arrange(rollout, source, http.headers)
+        def read() -> tuple[ChatRequest, Caller, PromptContents]:
+            source = self.read_question(rollout, dialect, body, is_operator=is_operator)
+            caller = self._judge(rollout, source, http.headers)
+            request = self._arrange(rollout, source, caller)
             prompt = rollout.inspect_prompt(request, with_reasoning=self.settings.dropped_reasoning == "restore")
-            return source, prompt
+            return source, caller, prompt
 
-        source, prompt = await in_background(len(body), read)
+        source, caller, prompt = await in_background(len(body), read)
         request = prompt.request
         most = http.app[BODY_BOUNDS].messages
         if len(request.messages) > most:  # the gateway remembers a conversation: what continues it may be short
@@ -111,28 +120,46 @@ class Calls:
                 f"{http.method} {http.path}: expected at most {most} messages, those that it continues included, found"
                 f" {len(request.messages)}; begin another conversation, or raise AGENT_LAYER_MAX_MESSAGES"
             )
+        digest = hash((http.path, prompt.digest))
         return ParsedCall(
             rollout=rollout,
             source=source,
             request=request,
             prompt=prompt,
-            retry_key=retry_key(http.headers, hash((http.path, prompt.digest)), is_streamed=request.is_streamed),
+            retry_key=retry_key(http.headers, digest, caller.agent, is_streamed=request.is_streamed),
+            caller=caller,
             headers=http.headers,
             dialect=dialect,
             size_bytes=max(len(body), memoryview(request.pieces["messages"]).nbytes),
-            sampling_policy=self._choose_policy(rollout, http.headers),
+            sampling_policy=self._choose_policy(rollout, caller),
         )
 
-    def _choose_policy(self, rollout: LiveRollout, headers: Mapping[str, str]) -> SamplingPolicy | None:
-        return choose_sampling_policy(rollout, headers, self.settings.unreproducible_sampling)
+    def _judge(self, rollout: LiveRollout, source: ChatRequest, headers: Mapping[str, str]) -> Caller:
+        rules = [rollout.terms.side_calls, self.side_calls]
+        return judge_caller(headers, source, rules, is_aux_model=self.pool.is_aux_model(source))
 
-    def _arrange(self, rollout: LiveRollout, source: ChatRequest, headers: Mapping[str, str]) -> ChatRequest:
+    def _choose_policy(self, rollout: LiveRollout, caller: Caller) -> SamplingPolicy | None:
+        return choose_sampling_policy(rollout, caller, self.settings.unreproducible_sampling)
+
+    def _arrange(self, rollout: LiveRollout, source: ChatRequest, caller: Caller) -> ChatRequest:
         """Return a request as an engine takes it; that for an external model stays."""
         if self.pool.find_external(source) is not None:
             return source
-        is_free = self._choose_policy(rollout, headers) == "neutralise"
+        is_free = self._choose_policy(rollout, caller) == "neutralise"
         sampling = source.sampling | rollout.fixed_sampling(source)
         return arrange(source, describe_form(sampling, with_tools=source.has_tools) if is_free else None)
+
+    def read_question(self, rollout: LiveRollout, dialect: Dialect, body: bytes, *, is_operator: bool) -> ChatRequest:
+        """Read a body. Raises: BadInputError, RefusedError: it cannot be asked, or its media lie elsewhere."""
+        mended = mend_surrogates(body)
+        source = dialect.read(mended, rollout.history.answers.memory)
+        if mended != body:
+            source = msgspec.structs.replace(source, not_applied=[*source.not_applied, "lone_surrogates"])
+        if self.settings.hosted_tools == "refuse":
+            refuse_hosted(source)
+        if not is_operator:
+            check_media(source.messages, self.settings.allowed_media, f"rollout {rollout.trajectory_id}")
+        return source
 
     async def _answer(self, client: WatchedClient, parsed: ParsedCall) -> web.StreamResponse:
         rollout, http, key = parsed.rollout, client.http, parsed.retry_key
@@ -160,11 +187,20 @@ class Calls:
     async def count_tokens(self, rollout: LiveRollout, source: ChatRequest, headers: Mapping[str, str]) -> int:
         """Let an engine count the tokens of a prompt.
 
-        Raises: EngineError: it cannot.
+        Raises: EngineError: it cannot. RefusedError: no engine reads the prompt, or the rollout is closed.
         """
+        rollout.check_is_open()
+        if (external := self.pool.find_external(source)) is not None:
+            raise RefusedError(
+                400,
+                "no_token_count",
+                f"model {external.model!r}: another party serves it, and nothing here can count its tokens; estimate"
+                " them, or ask without a count",
+            )
         engine = await self.pool.acquire(rollout)
         try:
-            return await self._count_at(engine, self._arrange(rollout, source, headers))
+            caller = self._judge(rollout, source, headers)
+            return await self._count_at(engine, self._arrange(rollout, source, caller))
         finally:
             self.pool.release(engine)
 

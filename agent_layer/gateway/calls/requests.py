@@ -1,11 +1,11 @@
-"""Bodies and headers of requests: text for the record, records for the routes, retry key, agent and role."""
+"""Bodies and headers of requests: text for the record, records for the routes, retry key."""
 
 import asyncio
 import zlib
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from aiohttp import hdrs, web
@@ -13,16 +13,7 @@ from aiohttp import hdrs, web
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.gateway.rollouts.retries import RetryKey
-from agent_layer.schema import (
-    AGENT_HEADER,
-    CALL_HEADER,
-    ROLE_HEADER,
-    UNREADABLE,
-    BodyBounds,
-    check_bounds,
-    check_name,
-    check_storable,
-)
+from agent_layer.schema import CALL_HEADER, UNREADABLE, BodyBounds, check_bounds, check_name, check_storable
 
 B = TypeVar("B", bound=msgspec.Struct)
 T = TypeVar("T")
@@ -144,10 +135,10 @@ async def read_body(request: web.Request, kind: type[B]) -> B:
         raise BadInputError(f"{subject}: {error}; correct the body") from error
 
 
-def retry_key(headers: Mapping[str, str], digest: int, *, is_streamed: bool) -> RetryKey:
+def retry_key(headers: Mapping[str, str], digest: int, agent: str | None, *, is_streamed: bool) -> RetryKey:
     """Return what identifies a request as a retry.
 
-    Raises: BadInputError: its call id or agent cannot stand in records.
+    Raises: BadInputError: its call id cannot stand in records.
     """
     retries, call_id = headers.get("x-stainless-retry-count", "0"), headers.get(CALL_HEADER)
     return RetryKey(
@@ -155,26 +146,6 @@ def retry_key(headers: Mapping[str, str], digest: int, *, is_streamed: bool) -> 
         idempotency_key=headers.get("idempotency-key"),
         retry_count=int(retries[:_MAX_DIGITS]) if retries.isdecimal() else 0,
         digest=digest,
-        agent=read_agent(headers),
+        agent=agent,
         is_streamed=is_streamed,
     )
-
-
-def read_agent(headers: Mapping[str, str]) -> str | None:
-    """Name of the agent that calls; None: the header is missing.
-
-    Raises: BadInputError: the name is not UTF-8.
-    """
-    name = headers.get(AGENT_HEADER)
-    try:
-        return name and name.encode().decode()
-    except UnicodeEncodeError as error:
-        raise BadInputError(
-            f"header {AGENT_HEADER} {name!r}: expected UTF-8, found {error.reason}; correct it"
-        ) from error
-
-
-def read_role(headers: Mapping[str, str]) -> Literal["policy", "aux"] | None:
-    """Whether the agent that calls is trained; None: the header is missing."""
-    name = headers.get(ROLE_HEADER)
-    return name if name in ("policy", "aux") else None

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError, EngineError
+from agent_layer.gateway.dialects.members import check_counts, is_harmless
 from agent_layer.gateway.dialects.refusals import read_engine_error
 from agent_layer.schema import NOT_SAMPLING, UNREADABLE, JsonObject, check_storable
 
@@ -46,13 +47,6 @@ ENGINE_FIELDS: Final = frozenset(
 """What an agent may ask of an engine: OpenAI's fields of chat completions that engines apply, vLLM's of an answer and
 of a prompt, SGLang's. How an engine schedules, caches, transfers and loads is its operator's business."""
 
-_NO_EFFECT: Final = frozenset(
-    """
-    client_metadata guided_decoding_backend metadata prediction prompt_cache_key prompt_cache_options
-    prompt_cache_retention safety_identifier service_tier store user
-    """.split()  # noqa: SIM905  # as above
-)
-"""What may be left out without a word: neither prompt nor answer depends on it."""
 _NOTHING: Final = (b"null", b"false", b"[]", b"{}", b'"disabled"')
 """Values with which a field asks for nothing."""
 _MAX_NOTHING_BYTES: Final = 16
@@ -187,13 +181,18 @@ def build_request(
         sampling_asked: the client's words for the sampling; None: the same.
 
     Raises:
-        BadInputError: an integer that shapes the answer has more than 64 bits.
+        BadInputError: an integer that shapes the answer has more than 64 bits, or no engine can give ``n`` answers.
         UNREADABLE: a message is no object, or has no role, or a number anywhere is out of range.
     """
     # all of them: what cannot be read here could not be read after the engine has answered, or by readers of the store
     values: JsonObject = {name: msgspec.json.decode(piece) for name, piece in pieces.items()}
-    wanted: JsonObject = {name: value for name, value in values.items() if name not in NOT_SAMPLING}
+    wanted: JsonObject = {
+        name: value
+        for name, value in values.items()
+        if name not in NOT_SAMPLING and not is_harmless(name, pieces[name])
+    }
     check_storable([wanted, sampling_asked], "request")
+    check_counts(wanted, "request")
     return ChatRequest(
         pieces=pieces,
         messages=messages,
@@ -205,7 +204,11 @@ def build_request(
         wants_logprobs=pieces.get("logprobs") == _TRUE,
         wants_token_ids=pieces.get("return_token_ids") == _TRUE,
         wants_experts="routed_experts_prompt_start" in pieces,
-        not_applied=sorted(name for name in pieces.keys() - ENGINE_FIELDS - _NO_EFFECT if asks_something(pieces[name])),
+        not_applied=sorted(
+            name
+            for name in pieces.keys() - ENGINE_FIELDS
+            if asks_something(pieces[name]) and not is_harmless(name, pieces[name])
+        ),
     )
 
 

@@ -34,18 +34,15 @@ from agent_layer.gateway.dialects.turns import (
 )
 from agent_layer.schema import UNREADABLE, JsonObject, content_hash, mend_surrogates
 
-_NO_PLACE = frozenset(
-    {"metadata", "service_tier", "container", "context_management", "cache_control", "inference_geo", "speed"}
-    | {"diagnostics", "user_profile_id", "workspace_id", "betas", "output_format", "mcp_servers"}
-)
-"""What an engine has no use for; recorded with the sampling asked, and left out."""
+_NO_PLACE = frozenset({"container", "context_management", "output_format", "mcp_servers"})
+"""What an engine has no use for; recorded with the sampling asked, and left out. Harmless members: ``members.py``."""
 _SHAPING = frozenset({"container", "context_management", "mcp_servers"})
 """Those among them that change what the model reads, or which tools it has."""
 _TRANSLATED = frozenset(
     {"messages", "system", "tools", "tool_choice", "max_tokens", "stop_sequences", "thinking", "output_config"}
     | {"thread"}
 )
-_NOT_SAMPLING = frozenset({"messages", "system", "tools", "model", "stream", "metadata", "return_token_ids", "thread"})
+_NOT_SAMPLING = frozenset({"messages", "system", "tools", "model", "stream", "return_token_ids", "thread"})
 
 
 class _Message(msgspec.Struct):

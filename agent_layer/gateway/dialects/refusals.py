@@ -100,6 +100,7 @@ def google_error(status: int, code: str, message: str) -> JsonObject:
     return {"error": {"code": status, "message": message, "status": name, "details": [reason]}}
 
 
+_MESSAGES: Final = re.compile(r"/messages(?:/+(?:count_tokens|batches)[^?]*)?/*$")
 _GOOGLE: Final = re.compile(r"/v1(?:alpha|beta)[0-9]*/|/models/.+:[A-Za-z]+$")
 
 
@@ -109,10 +110,10 @@ def is_google(path: str) -> bool:
 
 
 def error_shape(path: str) -> ErrorShape:
-    """The shape of errors at an address."""
+    """The shape of errors at an address, in any spelling of it."""
     if is_google(path):
         return google_error
-    return anthropic_error if "/v1/messages" in path else openai_error
+    return anthropic_error if _MESSAGES.search(path) else openai_error
 
 
 def is_openai_error(body: bytes) -> bool:

@@ -142,19 +142,17 @@ ResolveItem: TypeAlias = Callable[[JsonObject], JsonObject]
 """Item of the input → the item as it was answered, if it names or repeats one; else the same."""
 
 _NO_PLACE = frozenset(
-    {"metadata", "include", "store", "truncation", "service_tier", "stream_options", "max_tool_calls", "moderation"}
-    | {"prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "context_management"}
-    | {"background"}
+    {"include", "truncation", "stream_options", "max_tool_calls", "moderation", "context_management", "background"}
 )
-"""What an engine has no use for; recorded with the sampling asked, and left out."""
+"""What an engine has no use for; recorded with the sampling asked, and left out. Harmless members: ``members.py``."""
 _SHAPING = frozenset({"truncation", "context_management", "moderation"})
 """Those among them that change what the model reads or what comes of its answer."""
 _TRANSLATED = frozenset(
     {"input", "instructions", "previous_response_id", "tools", "tool_choice", "text", "reasoning", "max_output_tokens"}
 )
 _NOT_SAMPLING = frozenset(
-    {"input", "instructions", "previous_response_id", "tools", "model", "stream", "stream_options", "include", "store"}
-    | {"metadata", "user", "return_token_ids"}
+    {"input", "instructions", "previous_response_id", "tools", "model", "stream", "stream_options", "include"}
+    | {"return_token_ids"}
 )
 _SHOW_LOGPROBS = "message.output_text.logprobs"
 _UNSUPPORTED = ("background", "conversation", "prompt")

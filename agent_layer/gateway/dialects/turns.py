@@ -9,6 +9,7 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, asks_something, build_request
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer, EngineUsage, PromptDetails, ResponseDetails
+from agent_layer.gateway.dialects.members import is_harmless
 from agent_layer.schema import JsonObject, mend_surrogates
 
 _TRUE, _ONE = msgspec.Raw(b"true"), msgspec.Raw(b"1")
@@ -165,6 +166,7 @@ def translated(
     Raises: BadInputError: several answers are wanted, or an integer has more than 64 bits.
     """
     pieces = {name: encoded(value) for name, value in _known(fields).items()}
+    pieces = {name: piece for name, piece in pieces.items() if not is_harmless(name, piece)}
     if pieces.get("n", _ONE) != _ONE:
         raise BadInputError("request: expected n = 1, which alone this dialect can show; ask again for another answer")
     encoded_messages = [encoded(message) for message in messages]
@@ -172,10 +174,16 @@ def translated(
     if pieces.get("stream") == _TRUE:
         pieces["stream_options"] = msgspec.Raw(b'{"include_usage":true}')
     wanted: JsonObject = {
-        name: msgspec.json.decode(one) for name, one in client_fields.items() if name not in not_sampling
+        name: msgspec.json.decode(one)
+        for name, one in client_fields.items()
+        if name not in not_sampling and not is_harmless(name, one)
     }
     request = build_request(pieces, encoded_messages, client_fields=client_fields, sampling_asked=wanted)
-    lost = [name for name in client_fields if name in shaping and asks_something(client_fields[name])]
+    lost = [
+        name
+        for name, piece in client_fields.items()
+        if name in shaping and asks_something(piece) and not is_harmless(name, piece)
+    ]
     return msgspec.structs.replace(
         request, is_respelled=True, not_applied=[*request.not_applied, *lost, *dict.fromkeys(dropped)]
     )

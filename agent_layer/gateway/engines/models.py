@@ -1,7 +1,7 @@
 """Rules that lead the model name of a request to the run's policy or to an external model.
 
-``{"gpt-4*": "openai/gpt-4o-mini", "judge": "anthropic/claude-sonnet-4", "*": "policy"}``: the first pattern that fits
-decides, and a name that fits none means the policy.
+``{"gpt-4*": "openai/gpt-4o-mini", "judge": "anthropic/claude-sonnet-4", "*haiku*": "aux", "*": "policy"}``: the first
+pattern that fits decides, and a name that fits none means the policy. To ``aux`` the policy answers without learning.
 """
 
 from collections.abc import Mapping
@@ -14,6 +14,8 @@ import msgspec
 from agent_layer.errors import BadInputError
 
 POLICY: Final = "policy"
+AUX: Final = "aux"
+_OURS: Final = frozenset({POLICY, AUX})
 _MAX_REMEMBERED = 1000
 """Agents choose the names, so not all of them are kept."""
 
@@ -22,27 +24,35 @@ class ModelNames:
     """The rules, with a cache of names.
 
     Args:
-        rules: by pattern ``policy``, or a model as LiteLLM names it.
+        rules: by pattern ``policy``, ``aux``, or a model as LiteLLM names it.
     """
 
     def __init__(self, rules: Mapping[str, str]) -> None:
         self._rules = rules
-        self._found: dict[str, str | None] = {}
+        self._found: dict[str, str] = {}
 
     @property
     def needs_provider(self) -> bool:
         """Whether any name leads to one."""
-        return any(target != POLICY for target in self._rules.values())
+        return any(target not in _OURS for target in self._rules.values())
 
     def provider_model(self, name: str) -> str | None:
         """Return the external model that this name stands for; None: the policy."""
+        target = self._find_target(name)
+        return None if target in _OURS else target
+
+    def is_aux(self, name: str) -> bool:
+        """Whether the policy answers to this name, and does not learn from what it says."""
+        return self._find_target(name) == AUX
+
+    def _find_target(self, name: str) -> str:
         if not self._rules:
-            return None
+            return POLICY
         if name not in self._found:
             if len(self._found) >= _MAX_REMEMBERED:
                 self._found.clear()
-            target = next((target for pattern, target in self._rules.items() if fnmatchcase(name, pattern)), POLICY)
-            self._found[name] = None if target == POLICY else target
+            targets = (target for pattern, target in self._rules.items() if fnmatchcase(name, pattern))
+            self._found[name] = next(targets, POLICY)
         return self._found[name]
 
 

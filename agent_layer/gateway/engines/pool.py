@@ -71,6 +71,10 @@ class EnginePool:
             )
         return ExternalModel(url=url.rstrip("/").removesuffix("/v1"), model=model, api_key=self._settings.provider_key)
 
+    def is_aux_model(self, request: ChatRequest) -> bool:
+        """Whether a request names a model whose answers the policy does not learn from."""
+        return self._names.is_aux(request.model)
+
     async def acquire(self, rollout: LiveRollout, without: frozenset[str] = frozenset()) -> Engine:
         """Take a place at an engine of the policy. ``release`` must follow.
 

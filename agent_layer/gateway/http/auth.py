@@ -1,12 +1,15 @@
 """Access by keys: the operator's key opens everything, a rollout's key its own calls, and rewards without a scorer.
 
+SDKs and agents send a key in any of four headers, and some send two: their user's own token beside the rollout's key.
+Whichever of them is a key of ours opens. The other is neither recorded nor sent on, as no header of a client is.
+
 Keys are compared by their digests, and an unknown rollout costs a comparison, too. So the time of a refusal reveals
 neither the length of a key nor whether a rollout exists.
 """
 
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -19,8 +22,9 @@ from agent_layer.gateway.rollouts.registry import RolloutRegistry
 from agent_layer.gateway.rollouts.rollout import LiveRollout, new_key
 from agent_layer.schema import ROLLOUT_HEADER
 
-_KEY_HEADERS = ("x-api-key", "x-goog-api-key")
-"""Where Anthropic's and Google's clients put their key."""
+_KEY_HEADERS: Final = ("x-api-key", "api-key", "x-goog-api-key")
+"""Where the clients of Anthropic, Azure and Google put their key; all others send a bearer token."""
+_NO_KEY: Final = ("",)
 _TRAJECTORY: Final = re.compile(r"/r/([^/]+)/")
 _LOOPBACK = frozenset({"127.0.0.1", "::1"})
 
@@ -56,7 +60,7 @@ class Access:
             NotFoundError: the operator named a rollout that is not known. BadInputError: the operator named none.
         """
         if trajectory_id := request.match_info.get("trajectory_id"):
-            return self._enter_address(trajectory_id, _read_key(request))
+            return self._enter_address(trajectory_id, _read_keys(request))
         self.check_operator(request)
         if trajectory_id := request.headers.get(ROLLOUT_HEADER):
             return self._rollouts.find(trajectory_id)
@@ -71,11 +75,11 @@ class Access:
         found = self._rollouts.look(name[1]) if name else None
         if found is None or not found.is_open:
             return None
-        return found if hmac.compare_digest(_digest(_read_key(request)), _digest(found.lease.api_key)) else None
+        return found if _holds(_read_keys(request), _digest(found.lease.api_key)) else None
 
     def check_may_reward(self, request: web.Request, rollout: LiveRollout) -> None:
         """Raise RefusedError for a rollout's key whose task has a scorer: what the agent runs may hold the key, too."""
-        if rollout.terms.scorer is not None and not self._is_operator(_read_key(request)):
+        if rollout.terms.scorer is not None and not self.is_operator(request):
             raise RefusedError(
                 403,
                 "reward_refused",
@@ -84,22 +88,26 @@ class Access:
                 " trust the agent",
             )
 
+    def is_operator(self, request: web.Request) -> bool:
+        """Whether one of the operator's keys came with a request."""
+        return self._is_operator(_read_keys(request))
+
     def check_operator(self, request: web.Request) -> None:
         """Raise RefusedError when the key is not one of the operator's."""
-        if not self._is_operator(_read_key(request)):
+        if not self.is_operator(request):
             raise self._refusal("operator", "gateway: only the operator may do this; use AGENT_LAYER_API_KEY")
 
     def check_scraper(self, request: web.Request) -> None:
         """Raise RefusedError for a client that may not read the metrics."""
         if self._metrics is None and request.remote in _LOOPBACK:
             return
-        if self._metrics is None or not hmac.compare_digest(_digest(_read_key(request)), self._metrics):
+        if self._metrics is None or not _holds(_read_keys(request), self._metrics):
             self.check_operator(request)
 
-    def _enter_address(self, trajectory_id: str, key: str) -> LiveRollout:
+    def _enter_address(self, trajectory_id: str, keys: Sequence[str]) -> LiveRollout:
         found = self._rollouts.look(trajectory_id)
-        is_its_key = hmac.compare_digest(_digest(key), _digest(found.lease.api_key if found else self._nobodys_key))
-        if self._is_operator(key):
+        is_its_key = _holds(keys, _digest(found.lease.api_key if found else self._nobodys_key))
+        if self._is_operator(keys):
             return self._rollouts.find(trajectory_id)
         if found is None or not is_its_key:
             raise self._refusal("unknown", "gateway: this key is not the rollout's; use the one it was given")
@@ -107,22 +115,26 @@ class Access:
             raise self._refusal("expired", f"rollout {trajectory_id}: its key has expired; end the agent")
         return self._rollouts.find(trajectory_id)
 
-    def _is_operator(self, key: str) -> bool:
-        digest = _digest(key)
-        return sum(hmac.compare_digest(digest, one) for one in self._operators) > 0  # all of them: in the same time
+    def _is_operator(self, keys: Sequence[str]) -> bool:
+        return sum(_holds(keys, one) for one in self._operators) > 0  # all of them: in the same time
 
     def _refusal(self, reason: str, sentence: str) -> RefusedError:
         self._counters.add("refused_keys", reason=reason)
         return RefusedError(401, "invalid_api_key", sentence)
 
 
-def _read_key(request: web.Request) -> str:
-    scheme, _, key = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
-    if scheme.lower() == "bearer":
-        return key.strip()
-    sent = [request.headers[name] for name in _KEY_HEADERS if name in request.headers]
-    sent += request.query.getall("key", []) if is_google(request.path) else []
-    return sent[0].strip() if sent else ""
+def _read_keys(request: web.Request) -> Sequence[str]:
+    """Return the keys that a request sends, at least one."""
+    sent = [key for name in _KEY_HEADERS for key in request.headers.getall(name, ())]
+    sent += request.query.getall("key", ()) if is_google(request.path) else ()
+    for value in request.headers.getall(hdrs.AUTHORIZATION, ()):
+        scheme, _, key = value.strip().partition(" ")
+        sent += [key] if scheme.lower() == "bearer" else []
+    return [key.strip() for key in sent] or _NO_KEY
+
+
+def _holds(keys: Sequence[str], digest: bytes) -> bool:
+    return sum(hmac.compare_digest(_digest(key), digest) for key in keys) > 0
 
 
 def _digest(key: str) -> bytes:

@@ -15,9 +15,11 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.members import check_counts
 from agent_layer.gateway.dialects.refusals import CONTEXT_FULL, RefusedError
 from agent_layer.gateway.rollouts.answers import ANSWERER, AnsweredMessages, HashedAnswer, find_place, hash_answer
 from agent_layer.gateway.rollouts.body_quota import BodyQuota
+from agent_layer.gateway.rollouts.callers import NO_SIDE_CALLS, SideCalls
 from agent_layer.gateway.rollouts.media import Part, stored_part
 from agent_layer.gateway.rollouts.prefix import Hashed, PrefixTable
 from agent_layer.gateway.rollouts.retries import Call, CallTable
@@ -216,6 +218,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """Takes the place of what the policy's agents ask."""
     sampling_seed: int | None = None
     """Decides the seed of each call; None: calls have none."""
+    side_calls: SideCalls = NO_SIDE_CALLS
     scorer: str | None = None
     """Alone rewards it; None: its agent may."""
     records_lifecycle: bool = True
@@ -473,7 +476,7 @@ def new_rollout(
         mint: makes ids of rollouts that have none.
         clock: seconds from any beginning; measures the budget.
 
-    Raises: BadInputError: a name cannot stand in addresses, or what is no sampling is to be overridden.
+    Raises: BadInputError: a name cannot stand in addresses, or its sampling names what is none, or no engine can serve.
     """
     started = make_attempt_started(request, rollout_id=mint(), run=run, at=time.time())
     check_name(started.rollout_id, "rollout")
@@ -487,12 +490,14 @@ def new_rollout(
             f"rollout {started.rollout_id}: expected sampling to name what shapes an answer, found"
             f" {', '.join(sorted(fixed))}, which the agent or the gateway decides; leave it out"
         )
+    check_counts(request.sampling, f"rollout {started.rollout_id}: its sampling")
     opened_at = clock()
     return LiveRollout(
         started=started,
         terms=Terms(
             sampling=request.sampling,
             sampling_seed=request.sampling_seed,
+            side_calls=SideCalls(request.side_calls, f"rollout {started.rollout_id}"),
             scorer=request.scorer,
             records_lifecycle=request.owner != "worker",
             calls_optional=request.calls_optional,

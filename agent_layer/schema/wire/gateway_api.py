@@ -11,7 +11,7 @@ import msgspec
 from agent_layer.schema.ids import make_trajectory_id
 from agent_layer.schema.record import JsonObject
 from agent_layer.schema.rollout import AttemptStarted
-from agent_layer.schema.task import Limits, RewardSpec, Split, Task, hash_input
+from agent_layer.schema.task import Limits, RewardSpec, SideCall, Split, Task, hash_input
 from agent_layer.schema.trace import TraceContext
 
 B = TypeVar("B", bound=msgspec.Struct)
@@ -58,6 +58,8 @@ class OpenRequest(_Request, frozen=True, kw_only=True):
     """Overrides sampling parameters of the agent."""
     sampling_seed: int | None = None
     """Each call gets a seed of its own from this, unless ``sampling`` has one; None: none."""
+    side_calls: list[SideCall | str] = []
+    """See ``Task``."""
     rewards: dict[str, RewardSpec] = {}
     scorer: str | None = None
     """Name of the task's scorer, which alone rewards the rollout: its key may not. None: its agent reports rewards."""

@@ -55,6 +55,16 @@ def test_one_fork_among_many_steps_is_life():
     assert kinds(make_step(0, findings=["prefix_break"]), *(make_step(index) for index in range(1, 5))) == []
 
 
+@pytest.mark.parametrize("trouble", [{"findings": ["prefix_break"]}, {"capture_level": "text"}, {"sources": ["hook"]}])
+def test_an_alarm_is_short_whatever_the_rollouts_length(trouble):
+    steps = [make_step(0), *(make_step(index, **trouble) for index in range(1, 3000))]
+
+    (alarm,) = find_alarms(Trajectory(trajectory_id="r-0", steps=steps))
+
+    assert len(alarm.detail) < 160
+    assert "steps 1, 2, 3, 4, 5, and 2994 more" in alarm.detail
+
+
 def test_agents_without_a_gateway_raise_no_alarm_about_turns():
     assert kinds(make_step(0, sources=["hook"]), make_step(1, sources=["handler"])) == []
 

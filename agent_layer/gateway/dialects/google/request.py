@@ -87,10 +87,12 @@ class Google:
     model: str
     stream_type: str | None = None
     """Content type of a streamed answer; None: it comes whole."""
+    is_counted: bool = False
+    """The prompt is only to be counted."""
 
     def read(self, body: bytes, memory: LRUCache) -> ChatRequest:  # noqa: ARG002  # nothing is remembered for it
         """Read a client's body."""
-        return read_google(body, self.model, self.stream_type)
+        return read_counted(body, self.model) if self.is_counted else read_google(body, self.model, self.stream_type)
 
     def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:
         """Return the response."""

@@ -1,4 +1,4 @@
-"""Google's dialect: requests reach the engine, answers come back as sampled, and what has no place is named."""
+"""Google's dialect: requests reach the engine, answers come back as they were sampled; the rest has a name."""
 
 import base64
 import json
