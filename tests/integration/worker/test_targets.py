@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 
+import openai
 import pytest
 from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
@@ -53,6 +54,19 @@ async def test_a_command_gets_its_address_and_no_secret(harness, task, monkeypat
         "TRACEPARENT",
     ]
     assert len(trajectory.steps) == 1
+
+
+async def test_side_calls_that_a_task_declares_are_stored_and_not_trained(harness, task):
+    async def agent(_view, rollout):
+        title = [{"role": "system", "content": "You are a title generator. You output ONLY a thread title."}]
+        async with openai.AsyncOpenAI(base_url=rollout.base_url, api_key=rollout.api_key) as client:
+            for messages in (title, []):
+                messages = [*messages, {"role": "user", "content": "hi"}]
+                await client.chat.completions.create(model="m", messages=messages)
+
+    (trajectory,) = await harness.run(agent, task(side_calls=["titles"]))
+
+    assert [(step.role, step.findings) for step in trajectory.steps] == [("aux", ["side_call:titles"]), ("policy", [])]
 
 
 TRACED = """
