@@ -60,9 +60,8 @@ async def test_side_calls_that_a_task_declares_are_stored_and_not_trained(harnes
     async def agent(_view, rollout):
         title = [{"role": "system", "content": "You are a title generator. You output ONLY a thread title."}]
         async with openai.AsyncOpenAI(base_url=rollout.base_url, api_key=rollout.api_key) as client:
-            for messages in (title, []):
-                messages = [*messages, {"role": "user", "content": "hi"}]
-                await client.chat.completions.create(model="m", messages=messages)
+            for system in (title, []):
+                await client.chat.completions.create(model="m", messages=[*system, {"role": "user", "content": "hi"}])
 
     (trajectory,) = await harness.run(agent, task(side_calls=["titles"]))
 
