@@ -19,6 +19,7 @@ from agent_layer.schema import (
     Split,
     Task,
     check_name,
+    check_side_calls,
     check_storable,
     content_hash,
     hash_input,
@@ -60,6 +61,15 @@ class _LimitsLine(_Strict, frozen=True):
     observation_tokens: int | None = None
 
 
+class _SideCallLine(_Strict, frozen=True):
+    name: str = "declared"
+    system: str | None = None
+    prompt: str | None = None
+    model: str | None = None
+    agent: str | None = None
+    has_tools: bool | None = None
+
+
 class _ResourcesLine(_Strict, frozen=True):
     cpus: float = 1.0
     memory_mb: int = 512
@@ -91,6 +101,7 @@ class _TaskLine(_Strict, frozen=True):
     launch: int | None = None
     partial: ShortGroupPolicy = "deliver"
     sampling: JsonObject = {}
+    side_calls: list[_SideCallLine | str] = []
     limits: _LimitsLine = _LimitsLine()
     priority: int | None = None
     needs: list[str] = []
@@ -237,6 +248,7 @@ def check_task(task: Task, subject: str | None = None) -> Task:
         if value is not None and not value > 0:
             raise BadInputError(f"{where}: expected limits.{name} above 0, found {value:g}; correct it or leave it out")
     _check_sandbox(where, task)
+    check_side_calls(task.side_calls, where)
     if fixed := NOT_SAMPLING.intersection(task.sampling):
         raise BadInputError(
             f"{where}: expected sampling to name what shapes an answer, found {', '.join(sorted(fixed))}, which the"

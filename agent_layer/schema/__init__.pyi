@@ -37,7 +37,7 @@ from .step import StepStatus as StepStatus, Usage as Usage, is_caller_note as is
 from .step import requested_tool_names as requested_tool_names, tool_names as tool_names
 from .task import History as History, Limits as Limits, NOT_SAMPLING as NOT_SAMPLING, RewardSpec as RewardSpec
 from .task import ShortGroupPolicy as ShortGroupPolicy, SideCall as SideCall, Split as Split, Task as Task
-from .task import TaskView as TaskView, hash_input as hash_input
+from .task import TaskView as TaskView, check_side_calls as check_side_calls, hash_input as hash_input
 from .trace import TraceContext as TraceContext, derive_span_id as derive_span_id, derive_trace_id as derive_trace_id
 from .trace import parse_trace as parse_trace
 from .training import AdvantageRule as AdvantageRule, DistillRule as DistillRule, ExcludedRollout as ExcludedRollout

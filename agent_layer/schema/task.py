@@ -1,9 +1,11 @@
 """Tasks: what an agent is asked, how it is graded, and what it may use."""
 
+from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from agent_layer.errors import BadInputError
 from agent_layer.schema.ids import content_hash
 from agent_layer.schema.record import JsonObject, Record, current_version
 from agent_layer.schema.sandbox import SandboxSpec
@@ -77,6 +79,28 @@ class SideCall(Record, frozen=True, kw_only=True):
     """Fits the name of the agent that calls."""
     has_tools: bool | None = None
     """Whether the call offers tools."""
+
+
+SIDE_CALL_KINDS: Final = ("commits", "titles")
+"""Kinds of side calls whose patterns the gateway knows."""
+
+
+def check_side_calls(declared: Iterable[SideCall | str], subject: str) -> None:
+    """Check declared side calls.
+
+    Raises: BadInputError: a kind is not known, or a pattern would fit every call.
+    """
+    for one in declared:
+        if isinstance(one, str) and one not in SIDE_CALL_KINDS:
+            raise BadInputError(
+                f"{subject}: expected kinds of side calls among {', '.join(SIDE_CALL_KINDS)}, found {one!r}; correct"
+                ' it, or give a pattern such as {"system": "*title*"}'
+            )
+        if isinstance(one, SideCall) and (one.unknown or one == SideCall(name=one.name)):
+            raise BadInputError(
+                f"{subject}: expected a side call by system, prompt, model, agent or has_tools, found"
+                f" {', '.join(map(str, one.unknown)) or 'none of them'}; correct it"
+            )
 
 
 class TaskView(Record, frozen=True, kw_only=True):

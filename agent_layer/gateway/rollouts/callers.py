@@ -12,7 +12,16 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects.chat import ChatRequest
-from agent_layer.schema import AGENT_HEADER, ROLE_HEADER, UNREADABLE, JsonObject, Role, SideCall, as_json_objects
+from agent_layer.schema import (
+    AGENT_HEADER,
+    ROLE_HEADER,
+    UNREADABLE,
+    JsonObject,
+    Role,
+    SideCall,
+    as_json_objects,
+    check_side_calls,
+)
 
 SIDE_CALL: Final = "side_call"
 """Finding of a call that is not trained though its client did not ask for that; what decided it follows."""
@@ -108,18 +117,9 @@ class SideCalls:
     """
 
     def __init__(self, declared: Sequence[SideCall | str], subject: str) -> None:
+        check_side_calls(declared, subject)
         self._patterns: list[tuple[str, SideCall]] = []
         for one in declared:
-            if isinstance(one, str) and one not in _KNOWN:
-                raise BadInputError(
-                    f"{subject}: expected kinds of side calls among {', '.join(sorted(_KNOWN))}, found {one!r}; correct"
-                    ' it, or give a pattern such as {"system": "*title*"}'
-                )
-            if isinstance(one, SideCall) and (one.unknown or one == SideCall(name=one.name)):  # it would fit every call
-                raise BadInputError(
-                    f"{subject}: expected a side call by system, prompt, model, agent or has_tools, found"
-                    f" {', '.join(map(str, one.unknown)) or 'none of them'}; correct it"
-                )
             patterns = _KNOWN[one] if isinstance(one, str) else [one]
             self._patterns += [(one if isinstance(one, str) else one.name, pattern) for pattern in patterns]
 

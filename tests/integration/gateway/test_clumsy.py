@@ -207,15 +207,6 @@ async def test_a_call_that_is_cut_off_by_the_end_of_its_rollout_is_told_so(gatew
     assert (status, answer["error"]["code"]) == (410, "rollout_closed")
 
 
-@pytest.mark.parametrize("num_choices", [0, -1])
-async def test_a_number_of_answers_that_makes_no_sense_is_the_engines_to_refuse(gateway, num_choices):
-    opened = await gateway.open(limits={"tokens": 5})
-
-    status, _ = await gateway.chat(opened, "x", n=num_choices, max_tokens=9)
-
-    assert status in (200, 502)
-
-
 async def test_another_question_under_the_same_call_id_is_another_call(gateway):
     opened = await gateway.open()
     named = {"x-agent-layer-call": "call", "idempotency-key": "key"}

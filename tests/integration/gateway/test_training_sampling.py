@@ -89,7 +89,7 @@ async def test_a_log_probability_that_the_engine_clamped_is_a_finding(gateway, m
     assert gateway.step(opened).findings == ["bad_logprobs"]
 
 
-IMAGE = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
 
 
 @pytest.mark.parametrize(

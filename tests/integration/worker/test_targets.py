@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 
+import openai
 import pytest
 from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
@@ -56,6 +57,18 @@ async def test_a_command_gets_its_address_and_no_secret(harness, task, monkeypat
         "TRACEPARENT",
     ]
     assert len(trajectory.steps) == 1
+
+
+async def test_side_calls_that_a_task_declares_are_stored_and_not_trained(harness, task):
+    async def agent(_view, rollout):
+        title = [{"role": "system", "content": "You are a title generator. You output ONLY a thread title."}]
+        async with openai.AsyncOpenAI(base_url=rollout.base_url, api_key=rollout.api_key) as client:
+            for system in (title, []):
+                await client.chat.completions.create(model="m", messages=[*system, {"role": "user", "content": "hi"}])
+
+    (trajectory,) = await harness.run(agent, task(side_calls=["titles"]))
+
+    assert [(step.role, step.findings) for step in trajectory.steps] == [("aux", ["side_call:titles"]), ("policy", [])]
 
 
 TRACED = """

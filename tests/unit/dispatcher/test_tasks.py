@@ -3,12 +3,12 @@
 import pytest
 
 from agent_layer.dispatcher.models import required_capabilities
-from agent_layer.dispatcher.tasks import check_task, parse_tasks, read_tasks
+from agent_layer.dispatcher.tasks import check_task, parse_tasks, read_tasks, task_line
 from agent_layer.errors import BadInputError
 from agent_layer.schema.codec import decode, encode
 from agent_layer.schema.ids import content_hash
 from agent_layer.schema.sandbox import Resources, SandboxSpec
-from agent_layer.schema.task import Limits, RewardSpec, Task
+from agent_layer.schema.task import Limits, RewardSpec, SideCall, Task
 
 
 def parse(*lines, **options):
@@ -54,6 +54,16 @@ def test_a_byte_order_mark_is_no_part_of_a_line(tmp_path):
 def test_sampling_that_no_gateway_takes_is_refused_before_anything_is_queued():
     with pytest.raises(BadInputError, match=r"line 1: expected sampling .* found messages, stream"):
         parse('{"input":1,"sampling":{"temperature":1,"stream":true,"messages":[]}}')
+
+
+def test_side_calls_are_kinds_and_patterns_and_what_would_fit_every_call_is_refused():
+    (task,) = parse('{"input":1,"side_calls":["titles",{"system":"*commit*","has_tools":false}]}')
+
+    assert task.side_calls == ["titles", SideCall(system="*commit*", has_tools=False)]
+    assert parse(task_line(task).decode())[0].side_calls == decode(encode(task)).side_calls == task.side_calls
+    for wrong in ('"naps"', "{}", '{"name":"x"}', '{"sytem":"x"}'):
+        with pytest.raises(BadInputError, match=r"line 1"):
+            parse(f'{{"input":1,"side_calls":[{wrong}]}}')
 
 
 def test_a_line_without_id_is_named_by_its_hash():
