@@ -220,6 +220,9 @@ def test_a_failed_tool_and_foreign_reasoning_are_named():
     body = {"messages": [{"role": "user", "content": [result]}], "max_tokens": 9}
     assert Talk().read("messages", body).not_applied == ["is_error"]
 
+    legacy = {"role": "function", "name": "f", "content": "1"}
+    assert Talk().read("chat", {"messages": [QUESTION, legacy]}).not_applied == ["messages.function"]
+
     item = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
     assert Talk().read("responses", {"input": [item, QUESTION]}).not_applied == ["encrypted_content"]
 
