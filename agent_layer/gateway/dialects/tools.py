@@ -34,12 +34,12 @@ class Tool(msgspec.Struct):
     name: str | None = None
     description: str | None = None
     input_schema: JsonObject | None = None
-    parameters: JsonObject | None = None
+    parameters: object = None
     strict: bool | None = None
-    format: JsonObject | None = None
+    format: object = None
     tools: "list[Tool] | None" = None
-    display_width_px: int | None = None
-    display_height_px: int | None = None
+    display_width_px: object = None
+    display_height_px: object = None
 
     @property
     def kind(self) -> str:
@@ -234,7 +234,7 @@ _TOOLS: Final = msgspec.json.Decoder(list[Tool])
 
 def _custom_fields(tool: Tool) -> JsonObject:
     """Return the function of a tool that takes a text."""
-    grammar = tool.format or {}
+    grammar = as_json_object(tool.format)
     ruled = (
         f"The input follows this {grammar.get('syntax')} grammar:\n{grammar['definition']}"
         if "definition" in grammar
