@@ -39,7 +39,7 @@ from agent_layer.gateway.dialects.tools import refuse_hosted
 from agent_layer.gateway.engines.models import ExternalModel
 from agent_layer.gateway.engines.pool import EnginePool
 from agent_layer.gateway.rollouts.body_quota import HeldBytes
-from agent_layer.gateway.rollouts.callers import SideCalls, judge_caller
+from agent_layer.gateway.rollouts.callers import Caller, SideCalls, judge_caller
 from agent_layer.gateway.rollouts.finalize import wait_until
 from agent_layer.gateway.rollouts.log_protocol import Log
 from agent_layer.gateway.rollouts.media import check_media

@@ -122,14 +122,14 @@ def read_messages(body: bytes, read_thread: ReadThread) -> ChatRequest:
         before = _continued(parsed, read_thread)
         config, tools = parsed.output_config or _OutputConfig(), read_anthropic_tools(parsed.tools or ())
         choice = tools.restrict(_choice(parsed.tool_choice or {}))
-        is_asked = choice is not None or not tools.dropped
+        has_choice = choice is not None or not tools.dropped
         fields: JsonObject = {
             **{name: piece for name, piece in pieces.items() if name not in _TRANSLATED | _NO_PLACE},
             "max_tokens": parsed.max_tokens,
             "stop": parsed.stop_sequences or None,
             "tools": tools.functions or before.tools,
             "tool_choice": choice,
-            "parallel_tool_calls": _are_parallel(parsed.tool_choice or {}) if is_asked else None,
+            "parallel_tool_calls": _are_parallel(parsed.tool_choice or {}) if has_choice else None,
             "response_format": wanted.to_chat() if (wanted := config.format or parsed.output_format) else None,
             **_thinking(parsed.thinking or {}, config.effort),
             **(_PREFILLED if parsed.messages and _is_prefill(parsed.messages[-1]) else {}),
@@ -346,7 +346,7 @@ def _make_message_id(exchange: Exchange) -> str:
 class _MessageWriter:
     exchange: Exchange
     menders: dict[int, SurrogateMender] = field(default_factory=dict[int, SurrogateMender])
-    """Of the inputs that are streamed, by block: SDKs break off at a lone surrogate."""
+    """Menders of streamed inputs, by block: SDKs break off at a lone surrogate."""
 
     def whole(self, answer: ChatAnswer) -> JsonObject:
         """Return the message.

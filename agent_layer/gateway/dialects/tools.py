@@ -34,12 +34,12 @@ class Tool(msgspec.Struct):
     name: str | None = None
     description: str | None = None
     input_schema: JsonObject | None = None
-    parameters: JsonObject | None = None
+    parameters: object = None
     strict: bool | None = None
-    format: JsonObject | None = None
+    format: object = None
     tools: "list[Tool] | None" = None
-    display_width_px: int | None = None
-    display_height_px: int | None = None
+    display_width_px: object = None
+    display_height_px: object = None
 
     @property
     def kind(self) -> str:
@@ -85,7 +85,7 @@ def _object(required: str, **properties: JsonObject) -> JsonObject:
     return {"type": "object", "properties": properties, "required": required.split()}
 
 
-def _choice_of(names: str) -> JsonObject:
+def _make_choice(names: str) -> JsonObject:
     return {"type": "string", "enum": names.split()}
 
 
@@ -93,7 +93,7 @@ def _editor(commands: str, inserted: str) -> JsonObject:
     texts = {"file_text": _TEXT, "old_str": _TEXT, "new_str": _TEXT, inserted: _TEXT}
     return _object(
         "command path",
-        command=_choice_of(commands),
+        command=_make_choice(commands),
         path=_TEXT,
         **texts,
         insert_line=_INTEGER,
@@ -106,15 +106,15 @@ _EDITOR: Final = _editor("view create str_replace insert", "insert_text")
 _FIRST_ACTIONS: Final = (
     "key type mouse_move left_click left_click_drag right_click middle_click double_click screenshot cursor_position"
 )
-_FIRST_COMPUTER: Final = _object("action", action=_choice_of(_FIRST_ACTIONS), coordinate=_POINT, text=_TEXT)
+_FIRST_COMPUTER: Final = _object("action", action=_make_choice(_FIRST_ACTIONS), coordinate=_POINT, text=_TEXT)
 _ACTIONS: Final = f"{_FIRST_ACTIONS} left_mouse_down left_mouse_up triple_click scroll hold_key wait zoom"
 _COMPUTER: Final = _object(
     "action",
-    action=_choice_of(_ACTIONS),
+    action=_make_choice(_ACTIONS),
     coordinate=_POINT,
     start_coordinate=_POINT,
     text=_TEXT,
-    scroll_direction=_choice_of("up down left right"),
+    scroll_direction=_make_choice("up down left right"),
     scroll_amount=_INTEGER,
     duration={"type": "number"},
     region={"type": "array", "items": _INTEGER, "minItems": 4, "maxItems": 4},
@@ -132,7 +132,7 @@ _PUBLISHED: Final[Mapping[str, tuple[str, JsonObject]]] = MappingProxyType(
             "Keep notes in files below /memories, which stay between conversations.",
             _object(
                 "command",
-                command=_choice_of("view create str_replace insert delete rename"),
+                command=_make_choice("view create str_replace insert delete rename"),
                 **dict.fromkeys(
                     ("path", "file_text", "old_str", "new_str", "insert_text", "old_path", "new_path"), _TEXT
                 ),
@@ -234,7 +234,7 @@ _TOOLS: Final = msgspec.json.Decoder(list[Tool])
 
 def _custom_fields(tool: Tool) -> JsonObject:
     """Return the function of a tool that takes a text."""
-    grammar = tool.format or {}
+    grammar = as_json_object(tool.format)
     ruled = (
         f"The input follows this {grammar.get('syntax')} grammar:\n{grammar['definition']}"
         if "definition" in grammar

@@ -1,7 +1,7 @@
 """What a rollout's model answered, as its agent sends it back: recognised, and given to the engine as it was sampled.
 
 Agents parse the arguments of tool calls and write them again, number calls from 0 in each turn, mint ids of their own,
-and drop reasoning. So an answer is known by what was said, never by an id alone: by its text and its calls, whatever
+and drop reasoning. So an answer is known by what it says, never by an id alone: by its text and its calls, whatever
 the spelling of their arguments, at its place behind the messages that it answered. The first such answer is taken each
 time, so that a conversation that once went on from it does so in all later turns. What an agent says otherwise is its
 own, and stays as it is.
@@ -229,7 +229,9 @@ class AnsweredMessages:
         self._resolved[key] = found
         return found
 
-    def _find_here(self, hashed: HashedAnswer, place: str, kind: str) -> _Answer | None:
+    def _find_here(  # kept: it holds what likeness is
+        self, hashed: HashedAnswer, place: str, kind: str
+    ) -> _Answer | None:
         here = self._here.get((place, kind, hashed.meaning), ())
 
         def likeness(answer: _Answer) -> tuple[bool, bool, bool]:

@@ -170,7 +170,7 @@ class PromptContents(msgspec.Struct, frozen=True, kw_only=True):
     digest: int
     """Digest of the whole prompt."""
     request: ChatRequest
-    """With the model's answers as they were sampled."""
+    """The request, with the model's answers as they were sampled."""
 
     @property
     def place(self) -> str:
@@ -419,14 +419,14 @@ class LiveRollout:
             if task:
                 running.discard(task)
 
-    def inspect_prompt(self, asked: ChatRequest, *, with_reasoning: bool = False) -> PromptContents:
+    def inspect_prompt(self, request: ChatRequest, *, with_reasoning: bool = False) -> PromptContents:
         """Name the request's messages and tools by hash, and find what it continues. Records nothing.
 
         Args:
-            asked: by the agent.
+            request: what the agent asks.
             with_reasoning: reasoning that the agent dropped is put back.
         """
-        restored = self.history.answers.restore(asked, with_reasoning=with_reasoning)
+        restored = self.history.answers.restore(request, with_reasoning=with_reasoning)
         request, parts = restored.request, restored.parts
         hashes = [part.hash for part in parts]
         tools = None if request.tools is None else stored_part(bytes(request.tools))

@@ -124,7 +124,7 @@ test("a break is shown against the earlier step whose tokens it follows for long
   assert.equal(breakOf({ ...columnsOf(texts), ids, parts }, 0), null);
   const continued = [parts[0], { step: 1, start: 3, num_given: 1, num_sampled: 1, prefix_length: 3, parent: 0 }, parts[2]];
   assert.deepEqual(breakOf({ ...columnsOf(texts), ids, parts: continued }, 2)?.expected.map(([text]) => text), ["c", "a", "x"]);
-  assert.deepEqual(Object.keys(CAUSES), ["template", "reserialised_tool_call", "edited_history", "compaction"]);
+  assert.deepEqual(Object.keys(CAUSES), ["template", "reserialised_tool_call", "dropped_reasoning", "edited_history", "compaction"]);
 });
 
 test("control characters, direction marks and unknown texts are shown as signs", () => {

@@ -24,8 +24,8 @@ def render(message):
         (one.get("id"), one["function"]["name"], one["function"]["arguments"])
         for one in message.get("tool_calls") or ()
     ]
-    said = [message.get("reasoning"), message.get("content") or "", calls, message.get("tool_call_id")]
-    return f"<{message['role']}>{json.dumps(said)}\n"
+    shown = [message.get("reasoning"), message.get("content") or "", calls, message.get("tool_call_id")]
+    return f"<{message['role']}>{json.dumps(shown)}\n"
 
 
 def make_ids(text):

@@ -177,6 +177,59 @@ def test_an_agent_that_sends_back_what_it_was_given_continues_the_models_tokens(
         spoken.setdefault(tuple(history), []).append(render(message))
 
 
+def calling(arguments, call_id="call_0", reasoning="hm"):
+    call = {"id": call_id, "type": "function", "function": {"name": "f", "arguments": arguments}}
+    return {"role": "assistant", "content": None, "reasoning": reasoning, "tool_calls": [call]}
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(["chat", "messages", "responses"]),
+    st.lists(st.sampled_from(ARGUMENTS), min_size=3, max_size=8),
+    st.lists(st.sampled_from(ARGUMENTS), min_size=2, max_size=4),
+    st.sampled_from(["kept", "numbered"]),
+    st.data(),
+)
+def test_a_history_that_was_cut_once_is_continued_from_then_on(dialect, before, after, ids, data):
+    agent = Agent(Talk(), dialect, "a", ids, parses=False, drops_reasoning=False, keeps_seal=False)
+    sizes = []
+    for arguments in before:
+        sizes.append(len(agent.history))
+        agent.turn(calling(arguments))
+    cut = data.draw(st.sampled_from(sizes[1:]))
+    agent.history = [{"role": "user", "content": "summary"}, *agent.history[cut:]]
+
+    found = [agent.turn(calling(arguments))[1] for arguments in after]
+
+    assert not [one for findings in found[1:] for one in findings if one.startswith("prefix_break")]
+
+
+def test_an_answer_that_a_resume_left_behind_is_not_taken_for_the_one_that_came_after():
+    talk, body = Talk(), {"messages": [QUESTION], "max_tokens": 9}
+    talk.ask("messages", body, calling('{"a":1}'))
+    talk.rollout.history.answers.abandon(["call-0"])
+    _, reply, _ = talk.ask("messages", body, calling('{"a": 1}'))
+
+    history = [QUESTION, {"role": "assistant", "content": reply["content"]}, {"role": "user", "content": "go on"}]
+    read, _, findings = talk.ask("messages", {"messages": history, "max_tokens": 9}, calling("{}"))
+
+    assert read[1]["tool_calls"][0]["function"]["arguments"] == '{"a": 1}'
+    assert findings == []
+
+
+def test_an_agents_own_examples_stay_as_they_are():
+    talk = Talk()
+    example = calling('{"a": 1}', "mine", None)
+    shown = [QUESTION, example, {"role": "tool", "tool_call_id": "mine", "content": "2"}, QUESTION]
+    talk.ask("chat", {"messages": shown}, calling('{"a":1}', "theirs", None))
+
+    more = [calling('{"a":1}', "theirs", None), {"role": "tool", "tool_call_id": "theirs", "content": "2"}]
+    read, _, findings = talk.ask("chat", {"messages": [*shown, *more]}, calling("{}"))
+
+    assert read[1]["tool_calls"] == example["tool_calls"]
+    assert findings == []
+
+
 QUESTION = {"role": "user", "content": "start"}
 THOUGHT = {"role": "assistant", "content": "look", "reasoning": "hm"}
 SEALS = [
@@ -219,6 +272,9 @@ def test_a_failed_tool_and_foreign_reasoning_are_named():
     result = {"type": "tool_result", "tool_use_id": "c", "content": "no such file", "is_error": True}
     body = {"messages": [{"role": "user", "content": [result]}], "max_tokens": 9}
     assert Talk().read("messages", body).not_applied == ["is_error"]
+
+    legacy = {"role": "function", "name": "f", "content": "1"}
+    assert Talk().read("chat", {"messages": [QUESTION, legacy]}).not_applied == ["messages.function"]
 
     item = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
     assert Talk().read("responses", {"input": [item, QUESTION]}).not_applied == ["encrypted_content"]

@@ -41,6 +41,7 @@ export function placedForks(nodes) {
 export const CAUSES = {
   template: "the chat template renders earlier messages otherwise than they were sampled",
   reserialised_tool_call: "the agent sent a tool call back in another spelling than the model wrote",
+  dropped_reasoning: "the agent sent an answer back without its reasoning; AGENT_LAYER_DROPPED_REASONING=restore puts it back",
   edited_history: "the agent changed or dropped earlier messages",
   compaction: "the agent replaced earlier messages by fewer",
 };
