@@ -65,7 +65,6 @@ OTHERS = {
         b'{"contents": [{"role": "model", "parts": [{"functionCall": {"name": "f", "args": %b}}]}]}' % DEEP
     ),
     ("models/m:generateContent", "no UTF-8"): b'{"contents": [{"parts": [{"text": "\xff"}]}]}',
-    ("models/m:generateContent", "half a surrogate"): b'{"contents": [{"parts": [{"text": "\\ud800"}]}]}',
     ("models/m:streamGenerateContent", "a text for contents"): b'{"contents": ["x"]}',
     ("models/m:countTokens", "no UTF-8"): b'{"contents": [{"parts": [{"text": "\xff"}]}]}',
     ("models/m:countTokens", "no request"): b'{"generateContentRequest": 3}',

@@ -239,7 +239,6 @@ PRIVATE = {
     "cache_salt": "s",
     "mm_processor_kwargs": {"x": 1},
     "media_io_kwargs": {"x": 1},
-    "session_id": "s",
     "chat_template": "{{ messages }}",
     "logits_processors": ["os.system"],
     "custom_logit_processor": "x",
@@ -247,7 +246,7 @@ PRIVATE = {
     "lora_path": "x",
 }
 UNKNOWN = {"sorcery": 1, "functions": [{"name": "f"}], "function_call": {"name": "f"}}
-HARMLESS = {"user": "u", "metadata": {"user_id": "x"}, "service_tier": "auto", "client_metadata": {"x": "y"}}
+HARMLESS = {"user": "u", "session_id": "s", "metadata": {"user_id": "x"}, "service_tier": "auto", "client_metadata": {"x": "y"}}
 
 
 @pytest.mark.parametrize("headers", [{}, AUX], ids=["policy", "aux"])

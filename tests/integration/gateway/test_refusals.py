@@ -39,8 +39,8 @@ async def test_each_reason_is_counted_logged_and_a_finding(gateway, caplog):
 
     _, outcome = await end(gateway, opened)
 
-    assert outcome.findings == ["refused: BadInputError", "refused: not_found"]
-    for reason, number in {"BadInputError": 2, "not_found": 1, "rollout_limit": 1}.items():
+    assert outcome.findings == ["refused: BadInputError", "refused: not_served"]
+    for reason, number in {"BadInputError": 2, "not_served": 1, "rollout_limit": 1}.items():
         assert await gateway.figure(f'refused_requests_total{{reason="{reason}"}}') == number
     lines = [line.message for line in caplog.records if "request refused" in line.message]
     assert len(lines) == 3  # the same within a minute is one
@@ -52,7 +52,7 @@ async def test_no_stranger_can_put_a_finding_on_a_rollout(gateway):
     for key in ("wrong", "operator-key"):
         headers = {"Authorization": f"Bearer {key}"}
         async with gateway.session.post(f"{opened['base_url']}/embeddings", headers=headers) as reply:
-            assert reply.status == 404
+            assert reply.status in (401, 404)
         async with gateway.session.post(f"{opened['base_url']}/chat/completions", data=b"{", headers=headers) as reply:
             assert reply.status in (400, 401)
 
