@@ -64,9 +64,16 @@ async def call_function(function: Callable[..., object], *args: object) -> objec
 
 
 def can_score(found: object) -> bool:
-    """Whether an object has a form that ``call_scorer`` can call."""
-    is_function = inspect.isroutine(found) or inspect.iscoroutinefunction(found)
-    return is_function or (not isinstance(found, type) and callable(getattr(found, "score", None)))
+    """Whether an object has a form that ``call_scorer`` can call, which takes the arguments of a scorer."""
+    if inspect.isroutine(found) or inspect.iscoroutinefunction(found):
+        function, num_arguments = found, 3
+    else:
+        function, num_arguments = None if isinstance(found, type) else getattr(found, "score", None), 1
+    try:
+        inspect.signature(cast("Callable[..., object]", function)).bind(*[None] * num_arguments)
+    except (TypeError, ValueError):  # the latter: a function in C that does not show its arguments
+        return False
+    return True
 
 
 def only_reward(task: Task) -> str:

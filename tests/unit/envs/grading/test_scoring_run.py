@@ -84,6 +84,8 @@ def test_functions_classes_and_objects_are_scorers(write_module):
     ("code", "reason"),
     [
         ("class scorer:\n    def __init__(self, more): pass\n    async def score(self, context): ...\n", "defaults"),
+        ("def scorer(task): return 1\n", "neither"),
+        ("class scorer:\n    def score(self): return 1\n", "neither"),
         ("scorer = 3\n", "neither"),
     ],
 )
