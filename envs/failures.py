@@ -8,6 +8,7 @@ import msgspec
 from agent_layer.errors import AgentFailedError, BadInputError, SandboxError, UnreachableError
 from agent_layer.recorder import KeyScrubber
 from agent_layer.schema import Cause, RolloutStatus
+from tracer.core import describe_traceback
 
 CONTEXT_FULL: Final = "context_length_exceeded"
 """Error code of a call that does not fit into the model's context, or into the task's ``context_tokens``."""
@@ -43,6 +44,8 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     cause: Cause | None = None
     """None for a plain completion."""
     error: str | None = None
+    traceback: str | None = None
+    """Where the agent raised it, in its own code; None: no error of the agent ended it."""
     is_own: bool = True
     """False: it ended because of another attempt, and does not count as a failure of its task."""
 
@@ -70,9 +73,10 @@ def classify_failure(error: BaseException) -> Ending:
     text = describe_error(error)
     if any(is_out_of_budget(one) for one in chain):
         return Ending(status="truncated", cause="policy", error=text)
+    found = describe_traceback(error)
     if any(_is_infrastructure(one) for one in chain):
-        return Ending(status="lost", cause="infra", error=text)
-    return Ending(status="failed", cause="user", error=text)
+        return Ending(status="lost", cause="infra", error=text, traceback=found)
+    return Ending(status="failed", cause="user", error=text, traceback=found)
 
 
 def is_out_of_budget(error: BaseException) -> bool:

@@ -50,8 +50,8 @@ def load_scorer(name: str) -> AnyScorer | None:
         found = _make_scorer(name, cast("type[object]", found))
     if not can_score(found):
         raise BadInputError(
-            f"scorer {name!r}: is a {type(found).__name__}, neither 'async def score(task, trajectory, result)' nor an"
-            " object with 'async def score(self, context)'; make it one of these"
+            f"scorer {name!r}: is a {type(found).__name__}, neither 'def score(task, trajectory, result)' nor an object"
+            " with 'def score(self, context)', each plain or async; make it one of these"
         )
     return cast("AnyScorer", found)
 

@@ -41,7 +41,7 @@ from agent_layer.schema import (
     make_attempt_started,
     safe_repr,
 )
-from tracer.core import Rollout, Scope, add_failure_note, current, enter_attempt, warn_once
+from tracer.core import Rollout, Scope, add_failure_note, current, describe_traceback, enter_attempt, warn_once
 from tracer.integrations import instrument
 from tracer.pools import propagate_context_to_pools
 from tracer.session import Session, active_session
@@ -54,6 +54,7 @@ _POLL_SECONDS = 0.01
 _INFRA_ERRORS = (BackPressureError, EngineError, NotWholeError, RedactionError, UnreachableError)
 """Errors of this project that are no fault of the code in the block."""
 _MAX_WAITING = 64
+_MAX_ERROR_LENGTH = 2000
 """Rollouts of one process that may open or end at the same time."""
 
 
@@ -233,6 +234,8 @@ def _end(session: Session, rollout: Rollout, error: BaseException | None) -> Non
     if rollout is session.inherited or rollout.process_id != os.getpid():
         return
     status, cause = _classify_ending(error)
+    why = None if error is None else safe_repr(error)[:_MAX_ERROR_LENGTH]
+    where = describe_traceback(error) if error is not None and status == "failed" else None
     if (gateway := session.gateway) is None:
         now = rollout.clock.now()
         rollout.append(
@@ -242,7 +245,8 @@ def _end(session: Session, rollout: Rollout, error: BaseException | None) -> Non
                 status=status,
                 ended_at=now,
                 cause=cause,
-                error=None if error is None else safe_repr(error)[:2000],
+                error=why,
+                traceback=where,
             )
         )
         if status in ("completed", "truncated"):
@@ -254,7 +258,7 @@ def _end(session: Session, rollout: Rollout, error: BaseException | None) -> Non
         return
     if status in ("completed", "truncated"):
         _wait_until_settled(session, rollout)
-    ended = gateway.end(rollout.rollout_id, attempt=rollout.attempt, status=status)
+    ended = gateway.end(rollout.rollout_id, attempt=rollout.attempt, status=status, error=why, traceback=where)
     if ended.error is not None:
         warn_once("tracer.rollout", f"no reward counts, {ended.error}")
 

@@ -22,6 +22,10 @@ from agent_layer.schema import AttemptStarted, Content, LogRecord, as_json_objec
 _IDS = re.compile(r"(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{16}")
 
 
+_MAX_EARLY_ROOTS = 10_000
+"""Most traces have no call of a model: all that their senders do."""
+
+
 class Log(Protocol):
     """Destination of records; the recorder implements it."""
 
@@ -53,6 +57,8 @@ class Intake:
         """(trajectory, hash) of contents already in the log."""
         self._answers_by_call: BoundedMap[tuple[str, str], str] = BoundedMap()
         """Call that requested a tool, by (trajectory, tool call id)."""
+        self._early_roots: BoundedMap[str, ReceivedSpan] = BoundedMap(_MAX_EARLY_ROOTS)
+        """Root spans that came before any call of their trajectory, by its id."""
 
     def add_spans(self, spans: Sequence[ReceivedSpan], named: str | None = None) -> IntakeResult:
         """Append the spans to the log.
@@ -95,8 +101,13 @@ class Intake:
         related = _RelatedSpans(spans)
         calls = [span for span in spans if isinstance(related.seen[span.span_id], ModelCall | ToolCall)]
         begun_at = self._begun.get(target.trajectory_id)
+        roots = [span for span in spans if span.parent_id is None] if target.ends_with_root else []
         if not calls and begun_at is None:
+            for root in roots:
+                self._early_roots.set(target.trajectory_id, msgspec.structs.replace(root, events=[]))
             return
+        if begun_at is None and (early := self._early_roots.get(target.trajectory_id)) is not None:
+            spans, roots = [*spans, early], [*roots, early]
         if not target.is_named and (begun_at is None or min(span.began_at for span in spans) < begun_at):
             yield make_start(target, spans, self._run)
         for span in sorted(calls, key=lambda span: span.began_at):
@@ -104,8 +115,7 @@ class Intake:
                 yield from self._span_records(target, span, related)
             except (BadInputError, RecursionError) as error:  # RecursionError: nested too deeply for a record
                 faults.append(str(error))
-        if target.ends_with_root:
-            yield from (make_outcome(span, target, self._run) for span in spans if span.parent_id is None)
+        yield from (make_outcome(root, target, self._run) for root in roots)
 
     def _span_records(self, target: SpanTarget, span: ReceivedSpan, related: "_RelatedSpans") -> list[LogRecord]:
         seen, agent = related.seen[span.span_id], related.find_agent(span)

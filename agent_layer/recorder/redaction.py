@@ -34,7 +34,7 @@ _TEXTS: Final[dict[type, tuple[str, ...]]] = {
     AttemptStarted: ("task",),
     Label: ("comment",),
     Observation: ("arguments", "output"),
-    Outcome: ("error", "result", "details"),
+    Outcome: ("error", "traceback", "result", "details"),
     Reward: ("error", "comment"),
     StepPart: ("actions", "error", "sampling_asked", "sampling_applied"),
     Task: ("input", "grading"),

@@ -140,8 +140,21 @@ def _chat_message(role: str, parts: Sequence[JsonObject]) -> JsonObject:
 def _chat_content(parts: Sequence[JsonObject]) -> object:
     """Return text when all parts are text, else a list; None without parts."""
     if any(part.get("type") != "text" for part in parts):
-        return [{"type": "text", "text": part.get("content")} if part.get("type") == "text" else part for part in parts]
+        return [_chat_part(part) for part in parts]
     return "".join(str(part.get("content", "")) for part in parts) if parts else None
+
+
+def _chat_part(part: JsonObject) -> JsonObject:
+    kind, modality = part.get("type"), part.get("modality")
+    if kind == "text":
+        return {"type": "text", "text": part.get("content")}
+    if f"{modality}_url" not in MEDIA:
+        return part
+    if kind == "blob":
+        url = f"data:{part.get('mime_type') or 'application/octet-stream'};base64,{part.get('content')}"
+    else:
+        url = part.get("uri") if kind == "uri" else None
+    return part if url is None else {"type": f"{modality}_url", f"{modality}_url": {"url": url}}
 
 
 def _content_items(content: object) -> list[object]:

@@ -95,6 +95,8 @@ class Outcome(Record, frozen=True, kw_only=True, tag="outcome"):
     cause: Cause | None = None
     """None for a plain completion."""
     error: str | None = None
+    traceback: str | None = None
+    """Where the agent raised the error: frames of its own code, and the innermost one; None: it raised none."""
     result: object = None
     """What the agent returned; any JSON value."""
     num_calls: int | None = None

@@ -1,7 +1,11 @@
 """Calls a scorer of either form, and makes its answer or failure a verdict; reads numbers of any type as scores."""
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from contextvars import copy_context
+from threading import Thread
 from typing import TypeAlias, cast
 
 import msgspec
@@ -11,7 +15,7 @@ from agent_layer.schema import Task, Trajectory, json_value, plain_number, read_
 from envs.failures import ModelCallError, describe_error
 from envs.grading.scorer import Scorer, ScoringContext, Verdict
 
-ScorerFunction: TypeAlias = Callable[[Task, Trajectory, object], Awaitable[object]]
+ScorerFunction: TypeAlias = Callable[[Task, Trajectory, object], Awaitable[object] | object]
 AnyScorer: TypeAlias = ScorerFunction | Scorer
 _SERVER_ERROR = 500
 
@@ -20,9 +24,9 @@ async def call_scorer(scorer: AnyScorer, context: ScoringContext) -> Verdict:
     """Return the scorer's verdict; a failure is one, too, with the reason as ``error`` of its evidence."""
     try:
         if isinstance(scorer, Scorer):
-            answer: object = await scorer.score(context)
+            answer: object = await call_function(scorer.score, context)
         else:
-            answer = await scorer(context.task, context.trajectory, context.result)
+            answer = await call_function(scorer, context.task, context.trajectory, context.result)
     except (SandboxError, UnreachableError) as error:
         return Verdict(status="infra_error", evidence={"error": describe_error(error)})
     except ModelCallError as error:
@@ -35,9 +39,41 @@ async def call_scorer(scorer: AnyScorer, context: ScoringContext) -> Verdict:
     return read_verdict(answer, only_reward(context.task))
 
 
+async def call_function(function: Callable[..., object], *args: object) -> object:
+    """Call a function of a scorer, plain or async.
+
+    A plain one runs in a thread of its own, so that it keeps no other scorer waiting, and the end of the process does
+    not wait for one that never ends.
+    """
+    if inspect.iscoroutinefunction(function):
+        return await function(*args)
+    answered: Future[object] = Future()
+    answered.set_running_or_notify_cancel()
+    context = copy_context()
+
+    def run() -> None:
+        try:
+            answered.set_result(context.run(function, *args))
+        except BaseException as error:  # noqa: BLE001 - a scorer may raise anything, such as exit()
+            can_be_raised = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            answered.set_exception(error if can_be_raised else RuntimeError(describe_error(error)))
+
+    Thread(target=run, name="scorer", daemon=True).start()
+    answer = await asyncio.wrap_future(answered)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
 def can_score(found: object) -> bool:
-    """Whether an object has a form that ``call_scorer`` can call."""
-    return inspect.iscoroutinefunction(found if inspect.isroutine(found) else getattr(found, "score", found))
+    """Whether an object has a form that ``call_scorer`` can call, which takes the arguments of a scorer."""
+    if inspect.isroutine(found) or inspect.iscoroutinefunction(found):
+        function, num_arguments = found, 3
+    else:
+        function, num_arguments = None if isinstance(found, type) else getattr(found, "score", None), 1
+    try:
+        inspect.signature(cast("Callable[..., object]", function)).bind(*[None] * num_arguments)
+    except (TypeError, ValueError):  # the latter: a function in C that does not show its arguments
+        return False
+    return True
 
 
 def only_reward(task: Task) -> str:

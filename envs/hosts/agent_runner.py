@@ -143,6 +143,7 @@ class AgentRunner:
             status=ran.ending.status,
             cause=ran.ending.cause,
             error=ran.ending.error,
+            traceback=ran.ending.traceback,
             result=ran.result,
             seconds=ran.seconds,
             logs=sorted(rollout.logs),

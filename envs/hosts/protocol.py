@@ -103,6 +103,8 @@ class Ended(_Message, frozen=True, kw_only=True):
     status: RolloutStatus
     cause: Cause | None = None
     error: str | None = None
+    traceback: str | None = None
+    """Where the agent raised the error."""
     result: object = None
     """What the agent returned, a JSON value."""
     seconds: float

@@ -86,7 +86,8 @@ class HostTarget:
             await self.hosts.release_host(host)
         rollout.logs.update(ended.logs)
         if ended.status != "completed":
-            raise EndedError(Ending(status=ended.status, cause=ended.cause, error=ended.error))
+            ending = Ending(status=ended.status, cause=ended.cause, error=ended.error, traceback=ended.traceback)
+            raise EndedError(ending)
         return ended.result
 
     async def _run(self, host: Host, rollout: Rollout, start: Start) -> Ended:

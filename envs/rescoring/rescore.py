@@ -8,7 +8,7 @@ the scorer has scored, as long as that is current.
 import asyncio
 import base64
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from contextlib import AsyncExitStack
 from typing import Literal, TypeAlias, cast
 
@@ -30,7 +30,16 @@ from agent_layer.schema import (
 )
 from agent_layer.schema.sandbox import Snapshot
 from agent_layer.store import Store, TrajectoryRow, commit_reward, find_current_reward, read_rewards
-from envs.grading import AnyScorer, GroupScorer, JudgeCalls, Judgement, ScoringContext, ScoringRun, TakeBox
+from envs.grading import (
+    AnyScorer,
+    GroupScorer,
+    JudgeCalls,
+    Judgement,
+    ScoringContext,
+    ScoringRun,
+    TakeBox,
+    call_function,
+)
 from envs.scorers import FAILED_STATUSES, declared_rewards, run_scorer
 from tracer.transport import GatewayClient
 
@@ -157,19 +166,22 @@ async def _judge_group(
         runs = [await _open_run(one, options, artifacts, ended_with_it) for one, artifacts in found]
         try:
             async with asyncio.timeout(options.seconds):
-                judgements = _list_judgements(await scorer.score_group(runs))
+                judgements = _list_judgements(await call_function(scorer.score_group, runs))
         except Exception as error:  # noqa: BLE001  # a scorer may raise anything
             return [error] * len(runs)
     if len(judgements) != len(runs):
-        return [BadInputError(f"the scorer gave {len(judgements)} judgements on {len(runs)} attempts")] * len(runs)
+        wrong = f"score_group: expected {len(runs)} judgements, one for each attempt, in order, found {len(judgements)}"
+        return [BadInputError(f"{wrong}; return None for what it cannot judge")] * len(runs)
     return judgements
 
 
 def _list_judgements(given: object) -> list[Judgement]:  # kept: tests hold it
-    is_one = isinstance(given, str | bytes | Mapping) or plain_number(given) is not None
+    is_one = isinstance(given, str | bytes | Mapping | AbstractSet) or plain_number(given) is not None
     if is_one or not isinstance(given, Iterable):
         kind = type(cast("object", given)).__name__
-        raise BadInputError(f"score_group: expected a judgement for each attempt, in order, found one {kind}")
+        raise BadInputError(
+            f"score_group: expected a judgement for each attempt, in order, found one {kind}; return a list"
+        )
     return list(cast("Iterable[Judgement]", given))
 
 

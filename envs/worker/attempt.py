@@ -437,6 +437,7 @@ class Attempt:
             ended_at=time.time(),
             cause=end.ending.cause,
             error=end.ending.error,
+            traceback=end.ending.traceback,
             result=end.result,
             num_calls=num_calls,
             times=end.times,
@@ -467,7 +468,7 @@ def report_attempt(lease: Lease, done: Done, stop: StopReason | None) -> Report 
             error = "" if ending.cause in (None, "policy") else ending.error or ""
             return Report(lease=lease, ending=counts, usable=done.is_usable, cause=ending.cause, error=error)
         case _:
-            error = f"{ending.cause}: {ending.error}"
+            error = f"{ending.cause}: {ending.error}" + (f"\n{ending.traceback}" if ending.traceback else "")
             return Report(lease=lease, ending=done.end.lease_ending, cause=ending.cause, error=error)
 
 

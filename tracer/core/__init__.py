@@ -17,5 +17,6 @@ __getattr__, __all__ = face(
             " enter_process_scope is_context_propagated live_scope outer_scope propagate_context reward"
         ),
         "tool_use": "ToolUse is_pause",
+        "tracebacks": "describe_traceback",
     },
 )

@@ -14,3 +14,4 @@ from .scope import enter_attempt as enter_attempt, enter_process_scope as enter_
 from .scope import is_context_propagated as is_context_propagated, live_scope as live_scope, outer_scope as outer_scope
 from .scope import propagate_context as propagate_context, reward as reward
 from .tool_use import ToolUse as ToolUse, is_pause as is_pause
+from .tracebacks import describe_traceback as describe_traceback

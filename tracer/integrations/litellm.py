@@ -90,7 +90,9 @@ class _EntryPoint:
         call.source = "hook"  # no layer below adopted it, and none may from now on
         request = self._dialect.read_request({name: named[name] for name in _OURS & named.keys()})
         if hasattr(result, "__next__") or hasattr(result, "__anext__"):
-            _watch_items(result, StreamRecorder(call, self._dialect, request))
+            _watch_class(type(result), "__next__", _see_items)
+            _watch_class(type(result), "__anext__", _see_items_async)
+            setattr(result, _RECORD, StreamRecorder(call, self._dialect, request))
         else:
             answer = self._dialect.read_answer(
                 json_text(cast("_Completion", result).model_dump(exclude_none=True, warnings=False))
@@ -122,13 +124,6 @@ class _Item(Protocol):
     """One item of a stream: a pydantic model."""
 
     def model_dump(self, *, exclude_none: bool, warnings: bool) -> object: ...
-
-
-def _watch_items(stream: object, record: StreamRecorder) -> None:
-    """Record each item of this stream before the caller gets it."""
-    _watch_class(type(stream), "__next__", _see_items)
-    _watch_class(type(stream), "__anext__", _see_items_async)
-    setattr(stream, _RECORD, record)
 
 
 def _watch_class(kind: type, name: str, see: Callable[..., object]) -> None:

@@ -121,13 +121,15 @@ class GatewayClient:
         attempt: int | None = None,
         reward: SupportsFloat | None = None,
         status: EndStatus = "completed",
+        error: str | None = None,
+        traceback: str | None = None,
     ) -> EndedRollout:
         """Close the attempt, wait until all of it is stored, and accept it; for rollouts without a worker.
 
         Raises: BadInputError: the reward is no finite number.
         """
         score = None if reward is None else read_score(reward, f"reward of rollout {rollout_id}")
-        ending = EndRequest(attempt=attempt, reward=score, status=status)
+        ending = EndRequest(attempt=attempt, reward=score, status=status, error=error, traceback=traceback)
         return self._call(END_ROLLOUT, END_ROLLOUT.fill(rollout_id=rollout_id), ending)
 
     def _call(self, endpoint: Endpoint[B, A], path: str, body: B, answer_seconds: float | None = None) -> A:
@@ -229,10 +231,12 @@ class ShardedGatewayClient(GatewayClient):
         attempt: int | None = None,
         reward: SupportsFloat | None = None,
         status: EndStatus = "completed",
+        error: str | None = None,
+        traceback: str | None = None,
     ) -> EndedRollout:
         """See GatewayClient; None: the first attempt."""
         gateway = self._owner(rollout_id, attempt or 0)
-        return gateway.end(rollout_id, attempt=attempt, reward=reward, status=status)
+        return gateway.end(rollout_id, attempt=attempt, reward=reward, status=status, error=error, traceback=traceback)
 
     def _owner(self, rollout_id: str, attempt: int) -> GatewayClient:
         return self._gateways[(crc32(rollout_id.encode()) + attempt) % len(self._gateways)]

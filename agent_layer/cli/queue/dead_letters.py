@@ -9,7 +9,7 @@ import typer
 
 from agent_layer.cli.ui.links import print_link
 from agent_layer.cli.ui.output import describe_seconds, write_lines
-from agent_layer.cli.ui.queue_text import choose, describe_tries, find_run, limit_rows
+from agent_layer.cli.ui.queue_text import choose, describe_tries, find_run, limit_rows, shorten_error
 from agent_layer.cli.ui.tables import Column, TableView, make_row
 from agent_layer.cli.ui.watch import Format, Limit, Run, Watch, present
 from agent_layer.dispatcher import Dispatcher, RolloutState, connect
@@ -159,7 +159,7 @@ def _cells(state: RolloutState, now: float) -> dict[str, str]:
         "died": f"{describe_seconds(max(0, now - state.since))} ago",
         "attempts": describe_tries(state),
         "run": state.run,
-        "last error": " ".join(state.errors[-1].split()) if state.errors else "-",
+        "last error": shorten_error(state.errors[-1]) if state.errors else "-",
     }
     return {**cells, **({"worker": state.worker} if state.worker else {})}
 
@@ -169,6 +169,6 @@ def _describe(found: list[RolloutState], now: float) -> Iterator[str]:
         died = f"{describe_seconds(max(0, now - state.since))} ago"
         yield f"{state.rollout_id}  run {state.run}, died {died} after {format_count(state.num_attempts, 'attempt')}"
         for attempt, error in zip(state.error_attempts, state.errors, strict=True):
-            yield f"  attempt {attempt}: {error}"
+            yield f"  attempt {attempt}: {error}".replace("\n", "\n    ")
     if not found:
         yield "none"

@@ -18,6 +18,7 @@ from agent_layer.cli.ui.queue_text import (
     describe_status,
     describe_tries,
     limit_rows,
+    shorten_error,
 )
 from agent_layer.cli.ui.tables import Column, TableView, make_row
 from agent_layer.cli.ui.watch import Format, Limit, Run, Watch, present
@@ -222,4 +223,4 @@ def _rollout_cells(state: RolloutState, now: float) -> dict[str, str]:
     if state.lease_seconds is not None:
         cells["lease"] = f"{describe_seconds(state.lease_seconds)} left" if state.lease_seconds > 0 else "lapsed"
     texts = {"worker": state.worker, "checkpoint": state.checkpoint, "last error": (state.errors or [""])[-1]}
-    return cells | {name: " ".join(text.split()) for name, text in texts.items() if text}
+    return cells | {name: shorten_error(text) for name, text in texts.items() if text}

@@ -1,5 +1,6 @@
 """Phrases that all looks at the dispatcher share: how much there is, and what was left out."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
@@ -15,6 +16,7 @@ T = TypeVar("T")
 MAX_LOOKED_AT = 50_000
 """Most groups or rollouts that a look reads to find those of one run, so that watching costs Redis little."""
 _MAX_REASON_LENGTH = 300
+_TRACEBACK = re.compile(r"\n\W*(Exception Group )?Traceback \(most recent call last\):")
 _MAX_LACKS = 3
 
 
@@ -86,8 +88,13 @@ def _describe_paused(dispatcher: Dispatcher, runs: Sequence[str]) -> Iterator[st
 
 def describe_why(why: str | None) -> str:
     """Return why a run is paused, cut before the details of a long error."""
-    reason = " ".join((why or "").split())
+    reason = shorten_error(why or "")
     return f"{reason[:_MAX_REASON_LENGTH]} …" if len(reason) > _MAX_REASON_LENGTH else reason or "no reason given"
+
+
+def shorten_error(error: str) -> str:
+    """Return what ended an attempt on one line, without the agent's traceback."""
+    return " ".join(_TRACEBACK.split(error)[0].split())
 
 
 def describe_none(run: str | None) -> str:

@@ -81,6 +81,8 @@ def describe_trajectory(shown: JsonObject) -> Iterator[Block]:
 def _describe_outcome(outcome: JsonObject) -> Iterator[Block]:
     if outcome.get("error"):
         yield _labelled("  error: ", outcome["error"], "error")
+    if outcome.get("traceback"):
+        yield _labelled("    ", outcome["traceback"], "error")
     for finding in cast("list[str]", outcome.get("findings", [])):
         yield Block([f"  finding: {finding}"], "error")
     if used := cast("JsonObject | None", outcome.get("sandbox")):

@@ -189,6 +189,9 @@ class Finalizer:
         if request.reward is not None:
             records.append(record_reward(rollout, RewardRequest(score=request.reward)))
         outcome = _make_outcome(rollout, request.status, _find_cause(request.status))
+        if request.status == "failed":
+            error, where = request.error and request.error[:2_000], request.traceback and request.traceback[:8_000]
+            outcome = msgspec.structs.replace(outcome, error=error, traceback=where)
         is_acceptable = request.status in _ACCEPTABLE
         error = explain_no_policy_call(closed, started.split, calls_optional=rollout.terms.calls_optional)
         if is_acceptable and error:

@@ -16,13 +16,15 @@ from agent_layer.ingest.spans import (
     token_usage,
     unflatten,
 )
-from agent_layer.schema import Action, JsonObject, parse_json_text
+from agent_layer.schema import MEDIA, Action, JsonObject, as_json_objects, parse_json_text
 
 __all__ = ["SESSIONS", "read"]
 
 SESSIONS = ("traceloop.association.properties.session_id", "traceloop.association.properties.thread_id")
 
 _CALLS = ("chat", "completion")
+_PARTS = frozenset(MEDIA) | {"text", "input_text", "output_text", "refusal", "image", "document", "file", "input_file"}
+"""Types of the parts of contents, in the dialects that its instrumentations see."""
 
 
 def read(span: ReceivedSpan) -> SpanMeaning | None:
@@ -64,10 +66,18 @@ def _action(item: JsonObject) -> Action:
 
 
 def _message(item: JsonObject, role: str) -> JsonObject:
-    message: JsonObject = {"role": item.get("role", role), "content": item.get("content")}
+    message: JsonObject = {"role": item.get("role", role), "content": _content(item.get("content"))}
     if calls := numbered_objects(item.get("tool_calls")):
         message["tool_calls"] = [_call(one) for one in calls]
     return message | {name: item[name] for name in ("tool_call_id",) if name in item}
+
+
+def _content(content: object) -> object:
+    """Return the parts of a content, which are written as JSON text; other text stays text."""
+    parts = parse_json_text(content) if isinstance(content, str) and content.startswith("[") else None
+    objects = as_json_objects(parts)
+    is_parts = bool(objects) and all(one.get("type") in _PARTS for one in objects)
+    return parts if is_parts and objects == parts else content
 
 
 def _call(call: JsonObject) -> JsonObject:

@@ -188,6 +188,10 @@ class EndRequest(_Request, frozen=True, kw_only=True):
     reward: float | bool | None = None
     status: EndStatus = "completed"
     """``failed`` counts as ``truncated`` where the last call of the policy did not fit into the model's context."""
+    error: str | None = None
+    """Why it failed; the first 2,000 characters are kept."""
+    traceback: str | None = None
+    """Where the agent raised the error; the first 8,000 characters are kept."""
 
 
 class EndedRollout(msgspec.Struct, frozen=True, kw_only=True):

@@ -116,6 +116,8 @@ class OutcomeLine(Answer, frozen=True, kw_only=True):
     status: str
     cause: str | None
     error: str | None
+    traceback: str | None
+    """Where the agent raised the error, in its own code."""
     ended_at: float
     result: object
     num_calls: int | None

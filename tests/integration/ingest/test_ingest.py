@@ -243,3 +243,15 @@ def test_parents_in_a_ring_lead_nowhere(receiver):
     send(receiver, chat(CALL, parent=TOOL), chat(TOOL, parent=CALL))
 
     assert {step.agent for step in receiver.log.trajectory.steps} == {None}
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]], ids=str)
+def test_a_trajectory_has_its_start_and_outcome_in_whatever_order_its_spans_come(receiver, order):
+    spans = [root(), chat(), tool()]
+    for at in order:
+        send(receiver, spans[at])
+
+    (trajectory_id,) = {one.trajectory_id for one in receiver.log.records}
+    whole = assemble_trajectory(trajectory_id, receiver.log.records)
+    assert (whole.outcome.status, whole.outcome.ended_at, whole.started.started_at) == ("completed", 14.0, 9.0)
+    assert (len(whole.steps), len(whole.observations)) == (1, 1)

@@ -248,6 +248,8 @@ async def test_an_agent_that_fails_leaves_its_steps_and_no_reward(gateway, clien
 
     ((_, trajectory),) = await read_all(gateway, [(0, trajectories[0])])
     assert (trajectory.outcome.status, trajectory.reward, trajectory.accepted) == ("failed", None, None)
+    assert "no idea" in trajectory.outcome.error
+    assert 'raise LookupError("no idea")' in trajectory.outcome.traceback
     assert [step.status for step in trajectory.steps] == ["ok"]
 
 

@@ -8,6 +8,7 @@ from itertools import islice
 import pytest
 
 from agent_layer.schema.task import Limits
+from agent_layer.schema.wire.gateway_api import KEY_PREFIX
 from trainer_adapter.data.samples import samples_of
 
 from ...waiting import scaled
@@ -48,6 +49,30 @@ async def test_an_agent_that_breaks_is_tried_again_and_its_attempts_have_no_rewa
         ("completed", None, 1.0, True),
     ]
     assert "ValueError: broke" in trajectories[0].outcome.error
+
+
+PLUM = """
+async def agent(task, rollout):
+    return look({"apple": 1}, rollout.api_key)
+
+
+def look(prices, key):
+    return prices[f"plum {key}"]
+"""
+
+
+async def test_an_attempt_that_fails_keeps_where_and_neither_keys_nor_grading(harness, task, write_module, caplog):
+    write_module("plum_agent", PLUM)
+
+    trajectories = await harness.run("plum_agent:agent", task(grading="what only scorers see"))
+
+    (dead,) = harness.dispatcher.dead()
+    for text in (*(one.outcome.traceback for one in trajectories), *dead.errors, caplog.text):
+        assert 'plum_agent.py", line 7, in look' in text
+        assert "KeyError: 'plum " in text
+        assert "what only scorers see" not in text
+        assert KEY_PREFIX not in text
+    assert dead.errors[0].startswith("user: KeyError")
 
 
 async def test_an_agent_that_always_breaks_dies_with_its_errors(harness, task):

@@ -1,18 +1,22 @@
 """Scores of every numeric type count wherever an agent or a scorer gives them; what is none is named, never silent."""
 
+import asyncio
 import math
+import sys
+import threading
 
 import numpy as np
 import pytest
 
 import tracer
 from agent_layer.errors import BadInputError
-from agent_layer.schema import RewardSpec, Task, Trajectory, rollout_reward
-from envs.grading import Rubric, ScoringRun, Verdict, plain_result
-from envs.rescoring.rescore import _list_judgements
+from agent_layer.schema import AttemptStarted, RewardSpec, Task, Trajectory, rollout_reward
+from envs.grading import Rubric, ScoringRun, Verdict, call_scorer, can_score, plain_result
+from envs.rescoring.rescore import RescoreOptions, _GroupScorer, _judge_group, _list_judgements
 from envs.scorers import explain_no_score, make_rewards, null_rewards, reported_scores, run_scorer
 
 from ...numbers import NO_NUMBERS, NOT_FINITE, NUMBERS
+from ...waiting import scaled
 
 ANY_NUMBER = pytest.mark.parametrize(("value", "score"), [one[1:] for one in NUMBERS], ids=[one[0] for one in NUMBERS])
 NO_SCORE = pytest.mark.parametrize(
@@ -176,7 +180,7 @@ def test_a_result_keeps_what_is_no_number():
     assert math.isnan(plain_result({"a": np.float32("nan")})["a"])
 
 
-@pytest.mark.parametrize("value", [1.0, np.float64(1), np.array(1.0), "ab", {"a": 1}, None, 5])
+@pytest.mark.parametrize("value", [1.0, np.float64(1), np.array(1.0), "ab", {"a": 1}, None, 5, {0.5, 1.0}])
 def test_a_group_s_judgements_are_one_for_each(value):
     with pytest.raises(BadInputError, match="score_group: expected a judgement for each attempt"):
         _list_judgements(value)
@@ -185,3 +189,87 @@ def test_a_group_s_judgements_are_one_for_each(value):
 def test_a_group_s_judgements_may_be_an_array():
     assert _list_judgements(np.array([0.5, 1.0])) == [0.5, 1.0]
     assert _list_judgements((None, {"a": 1})) == [None, {"a": 1}]
+
+
+class GroupJudge:
+    def __init__(self, answer):
+        self._answer = answer
+
+    def score_group(self, contexts):
+        return self._answer(contexts)
+
+
+STARTED = {"trajectory_id": "t-0", "rollout_id": "t", "attempt": 0, "run": "r", "task_id": "t", "started_at": 1.0}
+
+
+def interrupt(_):
+    raise StopIteration
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (lambda _: 1.0, "one float"),
+        (lambda _: [1.0], "expected 2 judgements"),
+        (lambda _: [1.0, 0.5, 0.25], "expected 2 judgements"),
+        (lambda _: sys.exit(3), "SystemExit: 3"),
+        (interrupt, "StopIteration"),
+    ],
+)
+async def test_a_group_that_is_not_judged_one_by_one_is_the_verifier_s_fault(answer, why):
+    trajectory = Trajectory(trajectory_id="t-0", started=AttemptStarted(**STARTED, task=task("a")))
+    options = RescoreOptions(scorer=GroupJudge(answer), verifier_hash="1", seconds=scaled(20.0))
+
+    found = await _judge_group(options.scorer, [(trajectory, None)] * 2, options)
+
+    assert len(found) == 2
+    for one in found:
+        verdict = await call_scorer(_GroupScorer(one), ScoringRun(task("a"), trajectory, None))
+        assert verdict.status == "verifier_error"
+        assert why in verdict.evidence["error"]
+
+
+@pytest.mark.parametrize("odd", ["a", object(), [1]])
+async def test_one_odd_judgement_of_a_group_leaves_the_others(odd):
+    trajectory = Trajectory(trajectory_id="t-0", started=AttemptStarted(**STARTED, task=task("a")))
+    options = RescoreOptions(scorer=GroupJudge(lambda _: (odd, 0.5)), verifier_hash="1", seconds=scaled(20.0))
+    one, other = await _judge_group(options.scorer, [(trajectory, None)] * 2, options)
+    run = ScoringRun(task("a"), trajectory, None)
+
+    assert "expected a" in (await call_scorer(_GroupScorer(one), run)).refused["a"]
+    assert (await call_scorer(_GroupScorer(other), run)).scores == {"a": 0.5}
+
+
+class PlainJudge:
+    def score(self, context):
+        return context.result
+
+
+async def test_a_plain_scorer_counts_as_an_async_one_and_keeps_none_waiting():
+    both = threading.Barrier(2, timeout=scaled(20.0))
+
+    def score(_task, _trajectory, result):
+        both.wait()
+        return {"a": result}
+
+    run = ScoringRun(task("a"), Trajectory(trajectory_id="t-0"), 0.25)
+    found = await asyncio.gather(call_scorer(score, run), call_scorer(score, run), call_scorer(PlainJudge(), run))
+
+    assert [one.scores for one in found] == [{"a": 0.25}] * 3
+    assert [can_score(one) for one in (score, PlainJudge(), PlainJudge, 3, "score")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+async def test_a_plain_scorer_that_never_ends_is_a_timeout():
+    ended = threading.Event()
+    (reward,) = await run_scorer(
+        lambda *_: ended.wait(), ScoringRun(task("a"), Trajectory(trajectory_id="t-0"), None), 0.05
+    )
+    ended.set()
+
+    assert (reward.score, reward.status) == (None, "timeout")

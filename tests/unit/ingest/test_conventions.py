@@ -78,6 +78,48 @@ def test_earlier_openllmetry_numbers_its_prompts_and_completions():
     assert call.tools == [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
 
 
+PARTS = [{"type": "text", "text": "what"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,eA=="}}]
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        (json.dumps(PARTS), PARTS),
+        (
+            json.dumps([{"type": "image", "source": {"type": "base64"}}]),
+            [{"type": "image", "source": {"type": "base64"}}],
+        ),
+        ('[{"type": "square"}]', '[{"type": "square"}]'),
+        ('[1, {"type": "text"}]', '[1, {"type": "text"}]'),
+        ("[no json", "[no json"),
+        ("[]", "[]"),
+    ],
+)
+def test_parts_of_openllmetry_are_parts_and_other_text_stays_text(content, shown):
+    attributes = {
+        "llm__request__type": "chat",
+        "gen_ai__prompt__0__role": "user",
+        "gen_ai__prompt__0__content": content,
+        "gen_ai__completion__0__content": content,
+    }
+
+    call = interpret_span(span(**attributes))
+
+    assert (call.messages[0]["content"], call.actions[0].message["content"]) == (shown, shown)
+
+
+def test_media_in_parts_of_genai_are_parts_of_a_chat_message():
+    blob = {"type": "blob", "modality": "image", "mime_type": "image/png", "content": "eA=="}
+    parts = [{"type": "text", "content": "what"}, blob, {"type": "uri", "modality": "audio", "uri": "https://a/b.wav"}]
+    odd = {"type": "blob", "modality": "smell", "content": "eA=="}
+    spoken = [{"role": "user", "parts": [*parts, odd]}]
+
+    call = interpret_span(span(gen_ai__operation__name="chat", gen_ai__input__messages=json.dumps(spoken)))
+
+    audio = {"type": "audio_url", "audio_url": {"url": "https://a/b.wav"}}
+    assert call.messages == [{"role": "user", "content": [*PARTS, audio, odd]}]
+
+
 def test_entities_of_openllmetry_are_tools_and_agents():
     tool = span(traceloop__span__kind="tool", traceloop__entity__name="look", traceloop__entity__output='{"a": 1}')
 

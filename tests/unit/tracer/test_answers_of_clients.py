@@ -16,8 +16,8 @@ import tracer
 
 from .conftest import THOUGHT
 
-SAID = "forty two"
-ASKED = [{"role": "user", "content": "how many"}]
+ANSWER = "forty two"
+QUESTION = [{"role": "user", "content": "how many"}]
 
 
 class Total(BaseModel):
@@ -58,8 +58,8 @@ async def drain(stream):
 
 def ask(client, **options):
     if isinstance(client, openai.OpenAI | openai.AsyncOpenAI):
-        return client.chat.completions.create(model="m", messages=ASKED, **options)
-    return client.messages.create(model="m", max_tokens=9, messages=ASKED, **options)
+        return client.chat.completions.create(model="m", messages=QUESTION, **options)
+    return client.messages.create(model="m", max_tokens=9, messages=QUESTION, **options)
 
 
 @contextlib.asynccontextmanager
@@ -85,9 +85,9 @@ async def test_the_clients_of_every_platform_are_recorded(kind, dialects):
                 assert not is_streamed or await drain(answer)
 
     steps, read = captured.trajectory.steps, captured.trajectory.contents
-    assert [step.action.message for step in steps] == [{"role": "assistant", "content": SAID}] * len(MANNERS)
+    assert [step.action.message for step in steps] == [{"role": "assistant", "content": ANSWER}] * len(MANNERS)
     assert {(step.model, step.action.finish_reason, step.status) for step in steps} == {("scripted", "stop", "ok")}
-    assert [[json.loads(read[name]) for name in step.state.messages] for step in steps] == [ASKED] * len(MANNERS)
+    assert [[json.loads(read[name]) for name in step.state.messages] for step in steps] == [QUESTION] * len(MANNERS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -99,7 +99,7 @@ async def test_with_a_gateway_every_platform_asks_it_in_the_plain_dialect(kind, 
             async with opened(clients, kind, is_async=is_async) as client:
                 with tracer.enter_rollout(rollout_at(f"{dialects.url}/r/r-0", captured)):
                     answer = await finish(ask(client, stream=is_streamed))
-                    assert not is_streamed or SAID.split(maxsplit=1)[0] in str(await drain(answer))
+                    assert not is_streamed or ANSWER.split(maxsplit=1)[0] in str(await drain(answer))
 
     route = "chat/completions" if "Open" in str(clients[kind][0]) else "messages"
     assert len(dialects.seen) == len(MANNERS)
@@ -112,16 +112,22 @@ async def test_with_a_gateway_every_platform_asks_it_in_the_plain_dialect(kind, 
 
 
 PARSERS = {
-    "chat": ("openai", lambda client: client.chat.completions.parse(model="m", messages=ASKED, response_format=Total)),
+    "chat": (
+        "openai",
+        lambda client: client.chat.completions.parse(model="m", messages=QUESTION, response_format=Total),
+    ),
     "responses": ("openai", lambda client: client.responses.parse(model="m", input="how many", text_format=Total)),
     "messages": (
         "anthropic",
-        lambda client: client.messages.parse(model="m", max_tokens=9, messages=ASKED, output_format=Total),
+        lambda client: client.messages.parse(model="m", max_tokens=9, messages=QUESTION, output_format=Total),
     ),
-    "azure": ("azure", lambda client: client.chat.completions.parse(model="m", messages=ASKED, response_format=Total)),
+    "azure": (
+        "azure",
+        lambda client: client.chat.completions.parse(model="m", messages=QUESTION, response_format=Total),
+    ),
     "bedrock": (
         "bedrock",
-        lambda client: client.messages.parse(model="m", max_tokens=9, messages=ASKED, output_format=Total),
+        lambda client: client.messages.parse(model="m", max_tokens=9, messages=QUESTION, output_format=Total),
     ),
 }
 
@@ -143,7 +149,7 @@ async def test_an_answer_that_does_not_parse_is_a_step_with_its_answer(name, is_
                 await finish(ask(client))
 
     failed, after = captured.trajectory.steps
-    assert failed.action.message["content"] in (SAID, '{"count": 42}')
+    assert failed.action.message["content"] in (ANSWER, '{"count": 42}')
     assert (failed.status, failed.agent, failed.findings) == ("ok", "solver", ["answer_not_parsed"])
     assert "Total" in failed.error
     assert after.parent_call == failed.call_id
@@ -184,7 +190,7 @@ def test_a_structured_output_that_does_not_parse_keeps_its_answer_and_node(metho
         rollout = rollout_at(f"{dialects.url}/r/r-0", captured) if is_routed else None
         entered = tracer.enter_rollout(rollout) if rollout else tracer.rollout(task="t")
         with entered, pytest.raises((ValidationError, AttributeError, OutputParserException)):
-            graph.compile().invoke({"messages": ASKED})
+            graph.compile().invoke({"messages": QUESTION})
 
     if is_routed:
         (part, *_) = [record for record in captured.records if getattr(record, "node", None)]
@@ -192,7 +198,7 @@ def test_a_structured_output_that_does_not_parse_keeps_its_answer_and_node(metho
         assert part.state.framework is not None
     else:
         (step,) = captured.trajectory.steps
-        assert (step.action.message["content"], step.node, step.status) == (SAID, "think", "ok")
+        assert (step.action.message["content"], step.node, step.status) == (ANSWER, "think", "ok")
 
 
 REASONERS = {
@@ -208,7 +214,7 @@ REASONERS = {
         lambda client, **options: client.messages.create(
             model="m",
             max_tokens=2_000,
-            messages=ASKED,
+            messages=QUESTION,
             thinking={"type": "enabled", "budget_tokens": 1_024},
             **options,
         ),
@@ -230,16 +236,16 @@ async def test_reasoning_is_part_of_the_answer_and_of_later_prompts(name, readin
                         if reading == "abandoned" and event.type == middle:
                             break
                 elif name == "messages":
-                    spoken = [*ASKED, {"role": "assistant", "content": answer.content}, *ASKED]
+                    spoken = [*QUESTION, {"role": "assistant", "content": answer.content}, *QUESTION]
                     client.messages.create(model="m", max_tokens=9, messages=spoken)
                 else:
-                    client.responses.create(model="m", input=[*ASKED, *answer.output, *ASKED])
+                    client.responses.create(model="m", input=[*QUESTION, *answer.output, *QUESTION])
 
     first, *later = captured.trajectory.steps
     assert first.action.message["reasoning"] == THOUGHT
     for step in later:
-        said = json.loads(captured.trajectory.contents[step.state.messages[1]])
-        assert said == {"role": "assistant", "content": SAID, "reasoning": THOUGHT}
+        spoken_before = json.loads(captured.trajectory.contents[step.state.messages[1]])
+        assert spoken_before == {"role": "assistant", "content": ANSWER, "reasoning": THOUGHT}
 
 
 async def test_a_stream_is_whole_once_its_answer_has_ended(dialects):
@@ -251,4 +257,4 @@ async def test_a_stream_is_whole_once_its_answer_has_ended(dialects):
                         break
 
     (step,) = captured.trajectory.steps
-    assert (step.status, step.action.message["content"]) == ("ok", SAID)
+    assert (step.status, step.action.message["content"]) == ("ok", ANSWER)

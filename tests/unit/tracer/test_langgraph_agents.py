@@ -104,7 +104,7 @@ def test_agents_that_hand_over_to_each_other_keep_their_names():
     assert (observation.name, observation.call_id, observation.status) == ("to_writer", planned.call_id, "ok")
 
 
-def test_tasks_of_the_functional_interface_are_nodes():
+def test_tasks_of_the_functional_interface_have_their_own_names():
     model = fake("one", "two")
 
     @task
@@ -119,7 +119,7 @@ def test_tasks_of_the_functional_interface_are_nodes():
         assert flow.invoke("x") == ["one", "two"]
 
     assert [step.node for step in captured.steps] == ["ask", "ask"]
-    assert {step.agent for step in captured.steps} == {"flow"}
+    assert {(step.agent, *step.agent_path) for step in captured.steps} == {("ask", "flow", "ask")}
     assert [step.action.message["content"] for step in captured.steps] == ["one", "two"]
 
 

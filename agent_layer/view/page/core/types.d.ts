@@ -44,7 +44,7 @@ export interface GivenLabel { label_id: string; name: string; value: string | nu
 export interface Update { run: string; step: number; policy_version: number; num_tokens: number | null; num_trained: number | null; advantage_mean: number | null }
 export interface Trajectory {
   row: Row; is_cooled: boolean; task: { id: string; input: unknown; [name: string]: unknown } | null; reward: number | null; steps: Step[]; observations: Observation[]; rewards: Reward[]; given_labels: GivenLabel[];
-  outcome: { status: string; cause: string | null; error: string | null; times: Record<string, number | null> } | null;
+  outcome: { status: string; cause: string | null; error: string | null; traceback: string | null; times: Record<string, number | null> } | null;
   alarms: { kind: string; detail: string }[]; exclusions: { kind: string; reason: string; step: number | null }[]; updates: Update[];
   siblings: { group_id: string | null; position: number | null; trajectory_ids: string[] }; num_given: number; num_sampled: number;
 }

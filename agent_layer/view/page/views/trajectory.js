@@ -70,6 +70,7 @@ function Head({ data, position, ids, turn }) {
       <${Tile} label="Learned by" value=${updates.length ? updates.map((one) => html`<a key=${one.step} href=${hrefOf(["update", one.run, String(one.step)])}>update ${one.step} </a>`) : "none"} note=${advantage !== null ? `advantage ${signed(advantage)}` : data.exclusions[0]?.reason ?? ""} />
     </dl>
     ${data.outcome?.error && html`<p class="note-box bad">${data.outcome.error}</p>`}
+    ${data.outcome?.traceback && html`<details class="fold"><summary>Traceback</summary><pre class="small" tabindex="0">${data.outcome.traceback}</pre></details>`}
     ${data.alarms.map((one) => html`<p class="note-box small" key=${one.detail}><b>${one.kind.replaceAll("_", " ")}</b>: ${one.detail}</p>`)}`;
 }
 

@@ -69,19 +69,23 @@ def test_functions_classes_and_objects_are_scorers(write_module):
         "async def plain(task, trajectory, result): return 1\n"
         "class Judge:\n"
         "    async def score(self, context): return 1\n"
-        "made = Judge()\n",
+        "made = Judge()\n"
+        "def simple(task, trajectory, result): return 1\n"
+        "class Simple:\n"
+        "    def score(self, context): return 1\n",
     )
 
-    assert [load_scorer(f"kinds:{one}") is not None for one in ("plain", "Judge", "made")] == [True] * 3
+    names = ("plain", "Judge", "made", "simple", "Simple")
+    assert [load_scorer(f"kinds:{one}") is not None for one in names] == [True] * 5
     assert load_scorer("kinds:Judge") is load_scorer("kinds:Judge")
 
 
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        ("def scorer(task, trajectory, result): return 1\n", "neither"),
-        ("class scorer:\n    def score(self, context): return 1\n", "neither"),
         ("class scorer:\n    def __init__(self, more): pass\n    async def score(self, context): ...\n", "defaults"),
+        ("def scorer(task): return 1\n", "neither"),
+        ("class scorer:\n    def score(self): return 1\n", "neither"),
         ("scorer = 3\n", "neither"),
     ],
 )
