@@ -2,11 +2,10 @@
 
 import asyncio
 import hmac
-import math
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,6 +18,7 @@ from agent_layer.gateway.dialects.members import check_counts
 from agent_layer.gateway.dialects.refusals import CONTEXT_FULL, RefusedError
 from agent_layer.gateway.rollouts.answers import ANSWERER, AnsweredMessages, HashedAnswer, find_place, hash_answer
 from agent_layer.gateway.rollouts.body_quota import BodyQuota
+from agent_layer.gateway.rollouts.budget import Budget
 from agent_layer.gateway.rollouts.callers import NO_SIDE_CALLS, SideCalls
 from agent_layer.gateway.rollouts.media import Part, stored_part
 from agent_layer.gateway.rollouts.prefix import Hashed, PrefixTable
@@ -41,50 +41,8 @@ from agent_layer.schema import (
     new_id,
 )
 
-_CAPS = ("max_tokens", "max_completion_tokens")
 _HASH_LENGTH = 32
 _OF_TOOLS: Final = frozenset({"tool_choice", "parallel_tool_calls"})
-
-
-class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of one attempt, whose time runs from its opening at the gateway."""
-
-    limits: Limits = Limits()
-    clock: Callable[[], float] = time.monotonic
-    opened_at: float = msgspec.field(default_factory=time.monotonic)
-
-    def spent(self, num_calls: int, num_sampled: int) -> str | None:
-        """Name the limit that is reached; None: another call may be made."""
-        for name, used, limit in (
-            ("model calls", num_calls, self.limits.turns),
-            ("sampled tokens", num_sampled, self.limits.tokens),
-            ("seconds", self.clock() - self.opened_at, self.limits.wall_seconds),
-        ):
-            if limit is not None and used >= limit:
-                return f"{limit:g} {name}"
-        return None
-
-    def seconds_left(self) -> float | None:
-        """Until the time is over; None: it never is."""
-        wall = self.limits.wall_seconds
-        return None if wall is None else max(0.0, self.opened_at + wall - self.clock())
-
-    def cap(self, sampling: JsonObject, num_sampled: int, num_prompt: int | None = None) -> JsonObject:
-        """What to change so that an answer's length stays within the tokens that are left.
-
-        A request that names no length gets none, unless its prompt was counted: a cap above what fits in the engine's
-        context would be refused there. Calls that run side by side are capped each for itself.
-        """
-        named = {name: value for name in _CAPS if isinstance(value := sampling.get(name), int | float)}
-        most: list[int] = []
-        if self.limits.tokens is not None:
-            num_choices = sampling.get("n")
-            num_shares = max(1, num_choices) if isinstance(num_choices, int) else 1
-            most.append(max(1, (self.limits.tokens - num_sampled) // num_shares))
-        if self.limits.context_tokens is not None and num_prompt is not None:
-            most.append(max(1, self.limits.context_tokens - num_prompt))
-            named = named or {_CAPS[0]: math.inf}
-        return {name: min(most) for name, value in named.items() if most and value > min(most)}
 
 
 class PrefixAnchor(msgspec.Struct, frozen=True):

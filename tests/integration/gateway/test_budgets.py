@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from agent_layer.engines.control import EngineControl
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway.calls.pipeline import Calls
-from agent_layer.gateway.rollouts.rollout import Budget
+from agent_layer.gateway.rollouts.budget import Budget
 from agent_layer.schema.task import Limits
 
 from ...clocks import SteppedClock

@@ -246,7 +246,13 @@ PRIVATE = {
     "lora_path": "x",
 }
 UNKNOWN = {"sorcery": 1, "functions": [{"name": "f"}], "function_call": {"name": "f"}}
-HARMLESS = {"user": "u", "session_id": "s", "metadata": {"user_id": "x"}, "service_tier": "auto", "client_metadata": {"x": "y"}}
+HARMLESS = {
+    "user": "u",
+    "session_id": "s",
+    "metadata": {"user_id": "x"},
+    "service_tier": "auto",
+    "client_metadata": {"x": "y"},
+}
 
 
 @pytest.mark.parametrize("headers", [{}, AUX], ids=["policy", "aux"])
