@@ -5,7 +5,7 @@ import hmac
 import secrets
 import time
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
