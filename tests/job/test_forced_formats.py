@@ -114,7 +114,7 @@ def test_a_graph_with_tools_and_a_response_format_is_trained(play, is_streamed):
     trajectory = play(run_graph, group_id="g")
 
     steps = trajectory.steps
-    assert {(step.status, step.capture_level) for step in steps} == {("ok", "tokens")}
+    assert {(step.error, step.status, step.capture_level) for step in steps} == {(None, "ok", "tokens")}
     found = {finding for step in steps for finding in step.findings}
     assert {"rearranged:system", "neutralised:tool_choice", "neutralised:response_format"} <= found
     samples = samples_of(trajectory)

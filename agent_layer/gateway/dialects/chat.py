@@ -55,8 +55,8 @@ _NO_EFFECT: Final = frozenset(
 """What may be left out without a word: neither prompt nor answer depends on it."""
 _NOTHING: Final = (b"null", b"false", b"[]", b"{}", b'"disabled"')
 """Values with which a field asks for nothing."""
-_LONGEST_NOTHING: Final = 16
-"""Bytes of such a value, with spaces."""
+_MAX_NOTHING_BYTES: Final = 16
+"""Longest such value, with spaces."""
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,7 +200,7 @@ def build_request(
 
 def asks_something(piece: msgspec.Raw | None) -> bool:
     """Whether a member of a request has a value that asks for something."""
-    if piece is None or memoryview(piece).nbytes > _LONGEST_NOTHING:
+    if piece is None or memoryview(piece).nbytes > _MAX_NOTHING_BYTES:
         return piece is not None
     return bytes(piece).translate(None, b" \t\r\n") not in _NOTHING
 

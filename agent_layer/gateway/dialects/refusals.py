@@ -102,7 +102,8 @@ CONTEXT_FULL: Final = "context_length_exceeded"
 """OpenAI's code of a request that does not fit into the model's context; clients know it."""
 _CONTEXT_FULL: Final = re.compile(
     rb"context_length_exceeded|maximum context length|(?:longer|larger|greater) than the (?:maximum )?model(?:'s)?"
-    rb" (?:context )?length|exceeds? the (?:available |model's )?(?:maximum )?context|prompt is too long",
+    rb" (?:context )?length|exceeds? the (?:available |model's )?(?:maximum )?context|prompt is too long"
+    rb"|cannot be greater than max_model_len",
     re.IGNORECASE,
 )
 """Sentences of OpenAI, vLLM, SGLang, llama.cpp and Anthropic about a full context."""

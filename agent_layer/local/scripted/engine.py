@@ -150,6 +150,12 @@ class ScriptedEngine:
         most = self.context_tokens
         if most is None or num_prompt + num_wanted <= most:
             return None
+        if num_wanted > most:
+            return _refuse(
+                400,
+                f"max_tokens={num_wanted} cannot be greater than max_model_len={most}. Please request"
+                " fewer output tokens.",
+            )
         return _refuse(
             400,
             f"This model's maximum context length is {most} tokens. However, you requested {num_prompt + num_wanted}"

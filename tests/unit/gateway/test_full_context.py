@@ -8,6 +8,8 @@ TOO_LONG = {
     "vLLM": "This model's maximum context length is 2048 tokens. However, you requested 2100 tokens (2000 in the"
     " messages, 100 in the completion). Please reduce the length of the messages or completion.",
     "vLLM, prompt alone": "The decoder prompt (length 2100) is longer than the maximum model length of 2048.",
+    "vLLM, answer alone": "max_tokens=8192 cannot be greater than max_model_len=2048. Please request fewer output"
+    " tokens.",
     "SGLang": "The input (2100 tokens) is longer than the model's context length (2048 tokens).",
     "SGLang, with the answer": "Requested token count exceeds the model's maximum context length of 2048 tokens.",
     "llama.cpp": "the request exceeds the available context size, try increasing it",

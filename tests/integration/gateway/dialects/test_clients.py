@@ -39,6 +39,37 @@ async def test_parsed_answers(gateway, connected):
     assert all(schema["properties"]["total"]["type"] == "integer" for schema in schemas)
 
 
+async def read_final(manager, name):
+    """Return what a streamed answer is in the end."""
+    async with manager as stream:
+        return await getattr(stream, name)()
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_answers_in_a_group_are_parsed_though_no_grammar_made_them(gateway, clients, is_streamed):
+    gateway.engine.script = lambda _: '{"total": 42}'
+    opened = await gateway.open(group_id="g")
+    of_openai, of_anthropic = await clients(opened)
+    chat = {"model": "m", "messages": HELLO, "response_format": Sum}
+    response = {"model": "m", "input": "hi", "text_format": Sum}
+    message = {"model": "m", "max_tokens": 9, "messages": HELLO, "output_format": Sum}
+
+    if is_streamed:
+        chat = await read_final(of_openai.chat.completions.stream(**chat), "get_final_completion")
+        response = await read_final(of_openai.responses.stream(**response), "get_final_response")
+        message = await read_final(of_anthropic.messages.stream(**message), "get_final_message")
+    else:
+        chat = await of_openai.chat.completions.parse(**chat)
+        response = await of_openai.responses.parse(**response)
+        message = await of_anthropic.messages.parse(**message)
+
+    assert [chat.choices[0].message.parsed, response.output_parsed, message.parsed_output] == [Sum(total=42)] * 3
+    assert all('"total"' in call.body["messages"][0]["content"] for call in gateway.engine.calls)
+    assert not any("response_format" in call.body for call in gateway.engine.calls)
+    steps = gateway.log.trajectory(opened["trajectory_id"]).steps
+    assert [step.findings for step in steps] == [["neutralised:response_format"]] * 3
+
+
 async def test_events_come_one_by_one(gateway, connected):
     gateway.engine.script = lambda _: {"reasoning": "hm", "content": "one two"}
     of_openai, of_anthropic = connected
