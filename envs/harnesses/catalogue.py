@@ -256,5 +256,35 @@ _AIDER = Harness(
     edit="notes.txt\n```\n<<<<<<< SEARCH\n=======\n$command\n>>>>>>> REPLACE\n```",
 )
 
-HARNESSES: Final = {one.name: one for one in (_CLAUDE_CODE, _CODEX, _OPENCODE, _QWEN_CODE, _PI, _MINI, _AIDER)}
+_COPILOT = Harness(
+    name="copilot",
+    package="@github/copilot",
+    version="1.0.102",
+    installer="npm",
+    program="copilot",
+    dialect="chat",
+    arguments=["-p", "$prompt", "--allow-all", "--silent", "--no-color"],
+    resume_arguments=["--continue", "-p", "$prompt", "--allow-all", "--silent", "--no-color"],
+    environment={
+        **_NO_COLOUR,
+        "COPILOT_PROVIDER_BASE_URL": "$base_url",
+        "COPILOT_PROVIDER_API_KEY": "$api_key",
+        "COPILOT_MODEL": "$model",
+        "COPILOT_PROVIDER_MAX_PROMPT_TOKENS": "$context_tokens",
+        "COPILOT_PROVIDER_MAX_OUTPUT_TOKENS": "$output_tokens",
+        "COPILOT_AUTO_UPDATE": "false",
+        "COPILOT_OFFLINE": "true",
+    },
+    switched_off=["updates, telemetry"],
+    shell=ToolShape(name="bash", arguments={"command": "$command", "description": "as the script says"}),
+    sub_agent=ToolShape(
+        name="task",
+        arguments={"description": "a part", "prompt": "$prompt", "agent_type": "general-purpose", "name": "part"},
+    ),
+    findings=["neutralised:top_p"],
+)
+
+HARNESSES: Final = {
+    one.name: one for one in (_CLAUDE_CODE, _CODEX, _OPENCODE, _QWEN_CODE, _PI, _COPILOT, _MINI, _AIDER)
+}
 """Harnesses by their names."""
