@@ -284,7 +284,44 @@ _COPILOT = Harness(
     findings=["neutralised:top_p"],
 )
 
+_CONTINUE = Harness(
+    name="continue",
+    package="@continuedev/cli",
+    version="1.5.47",
+    installer="npm",
+    program="cn",
+    dialect="chat",
+    arguments=["--config", "$home/config.yaml", "--auto", "-p", "$prompt"],
+    resume_arguments=["--config", "$home/config.yaml", "--auto", "--resume", "-p", "$prompt"],
+    environment={**_NO_COLOUR, "CONTINUE_TELEMETRY_ENABLED": "0", "CONTINUE_METRICS_ENABLED": "0"},
+    files={
+        "config.yaml": {
+            "name": "gateway",
+            "version": "1.0.0",
+            "schema": "v1",
+            "models": [
+                {
+                    "name": "policy",
+                    "provider": "openai",
+                    "model": "$model",
+                    "apiBase": "$base_url",
+                    "apiKey": "$api_key",
+                    "roles": ["chat", "edit", "apply"],
+                    "capabilities": ["tool_use"],
+                    "contextLength": "$context_tokens",
+                    "defaultCompletionOptions": {
+                        "contextLength": "$context_tokens",
+                        "maxTokens": "$output_tokens",
+                    },
+                }
+            ],
+        }
+    },
+    switched_off=["telemetry"],
+    shell=ToolShape(name="Bash", arguments={"command": "$command"}),
+)
+
 HARNESSES: Final = {
-    one.name: one for one in (_CLAUDE_CODE, _CODEX, _OPENCODE, _QWEN_CODE, _PI, _COPILOT, _MINI, _AIDER)
+    one.name: one for one in (_CLAUDE_CODE, _CODEX, _OPENCODE, _QWEN_CODE, _PI, _COPILOT, _CONTINUE, _MINI, _AIDER)
 }
 """Harnesses by their names."""
