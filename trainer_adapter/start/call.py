@@ -13,7 +13,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.health import HealthLimits, ProgressReader, StepProgress, progress_path
 from agent_layer.infra import make_private, replace_file
 from agent_layer.settings import Settings, load_settings
-from envs.commands import CommandOptions, options as command_options
+from envs.commands import CommandOptions, as_arguments
 from trainer_adapter.config import (
     AlgorithmConfig,
     EvaluationConfig,
@@ -146,7 +146,7 @@ def list_command(agent: object, options: CommandOptions | None) -> list[str]:
         raise BadInputError(
             f"train: expected a command as a list of texts, found {agent!r}; write program and arguments"
         )
-    return [*command_options.as_arguments(options or CommandOptions()), "--", *map(str, words)]
+    return [*as_arguments(options or CommandOptions()), "--", *map(str, words)]
 
 
 def import_path(target: object) -> str:
