@@ -194,8 +194,8 @@ def _split_words(
     """
     if not command and harness is None and chosen != CommandOptions():
         raise BadInputError(
-            f"eval: {as_arguments(chosen)[0]} is for --harness and '-- COMMAND', found neither; a resumed round keeps its"
-            " own"
+            f"eval: {as_arguments(chosen)[0]} is for --harness and '-- COMMAND', found neither; a resumed round keeps"
+            " its own"
         )
     if command and chosen.box is None and shutil.which(command[0]) is None:
         raise BadInputError(f"eval: there is no program {command[0]!r} on PATH; check its name")
