@@ -86,7 +86,7 @@ def _describe(harness: Harness) -> Iterator[str]:
     yield f"* Switched off: {'; '.join(harness.switched_off) or 'nothing'}."
     can = [
         "continues a conversation" if harness.resume_arguments else "cannot continue a conversation",
-        "summarises a long one" if harness.compaction else "never summarises",
+        "summarises a long one" if harness.compaction else "was not seen to summarise one",
     ]
     found = ", ".join(f"`{one}`" for one in harness.findings) or "none"
     yield f"* It {' and '.join(can)}. Findings of a clean script: {found}."

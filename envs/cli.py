@@ -13,7 +13,22 @@ from agent_layer.errors import BadInputError
 from agent_layer.schema import check_name
 from agent_layer.settings import Settings
 from envs.agents import Target
-from envs.commands import CommandOptions, CommandTarget, options
+from envs.commands import (
+    BOX_MEMORY_MB,
+    ArtifactsOption,
+    BoxMemoryOption,
+    BoxOption,
+    CommandOptions,
+    CommandTarget,
+    DiffOption,
+    HomeOption,
+    KeepWorkdirOption,
+    MountsOption,
+    ShareWorkdirOption,
+    WorkdirOption,
+    as_arguments,
+    make_command_options,
+)
 from envs.harnesses import PREFIX, find_harness, make_harness_target
 from envs.placement import Where, Workforce, run_workers
 from envs.scorers import AGENT
@@ -66,15 +81,15 @@ def work(  # noqa: PLR0913  # options of a command are its arguments
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Number of workers; more than one run as processes.")] = 1,
     resources: Annotated[str, typer.Option(help='Ray resources of each worker, such as {"num_cpus": 2}.')] = "{}",
-    workdir: options.Workdir = None,
-    home: options.Home = None,
-    share_workdir: options.ShareWorkdir = False,
-    keep_workdir: options.KeepWorkdir = None,
-    artifacts: options.Artifacts = None,
-    diff: options.Diff = None,
-    box: options.Box = None,
-    box_memory: options.BoxMemory = options.BOX_MEMORY_MB,
-    mounts: options.Mounts = None,
+    workdir: WorkdirOption = None,
+    home: HomeOption = None,
+    share_workdir: ShareWorkdirOption = False,
+    keep_workdir: KeepWorkdirOption = None,
+    artifacts: ArtifactsOption = None,
+    diff: DiffOption = None,
+    box: BoxOption = None,
+    box_memory: BoxMemoryOption = BOX_MEMORY_MB,
+    mounts: MountsOption = None,
 ) -> None:
     """Run agents on queued tasks: work TARGET, work --harness NAME, or work -- COMMAND ARGUMENTS... .
 
@@ -100,7 +115,7 @@ def work(  # noqa: PLR0913  # options of a command are its arguments
         arguments = context.meta[_ARGUMENTS]
         run_workers(settings, Workforce(on=on, num_workers=workers, arguments=arguments, resources=resources))
         return
-    chosen = options.make_options(
+    chosen = make_command_options(
         workdir=workdir,
         home=home,
         share_workdir=share_workdir,
@@ -152,7 +167,7 @@ def _choose_agent(
         return target, make_harness_target(settings, find_harness(target.removeprefix(PREFIX)), chosen)
     if target is not None and chosen != CommandOptions():
         raise BadInputError(
-            f"work: {options.as_arguments(chosen)[0]} is for '-- COMMAND'; the target {target!r} declares 'sandbox' and"
+            f"work: {as_arguments(chosen)[0]} is for '-- COMMAND'; the target {target!r} declares 'sandbox' and"
             " 'artifacts' itself"
         )
     if target is not None:

@@ -33,7 +33,11 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
         Command(
             "submit", "Queue tasks for workers. Submitting a file twice queues it once.", f"{_QUEUE}.submit:submit"
         ),
-        Command("work", "Run agents on queued tasks: work TARGET, or work -- COMMAND ARGUMENTS... .", "envs.cli:app"),
+        Command(
+            "work",
+            "Run agents on queued tasks: work TARGET, work --harness NAME, or work -- COMMAND ARGUMENTS... .",
+            "envs.cli:app",
+        ),
         Command(
             "eval",
             "Evaluate an agent and a model: eval [AGENT] TASKS, or eval TASKS -- COMMAND ARGUMENTS... .",
@@ -57,17 +61,18 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
         ),
         Command(
             "harnesses",
-            "List coding agents by name, install them at pinned versions, and check what of them is trained.",
+            "List coding agents with their pinned version, whether it is installed, and when it was qualified.",
             f"{_HARNESSES}:list_harnesses",
             (
                 Command(
                     "install",
-                    "Install coding agents at their pinned versions into the directory.",
+                    "Install coding agents at their pinned versions, from locks with hashes, into the directory.",
                     f"{_HARNESSES}:install",
                 ),
                 Command(
                     "check",
-                    "Drive an installed agent through a fixed script, and count what it sampled and what is trained.",
+                    "Drive an installed agent through a fixed script, and count what it sampled and what of it is"
+                    " trained.",
                     "trainer_adapter.qualification.cli:check",
                 ),
             ),

@@ -6,7 +6,10 @@ __getattr__, __all__ = face(
     __name__,
     {
         "directories": "hash_template",
-        "options": "",
+        "options": (
+            "BOX_MEMORY_MB ArtifactsOption BoxMemoryOption BoxOption DiffOption HomeOption KeepWorkdirOption"
+            " MountsOption ShareWorkdirOption WorkdirOption as_arguments make_command_options"
+        ),
         "plan": "CommandEnd CommandOptions CommandPlace CommandPlan read_last_line",
         "target": "CommandTarget",
     },

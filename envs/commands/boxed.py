@@ -16,7 +16,7 @@ from envs.progress import current_progress
 
 BOX_HOME: Final = "/tmp/home"
 BOX_RESOURCES: Final = Resources(cpus=2.0, memory_mb=4096, disk_mb=2048, processes=512, files=100_000, open_files=4096)
-"""For programs such as coding agents, which need more than snippets of code."""
+"""What programs such as coding agents need, which is more than snippets of code do."""
 _RUNTIME: Final = "/tmp/run"
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 _COPY_SECONDS: Final = 120.0
@@ -39,7 +39,7 @@ def box_variables(spec: SandboxSpec) -> dict[str, str]:
 async def fill_box(
     box: Sandbox, *, work: Path | None, home: Path | None, files: Mapping[str, str], plan: CommandPlan
 ) -> None:
-    """Give a box the files of an attempt.
+    """Write the files of an attempt into its box.
 
     Args:
         box: it has the task's own files already.

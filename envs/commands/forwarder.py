@@ -1,7 +1,7 @@
 """Forwards a loopback port of a box over standard input and output; runs in the box, on the standard library alone.
 
 Frames are ``number, length, bytes``: of one connection, in both directions. Length 0 ends a connection; connection 0
-tells that the port is open. Whoever breaks this in the box reaches no more than the other end offers: its own gateway.
+tells that the port is open. A program that breaks this in the box reaches what the other end offers: its own gateway.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ async def forward(port: int) -> None:
             number, length = HEADER.unpack(await source.readexactly(HEADER.size))
             chunk = await source.readexactly(length)
             if (writer := clients.get(number)) is not None and chunk:
-                writer.write(chunk)  # without waiting: a client that does not read holds up nobody else
+                writer.write(chunk)  # without waiting: a client that does not read holds up no other
             elif writer is not None:
                 del clients[number]
                 writer.close()

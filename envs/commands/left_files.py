@@ -76,8 +76,8 @@ def _walk(top: Path, path: str) -> Iterator[str]:
     waiting = [path]
     while waiting:
         yield (name := waiting.pop())
-        if stat.S_ISDIR(os.lstat(top / name).st_mode):
-            with suppress(OSError):  # its owner may not enter it
+        with suppress(OSError):  # its owner may not enter it, or the path is too long
+            if stat.S_ISDIR((top / name).lstat().st_mode):
                 waiting += [str(one.relative_to(top)) for one in (top / name).iterdir()]
 
 

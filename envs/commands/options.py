@@ -17,7 +17,7 @@ _WORKDIR: Final = "/attempt"
 """Working directory in a box: a name that hosts do not use, so that any folder can be mounted."""
 _WITHOUT_A_NETWORK_OF_ITS_OWN: Final = ("process",)
 
-Workdir: TypeAlias = Annotated[
+WorkdirOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--workdir",
@@ -26,11 +26,11 @@ Workdir: TypeAlias = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
-Home: TypeAlias = Annotated[
+HomeOption: TypeAlias = Annotated[
     str | None,
     typer.Option("--home", metavar="DIR", help="The same for its HOME.", rich_help_panel=_PANEL),
 ]
-ShareWorkdir: TypeAlias = Annotated[
+ShareWorkdirOption: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--share-workdir",
@@ -38,7 +38,7 @@ ShareWorkdir: TypeAlias = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
-KeepWorkdir: TypeAlias = Annotated[
+KeepWorkdirOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--keep-workdir",
@@ -47,7 +47,7 @@ KeepWorkdir: TypeAlias = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
-Artifacts: TypeAlias = Annotated[
+ArtifactsOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--artifact",
@@ -56,7 +56,7 @@ Artifacts: TypeAlias = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
-Diff: TypeAlias = Annotated[
+DiffOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--diff",
@@ -65,7 +65,7 @@ Diff: TypeAlias = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
-Box: TypeAlias = Annotated[
+BoxOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--box",
@@ -74,11 +74,11 @@ Box: TypeAlias = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
-BoxMemory: TypeAlias = Annotated[
+BoxMemoryOption: TypeAlias = Annotated[
     int,
     typer.Option("--box-memory", min=64, metavar="MB", help="Memory of the sandbox.", rich_help_panel=_PANEL),
 ]
-Mounts: TypeAlias = Annotated[
+MountsOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--mount",
@@ -90,7 +90,7 @@ Mounts: TypeAlias = Annotated[
 BOX_MEMORY_MB: Final = BOX_RESOURCES.memory_mb
 
 
-def make_options(  # noqa: PLR0913  # as many as the command line has
+def make_command_options(  # noqa: PLR0913  # as many as the command line has
     *,
     workdir: str | None,
     home: str | None,
@@ -141,7 +141,7 @@ def _make_spec(kind: str, memory_mb: int, mounts: list[str]) -> SandboxSpec:
 
 
 def as_arguments(options: CommandOptions) -> list[str]:
-    """Return the options as a worker's command line has them; ``make_options`` reads them back."""
+    """Return the options as a worker's command line has them; ``make_command_options`` reads them back."""
     box = options.box
     named = {
         "--workdir": options.workdir,

@@ -56,16 +56,18 @@ async def run_process(
     )
     current_progress().mark_prepared()
     tails = asyncio.gather(read_tail(process.stdout), read_tail(process.stderr))
+    exiting = asyncio.create_task(_wait_exit(process.pid))
     try:
-        ending = asyncio.create_task(process.wait())
-        await asyncio.wait({tails, ending}, return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait({tails}, timeout=_GRACE_SECONDS if ending.done() else None)
-        status = await asyncio.shield(ending) if tails.done() else -signal.SIGKILL
-        if mark is not None and status == -signal.SIGKILL:  # the command may have killed the reaper
+        await asyncio.wait({tails, exiting}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({tails}, timeout=_GRACE_SECONDS if exiting.done() else None)
+        is_killed = not tails.done() or await process.wait() == -signal.SIGKILL
+        if mark is not None and is_killed:  # the command may have killed the reaper
             await asyncio.to_thread(kill_marked, "TMPDIR", str(mark))
         output, errors = await asyncio.shield(tails)  # to the end: a full pipe hides that it is closed
-        status = await ending
+        status = await process.wait()
     finally:
+        exiting.cancel()
+        await asyncio.wait({exiting})
         await _end(process)
     return CommandEnd(
         name=name,
@@ -82,6 +84,22 @@ async def read_tail(stream: asyncio.StreamReader | None) -> bytes:
     while stream is not None and (piece := await stream.read(MAX_TAIL_LENGTH)):
         kept = (kept + piece)[-MAX_TAIL_LENGTH:]
     return kept
+
+
+async def _wait_exit(pid: int) -> None:
+    """Wait for the end of a child; another process may hold its output open."""
+    loop = asyncio.get_running_loop()
+    has_ended: asyncio.Future[None] = loop.create_future()
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop.add_reader(descriptor, lambda: None if has_ended.done() else has_ended.set_result(None))
+    try:
+        await has_ended
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
 
 
 async def _end(process: Process) -> None:

@@ -162,8 +162,11 @@ class CommandTarget:
         stdin = None
         if attempt is not None and directory is not None:
             stdin = await asyncio.to_thread(_fill_directory, directory, task, plan)
-            if self._is_typed:
-                plan, variables = self._find_words(plan, variables)
+            found = self._look_up(plan, self._directories.checkout())
+            plan = msgspec.structs.replace(plan, argv=found.argv)
+            if found.needs_modules:
+                paths = [str(self._start), *filter(None, [variables.get("PYTHONPATH")])]
+                variables |= {"PYTHONPATH": os.pathsep.join(paths)}
             if self.options.diff is not None:
                 baseline = Baseline(run_git_here, str(directory.top / "baseline"), str(directory.work))
                 await baseline.record()
@@ -189,8 +192,13 @@ class CommandTarget:
             workdir = box.spec.workdir
             plan = self._plan(_describe_place(task, inside, BOX_HOME, workdir, is_boxed=True))
             work = await asyncio.to_thread(self._directories.checkout)
-            if self._is_typed:
-                self._check_words(plan, work)
+            found = self._look_up(plan, work)
+            if found.files or found.needs_modules:
+                named = found.files[0] if found.files else "a module of the start directory"
+                raise BadInputError(
+                    f"command: {named} is not in the sandbox, which sees no file of {self._start}; name that directory"
+                    " with --workdir, so that each attempt has a copy"
+                )
             await fill_box(box, work=work, home=self._directories.home, files=task.files, plan=plan)
             if self.options.diff is not None:
                 baseline = Baseline(run_git_in(box), _BOX_BASELINE, workdir)
@@ -200,24 +208,10 @@ class CommandTarget:
             variables = _change_variables(described, plan)
             return await run_in_box(box, plan, name=Path(plan.argv[0]).name, env=variables)
 
-    def _find_words(self, plan: CommandPlan, variables: dict[str, str]) -> tuple[CommandPlan, dict[str, str]]:
-        """Let a command line that was typed in the start directory find its files."""
-        found = self._look_up(plan, self._directories.checkout())
-        if found.needs_modules:
-            paths = [str(self._start), *filter(None, [variables.get("PYTHONPATH")])]
-            variables = variables | {"PYTHONPATH": os.pathsep.join(paths)}
-        return msgspec.structs.replace(plan, argv=found.argv), variables
-
-    def _check_words(self, plan: CommandPlan, work: Path | None) -> None:
-        found = self._look_up(plan, work)
-        if found.files or found.needs_modules:
-            named = found.files[0] if found.files else "a module of the start directory"
-            raise BadInputError(
-                f"command: {named} is not in the sandbox, which sees no file of {self._start}; name that directory with"
-                " --workdir, so that each attempt has a copy"
-            )
-
     def _look_up(self, plan: CommandPlan, work: Path | None) -> FoundWords:
+        """Find the files of the start directory that a typed command line names."""
+        if not self._is_typed:
+            return FoundWords(plan.argv, [], needs_modules=False)
         return find_words(plan.argv, self._start, lambda path: work is not None and (work / path).exists())
 
 

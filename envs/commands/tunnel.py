@@ -17,7 +17,7 @@ from agent_layer.schema.sandbox import Process, Sandbox
 from envs.commands import forwarder
 
 _PORT: Final = 47113
-"""In the box, beside what programs there use."""
+"""Port in the box that programs there are unlikely to use."""
 _PROGRAM: Final = Path(forwarder.__file__)
 _OPEN_SECONDS: Final = 60.0
 _AGAIN_SECONDS: Final = 0.1

@@ -13,7 +13,21 @@ from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.local import ReasoningParser, ToolParser
 from agent_layer.settings import Settings
 from agent_layer.view import link_to
-from envs.commands import CommandOptions, options
+from envs.commands import (
+    BOX_MEMORY_MB,
+    ArtifactsOption,
+    BoxMemoryOption,
+    BoxOption,
+    CommandOptions,
+    DiffOption,
+    HomeOption,
+    KeepWorkdirOption,
+    MountsOption,
+    ShareWorkdirOption,
+    WorkdirOption,
+    as_arguments,
+    make_command_options,
+)
 from envs.evaluation.evaluator import EvalRequest, RoundResult, compare_with, evaluate, list_rounds, show_round
 from envs.evaluation.figures.comparison import Comparison
 from envs.evaluation.prices import Price
@@ -86,15 +100,15 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
     price_in: Annotated[float | None, typer.Option(min=0, help="Dollars per million prompt tokens.")] = None,
     price_out: Annotated[float | None, typer.Option(min=0, help="Dollars per million sampled tokens.")] = None,
     list_all: Annotated[bool, typer.Option("--list", help="List stored rounds.")] = False,
-    workdir: options.Workdir = None,
-    home: options.Home = None,
-    share_workdir: options.ShareWorkdir = False,
-    keep_workdir: options.KeepWorkdir = None,
-    artifacts: options.Artifacts = None,
-    diff: options.Diff = None,
-    box: options.Box = None,
-    box_memory: options.BoxMemory = options.BOX_MEMORY_MB,
-    mounts: options.Mounts = None,
+    workdir: WorkdirOption = None,
+    home: HomeOption = None,
+    share_workdir: ShareWorkdirOption = False,
+    keep_workdir: KeepWorkdirOption = None,
+    artifacts: ArtifactsOption = None,
+    diff: DiffOption = None,
+    box: BoxOption = None,
+    box_memory: BoxMemoryOption = BOX_MEMORY_MB,
+    mounts: MountsOption = None,
     format_: Annotated[Format, typer.Option("--format", help="jsonl: the round, then each task.")] = "table",
 ) -> None:
     """Evaluate an agent and a model: eval [AGENT] TASKS, or eval TASKS -- COMMAND ARGUMENTS... .
@@ -124,7 +138,7 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
             return write_lines(describe_round(one, one.figures) for one in rounds)
         return print_rounds(rounds)
     sys.path.insert(0, str(Path.cwd()))
-    chosen = options.make_options(
+    chosen = make_command_options(
         workdir=workdir,
         home=home,
         share_workdir=share_workdir,
@@ -140,7 +154,7 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
         agent=agent,
         tasks=tasks,
         command=command,
-        command_options=options.as_arguments(chosen),
+        command_options=as_arguments(chosen),
         model=model,
         model_name=model_name,
         tool_parser=tool_parser,
@@ -180,8 +194,8 @@ def _split_words(
     """
     if not command and harness is None and chosen != CommandOptions():
         raise BadInputError(
-            f"eval: {options.as_arguments(chosen)[0]} is for --harness and '-- COMMAND', found neither; a"
-            " resumed round keeps its own"
+            f"eval: {as_arguments(chosen)[0]} is for --harness and '-- COMMAND', found neither; a resumed round keeps"
+            " its own"
         )
     if command and chosen.box is None and shutil.which(command[0]) is None:
         raise BadInputError(f"eval: there is no program {command[0]!r} on PATH; check its name")

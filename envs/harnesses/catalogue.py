@@ -256,5 +256,72 @@ _AIDER = Harness(
     edit="notes.txt\n```\n<<<<<<< SEARCH\n=======\n$command\n>>>>>>> REPLACE\n```",
 )
 
-HARNESSES: Final = {one.name: one for one in (_CLAUDE_CODE, _CODEX, _OPENCODE, _QWEN_CODE, _PI, _MINI, _AIDER)}
+_COPILOT = Harness(
+    name="copilot",
+    package="@github/copilot",
+    version="1.0.102",
+    installer="npm",
+    program="copilot",
+    dialect="chat",
+    arguments=["-p", "$prompt", "--allow-all", "--silent", "--no-color"],
+    resume_arguments=["--continue", "-p", "$prompt", "--allow-all", "--silent", "--no-color"],
+    environment={
+        **_NO_COLOUR,
+        "COPILOT_PROVIDER_BASE_URL": "$base_url",
+        "COPILOT_PROVIDER_API_KEY": "$api_key",
+        "COPILOT_MODEL": "$model",
+        "COPILOT_PROVIDER_MAX_PROMPT_TOKENS": "$context_tokens",
+        "COPILOT_PROVIDER_MAX_OUTPUT_TOKENS": "$output_tokens",
+        "COPILOT_AUTO_UPDATE": "false",
+        "COPILOT_OFFLINE": "true",
+    },
+    switched_off=["updates, telemetry"],
+    shell=ToolShape(name="bash", arguments={"command": "$command", "description": "as the script says"}),
+    sub_agent=ToolShape(
+        name="task",
+        arguments={"description": "a part", "prompt": "$prompt", "agent_type": "general-purpose", "name": "part"},
+    ),
+    findings=["neutralised:top_p"],
+)
+
+_CONTINUE = Harness(
+    name="continue",
+    package="@continuedev/cli",
+    version="1.5.47",
+    installer="npm",
+    program="cn",
+    dialect="chat",
+    arguments=["--config", "$home/config.yaml", "--auto", "-p", "$prompt"],
+    resume_arguments=["--config", "$home/config.yaml", "--auto", "--resume", "-p", "$prompt"],
+    environment={**_NO_COLOUR, "CONTINUE_TELEMETRY_ENABLED": "0", "CONTINUE_METRICS_ENABLED": "0"},
+    files={
+        "config.yaml": {
+            "name": "gateway",
+            "version": "1.0.0",
+            "schema": "v1",
+            "models": [
+                {
+                    "name": "policy",
+                    "provider": "openai",
+                    "model": "$model",
+                    "apiBase": "$base_url",
+                    "apiKey": "$api_key",
+                    "roles": ["chat", "edit", "apply"],
+                    "capabilities": ["tool_use"],
+                    "contextLength": "$context_tokens",
+                    "defaultCompletionOptions": {
+                        "contextLength": "$context_tokens",
+                        "maxTokens": "$output_tokens",
+                    },
+                }
+            ],
+        }
+    },
+    switched_off=["telemetry"],
+    shell=ToolShape(name="Bash", arguments={"command": "$command"}),
+)
+
+HARNESSES: Final = {
+    one.name: one for one in (_CLAUDE_CODE, _CODEX, _OPENCODE, _QWEN_CODE, _PI, _COPILOT, _CONTINUE, _MINI, _AIDER)
+}
 """Harnesses by their names."""

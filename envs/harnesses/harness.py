@@ -77,9 +77,7 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     standard output is that."""
     side_calls: list[SideCall] = []
     sampling: JsonObject = msgspec.field(default_factory=lambda: {"temperature": 1.0})
-    """What training needs; a task's own sampling goes first."""
-    wall_seconds: float = 3600.0
-    """Longest attempt, where the task names no limit."""
+    """What training needs, as its check has it; for the ``sampling`` of tasks."""
     switched_off: list[str] = []
     """What its configuration switches off, and why."""
     findings: list[str] = []

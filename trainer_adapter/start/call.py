@@ -4,7 +4,7 @@ import codecs
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TypedDict, Unpack, cast
 
 import msgspec
 
@@ -13,6 +13,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.health import HealthLimits, ProgressReader, StepProgress, progress_path
 from agent_layer.infra import make_private, replace_file
 from agent_layer.settings import Settings, load_settings
+from envs.commands import CommandOptions, as_arguments
 from trainer_adapter.config import (
     AlgorithmConfig,
     EvaluationConfig,
@@ -35,6 +36,8 @@ class TrainOptions(TypedDict, total=False):
     """Default: the settings of the environment."""
     slots: int
     """Concurrent rollouts; default 16."""
+    command: CommandOptions
+    """What attempts of a command begin with, and what is kept of them."""
     seed: int
     filters: list[TaskFilter]
     evaluation: EvaluationConfig
@@ -71,6 +74,7 @@ def train(
     Args:
         agent: a compiled LangGraph graph, a coroutine function ``agent(task, rollout)`` or an ``Environment`` class,
             or its ``module:attribute``. Workers import it: it is at the top of a module, or of the program that calls.
+            A list is a command: program and arguments. ``harness:NAME`` is an installed coding agent.
         tasks: a file with one task per line, or tasks as mappings.
         scorer: a function, its ``module:function``, or 'agent'; None: as each task says.
         model: directory with the first weights and the tokenizer.
@@ -106,9 +110,11 @@ def train(
         reasoning_parser=options.get("reasoning_parser", "auto"),
         verl=options.get("verl", {}),
     )
+    command = list_command(agent, options.get("command"))
     job = Job(
         config=config,
-        target=import_path(agent),
+        target="" if command else import_path(agent),
+        command=command,
         slots=options.get("slots", 16),
         unchecked=options.get("unchecked", False),
     )
@@ -124,6 +130,23 @@ def train(
     with run_job(settings, job) as running:
         running.wait(report_new)
     return progress.read()
+
+
+def list_command(agent: object, options: CommandOptions | None) -> list[str]:
+    """Return the options and words with which a worker runs a command; empty: the agent is none.
+
+    Raises: BadInputError: options of a command for another agent, or words that are no texts.
+    """
+    if not isinstance(agent, list):
+        if options is not None:
+            raise BadInputError(f"train: 'command' is for an agent that is a command, found {agent!r}; pass a list")
+        return []
+    words = cast("list[object]", agent)
+    if not words or not all(isinstance(word, str) for word in words):
+        raise BadInputError(
+            f"train: expected a command as a list of texts, found {agent!r}; write program and arguments"
+        )
+    return [*as_arguments(options or CommandOptions()), "--", *map(str, words)]
 
 
 def import_path(target: object) -> str:

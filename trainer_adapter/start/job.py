@@ -6,7 +6,7 @@ caller.
 
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,8 @@ class Job:
     config: TrainConfig
     target: str
     """``module:attribute`` of the agent, as ``agent-layer work`` takes it."""
+    command: Sequence[str] = ()
+    """Options and words behind ``agent-layer work`` in place of the target; empty: the agent is no command."""
     slots: int = 16
     """Rollouts at a time."""
     max_model_len: int | None = None
@@ -112,7 +114,7 @@ def run_job(
             engine = None if job.on_ray else _engine(settings, redis, job)
             stack = cleanup.enter_context(run_stack(settings, engine, report_phase=report_phase))
             settings, processes = stack.settings, processes | stack.processes
-        work = ["work", job.target, "--slots", str(job.slots)]
+        work = ["work", "--slots", str(job.slots), *(job.command or [job.target])]
         processes["worker"] = _start(work, settings, logs / "worker.log")
         cleanup.callback(processes["worker"].stop)
         cleanup.callback(trainer.stop)

@@ -116,14 +116,14 @@ class ZygoteKind(ServedKind):
             await self._zygotes.popitem()[1].stop()
 
     async def _running_zygote(self, spec: SandboxSpec) -> Zygote:
-        root = image, mounts = _root_of(spec)
+        root = image, mounts = _find_root(spec)
         async with self._lock:
             zygote = self._zygotes.pop(root, None)
             if zygote is not None and not zygote.is_running:
                 await zygote.stop()
                 zygote = None
             if zygote is None:
-                used = {_root_of(box.spec) for box in self.open_boxes}
+                used = {_find_root(box.spec) for box in self.open_boxes}
                 for idle in [one for one in self._zygotes if one not in used]:  # used longest ago first
                     if len(self._zygotes) >= _MAX_ZYGOTES:
                         await self._zygotes.pop(idle).stop()
@@ -132,5 +132,5 @@ class ZygoteKind(ServedKind):
             return zygote
 
 
-def _root_of(spec: SandboxSpec) -> _Root:
+def _find_root(spec: SandboxSpec) -> _Root:
     return spec.image, tuple(spec.mounts)

@@ -19,7 +19,13 @@ from trainer_adapter.config import load_config
 
 from ...documents import DOCUMENTS, ROOT, blocks
 
-SET_BY_US = {"AGENT_LAYER_TASK", "AGENT_LAYER_ROLLOUT", "AGENT_LAYER_ATTEMPT", "AGENT_LAYER_RAY_DIRECTORY"}
+SET_BY_US = {
+    "AGENT_LAYER_TASK",
+    "AGENT_LAYER_ROLLOUT",
+    "AGENT_LAYER_ATTEMPT",
+    "AGENT_LAYER_RAY_DIRECTORY",
+    "AGENT_LAYER_START_DIR",
+}
 """Variables that workers set for programs."""
 
 

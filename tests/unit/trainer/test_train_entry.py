@@ -11,13 +11,25 @@ import trainer_adapter
 from agent_layer.errors import BadInputError
 from agent_layer.infra import make_private, try_lock
 from agent_layer.settings import Settings
+from envs.commands.plan import CommandOptions
 from envs.tasksets.guess_number.game import Game, compare
-from trainer_adapter.start.call import import_path
+from trainer_adapter.start.call import import_path, list_command
 
 
 def test_what_can_be_imported_is_named():
     assert import_path(compare) == "envs.tasksets.guess_number.game:compare"
     assert import_path("some.module:graph") == "some.module:graph"
+
+
+def test_a_command_reaches_its_worker_with_its_options():
+    options = CommandOptions(workdir="template", artifacts=["out/**"])
+
+    assert list_command(["python", "agent.py"], None) == ["--", "python", "agent.py"]
+    assert list_command(["x", "-y"], options) == ["--workdir=template", "--artifact=out/**", "--", "x", "-y"]
+    assert list_command("m:agent", None) == []
+    for agent, given in (("m:agent", options), ([], None), (["x", 1], None)):
+        with pytest.raises(BadInputError, match="command"):
+            list_command(agent, given)
 
 
 @pytest.mark.parametrize("start", [["my_agents/mine.py"], ["-m", "my_agents.mine"]])

@@ -170,13 +170,13 @@ async def test_a_plan_sets_files_variables_and_input(attempts, monkeypatch):
     monkeypatch.setenv("INHERITED", "1")
 
     def plan(place):
-        told = json.dumps([place.prompt, place.base_url, place.anthropic_url, place.api_key, place.model])
+        facts = json.dumps([place.prompt, place.base_url, place.anthropic_url, place.api_key, place.model])
         code = "import os, sys; h = os.environ['HOME']; print(repr([open(h + '/.rc/conf').read(), open('w').read(), "
         code += "sys.stdin.read(), os.environ.get('INHERITED'), os.environ['OPENAI_API_KEY'], os.getcwd(), h]))"
         return CommandPlan(
             argv=[sys.executable, "-c", code],
             env={"INHERITED": None, "OPENAI_API_KEY": "other"},
-            home_files={".rc/conf": told},
+            home_files={".rc/conf": facts},
             files={"w": place.workdir + " " + place.home},
             stdin=place.prompt,
         )

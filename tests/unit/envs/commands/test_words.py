@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent_layer.errors import BadInputError
-from envs.commands.options import as_arguments, make_options
+from envs.commands.options import as_arguments, make_command_options
 from envs.commands.plan import CommandOptions
 from envs.commands.words import find_words
 
@@ -99,7 +99,7 @@ NOTHING = dict.fromkeys(GIVEN) | {"share_workdir": False, "box_memory": 4096}
 
 
 def test_options_reach_a_worker_process_unchanged():
-    options = make_options(**GIVEN)
+    options = make_command_options(**GIVEN)
 
     read = {name: value for name, _, value in (one.partition("=") for one in as_arguments(options))}
 
@@ -114,8 +114,8 @@ def test_options_reach_a_worker_process_unchanged():
         "--mount": "/opt/node",
     }
     assert options.box.resources.memory_mb == 1024
-    assert make_options(**NOTHING) == CommandOptions()
-    assert as_arguments(make_options(**NOTHING | {"share_workdir": True})) == ["--share-workdir"]
+    assert make_command_options(**NOTHING) == CommandOptions()
+    assert as_arguments(make_command_options(**NOTHING | {"share_workdir": True})) == ["--share-workdir"]
 
 
 @pytest.mark.parametrize(
@@ -132,4 +132,4 @@ def test_options_reach_a_worker_process_unchanged():
 )
 def test_options_that_contradict_each_other_are_refused(given, why):
     with pytest.raises(BadInputError, match=why):
-        make_options(**NOTHING | given)
+        make_command_options(**NOTHING | given)
