@@ -49,6 +49,8 @@ class _Attempt:
 
     def __init__(self, making: "asyncio.Task[AttemptDirectory] | None") -> None:
         self.making = making
+        self.is_running = making is not None
+        """Whether its command may still write into the directories."""
         self.directory: AttemptDirectory | None = None
         """None: it has a box, or it was stopped before."""
         self.box_workdir: str | None = None
@@ -100,12 +102,15 @@ class CommandTarget:
         """
         if isinstance(rollout.box, AttemptSandbox) and self.is_boxed:
             return self._read_result(await self._run_boxed(task, rollout, rollout.box))
-        attempt = None
         if not self.options.is_shared:
             making = asyncio.create_task(asyncio.to_thread(self._directories.make, rollout.trajectory_id))
             attempt = self._attempts[rollout.trajectory_id] = _Attempt(making)
-            attempt.directory = await asyncio.shield(making)
-        return self._read_result(await self._run_here(task, rollout, attempt))
+            try:
+                attempt.directory = await asyncio.shield(making)
+                return self._read_result(await self._run_here(task, rollout, attempt))
+            finally:
+                attempt.is_running = False
+        return self._read_result(await self._run_here(task, rollout, None))
 
     async def write_diff(self, trajectory_id: str) -> None:
         """Write the diff of an attempt into its box, where it has one."""
@@ -139,15 +144,19 @@ class CommandTarget:
             await self.remove(trajectory_id)
 
     async def remove(self, trajectory_id: str) -> None:
-        """Remove an attempt's directories, if it has any."""
-        attempt = self._attempts.pop(trajectory_id, None)
-        if attempt is not None and attempt.making is not None:
+        """Remove an attempt's directories, if it has any and its command has ended; a later call removes the others."""
+        attempt = self._attempts.get(trajectory_id)
+        if attempt is None or attempt.is_running:
+            return
+        del self._attempts[trajectory_id]
+        if attempt.making is not None:
             with suppress(AgentLayerError):
                 await asyncio.to_thread(self._directories.remove, await attempt.making)
 
     async def close(self) -> None:
         """Remove all directories."""
-        for trajectory_id in list(self._attempts):
+        for trajectory_id, attempt in list(self._attempts.items()):
+            attempt.is_running = False
             await self.remove(trajectory_id)
         await asyncio.to_thread(self._directories.close)
 

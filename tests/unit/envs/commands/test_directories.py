@@ -69,6 +69,8 @@ async def test_nothing_is_left_however_an_attempt_ends(attempts, tmp_path, ends,
     going = asyncio.create_task(running.run())
     if ends == "cancelled":
         await until(lambda: list((tmp_path / "tmp").glob("*/r-0/work/closed")))
+        await running.target.remove("r-0")  # as for a lost lease: the command has not ended yet
+        assert list((tmp_path / "tmp").glob("*/r-0/work/x"))
         going.cancel()
 
     await asyncio.gather(going, return_exceptions=True)
