@@ -182,9 +182,9 @@ async def test_a_tool_that_breaks_fails_the_attempt_and_not_the_policy(harness, 
     harness.engine.script = scripted({"tool_calls": [tool_call("broken")]}, "done")
     async with harness.worker(Broken):
         harness.dispatcher.submit([task()])
-        await until(lambda: any(row.status == "failed" for row in harness.store.query().items))
+        failed = await until(lambda: [row for row in harness.store.query().items if row.status == "failed"])
 
-    outcome = harness.store.get(harness.store.query(order="oldest").items[0].trajectory_id).outcome
+    outcome = harness.store.get(failed[0].trajectory_id).outcome
     assert outcome.cause == "user"
     assert "no such pump" in outcome.error
 
