@@ -69,7 +69,7 @@ def test_a_row_says_what_the_records_say(store, write, make_attempt):
 
 
 def test_what_is_not_known_is_null(store, write):
-    write(StepPart(trajectory_id="x.0-0", call_id="c", run="r", source="hook", phase="start", at=5.0))
+    write(StepPart(trajectory_id="x.0-0", call_id="c", run="r", source="gateway", phase="start", at=5.0))
 
     [row] = store.query().items
 

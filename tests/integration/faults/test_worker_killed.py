@@ -57,7 +57,7 @@ def test_killed_in_mid_rollout(stack, dispatcher, start_worker, worker_output, w
 
 
 def test_what_a_killed_worker_started_ends_with_it(dispatcher, start_worker, worker_output, tmp_path, wait_until):
-    (tmp_path / "agent.sh").write_text("echo $$ > pid; sleep 600 & wait")
+    (tmp_path / "agent.sh").write_text(f"echo $$ > {tmp_path}/pid; sleep 600 & wait")
     worker = start_worker("--slots", "1", "--", "sh", str(tmp_path / "agent.sh"))
     dispatcher.submit([Task(id="t", run="default")])
     pid_file = tmp_path / "pid"
@@ -74,7 +74,7 @@ def test_what_a_killed_worker_started_ends_with_it(dispatcher, start_worker, wor
         (["nobody:agent"], "nobody:agent"),
         (["nameless"], "registered name"),
         (["json:dumps"], "coroutine function"),
-        ([], "TARGET or '-- COMMAND'"),
+        ([], "TARGET, --harness or '-- COMMAND'"),
         (["--", "no-such-program"], "no-such-program"),
         (["json:dumps", "--scorer", "no:where"], "no:where"),
     ],

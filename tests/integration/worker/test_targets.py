@@ -23,7 +23,7 @@ headers = {"Authorization": "Bearer " + env["OPENAI_API_KEY"], "Content-Type": "
 url = env["OPENAI_BASE_URL"] + "/chat/completions"
 urllib.request.urlopen(urllib.request.Request(url, body, headers)).read()
 print("noise")
-wanted = ("AGENT_LAYER_", "OPENAI_", "ANTHROPIC_", "TRACEPARENT")
+wanted = ("AGENT_LAYER_", "OPENAI_", "ANTHROPIC_", "GEMINI_", "GOOGLE_", "TRACEPARENT")
 print(json.dumps({k: v for k, v in env.items() if k.startswith(wanted) or "hush" in v}))
 """
 
