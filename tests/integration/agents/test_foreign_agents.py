@@ -39,6 +39,7 @@ def assert_used_the_tool(trajectory, first, second):
     assert_continued([first, second])
 
 
+@pytest.mark.long
 def test_agents_with_a_tool_are_conversations_of_two_exact_steps_and_dspy_is_exact_though_it_continues_nothing(
     capture, engine
 ):

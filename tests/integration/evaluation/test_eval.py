@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 
 import msgspec
+import pytest
 
 from agent_layer.dispatcher import connect
 from agent_layer.local.scripted.engine import ScriptedEngine
@@ -89,6 +90,7 @@ def test_a_killed_round_goes_on_and_nothing_counts_twice(stack, folder, start_ev
     assert (state.num_accepted, state.num_queued, state.num_leased) == (9, 0, 0)
 
 
+@pytest.mark.long
 def test_rollouts_without_a_reward_make_a_round_incomplete_and_are_tried_again(stack, folder, run_eval):
     settings = stack.settings
     (folder / "broken").touch()
@@ -130,6 +132,7 @@ def test_an_endpoint_is_evaluated_until_its_cost_is_reached(settings, folder, st
     assert figures["num_without_call"] == 0
 
 
+@pytest.mark.long
 def test_an_interrupted_round_lets_rollouts_end_and_says_how_to_go_on(stack, folder, start_eval, wait_until):
     settings = stack.settings
     process = start_eval(settings, "eval_agents:gated", "tasks.jsonl", "-n", "1", "--slots", "2", "--round", "stopped")

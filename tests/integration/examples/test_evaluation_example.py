@@ -4,11 +4,14 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from ...waiting import run
 
 FOLDER = Path(__file__).parents[3] / "examples" / "evaluate_endpoint"
 
 
+@pytest.mark.long
 def test_the_example_is_evaluated_with_its_script(settings):
     arguments = ["agent:agent", "tasks.jsonl", "-n", "1", "--round", "example", "--model", "script.py:calculate"]
     command = [sys.executable, "-m", "agent_layer.cli", "eval", *arguments]

@@ -111,6 +111,7 @@ def test_when_the_time_is_up_the_rest_is_given_back_and_what_it_said_is_stored(
     assert (lost.status, lost.cause) == ("lost", "infra")
 
 
+@pytest.mark.long
 def test_a_second_signal_gives_back_at_once(dispatcher, start_worker, submit, worker_output, wait_until):
     worker = start_worker("agent:agent", "--drain", "36000")
     groups = submit("given-back")
@@ -124,6 +125,7 @@ def test_a_second_signal_gives_back_at_once(dispatcher, start_worker, submit, wo
     assert (rollout.status, rollout.num_attempts, rollout.num_failures) == ("queued", 1, 0)
 
 
+@pytest.mark.long
 def test_a_worker_that_runs_nothing_ends_without_a_wait(dispatcher, start_worker, worker_output, wait_until):
     worker = start_worker("agent:agent", "--run", "r", "--drain", "36000")
     wait_until(lambda: worker_output().endswith("\n") and len(dispatcher.workers()) == 1, log=worker_output)

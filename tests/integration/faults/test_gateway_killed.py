@@ -132,6 +132,7 @@ def hang_up(opened, body, engine, wait_until) -> None:
     connection.close()
 
 
+@pytest.mark.long
 def test_a_frozen_redis_stops_calls_only_when_the_board_is_too_old_and_then_they_go_on(
     settings, wait_until, make_client, own_redis
 ):

@@ -128,6 +128,7 @@ def test_killed_between_two_steps_of_a_graph(dispatcher, store, start_worker, be
     wait_until(lambda: not list(store.objects.list(checkpoint_prefix(store.keys))))
 
 
+@pytest.mark.long
 def test_a_frozen_worker_that_comes_back_changes_nothing(dispatcher, store, start_worker, begin, tmp_path):
     first, groups = begin()
 

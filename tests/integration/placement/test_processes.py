@@ -3,6 +3,8 @@
 import os
 import signal
 
+import pytest
+
 from agent_layer.schema.task import Task
 
 from ...waiting import scaled, wait_for_exit, wait_until
@@ -39,6 +41,7 @@ def test_sigterm_drains_all_of_them(start_worker, worker_output, dispatcher, nam
     ] * 2
 
 
+@pytest.mark.long
 def test_a_second_sigterm_gives_back_at_once(start_worker, worker_output, dispatcher):
     supervisor = start_worker("agent:agent", "--on", "processes", "--slots", "1", "--drain", "600")
     groups = dispatcher.submit([Task(id="held", run="default", input={"waits": True})])
@@ -52,6 +55,7 @@ def test_a_second_sigterm_gives_back_at_once(start_worker, worker_output, dispat
     assert [(one.status, one.num_failures) for one in dispatcher.rollouts(groups)] == [("queued", 0)]
 
 
+@pytest.mark.long
 def test_workers_end_when_their_supervisor_is_killed(start_worker, worker_output, names, worker_pids):
     supervisor = start_worker("agent:agent", "--workers", "2")
     wait_until(lambda: len(names()) == 2, 100, log=worker_output)
@@ -78,6 +82,7 @@ def test_sighup_replaces_one_after_another(start_worker, worker_output, names):
     assert supervisor.poll() is None
 
 
+@pytest.mark.long
 def test_who_is_drained_by_the_dispatcher_is_not_followed_by_another(start_worker, worker_output, dispatcher, names):
     supervisor = start_worker("agent:agent", "--workers", "2")
     wait_until(lambda: len(names()) == 2, 100, log=worker_output)
@@ -90,6 +95,7 @@ def test_who_is_drained_by_the_dispatcher_is_not_followed_by_another(start_worke
     assert wait_for_exit(supervisor, 100, worker_output) == 0
 
 
+@pytest.mark.long
 def test_workers_that_cannot_start_are_one_sentence_beside_their_own(start_worker, worker_output):
     assert wait_for_exit(start_worker("nobody:agent", "--workers", "2"), 100, worker_output) == 2
     (sentence,) = [line for line in worker_output().splitlines() if line.startswith("agent-layer: workers:")]
@@ -106,6 +112,7 @@ def test_workers_that_die_before_their_first_heartbeat_again_and_again_are_given
     assert "5 in a row exited before their first heartbeat (last status 7)" in worker_output()
 
 
+@pytest.mark.long
 def test_new_workers_that_do_not_start_replace_nobody(start_worker, worker_output, names, dispatcher, write_module):
     supervisor = start_worker("agent:agent", "--on", "processes")
     wait_until(lambda: len(names()) == 1, 100, log=worker_output)

@@ -104,6 +104,7 @@ def test_tasks_are_done_an_actor_is_killed_and_followed_by_another_and_all_end_w
     wait_until(lambda: not any(is_running(pid) for pid in below))
 
 
+@pytest.mark.long
 def test_a_cluster_that_runs_shows_no_secret(cluster, start_worker, worker_output, stack, names):
     start_worker("agent:agent", "--on", "ray", RAY_ADDRESS=cluster.address, **TOKEN)
     wait_until(lambda: len(names()) == 1, 100, log=worker_output)

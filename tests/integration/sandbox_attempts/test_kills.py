@@ -57,7 +57,9 @@ def spec():
     return SandboxSpec(kind="namespace") if asyncio.run(works()) else SPEC
 
 
-@pytest.mark.parametrize("victim", ["worker", "host", "supervisor"])
+@pytest.mark.parametrize(
+    "victim", ["worker", *(pytest.param(one, marks=pytest.mark.long) for one in ("host", "supervisor"))]
+)
 def test_nothing_is_left_of_a_killed(victim, spec, dispatcher, start_worker, tmp_path, worker_output):
     (tmp_path / "agent.py").write_text(AGENT)
     worker = start_worker("agent:agent", "--slots", "2")

@@ -24,7 +24,7 @@ def make_turns(reference):
     ]
 
 
-@pytest.mark.parametrize("framework", ["langgraph_agent", "openai_agent"])
+@pytest.mark.parametrize("framework", ["langgraph_agent", pytest.param("openai_agent", marks=pytest.mark.long)])
 async def test_an_agent_of_a_framework_repairs_code_in_its_sandbox(harness, framework, monkeypatch):
     package = "agents" if framework == "openai_agent" else "langgraph"
     if find_spec(package) is None:

@@ -44,6 +44,7 @@ def planted(tmp_path):
     return run_planted
 
 
+@pytest.mark.long
 def test_only_waits_run_again_and_all_else_is_red_at_once(planted):
     done, tally = planted(options=["-n", "2"])
 
