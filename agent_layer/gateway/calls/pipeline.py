@@ -158,7 +158,8 @@ class Calls:
         if self.settings.hosted_tools == "refuse":
             refuse_hosted(source)
         if not is_operator:
-            check_media(source.messages, self.settings.allowed_media, f"rollout {rollout.trajectory_id}")
+            shown = [source.messages[index] for index in source.with_parts]
+            check_media(shown, self.settings.allowed_media, f"rollout {rollout.trajectory_id}")
         return source
 
     async def _answer(self, client: WatchedClient, parsed: ParsedCall) -> web.StreamResponse:
