@@ -30,6 +30,7 @@ _MAX_COMPARED: Final = 1 << 20
 """Letters of arguments. Longer ones are taken as written, because to parse them could stall the process."""
 _MAX_RESOLVED: Final = 20_000
 _ANY_IDS: Final = 0
+_NO_CALLS: Final = hash(())
 ANSWERER: Final = "assistant"
 
 
@@ -221,8 +222,9 @@ class AnsweredMessages:
         hashed = hash_answer(index, request.message(index))
         kind = "shown" if request.is_respelled else "meaning"
         found = self._find_here(hashed, place, kind)
-        found = found or self._anywhere.get(("exact", hashed.exact, hashed.ids))
-        found = found or self._anywhere.get((kind, hashed.meaning, hashed.ids))
+        if hashed.ids != _NO_CALLS:  # others may say the same text, as an example of a prompt does
+            found = found or self._anywhere.get(("exact", hashed.exact, hashed.ids))
+            found = found or self._anywhere.get((kind, hashed.meaning, hashed.ids))
         if found is not None and _are_same(found.hashed, hashed):
             found = None
         if len(self._resolved) >= _MAX_RESOLVED:
