@@ -120,7 +120,7 @@ def read_google(body: bytes, model: str, stream_type: str | None = None) -> Chat
     try:
         pieces = _cut(body) | {"model": encoded(model)}
         request = _build_request(pieces, is_streamed=stream_type is not None)
-    except (*UNREADABLE, KeyError) as error:
+    except (*UNREADABLE, KeyError, ValueError) as error:  # the last: text that is no base64
         raise BadInputError(
             f"generateContent request: expected a body of Google's Gemini API, found {error}; see its reference"
         ) from error

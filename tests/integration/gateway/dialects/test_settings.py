@@ -53,7 +53,7 @@ async def test_settings_for_agents_as_they_ship(settings, run_gateway, settings_
 
 async def test_judges_read_no_reasoning_that_the_agent_did_not_send(settings, run_gateway):
     with serve_in_thread(ScriptedEngine(script=lambda _: "right", model="judge")) as judge:
-        rules = {"models": '{"judge": "openai/judge"}', "provider_url": judge.url, "dropped_reasoning": "restore"}
+        rules = {"models": '{"judge": "judge"}', "provider_url": judge.url, "dropped_reasoning": "restore"}
         async with run_gateway(settings.model_copy(update={"api_key": OPERATOR, **rules})) as gateway:
             gateway.engine.script = lambda _: {"reasoning": "hm", "content": "look"}
             opened = await gateway.open()
