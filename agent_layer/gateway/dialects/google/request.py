@@ -71,6 +71,8 @@ _CONFIG: Final = {
 _CONFIG_READ: Final = frozenset(
     {"responseMimeType", "responseSchema", "responseJsonSchema", "thinkingConfig", "responseLogprobs"}
 )
+_FUNCTIONS: Final = "functionDeclarations"
+"""All that is a tool of the agent's own; Google's servers run the others."""
 _DECLARED: Final = frozenset({"name", "description", "parameters", "parametersJsonSchema"})
 _MODES: Final = {"AUTO": "auto", "VALIDATED": "auto", "ANY": "required", "NONE": "none"}
 _EMPTY: Final[tuple[object, ...]] = (None, False, "", [], {})
@@ -162,7 +164,9 @@ def _build_request(pieces: Pieces, *, is_streamed: bool) -> ChatRequest:
     if config:
         pieces = pieces | {"generationConfig": encoded(config)}  # as the answer's writer reads it
     system = [_part(part, lost) for part in _find_parts(values.get("systemInstruction"), "systemInstruction")]
-    tools = _read_tools(values.get("tools"), lost)
+    given = _objects_in(values.get("tools"), "tools")
+    hosted = {name for tool in given for name, value in tool.items() if name != _FUNCTIONS and value is not None}
+    tools = ToolSet(list(_list_functions(given, lost)), [f"{HOSTED}{name}" for name in sorted(hosted)])
     fields: JsonObject = {
         **{name: piece for name, piece in pieces.items() if name not in _NO_PLACE.union(_TRANSLATED, _UNSUPPORTED)},
         **_read_config(config, lost),
@@ -329,18 +333,9 @@ def _media(kind: str, url: str) -> JsonObject:
             return {"type": "file", "file": {"file_data": url}}
 
 
-def _read_tools(tools: object, lost: dict[str, None]) -> ToolSet:
-    """Return the functions that a client declares, and the names of what only Google's servers run."""
-    given = _objects_in(tools, "tools")
-    hosted = {
-        name for tool in given for name, value in tool.items() if name != "functionDeclarations" and value is not None
-    }
-    return ToolSet(list(_list_functions(given, lost)), [f"{HOSTED}{name}" for name in sorted(hosted)])
-
-
 def _list_functions(tools: Iterable[JsonObject], lost: dict[str, None]) -> Iterator[JsonObject]:
     for tool in tools:
-        for declared in _objects_in(tool.get("functionDeclarations"), "functionDeclarations"):
+        for declared in _objects_in(tool.get(_FUNCTIONS), _FUNCTIONS):
             names = [name for name, value in declared.items() if name not in _DECLARED and value not in _EMPTY]
             lost |= {f"functionDeclarations.{name}": None for name in names}
             schema = declared.get("parametersJsonSchema") or to_json_schema(declared.get("parameters"))

@@ -57,11 +57,11 @@ async def test_judges_read_no_reasoning_that_the_agent_did_not_send(settings, ru
         async with run_gateway(settings.model_copy(update={"api_key": OPERATOR, **rules})) as gateway:
             gateway.engine.script = lambda _: {"reasoning": "hm", "content": "look"}
             opened = await gateway.open()
-            asked = ("hi", "look", "is it right?")
+            question = ("hi", "look", "is it right?")
             await gateway.chat(opened, "hi")
-            await gateway.chat(opened, *asked, model="judge")
-            await gateway.chat(opened, *asked, headers={"x-agent-layer-role": "aux"})
-            await gateway.chat(opened, *asked)
+            await gateway.chat(opened, *question, model="judge")
+            await gateway.chat(opened, *question, headers={"x-agent-layer-role": "aux"})
+            await gateway.chat(opened, *question)
 
     read = [call.body["messages"][1] for call in (*judge.calls, *gateway.engine.calls[1:])]
     assert read == [DROPPED, DROPPED, {**DROPPED, "reasoning": "hm"}]
