@@ -28,7 +28,10 @@ from typing import Final, cast
 
 import msgspec
 
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+_WHOLE: Final = re.compile(
+    rb"(?:[^\\]++|\\(?:u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|(?!u[dD][89a-fA-F])[^\\]|\\))*+"
+)
+"""Text up to the first lone surrogate, or to its end."""
 _ESCAPE: Final = re.compile(
     rb"\\(?:u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|(u[dD][89a-fA-F][\da-fA-F]{2})|.)", re.DOTALL
 )
@@ -77,9 +80,15 @@ def read_json(text: bytes | str) -> object:
 
 def mend_surrogates(text: bytes) -> bytes:
     """Return JSON text with U+FFFD, the replacement character, in place of each escaped lone surrogate."""
-    if _SURROGATE.search(text) is None:
+    if b"\\ud" not in text and b"\\uD" not in text:
         return text
-    return _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], text)
+    whole = _WHOLE.match(text)
+    end = whole.end() if whole else 0
+    return text if end == len(text) else text[:end] + _ESCAPE.sub(_mend, text[end:])
+
+
+def _mend(escape: re.Match[bytes]) -> bytes:
+    return rb"\ufffd" if escape[1] else escape[0]
 
 
 def safe_repr(value: object) -> str:

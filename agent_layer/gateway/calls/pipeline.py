@@ -109,7 +109,7 @@ class Calls:
             source = self.read_question(rollout, dialect, body, is_operator=is_operator)
             caller = self._judge(rollout, source, http.headers)
             request = self._arrange(rollout, source, caller)
-            prompt = rollout.inspect_prompt(request, with_reasoning=self.settings.dropped_reasoning == "restore")
+            prompt = rollout.inspect_prompt(request, with_reasoning=self._restores_reasoning(source, caller))
             return source, caller, prompt
 
         source, caller, prompt = await in_background(len(body), read)
@@ -141,6 +141,12 @@ class Calls:
     def _choose_policy(self, rollout: LiveRollout, caller: Caller) -> SamplingPolicy | None:
         return choose_sampling_policy(rollout, caller, self.settings.unreproducible_sampling)
 
+    def _restores_reasoning(self, source: ChatRequest, caller: Caller) -> bool:
+        """Whether reasoning that an agent dropped is put back: a judge reads no more than it is shown."""
+        external = self.pool.find_external(source)
+        is_of_policy = caller.role != "aux" and (external is None or external.is_policy)
+        return is_of_policy and self.settings.dropped_reasoning == "restore"
+
     def _arrange(self, rollout: LiveRollout, source: ChatRequest, caller: Caller) -> ChatRequest:
         """Return a request as an engine takes it; that for an external model stays."""
         if self.pool.find_external(source) is not None:
@@ -158,7 +164,8 @@ class Calls:
         if self.settings.hosted_tools == "refuse":
             refuse_hosted(source)
         if not is_operator:
-            check_media(source.messages, self.settings.allowed_media, f"rollout {rollout.trajectory_id}")
+            shown = [source.messages[index] for index in source.with_parts]
+            check_media(shown, self.settings.allowed_media, f"rollout {rollout.trajectory_id}")
         return source
 
     async def _answer(self, client: WatchedClient, parsed: ParsedCall) -> web.StreamResponse:

@@ -61,6 +61,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """JSON texts, as sent."""
     roles: list[str]
     """[num_messages], role of each message."""
+    with_parts: list[int]
+    """Which messages have a list of parts as their content, as the client sent them."""
     tools: msgspec.Raw | None
     sampling: JsonObject
     """Everything that shapes the answer besides messages and tools."""
@@ -131,15 +133,15 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
         return _MESSAGE.decode(self.messages[index])
 
 
-class _Role(msgspec.Struct):
+class _Message(msgspec.Struct):
     role: str = ""
+    content: object = None
 
 
 _ENCODER: Final = msgspec.json.Encoder()
 _PIECES: Final = msgspec.json.Decoder(Pieces)
 _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _NAME: Final = msgspec.json.Decoder(str)
-_ROLES: Final = msgspec.json.Decoder(list[_Role])
 _MESSAGE: Final = msgspec.json.Decoder(JsonObject)
 
 
@@ -193,10 +195,12 @@ def build_request(
     }
     check_storable([wanted, sampling_asked], "request")
     check_counts(wanted, "request")
+    read = msgspec.convert(values["messages"], list[_Message])
     return ChatRequest(
         pieces=pieces,
         messages=messages,
-        roles=[message.role for message in _ROLES.decode(pieces["messages"])],
+        roles=[message.role for message in read],
+        with_parts=[index for index, message in enumerate(read) if isinstance(message.content, list)],
         tools=pieces.get("tools"),
         sampling={name: value for name, value in wanted.items() if name in ENGINE_FIELDS},
         sampling_asked=wanted if sampling_asked is None else sampling_asked,

@@ -19,6 +19,7 @@ from agent_layer.gateway.dialects.turns import (
     Format,
     SurrogateMender,
     assistant_message,
+    continue_last,
     count_usage,
     encoded,
     image_part,
@@ -132,7 +133,7 @@ def read_messages(body: bytes, read_thread: ReadThread) -> ChatRequest:
             "parallel_tool_calls": _are_parallel(parsed.tool_choice or {}) if has_choice else None,
             "response_format": wanted.to_chat() if (wanted := config.format or parsed.output_format) else None,
             **_thinking(parsed.thinking or {}, config.effort),
-            **(_PREFILLED if parsed.messages and _is_prefill(parsed.messages[-1]) else {}),
+            **continue_last(chat_messages),
         }
         dropped = [*tools.dropped, *(name for message in parsed.messages for name in _find_dropped(message))]
         return translated([*system, *before.messages, *chat_messages], fields, pieces, _NOT_SAMPLING, _SHAPING, dropped)
@@ -153,15 +154,6 @@ def _continued(parsed: _Body, read_thread: ReadThread) -> ThreadTurns:  # kept: 
             " again; leave them out, or send the whole conversation with thread type 'create'",
         )
     return read_thread(parsed.thread.previous_message_id or "")
-
-
-_PREFILLED: Final[JsonObject] = {"continue_final_message": True, "add_generation_prompt": False}
-
-
-def _is_prefill(message: _Message) -> bool:
-    """Whether a last message is the beginning of the answer: an assistant's text."""
-    blocks = objects_in(message.content) if message.role == "assistant" else []
-    return any(block.get("text") for block in blocks) and all(block.get("type") == "text" for block in blocks)
 
 
 def _find_dropped(message: _Message) -> Iterator[str]:

@@ -100,13 +100,16 @@ def google_error(status: int, code: str, message: str) -> JsonObject:
     return {"error": {"code": status, "message": message, "status": name, "details": [reason]}}
 
 
-_MESSAGES: Final = re.compile(r"/messages(?:/+(?:count_tokens|batches)[^?]*)?/*$")
-_GOOGLE: Final = re.compile(r"/v1(?:alpha|beta)[0-9]*/|/models/.+:[A-Za-z]+$")
+_MESSAGES: Final = re.compile(r"/messages(?:/+(?:count_tokens|batches).*+)?/*$", re.DOTALL)
+_GOOGLE: Final = re.compile(r"/v1(?:alpha|beta)[0-9]*/")
+_MODELS: Final = "/models/"
 
 
 def is_google(path: str) -> bool:
     """Whether an address is one of Google's API."""
-    return _GOOGLE.search(path) is not None
+    model, _, method = path.rpartition(":")
+    is_method = method.isascii() and method.isalpha() and _MODELS in model[:-1]
+    return is_method or _GOOGLE.search(path) is not None
 
 
 def error_shape(path: str) -> ErrorShape:

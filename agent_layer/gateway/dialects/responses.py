@@ -240,9 +240,9 @@ def _choice(choice: str | JsonObject | None) -> object:
     match choice:
         case {"type": "function" | "custom", "name": str(name)}:
             return choose_tool(name, choice.get("namespace"))
-        case {"type": "allowed_tools", "mode": mode, "tools": tools}:
+        case {"type": "allowed_tools", "tools": tools}:
             allowed = [choose_tool(tool.get("name"), tool.get("namespace")) for tool in objects_in(tools)]
-            return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": allowed}}
+            return {"type": "allowed_tools", "allowed_tools": {"mode": choice.get("mode", "auto"), "tools": allowed}}
         case _:
             return choice
 

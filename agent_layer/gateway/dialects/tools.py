@@ -66,14 +66,14 @@ class ToolSet(msgspec.Struct, frozen=True):
         """Return a tool choice as far as the tools that it names are here; None: nothing of it is left."""
         if not self.dropped:
             return choice
-        names = {as_json_object(one["function"]).get("name") for one in self.functions}
+        names = [as_json_object(one["function"]).get("name") for one in self.functions]
         wanted = as_json_object(choice)
         match wanted.get("type"):
             case "function":
-                return choice if as_json_object(wanted["function"]).get("name") in names else None
+                return choice if as_json_object(wanted.get("function")).get("name") in names else None
             case "allowed_tools":
-                allowed = as_json_object(wanted["allowed_tools"])
-                left = [one for one in as_json_objects(allowed["tools"]) if self.restrict(one) is not None]
+                allowed = as_json_object(wanted.get("allowed_tools"))
+                left = [one for one in as_json_objects(allowed.get("tools")) if self.restrict(one) is not None]
                 return wanted | {"allowed_tools": allowed | {"tools": left}} if left else None
             case None:
                 return choice if names else None

@@ -1,7 +1,7 @@
 """Turns of a conversation, translated between dialects, and their token usage."""
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -10,7 +10,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, asks_something, build_request
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer, EngineUsage, PromptDetails, ResponseDetails
 from agent_layer.gateway.dialects.members import is_harmless
-from agent_layer.schema import JsonObject, mend_surrogates
+from agent_layer.schema import JsonObject, as_json_object, mend_surrogates
 
 _TRUE, _ONE = msgspec.Raw(b"true"), msgspec.Raw(b"1")
 
@@ -89,6 +89,17 @@ def assistant_message(texts: Iterable[str], reasoning: Iterable[str], calls: lis
     message: JsonObject = {"role": "assistant", "content": text if text or not calls else None}
     message |= {"reasoning": thought} if thought else {}
     return message | ({"tool_calls": calls} if calls else {})
+
+
+def continue_last(messages: Sequence[object]) -> JsonObject:
+    """Return the fields with which an engine goes on from a last message that is the beginning of the answer.
+
+    Args:
+        messages: chat messages. A text of the assistant alone begins an answer.
+    """
+    last = as_json_object(messages[-1]) if messages else {}
+    is_beginning = last.get("role") == "assistant" and last.get("content") and last.keys() == {"role", "content"}
+    return {"continue_final_message": True, "add_generation_prompt": False} if is_beginning else {}
 
 
 _SEAL: Final = "agent-layer:"

@@ -19,7 +19,7 @@ from agent_layer.gateway.http.errors import as_json
 from agent_layer.gateway.http.model_routes import GOOGLE_METHODS, list_models, show_model
 
 _BASE: Final = "/{version:/*(?:v1/+)?v1(?:(?:alpha|beta)[0-9]*)?}"
-_MODELS: Final = "/{parent:(?:[^:]+/)?}models"
+_MODELS: Final = "/{parent:(?:(?!models/)[^/:]*+/)*+}models"
 """Vertex puts project, place and publisher before it."""
 _PREVIEWS: Final = "/{version:/*(?:v1/+)?v1(?:alpha|beta)[0-9]*}"
 """Below ``/v1`` the other dialects' door shows models, to Google's clients, too."""

@@ -30,6 +30,7 @@ _MAX_COMPARED: Final = 1 << 20
 """Letters of arguments. Longer ones are taken as written, because to parse them could stall the process."""
 _MAX_RESOLVED: Final = 20_000
 _ANY_IDS: Final = 0
+_NO_CALLS: Final = hash(())
 ANSWERER: Final = "assistant"
 
 
@@ -195,11 +196,12 @@ class AnsweredMessages:
             with_reasoning: reasoning that the agent dropped is put back.
         """
         digest, parts, messages = blake2b(digest_size=16), list[Part](), list[msgspec.Raw]()
-        changed, new_ids = dict[str, None](), list[tuple[str, str]]()
+        changed, new_ids, surroundings = dict[str, None](), list[tuple[str, str]](), hash_surroundings(request)
         for index, (message, role) in enumerate(zip(request.messages, request.roles, strict=True)):
             now = message
             if role == ANSWERER:
-                rewritten = self._rewrite(request, index, digest.hexdigest(), with_reasoning=with_reasoning)
+                place = name_place(digest.hexdigest(), surroundings)
+                rewritten = self._rewrite(request, index, place, with_reasoning=with_reasoning)
                 now, new_ids = rewritten.message, list(rewritten.new_ids)
                 changed |= dict.fromkeys(rewritten.changed)
             elif role == "tool" and new_ids:
@@ -220,8 +222,9 @@ class AnsweredMessages:
         hashed = hash_answer(index, request.message(index))
         kind = "shown" if request.is_respelled else "meaning"
         found = self._find_here(hashed, place, kind)
-        found = found or self._anywhere.get(("exact", hashed.exact, hashed.ids))
-        found = found or self._anywhere.get((kind, hashed.meaning, hashed.ids))
+        if hashed.ids != _NO_CALLS:  # others may say the same text, as an example of a prompt does
+            found = found or self._anywhere.get(("exact", hashed.exact, hashed.ids))
+            found = found or self._anywhere.get((kind, hashed.meaning, hashed.ids))
         if found is not None and _are_same(found.hashed, hashed):
             found = None
         if len(self._resolved) >= _MAX_RESOLVED:
@@ -241,10 +244,10 @@ class AnsweredMessages:
 
         return max(here, key=likeness, default=None)  # of several that are as like, the first
 
-    def _rewrite(self, request: ChatRequest, index: int, before: str, *, with_reasoning: bool) -> _Rewritten:
+    def _rewrite(self, request: ChatRequest, index: int, place: str, *, with_reasoning: bool) -> _Rewritten:
         """Return an assistant message as the model wrote it, or as it is where it did not."""
         same = request.messages[index]
-        answer = self._find(request, index, find_place(request, before))
+        answer = self._find(request, index, place)
         text = None if answer is None else self.memory.find(_name_text(answer))
         if text is None:
             return _Rewritten(same)
@@ -272,9 +275,17 @@ def join_prefill(request: ChatRequest, message: JsonObject) -> JsonObject:
 
 def find_place(request: ChatRequest, messages_hash: str) -> str:
     """Return the name of the place behind these messages: with other tools they are another prompt."""
-    return (
-        f"{messages_hash} {hash((bytes(request.tools or b''), bytes(request.pieces.get('chat_template_kwargs', b''))))}"
-    )
+    return name_place(messages_hash, hash_surroundings(request))
+
+
+def name_place(messages_hash: str, surroundings: int) -> str:
+    """Return the same, of a request whose tools were hashed before."""
+    return f"{messages_hash} {surroundings}"
+
+
+def hash_surroundings(request: ChatRequest) -> int:
+    """Hash what a template shows beside the messages. It may be longer than they are."""
+    return hash((bytes(request.tools or b""), bytes(request.pieces.get("chat_template_kwargs", b""))))
 
 
 _WRITTEN: Final = msgspec.json.Decoder(_Written)

@@ -135,7 +135,7 @@ class SideCalls:
             "system": "\n".join(_read_text(request.message(index)) for index in system),
             "prompt": "" if prompt is None else _read_text(request.message(prompt)),
         }
-        has_tools = request.tools is not None and len(bytes(request.tools)) > len(b"[]")
+        has_tools = request.has_tools
         return next((name for name, one in self._patterns if _fits(one, texts, has_tools=has_tools)), None)
 
 
@@ -159,11 +159,14 @@ def judge_caller(
 ) -> Caller:
     """Decide who makes a call: our header first, then the agent's own, then the model's name, then patterns.
 
-    Raises: BadInputError: the name is not UTF-8.
+    Raises: BadInputError: the name is not UTF-8, or our header names another role.
     """
-    agent, role = read_agent(headers), headers.get(ROLE_HEADER)
+    agent, named = read_agent(headers), headers.get(ROLE_HEADER, "")
+    role = named.strip().lower()
     if role == "policy" or role == "aux":  # noqa: PLR1714 - narrows the type
         return Caller(agent, role)
+    if role:
+        raise BadInputError(f"header {ROLE_HEADER}: expected 'policy' or 'aux', found {named!r}; correct it")
     for name, values in _SIDE_HEADERS.items():
         if headers.get(name, "").strip().lower() in values:
             return Caller(agent, "aux", name)

@@ -134,7 +134,8 @@ def _find_addresses(message: msgspec.Raw) -> Iterator[str]:
     except UNREADABLE:
         return
     for part in as_json_objects(parts):
-        if part.get("type") not in _TEXT_PARTS:
+        kind = part.get("type")
+        if not isinstance(kind, str) or kind not in _TEXT_PARTS:
             yield from _find_in(part)
 
 

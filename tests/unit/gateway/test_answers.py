@@ -233,6 +233,17 @@ def test_an_agents_own_examples_stay_as_they_are():
     assert findings == []
 
 
+def test_an_example_that_says_what_the_model_said_elsewhere_gets_no_reasoning():
+    talk = Talk(with_reasoning=True)
+    talk.ask("chat", {"messages": [QUESTION]}, THOUGHT)
+
+    example = {"role": "assistant", "content": THOUGHT["content"]}
+    other = [{"role": "user", "content": "as in this example"}, example, QUESTION]
+    read, _, _ = talk.ask("chat", {"messages": other}, THOUGHT)
+
+    assert read == other
+
+
 QUESTION = {"role": "user", "content": "start"}
 THOUGHT = {"role": "assistant", "content": "look", "reasoning": "hm"}
 SEALS = [

@@ -118,6 +118,26 @@ def test_all_that_a_pattern_names_must_fit():
             assert SideCalls([wrong], "s").find("sub-1", request) is None, chosen
 
 
+@pytest.mark.parametrize("tools", [{}, {"tools": None}, {"tools": []}])
+def test_tools_that_are_none_are_no_tools(tools):
+    rules = SideCalls([SideCall(system="*good*", has_tools=False)], "s")
+
+    assert rules.find(None, ask("chat", **tools)) == "declared"
+
+
+@pytest.mark.parametrize("role", ["AUX", " Policy ", "aux"])
+def test_a_role_is_known_in_any_case(role):
+    caller = judge_caller({"x-agent-layer-role": role}, ask("chat"), [], is_aux_model=False)
+
+    assert (caller.role, caller.reason) == (role.strip().lower(), None)
+
+
+@pytest.mark.parametrize("role", ["judge", "auxiliary", "aux,policy"])
+def test_another_role_is_refused_because_it_would_be_trained(role):
+    with pytest.raises(BadInputError, match=r"x-agent-layer-role.*'policy' or 'aux'"):
+        judge_caller({"x-agent-layer-role": role}, ask("chat"), [], is_aux_model=False)
+
+
 def other(value):
     return not value if isinstance(value, bool) else "nothing-of-it"
 

@@ -68,7 +68,7 @@ def _to_member(name: str, value: object) -> object:
             return value.lower()
         case "example", _:
             return [value]
-        case _, str() if name in _INTEGERS:
+        case _, str() if name in _INTEGERS and value.isdecimal():
             return int(value)
         case (("properties" | "defs" | "$defs"), dict()):
             return {own: to_json_schema(one) for own, one in cast("JsonObject", value).items()}

@@ -9,7 +9,7 @@ and the call as the model wrote it. So the engine reads the answer as it was sam
 
 import json
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,9 +28,11 @@ from agent_layer.gateway.dialects.google.answer import (
 )
 from agent_layer.gateway.dialects.google.names import rename_members, to_camel_case, to_json_schema
 from agent_layer.gateway.dialects.stream import TranslatedStream
+from agent_layer.gateway.dialects.tools import HOSTED, ToolSet
 from agent_layer.gateway.dialects.turns import (
     Format,
     assistant_message,
+    continue_last,
     encoded,
     function_tool,
     image_part,
@@ -69,6 +71,8 @@ _CONFIG: Final = {
 _CONFIG_READ: Final = frozenset(
     {"responseMimeType", "responseSchema", "responseJsonSchema", "thinkingConfig", "responseLogprobs"}
 )
+_FUNCTIONS: Final = "functionDeclarations"
+"""All that is a tool of the agent's own; Google's servers run the others."""
 _DECLARED: Final = frozenset({"name", "description", "parameters", "parametersJsonSchema"})
 _MODES: Final = {"AUTO": "auto", "VALIDATED": "auto", "ANY": "required", "NONE": "none"}
 _EMPTY: Final[tuple[object, ...]] = (None, False, "", [], {})
@@ -118,7 +122,7 @@ def read_google(body: bytes, model: str, stream_type: str | None = None) -> Chat
     try:
         pieces = _cut(body) | {"model": encoded(model)}
         request = _build_request(pieces, is_streamed=stream_type is not None)
-    except (*UNREADABLE, KeyError) as error:
+    except (*UNREADABLE, KeyError, ValueError) as error:  # the last: text that is no base64
         raise BadInputError(
             f"generateContent request: expected a body of Google's Gemini API, found {error}; see its reference"
         ) from error
@@ -160,18 +164,22 @@ def _build_request(pieces: Pieces, *, is_streamed: bool) -> ChatRequest:
     if config:
         pieces = pieces | {"generationConfig": encoded(config)}  # as the answer's writer reads it
     system = [_part(part, lost) for part in _find_parts(values.get("systemInstruction"), "systemInstruction")]
+    given = _objects_in(values.get("tools"), "tools")
+    hosted = {name for tool in given for name, value in tool.items() if name != _FUNCTIONS and value is not None}
+    tools = ToolSet(list(_list_functions(given, lost)), [f"{HOSTED}{name}" for name in sorted(hosted)])
     fields: JsonObject = {
         **{name: piece for name, piece in pieces.items() if name not in _NO_PLACE.union(_TRANSLATED, _UNSUPPORTED)},
         **_read_config(config, lost),
-        "tools": list(_list_tools(values.get("tools"), lost)) or None,
-        "tool_choice": _read_choice(as_json_object(values.get("toolConfig")), lost),
+        **continue_last(turns.messages),
+        "tools": tools.functions or None,
+        "tool_choice": tools.restrict(_read_choice(as_json_object(values.get("toolConfig")), lost)),
         "stream": is_streamed or None,
     }
     before = [{"role": "system", "content": join_content(system)}] if system else []
     request = translated([*before, *turns.messages], fields, pieces, _NOT_SAMPLING)
     return msgspec.structs.replace(
         request,
-        not_applied=[*request.not_applied, *lost],
+        not_applied=[*request.not_applied, *lost, *tools.dropped],
         shows_logprobs=config.get("responseLogprobs") is True,
     )
 
@@ -325,14 +333,9 @@ def _media(kind: str, url: str) -> JsonObject:
             return {"type": "file", "file": {"file_data": url}}
 
 
-def _list_tools(tools: object, lost: dict[str, None]) -> Iterator[JsonObject]:
-    for tool in _objects_in(tools, "tools"):
-        if foreign := [name for name, value in tool.items() if name != "functionDeclarations" and value is not None]:
-            raise BadInputError(
-                f"tool: expected functionDeclarations, found {', '.join(foreign)}, which only Google's own servers run;"
-                " give the agent a function that it runs itself"
-            )
-        for declared in _objects_in(tool.get("functionDeclarations"), "functionDeclarations"):
+def _list_functions(tools: Iterable[JsonObject], lost: dict[str, None]) -> Iterator[JsonObject]:
+    for tool in tools:
+        for declared in _objects_in(tool.get(_FUNCTIONS), _FUNCTIONS):
             names = [name for name, value in declared.items() if name not in _DECLARED and value not in _EMPTY]
             lost |= {f"functionDeclarations.{name}": None for name in names}
             schema = declared.get("parametersJsonSchema") or to_json_schema(declared.get("parameters"))

@@ -163,7 +163,7 @@ async def test_refusals_are_googles_errors(gateway, google):
     refused = [
         await read(wrong.generate_content(model="m", contents="hi")),
         await read(models.generate_content(model="m", contents="hi")),
-        await read(models.generate_content(model="m", contents="hi", config={"tools": [{"google_search": {}}]})),
+        await read(models.generate_content(model="m", contents="hi", config={"cached_content": "c"})),
         await read(models.embed_content(model="m", contents="hi")),
     ]
 
@@ -174,7 +174,7 @@ async def test_refusals_are_googles_errors(gateway, google):
         (404, "NOT_FOUND"),
     ]
     assert "limit of 1 model calls is used up" in refused[1][2]
-    assert "googleSearch" in refused[2][2]
+    assert "cachedContent" in refused[2][2]
     assert len(gateway.engine.calls) == 1
 
 

@@ -2,6 +2,9 @@
 
 import pytest
 
+from agent_layer.local.scripted.engine import ScriptedEngine
+from agent_layer.local.scripted.serving import serve_in_thread
+
 from ..conftest import OPERATOR
 
 HI = {"role": "user", "content": "hi"}
@@ -46,3 +49,19 @@ async def test_settings_for_agents_as_they_ship(settings, run_gateway, settings_
                     (kind,) = [tool["type"] for tool in hosted["tools"]]
                     assert gateway.step(opened).findings == [f"not_applied:tools.{kind}"]
                     assert not {"tools", "tool_choice"} & gateway.engine.calls[-1].body.keys()
+
+
+async def test_judges_read_no_reasoning_that_the_agent_did_not_send(settings, run_gateway):
+    with serve_in_thread(ScriptedEngine(script=lambda _: "right", model="judge")) as judge:
+        rules = {"models": '{"judge": "judge"}', "provider_url": judge.url, "dropped_reasoning": "restore"}
+        async with run_gateway(settings.model_copy(update={"api_key": OPERATOR, **rules})) as gateway:
+            gateway.engine.script = lambda _: {"reasoning": "hm", "content": "look"}
+            opened = await gateway.open()
+            question = ("hi", "look", "is it right?")
+            await gateway.chat(opened, "hi")
+            await gateway.chat(opened, *question, model="judge")
+            await gateway.chat(opened, *question, headers={"x-agent-layer-role": "aux"})
+            await gateway.chat(opened, *question)
+
+    read = [call.body["messages"][1] for call in (*judge.calls, *gateway.engine.calls[1:])]
+    assert read == [DROPPED, DROPPED, {**DROPPED, "reasoning": "hm"}]

@@ -127,6 +127,16 @@ def say(*contents, **fields):
         ({"safetySettings": [{"category": "X", "threshold": "BLOCK_NONE"}], "labels": {"a": "b"}}, {}, []),
         ({"return_token_ids": True, "chat_template_kwargs": {"a": 1}}, {"chat_template_kwargs": {"a": 1}}, []),
         ({"cachedContent": ""}, {}, []),
+        (
+            {"tools": [{"googleSearch": {}, "functionDeclarations": [{"name": "f"}]}, {"code_execution": {}}]},
+            {"tools": [{"type": "function", "function": {"name": "f"}}]},
+            ["tools.codeExecution", "tools.googleSearch"],
+        ),
+        (
+            {"tools": [{"urlContext": {}}], "toolConfig": {"functionCallingConfig": {"mode": "ANY"}}},
+            {},
+            ["tools.urlContext"],
+        ),
     ],
 )
 def test_what_is_asked(fields, expected, not_applied):
@@ -235,7 +245,6 @@ def test_schemas_of_openapi_become_json_schema():
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"contents": [], "tools": [{"googleSearch": {}}]}, "googleSearch"),
         ({"contents": [], "cachedContent": "c"}, "cachedContent"),
         ({"contents": [], "continuationToken": "c"}, "continuationToken"),
         ({"contents": [{"role": "model", "parts": [{"executableCode": {}}]}]}, "executableCode"),
@@ -250,6 +259,27 @@ def test_schemas_of_openapi_become_json_schema():
 def test_what_has_no_place_is_refused(body, message):
     with pytest.raises(BadInputError, match=message):
         read(**body)
+
+
+@pytest.mark.parametrize(
+    ("contents", "is_prefilled"),
+    [
+        ([HELLO, {"role": "model", "parts": [{"text": "The "}]}], True),
+        ([HELLO, {"role": "model", "parts": [{"text": "The "}]}, {"role": "model", "parts": [{"text": "end"}]}], True),
+        ([HELLO, {"role": "model", "parts": [{"text": ""}]}], False),
+        ([HELLO, {"role": "model", "parts": [{"text": "so", "thought": True}, {"text": "The "}]}], False),
+        ([HELLO, {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}], False),
+        ([HELLO, {"role": "model", "parts": [{"text": "The end"}]}, HELLO], False),
+        ([], False),
+    ],
+)
+def test_a_last_text_of_the_model_is_the_beginning_of_its_answer(contents, is_prefilled):
+    fields = sent(contents=contents)
+
+    assert read(contents=contents).is_prefilled == is_prefilled
+    assert (fields.get("continue_final_message"), fields.get("add_generation_prompt")) == (
+        (True, False) if is_prefilled else (None, None)
+    )
 
 
 def test_counted_is_what_would_be_asked():
