@@ -136,7 +136,8 @@ class _Check:
         home, work = top / "home", top / "work"
         home.mkdir(parents=True)
         work.mkdir()
-        _make_repository(work)
+        base = _base_environment(home)
+        _make_repository(work, base)
         harness = self._harness
         if part.is_long and harness.compact_tokens is not None:
             harness = msgspec.structs.replace(harness, context_tokens=harness.compact_tokens)
@@ -154,8 +155,7 @@ class _Check:
             for path, text in plan.home_files.items():
                 (home / path).parent.mkdir(parents=True, exist_ok=True)
                 (home / path).write_text(text)
-            changed = _base_environment(home) | plan.env
-            environment = {name: text for name, text in changed.items() if text is not None}
+            environment = {name: text for name, text in {**base, **plan.env}.items() if text is not None}
             is_cut = part.is_cut and not resumes
             if fault := self._run(plan.argv, environment, work, is_cut=is_cut):
                 return fault
@@ -191,9 +191,9 @@ class _Check:
 _COPIED = ("sampled", "trained", "lost", "num_rows", "longest_row", "row_tokens", "forks")
 
 
-def _base_environment(home: Path) -> dict[str, str | None]:
+def _base_environment(home: Path) -> dict[str, str]:
     """Return the variables of this process without addresses and keys of models, and with a HOME of its own."""
-    kept: dict[str, str | None] = {
+    kept = {
         name: value
         for name, value in agent_environment().items()
         if not name.startswith(("OPENAI_", "ANTHROPIC_", "CLAUDE", "XDG_", "GEMINI_", "GIT_"))
@@ -205,11 +205,15 @@ def _base_environment(home: Path) -> dict[str, str | None]:
     return kept | git | {"HOME": str(home), "TMPDIR": str(temporary)}
 
 
-def _make_repository(work: Path) -> None:  # kept: what git is asked is no part of the check
+def _make_repository(work: Path, variables: Mapping[str, str]) -> None:  # kept: git's words are no part of the check
     """Make the working directory a git repository with one commit."""
     (work / "README.md").write_text("# A small project\n")
-    identity = ["-c", "user.name=agent", "-c", "user.email=agent@localhost"]
-    for command in (["init", "-q", "-b", "main"], ["add", "-A"], [*identity, "commit", "-q", "-m", "begin"]):
-        done = subprocess.run(["git", *command], cwd=work, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise AgentFailedError(f"git {command[0]}: {done.stderr.strip()}; install git")
+    for command in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "begin"]):
+        try:
+            subprocess.run(["git", *command], cwd=work, env=variables, capture_output=True, text=True, check=True)
+        except FileNotFoundError as error:
+            raise BadInputError(
+                "harnesses check: git is missing, which its working directory needs; install it"
+            ) from error
+        except subprocess.CalledProcessError as error:
+            raise AgentFailedError(f"git {command[0]}: {error.stderr.strip()}; check that it runs by hand") from error

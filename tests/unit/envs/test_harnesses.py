@@ -178,7 +178,7 @@ def test_an_installation_of_another_lock_counts_as_none(tmp_path):
 def echoing(tmp_path):
     """``echoing(script)``: settings and declaration of an installed agent that is a shell script."""
 
-    def install(script, **changes):
+    def install(script, options=CommandOptions(), **changes):  # noqa: B008  # frozen
         harness = msgspec.structs.replace(PLAIN, lock=tmp_path / "lock", **changes)
         harness.lock_folder.mkdir()
         installation = Installation(Settings(dir=tmp_path / "dir"), harness)
@@ -187,7 +187,7 @@ def echoing(tmp_path):
         installation.program.chmod(0o700)
         marker = {"version": "1", "lock_hash": installation._hash_lock(), "interpreter": "sh"}
         (installation.folder / "installed.json").write_bytes(msgspec.json.encode(marker))
-        return make_harness_target(Settings(dir=tmp_path / "dir"), harness, CommandOptions())
+        return make_harness_target(Settings(dir=tmp_path / "dir"), harness, options)
 
     return install
 
@@ -214,6 +214,11 @@ async def test_attempts_at_once_share_no_file_and_leave_message_and_changes(echo
         left = await target.collect(f"r{number}-0", [], 1 << 20)
         assert "changes.patch" in repr(left)
     await target.close()
+
+
+def test_an_agent_is_never_run_with_the_users_own_configuration(echoing):
+    with pytest.raises(BadInputError, match="harness 'plain': expected no --share-workdir"):
+        echoing("true", CommandOptions(is_shared=True))
 
 
 async def test_an_agent_that_fails_says_what_it_wrote_last(echoing):
