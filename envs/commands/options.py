@@ -117,9 +117,7 @@ def make_command_options(  # noqa: PLR0913  # as many as the command line has
     if mounts and box is None:
         raise BadInputError("command: expected --box KIND beside --mount, found none; without it all folders are seen")
     if box is None and box_memory != BOX_MEMORY_MB:
-        raise BadInputError(
-            "command: expected --box KIND beside --box-memory, found none; without it nothing is limited"
-        )
+        raise BadInputError("command: expected --box KIND beside --box-memory, found none; only it has a limit")
     if box is not None and keep_workdir is not None:
         raise BadInputError(
             "command: expected --keep-workdir without --box, whose files end with it; name what to keep with --artifact"

@@ -212,8 +212,6 @@ def _make_repository(work: Path, variables: Mapping[str, str]) -> None:  # kept:
         try:
             subprocess.run(["git", *command], cwd=work, env=variables, capture_output=True, text=True, check=True)
         except FileNotFoundError as error:
-            raise BadInputError(
-                "harnesses check: git is missing, which its working directory needs; install it"
-            ) from error
+            raise BadInputError("harnesses check: git is missing, which its script needs; install it") from error
         except subprocess.CalledProcessError as error:
             raise AgentFailedError(f"git {command[0]}: {error.stderr.strip()}; check that it runs by hand") from error

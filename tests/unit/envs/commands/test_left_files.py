@@ -137,9 +137,7 @@ async def test_a_commit_comes_with_its_history_and_without_what_came_later(attem
 async def test_a_commit_that_is_not_there_is_refused(attempts, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    with pytest.raises(
-        BadInputError, match=r"expected --workdir as a directory|there is no commit '.*'; see 'git log'"
-    ):
+    with pytest.raises(BadInputError, match=r"expected --workdir as a directory|there is no commit '.*'; see"):
         attempts(["true"], CommandOptions(workdir=name))
 
 
@@ -159,8 +157,7 @@ async def test_a_worker_that_a_hook_of_git_starts_leaves_that_repository_alone(
 
     assert await running.run() == "two"
     monkeypatch.delenv("GIT_DIR")
-    head = subprocess.run(["git", "-C", other, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-    assert head.stdout.strip() == commits[2]
+    assert (other / ".git/refs/heads/trunk").read_text().strip() == commits[2]
 
 
 CHANGES = """
