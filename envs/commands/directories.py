@@ -13,6 +13,7 @@ import site
 import subprocess
 import threading
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -110,8 +111,12 @@ class CommandDirectories:
 
         Raises: SandboxError: the machine has no room for them.
         """
-        top = (self._keep or self._own()) / name.replace("/", "_")
-        remove_tree(top)  # an earlier holder of the same attempt
+        place = name.replace("/", "_")
+        if self._keep is None:
+            top = self._own() / place
+            remove_tree(top)  # an earlier holder of the same attempt
+        else:
+            top = make_free_name(self._keep, place)
         made = AttemptDirectory(top, top / "work", top / "home", top / "tmp", top / "run")
         try:
             make_private(top)
@@ -191,6 +196,23 @@ class CommandDirectories:
 def home_variables(home: str) -> dict[str, str]:
     """Return the variables for the parts of a HOME."""
     return {name: f"{home}/{below}" for name, below in _XDG.items()}
+
+
+def make_free_name(keep: Path, name: str) -> Path:
+    """Make a directory of this name, or of the next with a number: workers of other projects may have equal attempts.
+
+    Raises: SandboxError: the machine has no room for it.
+    """
+    for number in count(1):
+        top = keep / (name if number == 1 else f"{name}.{number}")
+        try:
+            top.mkdir(mode=0o700)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise SandboxError(f"command: {top} cannot be made, {error}; make room there") from error
+        return top
+    raise AssertionError("numbers do not end")
 
 
 def find_template(name: str) -> Template:

@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from agent_layer.errors import AgentFailedError, BadInputError
+from agent_layer.schema.sandbox import check_spec
 from agent_layer.settings import Settings
 from envs.commands import CommandEnd, CommandOptions, CommandPlace, CommandPlan, CommandTarget
 from envs.harnesses.harness import Harness
@@ -38,7 +39,14 @@ def make_harness_target(settings: Settings, harness: Harness, options: CommandOp
         options = msgspec.structs.replace(options, diff=DIFF)
     if (box := options.box) is not None:
         mounts = [*box.mounts, *installation.list_mounts()]
-        options = msgspec.structs.replace(options, box=msgspec.structs.replace(box, mounts=mounts))
+        try:
+            box = check_spec(msgspec.structs.replace(box, mounts=mounts))
+        except BadInputError as error:
+            raise BadInputError(
+                f"harness {harness.name!r}: no sandbox can show its installation, {error}; set AGENT_LAYER_DIR to a"
+                " directory elsewhere, and install it there"
+            ) from error
+        options = msgspec.structs.replace(options, box=box)
 
     def plan(place: CommandPlace) -> CommandPlan:
         return harness.make_plan(program, place)

@@ -200,6 +200,14 @@ async def test_directories_can_be_kept_for_a_look(attempts, tmp_path):
     assert (tmp_path / "kept/r-0/work/seen").read_text() == "x\n"
 
 
+async def test_workers_with_equal_attempts_keep_them_side_by_side(attempts, tmp_path):
+    options = CommandOptions(keep=str(tmp_path / "kept"))
+    first, second = (attempts(["sh", "-c", "ls; echo x > seen; sleep 0.2; cat seen"], options) for _ in range(2))
+
+    assert await asyncio.gather(first.run(), second.run()) == ["x", "x"]
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["r-0", "r-0.2"]
+
+
 @pytest.mark.parametrize(
     ("keep", "named"),
     [("file", "cannot be made"), ("template/kept", "lies in the template"), ("link/kept", "lies in the template")],
