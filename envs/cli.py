@@ -97,8 +97,8 @@ def work(  # noqa: PLR0913  # options of a command are its arguments
     AGENT_LAYER_TASK, and its last line of output is its result. Ctrl-C and SIGTERM drain a worker: it claims nothing
     more, and rollouts may go on for the seconds of --drain; a second Ctrl-C returns them to the queue at once.
 
-    Each attempt of a COMMAND has an empty working directory, HOME and TMPDIR of its own, which end with it. Words that
-    name files here still find them; AGENT_LAYER_START_DIR is this directory.
+    Each attempt of a COMMAND or --harness has an empty working directory, HOME and TMPDIR of its own, which end with
+    it. Words of a COMMAND that name files here still find them; AGENT_LAYER_START_DIR is this directory.
 
         agent-layer work my_agent:agent --slots 8
         agent-layer work --harness mini-swe-agent --slots 4

@@ -5,7 +5,7 @@ from agent_layer.lazy import face
 __getattr__, __all__ = face(
     __name__,
     {
-        "directories": "hash_template",
+        "directories": "OUTSIDE hash_template",
         "options": (
             "BOX_MEMORY_MB ArtifactsOption BoxMemoryOption BoxOption DiffOption HomeOption KeepWorkdirOption"
             " MountsOption ShareWorkdirOption WorkdirOption as_arguments make_command_options"

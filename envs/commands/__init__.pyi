@@ -1,5 +1,5 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
-from .directories import hash_template as hash_template
+from .directories import OUTSIDE as OUTSIDE, hash_template as hash_template
 from .options import ArtifactsOption as ArtifactsOption, BOX_MEMORY_MB as BOX_MEMORY_MB
 from .options import BoxMemoryOption as BoxMemoryOption, BoxOption as BoxOption, DiffOption as DiffOption
 from .options import HomeOption as HomeOption, KeepWorkdirOption as KeepWorkdirOption, MountsOption as MountsOption

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
-from agent_layer.errors import BadInputError
+from agent_layer.errors import BadInputError, SandboxError
 from agent_layer.schema.sandbox import Sandbox
 
 GIT_SECONDS: Final = 300.0
@@ -44,11 +44,14 @@ class Baseline:
     async def record(self) -> None:
         """Record what is in the directory.
 
-        Raises: BadInputError: git is missing. OSError: it failed.
+        Raises: BadInputError: git is missing. SandboxError: it failed, which no agent has caused yet.
         """
-        await self._git(["init", "--quiet"])
-        await self._git(["add", "--all", "--force"])
-        self._tree = (await self._git(["write-tree"])).strip()
+        try:
+            await self._git(["init", "--quiet"])
+            await self._git(["add", "--all", "--force"])
+            self._tree = (await self._git(["write-tree"])).strip()
+        except OSError as error:
+            raise SandboxError(f"command: {error}; make room for a copy of what --diff compares") from error
 
     async def write_diff(self, file: str) -> None:
         """Write what changed since; new files count unless the directory's ``.gitignore`` leaves them out.

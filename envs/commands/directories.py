@@ -6,12 +6,14 @@ agent-layer-commands-PID-…/     of one worker, locked; the next worker removes
     ATTEMPT/home, tmp, run      HOME, TMPDIR, XDG_RUNTIME_DIR
 """
 
+import errno
 import os
 import shutil
 import site
 import subprocess
 import threading
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,11 +26,19 @@ from agent_layer.infra import (
     remove_tree,
 )
 from agent_layer.schema import content_hash
-from envs.commands.left_files import pack_tree
+from agent_layer.settings import program_environment
+from envs.commands.left_files import STATE, pack_tree
 from envs.commands.plan import CommandOptions
 
 PREFIX: Final = "agent-layer-commands-"
+OUTSIDE: Final = frozenset(
+    {"CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME", "OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OLDPWD"}
+    | {"GIT_COMMON_DIR", "GIT_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_WORK_TREE"}
+)
+"""Variables of the worker that would lead its programs out of their attempts' directories."""
 _GIT_SECONDS: Final = 600.0
+_NO_ROOM: Final = (errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EROFS)
+"""Errors for which the machine is to blame, whatever the path."""
 _XDG: Final = {
     "XDG_CACHE_HOME": ".cache",
     "XDG_CONFIG_HOME": ".config",
@@ -84,10 +94,13 @@ class CommandDirectories:
     def __init__(self, options: CommandOptions) -> None:
         self._work = None if options.workdir is None else find_template(options.workdir)
         self._home = None if options.home is None else Path(options.home).absolute()
-        for one in (self._home, self._work.directory if self._work and self._work.commit is None else None):
-            if one is not None:
-                check_tree(one)
+        work = self._work.directory if self._work and self._work.commit is None else None
+        self._copied = [one for one in (self._home, work) if one is not None]
+        for one in self._copied:
+            check_tree(one)
         self._keep = None if options.keep is None else Path(options.keep).absolute()
+        if self._keep is not None:
+            self._check_keep(self._keep)
         self._making = threading.RLock()
         """Attempts make their directories in threads; what all share is made once."""
         self._owned: Path | None = None
@@ -98,8 +111,12 @@ class CommandDirectories:
 
         Raises: SandboxError: the machine has no room for them.
         """
-        top = (self._keep or self._own()) / name.replace("/", "_")
-        remove_tree(top)  # an earlier holder of the same attempt
+        place = name.replace("/", "_")
+        if self._keep is None:
+            top = self._own() / place
+            remove_tree(top)  # an earlier holder of the same attempt
+        else:
+            top = make_free_name(self._keep, place)
         made = AttemptDirectory(top, top / "work", top / "home", top / "tmp", top / "run")
         try:
             make_private(top)
@@ -109,7 +126,7 @@ class CommandDirectories:
                 if template is None:
                     place.mkdir(mode=0o700)
                 else:
-                    shutil.copytree(template, place, symlinks=True)
+                    shutil.copytree(template, place, symlinks=True, ignore=shutil.ignore_patterns(STATE))
         except OSError as error:
             remove_tree(top)
             raise SandboxError(
@@ -147,6 +164,26 @@ class CommandDirectories:
             os.close(self._lock)
             self._lock = None
 
+    def _check_keep(self, keep: Path) -> None:  # kept: what a directory of attempts may be
+        """Make the directory that keeps those of attempts.
+
+        Raises: BadInputError: it cannot be made, or a template would be copied into itself.
+        """
+        place = keep.resolve()
+        for template in self._copied:
+            top = template.resolve()
+            if place.is_relative_to(top) and STATE not in place.relative_to(top).parts:
+                raise BadInputError(
+                    f"command: --keep-workdir {keep} lies in the template {template}, which would be copied into"
+                    f" itself; name a directory elsewhere, or below its {STATE}"
+                )
+        try:
+            make_private(keep)
+        except OSError as error:
+            raise BadInputError(
+                f"command: --keep-workdir {keep} cannot be made, {error.strerror}; name another directory"
+            ) from error
+
     def _own(self) -> Path:
         with self._making:
             if self._owned is None:
@@ -159,6 +196,23 @@ class CommandDirectories:
 def home_variables(home: str) -> dict[str, str]:
     """Return the variables for the parts of a HOME."""
     return {name: f"{home}/{below}" for name, below in _XDG.items()}
+
+
+def make_free_name(keep: Path, name: str) -> Path:
+    """Make a directory of this name, or of the next with a number: workers of other projects may have equal attempts.
+
+    Raises: SandboxError: the machine has no room for it.
+    """
+    for number in count(1):
+        top = keep / (name if number == 1 else f"{name}.{number}")
+        try:
+            top.mkdir(mode=0o700)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise SandboxError(f"command: {top} cannot be made, {error}; make room there") from error
+        return top
+    raise AssertionError("numbers do not end")
 
 
 def find_template(name: str) -> Template:
@@ -177,9 +231,10 @@ def find_template(name: str) -> Template:
         )
     directory = Path(repository).absolute()
     found = _run_git(["-C", str(directory), "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}"])
-    if found is None:
-        raise BadInputError(f"command: --workdir {name}: {repository} has no commit {commit!r}; see 'git log' there")
-    return Template(directory, found.strip())
+    if found.returncode:
+        why = found.stderr.strip() or f"there is no commit {commit!r}"
+        raise BadInputError(f"command: --workdir {name}: {why}; see 'git log' in {repository}")
+    return Template(directory, found.stdout.strip())
 
 
 def hash_template(name: str) -> str:
@@ -203,10 +258,11 @@ def check_out(template: Template, place: Path) -> None:
         [*at, "reset", "--quiet", "--hard", str(template.commit)],
     )
     for step in steps:
-        if _run_git(step) is None:
+        if (done := _run_git(step)).returncode:
             remove_tree(place)
             raise BadInputError(
-                f"command: 'git {' '.join(step)}' fails; see whether it runs by hand, or name a directory"
+                f"command: 'git {' '.join(step)}' fails, {done.stderr.strip()[-500:]}; see whether it runs by hand, or"
+                " name a directory"
             )
     (place / ".git" / "FETCH_HEAD").unlink(missing_ok=True)  # it names the repository
 
@@ -220,6 +276,7 @@ def check_tree(directory: Path) -> None:
         raise BadInputError(f"command: expected a directory as template, found {directory}; there is none")
     top = directory.resolve()
     for folder, folders, files in os.walk(top):
+        folders[:] = [name for name in folders if name != STATE]
         for path in (Path(folder, name) for name in (*folders, *files)):
             if path.is_symlink():
                 if path.readlink().is_absolute() or not path.resolve().is_relative_to(top):
@@ -242,7 +299,9 @@ def write_files(top: Path, files: Mapping[str, str], what: str) -> None:
         files: texts by path.
         what: names the files in errors.
 
-    Raises: BadInputError: a path leads out of the directory, or has no place there.
+    Raises:
+        BadInputError: a path leads out of the directory, or has no place there.
+        SandboxError: the machine has no room for them.
     """
     root = top.resolve()
     for path, text in files.items():
@@ -255,18 +314,24 @@ def write_files(top: Path, files: Mapping[str, str], what: str) -> None:
             whole.parent.mkdir(parents=True, exist_ok=True)
             whole.write_text(text, encoding="utf-8")
         except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise SandboxError(f"{what} {path!r} cannot be written, {error.strerror}; make room there") from error
             raise BadInputError(f"{what} {path!r} cannot be written, {error.strerror}; choose another path") from error
 
 
-def _run_git(arguments: list[str]) -> str | None:
-    """Return what git prints; None: it failed.
+def _run_git(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run git, whatever repository the worker itself was started in: a hook of git has its GIT_DIR set.
 
-    Raises: BadInputError: git is missing.
+    Raises: BadInputError: git is missing, or takes too long.
     """
     try:
-        done = subprocess.run(
-            ["git", *arguments], capture_output=True, text=True, check=False, timeout=_GIT_SECONDS, errors="replace"
-        )
+        return subprocess.run(
+            ["git", *arguments], capture_output=True, text=True, check=False, timeout=_GIT_SECONDS, errors="replace",
+            env={name: value for name, value in program_environment().items() if name not in OUTSIDE},
+        )  # fmt: skip
     except FileNotFoundError as error:
         raise BadInputError("command: git is missing, which a commit as --workdir needs; install git") from error
-    return done.stdout if done.returncode == 0 else None
+    except subprocess.TimeoutExpired as error:
+        raise BadInputError(
+            f"command: 'git {' '.join(arguments)}' takes longer than {_GIT_SECONDS:g} s; name a directory"
+        ) from error

@@ -7,10 +7,14 @@ import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema.sandbox import Entry
 from envs.sandbox import CollectedFiles, expand_patterns
+
+STATE: Final = ".agent-layer"
+"""Folder that no template has: the records of this project's runs, which grow while attempts begin."""
 
 
 def check_patterns(patterns: Iterable[str]) -> list[str]:
@@ -59,26 +63,27 @@ async def collect_files(
 
 
 def pack_tree(top: Path) -> bytes:
-    """Return everything below a directory as an archive.
+    """Return everything below a template as an archive.
 
     Raises: OSError: it cannot be read.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for name in sorted(_walk(top, ".")):
+        for name in sorted(_walk(top, ".", leaves_out=STATE)):
             if name != ".":
                 _add(archive, top / name, name)
     return buffer.getvalue()
 
 
-def _walk(top: Path, path: str) -> Iterator[str]:
-    """Yield a path and everything below it; links are not followed."""
+def _walk(top: Path, path: str, leaves_out: str | None = None) -> Iterator[str]:
+    """Yield a path and everything below it, but for folders of one name; links are not followed."""
     waiting = [path]
     while waiting:
         yield (name := waiting.pop())
         with suppress(OSError):  # its owner may not enter it, or the path is too long
             if stat.S_ISDIR((top / name).lstat().st_mode):
-                waiting += [str(one.relative_to(top)) for one in (top / name).iterdir()]
+                inside = (one for one in (top / name).iterdir() if one.name != leaves_out)
+                waiting += [str(one.relative_to(top)) for one in inside]
 
 
 def _list_folder(top: Path, folder: str) -> list[Entry]:

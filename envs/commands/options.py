@@ -12,7 +12,7 @@ from envs.commands.boxed import BOX_RESOURCES
 from envs.commands.plan import CommandOptions
 from envs.sandbox import list_kind_names
 
-_PANEL: Final = "Options of COMMAND"
+_PANEL: Final = "Options of COMMAND and --harness"
 _WORKDIR: Final = "/attempt"
 """Working directory in a box: a name that hosts do not use, so that any folder can be mounted."""
 _WITHOUT_A_NETWORK_OF_ITS_OWN: Final = ("process",)
@@ -116,6 +116,12 @@ def make_command_options(  # noqa: PLR0913  # as many as the command line has
         )
     if mounts and box is None:
         raise BadInputError("command: expected --box KIND beside --mount, found none; without it all folders are seen")
+    if box is None and box_memory != BOX_MEMORY_MB:
+        raise BadInputError("command: expected --box KIND beside --box-memory, found none; only it has a limit")
+    if box is not None and keep_workdir is not None:
+        raise BadInputError(
+            "command: expected --keep-workdir without --box, whose files end with it; name what to keep with --artifact"
+        )
     if diff is not None and ("/" in diff or diff in (".", "..")):
         raise BadInputError(f"command: expected --diff as the name of a file, found {diff!r}; write one without '/'")
     return CommandOptions(

@@ -5,7 +5,7 @@ from typing import TypeAlias, cast
 
 import msgspec
 
-from agent_layer.errors import AgentFailedError
+from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.schema import TaskView
 from agent_layer.schema.sandbox import SandboxSpec
 
@@ -38,12 +38,19 @@ class CommandPlace(msgspec.Struct, frozen=True, kw_only=True):
     def prompt(self) -> str:
         """The question of the task: its input if that is a text, the text below ``prompt``, ``instruction`` or
         ``question`` of an object, else the input as JSON.
+
+        Raises: BadInputError: the input is empty.
         """
         found: object = self.task.input
         if isinstance(found, dict):
             fields = cast("dict[str, object]", found)
             found = next(
                 (fields[key] for key in _PROMPT_KEYS if isinstance(fields.get(key), str)), cast("object", fields)
+            )
+        if found in (None, "", [], {}):
+            raise BadInputError(
+                f"task {self.task.id!r}: expected a question as its input, found {found!r}; write a text, or an object"
+                f" with one of {', '.join(_PROMPT_KEYS)}"
             )
         return found if isinstance(found, str) else msgspec.json.encode(found).decode()
 

@@ -5,6 +5,7 @@ ended or the worker is gone. Where a command kills its reaper, its processes are
 """
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from agent_layer.errors import BadInputError, SandboxError
 from agent_layer.infra import KILL_NOW, REAPER_PROGRAM, kill_marked
 from envs.commands.plan import CommandEnd
 from envs.progress import current_progress
@@ -21,6 +23,8 @@ MAX_TAIL_LENGTH = 1 << 16
 """Bytes of output to keep; the result is in the last line."""
 _GRACE_SECONDS = 2.0
 """Time between SIGTERM and SIGKILL for a command, and for its output to be read once it has ended."""
+_MAX_WORD_KIB = 128
+"""Linux's MAX_ARG_STRLEN."""
 _FROM_FILE = ("/bin/sh", "-c", 'exec "$@" <"$0"')
 """Runs what follows with a file as its standard input: the reaper's own is its lifeline."""
 
@@ -43,17 +47,33 @@ async def run_process(
         cwd: None: this process's own.
         stdin: file that it reads; None: it reads nothing.
         mark: its TMPDIR, if nothing else has the same.
+
+    Raises:
+        BadInputError: arguments or variables cannot be those of a process.
+        SandboxError: the machine has no room for another process.
     """
     reading = [] if stdin is None else [*_FROM_FILE, str(stdin)]
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-S", REAPER_PROGRAM, "-", *reading, *argv),
-        env=env,
-        cwd=cwd,
-        stdin=PIPE,
-        stdout=PIPE,
-        stderr=PIPE,
-        process_group=0,
-    )
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", REAPER_PROGRAM, "-", *reading, *argv),
+            env=env,
+            cwd=cwd,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            process_group=0,
+        )
+    except ValueError as error:  # a NUL, or half a surrogate pair
+        raise BadInputError(
+            f"command {name!r}: expected text as its arguments and variables, found {error}; correct the task's input"
+        ) from error
+    except OSError as error:
+        if error.errno == errno.E2BIG:
+            raise BadInputError(
+                f"command {name!r}: its task is longer than the {_MAX_WORD_KIB} KiB that an argument or a variable of a"
+                " process may have; put the long part into the task's files"
+            ) from error
+        raise SandboxError(f"command {name!r} cannot be started, {error}; run fewer slots on this machine") from error
     current_progress().mark_prepared()
     tails = asyncio.gather(read_tail(process.stdout), read_tail(process.stderr))
     exiting = asyncio.create_task(_wait_exit(process.pid))

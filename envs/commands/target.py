@@ -16,7 +16,7 @@ from agent_layer.schema import Task
 from agent_layer.settings import SANDBOX_VARIABLE, agent_environment
 from envs.commands.boxed import BOX_HOME, box_variables, fill_box, run_in_box
 from envs.commands.changes import Baseline, run_git_here, run_git_in
-from envs.commands.directories import AttemptDirectory, CommandDirectories, write_files
+from envs.commands.directories import OUTSIDE, AttemptDirectory, CommandDirectories, write_files
 from envs.commands.left_files import check_patterns, collect_files
 from envs.commands.plan import (
     CommandEnd,
@@ -165,10 +165,17 @@ class CommandTarget:
         directory = None if attempt is None else attempt.directory
         variables = enter_environment(agent_environment(), rollout) | command_variables(task, rollout)
         variables |= {START_VARIABLE: str(self._start)}
-        variables |= {} if directory is None else directory.variables()
+        if directory is not None:
+            inside = {name: value for name, value in variables.items() if name not in OUTSIDE}
+            variables = inside | directory.variables()
         home = variables.get("HOME", "")
         plan = self._plan(_describe_place(task, rollout, home, str(directory.work if directory else self._start)))
         stdin = None
+        if directory is None and (plan.home_files or plan.files or plan.stdin):
+            raise BadInputError(
+                f"command {plan.argv[0]!r}: its plan writes files, for which --share-workdir has no place; leave that"
+                " option out"
+            )
         if attempt is not None and directory is not None:
             stdin = await asyncio.to_thread(_fill_directory, directory, task, plan)
             found = self._look_up(plan, self._directories.checkout())

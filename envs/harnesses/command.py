@@ -4,7 +4,8 @@ from typing import Final
 
 import msgspec
 
-from agent_layer.errors import AgentFailedError
+from agent_layer.errors import AgentFailedError, BadInputError
+from agent_layer.schema.sandbox import check_spec
 from agent_layer.settings import Settings
 from envs.commands import CommandEnd, CommandOptions, CommandPlace, CommandPlan, CommandTarget
 from envs.harnesses.harness import Harness
@@ -25,15 +26,27 @@ def make_harness_target(settings: Settings, harness: Harness, options: CommandOp
         harness: the declaration.
         options: what holds for all attempts. A box sees its installation and its interpreter, too.
 
-    Raises: BadInputError: it is not installed at its pinned version.
+    Raises: BadInputError: it is not installed at its pinned version, or attempts are to share a HOME.
     """
+    if options.is_shared:
+        raise BadInputError(
+            f"harness {harness.name!r}: expected no --share-workdir, since its configuration needs a HOME for each"
+            " attempt; leave that option out"
+        )
     installation = Installation(settings, harness)
     program = installation.require_program()
-    if options.diff is None and not options.is_shared:
+    if options.diff is None:
         options = msgspec.structs.replace(options, diff=DIFF)
     if (box := options.box) is not None:
         mounts = [*box.mounts, *installation.list_mounts()]
-        options = msgspec.structs.replace(options, box=msgspec.structs.replace(box, mounts=mounts))
+        try:
+            box = check_spec(msgspec.structs.replace(box, mounts=mounts))
+        except BadInputError as error:
+            raise BadInputError(
+                f"harness {harness.name!r}: no sandbox can show its installation, {error}; set AGENT_LAYER_DIR to a"
+                " directory elsewhere, and install it there"
+            ) from error
+        options = msgspec.structs.replace(options, box=box)
 
     def plan(place: CommandPlace) -> CommandPlan:
         return harness.make_plan(program, place)

@@ -14,7 +14,7 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import JsonObject
-from envs.commands import CommandPlace, CommandPlan
+from envs.commands import OUTSIDE, CommandPlace, CommandPlan
 
 Installer: TypeAlias = Literal["npm", "pypi"]
 Dialect: TypeAlias = Literal["chat", "responses", "messages", "google"]
@@ -22,8 +22,8 @@ FileText: TypeAlias = str | JsonObject
 """Text of a file, or an object that is written as JSON."""
 
 _FOREIGN: Final = (
-    *("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_API_KEY", "OPENAI_MODEL"),
-    *("ANTHROPIC_MODEL", "ANTHROPIC_AUTH_TOKEN", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"),
+    *("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "GEMINI_API_KEY", "OPENAI_MODEL"),
+    *("ANTHROPIC_MODEL", "ANTHROPIC_AUTH_TOKEN", *sorted(OUTSIDE)),
 )
 """Variables of a person's own agents, which an attempt does not inherit."""
 LOCKS: Final = Path(__file__).parent / "locks"

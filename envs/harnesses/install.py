@@ -22,7 +22,8 @@ from envs.harnesses.harness import Harness
 _MARKER = "installed.json"
 _INSTALL_SECONDS = 1800.0
 _TAIL_LENGTH = 800
-_NEEDED_NODE = "node and npm (https://nodejs.org, 20 or later)"
+_LEAST_NODE = 20
+_NEEDED_NODE = f"node and npm (https://nodejs.org, {_LEAST_NODE} or later)"
 
 
 class _Marker(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +72,9 @@ class Installation:
             )
         if not self.program.exists():
             return f"lacks its program {self.program}; {remedy}"
+        python = self.folder / "bin" / "python"
+        if python.is_symlink() and not python.exists():
+            return f"lacks its interpreter, {marker.interpreter}, which was removed; {remedy}"
         if self._harness.installer == "npm" and shutil.which("node") is None:
             return f"needs {_NEEDED_NODE} on PATH, found none; install it"
         return None
@@ -103,24 +107,30 @@ class Installation:
         refusal = f"harness {harness.name!r}: another process installs it; wait for its end"
         with hold_alone(lock, refusal):
             report(f"{harness.name}: {harness.package} {harness.version} from {harness.installer}")
-            shutil.rmtree(self.folder, ignore_errors=True)
-            make_private(self.folder)
+            lock_hash = self._hash_lock()
             install = self._install_npm if harness.installer == "npm" else self._install_pypi
-            marker = _Marker(version=harness.version, lock_hash=self._hash_lock(), interpreter=install())
+            marker = _Marker(version=harness.version, lock_hash=lock_hash, interpreter=install())
             replace_file(self.folder / _MARKER, msgspec.json.encode(marker))
 
     def _install_npm(self) -> str:
         npm, node = shutil.which("npm"), shutil.which("node")
         if npm is None or node is None:
             raise BadInputError(f"harness {self._harness.name!r}: needs {_NEEDED_NODE} on PATH, found none; install it")
+        self._clear()
+        version = self._run([node, "--version"]).strip()
+        if int(version.removeprefix("v").partition(".")[0]) < _LEAST_NODE:
+            raise BadInputError(
+                f"harness {self._harness.name!r}: needs {_NEEDED_NODE} on PATH, found {version}; install a later one"
+            )
         for name in ("package.json", "package-lock.json"):
             shutil.copy(self._harness.lock_folder / name, self.folder / name)
         scripts = [] if self._harness.runs_scripts else ["--ignore-scripts"]
         self._run([npm, "ci", "--no-audit", "--no-fund", *scripts])
-        return f"node {self._run([node, '--version']).strip()}"
+        return f"node {version}"
 
     def _install_pypi(self) -> str:
         python = self._find_python()
+        self._clear()
         self._run([python, "-m", "venv", "--without-pip", str(self.folder)])
         inside = str(self.folder / "bin" / "python")
         locked = ["--no-deps", "--require-hashes", "-r", str(self._harness.lock_folder / "requirements.txt")]
@@ -128,6 +138,10 @@ class Installation:
         pip = [sys.executable, "-m", "pip", "--python", inside, "install", "--no-input"]
         self._run([uv, "pip", "install", "--python", inside, *locked] if uv else [*pip, *locked])
         return f"Python {self._run([inside, '-c', 'import platform; print(platform.python_version())']).strip()}"
+
+    def _clear(self) -> None:  # kept: once its interpreter is found, not before
+        shutil.rmtree(self.folder, ignore_errors=True)
+        make_private(self.folder)
 
     def _find_python(self) -> str:  # kept: three ways to find one
         if sys.version_info[:2] == tuple(map(int, self._harness.python.split("."))):
@@ -164,6 +178,14 @@ class Installation:
             return None
 
     def _hash_lock(self) -> str:
-        """Return a hash of all files of its lock."""
-        files = sorted(path for path in self._harness.lock_folder.iterdir() if path.is_file())
+        """Return a hash of all files of its lock.
+
+        Raises: BadInputError: it has none.
+        """
+        folder = self._harness.lock_folder
+        if not folder.is_dir():
+            raise BadInputError(
+                f"harness {self._harness.name!r}: its lock {folder} is no folder; correct its declaration"
+            )
+        files = sorted(path for path in folder.iterdir() if path.is_file())
         return content_hash(b"\0".join(path.read_bytes() for path in files))

@@ -66,7 +66,8 @@ class Qualification(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_clean(self) -> bool:
         """Whether every part went as the script says and the policy lost nothing but to allowed causes."""
-        return not any(part.fault or part.findings or set(part.lost) - ALLOWED_LOSSES for part in self.parts)
+        faults = (part.fault or part.findings or set(part.lost) - ALLOWED_LOSSES for part in self.parts)
+        return bool(self.parts) and not any(faults)
 
 
 ALLOWED_LOSSES: Final = frozenset({"aux", "cut_stream"})

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from agent_layer import __version__
-from agent_layer.errors import AgentFailedError
+from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.local import ScriptedEngine, Stack, run_stack, serve_in_thread
 from agent_layer.schema import OpenedRollout, OpenRequest, TaskView
 from agent_layer.settings import Settings, agent_environment
@@ -22,9 +22,9 @@ from envs.commands import CommandPlace
 from envs.harnesses import Harness, Installation, PartFigures, Qualification
 from tracer.transport import GatewayClient
 from trainer_adapter.data import read_samples
-from trainer_adapter.qualification.account import EngineAnswer, account_tokens
+from trainer_adapter.qualification.account import CUT, EngineAnswer, account_tokens
 from trainer_adapter.qualification.render import Recording, render_recordings
-from trainer_adapter.qualification.script import PROMPT, Part, ScriptedModel, list_parts
+from trainer_adapter.qualification.script import PROMPT, Part, ScriptedModel, find_fault, list_parts
 
 _PART_SECONDS = 1200.0
 _POLL_SECONDS = 0.05
@@ -45,9 +45,13 @@ def check_harness(
         only: name of the only part to run; None: all.
 
     Raises:
-        BadInputError: it is not installed at its pinned version.
+        BadInputError: it is not installed at its pinned version, or has no such part.
         UnreachableError: the gateway does not start.
     """
+    chosen = [part for part in list_parts(harness) if only in (None, part.name)]
+    if not chosen:
+        names = ", ".join(repr(part.name) for part in list_parts(harness))
+        raise BadInputError(f"harness {harness.name!r}: expected --part as one of {names}, found {only!r}")
     installation = Installation(settings, harness)
     program = installation.require_program()
     engine = ScriptedEngine(model="policy")
@@ -63,10 +67,9 @@ def check_harness(
         with run_stack(private, engine.url) as stack:
             check = _Check(harness, program, engine, stack, Path(directory))
             parts: list[PartFigures] = []
-            for part in list_parts(harness):
-                if only in (None, part.name):
-                    report(f"{harness.name}: {part.name}")
-                    parts.append(check.run(part))
+            for part in chosen:
+                report(f"{harness.name}: {part.name}")
+                parts.append(check.run(part))
     return Qualification(
         harness=harness.name,
         version=harness.version,
@@ -116,13 +119,14 @@ class _Check:
             step.prompt_token_ids for step in trajectory.steps if step.role == "policy" and step.prompt_token_ids
         ]
         self.first_request = self.first_request or len(prompts[0] if prompts else ())
+        num_aux = sum(step.role == "aux" and step.status != "error" for step in trajectory.steps)
         allowed = set(self._harness.findings)
         return PartFigures(
             name=part.name,
             num_calls=len(calls),
             num_steps=sum(step.status != "error" for step in trajectory.steps),
             findings=[one for one in account.findings if one not in allowed],
-            fault=fault or _find_fault(model, part, self._harness),
+            fault=fault or find_fault(model, part, self._harness, num_aux=num_aux, num_cut=account.lost.get(CUT, 0)),
             **{name: getattr(account, name) for name in _COPIED},
         )
 
@@ -132,7 +136,8 @@ class _Check:
         home, work = top / "home", top / "work"
         home.mkdir(parents=True)
         work.mkdir()
-        _make_repository(work)
+        base = _base_environment(home)
+        _make_repository(work, base)
         harness = self._harness
         if part.is_long and harness.compact_tokens is not None:
             harness = msgspec.structs.replace(harness, context_tokens=harness.compact_tokens)
@@ -150,7 +155,7 @@ class _Check:
             for path, text in plan.home_files.items():
                 (home / path).parent.mkdir(parents=True, exist_ok=True)
                 (home / path).write_text(text)
-            environment = _base_environment(home) | {name: text for name, text in plan.env.items() if text is not None}
+            environment = {name: text for name, text in {**base, **plan.env}.items() if text is not None}
             is_cut = part.is_cut and not resumes
             if fault := self._run(plan.argv, environment, work, is_cut=is_cut):
                 return fault
@@ -186,17 +191,6 @@ class _Check:
 _COPIED = ("sampled", "trained", "lost", "num_rows", "longest_row", "row_tokens", "forks")
 
 
-def _find_fault(model: ScriptedModel, part: Part, harness: Harness) -> str | None:
-    """Return how the conversation differs from the script; None: it does not."""
-    if model.left:
-        return f"expected all {len(part.turns)} turns to be asked for, found {len(model.left)} left"
-    if model.unexpected:
-        return f"expected no request behind the last turn, found {len(model.unexpected)}: …{model.unexpected[0]!r}"
-    if part.is_long and harness.compact_tokens is not None and not model.num_summaries:
-        return "expected it to summarise its conversation, found no such request"
-    return None
-
-
 def _base_environment(home: Path) -> dict[str, str]:
     """Return the variables of this process without addresses and keys of models, and with a HOME of its own."""
     kept = {
@@ -211,11 +205,13 @@ def _base_environment(home: Path) -> dict[str, str]:
     return kept | git | {"HOME": str(home), "TMPDIR": str(temporary)}
 
 
-def _make_repository(work: Path) -> None:  # kept: what git is asked is no part of the check
+def _make_repository(work: Path, variables: Mapping[str, str]) -> None:  # kept: git's words are no part of the check
     """Make the working directory a git repository with one commit."""
     (work / "README.md").write_text("# A small project\n")
-    identity = ["-c", "user.name=agent", "-c", "user.email=agent@localhost"]
-    for command in (["init", "-q", "-b", "main"], ["add", "-A"], [*identity, "commit", "-q", "-m", "begin"]):
-        done = subprocess.run(["git", *command], cwd=work, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise AgentFailedError(f"git {command[0]}: {done.stderr.strip()}; install git")
+    for command in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "begin"]):
+        try:
+            subprocess.run(["git", *command], cwd=work, env=variables, capture_output=True, text=True, check=True)
+        except FileNotFoundError as error:
+            raise BadInputError("harnesses check: git is missing, which its script needs; install it") from error
+        except subprocess.CalledProcessError as error:
+            raise AgentFailedError(f"git {command[0]}: {error.stderr.strip()}; check that it runs by hand") from error

@@ -9,7 +9,14 @@ from rich.table import Table
 
 from agent_layer.errors import AgentFailedError
 from agent_layer.settings import Settings
-from envs.harnesses import ALLOWED_LOSSES, Qualification, find_harness, find_qualification, save_qualification
+from envs.harnesses import (
+    ALLOWED_LOSSES,
+    PartFigures,
+    Qualification,
+    find_harness,
+    find_qualification,
+    save_qualification,
+)
 from trainer_adapter.qualification.check import check_harness
 from trainer_adapter.qualification.drift import find_drift
 
@@ -43,10 +50,7 @@ def check(
         raise AgentFailedError(f"harness {name!r}: not qualified; {'; '.join(faults)}")
 
 
-def _list_faults(part: object) -> list[str]:
-    from envs.harnesses import PartFigures  # noqa: PLC0415
-
-    assert isinstance(part, PartFigures)
+def _list_faults(part: PartFigures) -> list[str]:
     lost = {cause: number for cause, number in part.lost.items() if cause not in ALLOWED_LOSSES}
     return [
         *([part.fault] if part.fault else []),

@@ -111,6 +111,7 @@ class ScriptedModel:
         self.left = list(turns)
         """Turns that have not been asked for."""
         self.num_side_calls = self.num_summaries = self.num_delegated = 0
+        """``num_delegated``: sub-agents that asked."""
         self.recordings: list[Recording] = []
         """Calls of the policy, those of sub-agents included, but for refused and slow ones."""
         self.unexpected: list[str] = []
@@ -142,8 +143,8 @@ class ScriptedModel:
         return self._answer_main(texts[-1]), True
 
     def _answer_part(self, prompt: ScriptPrompt) -> str | JsonObject:
+        self.num_delegated += prompt.turn == 0
         if prompt.turn == 0 and self._harness.shell is not None and _offers(prompt, self._harness.shell):
-            self.num_delegated += 1
             return self._call([fill_tool(self._harness.shell, command="echo part")], "I look at my part.")
         return "My part is done."
 
@@ -202,3 +203,27 @@ def _read_text(message: JsonObject) -> str:
     if isinstance(content, list):
         return "\n".join(str(part.get("text", "")) for part in as_json_objects(cast("object", content)))
     return str(content or "")
+
+
+def find_fault(model: ScriptedModel, part: Part, harness: Harness, *, num_aux: int, num_cut: int) -> str | None:
+    """Return how a rollout differs from the script; None: it does not.
+
+    Args:
+        model: after the rollout.
+        part: what the model was to do.
+        harness: the agent.
+        num_aux: steps that are recorded as side calls.
+        num_cut: sampled tokens that are not trained because their stream was cut.
+    """
+    num_started = sum(turn.number for turn in part.turns if isinstance(turn, Delegate))
+    is_compacted = part.is_long and harness.compact_tokens is not None
+    faults = {
+        f"all {len(part.turns)} turns to be asked for, found {len(model.left)} left": model.left,
+        f"no request behind the last turn, found {len(model.unexpected)}: …{model.unexpected[:1]}": model.unexpected,
+        "it to summarise its conversation, found no such request": is_compacted and not model.num_summaries,
+        f"{num_started} sub-agents to ask, found {model.num_delegated}": model.num_delegated < num_started,
+        f"the {model.num_side_calls} side calls of its declaration to be aux, found {num_aux} steps that are":
+            model.num_side_calls != num_aux,
+        f"no stream to be cut, found {num_cut} tokens in streams that were": num_cut and not part.is_cut,
+    }  # fmt: skip
+    return next((f"expected {text}" for text, is_so in faults.items() if is_so), None)

@@ -14,6 +14,7 @@ import pytest
 from agent_layer.cli.main import main
 from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.schema import Task, TaskView
+from agent_layer.schema.sandbox import SandboxSpec
 from agent_layer.settings import Settings
 from envs.commands import CommandOptions, CommandPlace
 from envs.harnesses import Harness, Installation, fill_tool, find_harness, make_harness_target
@@ -165,6 +166,30 @@ def test_an_installation_without_its_interpreter_says_which(tmp_path, monkeypatc
         Installation(Settings(dir=tmp_path), harness).install(lambda _: None)
 
 
+def test_an_old_node_is_named_before_anything_is_installed(tmp_path, monkeypatch):
+    for name in ("node", "npm"):
+        (tmp_path / name).write_text("#!/bin/sh\necho v18.19.1\n")
+        (tmp_path / name).chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    with pytest.raises(BadInputError, match=r"harness 'codex': needs node and npm .*20 or later.* found v18.19.1"):
+        Installation(Settings(dir=tmp_path / "dir"), HARNESSES["codex"]).install(lambda _: None)
+
+
+@pytest.mark.parametrize("name", ["codex", "aider"])
+def test_what_is_installed_stays_when_its_interpreter_or_lock_is_missing(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    harness = msgspec.structs.replace(HARNESSES[name], python="3.99")
+    for changed in (harness, msgspec.structs.replace(harness, lock=tmp_path / "none")):
+        installation = Installation(Settings(dir=tmp_path), changed)
+        installation.folder.mkdir(parents=True, exist_ok=True)
+        (installation.folder / "kept").write_text("")
+
+        with pytest.raises(BadInputError, match=rf"harness '{name}': (needs|its lock .* is no folder)"):
+            installation.install(lambda _: None)
+        assert (installation.folder / "kept").exists()
+
+
 def test_an_installation_of_another_lock_counts_as_none(tmp_path):
     harness = HARNESSES["codex"]
     installation = Installation(Settings(dir=tmp_path), harness)
@@ -178,7 +203,7 @@ def test_an_installation_of_another_lock_counts_as_none(tmp_path):
 def echoing(tmp_path):
     """``echoing(script)``: settings and declaration of an installed agent that is a shell script."""
 
-    def install(script, **changes):
+    def install(script, options=CommandOptions(), **changes):  # noqa: B008  # frozen
         harness = msgspec.structs.replace(PLAIN, lock=tmp_path / "lock", **changes)
         harness.lock_folder.mkdir()
         installation = Installation(Settings(dir=tmp_path / "dir"), harness)
@@ -187,7 +212,7 @@ def echoing(tmp_path):
         installation.program.chmod(0o700)
         marker = {"version": "1", "lock_hash": installation._hash_lock(), "interpreter": "sh"}
         (installation.folder / "installed.json").write_bytes(msgspec.json.encode(marker))
-        return make_harness_target(Settings(dir=tmp_path / "dir"), harness, CommandOptions())
+        return make_harness_target(Settings(dir=tmp_path / "dir"), harness, options)
 
     return install
 
@@ -214,6 +239,35 @@ async def test_attempts_at_once_share_no_file_and_leave_message_and_changes(echo
         left = await target.collect(f"r{number}-0", [], 1 << 20)
         assert "changes.patch" in repr(left)
     await target.close()
+
+
+def test_an_installation_whose_interpreter_was_removed_says_so(echoing, tmp_path):
+    echoing("true")
+    installation = Installation(Settings(dir=tmp_path / "dir"), msgspec.structs.replace(PLAIN, lock=tmp_path / "lock"))
+    (installation.folder / "bin/python").symlink_to("/gone/python")
+
+    assert "lacks its interpreter, sh, which was removed" in installation.find_fault()
+
+
+def test_an_agent_is_never_run_with_the_users_own_configuration(echoing):
+    with pytest.raises(BadInputError, match="harness 'plain': expected no --share-workdir"):
+        echoing("true", CommandOptions(is_shared=True))
+
+
+def test_an_installation_that_a_box_cannot_show_is_refused_at_the_start(echoing, monkeypatch):
+    monkeypatch.setattr("envs.harnesses.install.Installation.list_mounts", lambda _: ["/tmp/dir/harnesses/plain"])
+    box = SandboxSpec(kind="session", workdir="/attempt")
+
+    with pytest.raises(BadInputError, match=r"harness 'plain': no sandbox can show .*/tmp/dir.*set AGENT_LAYER_DIR"):
+        echoing("true", CommandOptions(box=box))
+
+
+@pytest.mark.parametrize("empty", [None, "", {}, []])
+def test_a_task_without_a_question_is_refused(empty):
+    place = msgspec.structs.replace(PLACE, task=TaskView(id="t", task_type="default", input=empty))
+
+    with pytest.raises(BadInputError, match="task 't': expected a question as its input"):
+        PLAIN.make_plan(Path("/d/h/bin/p"), place)
 
 
 async def test_an_agent_that_fails_says_what_it_wrote_last(echoing):

@@ -6,12 +6,17 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from agent_layer.errors import BadInputError
+from agent_layer.local import ScriptedEngine
 from agent_layer.schema import ExcludedRollout
-from envs.harnesses import PartFigures, Qualification
+from agent_layer.settings import Settings
+from envs.harnesses import PartFigures, Qualification, RenderedFigures, find_harness
 from trainer_adapter.data.samples import read_samples
 from trainer_adapter.qualification.account import EngineAnswer, account_tokens
+from trainer_adapter.qualification.check import check_harness
 from trainer_adapter.qualification.drift import find_drift
 from trainer_adapter.qualification.render import measure_rows
+from trainer_adapter.qualification.script import Delegate, Part, ScriptedModel, Speak, find_fault
 
 from ...profiles import num_examples
 from .step_trees import call, make_trajectory, step_trees
@@ -120,10 +125,19 @@ PART = PartFigures(
     name="tools", num_calls=3, num_steps=3, sampled=50, trained=50, lost={}, num_rows=1, longest_row=400,
     row_tokens=400, forks={}, findings=[],
 )  # fmt: skip
+
+
+def rendered(first_request, longest_row):
+    return RenderedFigures(
+        template="qwen3", first_request=first_request, longest_row=longest_row, num_rows=1, row_tokens=900, sampled=50
+    )
+
+
 RESULT = Qualification(
     harness="h", version="1", checked_on="2026-11-28", agent_layer="0.1.0", interpreter="node v20", first_request=300,
-    parts=[PART],
+    parts=[PART], rendered=[rendered(100, 900)],
 )  # fmt: skip
+HARNESS = find_harness("codex")
 
 
 def with_part(**fields):
@@ -145,6 +159,11 @@ def with_part(**fields):
         (msgspec.structs.replace(RESULT, version="2"), "version was 1, is 2"),
         (msgspec.structs.replace(RESULT, first_request=600), "first request was 300 words, is 600"),
         (msgspec.structs.replace(RESULT, parts=[]), "part 'tools' is gone"),
+        (with_part(num_steps=4), "num_steps was 3, is 4"),
+        (with_part(lost={"cut_stream": 11, "unrecorded": 2}), "lost was {}, is {'unrecorded': 2}"),
+        (msgspec.structs.replace(RESULT, rendered=[rendered(110, 900)]), None),
+        (msgspec.structs.replace(RESULT, rendered=[rendered(200, 900)]), "qwen3: first_request was 100, is 200"),
+        (msgspec.structs.replace(RESULT, rendered=[rendered(100, 700)]), "qwen3: longest_row was 900, is 700"),
     ],
 )
 def test_drift_is_what_an_agent_does_otherwise(after, named):
@@ -165,3 +184,34 @@ def test_drift_is_what_an_agent_does_otherwise(after, named):
 )
 def test_a_check_is_clean_when_the_policy_lost_nothing_but_to_side_calls_and_cut_streams(fields, is_clean):
     assert with_part(**fields).is_clean is is_clean
+
+
+def test_a_check_of_nothing_is_not_clean():
+    assert not msgspec.structs.replace(RESULT, parts=[]).is_clean
+
+
+def test_a_part_that_does_not_exist_is_named_before_anything_starts(tmp_path):
+    with pytest.raises(BadInputError, match=r"expected --part as one of 'tools', .*'cut and resume', found 'tool'"):
+        check_harness(Settings(dir=tmp_path), HARNESS, print, "tool")
+
+
+@pytest.mark.parametrize(
+    ("turns", "is_cut", "num_delegated", "num_aux", "num_cut", "fault"),
+    [
+        ([Speak("x")], False, 0, 0, 0, None),
+        ([Speak("x")], True, 0, 0, 7, None),
+        ([Speak("x")], False, 0, 0, 7, "expected no stream to be cut, found 7 tokens"),
+        ([Speak("x")], False, 0, 1, 0, "expected the 0 side calls of its declaration to be aux, found 1"),
+        ([Delegate(2)], False, 2, 0, 0, None),
+        ([Delegate(2)], False, 1, 0, 0, "expected 2 sub-agents to ask, found 1"),
+    ],
+)
+def test_no_token_hides_behind_a_cause_that_the_script_does_not_have(
+    turns, is_cut, num_delegated, num_aux, num_cut, fault
+):
+    model = ScriptedModel(HARNESS, [], ScriptedEngine(model="policy"))
+    model.num_delegated = num_delegated
+
+    found = find_fault(model, Part(name="p", turns=turns, is_cut=is_cut), HARNESS, num_aux=num_aux, num_cut=num_cut)
+
+    assert found is None if fault is None else fault in found

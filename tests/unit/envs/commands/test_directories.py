@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_layer.errors import AgentFailedError, BadInputError
+from agent_layer.errors import AgentFailedError, BadInputError, SandboxError
 from agent_layer.schema.sandbox import SandboxSpec
-from envs.commands.directories import write_files
+from envs.commands.directories import OUTSIDE, hash_template, write_files
 from envs.commands.plan import CommandOptions, CommandPlan
 
 LOOKS = """
@@ -198,6 +198,67 @@ async def test_directories_can_be_kept_for_a_look(attempts, tmp_path):
     await running.collect()
 
     assert (tmp_path / "kept/r-0/work/seen").read_text() == "x\n"
+
+
+async def test_workers_with_equal_attempts_keep_them_side_by_side(attempts, tmp_path):
+    options = CommandOptions(keep=str(tmp_path / "kept"))
+    first, second = (attempts(["sh", "-c", "ls; echo x > seen; sleep 0.2; cat seen"], options) for _ in range(2))
+
+    assert await asyncio.gather(first.run(), second.run()) == ["x", "x"]
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["r-0", "r-0.2"]
+
+
+@pytest.mark.parametrize(
+    ("keep", "named"),
+    [("file", "cannot be made"), ("template/kept", "lies in the template"), ("link/kept", "lies in the template")],
+)
+async def test_a_directory_that_cannot_keep_attempts_is_refused_at_the_start(attempts, template, keep, named):
+    (template.parent / "file").write_text("")
+    (template.parent / "link").symlink_to(template)
+    options = CommandOptions(workdir=str(template), keep=str(template.parent / keep))
+
+    with pytest.raises(BadInputError, match=named):
+        attempts(["true"], options)
+    assert not (template / "kept").exists()
+
+
+async def test_no_template_has_the_records_of_this_projects_runs(attempts, template):
+    state = template / "src/.agent-layer"
+    before = hash_template(str(template))
+    state.mkdir()
+    (state / "log").write_text("another attempt's")
+    os.mkfifo(state / "redis.sock")
+    options = CommandOptions(workdir=str(template), keep=str(state / "kept"))
+
+    found = await attempts(["find", ".", "-name", ".agent-layer"], options).run()
+
+    assert found is None
+    assert hash_template(str(template)) == before
+
+
+@pytest.mark.parametrize("name", sorted(OUTSIDE))
+async def test_no_variable_of_the_worker_leads_out_of_an_attempts_directories(attempts, monkeypatch, name):
+    monkeypatch.setenv(name, "/somewhere")
+
+    assert await attempts(["sh", "-c", f"echo at:${name}"]).run() == "at:"
+
+
+async def test_a_task_that_no_process_can_be_given_is_the_tasks_fault(attempts):
+    with pytest.raises(BadInputError, match="its task is longer than the 128 KiB"):
+        await attempts(["true"]).run(input="x" * 140_000)
+    with pytest.raises(BadInputError, match="expected text as its arguments"):
+        await attempts(lambda place: CommandPlan(argv=["echo", place.prompt])).run("b-0", input="a\0b")
+
+
+async def test_a_full_disk_is_not_the_tasks_fault():
+    with pytest.raises(SandboxError, match="No space left on device; make room"):
+        write_files(Path("/dev"), {"full": "x"}, "file")
+
+
+async def test_a_plan_with_files_is_refused_where_attempts_share_a_directory(attempts):
+    for more in ({"home_files": {"a": "b"}}, {"files": {"a": "b"}}, {"stdin": "x"}):
+        with pytest.raises(BadInputError, match="--share-workdir has no place"):
+            await attempts(lambda _, m=more: CommandPlan(argv=["true"], **m), CommandOptions(is_shared=True)).run()
 
 
 async def test_shared_attempts_run_where_the_worker_was_started_with_its_home(attempts, tmp_path, monkeypatch):

@@ -137,8 +137,27 @@ async def test_a_commit_comes_with_its_history_and_without_what_came_later(attem
 async def test_a_commit_that_is_not_there_is_refused(attempts, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    with pytest.raises(BadInputError, match=r"expected --workdir as a directory|has no commit"):
+    with pytest.raises(BadInputError, match=r"expected --workdir as a directory|there is no commit '.*'; see"):
         attempts(["true"], CommandOptions(workdir=name))
+
+
+async def test_a_directory_that_is_no_repository_is_named_as_git_names_it(attempts, tmp_path):
+    with pytest.raises(BadInputError, match=r"start@HEAD: fatal: not a git repository .*; see 'git log' in"):
+        attempts(["true"], CommandOptions(workdir=f"{tmp_path}/start@HEAD"))
+
+
+async def test_a_worker_that_a_hook_of_git_starts_leaves_that_repository_alone(
+    attempts, repository, tmp_path, monkeypatch
+):
+    place, commits = repository
+    other = tmp_path / "other"
+    shutil.copytree(place, other)
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    running = attempts(["cat", "file.txt"], CommandOptions(workdir=f"{place}@trunk~1", diff="changes.patch"))
+
+    assert await running.run() == "two"
+    monkeypatch.delenv("GIT_DIR")
+    assert (other / ".git/refs/heads/trunk").read_text().strip() == commits[2]
 
 
 CHANGES = """

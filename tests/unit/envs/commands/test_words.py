@@ -88,7 +88,7 @@ GIVEN = {
     "workdir": "template@HEAD",
     "home": "home",
     "share_workdir": False,
-    "keep_workdir": "kept",
+    "keep_workdir": None,
     "artifacts": ["out/**", "*.log"],
     "diff": "changes.patch",
     "box": "session",
@@ -106,7 +106,6 @@ def test_options_reach_a_worker_process_unchanged():
     assert read == {
         "--workdir": "template@HEAD",
         "--home": "home",
-        "--keep-workdir": "kept",
         "--diff": "changes.patch",
         "--box": "session",
         "--box-memory": "1024",
@@ -116,6 +115,7 @@ def test_options_reach_a_worker_process_unchanged():
     assert options.box.resources.memory_mb == 1024
     assert make_command_options(**NOTHING) == CommandOptions()
     assert as_arguments(make_command_options(**NOTHING | {"share_workdir": True})) == ["--share-workdir"]
+    assert as_arguments(make_command_options(**NOTHING | {"keep_workdir": "kept"})) == ["--keep-workdir=kept"]
 
 
 @pytest.mark.parametrize(
@@ -123,6 +123,8 @@ def test_options_reach_a_worker_process_unchanged():
     [
         ({"share_workdir": True, "workdir": "x"}, "--workdir is for attempts with directories of their own"),
         ({"mounts": ["/opt"]}, "expected --box KIND beside --mount"),
+        ({"box_memory": 1024}, "expected --box KIND beside --box-memory"),
+        ({"box": "session", "keep_workdir": "kept"}, "expected --keep-workdir without --box"),
         ({"box": "process"}, "expected --box as one of"),
         ({"box": "session", "mounts": ["/usr/lib"]}, "outside of the sandbox's own folders"),
         ({"box": "session", "mounts": ["opt"]}, "expected a mount as an absolute path"),
