@@ -176,6 +176,11 @@ class _Check:
                 process.wait()
         tail = log.read_bytes()[-_TAIL_LENGTH:].decode("utf-8", "replace").strip()
         if is_cut:
+            deadline = time.monotonic() + _PART_SECONDS
+            while (
+                any(not one.ended for one in self._engine.calls) and time.monotonic() < deadline
+            ):  # else the next is quick
+                time.sleep(_POLL_SECONDS)
             return None if process.returncode == -signal.SIGKILL else f"it ended before its answer was cut: {tail}"
         return f"it ended with status {process.returncode}: {tail}" if process.returncode else None
 
