@@ -177,10 +177,8 @@ class _Check:
         tail = log.read_bytes()[-_TAIL_LENGTH:].decode("utf-8", "replace").strip()
         if is_cut:
             deadline = time.monotonic() + _PART_SECONDS
-            while (
-                any(not one.ended for one in self._engine.calls) and time.monotonic() < deadline
-            ):  # else the next is quick
-                time.sleep(_POLL_SECONDS)
+            while not all(one.ended for one in self._engine.calls) and time.monotonic() < deadline:
+                time.sleep(_POLL_SECONDS)  # what goes on meanwhile, the next call would make quick
             return None if process.returncode == -signal.SIGKILL else f"it ended before its answer was cut: {tail}"
         return f"it ended with status {process.returncode}: {tail}" if process.returncode else None
 
