@@ -134,6 +134,7 @@ def test_an_attempt_changes_hands_through_the_shared_address(settings, redis):
     assert {owner_slot(f"{number}.hand", 2) for number in range(4)} == {0, 1}
 
 
+@pytest.mark.long
 def test_what_nobody_waits_for_ends_in_the_engine_through_the_shared_address_too(settings, redis):
     with two_processes(settings, redis, engine := ScriptedEngine()) as (gateway, key):
         opened = open_several(gateway, key, 8)
@@ -151,6 +152,7 @@ def test_what_nobody_waits_for_ends_in_the_engine_through_the_shared_address_too
     assert [(one["started"], one["ended"]) for one in ends] == [(1, 1)] * 8
 
 
+@pytest.mark.long
 def test_a_compressed_body_arrives_through_the_shared_address_too(settings, redis):
     with two_processes(settings, redis) as (gateway, key):
         opened = open_several(gateway, key, 8)

@@ -106,7 +106,11 @@ def test_what_attempts_left_is_gone_when_they_count_and_when_they_are_cancelled(
     wait_until(lambda: not running(tmp_path, "stays"), log=worker_output)
 
 
-@pytest.mark.parametrize("mode", [[], ["--isolate"]], ids=["shared", "isolated"])
+BOTH = [pytest.param([], id="shared"), pytest.param(["--isolate"], id="isolated", marks=pytest.mark.long)]
+"""One process for all attempts, and one for each."""
+
+
+@pytest.mark.parametrize("mode", BOTH)
 def test_a_worker_that_is_killed_leaves_nothing(submit, start_worker, worker_output, tmp_path, wait_until, mode):
     worker = start_worker("agent:leaves", *mode)
     submit("stays")
@@ -119,7 +123,7 @@ def test_a_worker_that_is_killed_leaves_nothing(submit, start_worker, worker_out
     assert not mode or not Path((tmp_path / "stays.directory").read_text()).exists()
 
 
-@pytest.mark.parametrize("mode", [[], ["--isolate"]], ids=["shared", "isolated"])
+@pytest.mark.parametrize("mode", BOTH)
 def test_an_agent_that_is_stuck_is_ended_when_its_time_is_up(
     submit, start_worker, worker_output, tmp_path, wait_until, mode
 ):
@@ -146,7 +150,7 @@ def test_a_worker_that_is_told_to_end_leaves_nothing(
     assert (rollout.status, rollout.num_failures) == ("queued", 0)
 
 
-@pytest.mark.parametrize("mode", [[], ["--isolate"]], ids=["shared", "isolated"])
+@pytest.mark.parametrize("mode", BOTH)
 def test_an_agent_that_ends_its_process_whenever_it_is_loaded_is_one_sentence(
     start_worker, worker_output, write_module, mode
 ):

@@ -66,6 +66,7 @@ def test_workers_end_when_their_supervisor_is_killed(start_worker, worker_output
     wait_until(lambda: names() == set(), 100, log=worker_output)  # a worker that its leash killed cannot sign off
 
 
+@pytest.mark.long
 def test_sighup_replaces_one_after_another(start_worker, worker_output, names):
     supervisor = start_worker("agent:agent", "--workers", "2")
     wait_until(lambda: len(names()) == 2, 100, log=worker_output)

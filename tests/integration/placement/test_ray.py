@@ -118,6 +118,7 @@ def test_a_cluster_that_runs_shows_no_secret(cluster, start_worker, worker_outpu
     assert [path for path, content in files.items() if key in content] == []
 
 
+@pytest.mark.long
 def test_no_ray_at_the_address_is_one_sentence(start_worker, worker_output):
     assert wait_for_exit(start_worker("agent:agent", "--on", "ray", RAY_ADDRESS="127.0.0.1:9"), 100, worker_output) == 2
     assert worker_output().count("\n") == 1

@@ -169,6 +169,7 @@ async def test_a_scorer_runs_neither_with_the_agent_nor_with_the_worker(harness,
     assert len({scorer, trajectory.outcome.result, os.getpid()}) == 3
 
 
+@pytest.mark.long
 async def test_a_scorer_whose_process_ends_twice_is_asked_a_third_time(harness, task, chatter, judges):
     (trajectory,) = await harness.run(chatter, task(scorer="judges:third_life"))
 
@@ -240,6 +241,7 @@ async def test_the_time_that_reading_takes_is_not_the_scorers(harness, task, cha
     assert (trajectory.reward, trajectory.outcome.cause) == (0.75, None)
 
 
+@pytest.mark.long
 async def test_a_reading_that_hangs_is_begun_again(harness, task, chatter, write_module):
     write_module(
         "hanging",
@@ -259,6 +261,7 @@ async def test_a_reading_that_hangs_is_begun_again(harness, task, chatter, write
     assert (trajectory.reward, trajectory.outcome.cause) == (0.75, None)
 
 
+@pytest.mark.long
 async def test_a_scorer_that_cannot_be_imported_again_is_no_judgement(harness, task, chatter, write_module):
     write_module(
         "gone",
