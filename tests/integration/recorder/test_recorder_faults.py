@@ -74,8 +74,12 @@ def content(text):
 
 
 def recorded(settings):
-    logs = [*settings.log_dir.glob("*.log"), *settings.log_dir.glob("*.open")]
-    return [decode(found).hash for path in logs for found in read_frames(path.read_bytes())[0]]
+    logs = {}
+    for pattern in ("*.open", "*.log"):  # in this order: an open log may be completed, and so renamed, meanwhile
+        for path in settings.log_dir.glob(pattern):
+            with suppress(FileNotFoundError):
+                logs[path.stem] = path.read_bytes()
+    return [decode(found).hash for log in logs.values() for found in read_frames(log)[0]]
 
 
 def record(recorder, names):
