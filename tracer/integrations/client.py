@@ -8,31 +8,22 @@ request and the client's retries of it are one call with one id. From top to bot
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from functools import wraps
 from inspect import iscoroutine, iscoroutinefunction
-from typing import NamedTuple, Protocol, Self, TypeVar, cast
+from typing import NamedTuple, Protocol, Self, cast
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from agent_layer.schema import (
-    AGENT_HEADER,
-    CALL_HEADER,
-    ROLLOUT_HEADER,
-    Action,
-    JsonObject,
-    json_text,
-    json_value,
-    read_json,
-    safe_repr,
-)
+from agent_layer.schema import AGENT_HEADER, CALL_HEADER, ROLLOUT_HEADER, json_text, safe_repr
+from agent_layer.translation import is_harmless
 from tracer.core import Call, CallAnswer, CallRequest, adopt_call, current_scope, write_trace
-
-EventT = TypeVar("EventT")
 
 _DECODER = "_decoder"
 """Attribute of a stream: decoder from bytes to events. Not public, but in every version of both clients."""
 _RAW_HEADER = "x-stainless-raw-response"
 NOT_PARSED = "answer_not_parsed"
 """Finding of a call whose answer is known, but is not what its caller can parse."""
+NOT_UNDERSTOOD = "answer_not_understood"
+"""Finding of a call whose answer, or a part of it, is not what its server should send."""
 
 
 class _ReadStream(Protocol):
@@ -51,103 +42,9 @@ class Dialect(NamedTuple):
     """Whether the event with this data completes the answer."""
 
 
-def read_as(text: bytes | str, kind: type[EventT]) -> EventT:
-    """Read JSON of a server as a record, lone surrogates and the like included.
-
-    Raises: msgspec.DecodeError: it is something else.
-    """
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except (msgspec.DecodeError, UnicodeError):
-        return msgspec.convert(read_json(text), kind)
-
-
-def parse_answer(read: Callable[[], CallAnswer]) -> CallAnswer:
-    """Read a whole answer. One that cannot be read is recorded with a finding instead of an error.
-
-    Args:
-        read: returns the answer, or raises msgspec.DecodeError.
-    """
-    try:
-        return read()
-    except msgspec.DecodeError as error:
-        return CallAnswer(findings=["answer_not_understood"], error=str(error))
-
-
-def parse_stream(
-    chunks: Iterable[str], kind: type[EventT], join: Callable[[list[EventT]], CallAnswer], *, is_whole: bool
-) -> CallAnswer:
-    """Assemble an answer from its events. One that cannot be read is a finding, and the others are recorded.
-
-    Args:
-        chunks: JSON text of each.
-        kind: of the events.
-        join: returns the answer that they make.
-        is_whole: False when the caller did not read them to their end: the answer counts as aborted.
-    """
-    events, errors = list[EventT](), list[str]()
-    for chunk in chunks:
-        try:
-            events.append(read_as(chunk, kind))
-        except msgspec.DecodeError as error:
-            errors.append(str(error))
-    answer = join(events) if events or not errors else CallAnswer()
-    if errors:
-        answer = msgspec.structs.replace(answer, findings=[*answer.findings, "answer_not_understood"], error=errors[0])
-    return answer if is_whole else msgspec.structs.replace(answer, status="aborted")
-
-
-class _Kind(msgspec.Struct):
-    type: str = ""
-
-
-def event_type(event: str) -> str:
-    """Return the ``type`` of an event; '' when it has none."""
-    try:
-        return msgspec.json.decode(event, type=_Kind).type
-    except msgspec.DecodeError:
-        return ""
-
-
-def sampling_fields(body: Mapping[str, object], others: frozenset[str]) -> JsonObject:
-    """Return the sampling fields of a request: all but ``others``."""
-    return cast("JsonObject", json_value({name: body[name] for name in body.keys() - others}))
-
-
-def json_objects(items: object) -> list[JsonObject]:
-    """Return the items of a list as JSON objects, records of the client included; [] for anything else.
-
-    An item that is no object becomes the content of one; the server will refuse it.
-    """
-    if not isinstance(items, list | tuple):
-        return []
-    return [_json_object(item) for item in cast("Iterable[object]", items)]
-
-
-def _json_object(item: object) -> JsonObject:
-    value = cast("object", item) if isinstance(item, dict) else json_value(item)
-    return cast("JsonObject", value) if isinstance(value, dict) else {"content": value}
-
-
-def join_text(content: object, kinds: frozenset[str]) -> object:
-    """Return a content as one text when all its parts are texts, of one of these types."""
-    parts = json_objects(content)
-    if parts and all(part.get("type") in kinds for part in parts):
-        return "".join(str(part.get("text") or "") for part in parts)
-    return parts or content
-
-
-def assistant_action(text: str, reasoning: str, calls: list[JsonObject], finish_reason: str | None) -> Action:
-    """Return an answer of the model as a chat message, with its reasoning under the name that gateways give it."""
-    message: JsonObject = {"role": "assistant", "content": text if text or not calls else None}
-    thought: JsonObject = {"reasoning": reasoning} if reasoning else {}
-    called: JsonObject = {"tool_calls": calls} if calls else {}
-    return Action(message=message | thought | called, finish_reason=finish_reason)
-
-
-def tool_call(identity: object, name: object, arguments: object) -> JsonObject:
-    """Return one tool call in the form of a chat message; ``arguments`` are JSON text."""
-    return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
+def is_sampling(name: str, value: object, others: frozenset[str]) -> bool:
+    """Whether a member of a request shapes the answer: all do but ``others``, and those that shape none."""
+    return name not in others and not is_harmless(name, json_text(value))
 
 
 class StreamRecorder:

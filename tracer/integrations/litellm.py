@@ -18,8 +18,8 @@ from agent_layer.schema import json_text
 from tracer.core import Call, adopt_call, announce_call, current_scope, is_inside_call
 from tracer.integrations.client import Dialect, StreamRecorder, call_headers
 from tracer.integrations.openai import CHAT
-from tracer.integrations.openai_responses import RESPONSES
 from tracer.integrations.patching import replace_everywhere
+from tracer.integrations.translated import RESPONSES
 
 __all__: list[str] = []
 

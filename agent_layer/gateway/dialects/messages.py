@@ -10,12 +10,12 @@ import msgspec
 from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.chat import ChatRequest, asks_something
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
-from agent_layer.gateway.dialects.endings import find_failure, find_finish
+from agent_layer.gateway.dialects.endings import find_failure
 from agent_layer.gateway.dialects.refusals import RefusedError, anthropic_error
 from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, join_blocks, split_blocks
 from agent_layer.gateway.dialects.turns import SurrogateMender, count_usage, show_sampled, translated
 from agent_layer.schema import JsonObject, content_hash, mend_surrogates
-from agent_layer.translation import Thread, Translation, encoded, seal_reasoning, translate_messages
+from agent_layer.translation import Thread, Translation, encoded, find_finish, seal_reasoning, translate_messages
 
 
 class ThreadTurns(msgspec.Struct, frozen=True):
