@@ -13,9 +13,9 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from agent_layer.schema import AGENT_HEADER, CALL_HEADER, ROLLOUT_HEADER, json_text, safe_repr
+from agent_layer.schema import AGENT_HEADER, CALL_HEADER, ROLLOUT_HEADER, JsonObject, json_text, json_value, safe_repr
 from agent_layer.translation import is_harmless
-from tracer.core import Call, CallAnswer, CallRequest, adopt_call, current_scope, write_trace
+from tracer.core import Call, CallAnswer, CallRequest, adopt_call, current_scope, failed_answer, write_trace
 
 _DECODER = "_decoder"
 """Attribute of a stream: decoder from bytes to events. Not public, but in every version of both clients."""
@@ -42,9 +42,10 @@ class Dialect(NamedTuple):
     """Whether the event with this data completes the answer."""
 
 
-def is_sampling(name: str, value: object, others: frozenset[str]) -> bool:
-    """Whether a member of a request shapes the answer: all do but ``others``, and those that shape none."""
-    return name not in others and not is_harmless(name, json_text(value))
+def read_sampling(body: Mapping[str, object], others: frozenset[str]) -> JsonObject:
+    """Return the members of a request that shape the answer: all but ``others``, and those that shape none."""
+    found = {name: body[name] for name in body.keys() - others}
+    return {name: json_value(value) for name, value in found.items() if not is_harmless(name, json_text(value))}
 
 
 class StreamRecorder:
@@ -63,10 +64,15 @@ class StreamRecorder:
         if self._dialect.is_last(event):
             self.end(is_whole=True)
 
-    def end(self, *, is_whole: bool = False) -> None:
-        """Record the answer; once only."""
-        if self._call.scope.rollout.unfinished.pop(self._call.call_id, None) is not None:
-            self._call.finish("hook", self._dialect.read_stream(self._events, is_whole=is_whole), self._request)
+    def end(self, *, is_whole: bool = False, error: Exception | None = None) -> None:
+        """Record the answer; once only. With the error that broke it off, if one did."""
+        if self._call.scope.rollout.unfinished.pop(self._call.call_id, None) is None:
+            return
+        answer = self._dialect.read_stream(self._events, is_whole=is_whole)
+        if error is not None:
+            failed = failed_answer(error)
+            answer = msgspec.structs.replace(answer, status=failed.status, error=failed.error)
+        self._call.finish("hook", answer, self._request)
 
 
 class _Event(Protocol):

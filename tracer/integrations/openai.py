@@ -7,10 +7,10 @@ from typing import cast
 import msgspec
 from openai import AsyncOpenAI, OpenAI
 
-from agent_layer.schema import Action, GrowingMessage, JsonObject, Usage, json_value
+from agent_layer.schema import Action, GrowingMessage, JsonObject, Usage
 from agent_layer.translation import read_as, read_events
 from tracer.core import CallAnswer, CallRequest
-from tracer.integrations.client import NOT_UNDERSTOOD, Api, Dialect, is_sampling, trace_client
+from tracer.integrations.client import NOT_UNDERSTOOD, Api, Dialect, read_sampling, trace_client
 from tracer.integrations.translated import RESPONSES
 
 _NOT_SAMPLING = frozenset({"messages", "tools", "model", "stream", "stream_options"})
@@ -43,7 +43,7 @@ def _read_request(body: Mapping[str, object]) -> CallRequest:
     return CallRequest(
         messages=cast("list[object]", messages) if isinstance(messages, list) else None,
         tools=body.get("tools"),
-        sampling={name: json_value(value) for name, value in body.items() if is_sampling(name, value, _NOT_SAMPLING)},
+        sampling=read_sampling(body, _NOT_SAMPLING),
         model=model if isinstance(model, str) else None,
     )
 

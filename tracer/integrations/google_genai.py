@@ -1,0 +1,194 @@
+"""Tracing of google-genai: ``generate_content`` and its streams, sync and async. Importing this module installs it.
+
+Chats and automatic function calls make such calls, too, each a step. A routed call goes to its gateway as one of
+Google's Gemini API, whatever platform the client was made for.
+"""
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Final, NamedTuple, Protocol, cast
+from weakref import WeakKeyDictionary
+
+from google.genai._api_client import BaseApiClient  # pyright: ignore[reportPrivateUsage]  # one seam for all calls
+from google.genai.types import HttpOptions
+
+from tracer.core import Call, adopt_call, current_scope
+from tracer.integrations.client import Dialect, StreamRecorder, call_headers
+from tracer.integrations.translated import google_dialect
+
+__all__: list[str] = []
+
+_ADDRESS: Final = re.compile(r"(?:^|/)models/(?P<model>[^:?]+):(?P<is_streamed>streamG|g)enerateContent")
+
+
+class _Response(Protocol):
+    body: str | None
+
+
+class _Asked(NamedTuple):
+    """A call as it is sent."""
+
+    call: Call
+    dialect: Dialect
+    sender: BaseApiClient
+    path: str
+    body: dict[str, object]
+    options: object
+
+    def arguments(self, http_method: str) -> tuple[BaseApiClient, str, str, dict[str, object], object]:
+        return self.sender, http_method, self.path, self.body, self.options
+
+
+def _begin(client: BaseApiClient, path: str, body: dict[str, object], options: object) -> _Asked | None:
+    """Return the call of this request; None for requests that are no model call, and outside rollouts."""
+    scope, address = current_scope(), _ADDRESS.search(path)
+    if scope is None or address is None:
+        return None
+    model, is_streamed = address["model"], address["is_streamed"] == "streamG"
+    dialect = google_dialect(model, is_streamed=is_streamed)
+    call = adopt_call(scope, "hook")
+    if not call.is_routed:
+        asked = {name: value for name, value in body.items() if not name.startswith("_")} | {"model": model}
+        call.record_start(dialect.read_request(asked))
+        return _Asked(call, dialect, client, path, body, options)
+    path = path[path.index("models/", address.start()) :]
+    return _Asked(call, dialect, _find_sender(client), path, body, _address(call, options))
+
+
+_SENDERS: WeakKeyDictionary[BaseApiClient, BaseApiClient] = WeakKeyDictionary()
+
+
+def _find_sender(client: BaseApiClient) -> BaseApiClient:
+    """Return the client that sends to a gateway: with the connections of the caller's, and no key of another party."""
+    if (sender := _SENDERS.get(client)) is None:
+        theirs = client._http_options  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        pools = {
+            "httpx_client": client._httpx_client,  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+            "httpx_async_client": client._async_httpx_client,  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+            "headers": None,
+            "api_version": "v1beta",
+            "base_url_resource_scope": None,
+        }
+        options = theirs.model_copy(update=pools)
+        sender = _SENDERS[client] = BaseApiClient(
+            vertexai=False, api_key="the key of the rollout", http_options=options
+        )
+    return sender
+
+
+def _address(call: Call, options: object) -> HttpOptions:
+    """Return the options of a request with address, key and ids of the call's rollout."""
+    rollout = call.scope.rollout
+    theirs = options if isinstance(options, HttpOptions) else HttpOptions.model_validate(options or {})
+    headers = {**(theirs.headers or {}), **call_headers(call), "x-goog-api-key": rollout.api_key or ""}
+    root = (rollout.base_url or "").removesuffix("/v1")
+    return theirs.model_copy(update={"base_url": root, "headers": headers})
+
+
+def _end(asked: _Asked, result: object) -> None:
+    """Record a whole answer before it is returned; the gateway records that of a routed call."""
+    if asked.call.is_routed:
+        asked.call.record_start(capture_level=None)
+        asked.call.leave()
+    else:
+        asked.call.finish("hook", asked.dialect.read_answer((cast("_Response", result).body or "").encode()))
+
+
+def _trace(request: Callable[..., object]) -> Callable[..., object]:
+    @wraps(request)
+    def traced(
+        client: BaseApiClient, http_method: str, path: str, request_dict: dict[str, object], http_options: object = None
+    ) -> object:
+        asked = _begin(client, path, request_dict, http_options)
+        if asked is None:
+            return request(client, http_method, path, request_dict, http_options)
+        try:
+            result = request(*asked.arguments(http_method))
+        except BaseException as error:
+            asked.call.fail("hook", error)
+            raise
+        _end(asked, result)
+        return result
+
+    return traced
+
+
+def _trace_async(request: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+    @wraps(request)
+    async def traced(
+        client: BaseApiClient, http_method: str, path: str, request_dict: dict[str, object], http_options: object = None
+    ) -> object:
+        asked = _begin(client, path, request_dict, http_options)
+        if asked is None:
+            return await request(client, http_method, path, request_dict, http_options)
+        try:
+            result = await request(*asked.arguments(http_method))
+        except BaseException as error:
+            asked.call.fail("hook", error)
+            raise
+        if hasattr(result, "__aiter__"):
+            return _watch_async(asked, cast("AsyncIterator[_Response]", result))
+        _end(asked, result)
+        return result
+
+    return traced
+
+
+@contextmanager
+def _recorded(asked: _Asked) -> Iterator[Callable[[_Response], None]]:
+    """Record a streamed call; what is yielded takes its pieces, each before the caller gets it."""
+    call = asked.call
+    record = None if call.is_routed else StreamRecorder(call, asked.dialect)
+
+    def add(piece: _Response) -> None:
+        if record is not None:
+            record.add_event(piece.body or "")
+        elif call.is_open:
+            _end(asked, piece)
+
+    try:
+        yield add
+    except Exception as error:
+        if record is None:
+            call.fail("hook", error)
+        else:
+            record.end(error=error)
+        raise
+    finally:
+        if record is not None:
+            record.end()
+
+
+async def _watch_async(asked: _Asked, stream: AsyncIterator[_Response]) -> AsyncIterator[_Response]:
+    with _recorded(asked) as add:
+        async for piece in stream:
+            add(piece)
+            yield piece
+
+
+def _trace_stream(request: Callable[..., Iterator[_Response]]) -> Callable[..., Iterator[_Response]]:
+    @wraps(request)
+    def traced(
+        client: BaseApiClient, http_method: str, path: str, request_dict: dict[str, object], http_options: object = None
+    ) -> Iterator[_Response]:
+        asked = _begin(client, path, request_dict, http_options)
+        if asked is None:
+            yield from request(client, http_method, path, request_dict, http_options)
+            return
+        with _recorded(asked) as add:
+            for piece in request(*asked.arguments(http_method)):
+                add(piece)
+                yield piece
+
+    return traced
+
+
+for _name, _traced in (
+    ("request", _trace),
+    ("request_streamed", _trace_stream),
+    ("async_request", _trace_async),
+    ("async_request_streamed", _trace_async),
+):
+    setattr(BaseApiClient, _name, _traced(getattr(BaseApiClient, _name)))
