@@ -6,7 +6,8 @@ request and the client's retries of it are one call with one id. From top to bot
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping
-from functools import wraps
+from contextlib import contextmanager
+from functools import partial, wraps
 from inspect import iscoroutine, iscoroutinefunction
 from typing import NamedTuple, Protocol, Self, cast
 from weakref import WeakKeyDictionary
@@ -15,7 +16,7 @@ import msgspec
 
 from agent_layer.schema import AGENT_HEADER, CALL_HEADER, ROLLOUT_HEADER, JsonObject, json_text, json_value, safe_repr
 from agent_layer.translation import is_harmless
-from tracer.core import Call, CallAnswer, CallRequest, adopt_call, current_scope, failed_answer, write_trace
+from tracer.core import Call, CallAnswer, CallRequest, Layer, adopt_call, current_scope, failed_answer, write_trace
 
 _DECODER = "_decoder"
 """Attribute of a stream: decoder from bytes to events. Not public, but in every version of both clients."""
@@ -166,6 +167,56 @@ def call_headers(call: Call) -> dict[str, str]:
     return headers
 
 
+class SentCall(NamedTuple):
+    """A call that is about to be sent."""
+
+    call: Call
+    send: Callable[[], object]
+    """Sends it, and returns the result, or what is to be awaited for it."""
+    record: Callable[[object], object]
+    """Records the result, and returns what the caller gets."""
+
+
+def trace_calls(
+    function: Callable[..., object], source: Layer, begin: Callable[..., SentCall | None]
+) -> Callable[..., object]:
+    """Return a function of the same kind, sync or async, whose calls are recorded.
+
+    Args:
+        function: sends requests.
+        source: the layer that it is.
+        begin: takes the function and its arguments; returns None for what is no call to record.
+    """
+
+    @contextmanager
+    def failing(sent: SentCall) -> Generator[None]:
+        try:
+            yield
+        except BaseException as error:
+            sent.call.fail(source, error)
+            raise
+
+    @wraps(function)
+    def traced(*args: object, **kwargs: object) -> object:
+        sent = begin(function, *args, **kwargs)
+        if sent is None:
+            return function(*args, **kwargs)
+        with failing(sent):
+            result = sent.send()
+        return sent.record(result)
+
+    @wraps(function)
+    async def traced_async(*args: object, **kwargs: object) -> object:
+        sent = begin(function, *args, **kwargs)
+        if sent is None:
+            return await cast("Awaitable[object]", function(*args, **kwargs))
+        with failing(sent):
+            result = await cast("Awaitable[object]", sent.send())
+        return sent.record(result)
+
+    return traced_async if iscoroutinefunction(function) else traced
+
+
 class Api(NamedTuple):
     """Classes of clients of one library, its paths, and its key headers."""
 
@@ -203,43 +254,26 @@ class _Options(Protocol):
 
 def trace_client(api: Api) -> None:
     """Trace every request of the library's clients, those for other platforms included: all share one ``request``."""
-    for kind, trace in ((api.client, _trace), (api.async_client, _trace_async)):
+    for kind in (api.client, api.async_client):
         owner = next(one for one in kind.__mro__ if "request" in one.__dict__)
-        setattr(owner, "request", trace(api, getattr(owner, "request")))  # noqa: B009, B010 - a method of a foreign class
+        request = getattr(owner, "request")  # noqa: B009 - a method of a foreign class, as below
+        setattr(owner, "request", trace_calls(request, "hook", partial(_send, api)))  # noqa: B010
 
 
-def _trace(api: Api, request: Callable[..., object]) -> Callable[..., object]:
-    @wraps(request)
-    def traced(client: object, cast_to: object, options: _Options, **kwargs: object) -> object:
-        call = _begin(api, options)
-        if call is None:
-            return request(client, cast_to, options, **kwargs)
-        try:
-            result = request(_find_sender(api, client, call), cast_to, _address(api, options, call), **kwargs)
-        except BaseException as error:
-            call.fail("hook", error)
-            raise
-        _answer(call, result, _find_dialect(api, options))
-        return result
-
-    return traced
-
-
-def _trace_async(api: Api, request: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
-    @wraps(request)
-    async def traced(client: object, cast_to: object, options: _Options, **kwargs: object) -> object:
-        call = _begin(api, options)
-        if call is None:
-            return await request(client, cast_to, options, **kwargs)
-        try:
-            result = await request(_find_sender(api, client, call), cast_to, _address(api, options, call), **kwargs)
-        except BaseException as error:
-            call.fail("hook", error)
-            raise
-        _answer(call, result, _find_dialect(api, options))
-        return result
-
-    return traced
+def _send(
+    api: Api,
+    request: Callable[..., object],
+    client: object,
+    cast_to: object,
+    options: _Options,
+    **kwargs: object,
+) -> SentCall | None:
+    call = _begin(api, options)
+    return call and SentCall(
+        call,
+        lambda: request(_find_sender(api, client, call), cast_to, _address(api, options, call), **kwargs),
+        lambda result: _answer(call, result, _find_dialect(api, options)),
+    )
 
 
 def _begin(api: Api, options: _Options) -> Call | None:
@@ -317,8 +351,8 @@ def _read_headers(options: _Options) -> dict[str, str]:
     return dict(cast("Mapping[str, str]", headers)) if isinstance(headers, Mapping) else {}
 
 
-def _answer(call: Call, result: object, dialect: Dialect | None, error: Exception | None = None) -> None:
-    """Record the call before its answer is returned.
+def _answer(call: Call, result: object, dialect: Dialect | None, error: Exception | None = None) -> object:
+    """Record the call, and return its answer.
 
     Args:
         call: the call.
@@ -335,3 +369,4 @@ def _answer(call: Call, result: object, dialect: Dialect | None, error: Exceptio
         answer = dialect.read_answer(json_text(result))
         found = msgspec.structs.replace(answer, findings=[*answer.findings, NOT_PARSED], error=safe_repr(error)[:2000])
         call.finish("hook", found)
+    return result

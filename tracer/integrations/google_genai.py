@@ -5,9 +5,9 @@ Google's Gemini API, whatever platform the client was made for.
 """
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial
 from typing import Final, NamedTuple, Protocol, cast
 from weakref import WeakKeyDictionary
 
@@ -15,7 +15,7 @@ from google.genai._api_client import BaseApiClient  # pyright: ignore[reportPriv
 from google.genai.types import HttpOptions
 
 from tracer.core import Call, adopt_call, current_scope
-from tracer.integrations.client import Dialect, StreamRecorder, call_headers
+from tracer.integrations.client import Dialect, SentCall, StreamRecorder, call_headers, trace_calls
 from tracer.integrations.translated import google_dialect
 
 __all__: list[str] = []
@@ -87,53 +87,30 @@ def _address(call: Call, options: object) -> HttpOptions:
     return theirs.model_copy(update={"base_url": root, "headers": headers})
 
 
-def _end(asked: _Asked, result: object) -> None:
-    """Record a whole answer before it is returned; the gateway records that of a routed call."""
-    if asked.call.is_routed:
+def _end(asked: _Asked, result: object) -> object:
+    """Record a whole answer, or the pieces of one, before the caller gets it."""
+    if hasattr(result, "__aiter__"):
+        return _watch_async(asked, cast("AsyncIterator[_Response]", result))
+    if hasattr(result, "__next__"):
+        return _watch(asked, cast("Iterator[_Response]", result))
+    if asked.call.is_routed:  # the gateway records the answer
         asked.call.record_start(capture_level=None)
         asked.call.leave()
     else:
         asked.call.finish("hook", asked.dialect.read_answer((cast("_Response", result).body or "").encode()))
+    return result
 
 
-def _trace(request: Callable[..., object]) -> Callable[..., object]:
-    @wraps(request)
-    def traced(
-        client: BaseApiClient, http_method: str, path: str, request_dict: dict[str, object], http_options: object = None
-    ) -> object:
-        asked = _begin(client, path, request_dict, http_options)
-        if asked is None:
-            return request(client, http_method, path, request_dict, http_options)
-        try:
-            result = request(*asked.arguments(http_method))
-        except BaseException as error:
-            asked.call.fail("hook", error)
-            raise
-        _end(asked, result)
-        return result
-
-    return traced
-
-
-def _trace_async(request: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
-    @wraps(request)
-    async def traced(
-        client: BaseApiClient, http_method: str, path: str, request_dict: dict[str, object], http_options: object = None
-    ) -> object:
-        asked = _begin(client, path, request_dict, http_options)
-        if asked is None:
-            return await request(client, http_method, path, request_dict, http_options)
-        try:
-            result = await request(*asked.arguments(http_method))
-        except BaseException as error:
-            asked.call.fail("hook", error)
-            raise
-        if hasattr(result, "__aiter__"):
-            return _watch_async(asked, cast("AsyncIterator[_Response]", result))
-        _end(asked, result)
-        return result
-
-    return traced
+def _send(
+    request: Callable[..., object],
+    client: BaseApiClient,
+    http_method: str,
+    path: str,
+    request_dict: dict[str, object],
+    http_options: object = None,
+) -> SentCall | None:
+    asked = _begin(client, path, request_dict, http_options)
+    return asked and SentCall(asked.call, lambda: request(*asked.arguments(http_method)), partial(_end, asked))
 
 
 @contextmanager
@@ -161,6 +138,13 @@ def _recorded(asked: _Asked) -> Iterator[Callable[[_Response], None]]:
             record.end()
 
 
+def _watch(asked: _Asked, stream: Iterator[_Response]) -> Iterator[_Response]:
+    with _recorded(asked) as add:
+        for piece in stream:
+            add(piece)
+            yield piece
+
+
 async def _watch_async(asked: _Asked, stream: AsyncIterator[_Response]) -> AsyncIterator[_Response]:
     with _recorded(asked) as add:
         async for piece in stream:
@@ -168,27 +152,5 @@ async def _watch_async(asked: _Asked, stream: AsyncIterator[_Response]) -> Async
             yield piece
 
 
-def _trace_stream(request: Callable[..., Iterator[_Response]]) -> Callable[..., Iterator[_Response]]:
-    @wraps(request)
-    def traced(
-        client: BaseApiClient, http_method: str, path: str, request_dict: dict[str, object], http_options: object = None
-    ) -> Iterator[_Response]:
-        asked = _begin(client, path, request_dict, http_options)
-        if asked is None:
-            yield from request(client, http_method, path, request_dict, http_options)
-            return
-        with _recorded(asked) as add:
-            for piece in request(*asked.arguments(http_method)):
-                add(piece)
-                yield piece
-
-    return traced
-
-
-for _name, _traced in (
-    ("request", _trace),
-    ("request_streamed", _trace_stream),
-    ("async_request", _trace_async),
-    ("async_request_streamed", _trace_async),
-):
-    setattr(BaseApiClient, _name, _traced(getattr(BaseApiClient, _name)))
+for _name in ("request", "request_streamed", "async_request", "async_request_streamed"):
+    setattr(BaseApiClient, _name, trace_calls(getattr(BaseApiClient, _name), "hook", _send))

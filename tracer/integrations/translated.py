@@ -1,20 +1,22 @@
 """Dialects in the words of chat completions, as a gateway records them; chat completions themselves stay as they are.
 
-Two records of one call differ only where its server shows less than a gateway sees: token ids, an engine's own finish
-reason where it stands for another, and the spelling of arguments that come as a JSON value.
+Two records of one call differ where a gateway knows what no client sees (token ids, what an engine was really asked),
+and where a server's words are fewer than an engine's: arguments that Messages shows as an object have our spelling, a
+reason to stop that no dialect has is the nearest one, and a stream of chat completions has a usage if it was asked for.
 """
 
 import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import UNREADABLE, as_json_object, json_text, json_value, mend_surrogates
+from agent_layer.schema import UNREADABLE, JsonObject, as_json_object, json_text, json_value, mend_surrogates
 from agent_layer.translation import (
     Answer,
+    Losses,
     Translation,
     join_content_pieces,
     join_message,
@@ -31,8 +33,8 @@ from tracer.integrations.client import NOT_UNDERSTOOD, Dialect, read_sampling
 
 NOT_RECORDED: Final = "not_recorded"
 """Finding of what a call holds that its record has no form for; its name follows."""
-_MESSAGES: Final = ("system", "instructions", "systemInstruction", "messages", "input", "contents")
-_NOT_SAMPLING: Final = frozenset({*_MESSAGES, "tools", "model", "stream", "stream_options"})
+_SPOKEN: Final = ("system", "instructions", "systemInstruction", "messages", "input", "contents")
+_NOT_SAMPLING: Final = frozenset({*_SPOKEN, "tools", "model", "stream", "stream_options"})
 _UNSET: Final = ("Omit", "NotGiven")
 """Types by which clients mark what their caller did not set."""
 _UNTRANSLATABLE: Final = (*UNREADABLE, BadInputError, KeyError, ValueError)
@@ -42,7 +44,7 @@ def translated_dialect(
     translate: Callable[[bytes], Translation],
     read: Callable[[bytes], Answer],
     join: Callable[[Iterable[str], list[str]], Answer],
-    last: Iterable[str] = (),
+    *last: str,
 ) -> Dialect:
     """Return a dialect that is recorded in the words of chat completions.
 
@@ -53,218 +55,16 @@ def translated_dialect(
         last: types of the events that end a stream.
     """
 
-    def read_request(body: Mapping[str, object]) -> CallRequest:
-        set_body = {name: value for name, value in body.items() if type(value).__name__ not in _UNSET}
-        return _read_request(translate, set_body)
-
-    def read_answer(body: bytes) -> CallAnswer:
-        unread: list[str] = []
-        return _record(lambda: read(body), unread)
-
     def read_stream(chunks: Iterable[str], *, is_whole: bool) -> CallAnswer:
         unread: list[str] = []
-        return _record(lambda: join(chunks, unread), unread, is_whole=is_whole)
+        return _record_answer(lambda: join(chunks, unread), unread, is_whole=is_whole)
 
-    return Dialect(read_request, read_answer, read_stream, lambda event: _find_type(event) in last)
-
-
-def _read_request(translate: Callable[[bytes], Translation], body: dict[str, object]) -> CallRequest:
-    written = _write_body(body)
-    text = mend_surrogates(written)
-    model = body.get("model")
-    model = model if isinstance(model, str) else None
-    try:
-        found = translate(text)
-        names = [*found.losses.names, *found.losses.refused, *(["lone_surrogates"] if text != written else [])]
-        if found.continues is not None:
-            names.append("previous_answers")
-        tools = found.fields.get("tools")
-        return CallRequest(
-            messages=[*found.system, *found.messages],
-            tools=tools,
-            sampling=as_json_object(json_value(found.read_sampling())),
-            model=model,
-            findings=[f"{NOT_RECORDED}:{name}" for name in names],
-        )
-    except _UNTRANSLATABLE:  # its server will refuse it; what it holds is recorded all the same
-        items = [item for name in _MESSAGES for item in _listed(body.get(name))]
-        sampling = read_sampling(body, _NOT_SAMPLING)
-        return CallRequest(
-            messages=[item if isinstance(item, dict) else {"content": item} for item in items],
-            tools=json_value(body.get("tools")),
-            sampling=sampling,
-            model=model,
-            findings=["request_not_understood"],
-        )
-
-
-def _write_body(body: dict[str, object]) -> bytes:
-    """Return the JSON text that a client sends; where JSON has no form for a value, see ``json_value``."""
-    try:
-        return json.dumps(body, default=json_value, allow_nan=False).encode()
-    except (ValueError, TypeError, RecursionError):
-        return json_text(body)
-
-
-def _listed(value: object) -> list[object]:
-    found = json_value(value)
-    if isinstance(found, list):
-        return cast("list[object]", found)
-    return [] if found is None else [found]
-
-
-def _record(read: Callable[[], Answer], unread: list[str], *, is_whole: bool = True) -> CallAnswer:
-    """Return an answer as it is recorded. One that cannot be read is a finding instead of an error."""
-    try:
-        answer = read()
-    except _UNTRANSLATABLE as error:
-        return CallAnswer(findings=[NOT_UNDERSTOOD], error=str(error), status="ok" if is_whole else "aborted")
-    names = [*answer.losses.names, *answer.losses.refused]
-    status = "ok" if is_whole or answer.is_complete else "aborted"
-    return CallAnswer(
-        actions=answer.actions or None,
-        model=answer.model,
-        usage=answer.usage,
-        status="error" if answer.failure else status,
-        error=answer.failure or next(iter(unread), None),
-        findings=[*(f"{NOT_RECORDED}:{name}" for name in names), *([NOT_UNDERSTOOD] if unread else [])],
+    return Dialect(
+        read_request=partial(_record_request, translate),
+        read_answer=lambda body: _record_answer(lambda: read(body), []),
+        read_stream=read_stream,
+        is_last=lambda event: _find_type(event) in last,
     )
-
-
-class _Kind(msgspec.Struct):
-    type: str = ""
-
-
-def _find_type(event: str) -> str:
-    try:
-        return msgspec.json.decode(event, type=_Kind).type
-    except msgspec.DecodeError:
-        return ""
-
-
-RESPONSES: Final = translated_dialect(
-    translate_responses,
-    read_response,
-    join_response,
-    ("response.completed", "response.incomplete", "response.failed"),
-)
-MESSAGES: Final = ("system", "instructions", "systemInstruction", "messages", "input", "contents")
-_NOT_SAMPLING: Final = frozenset({*_MESSAGES, "tools", "model", "stream", "stream_options"})
-_UNSET: Final = ("Omit", "NotGiven")
-"""Types by which clients mark what their caller did not set."""
-_UNTRANSLATABLE: Final = (*UNREADABLE, BadInputError, KeyError, ValueError)
-
-
-def translated_dialect(
-    translate: Callable[[bytes], Translation],
-    read: Callable[[bytes], Answer],
-    join: Callable[[Iterable[str], list[str]], Answer],
-    last: Iterable[str] = (),
-) -> Dialect:
-    """Return a dialect that is recorded in the words of chat completions.
-
-    Args:
-        translate: translates a request.
-        read: reads a whole answer.
-        join: joins the events of one that is streamed; the second argument takes errors of reading.
-        last: types of the events that end a stream.
-    """
-
-    def read_request(body: Mapping[str, object]) -> CallRequest:
-        set_body = {name: value for name, value in body.items() if type(value).__name__ not in _UNSET}
-        return _read_request(translate, set_body)
-
-    def read_answer(body: bytes) -> CallAnswer:
-        unread: list[str] = []
-        return _record(lambda: read(body), unread)
-
-    def read_stream(chunks: Iterable[str], *, is_whole: bool) -> CallAnswer:
-        unread: list[str] = []
-        return _record(lambda: join(chunks, unread), unread, is_whole=is_whole)
-
-    return Dialect(read_request, read_answer, read_stream, lambda event: _find_type(event) in last)
-
-
-def _read_request(translate: Callable[[bytes], Translation], body: dict[str, object]) -> CallRequest:
-    written = _write_body(body)
-    text = mend_surrogates(written)
-    model = body.get("model")
-    model = model if isinstance(model, str) else None
-    try:
-        found = translate(text)
-        names = [*found.losses.names, *found.losses.refused, *(["lone_surrogates"] if text != written else [])]
-        if found.continues is not None:
-            names.append("previous_answers")
-        tools = found.fields.get("tools")
-        return CallRequest(
-            messages=[*found.system, *found.messages],
-            tools=tools,
-            sampling=as_json_object(json_value(found.read_sampling())),
-            model=model,
-            findings=[f"{NOT_RECORDED}:{name}" for name in names],
-        )
-    except _UNTRANSLATABLE:  # its server will refuse it; what it holds is recorded all the same
-        items = [item for name in _MESSAGES for item in _listed(body.get(name))]
-        sampling = read_sampling(body, _NOT_SAMPLING)
-        return CallRequest(
-            messages=[item if isinstance(item, dict) else {"content": item} for item in items],
-            tools=json_value(body.get("tools")),
-            sampling=sampling,
-            model=model,
-            findings=["request_not_understood"],
-        )
-
-
-def _write_body(body: dict[str, object]) -> bytes:
-    """Return the JSON text that a client sends; where JSON has no form for a value, see ``json_value``."""
-    try:
-        return json.dumps(body, default=json_value, allow_nan=False).encode()
-    except (ValueError, TypeError, RecursionError):
-        return json_text(body)
-
-
-def _listed(value: object) -> list[object]:
-    found = json_value(value)
-    if isinstance(found, list):
-        return cast("list[object]", found)
-    return [] if found is None else [found]
-
-
-def _record(read: Callable[[], Answer], unread: list[str], *, is_whole: bool = True) -> CallAnswer:
-    """Return an answer as it is recorded. One that cannot be read is a finding instead of an error."""
-    try:
-        answer = read()
-    except _UNTRANSLATABLE as error:
-        return CallAnswer(findings=[NOT_UNDERSTOOD], error=str(error), status="ok" if is_whole else "aborted")
-    names = [*answer.losses.names, *answer.losses.refused]
-    status = "ok" if is_whole or answer.is_complete else "aborted"
-    return CallAnswer(
-        actions=answer.actions or None,
-        model=answer.model,
-        usage=answer.usage,
-        status="error" if answer.failure else status,
-        error=answer.failure or next(iter(unread), None),
-        findings=[*(f"{NOT_RECORDED}:{name}" for name in names), *([NOT_UNDERSTOOD] if unread else [])],
-    )
-
-
-class _Kind(msgspec.Struct):
-    type: str = ""
-
-
-def _find_type(event: str) -> str:
-    try:
-        return msgspec.json.decode(event, type=_Kind).type
-    except msgspec.DecodeError:
-        return ""
-
-
-RESPONSES: Final = translated_dialect(
-    translate_responses,
-    read_response,
-    join_response,
-    ("response.completed", "response.incomplete", "response.failed"),
-)
 
 
 def google_dialect(model: str, *, is_streamed: bool) -> Dialect:
@@ -273,4 +73,78 @@ def google_dialect(model: str, *, is_streamed: bool) -> Dialect:
     return translated_dialect(translate, read_content, join_content_pieces)
 
 
-MESSAGES: Final = translated_dialect(translate_messages, read_message, join_message, ("message_stop",))
+def _record_request(translate: Callable[[bytes], Translation], body: Mapping[str, object]) -> CallRequest:
+    sent = {name: value for name, value in body.items() if type(value).__name__ not in _UNSET}
+    model, written = sent.get("model"), _write_body(sent)
+    mended = mend_surrogates(written)
+    request = CallRequest(model=model if isinstance(model, str) else None)
+    try:
+        found = translate(mended)
+        sampling = as_json_object(json_value(found.read_sampling()))
+    except _UNTRANSLATABLE:  # its server will refuse it; what it holds is recorded all the same
+        return msgspec.structs.replace(
+            request,
+            messages=[item for name in _SPOKEN for item in _find_items(json_value(sent.get(name)))],
+            tools=json_value(sent.get("tools")),
+            sampling=read_sampling(sent, _NOT_SAMPLING),
+            findings=["request_not_understood"],
+        )
+    names = {"lone_surrogates": mended != written, "previous_answers": found.continues is not None}
+    return msgspec.structs.replace(
+        request,
+        messages=[*found.system, *found.messages],
+        tools=found.fields.get("tools"),
+        sampling=sampling,
+        findings=_name_losses(found.losses, *(name for name, is_lost in names.items() if is_lost)),
+    )
+
+
+def _write_body(body: dict[str, object]) -> bytes:
+    """Return the JSON text that a client sends; where JSON has no form for a value, see ``json_value``."""
+    try:
+        return json.dumps(body, default=json_value, allow_nan=False).encode()
+    except (ValueError, TypeError, RecursionError):
+        return json_text(body)
+
+
+def _find_items(value: object) -> list[JsonObject]:
+    items = value if isinstance(value, list) else [] if value is None else [value]
+    return [as_json_object(item) or {"content": item} for item in items]
+
+
+def _record_answer(read: Callable[[], Answer], unread: list[str], *, is_whole: bool = True) -> CallAnswer:
+    """Return an answer as it is recorded. One that cannot be read is a finding instead of an error."""
+    try:
+        answer = read()
+    except _UNTRANSLATABLE as error:
+        answer = Answer(actions=[], losses=Losses())
+        unread.append(str(error))
+    status = "ok" if is_whole or answer.is_complete else "aborted"
+    return CallAnswer(
+        actions=answer.actions or None,
+        model=answer.model,
+        usage=answer.usage,
+        status="error" if answer.failure else status,
+        error=answer.failure or next(iter(unread), None),
+        findings=[*_name_losses(answer.losses), *([NOT_UNDERSTOOD] if unread else [])],
+    )
+
+
+def _name_losses(losses: Losses, *others: str) -> list[str]:  # kept: requests and answers name them alike
+    return [f"{NOT_RECORDED}:{name}" for name in (*losses.names, *losses.refused, *others)]
+
+
+class _Kind(msgspec.Struct):
+    type: str = ""
+
+
+def _find_type(event: str) -> str:
+    try:
+        return msgspec.json.decode(event, type=_Kind).type
+    except msgspec.DecodeError:
+        return ""
+
+
+_LAST: Final = ("response.completed", "response.incomplete", "response.failed")
+RESPONSES: Final = translated_dialect(translate_responses, read_response, join_response, *_LAST)
+MESSAGES: Final = translated_dialect(translate_messages, read_message, join_message, "message_stop")
