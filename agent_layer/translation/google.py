@@ -4,7 +4,7 @@ Several contents of the model in a row are one answer, as clients keep one for e
 their call by an id, by the name of the tool, or by their order alone.
 
 A signature that clients send back with a part holds what Google's own hold: the thoughts, which few clients are shown,
-and the call as the model wrote it. So the answer is known as it was sampled, and nobody remembers anything.
+and the call as the model wrote it. So the answer is known as it was sampled, without any memory.
 """
 
 import json

@@ -46,11 +46,11 @@ def assistant_message(texts: Iterable[str], reasoning: Iterable[str], calls: lis
 
 def join_answer(messages: Iterable[JsonObject], finish_reason: str | None) -> Action:
     """Return the one answer that an assistant's messages are; a call is a reason to stop of its own."""
-    said = [message for message in messages if message.get("role") == "assistant"]
-    calls = [call for message in said for call in as_json_objects(message.get("tool_calls"))]
-    thoughts = [str(message.get("reasoning") or "") for message in said]
-    message = assistant_message([str(message.get("content") or "") for message in said], thoughts, calls)
-    return Action(message=message, finish_reason="tool_calls" if calls and finish_reason == "stop" else finish_reason)
+    spoken = [message for message in messages if message.get("role") == "assistant"]
+    calls = [call for message in spoken for call in as_json_objects(message.get("tool_calls"))]
+    texts, thoughts = ([str(message.get(name) or "") for message in spoken] for name in ("content", "reasoning"))
+    reason = "tool_calls" if calls and finish_reason == "stop" else finish_reason
+    return Action(message=assistant_message(texts, thoughts, calls), finish_reason=reason)
 
 
 def continue_last(messages: Sequence[object]) -> JsonObject:

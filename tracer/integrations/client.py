@@ -272,7 +272,7 @@ def _send(
     return call and SentCall(
         call,
         lambda: request(_find_sender(api, client, call), cast_to, _address(api, options, call), **kwargs),
-        lambda result: _answer(call, result, _find_dialect(api, options)),
+        partial(_answer, call, dialect=_find_dialect(api, options)),
     )
 
 
@@ -316,7 +316,7 @@ def _watch_parser(parser: Callable[[object], object], call: Call, dialect: Diale
             return parser(answer)
         except Exception as error:
             if call.is_open:  # else it was recorded before, and the caller parses a raw response
-                _answer(call, answer, dialect, error)
+                _answer(call, answer, dialect=dialect, error=error)
             raise
 
     return parse
@@ -351,7 +351,7 @@ def _read_headers(options: _Options) -> dict[str, str]:
     return dict(cast("Mapping[str, str]", headers)) if isinstance(headers, Mapping) else {}
 
 
-def _answer(call: Call, result: object, dialect: Dialect | None, error: Exception | None = None) -> object:
+def _answer(call: Call, result: object, *, dialect: Dialect | None, error: Exception | None = None) -> object:
     """Record the call, and return its answer.
 
     Args:

@@ -5,7 +5,7 @@ Google's Gemini API, whatever platform the client was made for.
 """
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, NamedTuple, Protocol, cast
@@ -27,7 +27,7 @@ class _Response(Protocol):
     body: str | None
 
 
-class _Asked(NamedTuple):
+class _SentRequest(NamedTuple):
     """A call as it is sent."""
 
     call: Call
@@ -41,7 +41,7 @@ class _Asked(NamedTuple):
         return self.sender, http_method, self.path, self.body, self.options
 
 
-def _begin(client: BaseApiClient, path: str, body: dict[str, object], options: object) -> _Asked | None:
+def _begin(client: BaseApiClient, path: str, body: dict[str, object], options: object) -> _SentRequest | None:
     """Return the call of this request; None for requests that are no model call, and outside rollouts."""
     scope, address = current_scope(), _ADDRESS.search(path)
     if scope is None or address is None:
@@ -50,11 +50,11 @@ def _begin(client: BaseApiClient, path: str, body: dict[str, object], options: o
     dialect = google_dialect(model, is_streamed=is_streamed)
     call = adopt_call(scope, "hook")
     if not call.is_routed:
-        asked = {name: value for name, value in body.items() if not name.startswith("_")} | {"model": model}
-        call.record_start(dialect.read_request(asked))
-        return _Asked(call, dialect, client, path, body, options)
+        read = {name: value for name, value in body.items() if not name.startswith("_")} | {"model": model}
+        call.record_start(dialect.read_request(read))
+        return _SentRequest(call, dialect, client, path, body, options)
     path = path[path.index("models/", address.start()) :]
-    return _Asked(call, dialect, _find_sender(client), path, body, _address(call, options))
+    return _SentRequest(call, dialect, _find_sender(client), path, body, _address(call, options))
 
 
 _SENDERS: WeakKeyDictionary[BaseApiClient, BaseApiClient] = WeakKeyDictionary()
@@ -87,43 +87,43 @@ def _address(call: Call, options: object) -> HttpOptions:
     return theirs.model_copy(update={"base_url": root, "headers": headers})
 
 
-def _end(asked: _Asked, result: object) -> object:
+def _end(request: _SentRequest, result: object) -> object:
     """Record a whole answer, or the pieces of one, before the caller gets it."""
     if hasattr(result, "__aiter__"):
-        return _watch_async(asked, cast("AsyncIterator[_Response]", result))
+        return _watch_async(request, cast("AsyncIterator[_Response]", result))
     if hasattr(result, "__next__"):
-        return _watch(asked, cast("Iterator[_Response]", result))
-    if asked.call.is_routed:  # the gateway records the answer
-        asked.call.record_start(capture_level=None)
-        asked.call.leave()
+        return _watch(request, cast("Iterator[_Response]", result))
+    if request.call.is_routed:  # the gateway records the answer
+        request.call.record_start(capture_level=None)
+        request.call.leave()
     else:
-        asked.call.finish("hook", asked.dialect.read_answer((cast("_Response", result).body or "").encode()))
+        request.call.finish("hook", request.dialect.read_answer((cast("_Response", result).body or "").encode()))
     return result
 
 
 def _send(
-    request: Callable[..., object],
+    function: Callable[..., object],
     client: BaseApiClient,
     http_method: str,
     path: str,
     request_dict: dict[str, object],
     http_options: object = None,
 ) -> SentCall | None:
-    asked = _begin(client, path, request_dict, http_options)
-    return asked and SentCall(asked.call, lambda: request(*asked.arguments(http_method)), partial(_end, asked))
+    request = _begin(client, path, request_dict, http_options)
+    return request and SentCall(request.call, lambda: function(*request.arguments(http_method)), partial(_end, request))
 
 
 @contextmanager
-def _recorded(asked: _Asked) -> Iterator[Callable[[_Response], None]]:
+def _recorded(request: _SentRequest) -> Generator[Callable[[_Response], None]]:
     """Record a streamed call; what is yielded takes its pieces, each before the caller gets it."""
-    call = asked.call
-    record = None if call.is_routed else StreamRecorder(call, asked.dialect)
+    call = request.call
+    record = None if call.is_routed else StreamRecorder(call, request.dialect)
 
     def add(piece: _Response) -> None:
         if record is not None:
             record.add_event(piece.body or "")
         elif call.is_open:
-            _end(asked, piece)
+            _end(request, piece)
 
     try:
         yield add
@@ -138,15 +138,15 @@ def _recorded(asked: _Asked) -> Iterator[Callable[[_Response], None]]:
             record.end()
 
 
-def _watch(asked: _Asked, stream: Iterator[_Response]) -> Iterator[_Response]:
-    with _recorded(asked) as add:
+def _watch(request: _SentRequest, stream: Iterator[_Response]) -> Iterator[_Response]:
+    with _recorded(request) as add:
         for piece in stream:
             add(piece)
             yield piece
 
 
-async def _watch_async(asked: _Asked, stream: AsyncIterator[_Response]) -> AsyncIterator[_Response]:
-    with _recorded(asked) as add:
+async def _watch_async(request: _SentRequest, stream: AsyncIterator[_Response]) -> AsyncIterator[_Response]:
+    with _recorded(request) as add:
         async for piece in stream:
             add(piece)
             yield piece

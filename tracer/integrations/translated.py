@@ -8,7 +8,7 @@ reason to stop that no dialect has is the nearest one, and a stream of chat comp
 import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -55,16 +55,24 @@ def translated_dialect(
         last: types of the events that end a stream.
     """
 
+    def read_answer(body: bytes) -> CallAnswer:
+        return _record_answer(lambda: read(body), [])
+
     def read_stream(chunks: Iterable[str], *, is_whole: bool) -> CallAnswer:
         unread: list[str] = []
         return _record_answer(lambda: join(chunks, unread), unread, is_whole=is_whole)
 
-    return Dialect(
-        read_request=partial(_record_request, translate),
-        read_answer=lambda body: _record_answer(lambda: read(body), []),
-        read_stream=read_stream,
-        is_last=lambda event: _find_type(event) in last,
-    )
+    def is_last(event: str) -> bool:
+        try:
+            return msgspec.json.decode(event, type=_Kind).type in last
+        except msgspec.DecodeError:
+            return False
+
+    return Dialect(partial(_record_request, translate), read_answer, read_stream, is_last)
+
+
+class _Kind(msgspec.Struct):
+    type: str = ""
 
 
 def google_dialect(model: str, *, is_streamed: bool) -> Dialect:
@@ -108,7 +116,7 @@ def _write_body(body: dict[str, object]) -> bytes:
 
 
 def _find_items(value: object) -> list[JsonObject]:
-    items = value if isinstance(value, list) else [] if value is None else [value]
+    items = cast("list[object]", value) if isinstance(value, list) else [] if value is None else [value]
     return [as_json_object(item) or {"content": item} for item in items]
 
 
@@ -132,17 +140,6 @@ def _record_answer(read: Callable[[], Answer], unread: list[str], *, is_whole: b
 
 def _name_losses(losses: Losses, *others: str) -> list[str]:  # kept: requests and answers name them alike
     return [f"{NOT_RECORDED}:{name}" for name in (*losses.names, *losses.refused, *others)]
-
-
-class _Kind(msgspec.Struct):
-    type: str = ""
-
-
-def _find_type(event: str) -> str:
-    try:
-        return msgspec.json.decode(event, type=_Kind).type
-    except msgspec.DecodeError:
-        return ""
 
 
 _LAST: Final = ("response.completed", "response.incomplete", "response.failed")

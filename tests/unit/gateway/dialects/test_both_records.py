@@ -90,7 +90,7 @@ def test_odd_requests_are_recorded_alike_and_those_that_a_gateway_refuses_are_re
     assert num_equal > len(paths)
 
 
-ASKED = {
+REQUESTS = {
     "responses": {
         "input": [
             {"role": "user", "content": [{"type": "input_text", "text": "half \ud83d"}]},
@@ -171,7 +171,7 @@ LACKING = {
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_tools_by_type_sealed_reasoning_media_and_half_characters_are_recorded_alike_and_losses_named(name):
-    _, traced = check_equal(name, ASKED[name])
+    _, traced = check_equal(name, REQUESTS[name])
 
     assert traced.findings == [f"not_recorded:{one}" for one in (*LACKING[name], "lone_surrogates")]
     assert {"role": "system", "content": "be brief"} in [
