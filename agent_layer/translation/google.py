@@ -388,12 +388,17 @@ class _Candidate(msgspec.Struct, rename="camel"):
     index: int = 0
 
 
+class _Feedback(msgspec.Struct, rename="camel"):
+    block_reason: str | None = None
+
+
 class _Answer(msgspec.Struct, rename="camel"):
     """An answer, or a piece of one that is streamed."""
 
     candidates: list[_Candidate] = []
     usage_metadata: _Usage | None = None
     model_version: str | None = None
+    prompt_feedback: _Feedback | None = None
 
 
 def read_content(body: bytes) -> Answer:
@@ -417,6 +422,7 @@ def _find_answer(pieces: list[_Answer]) -> Answer:
         reasons[candidate.index] = candidate.finish_reason or reasons.get(candidate.index)
     for turn in turns.values():
         turn.close()
+    blocked = next((one.block_reason for piece in pieces if (one := piece.prompt_feedback) and one.block_reason), None)
     usage = next((piece.usage_metadata for piece in reversed(pieces) if piece.usage_metadata), None)
     return Answer(
         actions=[
@@ -426,5 +432,6 @@ def _find_answer(pieces: list[_Answer]) -> Answer:
         losses=losses,
         model=next((piece.model_version for piece in pieces if piece.model_version), None),
         usage=usage and usage.count(),
+        failure=blocked and f"the prompt was blocked: {blocked}",
         is_complete=bool(reasons) and None not in reasons.values(),
     )

@@ -128,13 +128,14 @@ def _record_answer(read: Callable[[], Answer], unread: list[str], *, is_whole: b
         answer = Answer(actions=[], losses=Losses())
         unread.append(str(error))
     status = "ok" if is_whole or answer.is_complete else "aborted"
+    is_unread = bool(unread) or (status == "ok" and not answer.actions and not answer.failure)
     return CallAnswer(
         actions=answer.actions or None,
         model=answer.model,
         usage=answer.usage,
         status="error" if answer.failure else status,
         error=answer.failure or next(iter(unread), None),
-        findings=[*_name_losses(answer.losses), *([NOT_UNDERSTOOD] if unread else [])],
+        findings=[*_name_losses(answer.losses), *([NOT_UNDERSTOOD] if is_unread else [])],
     )
 
 

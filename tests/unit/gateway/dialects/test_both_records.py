@@ -1,6 +1,9 @@
 """What a gateway records of a call, and what the tracer records of the same call, are the same.
 
-``DIFFERENT`` lists all that differs, because the tracer cannot know it, or its server does what a gateway does not.
+What differs is inherent, and only this: token ids, log-probabilities and applied sampling (``not_applied``), which a
+gateway alone knows; an engine's reason to stop where a dialect has a word for several (tools were called, the answer
+broke off); the spelling of arguments that Messages shows as an object; members of a message that have one spelling in
+the dialects (``reasoning_content``, ``refusal``, nulls).
 """
 
 import json
@@ -22,20 +25,12 @@ from agent_layer.gateway.dialects.google import EVENT_STREAM, Google
 from agent_layer.gateway.dialects.messages import Messages
 from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.gateway.dialects.responses import Responses
-from agent_layer.schema import TokenIds, Usage, mend_surrogates
+from agent_layer.schema import StepPart, TokenIds, Usage, decode, encode, mend_surrogates
 from tracer.integrations.translated import MESSAGES, RESPONSES, google_dialect
 
-from .test_odd_members import BODIES, ODD, change, find_paths
+from .test_odd_members import BODIES, CALL, ODD, change, find_paths
 from .test_there_and_back import answers, canonical, make_exchange, parse_input, read_chunks
 
-DIFFERENT = {
-    "token ids, log-probabilities, applied sampling": "a gateway alone sees them",
-    "not_applied of sampling": "a provider applies what no engine of ours does; the tracer's findings are not_recorded",
-    "finish reason of tool calls": "an engine may say stop; the dialects say that tools were called",
-    "finish reason of a broken answer": "the dialects say that it was cut off",
-    "spelling of arguments": "Messages shows a whole input as an object, and a custom tool has a text",
-    "message members": "reasoning_content, refusal and nulls have one spelling in the dialects",
-}
 DIALECTS = {
     "responses": (Responses(), RESPONSES),
     "messages": (Messages(), MESSAGES),
@@ -219,7 +214,7 @@ def write_engine_stream(message, size, reason):
 
 
 def respell(message, name, *, is_streamed):
-    """Return an engine's message as a dialect can say it, see ``DIFFERENT``."""
+    """Return an engine's message as a dialect can say it, see above."""
     spoken = canonical(message)
     for call in spoken.get("tool_calls", []) if name == "messages" else []:
         written = call["function"]["arguments"]
@@ -273,3 +268,31 @@ def test_a_streamed_answer_is_the_same_message_to_both_and_a_cut_one_its_beginni
     assert part.status == "aborted"
     for action in part.actions or ():
         assert (canonical(message)["content"] or "").startswith(action.message["content"] or "")
+
+
+def choose_changes(value):
+    for path in (path for path in find_paths(value) if path):
+        yield from ((path, odd) for odd in ("del", *random.Random(f"{path}").sample(ODD, 3)))
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_answers_of_odd_members_are_recorded_and_never_an_error_of_the_agents(name):
+    message = {"role": "assistant", "content": "c", "reasoning": "r", "tool_calls": [CALL]}
+    (dialect, traced), (streaming, _) = DIALECTS[name], STREAMED[name]
+    whole = json.loads(dialect.write(find_engine_answer(message, "stop"), make_exchange(dialect, QUESTION[name])))
+    exchange = make_exchange(streaming, {**QUESTION[name], "stream": True})
+    seen = streaming.stream(exchange).feed(write_engine_stream(message, 9, "stop"))
+    events = [json.loads(line[6:]) for line in seen.splitlines() if line.startswith(b"data: ")]
+
+    recorded = [traced.read_answer(b"<html>"), traced.read_stream(["<html>"], is_whole=False)]
+    changed = [change(whole, path, odd) for path, odd in choose_changes(whole)]
+    recorded += [traced.read_answer(json.dumps(one).encode()) for one in changed]
+    changed = [change(events, path, odd) for path, odd in choose_changes(events)]
+    recorded += [traced.read_stream(map(json.dumps, one), is_whole=False) for one in changed]
+
+    for answer in recorded:
+        part = StepPart(
+            trajectory_id="t", call_id="c", run="r", source="hook", phase="end", at=1.0, actions=answer.actions
+        )
+        assert decode(encode(part)) == part
+        assert answer.actions or answer.findings or answer.status != "ok"
