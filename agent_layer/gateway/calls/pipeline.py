@@ -35,7 +35,7 @@ from agent_layer.gateway.calls.sampling import SamplingPolicy
 from agent_layer.gateway.dialects.base import Dialect
 from agent_layer.gateway.dialects.chat import ChatRequest, read_count, tokenize_body
 from agent_layer.gateway.dialects.refusals import BAD_REQUEST, RefusedError, find_refused_options, is_context_full
-from agent_layer.gateway.dialects.tools import refuse_hosted
+from agent_layer.gateway.dialects.turns import refuse_hosted
 from agent_layer.gateway.engines.models import ExternalModel
 from agent_layer.gateway.engines.pool import EnginePool
 from agent_layer.gateway.rollouts.body_quota import HeldBytes

@@ -8,8 +8,8 @@ import msgspec
 from agent_layer.errors import NotFoundError
 from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.stream import Block, join_blocks
-from agent_layer.gateway.dialects.turns import encoded
 from agent_layer.schema import JsonObject
+from agent_layer.translation import encoded
 
 
 def keep_answer(exchange: Exchange, items: list[JsonObject], blocks: list[Block] | None) -> None:
