@@ -10,7 +10,9 @@ SGLang follows the source of its version 0.5.23 (paths below ``python/sglang/srt
   would not help: without a parser, a stream drops the log-probability of each step that adds no text, such as the end
   of turn. So the gateway asks for whole answers, also where its client reads a stream.
 * Log-probabilities are those at the temperature (``layers/sampler.py``), unless SGLANG_RETURN_ORIGINAL_LOGPROB is set.
-* Aborting: a closed connection ends its request (``managers/tokenizer_manager.py``, ``_wait_one_response``).
+* Aborting: a closed connection ends its request, within four seconds where nothing is streamed
+  (``managers/tokenizer_manager.py``, ``_wait_one_response``).
+* Health: ``/ping`` reads a flag; ``/health`` samples a token, which takes a second and more (``http_server.py``).
 * Weights: ``/update_weights_from_disk`` waits for running requests and holds new ones, then flushes the cache
   (``tokenizer_manager.py``, ``model_update_lock``). From then on the server names its model by that directory.
 """
@@ -67,6 +69,11 @@ class EngineKind(Protocol):
         ...
 
     @property
+    def health_path(self) -> str:
+        """Address that answers 200 at once while it can take calls."""
+        ...
+
+    @property
     def logprobs_mode(self) -> LogprobsMode | None:
         """What its log-probabilities are; None: its operator chooses, and the settings say."""
         ...
@@ -119,6 +126,7 @@ class VllmKind:
     owner: str = "vllm"
     evidence: str = ""
     streams_ids: bool = True
+    health_path: str = "/health"
     logprobs_mode: LogprobsMode | None = None
     unread_fields: frozenset[str] = frozenset(
         {"ebnf", "json_schema", "no_stop_trim", "regex", "separate_reasoning", "stream_reasoning", "structural_tag"}
@@ -170,6 +178,7 @@ class SglangKind:
     owner: str = "sglang"
     evidence: str = "SGLang: from its source at version 0.5.23, not yet run by us"
     streams_ids: bool = False
+    health_path: str = "/ping"
     logprobs_mode: LogprobsMode | None = "processed"
     unread_fields: frozenset[str] = frozenset(
         """

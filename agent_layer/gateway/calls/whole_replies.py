@@ -17,7 +17,7 @@ from agent_layer.gateway.calls.delivery import Reply
 from agent_layer.gateway.calls.requests import in_background
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.dialects.continuation import read_stream_options
-from agent_layer.schema import UNREADABLE, JsonObject, as_json_object, as_json_objects
+from agent_layer.schema import UNREADABLE, JsonObject, as_json_object, as_json_objects, mend_surrogates
 
 _STREAM: Final = "text/event-stream"
 _Members: TypeAlias = dict[str, msgspec.Raw]
@@ -89,7 +89,7 @@ def write_events(body: bytes, *, with_usage: bool) -> bytes:
     """
     answer: JsonObject = {}
     with suppress(*UNREADABLE):
-        answer = _OBJECT.decode(body)
+        answer = _OBJECT.decode(mend_surrogates(body))
     if not (choices := as_json_objects(answer.get("choices"))):
         found = body[:200].decode("utf-8", "replace")
         raise EngineError(

@@ -4,7 +4,8 @@ Bodies follow ``entrypoints/openai/protocol.py`` and ``serving_chat.py``, refusa
 control endpoints ``entrypoints/http_server.py``, metrics ``observability/metrics_collector.py``.
 """
 
-from dataclasses import dataclass, field
+import asyncio
+from dataclasses import dataclass
 
 from aiohttp import web
 
@@ -39,14 +40,13 @@ class SglangLike(ScriptedEngine):
     owner: str = "sglang"
     path: str = "/models/first"
     """Where its weights come from."""
-    smallest: frozenset[int] = field(default=frozenset())
-    """Tokens with a probability of 0, whose logarithm it replaces by the smallest float (``layers/sampler.py``)."""
 
     def app(self):
         app = web.Application(client_max_size=1 << 28, middlewares=[self._check_key])
         app.add_routes(
             [
-                web.get("/health", self._health),
+                web.get("/health", self._sample_health),
+                web.get("/ping", self._ping),
                 web.get("/metrics", self._metrics),
                 web.get("/v1/models", self._list_models),
                 web.get("/model_info", self._model_info),
@@ -59,7 +59,12 @@ class SglangLike(ScriptedEngine):
         )
         return app
 
-    async def _health(self, _):
+    async def _sample_health(self, _):
+        self.controls["health"] += 1
+        await asyncio.sleep(1.0)  # as SGLang does
+        return web.Response()
+
+    async def _ping(self, _):
         return web.Response()
 
     async def _metrics(self, _):
@@ -134,8 +139,10 @@ class SglangLike(ScriptedEngine):
     def _logprobs(self, body, ids):
         if not body.get("logprobs"):
             return None
-        known = [(one, -3.4028234663852886e38 if one in self.smallest else token_logprob(one)) for one in ids]
-        return {"content": [{"token": str(a), "bytes": [97], "logprob": b, "top_logprobs": []} for a, b in known]}
+        known = [(str(one), token_logprob(one)) for one in ids]
+        return {
+            "content": [{"token": one, "bytes": [97], "logprob": value, "top_logprobs": []} for one, value in known]
+        }
 
     async def _update_weights(self, request):
         """Wait for running requests, hold new ones."""
