@@ -1,4 +1,4 @@
-"""The control plane of inference engines: registry, control calls, policy versions."""
+"""The control plane of inference engines: registry, kinds, control calls, policy versions."""
 
 from agent_layer.lazy import face
 

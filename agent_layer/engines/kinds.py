@@ -196,7 +196,7 @@ class SglangKind:
             "sglang:token_usage": "cache_usage",
         }
     )
-    """With --enable-metrics (``observability/metrics_collector.py``)."""
+    """Reported under --enable-metrics (``observability/metrics_collector.py``)."""
     remedy: str = "use SGLang 0.5.23 or later, which returns them for 'return_token_ids': true and 'logprobs': true"
 
     def find_missing_tokens(self, answer: JsonObject) -> list[str]:

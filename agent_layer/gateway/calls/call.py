@@ -36,7 +36,7 @@ NOT_APPLIED: Final = "not_applied"
 RESTORED: Final = "restored"
 """Finding of what an agent changed in the model's answers, and the engine was given as it was sampled."""
 _LENGTHS: Final = ("max_tokens", "max_completion_tokens")
-_ASKED_WHOLE: Final[JsonObject] = {"stream": None, "stream_options": None}
+_WHOLE_ANSWER: Final[JsonObject] = {"stream": None, "stream_options": None}
 """Put in place of what the client asks, where an engine's stream lacks ids."""
 _MAX_NAME_LENGTH, _MAX_NAMES = 64, 8
 """Limits for the names of fields that nothing applied."""
@@ -152,9 +152,9 @@ def _find_unread(unread: Set[str], request: ChatRequest, changes: Mapping[str, o
     """Return the fields that an engine is asked for and would ignore, sorted."""
     if unread.isdisjoint(request.pieces) and unread.isdisjoint(changes):
         return []
-    asked = {name for name, value in changes.items() if value} & unread
+    named = {name for name, value in changes.items() if value} & unread
     others = unread & request.pieces.keys() - changes.keys()
-    return sorted(asked | {name for name in others if asks_something(request.pieces[name])})
+    return sorted(named | {name for name in others if asks_something(request.pieces[name])})
 
 
 @dataclass(slots=True)
@@ -354,7 +354,7 @@ class ModelCall:
                 unread = _find_unread(kind.unread_fields, request, overrides)
                 overrides |= dict.fromkeys(unread)
                 changes = overrides if settled.tools is None else overrides | {"tools": settled.tools}
-                asked = changes if kind.streams_ids else changes | _ASKED_WHOLE
+                sent = changes if kind.streams_ids else changes | _WHOLE_ANSWER
                 return Route(
                     url=target.url,
                     model=target.model,
@@ -362,7 +362,7 @@ class ModelCall:
                     engine=target,
                     role=parsed.caller.role,
                     headers={},
-                    express=lambda: request.for_engine(target.model, asked),
+                    express=lambda: request.for_engine(target.model, sent),
                     sampling=request.sampling | overrides,
                     changes=changes,
                     recorded=RecordedTarget(

@@ -75,7 +75,8 @@ def translate_answer(body: bytes) -> bytes:
     except UNREADABLE:
         return body
     prompts = {bytes(prompt): prompt for choice in choices if (prompt := choice.pop(_PROMPT, None)) is not None}
-    answer["choices"] = _raw([{_OUR_NAMES.get(name, name): piece for name, piece in one.items()} for one in choices])
+    renamed = [{_OUR_NAMES.get(name, name): piece for name, piece in choice.items()} for choice in choices]
+    answer["choices"] = msgspec.Raw(msgspec.json.encode(renamed))
     answer.pop(_EXTENSION, None)
     if len(prompts) == 1:  # one prompt: with several it is not known which the record would continue
         answer[_PROMPT] = next(iter(prompts.values()))
@@ -119,7 +120,3 @@ def _split_choice(choice: JsonObject) -> Iterator[JsonObject]:
 
 def _place(name: str) -> tuple[int, str]:
     return _FIRST_MEMBERS.index(name) if name in _FIRST_MEMBERS else len(_FIRST_MEMBERS), name
-
-
-def _raw(value: object) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(value))

@@ -129,9 +129,9 @@ async def test_what_was_sampled_is_recorded_as_the_engine_knows_it(gateway, path
 async def test_several_choices_and_a_client_that_asks_for_its_tokens(gateway, stream):
     gateway.engine.script = lambda prompt: f"answer {prompt.choice}"
     opened = await gateway.open()
-    asked = {"n": 2, "return_token_ids": True, "logprobs": True, "stream_options": {"include_usage": True}}
+    options = {"n": 2, "return_token_ids": True, "logprobs": True, "stream_options": {"include_usage": True}}
 
-    _, answer = await gateway.chat(opened, "go", stream=stream, **asked)
+    _, answer = await gateway.chat(opened, "go", stream=stream, **options)
 
     chunks, (call,) = answer if stream else [answer], gateway.engine.calls
     prompts = [chunk["prompt_token_ids"] for chunk in chunks if chunk.get("prompt_token_ids")]
