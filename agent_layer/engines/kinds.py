@@ -129,7 +129,8 @@ class VllmKind:
     health_path: str = "/health"
     logprobs_mode: LogprobsMode | None = None
     unread_fields: frozenset[str] = frozenset(
-        {"ebnf", "json_schema", "no_stop_trim", "regex", "separate_reasoning", "stream_reasoning", "structural_tag"}
+        {"guided_choice", "guided_grammar", "guided_json", "guided_regex"}  # which vLLM 0.12 removed
+        | {"ebnf", "json_schema", "no_stop_trim", "regex", "separate_reasoning", "stream_reasoning", "structural_tag"}
     )
     gauges: Mapping[str, GaugeName] = MappingProxyType(
         {
