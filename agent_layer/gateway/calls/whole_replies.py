@@ -111,7 +111,8 @@ def _split_choice(choice: JsonObject) -> Iterator[JsonObject]:
     names = sorted(message.keys() - {"role", "tool_calls"}, key=_place)
     deltas += [{name: message[name]} for name in names if message[name] is not None]
     calls = as_json_objects(message.get("tool_calls"))
-    deltas += [{"tool_calls": [call | {"index": place}]} for place, call in enumerate(calls)]
+    for place, call in enumerate(calls):
+        deltas.append({"tool_calls": [call | {"index": place}]})
     for delta in deltas:
         yield {"index": index, "delta": delta, "finish_reason": None}
     rest = {name: value for name, value in choice.items() if name != "message"}
