@@ -1,16 +1,17 @@
-"""The control plane of inference engines: registry, control calls, policy versions."""
+"""The control plane of inference engines: registry, kinds, control calls, policy versions."""
 
 from agent_layer.lazy import face
 
 __getattr__, __all__ = face(
     __name__,
     {
-        "control": "ADAPTER_FILE EngineControl EngineReport read_model_list",
+        "control": "EngineControl EngineReport read_model_list",
         "fingerprints": "read_fingerprints",
         "join": (
             "drain_engine join_engine leave_engine open_engine_registry read_engine_address register_engine"
             " remove_ended_engines"
         ),
+        "kinds": "ADAPTER_FILE KINDS",
         "owners": "PushedVersion hold_engines release_engines",
         "policies": "behind_seconds get_policy newest_number newest_policy register_policy",
         "registry": "Engine EngineHold EngineRegistry",

@@ -1,14 +1,12 @@
 """Control of one inference engine: probe what it serves, load new weights or a LoRA adapter.
 
-Pause, reload, reset and resume are the portable core of vLLM's endpoints for reinforcement learning. Only trainers call
-them; the gateway never forwards them.
+How that is done depends on its kind. Only trainers call control endpoints; the gateway never forwards them.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
-from typing import cast
 from urllib.error import HTTPError
 from urllib.request import (
     HTTPDefaultErrorHandler,
@@ -21,6 +19,7 @@ from urllib.request import (
 
 import msgspec
 
+from agent_layer.engines.kinds import EngineKind, KindName, find_kind
 from agent_layer.errors import BadInputError, EngineError, UnreachableError
 from agent_layer.schema import JsonObject, as_json_object, as_json_objects
 
@@ -28,11 +27,6 @@ OPENER = OpenerDirector()
 """Opener for requests to engines that are no calls of agents; no redirects, no proxies: an engine itself answers."""
 for _handler in (HTTPHandler(), HTTPSHandler(), HTTPErrorProcessor(), HTTPDefaultErrorHandler()):
     OPENER.add_handler(_handler)
-
-ADAPTER_FILE = "adapter_config.json"
-"""File that marks a directory as a LoRA adapter in PEFT's form; one with whole weights has none."""
-_ADAPTER_SUFFIX = "-lora"
-_HINT = "a vLLM server needs VLLM_SERVER_DEV_MODE=1 for its control endpoints"
 
 
 class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +36,7 @@ class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the served model."""
     location: str
     """Where its first weights come from."""
+    kind: KindName
 
 
 @dataclass(frozen=True)
@@ -62,41 +57,8 @@ class EngineControl:
         Returns: the model that calls must name.
         Raises: EngineError: it refused a step. UnreachableError: it does not answer.
         """
-        model = self._served()[0]["id"]
-        self.pause()
-        if (directory / ADAPTER_FILE).is_file():
-            model = f"{model}{_ADAPTER_SUFFIX}"
-            self.load_adapter(model, directory)
-        else:
-            self.reload(directory)
-        self.reset_cache()
-        self.resume()
-        return model
-
-    def pause(self) -> None:
-        """Hold new calls and wait for the running ones."""
-        self._post("/pause?mode=wait")
-
-    def reload(self, directory: Path) -> None:
-        """Read weights from a directory that has the same name on the engine's machine."""
-        self._post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(directory)}})
-
-    def load_adapter(self, name: str, directory: Path) -> None:
-        """Serve the model with this adapter under a name; it replaces the adapter of the same name."""
-        adapter = {"lora_name": name, "lora_path": str(directory), "load_inplace": True}
-        hint = (
-            "a vLLM server takes adapters with --enable-lora, --max-lora-rank and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1;"
-            " 'lora: {publish: merged}' sends it whole weights"
-        )
-        self._send("POST", "/v1/load_lora_adapter", msgspec.json.encode(adapter), hint)
-
-    def reset_cache(self) -> None:
-        """Drop cached prompts, which other weights computed."""
-        self._post("/reset_prefix_cache")
-
-    def resume(self) -> None:
-        """Accept calls again."""
-        self._post("/resume")
+        served = self._served()
+        return find_kind(served).load(self._send, served, directory)
 
     def is_healthy(self) -> bool:
         """Whether the engine answers."""
@@ -112,42 +74,54 @@ class EngineControl:
         Raises: EngineError: it serves no model, or cannot return them. UnreachableError: it does not answer.
         """
         served = self._served()
-        model = served[0]["id"]
+        model, kind = str(served[0]["id"]), find_kind(served)
         question = {"model": model, "messages": [{"role": "user", "content": "1"}], "max_tokens": 1}
-        answer = self._post("/v1/chat/completions", question | {"return_token_ids": True, "logprobs": True})
-        _check_tokens(self.url, answer)
-        return EngineReport(model=model, location=served[0].get("root") or model)
+        tokens = {"return_token_ids": True, "logprobs": True}
+        answer = self._send("POST", "/v1/chat/completions", question | tokens)
+        if missing := kind.find_missing_tokens(answer):
+            raise EngineError(
+                f"engine {self.url}: training needs token ids and log-probabilities, but its answer has no"
+                f" {', '.join(missing)}; {kind.remedy}"
+            )
+        return EngineReport(model=model, location=kind.locate_weights(self._send, served[0]), kind=kind.name)
+
+    def find_kind(self) -> EngineKind:
+        """Return its kind by its list of models.
+
+        Raises: EngineError: it lists no models. UnreachableError: it does not answer.
+        """
+        return find_kind(self._served())
 
     def read_context_tokens(self) -> int | None:
         """Return how many tokens a prompt and its answer may have together; None: the engine does not say.
 
         Raises: EngineError: it lists no models. UnreachableError: it does not answer.
         """
-        found = [served.get("max_model_len") for served in cast("list[JsonObject]", self._served())]
+        found = [served.get("max_model_len") for served in self._served()]
         return next((length for length in found if isinstance(length, int)), None)
 
-    def _served(self) -> list[dict[str, str]]:
+    def _served(self) -> list[JsonObject]:
         """Return what it lists: its model first, then adapters."""
-        served = cast("list[dict[str, str]]", self._send("GET", "/v1/models").get("data") or [])
-        if not served:
+        served = as_json_objects(self._send("GET", "/v1/models").get("data"))
+        if not served or not isinstance(served[0].get("id"), str):
             raise EngineError(f"engine {self.url}: expected a model to be served, found none; start it with a model")
         return served
 
-    def _post(self, path: str, body: Mapping[str, object] | None = None) -> JsonObject:
-        return self._send("POST", path, msgspec.json.encode(body or {}))
-
-    def _send(self, method: str, path: str, body: bytes | None = None, hint: str = _HINT) -> JsonObject:
+    def _send(self, method: str, path: str, body: Mapping[str, object] | None = None, hint: str = "") -> JsonObject:
+        """See ``kinds.Send``."""
+        content = None if method == "GET" else msgspec.json.encode(body or {})
         headers = {"Content-Type": "application/json"}
         if self.access_key is not None:
             headers |= {"Authorization": f"Bearer {self.access_key}"}
-        request = Request(self.url + path, body, headers, method=method)
+        request = Request(self.url + path, content, headers, method=method)
         try:
             with OPENER.open(request, timeout=self.timeout_seconds) as response:
                 answer = response.read()
         except HTTPError as error:
             reply = error.read(400).decode("utf-8", "replace")
             raise EngineError(
-                f"engine {self.url}: {method} {path} should succeed, but answered {error.code} ({reply}); {hint}"
+                f"engine {self.url}: {method} {path} should succeed, but answered {error.code} ({reply});"
+                f" {hint or 'is it an engine, and are its address and key correct?'}"
             ) from error
         except (OSError, HTTPException) as error:
             raise UnreachableError(
@@ -195,14 +169,3 @@ def _as_object(answer: bytes) -> JsonObject:
         return msgspec.json.decode(answer or b"{}", type=JsonObject)
     except msgspec.DecodeError:
         return {}
-
-
-def _check_tokens(url: str, answer: JsonObject) -> None:
-    choice = cast("list[JsonObject]", answer.get("choices") or [{}])[0]
-    found = {"prompt_token_ids": answer.get("prompt_token_ids"), "token_ids": choice.get("token_ids")}
-    found["logprobs"] = choice.get("logprobs")
-    if missing := [name for name, value in found.items() if not value]:
-        raise EngineError(
-            f"engine {url}: training needs token ids and log-probabilities, but its answer has no"
-            f" {', '.join(missing)}; use vLLM 0.24 or later, which returns them for 'return_token_ids': true"
-        )

@@ -14,8 +14,9 @@ from redis import Redis
 
 from agent_layer.engines.control import EngineControl
 from agent_layer.engines.fingerprints import read_fingerprints
+from agent_layer.engines.kinds import KINDS, LogprobsMode
 from agent_layer.engines.policies import list_policies, newest_policy
-from agent_layer.engines.registry import Engine, EngineRegistry, LogprobsMode
+from agent_layer.engines.registry import Engine, EngineRegistry
 from agent_layer.errors import BadInputError, EngineError, NotFoundError
 from agent_layer.infra import Keys
 from agent_layer.settings import Settings
@@ -44,7 +45,8 @@ def register_engine(
     engine = _probe(settings, redis, control, location)
     if logprobs_mode:
         engine = msgspec.structs.replace(engine, logprobs_mode=logprobs_mode)
-    if location is None:
+    known = registry.read(url)
+    if location is None and (known is None or known.kind == engine.kind):  # else another program serves there now
         return registry.register_unknown(engine)
     registry.register(engine, control.access_key)
     return engine
@@ -187,9 +189,10 @@ def _probe(settings: Settings, redis: Redis, control: EngineControl, location: s
         version=_find_version(redis, Keys(settings.namespace), settings.run, place),
         location=place,
         model=report.model,
-        logprobs_mode=settings.logprobs_mode,
+        logprobs_mode=KINDS[report.kind].logprobs_mode or settings.logprobs_mode,
         state="serving",
         epoch=0,
+        kind=report.kind,
         started_from=place,
         is_assumed=location is None,
         tokenizer_hash=found.tokenizer_hash,

@@ -22,11 +22,11 @@ from redis.client import Pipeline
 
 from agent_layer.engines.control import EngineControl
 from agent_layer.engines.fingerprints import read_fingerprints
+from agent_layer.engines.kinds import KindName, LogprobsMode
 from agent_layer.errors import EngineError, NotFoundError
 from agent_layer.infra import Keys
 
 EngineState: TypeAlias = Literal["serving", "draining", "loading"]
-LogprobsMode: TypeAlias = Literal["raw", "processed"]
 
 _IDLE, _QUIET = "idle:", "quiet:"
 """Fields of gateways in an engine's entry: the epoch and the drain for which they have no call in flight."""
@@ -51,6 +51,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     state: EngineState
     epoch: int
     """Number of the last move to draining, or of the last registration."""
+    kind: KindName = "vllm"
     is_drained: bool = False
     """An operator took it out of rotation; trainers still load weights into it."""
     is_joined: bool = False

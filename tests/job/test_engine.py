@@ -3,7 +3,8 @@
 
 import pytest
 
-from agent_layer.engines import NEUTRAL_SAMPLING
+from agent_layer.engines import KINDS, NEUTRAL_SAMPLING
+from agent_layer.gateway.dialects.chat import ENGINE_FIELDS
 
 NARROW = {
     "temperature": 0.3,
@@ -29,6 +30,13 @@ def test_neutral_values_win_over_the_generation_config_of_the_model():
     for name, value in NEUTRAL_SAMPLING.items():
         assert getattr(plain, name) == NARROW[name]
         assert getattr(neutral, name) in ((0, -1) if name == "top_k" else (value,))
+
+
+@pytest.mark.filterwarnings("ignore")  # of vLLM's own packages
+def test_what_vllm_ignores_is_known():
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+
+    assert ENGINE_FIELDS - ChatCompletionRequest.model_fields.keys() == KINDS["vllm"].unread_fields
 
 
 def test_the_start_of_an_engine_has_the_limit_of_the_setting(agent_layer, model, monkeypatch):

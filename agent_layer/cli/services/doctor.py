@@ -20,6 +20,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
+from agent_layer.engines import EngineControl, read_engine_address
 from agent_layer.errors import AgentLayerError, BadInputError, CorruptRecordError
 from agent_layer.infra import find_redis_server, install_command, open_objects, open_redis
 from agent_layer.schema import new_id
@@ -237,9 +238,18 @@ def _look_at_service(subject: str, url: str, limit_seconds: float) -> Diagnosis:
     address = f"{url.rstrip('/').removesuffix('/v1')}/health"
     try:
         with urllib.request.urlopen(address, timeout=limit_seconds):
-            return Diagnosis(subject, "ok", url)
+            evidence = _find_evidence(url, limit_seconds) if subject == "engine" else ""
     except (OSError, HTTPException, ValueError) as error:
         return Diagnosis(subject, "bad", f"{address} does not answer ({error}); start it or correct its address")
+    return Diagnosis(subject, "note", f"{url}; {evidence}") if evidence else Diagnosis(subject, "ok", url)
+
+
+def _find_evidence(url: str, limit_seconds: float) -> str:
+    """Return what our knowledge of an engine's kind stands on; empty where our tests run it, or it has a key."""
+    try:
+        return EngineControl(read_engine_address(url), limit_seconds).find_kind().evidence
+    except AgentLayerError:
+        return ""
 
 
 def _look_at_exposure(settings: Settings) -> Iterator[Diagnosis]:

@@ -9,19 +9,19 @@ A call that never runs leaves no record. A call that runs records exactly one en
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Literal, cast
 
 import msgspec
 
-from agent_layer.engines import BAD_LOGPROBS, NO_LOGPROBS, RAW_LOGPROBS, SMALLEST_LOGPROB, Engine
+from agent_layer.engines import BAD_LOGPROBS, KINDS, NO_LOGPROBS, RAW_LOGPROBS, SMALLEST_LOGPROB, Engine
 from agent_layer.gateway.calls.end_parts import Context, Ending, end_part, extend_policy_runs, remember
 from agent_layer.gateway.calls.requests import is_large
 from agent_layer.gateway.calls.sampling import SamplingPolicy, settle_sampling
 from agent_layer.gateway.dialects.base import Dialect, Exchange
-from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.chat import ChatRequest, asks_something
 from agent_layer.gateway.engines.models import ExternalModel
 from agent_layer.gateway.rollouts.answers import HashedAnswer
 from agent_layer.gateway.rollouts.callers import SIDE_CALL, Caller
@@ -36,6 +36,8 @@ NOT_APPLIED: Final = "not_applied"
 RESTORED: Final = "restored"
 """Finding of what an agent changed in the model's answers, and the engine was given as it was sampled."""
 _LENGTHS: Final = ("max_tokens", "max_completion_tokens")
+_WHOLE_ANSWER: Final[JsonObject] = {"stream": None, "stream_options": None}
+"""Put in place of what the client asks, where an engine's stream lacks ids."""
 _MAX_NAME_LENGTH, _MAX_NAMES = 64, 8
 """Limits for the names of fields that nothing applied."""
 
@@ -142,7 +144,17 @@ def _find_in_logprobs(actions: Sequence[Action]) -> list[str]:
     """Return what keeps the log-probabilities of an answer from being trained on."""
     sizes = [(len(one.logprobs or ()), len(one.response_token_ids or ())) for one in actions]
     found = [NO_LOGPROBS] if any(given < needed for given, needed in sizes) else []
-    return [*found, BAD_LOGPROBS] if any(SMALLEST_LOGPROB in (one.logprobs or ()) for one in actions) else found
+    is_bad = any(min(one.logprobs or (0.0,)) <= SMALLEST_LOGPROB for one in actions)
+    return [*found, BAD_LOGPROBS] if is_bad else found
+
+
+def _find_unread(unread: Set[str], request: ChatRequest, changes: Mapping[str, object]) -> list[str]:
+    """Return the fields that an engine is asked for and would ignore, sorted."""
+    if unread.isdisjoint(request.pieces) and unread.isdisjoint(changes):
+        return []
+    named = {name for name, value in changes.items() if value} & unread
+    others = unread & request.pieces.keys() - changes.keys()
+    return sorted(named | {name for name in others if asks_something(request.pieces[name])})
 
 
 @dataclass(slots=True)
@@ -338,7 +350,11 @@ class ModelCall:
                 )
                 overrides |= settled.changes
                 overrides |= _fit_length(request.sampling | overrides, room) | left_out
+                kind = KINDS[target.kind]
+                unread = _find_unread(kind.unread_fields, request, overrides)
+                overrides |= dict.fromkeys(unread)
                 changes = overrides if settled.tools is None else overrides | {"tools": settled.tools}
+                sent = changes if kind.streams_ids else changes | _WHOLE_ANSWER
                 return Route(
                     url=target.url,
                     model=target.model,
@@ -346,7 +362,7 @@ class ModelCall:
                     engine=target,
                     role=parsed.caller.role,
                     headers={},
-                    express=lambda: request.for_engine(target.model, changes),
+                    express=lambda: request.for_engine(target.model, sent),
                     sampling=request.sampling | overrides,
                     changes=changes,
                     recorded=RecordedTarget(
@@ -356,7 +372,7 @@ class ModelCall:
                         template_hash=target.template_hash,
                         tokenizer_hash=target.tokenizer_hash,
                     ),
-                    findings=settled.findings,
+                    findings=[*settled.findings, *(f"{NOT_APPLIED}:{name}" for name in unread)],
                 )
 
     def _hash_answers(self) -> Sequence[HashedAnswer]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
+from agent_layer.engines import KINDS
 from agent_layer.errors import EngineError
 from agent_layer.gateway.calls.call import ModelCall
 from agent_layer.gateway.dialects.continuation import (
@@ -25,7 +26,9 @@ _STREAMED: Final = {"stream": True, "stream_options": {"include_usage": True}}
 
 def can_continue(call: ModelCall) -> bool:
     """Whether the call's answer may be preempted and continued."""
-    return call.held is not None and supports_continuation(call.parsed.request, call.route.sampling)
+    if call.held is None or not KINDS[call.held.kind].streams_ids:
+        return False
+    return supports_continuation(call.parsed.request, call.route.sampling)
 
 
 @asynccontextmanager
@@ -136,6 +139,11 @@ class ContinuedReply:
             self._pool.release(before)
         after = await self._pool.acquire(call.rollout)
         call.assign(after)
+        if before and before.kind != after.kind:
+            raise EngineError(
+                f"engine {after.url}: expected the kind of {before.url}, {before.kind}, to go on with its call, found"
+                f" {after.kind}; start the engines of a run alike, or set switch_mode to wait"
+            )
         self._joined.go_on()
         if self._joined.token_ids and before:  # tokens and log-probabilities must mean the same at both
             tokenizers = {before.tokenizer_hash, after.tokenizer_hash} - {None}

@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from agent_layer.engines import Engine
+from agent_layer.engines import KINDS, Engine
 from agent_layer.errors import BackPressureError, BadInputError, EngineError
 from agent_layer.gateway.calls.arrangement import arrange, describe_form
 from agent_layer.gateway.calls.call import ModelCall, ParsedCall, Room, choose_sampling_policy
@@ -32,6 +32,7 @@ from agent_layer.gateway.calls.disconnects import DisconnectWatcher, WatchedClie
 from agent_layer.gateway.calls.end_parts import CUT_OFF, Ending
 from agent_layer.gateway.calls.requests import BODY_BOUNDS, body_size, in_background, is_large, read_text, retry_key
 from agent_layer.gateway.calls.sampling import SamplingPolicy
+from agent_layer.gateway.calls.whole_replies import WholeReply
 from agent_layer.gateway.dialects.base import Dialect
 from agent_layer.gateway.dialects.chat import ChatRequest, read_count, tokenize_body
 from agent_layer.gateway.dialects.refusals import BAD_REQUEST, RefusedError, find_refused_options, is_context_full
@@ -325,7 +326,9 @@ class Calls:
         reply = await upstream.enter_async_context(self._post(call))
         if reply.status in _KEY_REFUSED and call.route.engine is not None:
             raise EngineError(f"engine {call.route.url}: it refuses the gateway's key ({reply.status}); ask again")
-        return reply
+        if call.route.engine is None or KINDS[call.route.engine.kind].streams_ids:
+            return reply
+        return WholeReply(reply, call.parsed.request)
 
     def _post(self, call: ModelCall) -> AbstractAsyncContextManager[Reply]:
         """Send the request, in a way that survives a switch of weights where the settings ask for it."""

@@ -145,7 +145,7 @@ CONTEXT_FULL: Final = "context_length_exceeded"
 _CONTEXT_FULL: Final = re.compile(
     rb"context_length_exceeded|maximum context length|(?:longer|larger|greater) than the (?:maximum )?model(?:'s)?"
     rb" (?:context )?length|exceeds? the (?:available |model's )?(?:maximum )?context|prompt is too long"
-    rb"|cannot be greater than max_model_len",
+    rb"|cannot be greater than max_model_len|max_completion_tokens is too large",
     re.IGNORECASE,
 )
 """Sentences of OpenAI, vLLM, SGLang, llama.cpp and Anthropic about a full context."""

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTimeout
 
+from agent_layer.engines import KINDS, Engine
 from agent_layer.gateway.engines.metrics import Gauges, read_gauges
 from agent_layer.gateway.engines.rotation import Rotation
 
@@ -32,15 +33,16 @@ async def check_engines(
         while True:
             async with asyncio.TaskGroup() as asking:
                 for engine in rotation.engines:
-                    asking.create_task(_check(session, engine.url, rotation, report_end))
+                    asking.create_task(_check(session, engine, rotation, report_end))
             report_round()
             await asyncio.sleep(poll_seconds)
 
 
-async def _check(session: ClientSession, url: str, rotation: Rotation, report_end: Report) -> None:
+async def _check(session: ClientSession, engine: Engine, rotation: Rotation, report_end: Report) -> None:
+    url = engine.url
     try:
-        headers = rotation.make_headers(url)
-        async with session.get(f"{url}/health", headers=headers, allow_redirects=False) as reply:
+        headers, health = rotation.make_headers(url), f"{url}{KINDS[engine.kind].health_path}"
+        async with session.get(health, headers=headers, allow_redirects=False) as reply:
             is_well = reply.status == 200
         if is_well:
             rotation.record_success(url, await _read_gauges(session, url, headers))

@@ -1,13 +1,14 @@
-"""Three gauges of vLLM's ``/metrics``, summed over the engine's replicas."""
+"""Three gauges of an engine's ``/metrics``, summed over its replicas, by the names of every kind."""
 
 import re
 from typing import Final
 
 import msgspec
 
-_LINE: Final = re.compile(
-    r"^vllm:(num_requests_running|num_requests_waiting|kv_cache_usage_perc)(?:\{[^\n]*\})? ([0-9.eE+-]+)", re.MULTILINE
-)
+from agent_layer.engines import KINDS
+
+_NAMES: Final = {metric: name for kind in KINDS.values() for metric, name in kind.gauges.items()}
+_LINE: Final = re.compile(rf"^({'|'.join(_NAMES)})(?:\{{[^\n]*\}})? ([0-9.eE+-]+)", re.MULTILINE)
 
 
 class Gauges(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,14 +21,17 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_gauges(text: str) -> Gauges | None:
-    """Read Prometheus text; None where the engine reports none of it, as vLLM under --disable-log-stats."""
+    """Read Prometheus text; None where the engine reports none of it.
+
+    So does vLLM under --disable-log-stats, and SGLang without --enable-metrics.
+    """
     found: dict[str, list[float]] = {}
-    for name, value in _LINE.findall(text):
-        found.setdefault(name, []).append(float(value))
+    for metric, value in _LINE.findall(text):
+        found.setdefault(_NAMES[metric], []).append(float(value))
     if not found:
         return None
     return Gauges(
-        running=int(sum(found.get("num_requests_running", ()))),
-        waiting=int(sum(found.get("num_requests_waiting", ()))),
-        cache_usage=max(found.get("kv_cache_usage_perc", ()), default=0.0),
+        running=int(sum(found.get("running", ()))),
+        waiting=int(sum(found.get("waiting", ()))),
+        cache_usage=max(found.get("cache_usage", ()), default=0.0),
     )

@@ -149,6 +149,7 @@ class EngineFleet:
                 logprobs_mode="processed",
                 state="serving",
                 epoch=0,
+                kind=report.kind,
                 is_joined=True,
                 is_pushed=True,
                 tokenizer_hash=found.tokenizer_hash,
