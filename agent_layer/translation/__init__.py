@@ -9,6 +9,7 @@ __getattr__, __all__ = face(
         "finishes": "find_finish",
         "google": "find_counted join_content_pieces read_content translate_google",
         "members": "check_counts is_harmless",
+        "memo": "TextMemo",
         "messages": "Thread join_message read_message translate_messages",
         "request": "Losses Pieces Translation encoded read_pieces",
         "responses": "ResolveItem join_response read_response translate_responses",

@@ -4,6 +4,7 @@ from .finishes import find_finish as find_finish
 from .google import find_counted as find_counted, join_content_pieces as join_content_pieces
 from .google import read_content as read_content, translate_google as translate_google
 from .members import check_counts as check_counts, is_harmless as is_harmless
+from .memo import TextMemo as TextMemo
 from .messages import Thread as Thread, join_message as join_message, read_message as read_message
 from .messages import translate_messages as translate_messages
 from .request import Losses as Losses, Pieces as Pieces, Translation as Translation, encoded as encoded

@@ -20,7 +20,7 @@ from typing import Final, cast
 import msgspec
 
 from agent_layer.engines import GRAMMARS, find_unreproducible
-from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.chat import ChatRequest, MessageFacts, find_facts
 from agent_layer.schema import JsonObject, as_json_object, as_json_objects
 from agent_layer.translation import encoded, text_part
 
@@ -51,24 +51,20 @@ def _arrange_messages(request: ChatRequest, form: str | None) -> ChatRequest:
     if form is not None:
         place = next((turn for turn in turns if turn.role == "user" or turn.role in _INSTRUCTING), None)
         if place is None:
-            turns.insert(0, place := _Turn("system", encoded({"role": "system"})))
+            source = encoded({"role": "system"})
+            turns.insert(0, place := _Turn(find_facts(source), source))
         place.add(form)
-    messages = [turn.encode() for turn in turns]
-    return msgspec.structs.replace(
-        request,
-        pieces=request.pieces | {"messages": encoded(messages)},
-        messages=messages,
-        roles=[turn.role for turn in turns],
-        findings=[*request.findings, *found],
-    )
+    made = [turn.encode() for turn in turns]
+    arranged = request.with_messages([message for message, _ in made], [facts for _, facts in made])
+    return msgspec.structs.replace(arranged, findings=[*request.findings, *found])
 
 
 class _Turn:
     """A message that may become another; what stays is not read."""
 
-    def __init__(self, role: str, source: msgspec.Raw) -> None:
-        self.role, self.is_moved, self.is_changed = role, False, False
-        self._source, self._message = source, cast("JsonObject | None", None)
+    def __init__(self, facts: MessageFacts, source: msgspec.Raw) -> None:
+        self.role, self.is_moved, self.is_changed = facts.role, False, False
+        self._facts, self._source, self._message = facts, source, cast("JsonObject | None", None)
 
     @property
     def message(self) -> JsonObject:
@@ -98,16 +94,19 @@ class _Turn:
         self._message = {**self.message, "content": _join(self.message.get("content"), content)}
         self.is_changed = True
 
-    def encode(self) -> msgspec.Raw:
-        """Return the JSON text."""
-        return encoded(self._message) if self.is_changed else self._source
+    def encode(self) -> tuple[msgspec.Raw, MessageFacts]:
+        """Return the JSON text, and what it holds."""
+        if not self.is_changed:
+            return self._source, self._facts
+        text = encoded(self._message)
+        return text, find_facts(text)
 
 
 def _join_system(request: ChatRequest) -> list[_Turn]:
     """Return the messages with one system message at most, the first."""
     turns: list[_Turn] = []
-    for role, source in zip(request.roles, request.messages, strict=True):
-        turn = _Turn(role, source)
+    for facts, source in zip(request.facts, request.messages, strict=True):
+        turn, role = _Turn(facts, source), facts.role
         if role in _INSTRUCTING and turns and turns[-1].role not in _INSTRUCTING:
             turn.give_to("user")
         elif role == _DEVELOPER:
@@ -151,6 +150,7 @@ def _without_tools(request: ChatRequest) -> ChatRequest:
         pieces={name: piece for name, piece in request.pieces.items() if name not in unused},
         sampling={name: value for name, value in request.sampling.items() if name != _TOOL_CHOICE},
         tools=None,
+        tool_facts=None,
         not_applied=[*request.not_applied, *forced],
     )
 

@@ -29,7 +29,7 @@ from agent_layer.gateway.rollouts.log_protocol import Log
 from agent_layer.gateway.rollouts.retries import Call, RetryKey
 from agent_layer.gateway.rollouts.rollout import EndedCall, LiveRollout, PromptContents
 from agent_layer.recorder import PreparedRecords
-from agent_layer.schema import Action, JsonObject, PolicyRun, Role, StepPart, find_media, parse_trace
+from agent_layer.schema import Action, JsonObject, PolicyRun, Role, StepPart, parse_trace
 
 NOT_APPLIED: Final = "not_applied"
 """Finding of a field that was asked and that nothing applied: its name follows."""
@@ -332,7 +332,7 @@ class ModelCall:
                 overrides = parsed.rollout.sampling_for(request, self.entry, self.num_prompt, is_aux=parsed.is_aux)
                 settled = settle_sampling(
                     request.sampling | overrides | left_out,
-                    request.tools,
+                    request.tools if request.tool_facts and request.tool_facts.are_strict else None,
                     parsed.sampling_policy,
                     f"rollout {parsed.rollout.trajectory_id}",
                 )
@@ -399,8 +399,8 @@ class ModelCall:
             return names
         if is_scaled and route.recorded.logprobs_mode == "raw":
             names.append(RAW_LOGPROBS)
-        shown = (find_media(bytes(message)) for message in parsed.request.messages) if parsed.is_trained else ()
-        return [*names, *sorted(set[str]().union(*shown))]
+        shown = {kind for facts in parsed.request.facts for kind in facts.media} if parsed.is_trained else ()
+        return [*names, *sorted(shown)]
 
     def _complete(self, part: StepPart) -> StepPart:
         """Add what became of the call on its way: an external model, preemptions, another engine."""

@@ -164,7 +164,7 @@ class Calls:
         if self.settings.hosted_tools == "refuse":
             refuse_hosted(source)
         if not is_operator:
-            shown = [source.messages[index] for index in source.with_parts]
+            shown = [one for one, facts in zip(source.messages, source.facts, strict=True) if facts.has_parts]
             check_media(shown, self.settings.allowed_media, f"rollout {rollout.trajectory_id}")
         return source
 

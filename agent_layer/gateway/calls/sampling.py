@@ -7,7 +7,6 @@ Trainers take groups, so a rollout without a group keeps what its agent asks, wi
 other agents (``aux``) and external models pass untouched.
 """
 
-import re
 from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
@@ -30,7 +29,6 @@ SamplingPolicy: TypeAlias = Literal["neutralise", "refuse_grammars", "refuse", "
 
 _STRICT_TOOLS: Final = "tools.strict"
 """Lets vLLM restrict the arguments of tool calls to their schema."""
-_STRICT: Final = re.compile(rb'"strict"\s*:\s*true')
 _TEMPERATURE: Final = "temperature"
 _FREE: Final = {"tool_choice": "auto"}
 """What takes the place of a grammar; others are left out."""
@@ -47,7 +45,7 @@ class SettledSampling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settle_sampling(
-    sampling: JsonObject, tools: msgspec.Raw | None, policy: SamplingPolicy | None, subject: str
+    sampling: JsonObject, strict_tools: msgspec.Raw | None, policy: SamplingPolicy | None, subject: str
 ) -> SettledSampling:
     """Make the sampling of a call one that a trainer can reproduce, as far as the policy says.
 
@@ -55,7 +53,7 @@ def settle_sampling(
 
     Args:
         sampling: asked by the agent, with the overrides of its task.
-        tools: JSON text of the request's.
+        strict_tools: JSON text of the request's, where one of them is strict; None: none is.
         policy: what happens to fields without which the sampling could be reproduced; None: the call is not trained.
         subject: names the rollout in an error.
 
@@ -64,8 +62,7 @@ def settle_sampling(
     if policy is None:
         return SettledSampling(changes={})
     found = find_unreproducible(sampling)
-    has_strict_tools = tools is not None and _STRICT.search(tools) is not None
-    named = [*found, _STRICT_TOOLS] if has_strict_tools else found
+    named = found if strict_tools is None else [*found, _STRICT_TOOLS]
     missing = {name: value for name, value in NEUTRAL_SAMPLING.items() if sampling.get(name) is None}
     if policy == "keep" or not named:
         return SettledSampling(changes=missing, findings=[_kept(name) for name in named])
@@ -75,7 +72,7 @@ def settle_sampling(
     free = {name: neutral_value(name) if can_neutralise(name) else _FREE.get(name) for name in found}
     return SettledSampling(
         changes=missing | free,
-        tools=_without_strict(tools) if tools is not None and has_strict_tools else None,
+        tools=None if strict_tools is None else _without_strict(strict_tools),
         findings=[f"{NEUTRALISED}:{name}" for name in named],
     )
 

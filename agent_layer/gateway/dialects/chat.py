@@ -6,15 +6,17 @@ decoded: messages and all fields that an engine may be asked for pass through by
 Tokens of a prompt are counted by vLLM's ``/tokenize``, which samples nothing.
 """
 
+import re
 from collections.abc import Mapping
+from sys import intern
 from typing import Final
 
 import msgspec
 
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway.dialects.refusals import read_engine_error
-from agent_layer.schema import NOT_SAMPLING, UNREADABLE, JsonObject, check_storable
-from agent_layer.translation import Pieces, check_counts, is_harmless, read_pieces
+from agent_layer.schema import NOT_SAMPLING, UNREADABLE, JsonObject, check_storable, content_hash, find_media
+from agent_layer.translation import Pieces, TextMemo, check_counts, is_harmless, read_pieces
 
 _TRUE: Final = msgspec.Raw(b"true")
 _NULL: Final = msgspec.Raw(b"null")
@@ -22,6 +24,8 @@ _LENGTHS: Final = {"max_tokens": "max_completion_tokens", "max_completion_tokens
 """Two names of one limit; engines prefer the second."""
 
 _NOT_REST = frozenset({"messages", "stream", "stream_options"})
+_LONG: Final = frozenset({"messages", "tools"})
+"""Members that a conversation repeats, and that are no sampling."""
 
 ENGINE_FIELDS: Final = frozenset(
     """
@@ -50,17 +54,43 @@ _MAX_NOTHING_BYTES: Final = 16
 """Longest such value, with spaces."""
 
 
+class MessageFacts(msgspec.Struct, frozen=True, gc=False):
+    """What the JSON text of a message holds."""
+
+    hash: str
+    """Content hash of the text."""
+    role: str
+    has_parts: bool
+    """Its content is a list of parts."""
+    has_files: bool
+    """There may be data URLs in it."""
+    media: tuple[str, ...]
+    """See ``find_media``."""
+
+
+class ToolFacts(msgspec.Struct, frozen=True, gc=False):
+    """What the JSON text of a list of tools holds."""
+
+    hash: str
+    """Content hash of the text."""
+    has_files: bool
+    """There may be data URLs in it."""
+    are_strict: bool
+    """An engine may restrict the arguments of calls to a schema."""
+
+
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A client's request."""
 
     pieces: Pieces
     messages: list[msgspec.Raw]
     """JSON texts, as sent."""
+    facts: list[MessageFacts]
+    """[num_messages], of each message."""
     roles: list[str]
     """[num_messages], role of each message."""
-    with_parts: list[int]
-    """Which messages have a list of parts as their content, as the client sent them."""
     tools: msgspec.Raw | None
+    tool_facts: ToolFacts | None
     sampling: JsonObject
     """Everything that shapes the answer besides messages and tools."""
     sampling_asked: JsonObject
@@ -129,10 +159,43 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
         """One message."""
         return _MESSAGE.decode(self.messages[index])
 
+    def with_messages(self, messages: list[msgspec.Raw], facts: list[MessageFacts]) -> "ChatRequest":
+        """Return the request with other messages, which hold this."""
+        pieces = self.pieces | {"messages": _raw(messages)}
+        roles = [one.role for one in facts]
+        return msgspec.structs.replace(self, pieces=pieces, messages=messages, facts=facts, roles=roles)
+
 
 class _Message(msgspec.Struct):
     role: str = ""
     content: object = None
+
+
+def _read_facts(name: str, message: msgspec.Raw) -> MessageFacts:
+    # all of it: what cannot be read here could not be read after the engine has answered, or by readers of the store
+    read, text = msgspec.convert(msgspec.json.decode(message), _Message), bytes(message)
+    return MessageFacts(
+        name, intern(read.role), isinstance(read.content, list), _FILE in text, tuple(sorted(find_media(text)))
+    )
+
+
+def _read_tool_facts(name: str, tools: msgspec.Raw) -> ToolFacts:
+    msgspec.json.decode(tools)
+    return ToolFacts(name, _FILE in bytes(tools), _STRICT.search(tools) is not None)
+
+
+_FILE: Final = b";base64,"
+_STRICT: Final = re.compile(rb'"strict"\s*:\s*true')
+_FACTS: Final = TextMemo(_read_facts, measure=lambda facts: len(facts.role))
+_TOOL_FACTS: Final = TextMemo(_read_tool_facts)
+
+
+def find_facts(message: msgspec.Raw) -> MessageFacts:
+    """Return what a message holds. One that was read before is not read again.
+
+    Raises: UNREADABLE: it is no object, or its role is no text, or a number is out of range.
+    """
+    return _FACTS.find(content_hash(message), message)
 
 
 _ENCODER: Final = msgspec.json.Encoder()
@@ -174,8 +237,9 @@ def build_request(
         BadInputError: an integer that shapes the answer has more than 64 bits, or no engine can give ``n`` answers.
         UNREADABLE: a message is no object, or has no role, or a number anywhere is out of range.
     """
-    # all of them: what cannot be read here could not be read after the engine has answered, or by readers of the store
-    values: JsonObject = {name: msgspec.json.decode(piece) for name, piece in pieces.items()}
+    values: JsonObject = {name: msgspec.json.decode(piece) for name, piece in pieces.items() if name not in _LONG}
+    tools = pieces.get("tools")
+    tool_facts = None if tools is None else _TOOL_FACTS.find(content_hash(tools), tools)
     wanted: JsonObject = {
         name: value
         for name, value in values.items()
@@ -183,13 +247,18 @@ def build_request(
     }
     check_storable([wanted, sampling_asked], "request")
     check_counts(wanted, "request")
-    read = msgspec.convert(values["messages"], list[_Message])
+    try:
+        facts = [find_facts(message) for message in messages]
+    except UNREADABLE:
+        msgspec.json.decode(pieces["messages"], type=list[_Message])  # whose error says where
+        raise
     return ChatRequest(
         pieces=pieces,
         messages=messages,
-        roles=[message.role for message in read],
-        with_parts=[index for index, message in enumerate(read) if isinstance(message.content, list)],
-        tools=pieces.get("tools"),
+        facts=facts,
+        roles=[one.role for one in facts],
+        tools=tools,
+        tool_facts=tool_facts,
         sampling={name: value for name, value in wanted.items() if name in ENGINE_FIELDS},
         sampling_asked=wanted if sampling_asked is None else sampling_asked,
         client_fields=pieces if client_fields is None else client_fields,

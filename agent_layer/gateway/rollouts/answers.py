@@ -10,7 +10,7 @@ own, and stays as it is.
 import json
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Literal, TypeAlias, cast
@@ -18,9 +18,9 @@ from typing import Final, Literal, TypeAlias, cast
 import msgspec
 
 from agent_layer.gateway.dialects.base import LRUCache
-from agent_layer.gateway.dialects.chat import ChatRequest
-from agent_layer.gateway.rollouts.media import Part, stored_part
-from agent_layer.schema import JsonObject, as_json_object, as_json_objects, content_hash
+from agent_layer.gateway.dialects.chat import ChatRequest, MessageFacts, find_facts
+from agent_layer.gateway.rollouts.media import name_stored
+from agent_layer.schema import JsonObject, as_json_object, as_json_objects
 from agent_layer.translation import read_custom_input, write_custom_input
 
 Form: TypeAlias = Literal["same", "reserialised", "unreasoned", "unknown"]
@@ -28,7 +28,10 @@ REASONING: Final = ("reasoning", "reasoning_content")
 """Names of the member in which engines and agents put what was thought."""
 _MAX_COMPARED: Final = 1 << 20
 """Letters of arguments. Longer ones are taken as written, because to parse them could stall the process."""
-_MAX_RESOLVED: Final = 20_000
+_MAX_REWRITTEN_BYTES: Final = 8 << 20
+_ENTRY_BYTES: Final = 400
+"""What a rewritten message takes beside its text."""
+_MAX_HASHED: Final = 10_000
 _ANY_IDS: Final = 0
 _NO_CALLS: Final = hash(())
 ANSWERER: Final = "assistant"
@@ -78,12 +81,13 @@ class _Written(msgspec.Struct, array_like=True):
 
 
 class _Rewritten(msgspec.Struct, frozen=True):
-    """An assistant message as the model wrote it."""
+    """An agent's message as the model wrote it, or a tool's result under the id that the model gave its call."""
 
     message: msgspec.Raw
+    facts: MessageFacts
     new_ids: tuple[tuple[str, str], ...] = ()
-    """(the agent's, the model's) of each of its tool calls, where they differ."""
-    changed: list[str] = []
+    """(the agent's, the model's) of each of its tool calls, where they differ; of a result, that of its call."""
+    changed: tuple[str, ...] = ()
     """See ``ChatRequest.restored``."""
 
 
@@ -91,8 +95,8 @@ class Restored(msgspec.Struct, frozen=True):
     """A request whose earlier answers are as they were sampled."""
 
     request: ChatRequest
-    parts: list[Part]
-    """Its messages in their stored form."""
+    hashes: list[str]
+    """[num_messages], content hash of the stored form of each."""
 
 
 def hash_answer(index: int, message: JsonObject) -> HashedAnswer:
@@ -127,8 +131,13 @@ class AnsweredMessages:
     """Hashes of texts with calls as written, and of their reasoning."""
     _stood_at: dict[int, int] = field(default_factory=dict[int, int])
     """Number of messages before the last answer of this meaning."""
-    _resolved: dict[tuple[str, str], _Answer | None] = field(default_factory=dict[tuple[str, str], _Answer | None])
-    """What was found before for the message of this hash at a place."""
+    _rewritten: dict[tuple[object, ...], tuple[_Rewritten | None]] = field(
+        default_factory=dict[tuple[object, ...], tuple[_Rewritten | None]]
+    )
+    """What became of messages before, by place and content hash; None: they stayed."""
+    _num_rewritten_bytes: int = 0
+    _hashed: dict[str, HashedAnswer] = field(default_factory=dict[str, HashedAnswer])
+    """Assistant messages that were hashed before, by content hash."""
     _longest: dict[str, int] = field(default_factory=dict[str, int])
     """Largest number of messages, by conversation."""
 
@@ -154,8 +163,9 @@ class AnsweredMessages:
         """Forget the answers of these calls: their agent goes on from before them."""
         kept = [(place, answer) for place, answer in self._answers if answer.call_id not in call_ids]
         self._answers.clear()
-        for table in (self._here, self._anywhere, self._whole, self._stood_at, self._resolved):
+        for table in (self._here, self._anywhere, self._whole, self._stood_at, self._rewritten):
             table.clear()
+        self._num_rewritten_bytes = 0
         for place, answer in kept:
             self._answers.append((place, answer))
             self._index(place, answer)
@@ -184,6 +194,15 @@ class AnsweredMessages:
             return Returned(answer.index, "unreasoned", stood_at)
         return Returned(answer.index, "unknown" if exact else "reserialised", stood_at)
 
+    def hash_answer(self, request: ChatRequest, index: int) -> HashedAnswer:
+        """Hash an assistant message of a history, each text once."""
+        name = request.facts[index].hash
+        if (known := self._hashed.get(name)) is None:
+            if len(self._hashed) >= _MAX_HASHED:
+                self._hashed.clear()
+            known = self._hashed[name] = hash_answer(index, request.message(index))
+        return known if known.index == index else msgspec.structs.replace(known, index=index)
+
     def longest(self, conversation: str) -> int:
         """Messages of the longest request that was answered in a conversation."""
         return self._longest.get(conversation, 0)
@@ -195,42 +214,44 @@ class AnsweredMessages:
             request: what the agent asks.
             with_reasoning: reasoning that the agent dropped is put back.
         """
-        digest, parts, messages = blake2b(digest_size=16), list[Part](), list[msgspec.Raw]()
-        changed, new_ids, surroundings = dict[str, None](), list[tuple[str, str]](), hash_surroundings(request)
-        for index, (message, role) in enumerate(zip(request.messages, request.roles, strict=True)):
-            now = message
-            if role == ANSWERER:
-                place = name_place(digest.hexdigest(), surroundings)
+        surroundings, digest, num_hashed = hash_surroundings(request), blake2b(digest_size=16), 0
+        facts, messages, hashes, changed = list(request.facts), list(request.messages), list[str](), list[str]()
+        new_ids = list[tuple[str, str]]()
+        for index, found in enumerate(request.facts):
+            rewritten: _Rewritten | None = None
+            if found.role == ANSWERER and self._answers:
+                digest.update("".join(hashes[num_hashed:]).encode())
+                num_hashed, place = index, name_place(digest.hexdigest(), surroundings)
                 rewritten = self._rewrite(request, index, place, with_reasoning=with_reasoning)
-                now, new_ids = rewritten.message, list(rewritten.new_ids)
-                changed |= dict.fromkeys(rewritten.changed)
-            elif role == "tool" and new_ids:
-                now = _rename_result(request.message(index), new_ids) or message
-            parts.append(stored_part(bytes(now)))
-            digest.update(parts[-1].hash.encode())
-            messages.append(now)
-        if all(now is message for now, message in zip(messages, request.messages, strict=True)):
-            return Restored(request, parts)
-        pieces = request.pieces | {"messages": msgspec.Raw(msgspec.json.encode(messages))}
-        return Restored(msgspec.structs.replace(request, pieces=pieces, messages=messages, restored=[*changed]), parts)
+                new_ids = list(rewritten.new_ids) if rewritten else []
+            elif found.role == "tool" and new_ids:
+                rewritten = self._rename_result(request, index, new_ids)
+            if rewritten:
+                facts[index], messages[index] = rewritten.facts, rewritten.message
+                changed += rewritten.changed
+            hashes.append(name_stored(facts[index], messages[index]))
+        if facts == request.facts:
+            return Restored(request, hashes)
+        restored = request.with_messages(messages, facts)
+        return Restored(msgspec.structs.replace(restored, restored=list(dict.fromkeys(changed))), hashes)
+
+    def _keep(self, key: tuple[object, ...], made: _Rewritten | None) -> tuple[_Rewritten | None]:
+        if self._num_rewritten_bytes > _MAX_REWRITTEN_BYTES:
+            self._rewritten.clear()
+            self._num_rewritten_bytes = 0
+        self._num_rewritten_bytes += _ENTRY_BYTES + (memoryview(made.message).nbytes if made else 0)
+        kept = self._rewritten[key] = (made,)
+        return kept
 
     def _find(self, request: ChatRequest, index: int, place: str) -> _Answer | None:
         """Return the answer that an assistant message repeats; None: it is the agent's own, or it is as it was."""
-        key = place, content_hash(request.messages[index])
-        if key in self._resolved:
-            return self._resolved[key]
-        hashed = hash_answer(index, request.message(index))
+        hashed = self.hash_answer(request, index)
         kind = "shown" if request.is_respelled else "meaning"
         found = self._find_here(hashed, place, kind)
         if hashed.ids != _NO_CALLS:  # others may say the same text, as an example of a prompt does
             found = found or self._anywhere.get(("exact", hashed.exact, hashed.ids))
             found = found or self._anywhere.get((kind, hashed.meaning, hashed.ids))
-        if found is not None and _are_same(found.hashed, hashed):
-            found = None
-        if len(self._resolved) >= _MAX_RESOLVED:
-            self._resolved.clear()
-        self._resolved[key] = found
-        return found
+        return None if found is not None and _are_same(found.hashed, hashed) else found
 
     def _find_here(  # kept: it holds what likeness is
         self, hashed: HashedAnswer, place: str, kind: str
@@ -244,13 +265,15 @@ class AnsweredMessages:
 
         return max(here, key=likeness, default=None)  # of several that are as like, the first
 
-    def _rewrite(self, request: ChatRequest, index: int, place: str, *, with_reasoning: bool) -> _Rewritten:
-        """Return an assistant message as the model wrote it, or as it is where it did not."""
-        same = request.messages[index]
+    def _rewrite(self, request: ChatRequest, index: int, place: str, *, with_reasoning: bool) -> _Rewritten | None:
+        """Return an assistant message as the model wrote it; None: it did not, or it is the same."""
+        key = place, request.facts[index].hash, request.is_respelled, with_reasoning
+        if (known := self._rewritten.get(key)) is not None:
+            return known[0]
         answer = self._find(request, index, place)
         text = None if answer is None else self.memory.find(_name_text(answer))
         if text is None:
-            return _Rewritten(same)
+            return self._keep(key, None)[0]
         message, written, changed = request.message(index), _WRITTEN.decode(text), list[str]()
         given, now, new_ids = as_json_objects(message.get("tool_calls")), dict(message), tuple[tuple[str, str], ...]()
         if given and len(given) == len(written.calls):
@@ -263,7 +286,28 @@ class AnsweredMessages:
         if with_reasoning and written.reasoning and _read_reasoning(message) is None:
             now |= dict([written.reasoning])
             changed.append("reasoning")
-        return _Rewritten(same if now == message else msgspec.Raw(msgspec.json.encode(now)), new_ids, changed)
+        return self._keep(key, None if now == message else _encode(now, new_ids, changed))[0]
+
+    def _rename_result(self, request: ChatRequest, index: int, new_ids: list[tuple[str, str]]) -> _Rewritten | None:
+        """Return a tool's result under the id of its call, which is taken off the list; None: it stays as it is.
+
+        Results without an id come in order.
+        """
+        key = request.facts[index].hash, *new_ids
+        if (known := self._rewritten.get(key)) is None:
+            message = request.message(index)
+            given = _to_text(message.get("tool_call_id"))
+            found = next((one for one in new_ids if given in (one[0], "")), None)
+            renamed = None if found is None else _encode(message | {"tool_call_id": found[1]}, (found,), ())
+            known = self._keep(key, renamed)
+        if known[0]:
+            new_ids.remove(known[0].new_ids[0])
+        return known[0]
+
+
+def _encode(message: JsonObject, new_ids: tuple[tuple[str, str], ...], changed: Sequence[str]) -> _Rewritten:
+    text = msgspec.Raw(msgspec.json.encode(message))
+    return _Rewritten(text, find_facts(text), new_ids, tuple(changed))
 
 
 def join_prefill(request: ChatRequest, message: JsonObject) -> JsonObject:
@@ -285,7 +329,8 @@ def name_place(messages_hash: str, surroundings: int) -> str:
 
 def hash_surroundings(request: ChatRequest) -> int:
     """Hash what a template shows beside the messages. It may be longer than they are."""
-    return hash((bytes(request.tools or b""), bytes(request.pieces.get("chat_template_kwargs", b""))))
+    tools = request.tool_facts and request.tool_facts.hash
+    return hash((tools, bytes(request.pieces.get("chat_template_kwargs", b""))))
 
 
 _WRITTEN: Final = msgspec.json.Decoder(_Written)
@@ -306,16 +351,6 @@ def _as_written(given: JsonObject, written: JsonObject) -> JsonObject:
     arguments = {name: function[name] for name in ("arguments",) if function.get(name) is not None}
     own = {name: written[name] for name in ("id",) if isinstance(written.get(name), str)}
     return given | own | {"function": as_json_object(given.get("function")) | arguments}
-
-
-def _rename_result(message: JsonObject, new_ids: list[tuple[str, str]]) -> msgspec.Raw | None:
-    """Return a tool's result under the id of its call; None: it stays as it is. Results without an id come in order."""
-    given = _to_text(message.get("tool_call_id"))
-    found = next((one for one in new_ids if given in (one[0], "")), None)
-    if found is None:
-        return None
-    new_ids.remove(found)
-    return msgspec.Raw(msgspec.json.encode(message | {"tool_call_id": found[1]}))
 
 
 def _read_text(message: JsonObject) -> str:

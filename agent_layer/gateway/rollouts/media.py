@@ -14,8 +14,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from agent_layer.gateway.dialects.chat import MessageFacts, ToolFacts
 from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.schema import UNREADABLE, as_json_object, as_json_objects, content_hash, refer_to
+from agent_layer.translation import TextMemo
 
 _QUOTED: Final = b'"data:'
 _HEAD: Final = re.compile(rb'(?<!\\)"data:(?:[^"\\,]|\\/){0,200}?;base64,')
@@ -40,6 +42,14 @@ def stored_part(body: bytes) -> Part:
     if b";base64," in body:
         body = b"".join(_without_urls(body, media))
     return Part(content_hash(body), body, media)
+
+
+def name_stored(facts: MessageFacts | ToolFacts, text: msgspec.Raw) -> str:
+    """Return the content hash of the stored form of a JSON text that holds this."""
+    return _STORED_NAMES.find(facts.hash, text) if facts.has_files else facts.hash
+
+
+_STORED_NAMES: Final = TextMemo(lambda _, text: stored_part(bytes(text)).hash)
 
 
 def _without_urls(body: bytes, media: dict[str, bytes]) -> Iterator[bytes]:
@@ -115,7 +125,7 @@ def check_media(messages: Iterable[msgspec.Raw], domains: Collection[str], subje
     Raises: RefusedError: one lies elsewhere.
     """
     for message in messages:
-        for address in _find_addresses(message):
+        for address in _ADDRESSES.find(content_hash(message), message):
             if not _is_allowed(address, domains):
                 raise RefusedError(
                     400,
@@ -137,6 +147,11 @@ def _find_addresses(message: msgspec.Raw) -> Iterator[str]:
         kind = part.get("type")
         if not isinstance(kind, str) or kind not in _TEXT_PARTS:
             yield from _find_in(part)
+
+
+_ADDRESSES: Final = TextMemo(
+    lambda _, message: tuple(_find_addresses(message)), measure=lambda addresses: sum(map(len, addresses))
+)
 
 
 def _find_in(value: object, name: str = "") -> Iterator[str]:

@@ -13,13 +13,13 @@ from typing import Final
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.chat import ChatRequest, MessageFacts, ToolFacts
 from agent_layer.gateway.dialects.refusals import CONTEXT_FULL, RefusedError
-from agent_layer.gateway.rollouts.answers import ANSWERER, AnsweredMessages, HashedAnswer, find_place, hash_answer
+from agent_layer.gateway.rollouts.answers import ANSWERER, AnsweredMessages, HashedAnswer, find_place
 from agent_layer.gateway.rollouts.body_quota import BodyQuota
 from agent_layer.gateway.rollouts.budget import Budget
 from agent_layer.gateway.rollouts.callers import NO_SIDE_CALLS, SideCalls
-from agent_layer.gateway.rollouts.media import Part, stored_part
+from agent_layer.gateway.rollouts.media import Part, name_stored, stored_part
 from agent_layer.gateway.rollouts.prefix import Hashed, PrefixTable
 from agent_layer.gateway.rollouts.retries import Call, CallTable
 from agent_layer.schema import (
@@ -129,6 +129,8 @@ class PromptContents(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of the whole prompt."""
     request: ChatRequest
     """The request, with the model's answers as they were sampled."""
+    known_answers: AnsweredMessages
+    """Answers that were hashed before."""
 
     @property
     def place(self) -> str:
@@ -138,7 +140,7 @@ class PromptContents(msgspec.Struct, frozen=True, kw_only=True):
     def hash_answers(self) -> list[HashedAnswer]:
         """Hash the assistant messages of the history."""
         indices = [index for index in range(self.last_answer + 1) if self.request.roles[index] == ANSWERER]
-        return [hash_answer(index, self.request.message(index)) for index in indices]
+        return [self.known_answers.hash_answer(self.request, index) for index in indices]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -385,32 +387,34 @@ class LiveRollout:
             with_reasoning: reasoning that the agent dropped is put back.
         """
         restored = self.history.answers.restore(request, with_reasoning=with_reasoning)
-        request, parts = restored.request, restored.parts
-        hashes = [part.hash for part in parts]
-        tools = None if request.tools is None else stored_part(bytes(request.tools))
+        request, hashes, tools = restored.request, restored.hashes, restored.request.tool_facts
         num_asked = len(hashes) - request.is_prefilled
         sequence = "".join(hashes[:num_asked]).encode()
         match, earlier = self.history.prompts.find(sequence[:-_HASH_LENGTH])
         before = match.key if match else None
+        tools_name = None if tools is None or request.tools is None else name_stored(tools, request.tools)
         return PromptContents(
-            state=StepState(messages=hashes, tools=tools and tools.hash),
-            contents=self._new_contents([*parts, tools] if tools else parts),
+            state=StepState(messages=hashes, tools=tools_name),
+            contents=self._new_contents(request, hashes, tools_name),
             before=before,
             num_asked=num_asked,
             last_answer=_last_answer(request.roles[:num_asked]),
             messages=earlier.extended(sequence[-_HASH_LENGTH:]),
             digest=hash((*hashes, request.rest())),
             request=request,
+            known_answers=self.history.answers,
         )
 
-    def _new_contents(self, parts: list[Part]) -> list[Content]:
+    def _new_contents(self, request: ChatRequest, hashes: list[str], tools: str | None) -> list[Content]:
         """What is not stored for this trajectory yet; where a part is stored, so are its images."""
         new: dict[str, bytes] = {}
-        stored = self.history.stored
-        for part in parts:
-            if part.hash not in stored:
-                new |= {name: body for name, body in part.media.items() if name not in stored}
-                new[part.hash] = part.body
+        stored, texts = self.history.stored, zip(request.messages, request.facts, hashes, strict=True)
+        wanted: list[tuple[msgspec.Raw, MessageFacts | ToolFacts, str]] = [one for one in texts if one[2] not in stored]
+        if request.tools and request.tool_facts and tools and tools not in stored:
+            wanted.append((request.tools, request.tool_facts, tools))
+        for text, facts, name in wanted:
+            part = stored_part(bytes(text)) if facts.has_files else Part(name, bytes(text), {})
+            new |= {one: body for one, body in part.media.items() if one not in stored} | {name: part.body}
         return [Content(trajectory_id=self.trajectory_id, hash=name, body=body) for name, body in new.items()]
 
 

@@ -144,7 +144,7 @@ def test_strict_tools_are_sent_without_their_grammar():
         {"name": "g"},
     ]
     assert settled.findings == ["neutralised:tools.strict"]
-    assert settle_sampling({}, make_tools(strict=False), "neutralise", SUBJECT).tools is None
+    assert settle_sampling({}, None, "neutralise", SUBJECT).tools is None
     outside = msgspec.Raw(b'[{"type": "function", "strict": true, "function": {"name": "f"}}]')
     assert settle_sampling({}, outside, "neutralise", SUBJECT).tools == [
         {"type": "function", "function": {"name": "f"}}
