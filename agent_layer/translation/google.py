@@ -140,7 +140,7 @@ def _translate(pieces: Pieces, *, is_streamed: bool) -> Translation:
     return Translation(
         client_fields=pieces,
         system=[{"role": "system", "content": join_content(system)}] if system else [],
-        messages=turns.messages,
+        messages=[encoded(message) for message in turns.messages],
         fields=fields,
         losses=losses,
         not_sampling=_NOT_SAMPLING,

@@ -8,12 +8,13 @@ from typing import Final, Literal
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import UNREADABLE, JsonObject, Usage
+from agent_layer.schema import UNREADABLE, JsonObject, Usage, content_hash
 from agent_layer.translation.answer import Answer, read_as, read_events
 from agent_layer.translation.finishes import find_reason
-from agent_layer.translation.request import Losses, Translation, read_pieces
+from agent_layer.translation.memo import TextMemo
+from agent_layer.translation.request import MAX_TURN_BYTES, Losses, Pieces, Translation, Turn, encoded, read_pieces
 from agent_layer.translation.sealed import open_reasoning
-from agent_layer.translation.tools import Tool, read_anthropic_tools
+from agent_layer.translation.tools import ANTHROPIC_TOOLS, Tool
 from agent_layer.translation.turns import (
     Format,
     assistant_message,
@@ -67,11 +68,18 @@ class Thread(msgspec.Struct):
     previous_message_id: str | None = None
 
 
-class _Body(msgspec.Struct):
+class _Repeated(msgspec.Struct):
+    """What a conversation repeats, read only to find what is wrong with it."""
+
     messages: list[_Message]
+    tools: list[Tool] | None = None
+
+
+class _Body(msgspec.Struct):
+    messages: list[msgspec.Raw]
     max_tokens: int | None = None
     system: str | list[JsonObject] | None = None
-    tools: list[Tool] | None = None
+    tools: msgspec.Raw = msgspec.Raw(b"null")
     tool_choice: JsonObject | None = None
     stop_sequences: list[str] | None = None
     thinking: JsonObject | None = None
@@ -89,40 +97,61 @@ def translate_messages(body: bytes) -> Translation:
     Raises: BadInputError: it is no such request, or a tool of the agent's own has no schema.
     """
     try:
-        parsed, pieces, losses = _BODY.decode(body), read_pieces(body), Losses()
-        chat_messages = [one for message in parsed.messages for one in _chat_messages(message, losses)]
-        system = [{"role": "system", "content": join_content(_parts(parsed.system))}] if parsed.system else []
-        config, tools = parsed.output_config or _OutputConfig(), read_anthropic_tools(parsed.tools or ())
-        choice = tools.restrict(_choice(parsed.tool_choice or {}))
-        has_choice = choice is not None or not tools.dropped
-        fields: JsonObject = {
-            **{name: piece for name, piece in pieces.items() if name not in _TRANSLATED | _NO_PLACE},
-            "max_tokens": parsed.max_tokens,
-            "stop": parsed.stop_sequences or None,
-            "tools": tools.functions or None,
-            "tool_choice": choice,
-            "parallel_tool_calls": _are_parallel(parsed.tool_choice or {}) if has_choice else None,
-            "response_format": wanted.to_chat() if (wanted := config.format or parsed.output_format) else None,
-            **_thinking(parsed.thinking or {}, config.effort),
-            **continue_last(chat_messages),
-        }
-        dropped = [*tools.dropped, *(name for message in parsed.messages for name in _find_dropped(message))]
+        try:
+            return _translate(_BODY.decode(body), read_pieces(body))
+        except UNREADABLE:
+            msgspec.json.decode(body, type=_Repeated)  # whose error says where
+            raise
     except (*UNREADABLE, KeyError) as error:
         raise BadInputError(
             f"messages request: expected a body of Anthropic's messages API, found {error}; see its reference"
         ) from error
-    losses.names |= dict.fromkeys(dropped)
+
+
+def _translate(parsed: _Body, pieces: Pieces) -> Translation:
+    turns = [_TURNS.find(content_hash(message), message) for message in parsed.messages]
+    messages = [message for turn in turns for message in turn.messages]
+    config, tools = (
+        parsed.output_config or _OutputConfig(),
+        ANTHROPIC_TOOLS.find(content_hash(parsed.tools), parsed.tools),
+    )
+    choice = tools.restrict(_choice(parsed.tool_choice or {}))
+    has_choice = choice is not None or not tools.dropped
+    fields: JsonObject = {
+        **{name: piece for name, piece in pieces.items() if name not in _TRANSLATED | _NO_PLACE},
+        "max_tokens": parsed.max_tokens,
+        "stop": parsed.stop_sequences or None,
+        "tools": tools.functions or None,
+        "tool_choice": choice,
+        "parallel_tool_calls": _are_parallel(parsed.tool_choice or {}) if has_choice else None,
+        "response_format": wanted.to_chat() if (wanted := config.format or parsed.output_format) else None,
+        **_thinking(parsed.thinking or {}, config.effort),
+        **continue_last([msgspec.json.decode(message) for message in messages[-1:]]),
+    }
+    losses = Losses(dict.fromkeys(tools.dropped))
+    for turn in turns:
+        losses.add(turn.losses)
     thread = parsed.thread or Thread("create")
     return Translation(
         client_fields=pieces,
-        system=system,
-        messages=chat_messages,
+        system=[{"role": "system", "content": join_content(_parts(parsed.system))}] if parsed.system else [],
+        messages=messages,
         fields=fields,
         losses=losses,
         not_sampling=_NOT_SAMPLING,
         shaping=_SHAPING,
         continues=(thread.previous_message_id or "") if thread.type == "continue" else None,
     )
+
+
+def _read_turn(_: str, text: msgspec.Raw) -> Turn:
+    message = _MESSAGE.decode(text)
+    losses = Losses(dict.fromkeys(_find_dropped(message)))
+    return Turn([encoded(one) for one in _chat_messages(message, losses)], losses)
+
+
+_MESSAGE: Final = msgspec.json.Decoder(_Message)
+_TURNS: Final = TextMemo(_read_turn, MAX_TURN_BYTES, lambda turn: turn.num_bytes)
 
 
 def _find_dropped(message: _Message) -> Iterator[str]:

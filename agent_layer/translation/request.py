@@ -4,7 +4,7 @@ A gateway refuses what no engine can be asked. The tracer has seen the call alre
 form for, and names the rest.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -43,6 +43,28 @@ class Losses:
     refused: dict[str, str] = field(default_factory=dict[str, str])
     """What no engine can be asked: its name, to a sentence."""
 
+    def add(self, other: "Losses") -> None:
+        """Add what was lost elsewhere."""
+        self.names |= other.names
+        self.refused |= other.refused
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """What a piece of a client's conversation stands for. It is read once, however often the conversation is sent."""
+
+    messages: Sequence[msgspec.Raw]
+    """JSON texts of chat messages."""
+    losses: Losses
+
+    @property
+    def num_bytes(self) -> int:
+        """Length of the texts."""
+        return sum(memoryview(message).nbytes for message in self.messages)
+
+
+MAX_TURN_BYTES: Final = 64 << 20
+"""What is remembered of the turns of all conversations."""
+
 
 class Translation(msgspec.Struct, frozen=True, kw_only=True):
     """A request in the words of chat completions."""
@@ -51,8 +73,8 @@ class Translation(msgspec.Struct, frozen=True, kw_only=True):
     """What the client sent, in its dialect."""
     system: list[JsonObject]
     """Chat messages that stand before all others."""
-    messages: list[JsonObject]
-    """Chat messages that the request holds."""
+    messages: Sequence[msgspec.Raw]
+    """JSON texts of the chat messages that the request holds."""
     fields: Mapping[str, object]
     """The other members of the chat request, as values or JSON texts; those that are None are left out."""
     losses: Losses

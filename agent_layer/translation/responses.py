@@ -6,17 +6,18 @@ One answer has several items (reasoning, message, function calls); together they
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import UNREADABLE, JsonObject, Usage
+from agent_layer.schema import UNREADABLE, JsonObject, Usage, content_hash
 from agent_layer.translation.answer import Answer, read_as, read_events
 from agent_layer.translation.finishes import find_reason
-from agent_layer.translation.request import Losses, Pieces, Translation, read_pieces
+from agent_layer.translation.memo import TextMemo
+from agent_layer.translation.request import MAX_TURN_BYTES, Losses, Pieces, Translation, Turn, encoded, read_pieces
 from agent_layer.translation.sealed import open_reasoning
-from agent_layer.translation.tools import Tool, ToolSet, choose_tool, join_name, read_openai_tools, write_custom_input
+from agent_layer.translation.tools import OPENAI_TOOLS, Tool, ToolSet, choose_tool, join_name, write_custom_input
 from agent_layer.translation.turns import (
     Format,
     assistant_message,
@@ -150,11 +151,18 @@ class _Text(msgspec.Struct):
     verbosity: str | None = None
 
 
-class _Body(msgspec.Struct):
+class _Repeated(msgspec.Struct):
+    """What a conversation repeats, read only to find what is wrong with it."""
+
     input: str | list[JsonObject] = []
+    tools: list[Tool] | None = None
+
+
+class _Body(msgspec.Struct):
+    input: msgspec.Raw = msgspec.Raw(b"[]")
     instructions: str | None = None
     previous_response_id: str | None = None
-    tools: list[Tool] | None = None
+    tools: msgspec.Raw = msgspec.Raw(b"null")
     tool_choice: str | JsonObject | None = None
     text: _Text | None = None
     reasoning: JsonObject | None = None
@@ -179,7 +187,11 @@ def translate_responses(body: bytes, resolve_item: ResolveItem | None = None) ->
     Raises: BadInputError: it is no such request, or a function has no name.
     """
     try:
-        return _translate(_BODY.decode(body), read_pieces(body), resolve_item)
+        try:
+            return _translate(_BODY.decode(body), read_pieces(body), resolve_item)
+        except UNREADABLE:
+            msgspec.json.decode(body, type=_Repeated)  # whose error says where
+            raise
     except UNREADABLE as error:
         raise BadInputError(
             f"responses request: expected a body of OpenAI's responses API, found {error}; see its reference"
@@ -191,17 +203,15 @@ def _translate(parsed: _Body, pieces: Pieces, resolve_item: ResolveItem | None) 
     for name in _UNSUPPORTED:
         if getattr(parsed, name):
             losses.refused[name] = f"responses request: expected no {name}, which the gateway cannot do; leave it out"
-    items: list[JsonObject] = (
-        [{"role": "user", "content": parsed.input}] if isinstance(parsed.input, str) else parsed.input
-    )
-    if resolve_item is not None:
-        items = [resolve_item(item) for item in items]
-    messages, tools = _to_messages(items, losses), read_openai_tools(parsed.tools or ())
-    losses.names |= dict.fromkeys([*tools.dropped, *_find_dropped(items)])
+    turns = [_TURNS.find(*turn) for turn in _cut_turns(parsed.input, resolve_item)]
+    tools = OPENAI_TOOLS.find(content_hash(parsed.tools), parsed.tools)
+    losses.names |= dict.fromkeys(tools.dropped)
+    for turn in turns:
+        losses.add(turn.losses)
     return Translation(
         client_fields=pieces,
         system=[{"role": "system", "content": parsed.instructions}] if parsed.instructions else [],
-        messages=messages,
+        messages=[message for turn in turns for message in turn.messages],
         fields=_fields(parsed, pieces, tools),
         losses=losses,
         not_sampling=_NOT_SAMPLING,
@@ -209,6 +219,57 @@ def _translate(parsed: _Body, pieces: Pieces, resolve_item: ResolveItem | None) 
         continues=parsed.previous_response_id or None,
         shows_logprobs=_SHOW_LOGPROBS in (parsed.include or []),
     )
+
+
+_Kind: TypeAlias = Literal["reference", "answer", "other"]
+"""``answer``: what may be part of one with its neighbours."""
+
+
+def _read_turn(_: str, items: msgspec.Raw) -> Turn:
+    read = msgspec.json.decode(items, type=list[JsonObject])
+    losses = Losses(dict.fromkeys(_find_dropped(read)))
+    return Turn([encoded(message) for message in _to_messages(read, losses)], losses)
+
+
+def _read_kind(_: str, item: msgspec.Raw) -> _Kind:
+    match _ITEM.decode(item):
+        case {"type": "item_reference"}:
+            return "reference"
+        case {"type": "reasoning" | "function_call" | "custom_tool_call"} | {"role": "assistant"}:
+            return "answer"
+        case _:
+            return "other"
+
+
+_ITEM: Final = msgspec.json.Decoder(JsonObject)
+_TEXT: Final = msgspec.json.Decoder(str)
+_ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_KINDS: Final = TextMemo(_read_kind)
+_TURNS: Final = TextMemo(_read_turn, MAX_TURN_BYTES, lambda turn: turn.num_bytes)
+
+
+def _cut_turns(given: msgspec.Raw, resolve_item: ResolveItem | None) -> Iterator[tuple[str, msgspec.Raw]]:
+    """Cut an input where no chat message goes on: behind each item but those of one answer.
+
+    Yields: (name, JSON list of the items).
+    """
+    text = bytes(given)
+    if not text.startswith(b"["):
+        text = b"[%b]" % encoded({"role": "user", "content": _TEXT.decode(text)})
+    turns, before = list[list[tuple[str, bytes]]](), ""
+    for given_item in _ITEMS.decode(text):
+        item, name = given_item, content_hash(given_item)
+        if (kind := _KINDS.find(name, item)) == "reference" and resolve_item is not None:
+            item = encoded(resolve_item(_ITEM.decode(item)))
+            name = content_hash(item)
+            kind = _KINDS.find(name, item)
+        if before != "answer" or kind != "answer":
+            turns.append([])
+        turns[-1].append((name, bytes(item)))
+        before = kind
+    for turn in turns:
+        names = "".join([name for name, _ in turn])
+        yield content_hash(names.encode()), msgspec.Raw(b"[%b]" % b",".join([item for _, item in turn]))
 
 
 def _fields(parsed: _Body, pieces: Pieces, tools: ToolSet) -> JsonObject:  # kept: a table

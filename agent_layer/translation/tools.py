@@ -6,7 +6,7 @@ such as a web search, is left out, and named; the setting ``hosted_tools`` refus
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, cast
 
@@ -14,6 +14,7 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import JsonObject, as_json_object, as_json_objects
+from agent_layer.translation.memo import TextMemo
 from agent_layer.translation.turns import function_tool, named_choice
 
 HOSTED: Final = "tools."
@@ -197,6 +198,21 @@ def read_openai_tools(tools: Iterable[Tool], namespace: str | None = None) -> To
             case _:
                 dropped.append(_name_dropped(tool))
     return ToolSet(functions, dropped)
+
+
+def _memoise(read: Callable[[Iterable[Tool]], ToolSet]) -> TextMemo[ToolSet]:
+    """Return a memo of a client's tools, by their JSON text."""
+
+    def read_list(_: str, text: msgspec.Raw) -> ToolSet:
+        return read(msgspec.json.decode(text, type=list[Tool] | None) or ())
+
+    return TextMemo(read_list, measure=lambda found: _TOOL_BYTES * len(found.functions))
+
+
+_TOOL_BYTES: Final = 1 << 14
+"""About what a decoded tool takes."""
+ANTHROPIC_TOOLS: Final = _memoise(read_anthropic_tools)
+OPENAI_TOOLS: Final = _memoise(read_openai_tools)
 
 
 def choose_tool(name: object, namespace: object = None) -> JsonObject:

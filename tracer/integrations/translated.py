@@ -100,7 +100,7 @@ def _record_request(translate: Callable[[bytes], Translation], body: Mapping[str
     names = {"lone_surrogates": mended != written, "previous_answers": found.continues is not None}
     return msgspec.structs.replace(
         request,
-        messages=[*found.system, *found.messages],
+        messages=[*found.system, *(as_json_object(msgspec.json.decode(one)) for one in found.messages)],
         tools=found.fields.get("tools"),
         sampling=sampling,
         findings=_name_losses(found.losses, *(name for name, is_lost in names.items() if is_lost)),

@@ -125,7 +125,7 @@ def check_media(messages: Iterable[msgspec.Raw], domains: Collection[str], subje
     Raises: RefusedError: one lies elsewhere.
     """
     for message in messages:
-        for address in _ADDRESSES.find(content_hash(message), message):
+        for address in _FOUND_ADDRESSES.find(content_hash(message), message):
             if not _is_allowed(address, domains):
                 raise RefusedError(
                     400,
@@ -149,7 +149,7 @@ def _find_addresses(message: msgspec.Raw) -> Iterator[str]:
             yield from _find_in(part)
 
 
-_ADDRESSES: Final = TextMemo(
+_FOUND_ADDRESSES: Final = TextMemo(
     lambda _, message: tuple(_find_addresses(message)), measure=lambda addresses: sum(map(len, addresses))
 )
 
