@@ -307,8 +307,11 @@ class StreamedAnswer:
 
 
 async def _begin_stream(call: ModelCall, http: web.Request, reply: Reply) -> StreamedAnswer:
-    pieces = reply.pieces()
-    first = await anext(pieces, None)  # an engine that fails before this can be replaced by another
+    if isinstance(reply, BegunReply) and reply.rest is not None:  # so no piece passes through one more generator
+        first, pieces = reply.first, reply.rest
+    else:
+        pieces = reply.pieces()
+        first = await anext(pieces, None)  # an engine that fails before this can be replaced by another
     stream = call.parsed.dialect.stream(call.exchange())
     form = call.parsed.request.stream_type
     headers = _make_headers(call.entry, form)

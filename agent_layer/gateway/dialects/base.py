@@ -110,12 +110,15 @@ class LRUCache:
                 self._texts.move_to_end(name)
             return found
 
-    def keep_messages(self, messages: Iterable[bytes]) -> list[str]:
-        """Keep messages, each once however many conversations have it; return their names."""
-        names: list[str] = []
-        for message in messages:
-            names.append(content_hash(message))
-            self.keep(names[-1], message)
+    def keep_messages(self, request: ChatRequest, begin: int, answer: msgspec.Raw) -> list[str]:
+        """Keep the messages of a request from here on, and its answer, each once however many conversations have it.
+
+        Returns: their names.
+        """
+        names = [*(one.hash for one in request.facts[begin:]), content_hash(answer)]
+        for name, message in zip(names, [*request.messages[begin:], answer], strict=True):
+            if self.find(name) is None:
+                self.keep(name, bytes(message))
         return names
 
     def find_messages(self, names: Iterable[str]) -> list[msgspec.Raw] | None:

@@ -31,8 +31,8 @@ def keep_answer(exchange: Exchange, items: list[JsonObject], blocks: list[Block]
         return
     before = kept_fields.previous_response_id
     num_before = len(read_conversation(exchange.memory, before)) if before else 0
-    added = exchange.request.messages[num_before + bool(kept_fields.instructions) :]
-    names = exchange.memory.keep_messages(map(bytes, [*added, encoded(join_blocks(blocks))]))
+    begin = num_before + bool(kept_fields.instructions)
+    names = exchange.memory.keep_messages(exchange.request, begin, encoded(join_blocks(blocks)))
     exchange.memory.keep(f"resp_{exchange.call_id}", msgspec.json.encode(_StoredResponse(before, names)))
 
 
