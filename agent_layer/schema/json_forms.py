@@ -80,7 +80,7 @@ def read_json(text: bytes | str) -> object:
 
 def mend_surrogates(text: bytes) -> bytes:
     """Return JSON text with U+FFFD, the replacement character, in place of each escaped lone surrogate."""
-    if b"\\ud" not in text and b"\\uD" not in text:
+    if b"\\u" not in text or (b"\\ud" not in text and b"\\uD" not in text):
         return text
     whole = _WHOLE.match(text)
     end = whole.end() if whole else 0
