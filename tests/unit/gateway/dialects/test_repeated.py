@@ -1,0 +1,57 @@
+"""What a conversation repeats is read once. That shows nowhere: every reading of a body is like the first."""
+
+import json
+from itertools import count
+
+import msgspec
+import pytest
+
+from agent_layer.errors import AgentLayerError
+from agent_layer.gateway.dialects.google import Google
+from agent_layer.gateway.dialects.refusals import RefusedError
+from agent_layer.translation import TextMemo
+
+from ..talking import DIALECTS, Talk
+from .test_odd_members import BODIES, change, find_paths
+
+NUMBERS = count()
+
+
+def read(dialect, body, memory):
+    """Return all that is read of a body, or what is wrong with it."""
+    spoken = Google(model="m") if dialect == "google" else DIALECTS[dialect]
+    try:
+        return msgspec.structs.asdict(spoken.read(json.dumps(body).encode(), memory))
+    except (AgentLayerError, RefusedError) as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("dialect", BODIES)
+def test_every_reading_is_like_the_first(dialect):
+    talk, body = Talk(), BODIES[dialect]
+    for path in filter(None, find_paths(body)):
+        for odd in ("del", None, [], {}, 7, f"text {next(NUMBERS)}", {"type": f"kind {next(NUMBERS)}"}):
+            changed = change(body, path, odd)
+            first = read(dialect, changed, talk.memory)
+            assert read(dialect, changed, talk.memory) == first
+
+
+def test_a_full_memo_is_emptied_and_keeps_no_error():
+    asked = []
+
+    def find(name, text):
+        asked.append(name)
+        return msgspec.json.decode(text, type=str)
+
+    memo = TextMemo(find, max_bytes=1 << 10, measure=len)
+    for _ in range(2):
+        with pytest.raises(msgspec.ValidationError):
+            memo.find("number", msgspec.Raw(b"1"))
+    for name in ["a", "b", "a", "b"]:
+        assert memo.find(name, msgspec.Raw(b'"t"')) == "t"
+    for number in range(5):
+        memo.find(f"{number}", msgspec.Raw(b'"t"'))
+    memo.find("a", msgspec.Raw(b'"t"'))
+
+    assert asked[:4] == ["number", "number", "a", "b"]
+    assert asked[-1] == "a"
