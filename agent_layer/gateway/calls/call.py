@@ -222,10 +222,11 @@ class ModelCall:
         Raises: RefusedError: the rollout was closed, or its budget is used up. BackPressureError: the log is full.
         """
         rollout = self.rollout
-        rollout.check_may_call(self.entry.question_id)
+        rollout.check_may_call(self.entry.question_id, is_aux=self.parsed.is_aux)
         rollout.logs.add(self.log.append_prepared(prepared))
         contents = self.parsed.prompt.contents
-        rollout.record_start(self.entry.question_id, [content.hash for content in contents])
+        is_aux = self.parsed.is_aux
+        rollout.record_start(self.entry.question_id, [content.hash for content in contents], is_aux=is_aux)
         contents.clear()  # large ones would stay in memory for as long as the answer takes
         self.phase = Phase.RUNNING
         self.entry.is_started = True
@@ -272,7 +273,7 @@ class ModelCall:
         Raises: BackPressureError: the log is full; the answer must not be sent, because it would not be stored.
         """
         rollout, entry = self.rollout, self.entry
-        is_whole, is_policy = ending.status == "ok", self.start.role != "aux"
+        is_whole, is_policy = ending.status == "ok", not self.parsed.is_aux
         context: Context | None = None
         if ending.answer:
             context = remember(
@@ -285,10 +286,11 @@ class ModelCall:
         num_sampled = sum(len(action.response_token_ids or ()) for action in part.actions or ())
         ended = EndedCall(
             entry.call_id,
-            num_sampled,
+            num_sampled if is_policy else 0,
             is_of_policy=is_policy and (ending.status != "error" or num_sampled > 0),
             question_id=entry.question_id,
             spends_turn=ending.spends_turn,
+            is_side_call=not is_policy,
             lacks_tokens=is_whole and is_policy and part.capture_level != "tokens",
         )
         is_decided = is_policy and (is_whole or ending.is_context_full)
@@ -321,7 +323,7 @@ class ModelCall:
                     model=target.model,
                     version=0,
                     engine=None,
-                    role=parsed.caller.role if target.is_policy else "aux",
+                    role=parsed.caller.role,
                     headers=target.headers,
                     express=lambda: request.for_provider(target.model, overrides),
                     sampling=request.sampling | overrides,

@@ -109,7 +109,7 @@ class Calls:
             source = self.read_question(rollout, dialect, body, is_operator=is_operator)
             caller = self._judge(rollout, source, http.headers)
             request = self._arrange(rollout, source, caller)
-            prompt = rollout.inspect_prompt(request, with_reasoning=self._restores_reasoning(source, caller))
+            prompt = rollout.inspect_prompt(request, with_reasoning=self._restores_reasoning(caller))
             return source, caller, prompt
 
         source, caller, prompt = await in_background(len(body), read)
@@ -136,16 +136,17 @@ class Calls:
 
     def _judge(self, rollout: LiveRollout, source: ChatRequest, headers: Mapping[str, str]) -> Caller:
         rules = [rollout.terms.side_calls, self.side_calls]
-        return judge_caller(headers, source, rules, is_aux_model=self.pool.is_aux_model(source))
+        caller = judge_caller(headers, source, rules, is_aux_model=self.pool.is_aux_model(source))
+        external = self.pool.find_external(source)
+        is_judge = external is not None and not external.is_policy
+        return Caller(caller.agent, "aux", caller.reason) if is_judge else caller
 
     def _choose_policy(self, rollout: LiveRollout, caller: Caller) -> SamplingPolicy | None:
         return choose_sampling_policy(rollout, caller, self.settings.unreproducible_sampling)
 
-    def _restores_reasoning(self, source: ChatRequest, caller: Caller) -> bool:
+    def _restores_reasoning(self, caller: Caller) -> bool:
         """Whether reasoning that an agent dropped is put back: a judge reads no more than it is shown."""
-        external = self.pool.find_external(source)
-        is_of_policy = caller.role != "aux" and (external is None or external.is_policy)
-        return is_of_policy and self.settings.dropped_reasoning == "restore"
+        return caller.role != "aux" and self.settings.dropped_reasoning == "restore"
 
     def _arrange(self, rollout: LiveRollout, source: ChatRequest, caller: Caller) -> ChatRequest:
         """Return a request as an engine takes it; that for an external model stays."""
@@ -175,7 +176,7 @@ class Calls:
             if http.transport is None:
                 rollout.history.calls.return_undelivered(key, earlier)
             return repeat_response(earlier, parsed.request)
-        rollout.check_may_call(earlier and earlier.question_id)
+        rollout.check_may_call(earlier and earlier.question_id, is_aux=parsed.is_aux)
         minted_id = f"{self._name}-{next(self._numbers)}"
         entry = client.call = rollout.history.calls.add(key, minted_id, key.agent, earlier)
         entry.has_lost_client = lambda: http.transport is None
@@ -375,6 +376,6 @@ def _refuse_stopped(call: ModelCall, http: web.Request, stop: BaseException) -> 
     if isinstance(stop, TimeoutError):
         if call.has_sent:
             raise asyncio.CancelledError from None
-        call.rollout.check_may_call()
+        call.rollout.check_may_call(is_aux=call.parsed.is_aux)
     elif http.transport is not None and not call.has_sent:
         call.rollout.check_is_open()
