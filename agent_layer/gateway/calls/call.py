@@ -21,7 +21,7 @@ from agent_layer.gateway.calls.end_parts import Context, Ending, end_part, exten
 from agent_layer.gateway.calls.requests import is_large
 from agent_layer.gateway.calls.sampling import SamplingPolicy, settle_sampling
 from agent_layer.gateway.dialects.base import Dialect, Exchange
-from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.chat import CHAT, ChatRequest
 from agent_layer.gateway.engines.models import ExternalModel
 from agent_layer.gateway.rollouts.answers import HashedAnswer
 from agent_layer.gateway.rollouts.callers import SIDE_CALL, Caller
@@ -275,7 +275,7 @@ class ModelCall:
         rollout, entry = self.rollout, self.entry
         is_whole, is_policy = ending.status == "ok", not self.parsed.is_aux
         context: Context | None = None
-        if ending.answer:
+        if ending.answer and self.parsed.request.endpoint == CHAT:
             context = remember(
                 rollout.history, entry.call_id, self.parsed.prompt, ending.answer, self._hash_answers, is_whole=is_whole
             )

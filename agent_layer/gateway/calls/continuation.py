@@ -9,6 +9,7 @@ from typing import Final
 
 from agent_layer.errors import EngineError
 from agent_layer.gateway.calls.call import ModelCall
+from agent_layer.gateway.dialects.chat import CHAT
 from agent_layer.gateway.dialects.continuation import (
     JoinedAnswer,
     continuation_body,
@@ -25,7 +26,8 @@ _STREAMED: Final = {"stream": True, "stream_options": {"include_usage": True}}
 
 def can_continue(call: ModelCall) -> bool:
     """Whether the call's answer may be preempted and continued."""
-    return call.held is not None and supports_continuation(call.parsed.request, call.route.sampling)
+    request = call.parsed.request
+    return call.held is not None and request.endpoint == CHAT and supports_continuation(request, call.route.sampling)
 
 
 @asynccontextmanager

@@ -13,16 +13,18 @@ from typing import Final, TypeAlias
 import msgspec
 from aiohttp import web
 
+from agent_layer.gateway.calls.client import HttpClient
 from agent_layer.gateway.calls.pipeline import Calls
 from agent_layer.gateway.calls.requests import body_size, in_background, read_text
 from agent_layer.gateway.dialects.base import Dialect
 from agent_layer.gateway.dialects.chat import ChatRequest
-from agent_layer.gateway.dialects.completions import Completions
+from agent_layer.gateway.dialects.completions import Completions, Embeddings, PlainCompletions
 from agent_layer.gateway.dialects.messages import Messages
-from agent_layer.gateway.dialects.refusals import RefusedError
+from agent_layer.gateway.dialects.refusals import NOT_SERVED, RefusedError
 from agent_layer.gateway.dialects.responses import Responses
 from agent_layer.gateway.http.auth import Access
 from agent_layer.gateway.http.errors import as_json
+from agent_layer.gateway.rollouts.rollout import LiveRollout
 
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -32,10 +34,6 @@ _DEPLOYMENT: Final = "(?:deployments/++[^/]++/++)?+"
 _MODELS, _MODEL = "models", "(?P<model>.+?)"
 _ANY: Final = "[^/]++(?:/++[^/]++)*+"
 _UNSERVED: Final = {
-    (
-        "embeddings",
-    ): "give the agent's embeddings a client of their own, with the address of a server that has a model for them",
-    ("completions",): "ask by /v1/chat/completions, whose prompt the model's chat template builds",
     ("responses", "compact"): "send the conversation itself, which the policy may be asked to summarise",
     ("responses", _ANY): "keep what POST /v1/responses answers, or continue it with previous_response_id",
     ("conversations(?:/.*+)?",): "send the whole input, or continue an answer with previous_response_id",
@@ -102,7 +100,13 @@ def list_models(policy: str) -> ModelList:
 
 
 def _dialects() -> dict[str, Dialect]:
-    return {"chat/completions": Completions(), "messages": Messages(), "responses": Responses()}
+    return {
+        "chat/completions": Completions(),
+        "messages": Messages(),
+        "responses": Responses(),
+        "completions": PlainCompletions(),
+        "embeddings": Embeddings(),
+    }
 
 
 @dataclass(kw_only=True)
@@ -141,7 +145,7 @@ class ModelRoutes:
         async def ask(request: web.Request) -> web.StreamResponse:
             rollout = self.access.enter(request)
             is_operator = self.access.is_operator(request)
-            return await self.calls.answer(rollout, request, dialect, is_operator=is_operator)
+            return await answer_request(self.calls, rollout, request, dialect, is_operator=is_operator)
 
         return ask
 
@@ -149,7 +153,7 @@ class ModelRoutes:
         async def refuse(request: web.Request) -> web.StreamResponse:
             self._check_key(request)
             raise RefusedError(
-                404, "not_served", f"{request.method} {request.path}: the gateway does not serve this; {advice}"
+                404, NOT_SERVED, f"{request.method} {request.path}: the gateway does not serve this; {advice}"
             )
 
         return refuse
@@ -183,6 +187,16 @@ class ModelRoutes:
             self.access.enter(request)
         else:
             self.access.check_operator(request)
+
+
+async def answer_request(
+    calls: Calls, rollout: LiveRollout, request: web.Request, dialect: Dialect, *, is_operator: bool
+) -> web.StreamResponse:
+    """Answer a question that came as an HTTP request; see ``Calls.answer``."""
+    client = HttpClient(request)
+    whole = await calls.answer(rollout, client, dialect, is_operator=is_operator)
+    answered = client.stream if whole is None else whole
+    return web.Response() if answered is None else answered
 
 
 async def _answer_probe(_: web.Request) -> web.Response:

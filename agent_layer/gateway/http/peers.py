@@ -16,6 +16,7 @@ import msgspec
 from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSession, ClientTimeout, web
 
 from agent_layer.errors import UnreachableError
+from agent_layer.gateway.calls.client import HttpClient
 from agent_layer.gateway.calls.disconnects import DisconnectWatcher
 from agent_layer.gateway.calls.requests import read_text
 from agent_layer.gateway.http.errors import as_json
@@ -84,7 +85,7 @@ class PeerProxy:
         rollout_id = await _find_rollout(request)
         if rollout_id is None or (slot := owner_slot(rollout_id, len(self.urls))) == self.slot:
             return await handler(request)
-        with self.disconnects.watch(request):
+        with self.disconnects.watch(HttpClient(request)):
             return await self._ask(request, slot)
 
     async def _ask(self, request: web.Request, slot: int) -> web.StreamResponse:

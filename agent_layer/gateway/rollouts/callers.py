@@ -157,12 +157,14 @@ def read_side_calls(setting: str | None) -> SideCalls:
 def judge_caller(
     headers: Mapping[str, str], request: ChatRequest, rules: Sequence[SideCalls], *, is_aux_model: bool
 ) -> Caller:
-    """Decide who makes a call: our header first, then the agent's own, then the model's name, then patterns.
+    """Decide who makes a call: what only side calls ask first, then our header, the agent's own, the model, patterns.
 
     Raises: BadInputError: the name is not UTF-8, or our header names another role.
     """
     agent, named = read_agent(headers), headers.get(ROLE_HEADER, "")
     role = named.strip().lower()
+    if request.side_call is not None and role in ("", "policy", "aux"):
+        return Caller(agent, "aux", request.side_call)
     if role == "policy" or role == "aux":  # noqa: PLR1714 - narrows the type
         return Caller(agent, role)
     if role:

@@ -342,7 +342,7 @@ class LiveRollout:
         if (seed := self.terms.sampling_seed) is not None:
             fixed = {"seed": derive_seed(seed, call.agent or "", call.number)} | fixed
         if is_aux:
-            return fixed
+            return {} if request.endpoint == "embeddings" else fixed
         return fixed | self.budget.cap(request.sampling | fixed, self.totals.num_sampled, num_prompt)
 
     def record_start(self, question_id: str, stored: Iterable[str], *, is_aux: bool = False) -> None:
