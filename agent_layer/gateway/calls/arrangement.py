@@ -21,8 +21,8 @@ import msgspec
 
 from agent_layer.engines import GRAMMARS, find_unreproducible
 from agent_layer.gateway.dialects.chat import ChatRequest
-from agent_layer.gateway.dialects.turns import encoded, text_part
 from agent_layer.schema import JsonObject, as_json_object, as_json_objects
+from agent_layer.translation import encoded, text_part
 
 REARRANGED: Final = "rearranged:system"
 """Finding of a request with several system messages, one that is not the first message, or one of a developer."""

@@ -36,7 +36,7 @@ from agent_layer.gateway.calls.sampling import SamplingPolicy
 from agent_layer.gateway.dialects.base import Dialect
 from agent_layer.gateway.dialects.chat import CHAT, ChatRequest, read_count, tokenize_body
 from agent_layer.gateway.dialects.refusals import BAD_REQUEST, RefusedError, find_refused_options, is_context_full
-from agent_layer.gateway.dialects.tools import refuse_hosted
+from agent_layer.gateway.dialects.turns import refuse_hosted
 from agent_layer.gateway.engines.models import ExternalModel
 from agent_layer.gateway.engines.pool import EnginePool
 from agent_layer.gateway.rollouts.body_quota import HeldBytes
@@ -103,9 +103,7 @@ class Calls:
         most = self.settings.max_body_bytes * _BODIES_AT_ONCE
         return rollout.bodies.hold(num_bytes, most, self.settings.request_seconds)
 
-    async def _parse(
-        self, rollout: LiveRollout, client: Client, dialect: Dialect, *, is_operator: bool
-    ) -> ParsedCall:
+    async def _parse(self, rollout: LiveRollout, client: Client, dialect: Dialect, *, is_operator: bool) -> ParsedCall:
         body, headers = await client.read(), client.headers
 
         def read() -> tuple[ChatRequest, Caller, PromptContents]:

@@ -110,6 +110,11 @@ class LRUCache:
                 self._texts.move_to_end(name)
             return found
 
+    def forget(self, name: str) -> None:
+        """Remove a text, if it is there."""
+        with self._lock:
+            self._num_bytes -= len(self._texts.pop(name, b""))
+
     def keep_messages(self, messages: Iterable[bytes]) -> list[str]:
         """Keep messages, each once however many conversations have it; return their names."""
         names: list[str] = []

@@ -12,12 +12,9 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError, EngineError
-from agent_layer.gateway.dialects.members import check_counts, is_harmless
 from agent_layer.gateway.dialects.refusals import read_engine_error
 from agent_layer.schema import NOT_SAMPLING, UNREADABLE, JsonObject, check_storable
-
-Pieces: TypeAlias = dict[str, msgspec.Raw]
-"""A JSON object whose values are not decoded yet."""
+from agent_layer.translation import Pieces, check_counts, is_harmless, read_pieces
 
 _TRUE: Final = msgspec.Raw(b"true")
 _NULL: Final = msgspec.Raw(b"null")
@@ -164,7 +161,6 @@ class _Message(msgspec.Struct):
 
 
 _ENCODER: Final = msgspec.json.Encoder()
-_PIECES: Final = msgspec.json.Decoder(Pieces)
 _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _NAME: Final = msgspec.json.Decoder(str)
 _MESSAGE: Final = msgspec.json.Decoder(JsonObject)
@@ -176,20 +172,12 @@ def read_request(body: bytes) -> ChatRequest:
     Raises: BadInputError: it is no JSON object with a list of messages, or an integer has more than 64 bits.
     """
     try:
-        pieces = _PIECES.decode(body)
+        pieces = read_pieces(body)
         return build_request(pieces, _ITEMS.decode(pieces.get("messages", _NULL)))
     except UNREADABLE as error:
         raise BadInputError(
             f"chat request: expected a JSON object with a list of messages, found {error}; see OpenAI's chat API"
         ) from error
-
-
-def read_pieces(body: bytes) -> Pieces:
-    """Cut a body into the JSON texts of its members.
-
-    Raises: UNREADABLE: it is no JSON object.
-    """
-    return _PIECES.decode(body)
 
 
 def build_request(

@@ -15,17 +15,15 @@ from agent_layer.gateway.dialects.chat import (
     SIDE_FIELDS,
     ChatRequest,
     Endpoint,
-    Pieces,
     asks_something,
     build_request,
-    read_pieces,
     read_request,
 )
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer, EngineUsage
 from agent_layer.gateway.dialects.chat_stream import ChatStream, ends
-from agent_layer.gateway.dialects.members import is_harmless
 from agent_layer.gateway.dialects.refusals import openai_error
 from agent_layer.schema import UNREADABLE, Action, JsonObject, mend_surrogates
+from agent_layer.translation import Pieces, is_harmless, read_pieces
 
 
 class Completions:
@@ -94,8 +92,8 @@ def _read_side_request(body: bytes, endpoint: Endpoint, prompt: str) -> ChatRequ
         request = build_request(chat, messages, client_fields=pieces)
     except UNREADABLE as error:
         raise BadInputError(
-            f"{endpoint} request: expected a JSON object with {prompt!r}, texts or token ids, found {error}; see OpenAI's"
-            " reference"
+            f"{endpoint} request: expected a JSON object with {prompt!r}, texts or token ids, found {error}; see"
+            " OpenAI's reference"
         ) from error
     known = SIDE_FIELDS[endpoint]
     left_out = [name for name in pieces if name not in known and asks_something(pieces[name])]

@@ -1,94 +1,21 @@
 """Anthropic's messages API, ``/v1/messages``, translated from and to chat completions."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import msgspec
 
-from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects.base import Exchange, LRUCache
-from agent_layer.gateway.dialects.chat import ChatRequest, read_pieces
+from agent_layer.gateway.dialects.chat import ChatRequest, asks_something
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.endings import find_failure, find_finish
 from agent_layer.gateway.dialects.refusals import RefusedError, anthropic_error
 from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, join_blocks, split_blocks
-from agent_layer.gateway.dialects.tools import Tool, read_anthropic_tools
-from agent_layer.gateway.dialects.turns import (
-    Format,
-    SurrogateMender,
-    assistant_message,
-    continue_last,
-    count_usage,
-    encoded,
-    image_part,
-    join_content,
-    named_choice,
-    objects_in,
-    open_reasoning,
-    seal_reasoning,
-    show_sampled,
-    text_part,
-    tool_call,
-    translated,
-)
-from agent_layer.schema import UNREADABLE, JsonObject, content_hash, mend_surrogates
-
-_NO_PLACE = frozenset({"container", "context_management", "output_format", "mcp_servers"})
-"""What an engine has no use for; recorded with the sampling asked, and left out. Harmless members: ``members.py``."""
-_SHAPING = frozenset({"container", "context_management", "mcp_servers"})
-"""Those among them that change what the model reads, or which tools it has."""
-_TRANSLATED = frozenset(
-    {"messages", "system", "tools", "tool_choice", "max_tokens", "stop_sequences", "thinking", "output_config"}
-    | {"thread"}
-)
-_NOT_SAMPLING = frozenset({"messages", "system", "tools", "model", "stream", "return_token_ids", "thread"})
-
-
-class _Message(msgspec.Struct):
-    role: str
-    content: str | list[JsonObject]
-
-
-class _Source(msgspec.Struct):
-    type: str = ""
-    media_type: str = ""
-    data: str = ""
-    url: str = ""
-
-    @property
-    def address(self) -> str:
-        """Where it lies, or all of it."""
-        return self.url if self.type == "url" else f"data:{self.media_type};base64,{self.data}"
-
-
-class _OutputConfig(msgspec.Struct):
-    format: Format | None = None
-    effort: str | None = None
-
-
-class _Thread(msgspec.Struct):
-    """A conversation that the server remembers, so that the client sends only what is new."""
-
-    type: Literal["create", "continue"]
-    previous_message_id: str | None = None
-
-
-class _Body(msgspec.Struct):
-    messages: list[_Message]
-    max_tokens: int | None = None
-    system: str | list[JsonObject] | None = None
-    tools: list[Tool] | None = None
-    tool_choice: JsonObject | None = None
-    stop_sequences: list[str] | None = None
-    thinking: JsonObject | None = None
-    output_config: _OutputConfig | None = None
-    output_format: Format | None = None
-    thread: _Thread | None = None
-
-
-_BODY: Final = msgspec.json.Decoder(_Body)
+from agent_layer.gateway.dialects.turns import SurrogateMender, count_usage, show_sampled, translated
+from agent_layer.schema import JsonObject, content_hash, mend_surrogates
+from agent_layer.translation import Thread, Translation, encoded, seal_reasoning, translate_messages
 
 
 class ThreadTurns(msgspec.Struct, frozen=True):
@@ -115,147 +42,22 @@ def read_messages(body: bytes, read_thread: ReadThread) -> ChatRequest:
         BadInputError: it is no such request, or has what a chat completion has no place for.
         RefusedError: it continues a thread that is not remembered, or changes what a thread keeps.
     """
-    try:
-        parsed = _BODY.decode(body)
-        pieces = read_pieces(body)
-        chat_messages = [one for message in parsed.messages for one in _chat_messages(message)]
-        system = [{"role": "system", "content": join_content(_parts(parsed.system))}] if parsed.system else []
-        before = _continued(parsed, read_thread)
-        config, tools = parsed.output_config or _OutputConfig(), read_anthropic_tools(parsed.tools or ())
-        choice = tools.restrict(_choice(parsed.tool_choice or {}))
-        has_choice = choice is not None or not tools.dropped
-        fields: JsonObject = {
-            **{name: piece for name, piece in pieces.items() if name not in _TRANSLATED | _NO_PLACE},
-            "max_tokens": parsed.max_tokens,
-            "stop": parsed.stop_sequences or None,
-            "tools": tools.functions or before.tools,
-            "tool_choice": choice,
-            "parallel_tool_calls": _are_parallel(parsed.tool_choice or {}) if has_choice else None,
-            "response_format": wanted.to_chat() if (wanted := config.format or parsed.output_format) else None,
-            **_thinking(parsed.thinking or {}, config.effort),
-            **continue_last(chat_messages),
-        }
-        dropped = [*tools.dropped, *(name for message in parsed.messages for name in _find_dropped(message))]
-        return translated([*system, *before.messages, *chat_messages], fields, pieces, _NOT_SAMPLING, _SHAPING, dropped)
-    except (*UNREADABLE, KeyError) as error:
-        raise BadInputError(
-            f"messages request: expected a body of Anthropic's messages API, found {error}; see its reference"
-        ) from error
+    request = translate_messages(body)
+    if request.continues is None:
+        return translated(request)
+    before = _continue_thread(request, read_thread)
+    return translated(request, before.messages, tools=before.tools)
 
 
-def _continued(parsed: _Body, read_thread: ReadThread) -> ThreadTurns:  # kept: it refuses inside the caller's try
-    if parsed.thread is None or parsed.thread.type == "create":
-        return ThreadTurns()
-    if parsed.system or parsed.tools:
+def _continue_thread(request: Translation, read_thread: ReadThread) -> ThreadTurns:
+    if request.system or asks_something(request.client_fields.get("tools")):
         raise RefusedError(
             400,
             "thread_fingerprint_mismatch",
             "messages request: expected a continued thread to keep system and tools of its beginning, found them sent"
             " again; leave them out, or send the whole conversation with thread type 'create'",
         )
-    return read_thread(parsed.thread.previous_message_id or "")
-
-
-def _find_dropped(message: _Message) -> Iterator[str]:
-    """Yield the names of what no chat message can carry."""
-    for block in objects_in(message.content):
-        match block:
-            case {"type": "tool_result", "is_error": True}:
-                yield "is_error"
-            case {"type": "redacted_thinking"} if open_reasoning(block.get("data")) is None:
-                yield "redacted_thinking"
-            case {"type": "thinking", "thinking": "", "signature": str(sealed)} if open_reasoning(sealed) is None:
-                yield "thinking.signature"
-            case _:
-                pass
-
-
-def _chat_messages(message: _Message) -> Iterator[JsonObject]:
-    blocks = objects_in(message.content)
-    if message.role == "assistant":
-        yield _assistant(blocks)
-        return
-    chat_messages: list[JsonObject] = []
-    for block in blocks:
-        if block.get("type") != "tool_result":
-            chat_messages.append(block)
-            continue
-        if chat_messages:
-            yield {"role": message.role, "content": join_content(_parts(chat_messages))}
-            chat_messages = []
-        content = join_content(_parts(block.get("content")))
-        yield {"role": "tool", "tool_call_id": block["tool_use_id"], "content": content}
-    if chat_messages or not blocks:
-        yield {"role": message.role, "content": join_content(_parts(chat_messages))}
-
-
-def _assistant(blocks: list[JsonObject]) -> JsonObject:
-    texts, thoughts, calls = list[str](), list[str](), list[JsonObject]()
-    for block in blocks:
-        match block:
-            case {"type": "text", "text": str(text)}:
-                texts.append(text)
-            case {"type": "thinking", "thinking": str(text)}:
-                thoughts.append(text or open_reasoning(block.get("signature")) or "")
-            case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
-                calls.append(tool_call(call_id, name, _write_input(block.get("input"))))
-            case {"type": "redacted_thinking"}:
-                thoughts.append(open_reasoning(block.get("data")) or "")
-            case _:
-                raise BadInputError(
-                    f"messages request: expected text, thinking or tool_use of an assistant, found"
-                    f" {block.get('type')!r}; leave it out"
-                )
-    return assistant_message(texts, thoughts, calls)
-
-
-def _parts(content: object) -> list[JsonObject]:
-    return [_part(block) for block in objects_in(content)]
-
-
-def _part(block: JsonObject) -> JsonObject:
-    """Translate what chat completions know; what they do not, the engine may."""
-    match block:
-        case {"type": "text", "text": str(text)}:
-            return text_part(text)
-        case {"type": "document", "source": {"type": "text", "data": str(text)}}:
-            return text_part(text)
-        case {"type": "image", "source": {"type": "base64" | "url"}}:
-            return image_part(_read_source(block).address)
-        case {"type": "document", "source": {"type": "base64"}}:
-            return {"type": "file", "file": {"file_data": _read_source(block).address}}
-        case _:
-            return {name: value for name, value in block.items() if name != "cache_control"}
-
-
-def _read_source(block: JsonObject) -> _Source:
-    return msgspec.convert(block["source"], _Source)
-
-
-def _choice(choice: JsonObject) -> object:
-    match choice:
-        case {"type": "tool", "name": str(name)}:
-            return named_choice(name)
-        case {"type": "any"}:
-            return "required"
-        case _:
-            return choice.get("type")
-
-
-def _are_parallel(choice: JsonObject) -> bool | None:
-    is_single = choice.get("disable_parallel_tool_use")
-    return None if is_single is None else not is_single
-
-
-def _thinking(thinking: JsonObject, effort: object) -> JsonObject:
-    """Express how much to think in vLLM's words."""
-    match thinking:
-        case {"type": "disabled"}:
-            return {"reasoning_effort": "none"}
-        case {"budget_tokens": int(budget)}:
-            return {"reasoning_effort": effort, "thinking_token_budget": budget}
-        case _:
-            return {"reasoning_effort": effort}
+    return read_thread(request.continues or "")
 
 
 class Messages:
@@ -326,7 +128,7 @@ class _Thinking(msgspec.Struct):
 
 _DISPLAY: Final = msgspec.json.Decoder(_Thinking | None)
 _TURN: Final = msgspec.json.Decoder(_Turn)
-_THREAD: Final = msgspec.json.Decoder(_Thread | None)
+_THREAD: Final = msgspec.json.Decoder(Thread | None)
 _NULL: Final = msgspec.Raw(b"null")
 
 
@@ -434,10 +236,6 @@ def _shown(block: Block, text: str) -> JsonObject:
             return {"type": "text", "text": text}
         case "call":
             return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": _parse_input(text)}
-
-
-def _write_input(value: object) -> str:
-    return json.dumps({} if value is None else value, ensure_ascii=False)
 
 
 def _parse_input(arguments: str) -> JsonObject:

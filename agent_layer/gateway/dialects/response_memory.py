@@ -13,8 +13,8 @@ from agent_layer.errors import NotFoundError
 from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.gateway.dialects.stream import Block, join_blocks
-from agent_layer.gateway.dialects.turns import encoded
 from agent_layer.schema import JsonObject
+from agent_layer.translation import encoded
 
 
 class ShownResponse(msgspec.Struct, array_like=True):
@@ -79,18 +79,31 @@ def read_response(memory: LRUCache, response_id: str) -> JsonObject:
     """Return a stored response as it was answered. Raises: NotFoundError: it is not remembered."""
     shown = _find_shown(memory, response_id)
     long = memory.find_messages(shown.long.values())
-    items = memory.find_messages(shown.items, by_name=True)
+    items = memory.find_messages(shown.items)
     if long is None or items is None:
         raise _not_found(response_id)
     return {**shown.body, **dict(zip(shown.long, long, strict=True)), "output": items}
 
 
 def read_input_items(memory: LRUCache, response_id: str) -> list[JsonObject]:
-    """Return what the client of a stored response sent with it. Raises: NotFoundError: it is not remembered."""
-    if (found := memory.find_messages(_find_shown(memory, response_id).input)) is None:
-        raise _not_found(response_id)
-    items = [_ITEM.decode(one) for one in found]
-    return [{"id": f"in_{response_id}_{at}", "type": "message", **item} for at, item in enumerate(items)]
+    """Return what the model read for a stored response: items of those that it continues, and what its client sent.
+
+    Raises: NotFoundError: it is not remembered. One that it continues and that is not, is left out.
+    """
+    turns: list[list[JsonObject]] = []
+    shown = _find_shown(memory, response_id)
+    name: str | None = response_id
+    while shown is not None:
+        if (found := memory.find_messages(shown.input)) is None:
+            raise _not_found(response_id)
+        sent = [_ITEM.decode(one) for one in found]
+        turns.append([{"id": f"in_{name}_{at}", "type": "message", **item} for at, item in enumerate(sent)])
+        name = msgspec.json.decode(shown.body.get("previous_response_id", _NULL), type=str | None)
+        text = memory.find(f"{name}{_SHOWN}")
+        shown = None if text is None else _SHOWN_RESPONSE.decode(text)
+        if shown is not None:
+            turns.append([_ITEM.decode(one) for one in memory.find_messages(shown.items) or ()])
+    return [item for turn in reversed(turns) for item in turn]
 
 
 def delete_response(memory: LRUCache, response_id: str) -> None:

@@ -1,10 +1,7 @@
-"""OpenAI's responses API, ``/v1/responses``, translated from and to chat completions.
+"""OpenAI's responses API, ``/v1/responses``, translated from and to chat completions."""
 
-One answer has several items (reasoning, message, function calls); together they are one assistant message.
-"""
-
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import msgspec
@@ -12,174 +9,18 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects import response_memory
 from agent_layer.gateway.dialects.base import Exchange, LRUCache
-from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, read_pieces
+from agent_layer.gateway.dialects.chat import ChatRequest, build_request
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
-from agent_layer.gateway.dialects.response_events import ResponseWriter
-from agent_layer.gateway.dialects.stream import TranslatedStream
-from agent_layer.gateway.dialects.tools import (
-    Tool,
-    ToolSet,
-    choose_tool,
-    join_name,
-    read_openai_tools,
-    write_custom_input,
-)
-from agent_layer.gateway.dialects.turns import (
-    Format,
-    assistant_message,
-    encoded,
-    image_part,
-    join_content,
-    objects_in,
-    open_reasoning,
-    text_part,
-    tool_call,
-    translated,
-)
-from agent_layer.schema import UNREADABLE, JsonObject
-
-
-def to_messages(items: Iterable[JsonObject]) -> list[JsonObject]:
-    """Return the chat messages that these items stand for.
-
-    Raises: BadInputError: an item of a kind that only OpenAI's own servers know.
-    """
-    turns = _Turns()
-    for item in items:
-        turns.take(item)
-    turns.close()
-    return turns.messages
-
-
-@dataclass(slots=True)
-class _Turns:
-    messages: list[JsonObject] = field(default_factory=list[JsonObject])
-    _thoughts: list[str] = field(default_factory=list[str])
-    _texts: list[str] | None = None
-    _calls: list[JsonObject] = field(default_factory=list[JsonObject])
-
-    def take(self, item: JsonObject) -> None:
-        match item:
-            case {"type": "reasoning"}:
-                if self._texts is not None or self._calls:
-                    self.close()
-                self._thoughts += _read_thoughts(item)
-            case {"type": "function_call", "call_id": str(), "name": str(), "arguments": str(arguments)}:
-                self._calls.append(_read_call(item, arguments))
-            case {"type": "custom_tool_call", "call_id": str(), "name": str(), "input": str(text)}:
-                self._calls.append(_read_call(item, write_custom_input(text)))
-            case {
-                "type": "function_call_output" | "custom_tool_call_output",
-                "call_id": str(call_id),
-                "output": output,
-            }:
-                self._add({"role": "tool", "tool_call_id": call_id, "content": join_content(_parts(output))})
-            case {"role": "assistant", "content": content}:
-                self._begin_text(content)
-            case {"role": str(role), "content": content}:
-                self._add({"role": role, "content": join_content(_parts(content))})
-            case _:
-                raise BadInputError(
-                    f"responses request: expected items of type message, reasoning, function_call or"
-                    f" function_call_output, found {item.get('type')!r}; only OpenAI's own servers know it"
-                )
-
-    def _begin_text(self, content: object) -> None:  # kept: as a case of its own the caller would be too long
-        if self._texts is not None or self._calls:
-            self.close()
-        self._texts = [str(part.get("text") or part.get("refusal") or "") for part in objects_in(content)]
-
-    def close(self) -> None:
-        """End the assistant's turn, if it is one."""
-        if self._thoughts or self._texts is not None or self._calls:
-            self.messages.append(assistant_message(self._texts or [], self._thoughts, self._calls))
-        self._thoughts, self._texts, self._calls = [], None, []
-
-    def _add(self, message: JsonObject) -> None:
-        self.close()
-        self.messages.append(message)
-
-
-def _read_call(item: JsonObject, arguments: str) -> JsonObject:
-    return tool_call(str(item["call_id"]), join_name(str(item["name"]), item.get("namespace")), arguments)
-
-
-def _read_thoughts(item: JsonObject) -> list[str]:
-    """Return what a reasoning item holds: its text, else what was sealed of it, else its summary."""
-    sealed = open_reasoning(item.get("encrypted_content"))
-    if not item.get("content") and sealed is not None:
-        return [sealed]
-    return [str(part.get("text", "")) for part in objects_in(item.get("content")) or objects_in(item.get("summary"))]
-
-
-def _find_dropped(items: Iterable[JsonObject]) -> Iterator[str]:
-    """Yield the names of what no chat message can carry."""
-    for item in items:
-        if item.get("encrypted_content") and not any(_read_thoughts(item)):
-            yield "encrypted_content"
-
-
-def _parts(content: object) -> list[JsonObject]:
-    return [_part(part) for part in objects_in(content)]
-
-
-def _part(part: JsonObject) -> JsonObject:
-    """Translate what chat completions know; what they do not, the engine may."""
-    match part:
-        case {"type": "input_text" | "output_text" | "text", "text": str(text)}:
-            return text_part(text)
-        case {"type": "input_image", "image_url": str(url)}:
-            return image_part(url, part.get("detail"))
-        case {"type": "input_file"}:
-            return {"type": "file", "file": {name: value for name, value in part.items() if name != "type"}}
-        case _:
-            return part
-
+from agent_layer.gateway.dialects.endings import find_failure
+from agent_layer.gateway.dialects.refusals import RefusedError
+from agent_layer.gateway.dialects.response_events import ResponseWriter, write_usage
+from agent_layer.gateway.dialects.stream import EventLines, TranslatedStream, split_blocks
+from agent_layer.gateway.dialects.turns import count_usage, translated
+from agent_layer.schema import UNREADABLE, JsonObject, as_json_object, as_json_objects
+from agent_layer.translation import ResolveItem, encoded, read_pieces, seal_reasoning, translate_responses
 
 ReadConversation: TypeAlias = Callable[[str], Sequence[msgspec.Raw]]
 """Response id → all messages up to and with that answer."""
-ResolveItem: TypeAlias = Callable[[JsonObject], JsonObject]
-"""Item of the input → the item as it was answered, if it names or repeats one; else the same."""
-
-_NO_PLACE = frozenset(
-    {"include", "truncation", "stream_options", "max_tool_calls", "moderation", "context_management", "background"}
-)
-"""What an engine has no use for; recorded with the sampling asked, and left out. Harmless members: ``members.py``."""
-_SHAPING = frozenset({"truncation", "context_management", "moderation"})
-"""Those among them that change what the model reads or what comes of its answer."""
-_TRANSLATED = frozenset(
-    {"input", "instructions", "previous_response_id", "tools", "tool_choice", "text", "reasoning", "max_output_tokens"}
-)
-_NOT_SAMPLING = frozenset(
-    {"input", "instructions", "previous_response_id", "tools", "model", "stream", "stream_options", "include"}
-    | {"return_token_ids"}
-)
-_SHOW_LOGPROBS = "message.output_text.logprobs"
-_UNSUPPORTED = ("background", "conversation", "prompt")
-
-
-class _Text(msgspec.Struct):
-    format: Format | None = None
-    verbosity: str | None = None
-
-
-class _Body(msgspec.Struct):
-    input: str | list[JsonObject] = []
-    instructions: str | None = None
-    previous_response_id: str | None = None
-    tools: list[Tool] | None = None
-    tool_choice: str | JsonObject | None = None
-    text: _Text | None = None
-    reasoning: JsonObject | None = None
-    max_output_tokens: int | None = None
-    background: bool | None = None
-    conversation: object = None
-    prompt: object = None
-    include: list[str] | None = None
-    store: bool | None = None
-
-
-_BODY: Final = msgspec.json.Decoder(_Body)
 
 
 def read_responses(body: bytes, read_conversation: ReadConversation, resolve_item: ResolveItem) -> ChatRequest:
@@ -188,63 +29,12 @@ def read_responses(body: bytes, read_conversation: ReadConversation, resolve_ite
     Args:
         body: JSON text.
         read_conversation: finds what a previous response continued and said.
-        resolve_item: finds the item that an ``item_reference`` names, and how the model wrote arguments.
+        resolve_item: finds the item that an ``item_reference`` names.
 
     Raises: BadInputError: it is no such request, or has what a chat completion has no place for.
     """
-    try:
-        return _build_request(_BODY.decode(body), read_pieces(body), read_conversation, resolve_item)
-    except UNREADABLE as error:
-        raise BadInputError(
-            f"responses request: expected a body of OpenAI's responses API, found {error}; see its reference"
-        ) from error
-
-
-def _build_request(
-    parsed: _Body, pieces: Pieces, read_conversation: ReadConversation, resolve_item: ResolveItem
-) -> ChatRequest:
-    for name in _UNSUPPORTED:
-        if getattr(parsed, name):
-            raise BadInputError(f"responses request: expected no {name}, which the gateway cannot do; leave it out")
-    items: list[JsonObject] = (
-        [{"role": "user", "content": parsed.input}] if isinstance(parsed.input, str) else parsed.input
-    )
-    items = [resolve_item(item) for item in items]
-    added = [encoded(message) for message in to_messages(items)]
-    before = read_conversation(parsed.previous_response_id) if parsed.previous_response_id else ()
-    system = [{"role": "system", "content": parsed.instructions}] if parsed.instructions else []
-    tools = read_openai_tools(parsed.tools or ())
-    dropped = [*tools.dropped, *_find_dropped(items)]
-    fields = _fields(parsed, pieces, tools)
-    request = translated([*system, *before, *added], fields, pieces, _NOT_SAMPLING, _SHAPING, dropped)
-    return msgspec.structs.replace(request, shows_logprobs=_SHOW_LOGPROBS in (parsed.include or []))
-
-
-def _fields(parsed: _Body, pieces: Pieces, tools: ToolSet) -> JsonObject:  # kept: a table
-    """Everything but the messages."""
-    choice = tools.restrict(_choice(parsed.tool_choice))
-    text, reasoning = parsed.text or _Text(), parsed.reasoning or {}
-    return {
-        **{name: piece for name, piece in pieces.items() if name not in _TRANSLATED | _NO_PLACE},
-        "max_tokens": parsed.max_output_tokens,
-        "tools": tools.functions or None,
-        "tool_choice": choice,
-        "parallel_tool_calls": pieces.get("parallel_tool_calls") if tools.functions or not tools.dropped else None,
-        "response_format": text.format.to_chat() if text.format else None,
-        "verbosity": text.verbosity,
-        "reasoning_effort": reasoning.get("effort"),
-    }
-
-
-def _choice(choice: str | JsonObject | None) -> object:
-    match choice:
-        case {"type": "function" | "custom", "name": str(name)}:
-            return choose_tool(name, choice.get("namespace"))
-        case {"type": "allowed_tools", "tools": tools}:
-            allowed = [choose_tool(tool.get("name"), tool.get("namespace")) for tool in objects_in(tools)]
-            return {"type": "allowed_tools", "allowed_tools": {"mode": choice.get("mode", "auto"), "tools": allowed}}
-        case _:
-            return choice
+    request = translate_responses(body, resolve_item)
+    return translated(request, read_conversation(request.continues) if request.continues else ())
 
 
 class Responses:
@@ -265,3 +55,121 @@ class Responses:
     def stream(self, exchange: Exchange) -> TranslatedStream:
         """Begin a streamed response."""
         return TranslatedStream(ResponseWriter(exchange), exchange.num_choices, exchange.request.shows_logprobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SocketResponses:
+    """Responses on a socket: its messages have a type and no form of their own, and its events are lines of JSON.
+
+    See https://developers.openai.com/api/docs/guides/websocket-mode.
+    """
+
+    socket: str
+    """Name of the socket."""
+    stream_id: str | None
+    """The client's name of the stream on it; None: the only one."""
+
+    def read(self, body: bytes, memory: LRUCache) -> ChatRequest:
+        """Read a message."""
+        try:
+            pieces = {name: piece for name, piece in read_pieces(body).items() if name not in _OF_SOCKETS}
+        except UNREADABLE as error:
+            raise BadInputError(f"responses message: expected a JSON object, found {error}; correct it") from error
+        return read_responses(
+            msgspec.json.encode({**pieces, "stream": True}),
+            lambda response_id: response_memory.read_conversation(memory, response_id, self.socket),
+            lambda item: response_memory.resolve_item(memory, item),
+        )
+
+    def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:
+        """Return the events of an answer that its engine did not stream."""
+        writer = ResponseWriter(exchange, self.socket)
+        return self.form.write(writer.finish(answer, split_blocks(answer.actions[0].message or {})))
+
+    def stream(self, exchange: Exchange) -> TranslatedStream:
+        """Begin a response."""
+        writer = ResponseWriter(exchange, self.socket)
+        return TranslatedStream(writer, exchange.num_choices, exchange.request.shows_logprobs, self.form)
+
+    def warm_up(self, exchange: Exchange) -> bytes:
+        """Return the events of a message that only prepares the next ones."""
+        return self.form.write(ResponseWriter(exchange, self.socket).warm_up())
+
+    @property
+    def form(self) -> EventLines:
+        """How events are written."""
+        return EventLines({} if self.stream_id is None else {"stream_id": self.stream_id})
+
+
+_OF_SOCKETS: Final = frozenset({"type", "stream_id", "generate", "stream", "stream_options"})
+
+
+class Compaction(Responses):
+    """OpenAI's ``/v1/responses/compact``: the policy writes a summary, which takes the place of a conversation.
+
+    The question is the gateway's, so it is a side call. The seal of the summary is its text in base64, no secret.
+    """
+
+    def read(self, body: bytes, memory: LRUCache) -> ChatRequest:
+        """Read a client's body."""
+        request = super().read(body, memory)
+        asked = encoded({"role": "user", "content": _SUMMARISE})
+        messages = [*request.messages, asked]
+        pieces = {name: piece for name, piece in request.pieces.items() if name not in _NOT_COMPACTED}
+        pieces["messages"] = msgspec.Raw(msgspec.json.encode(messages))
+        rebuilt = build_request(
+            pieces, messages, client_fields=request.client_fields, sampling_asked=request.sampling_asked
+        )
+        return msgspec.structs.replace(
+            rebuilt,
+            not_applied=request.not_applied,
+            findings=request.findings,
+            is_respelled=request.is_respelled,
+            side_call="compact",
+        )
+
+    def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:
+        """Return the messages of the user, and the summary in their place of all others."""
+        if (error := find_failure(answer)) is not None:
+            raise RefusedError(502, "engine_failed", f"compaction: {error}; ask again")
+        request = exchange.request
+        spoken = [request.message(at) for at, role in enumerate(request.roles[:-1]) if role == "user"]
+        output: list[JsonObject] = [
+            {
+                "id": f"msg_{exchange.call_id}_{at}",
+                "type": "message",
+                "role": "user",
+                "status": "completed",
+                "content": _shown_parts(message.get("content")),
+            }
+            for at, message in enumerate(spoken)
+        ]
+        text = str((answer.actions[0].message or {}).get("content") or "")
+        sealed = {"id": f"cmp_{exchange.call_id}", "type": "compaction", "encrypted_content": seal_reasoning(text)}
+        return msgspec.json.encode(
+            {
+                "id": f"resp_{exchange.call_id}",
+                "object": "response.compaction",
+                "created_at": exchange.at,
+                "output": [*output, sealed],
+                "usage": write_usage(count_usage(answer)),
+            }
+        )
+
+
+_NOT_COMPACTED: Final = frozenset({"tool_choice", "parallel_tool_calls", "response_format", "stream", "stream_options"})
+_SUMMARISE: Final = (
+    "Summarise the conversation so far for yourself: it will be replaced by your summary and the user's messages, and"
+    " you will go on from these alone. Say what the task is, what was done and found, what was decided and why, which"
+    " files, names and values matter, and what is left to do. Write only the summary, and call no tool."
+)
+
+
+def _shown_parts(content: object) -> list[JsonObject]:
+    """Return the content of a chat message as parts of an input item."""
+    return [
+        {"type": "input_image", "image_url": as_json_object(part.get("image_url")).get("url"), "detail": "auto"}
+        if part.get("type") == "image_url"
+        else {"type": "input_text", "text": str(part.get("text") or "")}
+        for part in as_json_objects([{"text": content}] if isinstance(content, str) else content)
+    ]

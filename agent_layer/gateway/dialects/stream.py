@@ -14,8 +14,8 @@ from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.chat_stream import Chunk, GrowingAnswer, cut_shown_logprobs, ends
 from agent_layer.gateway.dialects.endings import find_failure
 from agent_layer.gateway.dialects.refusals import read_engine_error
-from agent_layer.gateway.dialects.turns import assistant_message, tool_call
 from agent_layer.schema import UNREADABLE, GrowingCall, GrowingCalls, JsonObject, as_json_objects, mend_surrogates
+from agent_layer.translation import assistant_message, tool_call
 
 Kind: TypeAlias = Literal["reasoning", "text", "call"]
 Events: TypeAlias = list[JsonObject]
@@ -245,6 +245,21 @@ class NamedEvents:
         return b"".join(
             [b"event: %b\ndata: %b\n\n" % (str(one["type"]).encode(), _ENCODER.encode(one)) for one in events]
         )
+
+    def end(self) -> bytes:
+        """Nothing follows."""
+        return b""
+
+
+@dataclass(frozen=True, slots=True)
+class EventLines:
+    """Events as lines of JSON, each with the same members added."""
+
+    added: JsonObject
+
+    def write(self, events: Iterable[JsonObject]) -> bytes:
+        """Return events as bytes."""
+        return b"".join([_ENCODER.encode({**one, **self.added}) + b"\n" for one in events])
 
     def end(self) -> bytes:
         """Nothing follows."""

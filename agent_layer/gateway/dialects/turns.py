@@ -1,16 +1,15 @@
-"""Turns of a conversation, translated between dialects, and their token usage."""
+"""Requests of other dialects as chat requests, and token usage of their answers."""
 
-import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, asks_something, build_request
+from agent_layer.gateway.dialects.chat import ChatRequest, asks_something, build_request
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer, EngineUsage, PromptDetails, ResponseDetails
-from agent_layer.gateway.dialects.members import is_harmless
-from agent_layer.schema import JsonObject, as_json_object, mend_surrogates
+from agent_layer.schema import JsonObject, mend_surrogates
+from agent_layer.translation import HOSTED, Translation, encoded, is_harmless
 
 _TRUE, _ONE = msgspec.Raw(b"true"), msgspec.Raw(b"1")
 
@@ -46,158 +45,53 @@ def show_sampled(answer: ChatAnswer, request: ChatRequest) -> JsonObject:
     return {"prompt_token_ids": answer.prompt_token_ids.tolist(), "token_ids": sampled.tolist() if sampled else None}
 
 
-_ENCODER: Final = msgspec.json.Encoder()
-
-
-def encoded(value: object) -> msgspec.Raw:
-    """Return a value as JSON text."""
-    return value if isinstance(value, msgspec.Raw) else msgspec.Raw(_ENCODER.encode(value))
-
-
-def text_part(text: str) -> JsonObject:
-    """A text among the parts of a message."""
-    return {"type": "text", "text": text}
-
-
-def image_part(url: str, detail: object = None) -> JsonObject:
-    """An image among the parts of a message."""
-    image: JsonObject = {"url": url}
-    return {"type": "image_url", "image_url": image | {"detail": detail} if detail else image}
-
-
-def join_content(parts: list[JsonObject]) -> object:
-    """Return parts as the content of a message; a single text becomes plain text."""
-    match parts:
-        case []:
-            return ""
-        case [{"type": "text", "text": str(text), **rest}] if not rest:
-            return text
-        case _:
-            return parts
-
-
-def objects_in(content: object) -> list[JsonObject]:
-    """Return a content, text or list, as a list of objects."""
-    if content is None:
-        return []
-    return [text_part(content)] if isinstance(content, str) else msgspec.convert(content, list[JsonObject])
-
-
-def assistant_message(texts: Iterable[str], reasoning: Iterable[str], calls: list[JsonObject]) -> JsonObject:
-    """Return the message of one turn; the same however it was split on its way."""
-    text, thought = "".join(texts), "".join(reasoning)
-    message: JsonObject = {"role": "assistant", "content": text if text or not calls else None}
-    message |= {"reasoning": thought} if thought else {}
-    return message | ({"tool_calls": calls} if calls else {})
-
-
-def continue_last(messages: Sequence[object]) -> JsonObject:
-    """Return the fields with which an engine goes on from a last message that is the beginning of the answer.
-
-    Args:
-        messages: chat messages. A text of the assistant alone begins an answer.
-    """
-    last = as_json_object(messages[-1]) if messages else {}
-    is_beginning = last.get("role") == "assistant" and last.get("content") and last.keys() == {"role", "content"}
-    return {"continue_final_message": True, "add_generation_prompt": False} if is_beginning else {}
-
-
-_SEAL: Final = "agent-layer:"
-
-
-def seal_reasoning(text: str) -> str:
-    """Return reasoning as the opaque text that clients keep where they keep nothing else of it."""
-    return _SEAL + base64.b64encode(text.encode()).decode()
-
-
-def open_reasoning(sealed: object) -> str | None:
-    """Return reasoning that was sealed here; None: another party sealed it, or nothing is sealed."""
-    if not isinstance(sealed, str) or not sealed.startswith(_SEAL):
-        return None
-    try:
-        return base64.b64decode(sealed[len(_SEAL) :], validate=True).decode()
-    except ValueError:
-        return None
-
-
-def tool_call(call_id: str, name: str, arguments: str) -> JsonObject:
-    """A call of a tool within such a message."""
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-
-
-def function_tool(name: object, fields: Mapping[str, object]) -> JsonObject:
-    """A tool that the model may call; fields that are None are left out."""
-    return {"type": "function", "function": {"name": name} | _known(fields)}
-
-
-def named_choice(name: str) -> JsonObject:
-    """Return the choice that makes the model call this tool."""
-    return {"type": "function", "function": {"name": name}}
-
-
-class Format(msgspec.Struct):
-    """How the other dialects ask for JSON."""
-
-    type: str
-    name: str = "output"
-    schema: JsonObject | None = None
-    description: str | None = None
-    strict: bool | None = None
-
-    def to_chat(self) -> JsonObject | None:
-        """Return it as ``response_format``; None: text, as without one."""
-        if self.type != "json_schema":
-            return None if self.type == "text" else {"type": self.type}
-        fields = {"schema": self.schema, "description": self.description, "strict": self.strict}
-        return {"type": self.type, "json_schema": {"name": self.name} | _known(fields)}
-
-
-def _known(fields: Mapping[str, object]) -> JsonObject:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def translated(
-    messages: Iterable[object],
-    fields: Mapping[str, object],
-    client_fields: Pieces,
-    not_sampling: frozenset[str],
-    shaping: frozenset[str] = frozenset(),
-    dropped: Iterable[str] = (),
-) -> ChatRequest:
+def translated(source: Translation, before: Sequence[msgspec.Raw] = (), tools: object = None) -> ChatRequest:
     """Put a request together.
 
     Args:
-        messages: chat messages, as values or JSON texts.
-        fields: the other members of the chat request; those that are None are left out.
-        client_fields: what the client sent.
-        not_sampling: members of that which do not shape the answer.
-        shaping: members that are left out though they would shape it.
-        dropped: names of what is left out within members.
+        source: what the client asks.
+        before: chat messages that stand before its own.
+        tools: those of a request that has none.
 
-    Raises: BadInputError: several answers are wanted, or an integer has more than 64 bits.
+    Raises:
+        BadInputError: it holds what no engine can be asked, several answers are wanted, or an integer has more than 64
+            bits.
     """
-    pieces = {name: encoded(value) for name, value in _known(fields).items()}
+    source.check_askable()
+    fields = source.fields if tools is None else {**source.fields, "tools": source.fields.get("tools") or tools}
+    pieces = {name: encoded(value) for name, value in fields.items() if value is not None}
     pieces = {name: piece for name, piece in pieces.items() if not is_harmless(name, piece)}
     if pieces.get("n", _ONE) != _ONE:
         raise BadInputError("request: expected n = 1, which alone this dialect can show; ask again for another answer")
-    encoded_messages = [encoded(message) for message in messages]
+    encoded_messages = [encoded(message) for message in (*source.system, *before, *source.messages)]
     pieces["messages"] = encoded(encoded_messages)
     if pieces.get("stream") == _TRUE:
         pieces["stream_options"] = msgspec.Raw(b'{"include_usage":true}')
-    wanted: JsonObject = {
-        name: msgspec.json.decode(one)
-        for name, one in client_fields.items()
-        if name not in not_sampling and not is_harmless(name, one)
-    }
-    request = build_request(pieces, encoded_messages, client_fields=client_fields, sampling_asked=wanted)
+    client_fields = source.client_fields
+    request = build_request(
+        pieces, encoded_messages, client_fields=client_fields, sampling_asked=source.read_sampling()
+    )
     lost = [
         name
         for name, piece in client_fields.items()
-        if name in shaping and asks_something(piece) and not is_harmless(name, piece)
+        if name in source.shaping and asks_something(piece) and not is_harmless(name, piece)
     ]
     return msgspec.structs.replace(
-        request, is_respelled=True, not_applied=[*request.not_applied, *lost, *dict.fromkeys(dropped)]
+        request,
+        is_respelled=True,
+        shows_logprobs=source.shows_logprobs,
+        not_applied=[*request.not_applied, *lost, *source.losses.names],
     )
+
+
+def refuse_hosted(request: ChatRequest) -> None:
+    """Raises: BadInputError: tools of the request are left out, because only another party's servers run them."""
+    names = [name.removeprefix(HOSTED) for name in request.not_applied if name.startswith(HOSTED)]
+    if names:
+        raise BadInputError(
+            f"tools: expected functions that the agent runs itself, found type {', '.join(names)}, which only servers"
+            " of another party know; leave them out, or set AGENT_LAYER_HOSTED_TOOLS=leave_out"
+        )
 
 
 class SurrogateMender:

@@ -12,7 +12,7 @@ from aiohttp import web
 from agent_layer.gateway.calls.pipeline import Calls
 from agent_layer.gateway.calls.requests import body_size, in_background, read_text
 from agent_layer.gateway.dialects.chat import ChatRequest
-from agent_layer.gateway.dialects.google.request import EVENT_STREAM, JSON_ARRAY, Google
+from agent_layer.gateway.dialects.google import EVENT_STREAM, JSON_ARRAY, Google
 from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.gateway.http.auth import Access
 from agent_layer.gateway.http.errors import as_json

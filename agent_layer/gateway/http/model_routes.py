@@ -34,7 +34,6 @@ _DEPLOYMENT: Final = "(?:deployments/++[^/]++/++)?+"
 _MODELS, _MODEL = "models", "(?P<model>.+?)"
 _ANY: Final = "[^/]++(?:/++[^/]++)*+"
 _UNSERVED: Final = {
-    ("responses", "compact"): "send the conversation itself, which the policy may be asked to summarise",
     ("responses", _ANY): "keep what POST /v1/responses answers, or continue it with previous_response_id",
     ("conversations(?:/.*+)?",): "send the whole input, or continue an answer with previous_response_id",
     ("messages", "batches(?:/.*+)?"): "send the questions one by one: each is answered at once",
@@ -133,12 +132,16 @@ class ModelRoutes:
                 for route in (
                     *(web.post(below + make_door(*map(re.escape, words)), handler) for words, handler in posted),
                     *(web.get(below + make_door(*words), handler) for words, handler in read),
-                    *(
-                        web.route("*", below + make_door(*words), self._refuse_by(do))
-                        for words, do in _UNSERVED.items()
-                    ),
                 )
             ),
+        ]
+
+    def refusals(self) -> list[web.RouteDef]:
+        """Doors of what is not served; behind all others, which their patterns may fit, too."""
+        return [
+            web.route("*", below + make_door(*words), self._refuse_by(advice))
+            for below in ("/r/{trajectory_id}", "")
+            for words, advice in _UNSERVED.items()
         ]
 
     def _make_handler(self, dialect: Dialect) -> _Handler:

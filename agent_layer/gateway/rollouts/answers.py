@@ -19,9 +19,9 @@ import msgspec
 
 from agent_layer.gateway.dialects.base import LRUCache
 from agent_layer.gateway.dialects.chat import ChatRequest
-from agent_layer.gateway.dialects.tools import read_custom_input, write_custom_input
 from agent_layer.gateway.rollouts.media import Part, stored_part
 from agent_layer.schema import JsonObject, as_json_object, as_json_objects, content_hash
+from agent_layer.translation import read_custom_input, write_custom_input
 
 Form: TypeAlias = Literal["same", "reserialised", "unreasoned", "unknown"]
 REASONING: Final = ("reasoning", "reasoning_content")

@@ -14,7 +14,6 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects.chat import ChatRequest
-from agent_layer.gateway.dialects.members import check_counts
 from agent_layer.gateway.dialects.refusals import CONTEXT_FULL, RefusedError
 from agent_layer.gateway.rollouts.answers import ANSWERER, AnsweredMessages, HashedAnswer, find_place, hash_answer
 from agent_layer.gateway.rollouts.body_quota import BodyQuota
@@ -40,6 +39,7 @@ from agent_layer.schema import (
     make_attempt_started,
     new_id,
 )
+from agent_layer.translation import check_counts
 
 _HASH_LENGTH = 32
 _OF_TOOLS: Final = frozenset({"tool_choice", "parallel_tool_calls"})

@@ -270,9 +270,7 @@ def test_side_calls_and_the_policys_calls_spend_nothing_of_each_other(calls, tur
         rollout.record_start(str(number), [], is_aux=is_aux)
         num_sampled = 0 if is_aux else 5
         rollout.record_end(
-            EndedCall(
-                str(number), num_sampled, is_of_policy=not is_aux, question_id=str(number), is_side_call=is_aux
-            )
+            EndedCall(str(number), num_sampled, is_of_policy=not is_aux, question_id=str(number), is_side_call=is_aux)
         )
         num_policy, num_sides = num_policy + (not is_aux), num_sides + is_aux
 

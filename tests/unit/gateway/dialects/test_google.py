@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects.google.request import EVENT_STREAM, JSON_ARRAY, Google, read_counted
+from agent_layer.gateway.dialects.google import EVENT_STREAM, JSON_ARRAY, Google
 from agent_layer.schema import as_json_objects
 
 from .test_there_and_back import answers, canonical, find_answer, make_exchange, read_chunks
@@ -286,7 +286,7 @@ def test_counted_is_what_would_be_asked():
     whole = {"contents": [HELLO], "systemInstruction": {"parts": [{"text": "s"}]}}
 
     for body in (whole, {"generateContentRequest": {"model": "models/m", **whole}}):
-        assert read_counted(json.dumps(body).encode(), "m").roles == ["system", "user"]
+        assert Google(model="m", is_counted=True).read(json.dumps(body).encode(), "r-0").roles == ["system", "user"]
 
 
 def respelled(content, *, how):

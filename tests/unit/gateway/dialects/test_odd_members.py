@@ -6,7 +6,7 @@ import random
 import pytest
 
 from agent_layer.errors import AgentLayerError
-from agent_layer.gateway.dialects.google.request import Google
+from agent_layer.gateway.dialects.google import Google
 from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.gateway.rollouts.media import check_media
 

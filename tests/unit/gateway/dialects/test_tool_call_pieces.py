@@ -9,11 +9,11 @@ from hypothesis import given, strategies as st
 from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.chat_stream import ChatStream
 from agent_layer.gateway.dialects.completions import Completions
-from agent_layer.gateway.dialects.google.answer import read_signature
-from agent_layer.gateway.dialects.google.request import EVENT_STREAM, Google
+from agent_layer.gateway.dialects.google import EVENT_STREAM, Google
 from agent_layer.gateway.dialects.messages import Messages
 from agent_layer.gateway.dialects.responses import Responses
 from agent_layer.schema.wire.streamed_messages import GrowingMessage
+from agent_layer.translation.sealed import read_signature
 from tracer.integrations.openai import CHAT
 
 ARGUMENTS = ["", "{}", '{"q":"a"}', '{"q": {"deep": [1, 2]}}', '{"q":"}"}', "[1]", "no JSON", "{"]

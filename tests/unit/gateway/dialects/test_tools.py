@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects.responses import Responses
-from agent_layer.gateway.dialects.tools import refuse_hosted
+from agent_layer.gateway.dialects.turns import refuse_hosted
 
 from ..talking import Talk
 from .test_there_and_back import make_exchange, streamed

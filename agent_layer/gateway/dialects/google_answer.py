@@ -1,6 +1,5 @@
 """Answers in the words of Google's Gemini API, whole, as events, and as a list that grows."""
 
-from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,49 +12,10 @@ from agent_layer.gateway.dialects.endings import find_failure, find_finish
 from agent_layer.gateway.dialects.refusals import RefusedError, google_error
 from agent_layer.gateway.dialects.stream import Block, Events, Kind, split_blocks
 from agent_layer.gateway.dialects.turns import count_usage, show_sampled
-from agent_layer.schema import UNREADABLE, JsonObject, mend_surrogates
+from agent_layer.schema import JsonObject
+from agent_layer.translation import Signature, parse_arguments
 
-_MARK: Final = b"agent-layer 1 "
 _FAILED: Final = 502
-
-
-class Signature(msgspec.Struct, frozen=True, array_like=True):
-    """What a part says to those who wrote it, beside what its reader sees."""
-
-    thought: str = ""
-    """All that was thought before it, since the answer began."""
-    call_id: str = ""
-    arguments: str | None = None
-    """Arguments of the call, as the model wrote them."""
-
-    def encode(self) -> str:
-        """Return it as Google's signatures are written, in base64."""
-        return b64encode(_MARK + msgspec.json.encode(self)).decode()
-
-
-_SIGNATURE: Final = msgspec.json.Decoder(Signature)
-
-
-def read_signature(text: object) -> Signature | None:
-    """Return what a part was signed with; None: nothing, or it is a signature of others."""
-    if not isinstance(text, str):
-        return None
-    try:
-        found = b64decode(text.replace("-", "+").replace("_", "/") + "==")  # clients write either alphabet
-        return _SIGNATURE.decode(found.removeprefix(_MARK)) if found.startswith(_MARK) else None
-    except (*UNREADABLE, ValueError):  # it is no base64, or no text that we wrote
-        return None
-
-
-def parse_arguments(text: str) -> JsonObject:
-    """Read what the model wrote; where that is no JSON object, the call is shown without arguments."""
-    try:
-        return _ARGUMENTS.decode(mend_surrogates(text.encode()))
-    except (*UNREADABLE, UnicodeEncodeError):
-        return {}
-
-
-_ARGUMENTS: Final = msgspec.json.Decoder(JsonObject)
 
 
 class _ThinkingConfig(msgspec.Struct, rename="camel"):

@@ -1,10 +1,10 @@
-"""Google's Gemini API, ``models/{model}:generateContent`` and its streams, translated from and to chat completions.
+"""Google's Gemini API in the words of chat completions.
 
 Several contents of the model in a row are one answer, as clients keep one for each piece of a stream. Results name
 their call by an id, by the name of the tool, or by their order alone.
 
 A signature that clients send back with a part holds what Google's own hold: the thoughts, which few clients are shown,
-and the call as the model wrote it. So the engine reads the answer as it was sampled, and the gateway remembers nothing.
+and the call as the model wrote it. So the answer is known as it was sampled, and nobody remembers anything.
 """
 
 import json
@@ -16,36 +16,22 @@ from typing import Final
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects.base import Exchange, LRUCache
-from agent_layer.gateway.dialects.chat import ChatRequest, Pieces, read_pieces
-from agent_layer.gateway.dialects.chat_answer import ChatAnswer
-from agent_layer.gateway.dialects.google.answer import (
-    AnswerWriter,
-    EventArray,
-    PlainEvents,
-    parse_arguments,
-    read_signature,
-)
-from agent_layer.gateway.dialects.google.names import rename_members, to_camel_case, to_json_schema
-from agent_layer.gateway.dialects.stream import TranslatedStream
-from agent_layer.gateway.dialects.tools import HOSTED, ToolSet
-from agent_layer.gateway.dialects.turns import (
+from agent_layer.schema import UNREADABLE, JsonObject, as_json_object
+from agent_layer.translation.google_names import rename_members, to_camel_case, to_json_schema
+from agent_layer.translation.request import Losses, Pieces, Translation, encoded, read_pieces
+from agent_layer.translation.sealed import parse_arguments, read_signature
+from agent_layer.translation.tools import HOSTED, ToolSet
+from agent_layer.translation.turns import (
     Format,
     assistant_message,
     continue_last,
-    encoded,
     function_tool,
     image_part,
     join_content,
     named_choice,
     text_part,
     tool_call,
-    translated,
 )
-from agent_layer.schema import UNREADABLE, JsonObject, as_json_object
-
-EVENT_STREAM, JSON_ARRAY = "text/event-stream", "application/json"
-"""Forms of a streamed answer: ``?alt=sse``, and without it."""
 
 _TRANSLATED: Final = ("contents", "systemInstruction", "tools", "toolConfig", "generationConfig")
 _NO_PLACE: Final = frozenset({"safetySettings", "labels", "serviceTier", "store", "model", "stream"})
@@ -84,61 +70,31 @@ _NO_SIGNATURES: Final = (
 _GOOGLES_FILES: Final = ("gs://", "https://generativelanguage.googleapis.com/")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Google:
-    """Google's dialect, for one request: model and form of the answer are in its address."""
-
-    model: str
-    stream_type: str | None = None
-    """Content type of a streamed answer; None: it comes whole."""
-    is_counted: bool = False
-    """The prompt is only to be counted."""
-
-    def read(self, body: bytes, memory: LRUCache) -> ChatRequest:  # noqa: ARG002  # nothing is remembered for it
-        """Read a client's body."""
-        return read_counted(body, self.model) if self.is_counted else read_google(body, self.model, self.stream_type)
-
-    def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:
-        """Return the response."""
-        return msgspec.json.encode(AnswerWriter(exchange).whole(answer))
-
-    def stream(self, exchange: Exchange) -> TranslatedStream:
-        """Begin a streamed response."""
-        form = EventArray() if self.stream_type == JSON_ARRAY else PlainEvents()
-        request = exchange.request
-        return TranslatedStream(AnswerWriter(exchange), exchange.num_choices, request.shows_logprobs, form=form)
-
-
-def read_google(body: bytes, model: str, stream_type: str | None = None) -> ChatRequest:
-    """Read a client's body.
+def translate_google(body: bytes, model: str, *, is_streamed: bool = False) -> Translation:
+    """Translate a client's body.
 
     Args:
         body: JSON text.
         model: named by the address.
-        stream_type: content type of a streamed answer; None: it comes whole.
+        is_streamed: the address asks for a stream.
 
-    Raises: BadInputError: it is no such request, or has what a chat completion has no place for.
+    Raises: BadInputError: it is no such request.
     """
     try:
-        pieces = _cut(body) | {"model": encoded(model)}
-        request = _build_request(pieces, is_streamed=stream_type is not None)
+        return _translate(_cut(body) | {"model": encoded(model)}, is_streamed=is_streamed)
     except (*UNREADABLE, KeyError, ValueError) as error:  # the last: text that is no base64
         raise BadInputError(
             f"generateContent request: expected a body of Google's Gemini API, found {error}; see its reference"
         ) from error
-    return request if stream_type is None else msgspec.structs.replace(request, stream_type=stream_type)
 
 
-def read_counted(body: bytes, model: str) -> ChatRequest:
-    """Read the body of ``countTokens``: contents, or a whole request.
-
-    Raises: BadInputError: it is neither.
-    """
+def find_counted(body: bytes) -> bytes:
+    """Return the request within a body of ``countTokens``: contents, or a whole request."""
     try:
         whole = _cut(body).get("generateContentRequest")
     except UNREADABLE:
         whole = None  # the reader says what is wrong
-    return read_google(body if whole is None else bytes(whole), model)
+    return body if whole is None else bytes(whole)
 
 
 def _cut(body: bytes) -> Pieces:
@@ -148,22 +104,24 @@ def _cut(body: bytes) -> Pieces:
     return {name if name in known else sent: piece for name, (sent, piece) in found.items()}
 
 
-def _build_request(pieces: Pieces, *, is_streamed: bool) -> ChatRequest:
+def _translate(pieces: Pieces, *, is_streamed: bool) -> Translation:
+    losses = Losses()
+    lost = losses.names
     for name in _UNSUPPORTED:
         if name in pieces and msgspec.json.decode(pieces[name]):
-            raise BadInputError(
+            losses.refused[name] = (
                 f"generateContent request: expected no {name}, which only Google's own servers know; send the whole"
                 " conversation"
             )
     values = {name: rename_members(msgspec.json.decode(pieces[name])) for name in _TRANSLATED if name in pieces}
-    turns = _Turns()
+    turns = _Turns(losses)
     for content in _objects_in(values["contents"], "contents"):
         turns.take(content)
     turns.close()
-    lost, config = turns.lost, as_json_object(values.get("generationConfig"))
+    config = as_json_object(values.get("generationConfig"))
     if config:
         pieces = pieces | {"generationConfig": encoded(config)}  # as the answer's writer reads it
-    system = [_part(part, lost) for part in _find_parts(values.get("systemInstruction"), "systemInstruction")]
+    system = [_part(part, losses) for part in _find_parts(values.get("systemInstruction"), "systemInstruction")]
     given = _objects_in(values.get("tools"), "tools")
     hosted = {name for tool in given for name, value in tool.items() if name != _FUNCTIONS and value is not None}
     tools = ToolSet(list(_list_functions(given, lost)), [f"{HOSTED}{name}" for name in sorted(hosted)])
@@ -175,11 +133,14 @@ def _build_request(pieces: Pieces, *, is_streamed: bool) -> ChatRequest:
         "tool_choice": tools.restrict(_read_choice(as_json_object(values.get("toolConfig")), lost)),
         "stream": is_streamed or None,
     }
-    before = [{"role": "system", "content": join_content(system)}] if system else []
-    request = translated([*before, *turns.messages], fields, pieces, _NOT_SAMPLING)
-    return msgspec.structs.replace(
-        request,
-        not_applied=[*request.not_applied, *lost, *tools.dropped],
+    lost |= dict.fromkeys(tools.dropped)
+    return Translation(
+        client_fields=pieces,
+        system=[{"role": "system", "content": join_content(system)}] if system else [],
+        messages=turns.messages,
+        fields=fields,
+        losses=losses,
+        not_sampling=_NOT_SAMPLING,
         shows_logprobs=config.get("responseLogprobs") is True,
     )
 
@@ -198,9 +159,8 @@ class _Call(msgspec.Struct, frozen=True):
 class _Turns:
     """Builds chat messages from contents."""
 
+    losses: Losses
     messages: list[JsonObject] = field(default_factory=list[JsonObject])
-    lost: dict[str, None] = field(default_factory=dict[str, None])
-    """Names of what is left out."""
     _is_answer: bool = False
     _thoughts: list[str] = field(default_factory=list[str])
     _signed: str = ""
@@ -222,7 +182,7 @@ class _Turns:
         shown: list[JsonObject] = []
         for part in parts:
             if "functionResponse" not in part:
-                shown.append(_part(part, self.lost))
+                shown.append(_part(part, self.losses))
                 continue
             if shown:
                 self.messages.append({"role": "user", "content": join_content(shown)})
@@ -242,7 +202,7 @@ class _Turns:
     def _take_answered(self, part: JsonObject) -> None:
         signature = read_signature(sent := part.get("thoughtSignature"))
         if signature is None and sent not in (*_EMPTY, *_NO_SIGNATURES):
-            self.lost["contents.parts.thoughtSignature"] = None
+            self.losses.names["contents.parts.thoughtSignature"] = None
         if signature is not None:
             self._signed = signature.thought or self._signed
         match part:
@@ -262,7 +222,7 @@ class _Turns:
             case {"text": str(text)}:
                 (self._thoughts if part.get("thought") is True else self._texts).append(text)
             case _:
-                raise BadInputError(
+                self.losses.refused["contents.parts.model"] = (
                     f"generateContent request: expected text or functionCall of the model, found {sorted(part)}; leave"
                     " it out"
                 )
@@ -273,7 +233,7 @@ class _Turns:
         found = next(by_id, None) or next((call for call in self._open if call.name == name), None)
         if found is not None:
             self._open.remove(found)
-        media = [_part(part, self.lost) for part in _objects_in(response.get("parts"), "parts")]
+        media = [_part(part, self.losses) for part in _objects_in(response.get("parts"), "parts")]
         content = join_content([text_part(_written_result(response.get("response"))), *media])
         return {"role": "tool", "tool_call_id": found.call_id if found else str(given or name), "content": content}
 
@@ -303,8 +263,8 @@ def _find_parts(content: object, name: str) -> list[JsonObject]:
     return _objects_in(as_json_object(content).get("parts"), f"{name}.parts")
 
 
-def _part(part: JsonObject, lost: dict[str, None]) -> JsonObject:
-    lost |= {f"contents.parts.{name}": None for name in ("videoMetadata", "mediaResolution") if part.get(name)}
+def _part(part: JsonObject, losses: Losses) -> JsonObject:
+    losses.names |= {f"contents.parts.{name}": None for name in ("videoMetadata", "mediaResolution") if part.get(name)}
     match part:
         case {"text": str(text)}:
             return text_part(text)
@@ -316,11 +276,12 @@ def _part(part: JsonObject, lost: dict[str, None]) -> JsonObject:
         case {"fileData": {"fileUri": str(url)}} if not url.startswith(_GOOGLES_FILES):
             return _media(str(as_json_object(part["fileData"]).get("mimeType", "")), url)
         case _:
-            raise BadInputError(
+            losses.refused[f"contents.parts.{'.'.join(sorted(part))}"] = (
                 f"generateContent request: expected parts of text, inlineData, fileData at an address of one's own,"
                 f" functionCall or functionResponse, found {sorted(part)}, which only Google's own servers can read;"
                 " send the data itself"
             )
+            return part
 
 
 def _media(kind: str, url: str) -> JsonObject:

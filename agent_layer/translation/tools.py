@@ -13,9 +13,8 @@ from typing import Final, cast
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.gateway.dialects.chat import ChatRequest
-from agent_layer.gateway.dialects.turns import function_tool, named_choice
 from agent_layer.schema import JsonObject, as_json_object, as_json_objects
+from agent_layer.translation.turns import function_tool, named_choice
 
 HOSTED: Final = "tools."
 """What the names of tools begin with that are left out, or are no longer a group."""
@@ -261,13 +260,3 @@ def read_custom_input(arguments: str) -> str:
 
 def _name_dropped(tool: Tool) -> str:
     return f"{HOSTED}{(tool.type or 'unnamed')[:_MAX_TYPE_LENGTH]}"
-
-
-def refuse_hosted(request: ChatRequest) -> None:
-    """Raises: BadInputError: tools of the request are left out, because only another party's servers run them."""
-    names = [name.removeprefix(HOSTED) for name in request.not_applied if name.startswith(HOSTED)]
-    if names:
-        raise BadInputError(
-            f"tools: expected functions that the agent runs itself, found type {', '.join(names)}, which only servers"
-            " of another party know; leave them out, or set AGENT_LAYER_HOSTED_TOOLS=leave_out"
-        )

@@ -1,1 +1,0 @@
-"""Google's Gemini API as a dialect: requests, answers, names."""

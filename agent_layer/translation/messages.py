@@ -1,0 +1,227 @@
+"""Anthropic's messages API in the words of chat completions."""
+
+import json
+from collections.abc import Iterator
+from typing import Final, Literal
+
+import msgspec
+
+from agent_layer.errors import BadInputError
+from agent_layer.schema import UNREADABLE, JsonObject
+from agent_layer.translation.request import Losses, Translation, read_pieces
+from agent_layer.translation.sealed import open_reasoning
+from agent_layer.translation.tools import Tool, read_anthropic_tools
+from agent_layer.translation.turns import (
+    Format,
+    assistant_message,
+    continue_last,
+    image_part,
+    join_content,
+    named_choice,
+    objects_in,
+    text_part,
+    tool_call,
+)
+
+_NO_PLACE = frozenset({"container", "context_management", "output_format", "mcp_servers"})
+"""What an engine has no use for; recorded with the sampling asked, and left out. Harmless members: ``members.py``."""
+_SHAPING = frozenset({"container", "context_management", "mcp_servers"})
+"""Those among them that change what the model reads, or which tools it has."""
+_TRANSLATED = frozenset(
+    {"messages", "system", "tools", "tool_choice", "max_tokens", "stop_sequences", "thinking", "output_config"}
+    | {"thread"}
+)
+_NOT_SAMPLING = frozenset({"messages", "system", "tools", "model", "stream", "return_token_ids", "thread"})
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: str | list[JsonObject]
+
+
+class _Source(msgspec.Struct):
+    type: str = ""
+    media_type: str = ""
+    data: str = ""
+    url: str = ""
+
+    @property
+    def address(self) -> str:
+        """Where it lies, or all of it."""
+        return self.url if self.type == "url" else f"data:{self.media_type};base64,{self.data}"
+
+
+class _OutputConfig(msgspec.Struct):
+    format: Format | None = None
+    effort: str | None = None
+
+
+class Thread(msgspec.Struct):
+    """A conversation that the server remembers, so that the client sends only what is new."""
+
+    type: Literal["create", "continue"]
+    previous_message_id: str | None = None
+
+
+class _Body(msgspec.Struct):
+    messages: list[_Message]
+    max_tokens: int | None = None
+    system: str | list[JsonObject] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: JsonObject | None = None
+    stop_sequences: list[str] | None = None
+    thinking: JsonObject | None = None
+    output_config: _OutputConfig | None = None
+    output_format: Format | None = None
+    thread: Thread | None = None
+
+
+_BODY: Final = msgspec.json.Decoder(_Body)
+
+
+def translate_messages(body: bytes) -> Translation:
+    """Translate a client's body.
+
+    Raises: BadInputError: it is no such request, or a tool of the agent's own has no schema.
+    """
+    try:
+        parsed, pieces, losses = _BODY.decode(body), read_pieces(body), Losses()
+        chat_messages = [one for message in parsed.messages for one in _chat_messages(message, losses)]
+        system = [{"role": "system", "content": join_content(_parts(parsed.system))}] if parsed.system else []
+        config, tools = parsed.output_config or _OutputConfig(), read_anthropic_tools(parsed.tools or ())
+        choice = tools.restrict(_choice(parsed.tool_choice or {}))
+        has_choice = choice is not None or not tools.dropped
+        fields: JsonObject = {
+            **{name: piece for name, piece in pieces.items() if name not in _TRANSLATED | _NO_PLACE},
+            "max_tokens": parsed.max_tokens,
+            "stop": parsed.stop_sequences or None,
+            "tools": tools.functions or None,
+            "tool_choice": choice,
+            "parallel_tool_calls": _are_parallel(parsed.tool_choice or {}) if has_choice else None,
+            "response_format": wanted.to_chat() if (wanted := config.format or parsed.output_format) else None,
+            **_thinking(parsed.thinking or {}, config.effort),
+            **continue_last(chat_messages),
+        }
+        dropped = [*tools.dropped, *(name for message in parsed.messages for name in _find_dropped(message))]
+    except (*UNREADABLE, KeyError) as error:
+        raise BadInputError(
+            f"messages request: expected a body of Anthropic's messages API, found {error}; see its reference"
+        ) from error
+    losses.names |= dict.fromkeys(dropped)
+    thread = parsed.thread or Thread("create")
+    return Translation(
+        client_fields=pieces,
+        system=system,
+        messages=chat_messages,
+        fields=fields,
+        losses=losses,
+        not_sampling=_NOT_SAMPLING,
+        shaping=_SHAPING,
+        continues=(thread.previous_message_id or "") if thread.type == "continue" else None,
+    )
+
+
+def _find_dropped(message: _Message) -> Iterator[str]:
+    """Yield the names of what no chat message can carry."""
+    for block in objects_in(message.content):
+        match block:
+            case {"type": "tool_result", "is_error": True}:
+                yield "is_error"
+            case {"type": "redacted_thinking"} if open_reasoning(block.get("data")) is None:
+                yield "redacted_thinking"
+            case {"type": "thinking", "thinking": "", "signature": str(sealed)} if open_reasoning(sealed) is None:
+                yield "thinking.signature"
+            case _:
+                pass
+
+
+def _chat_messages(message: _Message, losses: Losses) -> Iterator[JsonObject]:
+    blocks = objects_in(message.content)
+    if message.role == "assistant":
+        yield _assistant(blocks, losses)
+        return
+    chat_messages: list[JsonObject] = []
+    for block in blocks:
+        if block.get("type") != "tool_result":
+            chat_messages.append(block)
+            continue
+        if chat_messages:
+            yield {"role": message.role, "content": join_content(_parts(chat_messages))}
+            chat_messages = []
+        content = join_content(_parts(block.get("content")))
+        yield {"role": "tool", "tool_call_id": block["tool_use_id"], "content": content}
+    if chat_messages or not blocks:
+        yield {"role": message.role, "content": join_content(_parts(chat_messages))}
+
+
+def _assistant(blocks: list[JsonObject], losses: Losses) -> JsonObject:
+    texts, thoughts, calls = list[str](), list[str](), list[JsonObject]()
+    for block in blocks:
+        match block:
+            case {"type": "text", "text": str(text)}:
+                texts.append(text)
+            case {"type": "thinking", "thinking": str(text)}:
+                thoughts.append(text or open_reasoning(block.get("signature")) or "")
+            case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
+                calls.append(tool_call(call_id, name, _write_input(block.get("input"))))
+            case {"type": "redacted_thinking"}:
+                thoughts.append(open_reasoning(block.get("data")) or "")
+            case _:
+                losses.refused[f"messages.{block.get('type')}"] = (
+                    f"messages request: expected text, thinking or tool_use of an assistant, found"
+                    f" {block.get('type')!r}; leave it out"
+                )
+    return assistant_message(texts, thoughts, calls)
+
+
+def _parts(content: object) -> list[JsonObject]:
+    return [_part(block) for block in objects_in(content)]
+
+
+def _part(block: JsonObject) -> JsonObject:
+    """Translate what chat completions know; what they do not, the engine may."""
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return text_part(text)
+        case {"type": "document", "source": {"type": "text", "data": str(text)}}:
+            return text_part(text)
+        case {"type": "image", "source": {"type": "base64" | "url"}}:
+            return image_part(_read_source(block).address)
+        case {"type": "document", "source": {"type": "base64"}}:
+            return {"type": "file", "file": {"file_data": _read_source(block).address}}
+        case _:
+            return {name: value for name, value in block.items() if name != "cache_control"}
+
+
+def _read_source(block: JsonObject) -> _Source:
+    return msgspec.convert(block["source"], _Source)
+
+
+def _choice(choice: JsonObject) -> object:
+    match choice:
+        case {"type": "tool", "name": str(name)}:
+            return named_choice(name)
+        case {"type": "any"}:
+            return "required"
+        case _:
+            return choice.get("type")
+
+
+def _are_parallel(choice: JsonObject) -> bool | None:
+    is_single = choice.get("disable_parallel_tool_use")
+    return None if is_single is None else not is_single
+
+
+def _thinking(thinking: JsonObject, effort: object) -> JsonObject:
+    """Express how much to think in vLLM's words."""
+    match thinking:
+        case {"type": "disabled"}:
+            return {"reasoning_effort": "none"}
+        case {"budget_tokens": int(budget)}:
+            return {"reasoning_effort": effort, "thinking_token_budget": budget}
+        case _:
+            return {"reasoning_effort": effort}
+
+
+def _write_input(value: object) -> str:
+    return json.dumps({} if value is None else value, ensure_ascii=False)

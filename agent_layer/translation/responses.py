@@ -1,0 +1,255 @@
+"""OpenAI's responses API in the words of chat completions.
+
+One answer has several items (reasoning, message, function calls); together they are one assistant message.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import msgspec
+
+from agent_layer.errors import BadInputError
+from agent_layer.schema import UNREADABLE, JsonObject
+from agent_layer.translation.request import Losses, Pieces, Translation, read_pieces
+from agent_layer.translation.sealed import open_reasoning
+from agent_layer.translation.tools import Tool, ToolSet, choose_tool, join_name, read_openai_tools, write_custom_input
+from agent_layer.translation.turns import (
+    Format,
+    assistant_message,
+    image_part,
+    join_content,
+    objects_in,
+    text_part,
+    tool_call,
+)
+
+
+def _to_messages(items: Iterable[JsonObject], losses: Losses) -> list[JsonObject]:
+    """Return the chat messages that these items stand for; one of OpenAI's own servers stays as it is."""
+    turns = _Turns(losses)
+    for item in items:
+        turns.take(item)
+    turns.close()
+    return turns.messages
+
+
+@dataclass(slots=True)
+class _Turns:
+    losses: Losses
+    messages: list[JsonObject] = field(default_factory=list[JsonObject])
+    _thoughts: list[str] = field(default_factory=list[str])
+    _texts: list[str] | None = None
+    _calls: list[JsonObject] = field(default_factory=list[JsonObject])
+
+    def take(self, item: JsonObject) -> None:
+        match item:
+            case {"type": "reasoning"}:
+                if self._texts is not None or self._calls:
+                    self.close()
+                self._thoughts += _read_thoughts(item)
+            case {"type": "function_call", "call_id": str(), "name": str(), "arguments": str(arguments)}:
+                self._calls.append(_read_call(item, arguments))
+            case {"type": "custom_tool_call", "call_id": str(), "name": str(), "input": str(text)}:
+                self._calls.append(_read_call(item, write_custom_input(text)))
+            case {
+                "type": "function_call_output" | "custom_tool_call_output",
+                "call_id": str(call_id),
+                "output": output,
+            }:
+                self._add({"role": "tool", "tool_call_id": call_id, "content": join_content(_parts(output))})
+            case {"role": "assistant", "content": content}:
+                self._begin_text(content)
+            case {"role": str(role), "content": content}:
+                self._add({"role": role, "content": join_content(_parts(content))})
+            case _:
+                self._take_other(item)
+
+    def _begin_text(self, content: object) -> None:  # kept: as a case of its own the caller would be too long
+        if self._texts is not None or self._calls:
+            self.close()
+        self._texts = [str(part.get("text") or part.get("refusal") or "") for part in objects_in(content)]
+
+    def _take_other(self, item: JsonObject) -> None:
+        """Let a summary stand as words of the user: many templates know a system message at the beginning only."""
+        kind = item.get("type")
+        if not _is_summary(item):
+            self.losses.refused[f"input.{kind}"] = (
+                f"responses request: expected items of type message, reasoning, function_call or"
+                f" function_call_output, found {kind!r}; only OpenAI's own servers know it"
+            )
+            self._add(item)
+            return
+        if (summary := open_reasoning(item.get("encrypted_content"))) is None:
+            self.losses.refused[f"input.{kind}"] = (
+                "responses request: expected a compaction of this gateway's POST /v1/responses/compact, found one of"
+                " another party, which nothing here can read; send the conversation itself"
+            )
+        self._add({"role": "user", "content": f"{_SUMMARY}\n\n{summary or ''}"})
+
+    def close(self) -> None:
+        """End the assistant's turn, if it is one."""
+        if self._thoughts or self._texts is not None or self._calls:
+            self.messages.append(assistant_message(self._texts or [], self._thoughts, self._calls))
+        self._thoughts, self._texts, self._calls = [], None, []
+
+    def _add(self, message: JsonObject) -> None:
+        self.close()
+        self.messages.append(message)
+
+
+def _is_summary(item: JsonObject) -> bool:
+    """Whether an item is what ``/v1/responses/compact`` makes of a conversation."""
+    return item.get("type") in ("compaction", "compaction_summary")
+
+
+_SUMMARY: Final = "What came before is left out. This is your own summary of it:"
+
+
+def _read_call(item: JsonObject, arguments: str) -> JsonObject:
+    return tool_call(str(item["call_id"]), join_name(str(item["name"]), item.get("namespace")), arguments)
+
+
+def _read_thoughts(item: JsonObject) -> list[str]:
+    """Return what a reasoning item holds: its text, else what was sealed of it, else its summary."""
+    sealed = open_reasoning(item.get("encrypted_content"))
+    if not item.get("content") and sealed is not None:
+        return [sealed]
+    return [str(part.get("text", "")) for part in objects_in(item.get("content")) or objects_in(item.get("summary"))]
+
+
+def _find_dropped(items: Iterable[JsonObject]) -> Iterator[str]:
+    """Yield the names of what no chat message can carry."""
+    for item in items:
+        if item.get("encrypted_content") and not _is_summary(item) and not any(_read_thoughts(item)):
+            yield "encrypted_content"
+
+
+def _parts(content: object) -> list[JsonObject]:
+    return [_part(part) for part in objects_in(content)]
+
+
+def _part(part: JsonObject) -> JsonObject:
+    """Translate what chat completions know; what they do not, the engine may."""
+    match part:
+        case {"type": "input_text" | "output_text" | "text", "text": str(text)}:
+            return text_part(text)
+        case {"type": "input_image", "image_url": str(url)}:
+            return image_part(url, part.get("detail"))
+        case {"type": "input_file"}:
+            return {"type": "file", "file": {name: value for name, value in part.items() if name != "type"}}
+        case _:
+            return part
+
+
+ResolveItem: TypeAlias = Callable[[JsonObject], JsonObject]
+"""Item of the input → the item as it was answered, if it names or repeats one; else the same."""
+
+_NO_PLACE = frozenset(
+    {"include", "truncation", "stream_options", "max_tool_calls", "moderation", "context_management", "background"}
+)
+"""What an engine has no use for; recorded with the sampling asked, and left out. Harmless members: ``members.py``."""
+_SHAPING = frozenset({"truncation", "context_management", "moderation"})
+"""Those among them that change what the model reads or what comes of its answer."""
+_TRANSLATED = frozenset(
+    {"input", "instructions", "previous_response_id", "tools", "tool_choice", "text", "reasoning", "max_output_tokens"}
+)
+_NOT_SAMPLING = frozenset(
+    {"input", "instructions", "previous_response_id", "tools", "model", "stream", "stream_options", "include"}
+    | {"return_token_ids"}
+)
+_SHOW_LOGPROBS = "message.output_text.logprobs"
+_UNSUPPORTED = ("background", "conversation", "prompt")
+
+
+class _Text(msgspec.Struct):
+    format: Format | None = None
+    verbosity: str | None = None
+
+
+class _Body(msgspec.Struct):
+    input: str | list[JsonObject] = []
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    tools: list[Tool] | None = None
+    tool_choice: str | JsonObject | None = None
+    text: _Text | None = None
+    reasoning: JsonObject | None = None
+    max_output_tokens: int | None = None
+    background: bool | None = None
+    conversation: object = None
+    prompt: object = None
+    include: list[str] | None = None
+    store: bool | None = None
+
+
+_BODY: Final = msgspec.json.Decoder(_Body)
+
+
+def translate_responses(body: bytes, resolve_item: ResolveItem | None = None) -> Translation:
+    """Translate a client's body.
+
+    Args:
+        body: JSON text.
+        resolve_item: finds the item that an ``item_reference`` names.
+
+    Raises: BadInputError: it is no such request, or a function has no name.
+    """
+    try:
+        return _translate(_BODY.decode(body), read_pieces(body), resolve_item)
+    except UNREADABLE as error:
+        raise BadInputError(
+            f"responses request: expected a body of OpenAI's responses API, found {error}; see its reference"
+        ) from error
+
+
+def _translate(parsed: _Body, pieces: Pieces, resolve_item: ResolveItem | None) -> Translation:
+    losses = Losses()
+    for name in _UNSUPPORTED:
+        if getattr(parsed, name):
+            losses.refused[name] = f"responses request: expected no {name}, which the gateway cannot do; leave it out"
+    items: list[JsonObject] = (
+        [{"role": "user", "content": parsed.input}] if isinstance(parsed.input, str) else parsed.input
+    )
+    if resolve_item is not None:
+        items = [resolve_item(item) for item in items]
+    messages, tools = _to_messages(items, losses), read_openai_tools(parsed.tools or ())
+    losses.names |= dict.fromkeys([*tools.dropped, *_find_dropped(items)])
+    return Translation(
+        client_fields=pieces,
+        system=[{"role": "system", "content": parsed.instructions}] if parsed.instructions else [],
+        messages=messages,
+        fields=_fields(parsed, pieces, tools),
+        losses=losses,
+        not_sampling=_NOT_SAMPLING,
+        shaping=_SHAPING,
+        continues=parsed.previous_response_id or None,
+        shows_logprobs=_SHOW_LOGPROBS in (parsed.include or []),
+    )
+
+
+def _fields(parsed: _Body, pieces: Pieces, tools: ToolSet) -> JsonObject:  # kept: a table
+    """Everything but the messages."""
+    choice = tools.restrict(_choice(parsed.tool_choice))
+    text, reasoning = parsed.text or _Text(), parsed.reasoning or {}
+    return {
+        **{name: piece for name, piece in pieces.items() if name not in _TRANSLATED | _NO_PLACE},
+        "max_tokens": parsed.max_output_tokens,
+        "tools": tools.functions or None,
+        "tool_choice": choice,
+        "parallel_tool_calls": pieces.get("parallel_tool_calls") if tools.functions or not tools.dropped else None,
+        "response_format": text.format.to_chat() if text.format else None,
+        "verbosity": text.verbosity,
+        "reasoning_effort": reasoning.get("effort"),
+    }
+
+
+def _choice(choice: str | JsonObject | None) -> object:
+    match choice:
+        case {"type": "function" | "custom", "name": str(name)}:
+            return choose_tool(name, choice.get("namespace"))
+        case {"type": "allowed_tools", "tools": tools}:
+            allowed = [choose_tool(tool.get("name"), tool.get("namespace")) for tool in objects_in(tools)]
+            return {"type": "allowed_tools", "allowed_tools": {"mode": choice.get("mode", "auto"), "tools": allowed}}
+        case _:
+            return choice
