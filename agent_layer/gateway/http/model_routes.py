@@ -6,7 +6,7 @@ words, so no spelling leads to another handler than the plain one, and each hand
 """
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -25,6 +25,7 @@ from agent_layer.gateway.dialects.responses import Responses
 from agent_layer.gateway.http.auth import Access
 from agent_layer.gateway.http.errors import as_json
 from agent_layer.gateway.rollouts.rollout import LiveRollout
+from agent_layer.schema import JsonObject
 
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -44,6 +45,13 @@ _UNSERVED: Final = {
     ): "give the agent a client of its own for that, with the address of a server that does it",
 }
 """Paths of both APIs that the gateway does not serve, and what to do instead."""
+
+
+_COUNTED: Final[Mapping[str, tuple[str, JsonObject]]] = {
+    "messages/count_tokens": ("messages", {}),
+    "responses/input_tokens": ("responses", {"object": "response.input_tokens"}),
+}
+"""Paths that count the tokens of a prompt: (dialect, members of the answer beside the count)."""
 
 
 def make_door(*words: str) -> str:
@@ -122,7 +130,7 @@ class ModelRoutes:
     def routes(self) -> list[web.RouteDef]:
         """Doors, the most used first: they are tried in order."""
         posted = [(path.split("/"), self._make_handler(dialect)) for path, dialect in self.dialects.items()]
-        posted.append((["messages", "count_tokens"], self._count_tokens))
+        posted += [(path.split("/"), self._make_counter(*counted)) for path, counted in _COUNTED.items()]
         read = [([_MODELS], self._list_models), ([_MODELS, _MODEL], self._show_model), (list[str](), _answer_probe)]
         return [
             web.get("/r/{trajectory_id}", _answer_probe),
@@ -161,19 +169,23 @@ class ModelRoutes:
 
         return refuse
 
-    async def _count_tokens(self, request: web.Request) -> web.Response:
-        rollout = self.access.enter(request)
-        rollout.check_is_open()
-        dialect, is_operator = self.dialects["messages"], self.access.is_operator(request)
+    def _make_counter(self, dialect: str, shown: JsonObject) -> _Handler:
+        async def count(request: web.Request) -> web.Response:
+            rollout = self.access.enter(request)
+            rollout.check_is_open()
+            is_operator = self.access.is_operator(request)
 
-        def read() -> ChatRequest:
-            return self.calls.read_question(rollout, dialect, body, is_operator=is_operator)
+            def read() -> ChatRequest:
+                return self.calls.read_question(rollout, self.dialects[dialect], body, is_operator=is_operator)
 
-        async with self.calls.hold_body(rollout, body_size(request)) as held:
-            body = await read_text(request)
-            held.shrink(len(body))
-            parsed = await in_background(len(body), read)
-            return as_json({"input_tokens": await self.calls.count_tokens(rollout, parsed, request.headers)})
+            async with self.calls.hold_body(rollout, body_size(request)) as held:
+                body = await read_text(request)
+                held.shrink(len(body))
+                parsed = await in_background(len(body), read)
+                num_tokens = await self.calls.count_tokens(rollout, parsed, request.headers)
+                return as_json({**shown, "input_tokens": num_tokens})
+
+        return count
 
     async def _list_models(self, request: web.Request) -> web.Response:
         self._check_key(request)

@@ -121,11 +121,11 @@ class ResponseRoutes:
         )
 
     async def _open_socket(self, request: web.Request) -> web.StreamResponse:
-        self.access.enter(request)
         most = request.client_max_size
         socket = web.WebSocketResponse(max_msg_size=most, heartbeat=self.calls.settings.header_seconds)
         if not socket.can_prepare(request):
             raise web.HTTPMethodNotAllowed(request.method, [hdrs.METH_POST])
+        self.access.enter(request)
         await socket.prepare(request)
         self.sockets.add(socket)
         try:
@@ -186,6 +186,10 @@ class SocketClient:
                 await self.socket.send_str(line.decode())
 
 
+class _StoppedError(Exception):
+    """A call was stopped whose client waits for the rest of its answer, which only the end of the socket can tell."""
+
+
 @dataclass(slots=True, kw_only=True)
 class ResponseSocket:
     """One socket, from its opening to its end."""
@@ -217,6 +221,8 @@ class ResponseSocket:
                     await self._take(text, group)
                 for task in self._tasks:
                     task.cancel()
+        except* _StoppedError:
+            await self.socket.close(code=WSCloseCode.INTERNAL_ERROR, message=b"the call was stopped")
         finally:
             await self.socket.close()
 
@@ -259,10 +265,10 @@ class ResponseSocket:
             if before is not None:
                 await asyncio.wait([before])
             await self._answer(message, text)
-        except asyncio.CancelledError:  # where the client is there, it waits for the rest of an answer that was stopped
-            if not self.socket.closed:
-                await self.socket.close(code=WSCloseCode.INTERNAL_ERROR, message=b"the call was stopped")
-            raise
+        except asyncio.CancelledError:
+            if self.socket.closed or self.request.transport is None:
+                raise
+            raise _StoppedError from None
         finally:
             self._num_bytes -= len(text)
             if self._streams.get(message.stream_id) is asyncio.current_task():
