@@ -8,6 +8,3 @@ from .sealed import Signature as Signature, parse_arguments as parse_arguments, 
 from .tools import HOSTED as HOSTED, ToolName as ToolName, read_custom_input as read_custom_input
 from .tools import read_tool_names as read_tool_names, write_custom_input as write_custom_input
 from .turns import assistant_message as assistant_message, text_part as text_part, tool_call as tool_call
-__all__ = [
-,
-]

@@ -52,8 +52,8 @@ _NO_TOOL_PARSER = (
 
 _NO_ENDPOINT: Final = (404, 405, 501)
 _NO_SIDE_ENDPOINT = (
-    "engine {}: expected it to serve /v1/{}, found that it does not; name a model in AGENT_LAYER_MODELS whose server"
-    " does, or give the agent a client of its own for that"
+    "engine {}: expected it to serve /v1/{}, found {} {!r}; name a model in AGENT_LAYER_MODELS whose server does, or"
+    " give the agent a client of its own for that"
 )
 
 
@@ -354,7 +354,8 @@ def refuse(call: ModelCall, client: Client, status: int, body: bytes) -> WholeAn
         ending = Ending("error", error=f"{status} {found}", spends_turn=False)
         shown = refusal(path, status, NO_TOOL_PARSER, _NO_TOOL_PARSER.format(call.route.url))
     elif status in _NO_ENDPOINT and (endpoint := call.parsed.request.endpoint) != CHAT:
-        shown = refusal(path, 404, NOT_SERVED, _NO_SIDE_ENDPOINT.format(call.route.url, endpoint))
+        said = read_engine_error(body[:_MAX_ERROR_LENGTH])[1]
+        shown = refusal(path, 404, NOT_SERVED, _NO_SIDE_ENDPOINT.format(call.route.url, endpoint, status, said))
     elif error_shape(path) is openai_error and is_openai_error(body):
         shown = web.Response(status=status, body=body, content_type=_JSON)
     else:

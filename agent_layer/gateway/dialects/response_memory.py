@@ -96,14 +96,26 @@ def read_input_items(memory: LRUCache, response_id: str) -> list[JsonObject]:
     while shown is not None:
         if (found := memory.find_messages(shown.input)) is None:
             raise _not_found(response_id)
-        sent = [_ITEM.decode(one) for one in found]
-        turns.append([{"id": f"in_{name}_{at}", "type": "message", **item} for at, item in enumerate(sent)])
+        sent = [_spell_out(_ITEM.decode(one)) for one in found]
+        turns.append([{"id": f"in_{name}_{at}", **item} for at, item in enumerate(sent)])
         name = msgspec.json.decode(shown.body.get("previous_response_id", _NULL), type=str | None)
         text = memory.find(f"{name}{_SHOWN}")
         shown = None if text is None else _SHOWN_RESPONSE.decode(text)
         if shown is not None:
             turns.append([_ITEM.decode(one) for one in memory.find_messages(shown.items) or ()])
     return [item for turn in reversed(turns) for item in turn]
+
+
+def _spell_out(item: JsonObject) -> JsonObject:
+    """Return a message as OpenAI's servers list it, however short its client was."""
+    match item:
+        case {"role": role, "content": str(text)}:
+            kind = "output_text" if role == "assistant" else "input_text"
+            return {"type": "message", **item, "content": [{"type": kind, "text": text}]}
+        case {"role": _}:
+            return {"type": "message", **item}
+        case _:
+            return item
 
 
 def delete_response(memory: LRUCache, response_id: str) -> None:

@@ -41,7 +41,10 @@ _UNSERVED: Final = {
     ("batches(?:/.*+)?",): "send the questions one by one: each is answered at once",
     ("files(?:/.*+)?",): "put files into the messages, as data URIs",
     (
-        "(?:audio|images|moderations|realtime|vector_stores|fine_tuning)(?:/.*+)?",
+        (
+            "(?:audio|images|moderations|realtime|vector_stores|fine_tuning|assistants|threads|uploads|containers|evals"
+            "|rerank|score|classify|pooling|videos)(?:/.*+)?"
+        ),
     ): "give the agent a client of its own for that, with the address of a server that does it",
 }
 """Paths of both APIs that the gateway does not serve, and what to do instead."""

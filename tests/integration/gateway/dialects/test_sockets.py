@@ -91,15 +91,17 @@ async def test_openais_client_talks_and_reads_tool_calls(gateway, rollout):
     gateway.engine.script = lambda prompt: (
         {"content": None, "tool_calls": [CALL]} if prompt.turn == 0 else "done with it"
     )
-    async with openai.AsyncOpenAI(base_url=rollout["base_url"], api_key=rollout["api_key"]) as client:
-        async with client.responses.connect() as connection:
-            await connection.response.create(model="m", input="begin", tools=[TOOL], store=False)
-            called = await read_openai(connection)
-            output = {"type": "function_call_output", "call_id": called.output[0].call_id, "output": "found"}
-            await connection.response.create(
-                model="m", input=[output], tools=[TOOL], store=False, previous_response_id=called.id
-            )
-            done = await read_openai(connection)
+    async with (
+        openai.AsyncOpenAI(base_url=rollout["base_url"], api_key=rollout["api_key"]) as client,
+        client.responses.connect() as connection,
+    ):
+        await connection.response.create(model="m", input="begin", tools=[TOOL], store=False)
+        called = await read_openai(connection)
+        output = {"type": "function_call_output", "call_id": called.output[0].call_id, "output": "found"}
+        await connection.response.create(
+            model="m", input=[output], tools=[TOOL], store=False, previous_response_id=called.id
+        )
+        done = await read_openai(connection)
 
     assert (called.output[0].arguments, done.output_text) == ('{"word": "x"}', "done with it")
     assert [step.status for step in gateway.log.trajectory(rollout["trajectory_id"]).steps] == ["ok", "ok"]
@@ -118,7 +120,7 @@ async def read_openai(connection):
     raise AssertionError
 
 
-async def test_a_warm_up_asks_no_engine_and_is_continued(gateway, rollout, connect):
+async def test_a_warm_up_asks_no_engine_and_is_continued(gateway, connect):
     socket = await connect()
     warm = await ask(socket, "hello", instructions="be brief", generate=False, store=False)
     assert (shape(warm)[-1], warm[-1]["response"]["output"], gateway.engine.calls) == ("response.completed", [], [])
@@ -152,14 +154,12 @@ async def test_what_is_not_stored_is_continued_on_its_socket_alone(gateway, roll
 CODE = "previous_response_not_found"
 
 
-async def test_streams_of_one_socket_go_side_by_side_and_each_in_its_order(gateway, connect, hold):
+async def test_streams_of_one_socket_go_side_by_side_and_each_in_its_order(gateway, connect, hold, until):
     socket, go_on = await connect(), hold(gateway.engine)
     for stream_id, text in [("a", "a1"), ("b", "b1"), ("a", "a2"), (None, "c1")]:
         named = {} if stream_id is None else {"stream_id": stream_id}
         await socket.send_json({**MESSAGE, "input": text, **named})
-    async with asyncio.timeout(scaled(10.0)):
-        while gateway.engine.num_running < 3:
-            await asyncio.sleep(0.01)
+    await until(lambda: gateway.engine.num_running == 3)
     begun = [call.body["messages"][-1]["content"] for call in gateway.engine.calls]
     go_on.set()
 
@@ -239,7 +239,7 @@ WRONG = [
 ]
 
 
-async def test_a_wrong_message_is_refused_and_the_socket_goes_on(gateway, connect):
+async def test_a_wrong_message_is_refused_and_the_socket_goes_on(connect):
     socket = await connect()
     for text, status, code in WRONG:
         await socket.send_str(text)
@@ -258,7 +258,7 @@ async def test_an_engine_that_fails_is_an_error_of_its_message(gateway, connect)
     assert said(await ask(socket, "hello")) == "you said: hello"
 
 
-async def test_a_socket_asks_for_the_key_of_its_rollout(gateway, rollout, connect):
+async def test_a_socket_asks_for_the_key_of_its_rollout(gateway, connect):
     other = await gateway.open()
     for key, path in [("", "/responses"), (other["api_key"], "/responses"), ("", "//responses/")]:
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
