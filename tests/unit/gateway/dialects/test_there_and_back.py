@@ -5,11 +5,11 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.chat import read_request
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer, build_action
 from agent_layer.gateway.dialects.messages import Messages
+from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.gateway.dialects.responses import Responses
 from agent_layer.gateway.dialects.stream import join_blocks, split_blocks
 from agent_layer.schema.record import TokenIds
