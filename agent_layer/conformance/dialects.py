@@ -281,8 +281,8 @@ class Google(Dialect):
 
     def address(self, door: str, model: str, *, is_streamed: bool) -> str:
         """See Dialect."""
-        asked = "streamGenerateContent?alt=sse" if is_streamed else "generateContent"
-        return f"{door.removesuffix('/v1')}/v1beta/models/{model}:{asked}"
+        method = "streamGenerateContent?alt=sse" if is_streamed else "generateContent"
+        return f"{door.removesuffix('/v1')}/v1beta/models/{model}:{method}"
 
     def user(self, text: str) -> list[JsonObject]:
         """See Dialect."""

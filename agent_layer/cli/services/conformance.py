@@ -35,7 +35,9 @@ def conformance(  # noqa: PLR0917  # options of a command are its arguments
     url: Annotated[
         str | None, typer.Argument(help="Of the endpoint, up to /v1. Without it, a gateway of ours is started.")
     ] = None,
-    dialect: Annotated[list[str] | None, typer.Option(help="Only this one: chat, messages, responses or google.")] = None,
+    dialect: Annotated[
+        list[str] | None, typer.Option(help="Only this one: chat, messages, responses or google.")
+    ] = None,
     check: Annotated[list[str] | None, typer.Option(help="Only this one, as --list names it.")] = None,
     without: Annotated[
         list[str] | None, typer.Option(help="Not this one, because the endpoint does not promise it.")

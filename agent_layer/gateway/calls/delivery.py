@@ -354,8 +354,8 @@ def refuse(call: ModelCall, client: Client, status: int, body: bytes) -> WholeAn
         ending = Ending("error", error=f"{status} {found}", spends_turn=False)
         shown = refusal(path, status, NO_TOOL_PARSER, _NO_TOOL_PARSER.format(call.route.url))
     elif status in _NO_ENDPOINT and (endpoint := call.parsed.request.endpoint) != CHAT:
-        said = read_engine_error(body[:_MAX_ERROR_LENGTH])[1]
-        shown = refusal(path, 404, NOT_SERVED, _NO_SIDE_ENDPOINT.format(call.route.url, endpoint, status, said))
+        sentence = read_engine_error(body[:_MAX_ERROR_LENGTH])[1]
+        shown = refusal(path, 404, NOT_SERVED, _NO_SIDE_ENDPOINT.format(call.route.url, endpoint, status, sentence))
     elif error_shape(path) is openai_error and is_openai_error(body):
         shown = web.Response(status=status, body=body, content_type=_JSON)
     else:

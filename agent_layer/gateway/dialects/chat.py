@@ -90,7 +90,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: Endpoint = CHAT
     """Others than chat completions are asked in the client's own words; messages are what is recorded of these."""
     side_call: str | None = None
-    """What makes it a side call, whoever asks; None: its caller decides."""
+    """What makes it a side call, whatever role its client names; None: its caller decides."""
     stream_type: str = "text/event-stream"
     """Content type of a streamed answer."""
     not_applied: list[str] = []
@@ -105,10 +105,10 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.endpoint != CHAT:
             fields = SIDE_FIELDS[self.endpoint]
-            asked = {name: piece for name, piece in self.client_fields.items() if name in fields}
+            known = {name: piece for name, piece in self.client_fields.items() if name in fields}
             return _ENCODER.encode(
                 _override(
-                    {**asked, "model": _raw(model)},
+                    {**known, "model": _raw(model)},
                     {name: value for name, value in sampling.items() if name in fields},
                 )
             )
@@ -119,8 +119,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     def for_provider(self, model: str, sampling: Mapping[str, object]) -> bytes:
         """Body for a server of another party: sampling overridden, nothing added for the record."""
-        asked = self.pieces if self.endpoint == CHAT else self.client_fields
-        pieces = {name: piece for name, piece in asked.items() if name != "return_token_ids"}
+        fields = self.pieces if self.endpoint == CHAT else self.client_fields
+        pieces = {name: piece for name, piece in fields.items() if name != "return_token_ids"}
         return _ENCODER.encode(_override({**pieces, "model": _raw(model)}, sampling))
 
     @property

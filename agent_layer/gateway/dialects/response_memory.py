@@ -194,7 +194,7 @@ class _StoredResponse(msgspec.Struct, array_like=True):
     messages: list[str]
     """Their names in the memory."""
     is_deleted: bool = False
-    """By its client: only what continued it before finds it."""
+    """Whether its client deleted it: then only what continued it before finds it."""
 
 
 class _ResponsesBody(msgspec.Struct):

@@ -113,8 +113,8 @@ class Compaction(Responses):
     def read(self, body: bytes, memory: LRUCache) -> ChatRequest:
         """Read a client's body."""
         request = super().read(body, memory)
-        asked = encoded({"role": "user", "content": _SUMMARISE})
-        messages = [*request.messages, asked]
+        question = encoded({"role": "user", "content": _SUMMARISE})
+        messages = [*request.messages, question]
         pieces = {name: piece for name, piece in request.pieces.items() if name not in _NOT_COMPACTED}
         pieces["messages"] = msgspec.Raw(msgspec.json.encode(messages))
         rebuilt = build_request(

@@ -16,13 +16,13 @@ class SideEngine(ScriptedEngine):
 
     def __post_init__(self):
         super().__post_init__()
-        self.asked, self.is_chat_only = [], False
+        self.bodies, self.is_chat_only = [], False
 
     async def _keep(self, request):
         if self.is_chat_only:
             raise web.HTTPNotFound
-        self.asked.append(await request.json())
-        return self.asked[-1]
+        self.bodies.append(await request.json())
+        return self.bodies[-1]
 
     def app(self):
         app = super().app()
@@ -104,8 +104,8 @@ async def test_a_plain_completion_is_a_side_call(gateway, rollout, client, *, st
     assert read == answers
     assert found == ("aux", "ok", "text", shown, answers)
     assert step.findings == ["not_applied:odd", "side_call:completions"]
-    (asked,) = gateway.engine.asked
-    assert {name: asked.get(name) for name in ("prompt", "max_tokens", "suffix", "temperature", "model", "odd")} == {
+    (sent,) = gateway.engine.bodies
+    assert {name: sent.get(name) for name in ("prompt", "max_tokens", "suffix", "temperature", "model", "odd")} == {
         "prompt": prompt,
         "max_tokens": 5,
         "suffix": "!",
@@ -113,7 +113,7 @@ async def test_a_plain_completion_is_a_side_call(gateway, rollout, client, *, st
         "model": "scripted",
         "odd": None,
     }
-    assert {"messages", "logprobs", "return_token_ids"}.isdisjoint(asked)
+    assert {"messages", "logprobs", "return_token_ids"}.isdisjoint(sent)
 
 
 @pytest.mark.parametrize("sent", ["a text", ["a text", "another"]])
@@ -126,7 +126,7 @@ async def test_an_embedding_is_a_side_call_without_its_vectors(gateway, rollout,
     shown = sent if isinstance(sent, str) else [{"type": "text", "text": one} for one in sent]
     assert found == ("aux", "ok", "text", shown, [None])
     assert (step.usage.prompt_tokens, step.findings) == (3, ["side_call:embeddings"])
-    assert gateway.engine.asked == [{"model": "scripted", "input": sent, "encoding_format": "float", "dimensions": 2}]
+    assert gateway.engine.bodies == [{"model": "scripted", "input": sent, "encoding_format": "float", "dimensions": 2}]
     assert not any("0.25" in repr(record) for record in gateway.log.records)
 
 
@@ -162,5 +162,5 @@ async def test_a_body_without_a_prompt_is_refused(gateway, rollout, path, body):
         f"{rollout['base_url']}/{path}", data=body, headers={"Authorization": f"Bearer {rollout['api_key']}"}
     ) as reply:
         answer = await reply.json()
-    assert (reply.status, gateway.engine.asked) == (400, [])
+    assert (reply.status, gateway.engine.bodies) == (400, [])
     assert "; " in answer["error"]["message"]

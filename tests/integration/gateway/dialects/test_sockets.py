@@ -1,6 +1,5 @@
 """Responses on a socket, asked by OpenAI's own client and by hand."""
 
-import asyncio
 import json
 
 import aiohttp
@@ -8,7 +7,7 @@ import openai
 import pytest
 import websockets.asyncio.client as websockets
 
-from ....waiting import scaled
+from ....waiting import scaled, within
 
 MESSAGE = {"type": "response.create", "model": "m"}
 
@@ -42,12 +41,12 @@ async def read(socket):
     return events
 
 
-async def ask(socket, *said, **fields):
-    await socket.send_json({**MESSAGE, "input": [{"role": "user", "content": text} for text in said], **fields})
+async def ask(socket, *texts, **fields):
+    await socket.send_json({**MESSAGE, "input": [{"role": "user", "content": text} for text in texts], **fields})
     return await read(socket)
 
 
-def said(events):
+def read_text(events):
     (item,) = events[-1]["response"]["output"]
     return item["content"][0]["text"]
 
@@ -64,7 +63,11 @@ async def test_a_conversation_on_one_socket_is_one_row_as_by_http(gateway, rollo
     second = await ask(socket, "two", previous_response_id=first[-1]["response"]["id"], **fields)
     third = await ask(socket, "three", previous_response_id=second[-1]["response"]["id"], **fields)
 
-    assert [said(events) for events in (first, second, third)] == ["you said: one", "you said: two", "you said: three"]
+    assert [read_text(events) for events in (first, second, third)] == [
+        "you said: one",
+        "you said: two",
+        "you said: three",
+    ]
     steps = gateway.log.trajectory(rollout["trajectory_id"]).steps
     assert [(step.status, step.capture_level, len(step.state.messages)) for step in steps] == [
         ("ok", "tokens", 2),
@@ -112,7 +115,7 @@ TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "pr
 
 
 async def read_openai(connection):
-    async with asyncio.timeout(scaled(10.0)):
+    async with within(10.0, "a whole answer"):
         async for event in connection:
             assert event.type != "error", event
             if event.type == "response.completed":
@@ -127,7 +130,7 @@ async def test_a_warm_up_asks_no_engine_and_is_continued(gateway, connect):
 
     answer = await ask(socket, previous_response_id=warm[-1]["response"]["id"], instructions="be brief", store=False)
 
-    assert said(answer) == "you said: hello"
+    assert read_text(answer) == "you said: hello"
     assert [one["role"] for one in gateway.engine.calls[0].body["messages"]] == ["system", "user"]
 
 
@@ -246,7 +249,7 @@ async def test_a_wrong_message_is_refused_and_the_socket_goes_on(connect):
         (event,) = await read(socket)
         assert (event["type"], event["status"], event["error"]["code"]) == ("error", status, code), text
     await socket.send_json({"type": "response.processed", "response_id": "resp_1"})
-    assert said(await ask(socket, "hello")) == "you said: hello"
+    assert read_text(await ask(socket, "hello")) == "you said: hello"
 
 
 async def test_an_engine_that_fails_is_an_error_of_its_message(gateway, connect):
@@ -255,7 +258,7 @@ async def test_an_engine_that_fails_is_an_error_of_its_message(gateway, connect)
     assert shape(await ask(socket, "hello"))[-1] == "error"
     assert json.loads(await socket.receive_str())["type"] == "response.failed"
     gateway.engine.script = works
-    assert said(await ask(socket, "hello")) == "you said: hello"
+    assert read_text(await ask(socket, "hello")) == "you said: hello"
 
 
 async def test_a_socket_asks_for_the_key_of_its_rollout(gateway, connect):
@@ -264,4 +267,4 @@ async def test_a_socket_asks_for_the_key_of_its_rollout(gateway, connect):
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await connect(path=path, Authorization=f"Bearer {key}")
         assert refused.value.status == 401
-    assert said(await ask(await connect(path="//v1//responses/"), "hello")) == "you said: hello"
+    assert read_text(await ask(await connect(path="//v1//responses/"), "hello")) == "you said: hello"

@@ -64,9 +64,9 @@ async def test_a_deleted_response_is_gone_but_what_continued_it_goes_on(client):
 
     await client.responses.delete(first.id)
 
-    for asked in (client.responses.retrieve, client.responses.delete, client.responses.input_items.list):
+    for method in (client.responses.retrieve, client.responses.delete, client.responses.input_items.list):
         with pytest.raises(openai.NotFoundError, match="not remembered"):
-            await asked(first.id)
+            await method(first.id)
     with pytest.raises(openai.NotFoundError, match="send the conversation"):
         await client.responses.create(model="m", input="x", previous_response_id=first.id)
     third = await client.responses.create(model="m", input="three", previous_response_id=second.id)
@@ -79,9 +79,9 @@ async def test_no_other_rollout_and_no_name_of_the_memory_finds_a_response(gatew
     (other, _), item = await clients(await gateway.open()), stored.output[0].id
 
     for asking, name in [(other, stored.id), (client, hidden.id), (client, item), (client, "x/shown")]:
-        for asked in (asking.responses.retrieve, asking.responses.delete, asking.responses.input_items.list):
+        for method in (asking.responses.retrieve, asking.responses.delete, asking.responses.input_items.list):
             with pytest.raises(openai.NotFoundError):
-                await asked(name)
+                await method(name)
 
 
 async def test_methods_need_the_rollouts_key(gateway, rollout, client):
@@ -118,9 +118,9 @@ async def test_a_compaction_is_a_side_call_and_its_summary_is_read(gateway, roll
     assert history[0]["content"] == [{"type": "input_text", "text": "the task"}]
     assert history[1]["encrypted_content"] == seal_reasoning("the SUMMARY")
     assert after.output_text == "fine"
-    asked = gateway.engine.calls[-1].body["messages"]
-    assert [one["role"] for one in asked] == ["system", "user", "user", "user"]
-    assert "the SUMMARY" in asked[2]["content"]
+    prompt = gateway.engine.calls[-1].body["messages"]
+    assert [one["role"] for one in prompt] == ["system", "user", "user", "user"]
+    assert "the SUMMARY" in prompt[2]["content"]
     steps = gateway.log.trajectory(rollout["trajectory_id"]).steps
     assert [step.role for step in steps] == ["policy", "aux", "policy"]
     assert "side_call:compact" in steps[1].findings
