@@ -427,8 +427,9 @@ def _output_texts(items: Iterable[JsonObject]) -> Iterable[str]:
 def _with_thoughts(counts: JsonObject) -> JsonObject:
     """Return Google's counts with thoughts among the sampled tokens, as all other dialects count."""
     spoken, thought = counts.get("candidatesTokenCount"), counts.get("thoughtsTokenCount")
-    is_known = isinstance(spoken, int) and isinstance(thought, int)
-    return {**counts, "candidatesTokenCount": spoken + thought} if is_known else counts
+    if not isinstance(spoken, int) or not isinstance(thought, int):
+        return counts
+    return {**counts, "candidatesTokenCount": spoken + thought}
 
 
 def _usage(usage: object, prompt: str, sampled: str) -> tuple[int, int] | None:
