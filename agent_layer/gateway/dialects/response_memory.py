@@ -46,14 +46,18 @@ def keep_answer(
         _ENCODER.encode({name: exchange.request.client_fields.get(name, _NULL) for name in _KEPT})
     )
     memory, name, is_stored = exchange.memory, f"resp_{exchange.call_id}", kept_fields.store is not False
+    before, num_before = kept_fields.previous_response_id, 0
+    if before:
+        try:
+            num_before = len(read_conversation(memory, before, socket))
+        except RefusedError:  # it was evicted while the model answered: the answer stands, but is not continued
+            blocks = None
     if is_stored:
         for item in items:
             memory.keep(str(item["id"]), _ENCODER.encode(item))
         memory.keep(f"{name}{_SHOWN}", _ENCODER.encode(_show(exchange, response, items)))
     if blocks is None or not (is_stored or socket):
         return
-    before = kept_fields.previous_response_id
-    num_before = len(read_conversation(memory, before, socket)) if before else 0
     added = exchange.request.messages[num_before + bool(kept_fields.instructions) :]
     answer = [encoded(join_blocks(blocks))] if blocks else []
     names = memory.keep_messages(map(bytes, [*added, *answer]))

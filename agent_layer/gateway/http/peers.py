@@ -90,8 +90,8 @@ class PeerProxy:
             raise RefusedError(
                 421,
                 "other_process",
-                f"{request.method} {request.path}: its rollout belongs to another process of this gateway, and no socket"
-                " is passed on; open it at the base_url that POST /rollouts answered, or ask without a socket",
+                f"{request.method} {request.path}: its rollout belongs to another process of this gateway, and no"
+                " socket is passed on; open it at the base_url that POST /rollouts answered, or ask without a socket",
             )
         with self.disconnects.watch(HttpClient(request)):
             return await self._ask(request, slot)
