@@ -4,7 +4,7 @@ Several contents of the model in a row are one answer, as clients keep one for e
 their call by an id, by the name of the tool, or by their order alone.
 
 A signature that clients send back with a part holds what Google's own hold: the thoughts, which few clients are shown,
-and the call as the model wrote it. So the answer is known as it was sampled, and nobody remembers anything.
+and the call as the model wrote it. So the answer is known as it was sampled, without any memory.
 """
 
 import json
@@ -16,7 +16,9 @@ from typing import Final
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import UNREADABLE, JsonObject, as_json_object
+from agent_layer.schema import UNREADABLE, JsonObject, Usage, as_json_object
+from agent_layer.translation.answer import Answer, read_as, read_events
+from agent_layer.translation.finishes import find_reason
 from agent_layer.translation.google_names import rename_members, to_camel_case, to_json_schema
 from agent_layer.translation.request import Losses, Pieces, Translation, encoded, read_pieces
 from agent_layer.translation.sealed import parse_arguments, read_signature
@@ -27,6 +29,7 @@ from agent_layer.translation.turns import (
     continue_last,
     function_tool,
     image_part,
+    join_answer,
     join_content,
     named_choice,
     text_part,
@@ -365,3 +368,70 @@ def _read_thinking(thinking: JsonObject, lost: dict[str, None]) -> JsonObject:
             return {"reasoning_effort": effort, "thinking_token_budget": budget}
         case _:
             return {"reasoning_effort": effort}
+
+
+class _Usage(msgspec.Struct, rename="camel"):
+    prompt_token_count: int | None = None
+    candidates_token_count: int | None = None
+    thoughts_token_count: int | None = None
+
+    def count(self) -> Usage:
+        """Return it with the thoughts among the answer's tokens, as others count."""
+        sampled = (self.candidates_token_count, self.thoughts_token_count)
+        response = None if sampled == (None, None) else sum(one or 0 for one in sampled)
+        return Usage(prompt_tokens=self.prompt_token_count, response_tokens=response)
+
+
+class _Candidate(msgspec.Struct, rename="camel"):
+    content: JsonObject | None = None
+    finish_reason: str | None = None
+    index: int = 0
+
+
+class _Feedback(msgspec.Struct, rename="camel"):
+    block_reason: str | None = None
+
+
+class _Answer(msgspec.Struct, rename="camel"):
+    """An answer, or a piece of one that is streamed."""
+
+    candidates: list[_Candidate] = []
+    usage_metadata: _Usage | None = None
+    model_version: str | None = None
+    prompt_feedback: _Feedback | None = None
+
+
+def read_content(body: bytes) -> Answer:
+    """Read a whole answer.
+
+    Raises: msgspec.DecodeError: it is none.
+    """
+    return _find_answer([read_as(body, _Answer)])
+
+
+def join_content_pieces(events: Iterable[str], unread: list[str]) -> Answer:
+    """Join the pieces of an answer, see ``read_events``."""
+    return _find_answer(list(read_events(events, _Answer, unread)))
+
+
+def _find_answer(pieces: list[_Answer]) -> Answer:
+    losses, reasons, turns = Losses(), dict[int, str | None](), dict[int, _Turns]()
+    for candidate in (one for piece in pieces for one in piece.candidates):
+        turn = turns.setdefault(candidate.index, _Turns(losses))
+        turn.take({**(candidate.content or {}), "role": "model"})
+        reasons[candidate.index] = candidate.finish_reason or reasons.get(candidate.index)
+    for turn in turns.values():
+        turn.close()
+    blocked = next((one.block_reason for piece in pieces if (one := piece.prompt_feedback) and one.block_reason), None)
+    usage = next((piece.usage_metadata for piece in reversed(pieces) if piece.usage_metadata), None)
+    return Answer(
+        actions=[
+            join_answer(turn.messages, find_reason("google_reason", reasons[index]))
+            for index, turn in sorted(turns.items())
+        ],
+        losses=losses,
+        model=next((piece.model_version for piece in pieces if piece.model_version), None),
+        usage=usage and usage.count(),
+        failure=blocked and f"the prompt was blocked: {blocked}",
+        is_complete=bool(reasons) and None not in reasons.values(),
+    )

@@ -1,13 +1,16 @@
 """Anthropic's messages API in the words of chat completions."""
 
 import json
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import UNREADABLE, JsonObject
+from agent_layer.schema import UNREADABLE, JsonObject, Usage
+from agent_layer.translation.answer import Answer, read_as, read_events
+from agent_layer.translation.finishes import find_reason
 from agent_layer.translation.request import Losses, Translation, read_pieces
 from agent_layer.translation.sealed import open_reasoning
 from agent_layer.translation.tools import Tool, read_anthropic_tools
@@ -16,6 +19,7 @@ from agent_layer.translation.turns import (
     assistant_message,
     continue_last,
     image_part,
+    join_answer,
     join_content,
     named_choice,
     objects_in,
@@ -224,4 +228,100 @@ def _thinking(thinking: JsonObject, effort: object) -> JsonObject:
 
 
 def _write_input(value: object) -> str:
+    """Return arguments as JSON text; those of a stream are the text that the model wrote."""
+    if isinstance(value, msgspec.Raw):
+        return bytes(value).decode()
     return json.dumps({} if value is None else value, ensure_ascii=False)
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+
+    def count(self) -> Usage:
+        """Return it with the cached tokens of the prompt among its tokens, as others count."""
+        cached = (self.cache_read_input_tokens or 0) + (self.cache_creation_input_tokens or 0)
+        prompt = None if self.input_tokens is None else self.input_tokens + cached
+        return Usage(prompt_tokens=prompt, response_tokens=self.output_tokens)
+
+
+class _Error(msgspec.Struct):
+    message: str = "it failed"
+
+
+class _Answer(msgspec.Struct):
+    content: list[JsonObject] = []
+    model: str | None = None
+    stop_reason: str | None = None
+    usage: _Usage | None = None
+    error: _Error | None = None
+
+
+class _Delta(msgspec.Struct):
+    text: str = ""
+    thinking: str = ""
+    signature: str = ""
+    partial_json: str = ""
+    stop_reason: str | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    message: _Answer | None = None
+    index: int = 0
+    content_block: JsonObject | None = None
+    delta: _Delta | None = None
+    usage: _Usage | None = None
+    error: _Error | None = None
+
+
+_GROWING: Final = ("text", "thinking", "signature", "partial_json")
+
+
+def read_message(body: bytes) -> Answer:
+    """Read a whole answer.
+
+    Raises: msgspec.DecodeError: it is none.
+    """
+    return _find_answer(read_as(body, _Answer))
+
+
+def join_message(events: Iterable[str], unread: list[str]) -> Answer:
+    """Join the events of an answer, see ``read_events``."""
+    blocks, grown = dict[int, JsonObject](), defaultdict[tuple[int, str], list[str]](list)
+    whole, usage = _Answer(), dict[str, int]()
+    for event in read_events(events, _Event, unread):
+        whole.model = whole.model or (event.message and event.message.model)
+        whole.error = event.error or whole.error
+        for counted in (event.message and event.message.usage, event.usage):
+            usage |= {name: one for name, one in msgspec.structs.asdict(counted or _Usage()).items() if one is not None}
+        if event.content_block is not None:
+            blocks[event.index] = event.content_block
+        if event.delta is not None:
+            whole.stop_reason = event.delta.stop_reason or whole.stop_reason
+            for name in _GROWING:
+                if piece := getattr(event.delta, name):
+                    grown[event.index, name].append(piece)
+    for (index, name), texts in grown.items():
+        block, text = blocks.get(index, {}), "".join(texts)
+        text = msgspec.Raw(text.encode()) if name == "partial_json" else str(block.get(name) or "") + text
+        blocks[index] = block | {"input" if name == "partial_json" else name: text}
+    whole.content = [block for _, block in sorted(blocks.items())]
+    whole.usage = _Usage(**usage) if usage else None
+    return _find_answer(whole)
+
+
+def _find_answer(whole: _Answer) -> Answer:
+    losses = Losses()
+    reason = "stop" if whole.stop_reason == "stop_sequence" else find_reason("stop_reason", whole.stop_reason)
+    is_empty = not whole.content and reason is None
+    return Answer(
+        actions=[] if is_empty else [join_answer([_assistant(whole.content, losses)], reason)],
+        losses=losses,
+        model=whole.model,
+        usage=whole.usage and whole.usage.count(),
+        failure=whole.error and whole.error.message,
+        is_complete=reason is not None,
+    )

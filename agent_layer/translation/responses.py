@@ -3,6 +3,7 @@
 One answer has several items (reasoning, message, function calls); together they are one assistant message.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -10,7 +11,9 @@ from typing import Final, TypeAlias
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import UNREADABLE, JsonObject
+from agent_layer.schema import UNREADABLE, JsonObject, Usage
+from agent_layer.translation.answer import Answer, read_as, read_events
+from agent_layer.translation.finishes import find_reason
 from agent_layer.translation.request import Losses, Pieces, Translation, read_pieces
 from agent_layer.translation.sealed import open_reasoning
 from agent_layer.translation.tools import Tool, ToolSet, choose_tool, join_name, read_openai_tools, write_custom_input
@@ -18,6 +21,7 @@ from agent_layer.translation.turns import (
     Format,
     assistant_message,
     image_part,
+    join_answer,
     join_content,
     objects_in,
     text_part,
@@ -74,14 +78,14 @@ class _Turns:
         """Let a summary stand as words of the user: many templates know a system message at the beginning only."""
         kind = item.get("type")
         if not _is_summary(item):
-            self.losses.refused[f"input.{kind}"] = (
+            self.losses.refused[f"items.{kind}"] = (
                 f"responses request: expected items of type message, reasoning, function_call or"
                 f" function_call_output, found {kind!r}; only OpenAI's own servers know it"
             )
             self._add(item)
             return
         if (summary := open_reasoning(item.get("encrypted_content"))) is None:
-            self.losses.refused[f"input.{kind}"] = (
+            self.losses.refused[f"items.{kind}"] = (
                 "responses request: expected a compaction of this gateway's POST /v1/responses/compact, found one of"
                 " another party, which nothing here can read; send the conversation itself"
             )
@@ -253,3 +257,90 @@ def _choice(choice: str | JsonObject | None) -> object:
             return {"type": "allowed_tools", "allowed_tools": {"mode": choice.get("mode", "auto"), "tools": allowed}}
         case _:
             return choice
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class _Incomplete(msgspec.Struct):
+    reason: str | None = None
+
+
+class _Error(msgspec.Struct):
+    message: str = "it failed"
+
+
+class _Answer(msgspec.Struct):
+    output: list[JsonObject] = []
+    model: str | None = None
+    status: str | None = None
+    usage: _Usage | None = None
+    error: _Error | None = None
+    incomplete_details: _Incomplete | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    response: _Answer | None = None
+    output_index: int = 0
+    item: JsonObject | None = None
+    delta: object = None
+
+
+_GROWING: Final = {
+    "output_text": ("message", "content"),
+    "refusal": ("message", "content"),
+    "reasoning_text": ("reasoning", "content"),
+    "reasoning_summary_text": ("reasoning", "summary"),
+    "function_call_arguments": ("function_call", "arguments"),
+    "custom_tool_call_input": ("custom_tool_call", "input"),
+}
+"""What events add to: the type of the item, and its member."""
+
+
+def read_response(body: bytes) -> Answer:
+    """Read a whole answer.
+
+    Raises: msgspec.DecodeError: it is none.
+    """
+    return _find_answer(read_as(body, _Answer))
+
+
+def join_response(events: Iterable[str], unread: list[str]) -> Answer:
+    """Join the events of an answer, see ``read_events``: its last event has all of it."""
+    items, grown = dict[int, JsonObject](), defaultdict[tuple[int, str], list[str]](list)
+    answer = _Answer()
+    for event in read_events(events, _Event, unread):
+        answer = event.response or answer
+        kind, _, change = event.type.removeprefix("response.").partition(".")
+        if event.item is not None:
+            items[event.output_index] = event.item
+        if change == "delta" and kind in _GROWING:
+            item_type, name = _GROWING[kind]
+            items.setdefault(event.output_index, {"type": item_type, "role": "assistant"})
+            grown[event.output_index, name].append(str(event.delta))
+        elif event.item is not None and change == "done":
+            for name in ("content", "summary", "arguments", "input"):
+                grown.pop((event.output_index, name), None)
+    for (index, name), texts in grown.items():
+        items[index] = items[index] | {name: "".join(texts)}
+    if not answer.output:
+        answer = msgspec.structs.replace(answer, output=[item for _, item in sorted(items.items())])
+    return _find_answer(answer)
+
+
+def _find_answer(whole: _Answer) -> Answer:
+    losses, reason = Losses(), whole.incomplete_details and find_reason("incomplete", whole.incomplete_details.reason)
+    reason = reason or ("stop" if whole.status == "completed" else None)
+    is_failed = whole.error is not None or whole.status == "failed"
+    is_empty = is_failed or (not whole.output and reason is None)
+    return Answer(
+        actions=[] if is_empty else [join_answer(_to_messages(whole.output, losses), reason)],
+        losses=losses,
+        model=whole.model,
+        usage=whole.usage and Usage(prompt_tokens=whole.usage.input_tokens, response_tokens=whole.usage.output_tokens),
+        failure=(whole.error or _Error()).message if is_failed else None,
+        is_complete=reason is not None,
+    )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from agent_layer.schema import JsonObject, as_json_object
+from agent_layer.schema import Action, JsonObject, as_json_object, as_json_objects
 
 
 def text_part(text: str) -> JsonObject:
@@ -42,6 +42,15 @@ def assistant_message(texts: Iterable[str], reasoning: Iterable[str], calls: lis
     message: JsonObject = {"role": "assistant", "content": text if text or not calls else None}
     message |= {"reasoning": thought} if thought else {}
     return message | ({"tool_calls": calls} if calls else {})
+
+
+def join_answer(messages: Iterable[JsonObject], finish_reason: str | None) -> Action:
+    """Return the one answer that an assistant's messages are; a call is a reason to stop of its own."""
+    spoken = [message for message in messages if message.get("role") == "assistant"]
+    calls = [call for message in spoken for call in as_json_objects(message.get("tool_calls"))]
+    texts, thoughts = ([str(message.get(name) or "") for message in spoken] for name in ("content", "reasoning"))
+    reason = "tool_calls" if calls and finish_reason == "stop" else finish_reason
+    return Action(message=assistant_message(texts, thoughts, calls), finish_reason=reason)
 
 
 def continue_last(messages: Sequence[object]) -> JsonObject:

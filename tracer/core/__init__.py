@@ -5,7 +5,7 @@ from agent_layer.lazy import face
 __getattr__, __all__ = face(
     __name__,
     {
-        "calls": "Call CallAnswer CallRequest adopt_call announce_call failed_answer is_inside_call",
+        "calls": "Call CallAnswer CallRequest Layer adopt_call announce_call failed_answer is_inside_call",
         "clock": "SYSTEM ClockAndIds active_trace new_trace write_trace",
         "contents": "ContentWriter",
         "decorators": "agent state step tool",

@@ -1,6 +1,7 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
-from .calls import Call as Call, CallAnswer as CallAnswer, CallRequest as CallRequest, adopt_call as adopt_call
-from .calls import announce_call as announce_call, failed_answer as failed_answer, is_inside_call as is_inside_call
+from .calls import Call as Call, CallAnswer as CallAnswer, CallRequest as CallRequest, Layer as Layer
+from .calls import adopt_call as adopt_call, announce_call as announce_call, failed_answer as failed_answer
+from .calls import is_inside_call as is_inside_call
 from .clock import ClockAndIds as ClockAndIds, SYSTEM as SYSTEM, active_trace as active_trace, new_trace as new_trace
 from .clock import write_trace as write_trace
 from .contents import ContentWriter as ContentWriter

@@ -45,6 +45,8 @@ class CallRequest(msgspec.Struct, frozen=True, kw_only=True):
     tools: object = None
     sampling: JsonObject | None = None
     model: str | None = None
+    findings: list[str] = []
+    """What the record of it lacks."""
 
 
 class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,6 +133,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
                 sampling_asked=request and request.sampling,
                 model=request and request.model,
                 capture_level=capture_level,
+                findings=request.findings if request else [],
             )
         )
 
@@ -159,7 +162,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
                 status=answer.status,
                 error=answer.error,
                 usage=answer.usage,
-                findings=answer.findings,
+                findings=[*(request.findings if request else []), *answer.findings],
             )
         )
 

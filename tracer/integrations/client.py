@@ -6,33 +6,25 @@ request and the client's retries of it are one call with one id. From top to bot
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping
-from functools import wraps
+from contextlib import contextmanager
+from functools import partial, wraps
 from inspect import iscoroutine, iscoroutinefunction
-from typing import NamedTuple, Protocol, Self, TypeVar, cast
+from typing import NamedTuple, Protocol, Self, cast
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from agent_layer.schema import (
-    AGENT_HEADER,
-    CALL_HEADER,
-    ROLLOUT_HEADER,
-    Action,
-    JsonObject,
-    json_text,
-    json_value,
-    read_json,
-    safe_repr,
-)
-from tracer.core import Call, CallAnswer, CallRequest, adopt_call, current_scope, write_trace
-
-EventT = TypeVar("EventT")
+from agent_layer.schema import AGENT_HEADER, CALL_HEADER, ROLLOUT_HEADER, JsonObject, json_text, json_value, safe_repr
+from agent_layer.translation import is_harmless
+from tracer.core import Call, CallAnswer, CallRequest, Layer, adopt_call, current_scope, failed_answer, write_trace
 
 _DECODER = "_decoder"
 """Attribute of a stream: decoder from bytes to events. Not public, but in every version of both clients."""
 _RAW_HEADER = "x-stainless-raw-response"
 NOT_PARSED = "answer_not_parsed"
 """Finding of a call whose answer is known, but is not what its caller can parse."""
+NOT_UNDERSTOOD = "answer_not_understood"
+"""Finding of a call whose answer, or a part of it, is not what its server should send."""
 
 
 class _ReadStream(Protocol):
@@ -51,103 +43,10 @@ class Dialect(NamedTuple):
     """Whether the event with this data completes the answer."""
 
 
-def read_as(text: bytes | str, kind: type[EventT]) -> EventT:
-    """Read JSON of a server as a record, lone surrogates and the like included.
-
-    Raises: msgspec.DecodeError: it is something else.
-    """
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except (msgspec.DecodeError, UnicodeError):
-        return msgspec.convert(read_json(text), kind)
-
-
-def parse_answer(read: Callable[[], CallAnswer]) -> CallAnswer:
-    """Read a whole answer. One that cannot be read is recorded with a finding instead of an error.
-
-    Args:
-        read: returns the answer, or raises msgspec.DecodeError.
-    """
-    try:
-        return read()
-    except msgspec.DecodeError as error:
-        return CallAnswer(findings=["answer_not_understood"], error=str(error))
-
-
-def parse_stream(
-    chunks: Iterable[str], kind: type[EventT], join: Callable[[list[EventT]], CallAnswer], *, is_whole: bool
-) -> CallAnswer:
-    """Assemble an answer from its events. One that cannot be read is a finding, and the others are recorded.
-
-    Args:
-        chunks: JSON text of each.
-        kind: of the events.
-        join: returns the answer that they make.
-        is_whole: False when the caller did not read them to their end: the answer counts as aborted.
-    """
-    events, errors = list[EventT](), list[str]()
-    for chunk in chunks:
-        try:
-            events.append(read_as(chunk, kind))
-        except msgspec.DecodeError as error:
-            errors.append(str(error))
-    answer = join(events) if events or not errors else CallAnswer()
-    if errors:
-        answer = msgspec.structs.replace(answer, findings=[*answer.findings, "answer_not_understood"], error=errors[0])
-    return answer if is_whole else msgspec.structs.replace(answer, status="aborted")
-
-
-class _Kind(msgspec.Struct):
-    type: str = ""
-
-
-def event_type(event: str) -> str:
-    """Return the ``type`` of an event; '' when it has none."""
-    try:
-        return msgspec.json.decode(event, type=_Kind).type
-    except msgspec.DecodeError:
-        return ""
-
-
-def sampling_fields(body: Mapping[str, object], others: frozenset[str]) -> JsonObject:
-    """Return the sampling fields of a request: all but ``others``."""
-    return cast("JsonObject", json_value({name: body[name] for name in body.keys() - others}))
-
-
-def json_objects(items: object) -> list[JsonObject]:
-    """Return the items of a list as JSON objects, records of the client included; [] for anything else.
-
-    An item that is no object becomes the content of one; the server will refuse it.
-    """
-    if not isinstance(items, list | tuple):
-        return []
-    return [_json_object(item) for item in cast("Iterable[object]", items)]
-
-
-def _json_object(item: object) -> JsonObject:
-    value = cast("object", item) if isinstance(item, dict) else json_value(item)
-    return cast("JsonObject", value) if isinstance(value, dict) else {"content": value}
-
-
-def join_text(content: object, kinds: frozenset[str]) -> object:
-    """Return a content as one text when all its parts are texts, of one of these types."""
-    parts = json_objects(content)
-    if parts and all(part.get("type") in kinds for part in parts):
-        return "".join(str(part.get("text") or "") for part in parts)
-    return parts or content
-
-
-def assistant_action(text: str, reasoning: str, calls: list[JsonObject], finish_reason: str | None) -> Action:
-    """Return an answer of the model as a chat message, with its reasoning under the name that gateways give it."""
-    message: JsonObject = {"role": "assistant", "content": text if text or not calls else None}
-    thought: JsonObject = {"reasoning": reasoning} if reasoning else {}
-    called: JsonObject = {"tool_calls": calls} if calls else {}
-    return Action(message=message | thought | called, finish_reason=finish_reason)
-
-
-def tool_call(identity: object, name: object, arguments: object) -> JsonObject:
-    """Return one tool call in the form of a chat message; ``arguments`` are JSON text."""
-    return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
+def read_sampling(body: Mapping[str, object], others: frozenset[str]) -> JsonObject:
+    """Return the members of a request that shape the answer: all but ``others``, and those that shape none."""
+    found = {name: body[name] for name in body.keys() - others}
+    return {name: json_value(value) for name, value in found.items() if not is_harmless(name, json_text(value))}
 
 
 class StreamRecorder:
@@ -166,10 +65,15 @@ class StreamRecorder:
         if self._dialect.is_last(event):
             self.end(is_whole=True)
 
-    def end(self, *, is_whole: bool = False) -> None:
-        """Record the answer; once only."""
-        if self._call.scope.rollout.unfinished.pop(self._call.call_id, None) is not None:
-            self._call.finish("hook", self._dialect.read_stream(self._events, is_whole=is_whole), self._request)
+    def end(self, *, is_whole: bool = False, error: Exception | None = None) -> None:
+        """Record the answer; once only. With the error that broke it off, if one did."""
+        if self._call.scope.rollout.unfinished.pop(self._call.call_id, None) is None:
+            return
+        answer = self._dialect.read_stream(self._events, is_whole=is_whole)
+        if error is not None:
+            failed = failed_answer(error)
+            answer = msgspec.structs.replace(answer, status=failed.status, error=failed.error)
+        self._call.finish("hook", answer, self._request)
 
 
 class _Event(Protocol):
@@ -263,6 +167,56 @@ def call_headers(call: Call) -> dict[str, str]:
     return headers
 
 
+class SentCall(NamedTuple):
+    """A call that is about to be sent."""
+
+    call: Call
+    send: Callable[[], object]
+    """Sends it, and returns the result, or what is to be awaited for it."""
+    record: Callable[[object], object]
+    """Records the result, and returns what the caller gets."""
+
+
+def trace_calls(
+    function: Callable[..., object], source: Layer, begin: Callable[..., SentCall | None]
+) -> Callable[..., object]:
+    """Return a function of the same kind, sync or async, whose calls are recorded.
+
+    Args:
+        function: sends requests.
+        source: the layer that it is.
+        begin: takes the function and its arguments; returns None for what is no call to record.
+    """
+
+    @contextmanager
+    def failing(sent: SentCall) -> Generator[None]:
+        try:
+            yield
+        except BaseException as error:
+            sent.call.fail(source, error)
+            raise
+
+    @wraps(function)
+    def traced(*args: object, **kwargs: object) -> object:
+        sent = begin(function, *args, **kwargs)
+        if sent is None:
+            return function(*args, **kwargs)
+        with failing(sent):
+            result = sent.send()
+        return sent.record(result)
+
+    @wraps(function)
+    async def traced_async(*args: object, **kwargs: object) -> object:
+        sent = begin(function, *args, **kwargs)
+        if sent is None:
+            return await cast("Awaitable[object]", function(*args, **kwargs))
+        with failing(sent):
+            result = await cast("Awaitable[object]", sent.send())
+        return sent.record(result)
+
+    return traced_async if iscoroutinefunction(function) else traced
+
+
 class Api(NamedTuple):
     """Classes of clients of one library, its paths, and its key headers."""
 
@@ -300,43 +254,26 @@ class _Options(Protocol):
 
 def trace_client(api: Api) -> None:
     """Trace every request of the library's clients, those for other platforms included: all share one ``request``."""
-    for kind, trace in ((api.client, _trace), (api.async_client, _trace_async)):
+    for kind in (api.client, api.async_client):
         owner = next(one for one in kind.__mro__ if "request" in one.__dict__)
-        setattr(owner, "request", trace(api, getattr(owner, "request")))  # noqa: B009, B010 - a method of a foreign class
+        request = getattr(owner, "request")  # noqa: B009 - a method of a foreign class, as below
+        setattr(owner, "request", trace_calls(request, "hook", partial(_send, api)))  # noqa: B010
 
 
-def _trace(api: Api, request: Callable[..., object]) -> Callable[..., object]:
-    @wraps(request)
-    def traced(client: object, cast_to: object, options: _Options, **kwargs: object) -> object:
-        call = _begin(api, options)
-        if call is None:
-            return request(client, cast_to, options, **kwargs)
-        try:
-            result = request(_find_sender(api, client, call), cast_to, _address(api, options, call), **kwargs)
-        except BaseException as error:
-            call.fail("hook", error)
-            raise
-        _answer(call, result, _find_dialect(api, options))
-        return result
-
-    return traced
-
-
-def _trace_async(api: Api, request: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
-    @wraps(request)
-    async def traced(client: object, cast_to: object, options: _Options, **kwargs: object) -> object:
-        call = _begin(api, options)
-        if call is None:
-            return await request(client, cast_to, options, **kwargs)
-        try:
-            result = await request(_find_sender(api, client, call), cast_to, _address(api, options, call), **kwargs)
-        except BaseException as error:
-            call.fail("hook", error)
-            raise
-        _answer(call, result, _find_dialect(api, options))
-        return result
-
-    return traced
+def _send(
+    api: Api,
+    request: Callable[..., object],
+    client: object,
+    cast_to: object,
+    options: _Options,
+    **kwargs: object,
+) -> SentCall | None:
+    call = _begin(api, options)
+    return call and SentCall(
+        call,
+        lambda: request(_find_sender(api, client, call), cast_to, _address(api, options, call), **kwargs),
+        partial(_answer, call, dialect=_find_dialect(api, options)),
+    )
 
 
 def _begin(api: Api, options: _Options) -> Call | None:
@@ -379,7 +316,7 @@ def _watch_parser(parser: Callable[[object], object], call: Call, dialect: Diale
             return parser(answer)
         except Exception as error:
             if call.is_open:  # else it was recorded before, and the caller parses a raw response
-                _answer(call, answer, dialect, error)
+                _answer(call, answer, dialect=dialect, error=error)
             raise
 
     return parse
@@ -414,8 +351,8 @@ def _read_headers(options: _Options) -> dict[str, str]:
     return dict(cast("Mapping[str, str]", headers)) if isinstance(headers, Mapping) else {}
 
 
-def _answer(call: Call, result: object, dialect: Dialect | None, error: Exception | None = None) -> None:
-    """Record the call before its answer is returned.
+def _answer(call: Call, result: object, *, dialect: Dialect | None, error: Exception | None = None) -> object:
+    """Record the call, and return its answer.
 
     Args:
         call: the call.
@@ -432,3 +369,4 @@ def _answer(call: Call, result: object, dialect: Dialect | None, error: Exceptio
         answer = dialect.read_answer(json_text(result))
         found = msgspec.structs.replace(answer, findings=[*answer.findings, NOT_PARSED], error=safe_repr(error)[:2000])
         call.finish("hook", found)
+    return result

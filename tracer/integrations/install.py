@@ -48,6 +48,7 @@ def _submit_inside(
 _WATCHED = {
     "openai": ("openai", "tracer.integrations.openai"),
     "anthropic": ("anthropic", "tracer.integrations.anthropic"),
+    "google": ("google.genai", "tracer.integrations.google_genai"),
     "litellm": ("litellm", "tracer.integrations.litellm"),
     "langgraph": ("langchain_core.tracers.context", "tracer.integrations.langgraph"),
 }
@@ -58,8 +59,8 @@ def instrument(*names: str) -> None:
     """Trace these clients and frameworks from their import on; a second call changes nothing.
 
     Args:
-        names: of 'openai', 'anthropic', 'litellm' and 'langgraph' (LangChain included); none: all. Threads inherit
-            their rollout always.
+        names: of 'openai', 'anthropic', 'google' (google-genai), 'litellm' and 'langgraph' (LangChain included);
+            none: all. Threads inherit their rollout always.
 
     Raises: BadInputError: no integration has this name.
     """

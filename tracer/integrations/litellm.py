@@ -4,8 +4,8 @@ LiteLLM's callbacks miss abandoned streams, so its functions are wrapped. A call
 OpenAI's dialect to the rollout's address; when the openai client makes it, that client's hook adopts the call.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from functools import wraps
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial, wraps
 from inspect import signature
 from types import ModuleType
 from typing import Protocol, cast
@@ -16,10 +16,10 @@ from litellm.responses import main as responses_main
 
 from agent_layer.schema import json_text
 from tracer.core import Call, adopt_call, announce_call, current_scope, is_inside_call
-from tracer.integrations.client import Dialect, StreamRecorder, call_headers
+from tracer.integrations.client import Dialect, SentCall, StreamRecorder, call_headers, trace_calls
 from tracer.integrations.openai import CHAT
-from tracer.integrations.openai_responses import RESPONSES
 from tracer.integrations.patching import replace_everywhere
+from tracer.integrations.translated import RESPONSES
 
 __all__: list[str] = []
 
@@ -39,40 +39,16 @@ class _EntryPoint:
         self._dialect = dialect
 
     def trace(self, function: Callable[..., object]) -> Callable[..., object]:
-        parameters = tuple(signature(function).parameters)
+        return trace_calls(function, "broker", partial(self._send, tuple(signature(function).parameters)))
 
-        @wraps(function)
-        def traced(*args: object, **kwargs: object) -> object:
-            call = self._begin()
-            if call is None:
-                return function(*args, **kwargs)
-            try:
-                result = function(*args, **_address(kwargs, call))
-            except BaseException as error:
-                call.fail("broker", error)
-                raise
-            self._answer(call, {**dict(zip(parameters, args, strict=False)), **kwargs}, result)
-            return result
-
-        return traced
-
-    def trace_async(self, function: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
-        parameters = tuple(signature(function).parameters)
-
-        @wraps(function)
-        async def traced(*args: object, **kwargs: object) -> object:
-            call = self._begin()
-            if call is None:
-                return await function(*args, **kwargs)
-            try:
-                result = await function(*args, **_address(kwargs, call))
-            except BaseException as error:
-                call.fail("broker", error)
-                raise
-            self._answer(call, {**dict(zip(parameters, args, strict=False)), **kwargs}, result)
-            return result
-
-        return traced
+    def _send(
+        self, parameters: Sequence[str], function: Callable[..., object], *args: object, **kwargs: object
+    ) -> SentCall | None:
+        call = self._begin()
+        named = {**dict(zip(parameters, args, strict=False)), **kwargs}
+        return call and SentCall(
+            call, lambda: function(*args, **_address(kwargs, call)), partial(self._answer, call, named)
+        )
 
     def _begin(self) -> Call | None:
         """Announce a call, for the client below to adopt; None outside rollouts, and when LiteLLM calls itself."""
@@ -83,10 +59,10 @@ class _EntryPoint:
         call.begin()
         return call
 
-    def _answer(self, call: Call, named: Mapping[str, object], result: object) -> None:
-        """Record the answer, unless the client below has recorded it."""
+    def _answer(self, call: Call, named: Mapping[str, object], result: object) -> object:
+        """Record the answer, unless the client below has recorded it, and return it."""
         if call.source != "broker":
-            return
+            return result
         call.source = "hook"  # no layer below adopted it, and none may from now on
         request = self._dialect.read_request({name: named[name] for name in _OURS & named.keys()})
         if hasattr(result, "__next__") or hasattr(result, "__anext__"):
@@ -98,6 +74,7 @@ class _EntryPoint:
                 json_text(cast("_Completion", result).model_dump(exclude_none=True, warnings=False))
             )
             call.finish("hook", answer, request)
+        return result
 
 
 def _address(named: Mapping[str, object], call: Call) -> dict[str, object]:
@@ -177,7 +154,7 @@ def _install(seam: _EntryPoint, name: str, *modules: ModuleType) -> None:
     for module in modules:
         function, async_function = getattr(module, name), getattr(module, f"a{name}")
         replace_everywhere(function, seam.trace(function))
-        replace_everywhere(async_function, seam.trace_async(async_function))
+        replace_everywhere(async_function, seam.trace(async_function))
 
 
 _install(_EntryPoint(CHAT), "completion", main, litellm)

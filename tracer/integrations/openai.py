@@ -8,9 +8,10 @@ import msgspec
 from openai import AsyncOpenAI, OpenAI
 
 from agent_layer.schema import Action, GrowingMessage, JsonObject, Usage
+from agent_layer.translation import read_as, read_events
 from tracer.core import CallAnswer, CallRequest
-from tracer.integrations.client import Api, Dialect, parse_answer, parse_stream, read_as, sampling_fields, trace_client
-from tracer.integrations.openai_responses import RESPONSES
+from tracer.integrations.client import NOT_UNDERSTOOD, Api, Dialect, read_sampling, trace_client
+from tracer.integrations.translated import RESPONSES
 
 _NOT_SAMPLING = frozenset({"messages", "tools", "model", "stream", "stream_options"})
 _DONE = "[DONE]"
@@ -42,20 +43,19 @@ def _read_request(body: Mapping[str, object]) -> CallRequest:
     return CallRequest(
         messages=cast("list[object]", messages) if isinstance(messages, list) else None,
         tools=body.get("tools"),
-        sampling=sampling_fields(body, _NOT_SAMPLING),
+        sampling=read_sampling(body, _NOT_SAMPLING),
         model=model if isinstance(model, str) else None,
     )
 
 
 def _read_answer(body: bytes) -> CallAnswer:
     """Read an answer that was not streamed."""
-
-    def read() -> CallAnswer:
+    try:
         answer = read_as(body, _Body)
-        choices = sorted(answer.choices, key=lambda choice: choice.index)
-        return _answer([answer], {choice.index: choice.message or {} for choice in choices})
-
-    return parse_answer(read)
+    except msgspec.DecodeError as error:
+        return CallAnswer(findings=[NOT_UNDERSTOOD], error=str(error))
+    choices = sorted(answer.choices, key=lambda choice: choice.index)
+    return _answer([answer], {choice.index: choice.message or {} for choice in choices})
 
 
 def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> CallAnswer:
@@ -66,18 +66,16 @@ def _read_stream(chunks: Iterable[str], *, is_whole: bool) -> CallAnswer:
         is_whole: False when the caller did not read the stream to its end: the answer counts as aborted, unless each
             choice had ended.
     """
-    read = parse_stream((chunk for chunk in chunks if not _is_last(chunk)), _Body, _joined, is_whole=is_whole)
-    if read.status == "aborted" and read.actions and all(action.finish_reason for action in read.actions):
-        return msgspec.structs.replace(read, status="ok")  # many readers leave with the last piece of text
-    return read
-
-
-def _joined(bodies: list[_Body]) -> CallAnswer:
-    messages: defaultdict[int, GrowingMessage] = defaultdict(GrowingMessage)
-    for body in bodies:
-        for choice in body.choices:
-            messages[choice.index].add(choice.delta or {})
-    return _answer(bodies, {index: message.whole() for index, message in sorted(messages.items())})
+    unread, messages = list[str](), defaultdict[int, GrowingMessage](GrowingMessage)
+    bodies = list(read_events((chunk for chunk in chunks if not _is_last(chunk)), _Body, unread))
+    for choice in (choice for body in bodies for choice in body.choices):
+        messages[choice.index].add(choice.delta or {})
+    read = _answer(bodies, {index: message.whole() for index, message in sorted(messages.items())})
+    if unread:
+        read = msgspec.structs.replace(read, findings=[NOT_UNDERSTOOD], error=unread[0])
+    is_complete = bool(read.actions) and all(action.finish_reason for action in read.actions or ())
+    # many readers leave with the last piece of text
+    return read if is_whole or is_complete else msgspec.structs.replace(read, status="aborted")
 
 
 def _answer(bodies: list[_Body], messages: dict[int, JsonObject]) -> CallAnswer:

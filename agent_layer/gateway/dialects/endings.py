@@ -1,53 +1,17 @@
-"""How answers end: one table of the reasons that engines name, for whole and streamed answers, in every dialect.
+"""How answers end that will not go on, by the table of reasons (``agent_layer/translation/finishes.py``).
 
-Only an answer whose end is known is trained. What an engine broke off, or ended for a reason that is not in the table,
-is the client's all the same, in the dialect's word for an answer that was cut off.
+Only an answer whose end is known is trained.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.schema import UNFINISHED, StepStatus
+from agent_layer.translation import find_finish
 
 _MAX_REASON_LENGTH: Final = 64
-
-
-class Finish(msgspec.Struct, frozen=True):
-    """What a finish reason means."""
-
-    status: StepStatus
-    """Status of the step; only ``ok`` is trained."""
-    stop_reason: str
-    """Anthropic's word."""
-    google_reason: str = "MAX_TOKENS"
-    """Google's word."""
-    incomplete: str | None = None
-    """Responses' word for why an answer is incomplete."""
-    is_complete: bool = False
-    """Responses call the answer complete."""
-    spends_turn: bool = True
-    """What was sampled led to it; False: the engine did not go on, so the rollout pays no turn."""
-
-
-_CUT_OFF: Final = Finish("aborted", "max_tokens")
-FINISHES: Final[Mapping[str | None, Finish]] = MappingProxyType(
-    {
-        "stop": Finish("ok", "end_turn", "STOP", is_complete=True),
-        "tool_calls": Finish("ok", "tool_use", "STOP", is_complete=True),
-        "function_call": Finish("ok", "tool_use", "STOP", is_complete=True),
-        "length": Finish("ok", "max_tokens", incomplete="max_output_tokens"),
-        "content_filter": Finish("ok", "refusal", "SAFETY", "content_filter"),
-        "repetition": _CUT_OFF,
-        "abort": Finish("aborted", "max_tokens", spends_turn=False),
-        "error": Finish("error", "max_tokens", spends_turn=False),
-        None: Finish("aborted", "max_tokens", spends_turn=False),
-    }
-)
-"""Endings by an engine's reason; None: it names none. ``repetition``, ``abort`` and ``error`` are vLLM's."""
 
 
 class AnswerEnd(msgspec.Struct, frozen=True):
@@ -58,11 +22,6 @@ class AnswerEnd(msgspec.Struct, frozen=True):
     findings: list[str] = []
     spends_turn: bool = True
     """See ``Finish``."""
-
-
-def find_finish(reason: str | None) -> Finish:
-    """Return what a finish reason means; one that is not known is a cut-off answer."""
-    return FINISHES.get(reason, _CUT_OFF)
 
 
 def find_failure(answer: ChatAnswer) -> str | None:

@@ -8,12 +8,12 @@ import msgspec
 
 from agent_layer.gateway.dialects.base import Exchange
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
-from agent_layer.gateway.dialects.endings import find_failure, find_finish
+from agent_layer.gateway.dialects.endings import find_failure
 from agent_layer.gateway.dialects.refusals import RefusedError, google_error
 from agent_layer.gateway.dialects.stream import Block, Events, Kind, split_blocks
 from agent_layer.gateway.dialects.turns import count_usage, show_sampled
 from agent_layer.schema import JsonObject
-from agent_layer.translation import Signature, parse_arguments
+from agent_layer.translation import Signature, find_finish, parse_arguments
 
 _FAILED: Final = 502
 

@@ -10,12 +10,12 @@ import msgspec
 from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.chat import ChatRequest, asks_something
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
-from agent_layer.gateway.dialects.endings import find_failure, find_finish
+from agent_layer.gateway.dialects.endings import find_failure
 from agent_layer.gateway.dialects.refusals import RefusedError, anthropic_error
 from agent_layer.gateway.dialects.stream import Block, Events, TranslatedStream, join_blocks, split_blocks
 from agent_layer.gateway.dialects.turns import SurrogateMender, count_usage, show_sampled, translated
 from agent_layer.schema import JsonObject, content_hash, mend_surrogates
-from agent_layer.translation import Thread, Translation, encoded, seal_reasoning, translate_messages
+from agent_layer.translation import Thread, encoded, find_finish, seal_reasoning, translate_messages
 
 
 class ThreadTurns(msgspec.Struct, frozen=True):
@@ -45,11 +45,6 @@ def read_messages(body: bytes, read_thread: ReadThread) -> ChatRequest:
     request = translate_messages(body)
     if request.continues is None:
         return translated(request)
-    before = _continue_thread(request, read_thread)
-    return translated(request, before.messages, tools=before.tools)
-
-
-def _continue_thread(request: Translation, read_thread: ReadThread) -> ThreadTurns:
     if request.system or asks_something(request.client_fields.get("tools")):
         raise RefusedError(
             400,
@@ -57,7 +52,8 @@ def _continue_thread(request: Translation, read_thread: ReadThread) -> ThreadTur
             "messages request: expected a continued thread to keep system and tools of its beginning, found them sent"
             " again; leave them out, or send the whole conversation with thread type 'create'",
         )
-    return read_thread(request.continues or "")
+    before = read_thread(request.continues)
+    return translated(request, before.messages, tools=before.tools)
 
 
 class Messages:

@@ -9,12 +9,12 @@ import msgspec
 
 from agent_layer.gateway.dialects.base import Exchange
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer
-from agent_layer.gateway.dialects.endings import find_failure, find_finish
+from agent_layer.gateway.dialects.endings import find_failure
 from agent_layer.gateway.dialects.response_memory import keep_answer
 from agent_layer.gateway.dialects.stream import Block, Events, split_blocks
 from agent_layer.gateway.dialects.turns import TokenCounts, count_usage, show_sampled
 from agent_layer.schema import JsonObject
-from agent_layer.translation import ToolName, read_custom_input, read_tool_names, seal_reasoning
+from agent_layer.translation import ToolName, find_finish, read_custom_input, read_tool_names, seal_reasoning
 
 _Status: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed"]
 

@@ -58,7 +58,7 @@ def test_instrumenting_one_client_leaves_the_others_alone():
 
 
 def test_a_client_that_nobody_can_trace_is_refused():
-    with pytest.raises(BadInputError, match="expected one of openai, anthropic, litellm, langgraph"):
+    with pytest.raises(BadInputError, match="expected one of openai, anthropic, google, litellm, langgraph"):
         tracer.instrument("carrier-pigeon")
 
 

@@ -1,4 +1,4 @@
-"""Counterparts of the clients under test: a server of two dialects, LangChain's model of the engine."""
+"""Counterparts of the clients under test: a server of all dialects, LangChain's model of the engine."""
 
 import base64
 import json
@@ -45,6 +45,8 @@ class DialectServer:
                 web.post("/{root:.*}/invoke-with-response-stream", self.say),
                 web.post("/{root:.*}Predict", self.say),  # Vertex
                 web.post("/{root:.*}/chat/completions", self.chat),
+                web.post("/{root:.*}models/{model}:generateContent", self.generate),
+                web.post("/{root:.*}models/{model}:streamGenerateContent", self.generate),
             ]
         )
         return app
@@ -125,6 +127,25 @@ class DialectServer:
         events += [{"type": "message_delta", "delta": {"stop_reason": reason}, "usage": USAGE}]
         events += [{"type": "message_stop"}]
         return await (send_frames if "invoke" in request.path else send)(request, events)
+
+    async def generate(self, request):
+        body = await self.see(request)
+        if request.match_info["model"] == "none":
+            return web.json_response({"error": {"code": 404, "message": "no model", "status": "NOT_FOUND"}}, status=404)
+        parts = [{"text": word} for word in WORDS]
+        if body.get("tools") and "functionResponse" not in json.dumps(body["contents"]):
+            parts = [{"functionCall": {"id": "c1", "name": "add", "args": {"a": 40}}}]
+        if body.get("generationConfig", {}).get("thinkingConfig"):
+            parts = [{"text": THOUGHT, "thought": True}, *parts]
+        usage = {"promptTokenCount": 5, "candidatesTokenCount": 2, "totalTokenCount": 7}
+        pieces = [[part] for part in parts] if "stream" in request.path else [parts]
+        answers = [
+            {"candidates": [{"content": {"role": "model", "parts": piece}}], "modelVersion": "scripted"}
+            for piece in pieces
+        ]
+        answers[-1]["candidates"][0]["finishReason"] = "STOP"
+        answers[-1]["usageMetadata"] = usage
+        return await send(request, answers) if "stream" in request.path else web.json_response(answers[0])
 
     async def see(self, request):
         body = await request.json()

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+import tracer
 from agent_layer.engines import NEUTRAL_SAMPLING
 from agent_layer.local.scripted.script import token_logprob
 from agent_layer.schema.messages import resolve
@@ -39,10 +40,13 @@ async def converse(talk):
 @pytest.mark.parametrize("is_streamed", [False, True])
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_a_conversation_with_tools(gateway, talks, dialect, is_streamed):
+    tracer.instrument()
     gateway.engine.script = script
     opened = await gateway.open()
 
-    await converse(await talks(opened, dialect, is_streamed=is_streamed))
+    with tracer.testing.capture() as captured:
+        async with tracer.rollout(task="t"):
+            await converse(await talks(opened, dialect, is_streamed=is_streamed))
 
     trajectory = gateway.log.trajectory(opened["trajectory_id"])
     assert len(trajectory.steps) == len(gateway.engine.calls) == 4
@@ -60,6 +64,24 @@ async def test_a_conversation_with_tools(gateway, talks, dialect, is_streamed):
     assert [plain(message) for message in spoken] == expected()
     (tool,) = resolve(trajectory.contents, first.state.tools)
     assert (tool["function"]["name"], tool["function"]["parameters"]["type"]) == ("add", "object")
+    check_traced(trajectory, captured.trajectory, dialect, is_streamed=is_streamed)
+
+
+def check_traced(recorded, seen, dialect, *, is_streamed):
+    """Check that the tracer, which saw the same calls in the client, recorded what the gateway did."""
+    lacking = ["not_recorded:previous_answers"] if dialect == "linked responses" else []
+    lacking += ["not_recorded:items.item_reference"] if dialect == "referring responses" else []
+    is_counted = not (dialect == "completions" and is_streamed)  # only the gateway asks for it
+    for number, (step, traced) in enumerate(zip(recorded.steps, seen.steps, strict=True)):
+        assert traced.action.finish_reason == ("tool_calls" if "tool_calls" in step.action.message else "stop")
+        assert (traced.status, traced.findings) == ("ok", lacking if number else [])
+        assert traced.usage == (step.usage if is_counted else None)
+        assert traced.sampling_asked == step.sampling_asked
+        assert respelled(traced.action.message) == respelled(step.action.message)
+        assert resolve(seen.contents, traced.state.tools) == resolve(recorded.contents, step.state.tools)
+        if not lacking:
+            spoken = [respelled(resolve(recorded.contents, name)) for name in step.state.messages]
+            assert [respelled(resolve(seen.contents, name)) for name in traced.state.messages] == spoken
 
 
 def plain(message):
@@ -76,6 +98,15 @@ def expected():
     command = ("assistant", "the sums are 42 and 3", "done", [])
     questions = [("user", text, None, []) for text in ("first", "second")]
     return [("system", "be brief", None, []), questions[0], called, *results, command, questions[1], called, *results]
+
+
+def respelled(message):
+    """The message, its calls by what their arguments say: Messages shows them as objects."""
+    calls = [
+        (call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
+        for call in message.get("tool_calls") or []
+    ]
+    return {**message, "tool_calls": calls}
 
 
 async def test_sampling_is_recorded_as_it_was_asked(gateway, talks):
