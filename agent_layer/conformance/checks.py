@@ -60,7 +60,7 @@ from agent_layer.schema import JsonObject
 
 Script: TypeAlias = Callable[[Session], Awaitable[None]]
 Judge: TypeAlias = Callable[[Case], Iterator[Judgement]]
-_ALL: Final = ("chat", "messages", "responses")
+_ALL: Final = ("chat", "messages", "responses", "google")
 _STYLES: Final = (False, True)
 
 

@@ -62,7 +62,12 @@ class Dialect(ABC):
     """One way to ask a model: an address, a request body, and two shapes of an answer."""
 
     name: ClassVar[str]
-    path: ClassVar[str]
+    path: ClassVar[str] = ""
+
+    def address(self, door: str, model: str, *, is_streamed: bool) -> str:
+        """Return where a question is sent; ``door`` ends with ``/v1``."""
+        del model, is_streamed  # the body names them
+        return f"{door}{self.path}"
 
     def user(self, text: str) -> list[JsonObject]:
         """Return the turn of a user."""
@@ -269,7 +274,87 @@ class Responses(Dialect):
         return [Answer(status=200, text=text, fault="the stream has no response.completed")]
 
 
-DIALECTS: Final[tuple[Dialect, ...]] = (Chat(), Messages(), Responses())
+class Google(Dialect):
+    """Google's ``generateContent``: the address names the model and whether the answer is streamed."""
+
+    name = "google"
+
+    def address(self, door: str, model: str, *, is_streamed: bool) -> str:
+        """See Dialect."""
+        method = "streamGenerateContent?alt=sse" if is_streamed else "generateContent"
+        return f"{door.removesuffix('/v1')}/v1beta/models/{model}:{method}"
+
+    def user(self, text: str) -> list[JsonObject]:
+        """See Dialect."""
+        return [{"role": "user", "parts": [{"text": text}]}]
+
+    def results(self, results: Iterable[tuple[str, str]]) -> list[JsonObject]:
+        """See Dialect."""
+        parts = [
+            {
+                "functionResponse": {
+                    **({"id": call_id} if call_id else {}),
+                    "name": TOOL_NAME,
+                    "response": {"output": text},
+                }
+            }
+            for call_id, text in results
+        ]
+        return [{"role": "user", "parts": parts}]
+
+    def body(self, question: Question, model: str) -> JsonObject:
+        """See Dialect."""
+        del model  # the address names it
+        config = {name: value for name, value in question.more.items() if name == "temperature"}
+        body: JsonObject = {
+            "contents": list(question.turns),
+            "generationConfig": {"maxOutputTokens": question.max_tokens, **config},
+        }
+        if question.system:
+            body["systemInstruction"] = {"parts": [{"text": question.system}]}
+        if question.has_tools:
+            function = {"name": TOOL_NAME, "description": _TOOL_HELP, "parameters": _PARAMETERS}
+            body["tools"] = [{"functionDeclarations": [function]}]
+        return body | {name: value for name, value in question.more.items() if name not in config}
+
+    def stream_options(self) -> JsonObject:
+        """See Dialect."""
+        return {}
+
+    def read_whole(self, body: JsonObject) -> list[Answer]:
+        """See Dialect."""
+        return self.read_events([body], is_closed=True)
+
+    def read_events(self, events: Sequence[JsonObject], *, is_closed: bool) -> list[Answer]:
+        """See Dialect."""
+        del is_closed  # the finish reason says it
+        if any(one.get("error") for one in events):
+            return [Answer(status=200, fault="it ends with an error")]
+        first = [one for event in events for one in as_json_objects(event.get("candidates"))[:1]]
+        parts = [part for one in first for part in as_json_objects(as_json_object(one.get("content")).get("parts"))]
+        reason = next((str(one["finishReason"]) for one in reversed(first) if one.get("finishReason")), None)
+        called = [as_json_object(part["functionCall"]) for part in parts if "functionCall" in part]
+        calls = [
+            ToolCall(
+                call_id=str(one.get("id") or ""), name=str(one.get("name")), arguments=json.dumps(one.get("args") or {})
+            )
+            for one in called
+        ]
+        ends = {"STOP": "tool_calls" if calls else "stop", "MAX_TOKENS": "length"}
+        counts = [_with_thoughts(as_json_object(one["usageMetadata"])) for one in events if one.get("usageMetadata")]
+        answer = Answer(
+            status=200,
+            text="".join(str(part.get("text") or "") for part in parts if not part.get("thought")),
+            calls=calls,
+            end=None if reason is None else ends.get(reason, reason),
+            usage=_usage(counts[-1], "promptTokenCount", "candidatesTokenCount") if counts else None,
+            fault=None if reason else "it has no finishReason",
+            turns=[{"role": "model", "parts": parts}],
+        )
+        return [answer]
+
+
+DIALECTS: Final[tuple[Dialect, ...]] = (Chat(), Messages(), Responses(), Google())
 
 
 def _chat_answer(message: JsonObject, end: object, usage: tuple[int, int] | None) -> Answer:
@@ -337,6 +422,14 @@ def _output_texts(items: Iterable[JsonObject]) -> Iterable[str]:
     for item in items:
         if item.get("type") == "message":
             yield from (str(one.get("text") or "") for one in as_json_objects(item.get("content")))
+
+
+def _with_thoughts(counts: JsonObject) -> JsonObject:
+    """Return Google's counts with thoughts among the sampled tokens, as all other dialects count."""
+    spoken, thought = counts.get("candidatesTokenCount"), counts.get("thoughtsTokenCount")
+    if not isinstance(spoken, int) or not isinstance(thought, int):
+        return counts
+    return {**counts, "candidatesTokenCount": spoken + thought}
 
 
 def _usage(usage: object, prompt: str, sampled: str) -> tuple[int, int] | None:

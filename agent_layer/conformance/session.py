@@ -90,8 +90,10 @@ class Session:
         body = self.dialect.body(question, self.model)
         body |= self.dialect.stream_options() if self.is_streamed else {}
         keys = {"Authorization": f"Bearer {self.door.key}", "x-api-key": self.door.key}
+        if self.dialect.name == "google":
+            keys = {"x-goog-api-key": self.door.key}
         versions = {"anthropic-version": "2023-06-01"} if self.dialect.name == "messages" else {}
-        url = f"{self.door.url}{self.dialect.path}"
+        url = self.dialect.address(self.door.url, self.model, is_streamed=self.is_streamed)
         try:
             async with self.http.post(url, data=json.dumps(body), headers=keys | versions | headers) as reply:
                 return self._read(reply.status, await reply.read(), question.num_choices)

@@ -21,6 +21,7 @@ from agent_layer.gateway.http.google_routes import GoogleRoutes
 from agent_layer.gateway.http.metrics import backlog_bytes, metrics_text
 from agent_layer.gateway.http.model_routes import ModelRoutes
 from agent_layer.gateway.http.peers import PeerProxy
+from agent_layer.gateway.http.response_routes import ResponseRoutes
 from agent_layer.gateway.http.rollout_routes import RolloutRoutes
 from agent_layer.gateway.http.server import COUNTERS
 from agent_layer.gateway.rollouts.callers import read_side_calls
@@ -131,9 +132,13 @@ class Gateway:
             messages=self._settings.max_messages,
         )
         app.cleanup_ctx.append(self._run_tasks)
+        responses = ResponseRoutes(access=self._access, calls=self._calls, errors=self._errors)
+        app.on_shutdown.append(responses.close_sockets)
         app.add_routes(
             [
                 *self._model_routes.routes(),  # most requests: tried first
+                *responses.routes(),
+                *self._model_routes.refusals(),
                 *GoogleRoutes(access=self._access, calls=self._calls, model_name=self._model_name).routes(),
                 web.get("/health", self._get_health),
                 web.get("/metrics", self._get_metrics),

@@ -45,9 +45,9 @@ class Limits(Record, frozen=True, kw_only=True):
 
     wall_seconds: float | None = None
     turns: int | None = None
-    """Model calls."""
+    """Model calls of the policy; calls of role ``aux`` spend none."""
     tokens: int | None = None
-    """Sampled tokens, summed over all calls."""
+    """Tokens that the policy sampled, summed over its calls; those of calls of role ``aux`` do not count."""
     idle_seconds: float | None = None
     """Longest time without a recorded event."""
     score_seconds: float | None = None

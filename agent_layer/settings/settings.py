@@ -219,6 +219,8 @@ class Settings(BaseSettings):
     """Most JSON lists and objects within each other in a request body."""
     max_messages: int = Field(default=10_000, ge=1)
     """Most messages of a request, and most tools."""
+    max_side_calls: int = Field(default=1000, ge=1)
+    """Most calls of role ``aux`` of one attempt, which spend no turns and no tokens of its task."""
     header_seconds: float = Field(default=75.0, gt=0)
     """Longest wait of gateway and ``ingest`` for the whole head of a connection's next request; then they close it."""
     stop_seconds: float = 20.0

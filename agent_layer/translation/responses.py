@@ -68,16 +68,29 @@ class _Turns:
             case {"role": str(role), "content": content}:
                 self._add({"role": role, "content": join_content(_parts(content))})
             case _:
-                self.losses.refused[f"items.{item.get('type')}"] = (
-                    f"responses request: expected items of type message, reasoning, function_call or"
-                    f" function_call_output, found {item.get('type')!r}; only OpenAI's own servers know it"
-                )
-                self._add(item)
+                self._take_other(item)
 
     def _begin_text(self, content: object) -> None:  # kept: as a case of its own the caller would be too long
         if self._texts is not None or self._calls:
             self.close()
         self._texts = [str(part.get("text") or part.get("refusal") or "") for part in objects_in(content)]
+
+    def _take_other(self, item: JsonObject) -> None:
+        """Let a summary stand as words of the user: many templates know a system message at the beginning only."""
+        kind = item.get("type")
+        if not _is_summary(item):
+            self.losses.refused[f"items.{kind}"] = (
+                f"responses request: expected items of type message, reasoning, function_call or"
+                f" function_call_output, found {kind!r}; only OpenAI's own servers know it"
+            )
+            self._add(item)
+            return
+        if (summary := open_reasoning(item.get("encrypted_content"))) is None:
+            self.losses.refused[f"items.{kind}"] = (
+                "responses request: expected a compaction of this gateway's POST /v1/responses/compact, found one of"
+                " another party, which nothing here can read; send the conversation itself"
+            )
+        self._add({"role": "user", "content": f"{_SUMMARY}\n\n{summary or ''}"})
 
     def close(self) -> None:
         """End the assistant's turn, if it is one."""
@@ -88,6 +101,14 @@ class _Turns:
     def _add(self, message: JsonObject) -> None:
         self.close()
         self.messages.append(message)
+
+
+def _is_summary(item: JsonObject) -> bool:
+    """Whether an item is what ``/v1/responses/compact`` makes of a conversation."""
+    return item.get("type") in ("compaction", "compaction_summary")
+
+
+_SUMMARY: Final = "What came before is left out. This is your own summary of it:"
 
 
 def _read_call(item: JsonObject, arguments: str) -> JsonObject:
@@ -105,7 +126,7 @@ def _read_thoughts(item: JsonObject) -> list[str]:
 def _find_dropped(items: Iterable[JsonObject]) -> Iterator[str]:
     """Yield the names of what no chat message can carry."""
     for item in items:
-        if item.get("encrypted_content") and not any(_read_thoughts(item)):
+        if item.get("encrypted_content") and not _is_summary(item) and not any(_read_thoughts(item)):
             yield "encrypted_content"
 
 

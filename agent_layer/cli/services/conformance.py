@@ -27,7 +27,7 @@ from agent_layer.infra import format_count
 from agent_layer.settings import Settings
 
 _OURS = "agent-layer"
-_DIALECTS = ("chat", "messages", "responses")
+_DIALECTS = ("chat", "messages", "responses", "google")
 
 
 def conformance(  # noqa: PLR0917  # options of a command are its arguments
@@ -35,7 +35,9 @@ def conformance(  # noqa: PLR0917  # options of a command are its arguments
     url: Annotated[
         str | None, typer.Argument(help="Of the endpoint, up to /v1. Without it, a gateway of ours is started.")
     ] = None,
-    dialect: Annotated[list[str] | None, typer.Option(help="Only this one: chat, messages or responses.")] = None,
+    dialect: Annotated[
+        list[str] | None, typer.Option(help="Only this one: chat, messages, responses or google.")
+    ] = None,
     check: Annotated[list[str] | None, typer.Option(help="Only this one, as --list names it.")] = None,
     without: Annotated[
         list[str] | None, typer.Option(help="Not this one, because the endpoint does not promise it.")

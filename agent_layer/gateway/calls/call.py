@@ -21,7 +21,7 @@ from agent_layer.gateway.calls.end_parts import Context, Ending, end_part, exten
 from agent_layer.gateway.calls.requests import is_large
 from agent_layer.gateway.calls.sampling import SamplingPolicy, settle_sampling
 from agent_layer.gateway.dialects.base import Dialect, Exchange
-from agent_layer.gateway.dialects.chat import ChatRequest, asks_something
+from agent_layer.gateway.dialects.chat import CHAT, ChatRequest, asks_something
 from agent_layer.gateway.engines.models import ExternalModel
 from agent_layer.gateway.rollouts.answers import HashedAnswer
 from agent_layer.gateway.rollouts.callers import SIDE_CALL, Caller
@@ -234,10 +234,11 @@ class ModelCall:
         Raises: RefusedError: the rollout was closed, or its budget is used up. BackPressureError: the log is full.
         """
         rollout = self.rollout
-        rollout.check_may_call(self.entry.question_id)
+        rollout.check_may_call(self.entry.question_id, is_aux=self.parsed.is_aux)
         rollout.logs.add(self.log.append_prepared(prepared))
         contents = self.parsed.prompt.contents
-        rollout.record_start(self.entry.question_id, [content.hash for content in contents])
+        is_aux = self.parsed.is_aux
+        rollout.record_start(self.entry.question_id, [content.hash for content in contents], is_aux=is_aux)
         contents.clear()  # large ones would stay in memory for as long as the answer takes
         self.phase = Phase.RUNNING
         self.entry.is_started = True
@@ -284,9 +285,9 @@ class ModelCall:
         Raises: BackPressureError: the log is full; the answer must not be sent, because it would not be stored.
         """
         rollout, entry = self.rollout, self.entry
-        is_whole, is_policy = ending.status == "ok", self.start.role != "aux"
+        is_whole, is_policy = ending.status == "ok", not self.parsed.is_aux
         context: Context | None = None
-        if ending.answer:
+        if ending.answer and self.parsed.request.endpoint == CHAT:
             context = remember(
                 rollout.history, entry.call_id, self.parsed.prompt, ending.answer, self._hash_answers, is_whole=is_whole
             )
@@ -297,10 +298,11 @@ class ModelCall:
         num_sampled = sum(len(action.response_token_ids or ()) for action in part.actions or ())
         ended = EndedCall(
             entry.call_id,
-            num_sampled,
+            num_sampled if is_policy else 0,
             is_of_policy=is_policy and (ending.status != "error" or num_sampled > 0),
             question_id=entry.question_id,
             spends_turn=ending.spends_turn,
+            is_side_call=not is_policy,
             lacks_tokens=is_whole and is_policy and part.capture_level != "tokens",
         )
         is_decided = is_policy and (is_whole or ending.is_context_full)
@@ -333,7 +335,7 @@ class ModelCall:
                     model=target.model,
                     version=0,
                     engine=None,
-                    role=parsed.caller.role if target.is_policy else "aux",
+                    role=parsed.caller.role,
                     headers=target.headers,
                     express=lambda: request.for_provider(target.model, overrides),
                     sampling=request.sampling | overrides,

@@ -10,6 +10,7 @@ from typing import Final
 from agent_layer.engines import KINDS
 from agent_layer.errors import EngineError
 from agent_layer.gateway.calls.call import ModelCall
+from agent_layer.gateway.dialects.chat import CHAT
 from agent_layer.gateway.dialects.continuation import (
     JoinedAnswer,
     continuation_body,
@@ -26,9 +27,10 @@ _STREAMED: Final = {"stream": True, "stream_options": {"include_usage": True}}
 
 def can_continue(call: ModelCall) -> bool:
     """Whether the call's answer may be preempted and continued."""
-    if call.held is None or not KINDS[call.held.kind].streams_ids:
+    held, request = call.held, call.parsed.request
+    if held is None or request.endpoint != CHAT or not KINDS[held.kind].streams_ids:
         return False
-    return supports_continuation(call.parsed.request, call.route.sampling)
+    return supports_continuation(request, call.route.sampling)
 
 
 @asynccontextmanager

@@ -16,16 +16,19 @@ from aiohttp import hdrs, web
 
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway.calls.call import ModelCall
+from agent_layer.gateway.calls.client import Client
 from agent_layer.gateway.calls.end_parts import Ending
 from agent_layer.gateway.calls.requests import in_background
 from agent_layer.gateway.dialects.base import AnswerStream
-from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.gateway.dialects.chat import CHAT, ChatRequest
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer, read_answer
+from agent_layer.gateway.dialects.completions import read_side_answer
 from agent_layer.gateway.dialects.endings import AnswerEnd, judge_end
 from agent_layer.gateway.dialects.refusals import (
     BAD_REQUEST,
     CONTEXT_FULL,
     NO_TOOL_PARSER,
+    NOT_SERVED,
     RefusedError,
     error_shape,
     is_context_full,
@@ -44,6 +47,13 @@ _FIRST_ERROR = 400
 _NO_TOOL_PARSER = (
     "engine {}: expected a parser of tool calls for a request with tools, found none; start it with 'agent-layer up"
     " --model DIR --tool-parser NAME', or vLLM with --enable-auto-tool-choice --tool-call-parser NAME"
+)
+
+
+_NO_ENDPOINT: Final = (404, 405, 501)
+_NO_SIDE_ENDPOINT = (
+    "engine {}: expected it to serve /v1/{}, found {} {!r}; name a model in AGENT_LAYER_MODELS whose server does, or"
+    " give the agent a client of its own for that"
 )
 
 
@@ -89,8 +99,8 @@ class Delivery(Protocol):
         """Return how the call ended, after ``relay`` or wherever that was stopped; once."""
         ...
 
-    async def finish(self) -> web.StreamResponse:
-        """Send the rest. The call's end must be recorded."""
+    async def finish(self) -> web.Response | None:
+        """Send the rest, or return it. The call's end must be recorded."""
         ...
 
 
@@ -145,22 +155,25 @@ async def read_beginning(reply: Reply) -> Reply:
     return BegunReply(200, _STREAM, first, pieces)
 
 
-async def read_reply(call: ModelCall, http: web.Request, reply: Reply) -> Delivery:
+async def read_reply(call: ModelCall, client: Client, reply: Reply) -> Delivery:
     """Read as much of an engine's reply as shows that it answers: the beginning of a stream, else all of it.
 
     Raises: EngineError: the engine broke off before the client saw anything, or its answer cannot be read.
     """
     if reply.status != 200:
-        return refuse(call, http, reply.status, await reply.read())
+        return refuse(call, client, reply.status, await reply.read())
     if reply.content_type == _STREAM:
-        return await _begin_stream(call, http, reply)
+        return await _begin_stream(call, client, reply)
     received, parsed = await reply.read(), call.parsed
     version, exchange = call.route.version, call.exchange()  # of now: the call may have moved while it was read
 
     size_bytes = max(len(received), parsed.size_bytes)
 
     def read() -> tuple[ChatAnswer, Ending]:
-        answer = read_answer(received, parsed.request, version, exchange.num_choices)
+        if parsed.request.endpoint == CHAT:
+            answer = read_answer(received, parsed.request, version, exchange.num_choices)
+        else:
+            answer = read_side_answer(received, parsed.request.endpoint)
         return answer, end_answer(answer, judge_end(answer, exchange.num_choices))
 
     answer, ending = await in_background(size_bytes, read)
@@ -169,7 +182,7 @@ async def read_reply(call: ModelCall, http: web.Request, reply: Reply) -> Delive
         body = parsed.dialect.write(answer, exchange)
         return _respond(call.entry, body, _JSON), body
 
-    return WholeAnswer(http, ending, write, size_bytes)
+    return WholeAnswer(client, ending, write, size_bytes)
 
 
 def repeat_response(call: Call, request: ChatRequest) -> web.Response:
@@ -195,7 +208,7 @@ def repeat_response(call: Call, request: ChatRequest) -> web.Response:
 class WholeAnswer:
     """An answer, or an error, in one piece."""
 
-    http: web.Request
+    client: Client
     ended: Ending
     write: Callable[[], tuple[web.Response, bytes]]
     """Returns it in the client's dialect, and its body."""
@@ -219,7 +232,7 @@ class WholeAnswer:
 
     async def finish(self) -> web.Response:
         """See Delivery."""
-        self.is_delivered = self.http.transport is not None
+        self.is_delivered = not self.client.is_gone
         return self.response
 
 
@@ -228,7 +241,7 @@ class StreamedAnswer:
     """An answer that the client reads as it comes."""
 
     call: ModelCall
-    response: web.StreamResponse
+    client: Client
     stream: AnswerStream
     first: bytes | None
     """Piece of the engine's body that is read already; None: the body is empty."""
@@ -250,7 +263,7 @@ class StreamedAnswer:
         self._sent.append(piece)
         try:
             if piece:
-                await self.response.write(piece)
+                await self.client.send(piece)
         except ConnectionError:
             self.is_client_gone = True
 
@@ -293,7 +306,7 @@ class StreamedAnswer:
             return Ending("aborted", answer, "the stream was cut off")
         return end_answer(answer, end)
 
-    async def finish(self) -> web.StreamResponse:
+    async def finish(self) -> None:
         """Send what waits, then read the engine's body to its end: so its connection serves the next call."""
         if not self.is_client_gone:
             await self.send(self.last)
@@ -303,10 +316,9 @@ class StreamedAnswer:
                 await self.send(self.stream.feed(received))
         except EngineError as error:
             await self.send(self.stream.fail(str(error)))
-        return self.response
 
 
-async def _begin_stream(call: ModelCall, http: web.Request, reply: Reply) -> StreamedAnswer:
+async def _begin_stream(call: ModelCall, client: Client, reply: Reply) -> StreamedAnswer:
     if isinstance(reply, BegunReply) and reply.rest is not None:  # so no piece passes through one more generator
         first, pieces = reply.first, reply.rest
     else:
@@ -314,11 +326,10 @@ async def _begin_stream(call: ModelCall, http: web.Request, reply: Reply) -> Str
         first = await anext(pieces, None)  # an engine that fails before this can be replaced by another
     stream = call.parsed.dialect.stream(call.exchange())
     form = call.parsed.request.stream_type
-    headers = _make_headers(call.entry, form)
-    answer = StreamedAnswer(call, web.StreamResponse(headers=headers), stream, first, pieces, form)
+    answer = StreamedAnswer(call, client, stream, first, pieces, form)
     call.has_sent = True
     try:
-        await answer.response.prepare(http)
+        await client.begin(_make_headers(call.entry, form))
     except ConnectionError:  # the client left before its answer began
         raise asyncio.CancelledError from None
     return answer
@@ -329,12 +340,12 @@ def end_answer(answer: ChatAnswer, end: AnswerEnd) -> Ending:
     return Ending(end.status, answer, end.error, end.findings, spends_turn=end.spends_turn)
 
 
-def refuse(call: ModelCall, http: web.Request, status: int, body: bytes) -> WholeAnswer:
+def refuse(call: ModelCall, client: Client, status: int, body: bytes) -> WholeAnswer:
     """Return an engine's error in the shape that the client reads.
 
     Raises: EngineError: it is no error.
     """
-    path = http.path
+    path = client.path
     found = body[:_MAX_ERROR_LENGTH].decode("utf-8", "replace")
     if status < _FIRST_ERROR:
         raise EngineError(f"engine {call.route.url}: expected an answer or an error, found status {status} {found}")
@@ -345,11 +356,14 @@ def refuse(call: ModelCall, http: web.Request, status: int, body: bytes) -> Whol
     elif lacks_tool_parser(status, body[:_MAX_ERROR_LENGTH]):
         ending = Ending("error", error=f"{status} {found}", spends_turn=False)
         shown = refusal(path, status, NO_TOOL_PARSER, _NO_TOOL_PARSER.format(call.route.url))
+    elif status in _NO_ENDPOINT and (endpoint := call.parsed.request.endpoint) != CHAT:
+        sentence = read_engine_error(body[:_MAX_ERROR_LENGTH])[1]
+        shown = refusal(path, 404, NOT_SERVED, _NO_SIDE_ENDPOINT.format(call.route.url, endpoint, status, sentence))
     elif error_shape(path) is openai_error and is_openai_error(body):
         shown = web.Response(status=status, body=body, content_type=_JSON)
     else:
         shown = refusal(path, status, *read_engine_error(body[:_MAX_ERROR_LENGTH]))
-    return WholeAnswer(http, ending, lambda: (shown, body))
+    return WholeAnswer(client, ending, lambda: (shown, body))
 
 
 def _respond(call: Call, body: bytes, content_type: str) -> web.Response:

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from aiohttp import web
-
+from agent_layer.gateway.calls.client import Client
 from agent_layer.gateway.rollouts.retries import Call
 
 _Task: TypeAlias = asyncio.Task[object]
@@ -20,14 +19,14 @@ _Task: TypeAlias = asyncio.Task[object]
 class WatchedClient:
     """The client of one request."""
 
-    http: web.Request
+    client: Client
     call: Call | None = None
     """Goes on without this client while other clients have joined it; None: the request is no call of its own."""
 
     @property
     def is_gone(self) -> bool:
         """Whether it hung up, and no other client waits for its call."""
-        return self.http.transport is None and not (self.call and self.call.num_joined)
+        return self.client.is_gone and not (self.call and self.call.num_joined)
 
 
 @dataclass(slots=True)
@@ -39,15 +38,15 @@ class DisconnectWatcher:
     _clients: dict[_Task, WatchedClient] = field(default_factory=dict[_Task, WatchedClient])
 
     @contextmanager
-    def watch(self, http: web.Request) -> Generator[WatchedClient]:
+    def watch(self, client: Client) -> Generator[WatchedClient]:
         """Cancel scope: cancels the current task when the client hangs up inside the block."""
-        client = WatchedClient(http)
+        watched = WatchedClient(client)
         if (task := asyncio.current_task()) is None:
-            yield client
+            yield watched
             return
-        self._clients[task] = client
+        self._clients[task] = watched
         try:
-            yield client
+            yield watched
         finally:
             del self._clients[task]
 

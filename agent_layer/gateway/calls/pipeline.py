@@ -26,15 +26,16 @@ from agent_layer.engines import KINDS, Engine
 from agent_layer.errors import BackPressureError, BadInputError, EngineError
 from agent_layer.gateway.calls.arrangement import arrange, describe_form
 from agent_layer.gateway.calls.call import ModelCall, ParsedCall, Room, choose_sampling_policy
+from agent_layer.gateway.calls.client import Client
 from agent_layer.gateway.calls.continuation import can_continue, post_continued
 from agent_layer.gateway.calls.delivery import Delivery, Reply, read_beginning, read_reply, refuse, repeat_response
 from agent_layer.gateway.calls.disconnects import DisconnectWatcher, WatchedClient
 from agent_layer.gateway.calls.end_parts import CUT_OFF, Ending
-from agent_layer.gateway.calls.requests import BODY_BOUNDS, body_size, in_background, is_large, read_text, retry_key
+from agent_layer.gateway.calls.requests import in_background, is_large, retry_key
 from agent_layer.gateway.calls.sampling import SamplingPolicy
 from agent_layer.gateway.calls.whole_replies import WholeReply
 from agent_layer.gateway.dialects.base import Dialect
-from agent_layer.gateway.dialects.chat import ChatRequest, read_count, tokenize_body
+from agent_layer.gateway.dialects.chat import CHAT, ChatRequest, read_count, tokenize_body
 from agent_layer.gateway.dialects.refusals import BAD_REQUEST, RefusedError, find_refused_options, is_context_full
 from agent_layer.gateway.dialects.turns import refuse_hosted
 from agent_layer.gateway.engines.models import ExternalModel
@@ -76,60 +77,60 @@ class Calls:
     _numbers: Iterator[int] = field(default_factory=count)
 
     async def answer(
-        self, rollout: LiveRollout, http: web.Request, dialect: Dialect, *, is_operator: bool
-    ) -> web.StreamResponse:
+        self, rollout: LiveRollout, client: Client, dialect: Dialect, *, is_operator: bool
+    ) -> web.Response | None:
         """Answer a question to the model.
 
         Args:
             rollout: it asks.
-            http: the question.
+            client: asks for it.
             dialect: how it is put.
             is_operator: whether the operator's key opened the rollout; others let no engine fetch media.
 
+        Returns: the answer; None: the client was sent it piece by piece.
+
         Raises: AgentLayerError, RefusedError: no answer; the call, if it began, is recorded with its end.
         """
-        with self.disconnects.watch(http) as client:
-            if not is_large(size := body_size(http)):
-                return await self._answer(client, await self._parse(rollout, http, dialect, is_operator=is_operator))
+        with self.disconnects.watch(client) as watched:
+            if not is_large(size := client.size_bytes):
+                return await self._answer(watched, await self._parse(rollout, client, dialect, is_operator=is_operator))
             async with self.hold_body(rollout, size) as held:
-                parsed = await self._parse(rollout, http, dialect, is_operator=is_operator)
+                parsed = await self._parse(rollout, client, dialect, is_operator=is_operator)
                 held.shrink(parsed.size_bytes)
-                return await self._answer(client, parsed)
+                return await self._answer(watched, parsed)
 
     def hold_body(self, rollout: LiveRollout, num_bytes: int) -> AbstractAsyncContextManager[HeldBytes]:
         """Hold the bytes of a large request inside the block; see ``BodyQuota.hold``."""
         most = self.settings.max_body_bytes * _BODIES_AT_ONCE
         return rollout.bodies.hold(num_bytes, most, self.settings.request_seconds)
 
-    async def _parse(
-        self, rollout: LiveRollout, http: web.Request, dialect: Dialect, *, is_operator: bool
-    ) -> ParsedCall:
-        body = await read_text(http)
+    async def _parse(self, rollout: LiveRollout, client: Client, dialect: Dialect, *, is_operator: bool) -> ParsedCall:
+        body, headers = await client.read(), client.headers
 
         def read() -> tuple[ChatRequest, Caller, PromptContents]:
             source = self.read_question(rollout, dialect, body, is_operator=is_operator)
-            caller = self._judge(rollout, source, http.headers)
+            caller = self._judge(rollout, source, headers)
             request = self._arrange(rollout, source, caller)
-            prompt = rollout.inspect_prompt(request, with_reasoning=self._restores_reasoning(source, caller))
+            prompt = rollout.inspect_prompt(request, with_reasoning=self._restores_reasoning(caller))
             return source, caller, prompt
 
         source, caller, prompt = await in_background(len(body), read)
         request = prompt.request
-        most = http.app[BODY_BOUNDS].messages
+        most = client.max_messages
         if len(request.messages) > most:  # the gateway remembers a conversation: what continues it may be short
             raise BadInputError(
-                f"{http.method} {http.path}: expected at most {most} messages, those that it continues included, found"
-                f" {len(request.messages)}; begin another conversation, or raise AGENT_LAYER_MAX_MESSAGES"
+                f"{client.method} {client.path}: expected at most {most} messages, those that it continues included,"
+                f" found {len(request.messages)}; begin another conversation, or raise AGENT_LAYER_MAX_MESSAGES"
             )
-        digest = hash((http.path, prompt.digest))
+        digest = hash((client.path, prompt.digest))
         return ParsedCall(
             rollout=rollout,
             source=source,
             request=request,
             prompt=prompt,
-            retry_key=retry_key(http.headers, digest, caller.agent, is_streamed=request.is_streamed),
+            retry_key=retry_key(headers, digest, caller.agent, is_streamed=request.is_streamed),
             caller=caller,
-            headers=http.headers,
+            headers=headers,
             dialect=dialect,
             size_bytes=max(len(body), memoryview(request.pieces["messages"]).nbytes),
             sampling_policy=self._choose_policy(rollout, caller),
@@ -137,20 +138,21 @@ class Calls:
 
     def _judge(self, rollout: LiveRollout, source: ChatRequest, headers: Mapping[str, str]) -> Caller:
         rules = [rollout.terms.side_calls, self.side_calls]
-        return judge_caller(headers, source, rules, is_aux_model=self.pool.is_aux_model(source))
+        caller = judge_caller(headers, source, rules, is_aux_model=self.pool.is_aux_model(source))
+        external = self.pool.find_external(source)
+        is_judge = external is not None and not external.is_policy
+        return Caller(caller.agent, "aux", caller.reason) if is_judge else caller
 
     def _choose_policy(self, rollout: LiveRollout, caller: Caller) -> SamplingPolicy | None:
         return choose_sampling_policy(rollout, caller, self.settings.unreproducible_sampling)
 
-    def _restores_reasoning(self, source: ChatRequest, caller: Caller) -> bool:
+    def _restores_reasoning(self, caller: Caller) -> bool:
         """Whether reasoning that an agent dropped is put back: a judge reads no more than it is shown."""
-        external = self.pool.find_external(source)
-        is_of_policy = caller.role != "aux" and (external is None or external.is_policy)
-        return is_of_policy and self.settings.dropped_reasoning == "restore"
+        return caller.role != "aux" and self.settings.dropped_reasoning == "restore"
 
     def _arrange(self, rollout: LiveRollout, source: ChatRequest, caller: Caller) -> ChatRequest:
         """Return a request as an engine takes it; that for an external model stays."""
-        if self.pool.find_external(source) is not None:
+        if self.pool.find_external(source) is not None or source.endpoint != CHAT:
             return source
         is_free = self._choose_policy(rollout, caller) == "neutralise"
         sampling = source.sampling | rollout.fixed_sampling(source)
@@ -169,24 +171,24 @@ class Calls:
             check_media(shown, self.settings.allowed_media, f"rollout {rollout.trajectory_id}")
         return source
 
-    async def _answer(self, client: WatchedClient, parsed: ParsedCall) -> web.StreamResponse:
-        rollout, http, key = parsed.rollout, client.http, parsed.retry_key
+    async def _answer(self, watched: WatchedClient, parsed: ParsedCall) -> web.Response | None:
+        rollout, client, key = parsed.rollout, watched.client, parsed.retry_key
         earlier = await rollout.history.calls.join(key)
         if earlier and earlier.is_good:
-            if http.transport is None:
+            if client.is_gone:
                 rollout.history.calls.return_undelivered(key, earlier)
             return repeat_response(earlier, parsed.request)
-        rollout.check_may_call(earlier and earlier.question_id)
+        rollout.check_may_call(earlier and earlier.question_id, is_aux=parsed.is_aux)
         minted_id = f"{self._name}-{next(self._numbers)}"
-        entry = client.call = rollout.history.calls.add(key, minted_id, key.agent, earlier)
-        entry.has_lost_client = lambda: http.transport is None
+        entry = watched.call = rollout.history.calls.add(key, minted_id, key.agent, earlier)
+        entry.has_lost_client = lambda: client.is_gone
         call = ModelCall(parsed=parsed, entry=entry, log=self.log)
         with rollout.pending_call():
             try:
                 async with asyncio.timeout(rollout.budget.seconds_left()):
-                    return await self._run(call, http)
+                    return await self._run(call, client)
             except (TimeoutError, asyncio.CancelledError) as stop:
-                _refuse_stopped(call, http, stop)
+                _refuse_stopped(call, client, stop)
                 raise
             finally:
                 entry.has_lost_client = None  # it holds the request
@@ -212,7 +214,7 @@ class Calls:
         finally:
             self.pool.release(engine)
 
-    async def _run(self, call: ModelCall, http: web.Request) -> web.StreamResponse:
+    async def _run(self, call: ModelCall, client: Client) -> web.Response | None:
         await self._wait_for_room()
         target = await self._find_target(call)
         call.hold_place(target)
@@ -221,7 +223,7 @@ class Calls:
             call.begin(await in_background(call.parsed.size_bytes, lambda: call.prepare(target)))
             with call.rollout.running_task():  # from here on, closing the rollout cancels the call
                 async with AsyncExitStack() as upstream:
-                    delivery = await self._deliver(call, http, upstream)
+                    delivery = await self._deliver(call, client, upstream)
                     response = await delivery.finish()
                 if call.entry.is_good:
                     self.cache.keep(call.entry, delivery.body, delivery.content_type)
@@ -251,11 +253,11 @@ class Calls:
         async with self.upstream.post(f"{engine.url}/tokenize", body, headers) as reply:
             return read_count(engine.url, reply.status, await reply.read())
 
-    async def _deliver(self, call: ModelCall, http: web.Request, upstream: AsyncExitStack) -> Delivery:
+    async def _deliver(self, call: ModelCall, client: Client, upstream: AsyncExitStack) -> Delivery:
         """Bring an answer to the client up to its last bytes, and record how the call ended, whatever stops it."""
         ending = CUT_OFF
         try:
-            delivery = await self._exchange(call, http, upstream)
+            delivery = await self._exchange(call, client, upstream)
             try:
                 await delivery.relay()
             finally:
@@ -267,7 +269,7 @@ class Calls:
             call.end(ending)
         return delivery
 
-    async def _exchange(self, call: ModelCall, http: web.Request, upstream: AsyncExitStack) -> Delivery:
+    async def _exchange(self, call: ModelCall, client: Client, upstream: AsyncExitStack) -> Delivery:
         """Ask one engine after the other, until one begins to answer.
 
         What fails at two that read it is the request's fault: a third is spared.
@@ -280,12 +282,12 @@ class Calls:
                 if reply.status in BAD_REQUEST:
                     refused = await reply.read()
                     if not await self._adapt(call, reply.status, refused):
-                        return refuse(call, http, reply.status, refused)
+                        return refuse(call, client, reply.status, refused)
                     await upstream.aclose()
                     continue
                 call.tries.num_readers += reply.status >= _OWN_FAULT
                 if reply.status < _OWN_FAULT or not self._report_failure(call):
-                    return await read_reply(call, http, reply)
+                    return await read_reply(call, client, reply)
             except EngineError as error:
                 call.tries.num_readers += was_reached(error)
                 if not self._report_failure(call):
@@ -336,7 +338,7 @@ class Calls:
             return post_continued(call, self.upstream, self.pool)
         route = call.route
         headers = route.headers if route.engine is None else self.pool.make_headers(route.url)
-        return self.upstream.post(f"{route.url}/v1/chat/completions", route.express(), headers)
+        return self.upstream.post(f"{route.url}/v1/{call.parsed.request.endpoint}", route.express(), headers)
 
     async def _find_target(self, call: ModelCall) -> Engine | ExternalModel:
         external = self.pool.find_external(call.parsed.request)
@@ -369,7 +371,7 @@ class Calls:
             )
 
 
-def _refuse_stopped(call: ModelCall, http: web.Request, stop: BaseException) -> None:  # kept: its docstring promises
+def _refuse_stopped(call: ModelCall, client: Client, stop: BaseException) -> None:  # kept: its docstring promises
     """Explain to a client that still waits why its call was stopped.
 
     Raises: RefusedError: the rollout is closed, or its time is over. CancelledError: the client reads part of a stream
@@ -378,6 +380,6 @@ def _refuse_stopped(call: ModelCall, http: web.Request, stop: BaseException) -> 
     if isinstance(stop, TimeoutError):
         if call.has_sent:
             raise asyncio.CancelledError from None
-        call.rollout.check_may_call()
-    elif http.transport is not None and not call.has_sent:
+        call.rollout.check_may_call(is_aux=call.parsed.is_aux)
+    elif not client.is_gone and not call.has_sent:
         call.rollout.check_is_open()

@@ -110,16 +110,25 @@ class LRUCache:
                 self._texts.move_to_end(name)
             return found
 
-    def keep_messages(self, request: ChatRequest, begin: int, answer: msgspec.Raw) -> list[str]:
-        """Keep the messages of a request from here on, and its answer, each once however many conversations have it.
+    def forget(self, name: str) -> None:
+        """Remove a text, if it is there."""
+        with self._lock:
+            self._num_bytes -= len(self._texts.pop(name, b""))
 
-        Returns: their names.
-        """
-        names = [*(one.hash for one in request.facts[begin:]), content_hash(answer)]
-        for name, message in zip(names, [*request.messages[begin:], answer], strict=True):
-            if self.find(name) is None:
-                self.keep(name, bytes(message))
-        return names
+    def keep_messages(self, messages: Iterable[bytes | msgspec.Raw]) -> list[str]:
+        """Keep messages, each once however many conversations have it; return their names."""
+        return [self._keep_once(content_hash(message), message) for message in messages]
+
+    def keep_turn(self, request: ChatRequest, begin: int, answer: msgspec.Raw | None) -> list[str]:
+        """Keep the messages of a request from here on, and its answer if there is one; return their names."""
+        facts = zip(request.facts[begin:], request.messages[begin:], strict=True)
+        names = [self._keep_once(one.hash, message) for one, message in facts]
+        return names if answer is None else [*names, *self.keep_messages([answer])]
+
+    def _keep_once(self, name: str, message: bytes | msgspec.Raw) -> str:
+        if self.find(name) is None:
+            self.keep(name, bytes(message))
+        return name
 
     def find_messages(self, names: Iterable[str]) -> list[msgspec.Raw] | None:
         """Find messages by name; None: one of them was evicted."""

@@ -9,7 +9,7 @@ Tokens of a prompt are counted by vLLM's ``/tokenize``, which samples nothing.
 import re
 from collections.abc import Mapping
 from sys import intern
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -22,6 +22,10 @@ _TRUE: Final = msgspec.Raw(b"true")
 _NULL: Final = msgspec.Raw(b"null")
 _LENGTHS: Final = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 """Two names of one limit; engines prefer the second."""
+
+Endpoint: TypeAlias = Literal["chat/completions", "completions", "embeddings"]
+"""What an engine is asked by, below its ``/v1``."""
+CHAT: Final = "chat/completions"
 
 _NOT_REST = frozenset({"messages", "stream", "stream_options"})
 _LONG: Final = frozenset({"messages", "tools"})
@@ -47,6 +51,13 @@ ENGINE_FIELDS: Final = frozenset(
 )
 """What an agent may ask of an engine: OpenAI's fields of chat completions that engines apply, vLLM's of an answer and
 of a prompt, SGLang's. How an engine schedules, caches, transfers and loads is its operator's business."""
+
+SIDE_FIELDS: Final[Mapping[Endpoint, frozenset[str]]] = {
+    "completions": (ENGINE_FIELDS - {"messages", "tools", "tool_choice", "parallel_tool_calls", "top_logprobs"})
+    | {"prompt", "suffix", "best_of"},
+    "embeddings": frozenset({"model", "input", "encoding_format", "dimensions", "truncate_prompt_tokens"}),
+}
+"""The same at the endpoints that are asked for side calls only."""
 
 _NOTHING: Final = (b"null", b"false", b"[]", b"{}", b'"disabled"')
 """Values with which a field asks for nothing."""
@@ -106,6 +117,10 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Clients of its dialect parse the arguments of tool calls, and write them again."""
     restored: list[str] = []
     """What the agent changed in the model's answers, and is here as it was sampled: ``tool_calls``, ``reasoning``."""
+    endpoint: Endpoint = CHAT
+    """Others than chat completions are asked in the client's own words; messages are what is recorded of these."""
+    side_call: str | None = None
+    """What makes it a side call, whatever role its client names; None: its caller decides."""
     stream_type: str = "text/event-stream"
     """Content type of a streamed answer."""
     not_applied: list[str] = []
@@ -118,6 +133,15 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
 
         Of the client's fields it has those that an agent may ask of an engine (``ENGINE_FIELDS``).
         """
+        if self.endpoint != CHAT:
+            fields = SIDE_FIELDS[self.endpoint]
+            known = {name: piece for name, piece in self.client_fields.items() if name in fields}
+            return _ENCODER.encode(
+                _override(
+                    {**known, "model": _raw(model)},
+                    {name: value for name, value in sampling.items() if name in fields},
+                )
+            )
         known = {name: piece for name, piece in self.pieces.items() if name in ENGINE_FIELDS}
         return _ENCODER.encode(
             _override({**known, "model": _raw(model), "return_token_ids": _TRUE, "logprobs": _TRUE}, sampling)
@@ -125,7 +149,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     def for_provider(self, model: str, sampling: Mapping[str, object]) -> bytes:
         """Body for a server of another party: sampling overridden, nothing added for the record."""
-        pieces = {name: piece for name, piece in self.pieces.items() if name != "return_token_ids"}
+        fields = self.pieces if self.endpoint == CHAT else self.client_fields
+        pieces = {name: piece for name, piece in fields.items() if name != "return_token_ids"}
         return _ENCODER.encode(_override({**pieces, "model": _raw(model)}, sampling))
 
     @property

@@ -81,7 +81,7 @@ def _keep_thread(exchange: Exchange, answer: ChatAnswer) -> None:
     num_before = len(_read_thread(exchange.memory, before).messages) if before else 0
     message_json = encoded(join_blocks(split_blocks(answer.actions[0].message or {})))
     tools = None if before else exchange.request.tools  # a thread keeps those of its beginning
-    names = exchange.memory.keep_messages(exchange.request, num_before, message_json)
+    names = exchange.memory.keep_turn(exchange.request, num_before, message_json)
     turn = _Turn(before, names, tools or _NULL)
     exchange.memory.keep(f"thread {_make_message_id(exchange)}", msgspec.json.encode(turn))
 

@@ -173,6 +173,8 @@ def find_refused_options(status: int, body: bytes) -> frozenset[str]:
     return frozenset(name for name, pattern in _OPTIONS.items() if pattern.search(body))
 
 
+NOT_SERVED: Final = "not_served"
+"""Code of what clients ask that is served nowhere here."""
 NO_TOOL_PARSER: Final = "tool_parser_missing"
 """Code of a request with tools that an engine refused because it parses no tool calls."""
 _NO_TOOL_PARSER: Final = re.compile(rb"tool.choice[^{}]{0,80} requires --(?:enable-auto-tool-choice|tool-call-parser)")

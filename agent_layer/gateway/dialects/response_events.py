@@ -12,7 +12,7 @@ from agent_layer.gateway.dialects.chat_answer import ChatAnswer
 from agent_layer.gateway.dialects.endings import find_failure
 from agent_layer.gateway.dialects.response_memory import keep_answer
 from agent_layer.gateway.dialects.stream import Block, Events, split_blocks
-from agent_layer.gateway.dialects.turns import count_usage, show_sampled
+from agent_layer.gateway.dialects.turns import TokenCounts, count_usage, show_sampled
 from agent_layer.schema import JsonObject
 from agent_layer.translation import ToolName, find_finish, read_custom_input, read_tool_names, seal_reasoning
 
@@ -47,6 +47,8 @@ class ResponseWriter:
     """Writes one response."""
 
     exchange: Exchange
+    socket: str | None = None
+    """Socket on which it is answered; None: by HTTP."""
     _numbers: "count[int]" = field(default_factory=count)
     _tools: dict[str, ToolName] | None = None
     """Tools that are no plain functions; None: not read yet."""
@@ -64,11 +66,18 @@ class ResponseWriter:
         blocks, finish = split_blocks(action.message or {}) if sent is None else sent, find_finish(action.finish_reason)
         status: _Status = "completed" if finish.is_complete else "incomplete"
         plain = [self._item(block, block.text, status) for block in blocks]
-        keep_answer(self.exchange, plain, blocks if status == "completed" else None)
-        items = [self._item(block, block.text, status, answer.shown_logprobs) for block in blocks]
         details = None if finish.is_complete else {"reason": finish.incomplete}
         extra: JsonObject = {"incomplete_details": details, "usage": _usage(answer)}
-        return {**self._response(status, items), **extra, **show_sampled(answer, self.exchange.request)}
+        response = {**self._response(status, []), **extra}
+        keep_answer(self.exchange, response, plain, blocks if status == "completed" else None, self.socket)
+        items = [self._item(block, block.text, status, answer.shown_logprobs) for block in blocks]
+        return {**response, "output": items, **show_sampled(answer, self.exchange.request)}
+
+    def warm_up(self) -> Events:
+        """Return the events of a response for which nothing is asked of the model, and which can be continued."""
+        response = {**self._response("completed", []), "usage": write_usage(TokenCounts(0, 0, None, None))}
+        keep_answer(self.exchange, response, [], [], self.socket)
+        return [*self.start(None), self._event("response.completed", response=response)]
 
     def start(self, num_prompt_tokens: int | None) -> Events:  # noqa: ARG002  # usage comes with the end
         """An answer comes."""
@@ -197,7 +206,11 @@ def _written_part(block: Block, text: str, logprobs: Sequence[msgspec.Raw] = ())
 
 
 def _usage(answer: ChatAnswer) -> JsonObject:
-    usage = count_usage(answer)
+    return write_usage(count_usage(answer))
+
+
+def write_usage(usage: TokenCounts) -> JsonObject:
+    """Return counts of tokens as responses have them."""
     return {
         "input_tokens": usage.prompt,
         "input_tokens_details": {"cached_tokens": usage.cached or 0, "cache_write_tokens": 0},

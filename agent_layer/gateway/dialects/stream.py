@@ -251,6 +251,21 @@ class NamedEvents:
         return b""
 
 
+@dataclass(frozen=True, slots=True)
+class EventLines:
+    """Events as lines of JSON, each with the same members added."""
+
+    added: JsonObject
+
+    def write(self, events: Iterable[JsonObject]) -> bytes:
+        """Return events as bytes."""
+        return b"".join([_ENCODER.encode({**one, **self.added}) + b"\n" for one in events])
+
+    def end(self) -> bytes:
+        """Nothing follows."""
+        return b""
+
+
 @dataclass(slots=True)
 class TranslatedStream:
     """An answer that is still coming."""

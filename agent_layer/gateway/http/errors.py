@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 from aiohttp import web
@@ -28,6 +28,8 @@ from agent_layer.gateway.dialects.refusals import CONTEXT_FULL, RefusedError, re
 from agent_layer.gateway.http.auth import Access
 from agent_layer.gateway.rollouts.counters import Counters
 
+REFUSALS: Final = (RefusedError, AgentLayerError, web.HTTPException)
+"""Errors that are answered with a sentence; all others are the gateway's own."""
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _STATUS: dict[type[AgentLayerError], int] = {
@@ -66,8 +68,12 @@ class ErrorAnswers:
         """Turn errors into answers with one sentence."""
         try:
             return await handler(request)
-        except (RefusedError, AgentLayerError, web.HTTPException) as error:
-            refused = _refused(request, error)
+        except REFUSALS as error:
+            return self.refuse(request, error)
+
+    def refuse(self, request: web.Request, error: "RefusedError | AgentLayerError | web.HTTPException") -> web.Response:
+        """Return the answer to a request that failed, and leave its traces."""
+        refused = _refused(request, error)
         self._record(refused, f"{request.method} {request.path}")
         if refused.reason not in _ENDINGS and (rollout := self.access.identify(request)):
             rollout.refusals |= {refused.reason}

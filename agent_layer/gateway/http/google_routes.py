@@ -16,7 +16,7 @@ from agent_layer.gateway.dialects.google import EVENT_STREAM, JSON_ARRAY, Google
 from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.gateway.http.auth import Access
 from agent_layer.gateway.http.errors import as_json
-from agent_layer.gateway.http.model_routes import GOOGLE_METHODS, list_models, show_model
+from agent_layer.gateway.http.model_routes import GOOGLE_METHODS, answer_request, list_models, show_model
 
 _BASE: Final = "/{version:/*(?:v1/+)?v1(?:(?:alpha|beta)[0-9]*)?}"
 _MODELS: Final = "/{parent:(?:(?!models/)[^/:]*+/)*+}models"
@@ -75,7 +75,7 @@ class GoogleRoutes:
                     f"model {model}: expected {', '.join(GOOGLE_METHODS)}, found {other}, which a policy cannot do; ask"
                     " another model",
                 )
-        return await self.calls.answer(rollout, request, dialect, is_operator=is_operator)
+        return await answer_request(self.calls, rollout, request, dialect, is_operator=is_operator)
 
     async def _list_models(self, request: web.Request) -> web.Response:
         self._check_key(request)

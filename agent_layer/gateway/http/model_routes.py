@@ -6,23 +6,26 @@ words, so no spelling leads to another handler than the plain one, and each hand
 """
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import msgspec
 from aiohttp import web
 
+from agent_layer.gateway.calls.client import HttpClient
 from agent_layer.gateway.calls.pipeline import Calls
 from agent_layer.gateway.calls.requests import body_size, in_background, read_text
 from agent_layer.gateway.dialects.base import Dialect
 from agent_layer.gateway.dialects.chat import ChatRequest
-from agent_layer.gateway.dialects.completions import Completions
+from agent_layer.gateway.dialects.completions import Completions, Embeddings, PlainCompletions
 from agent_layer.gateway.dialects.messages import Messages
-from agent_layer.gateway.dialects.refusals import RefusedError
+from agent_layer.gateway.dialects.refusals import NOT_SERVED, RefusedError
 from agent_layer.gateway.dialects.responses import Responses
 from agent_layer.gateway.http.auth import Access
 from agent_layer.gateway.http.errors import as_json
+from agent_layer.gateway.rollouts.rollout import LiveRollout
+from agent_layer.schema import JsonObject
 
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -32,21 +35,26 @@ _DEPLOYMENT: Final = "(?:deployments/++[^/]++/++)?+"
 _MODELS, _MODEL = "models", "(?P<model>.+?)"
 _ANY: Final = "[^/]++(?:/++[^/]++)*+"
 _UNSERVED: Final = {
-    (
-        "embeddings",
-    ): "give the agent's embeddings a client of their own, with the address of a server that has a model for them",
-    ("completions",): "ask by /v1/chat/completions, whose prompt the model's chat template builds",
-    ("responses", "compact"): "send the conversation itself, which the policy may be asked to summarise",
     ("responses", _ANY): "keep what POST /v1/responses answers, or continue it with previous_response_id",
     ("conversations(?:/.*+)?",): "send the whole input, or continue an answer with previous_response_id",
     ("messages", "batches(?:/.*+)?"): "send the questions one by one: each is answered at once",
     ("batches(?:/.*+)?",): "send the questions one by one: each is answered at once",
     ("files(?:/.*+)?",): "put files into the messages, as data URIs",
     (
-        "(?:audio|images|moderations|realtime|vector_stores|fine_tuning)(?:/.*+)?",
+        (
+            "(?:audio|images|moderations|realtime|vector_stores|fine_tuning|assistants|threads|uploads|containers|evals"
+            "|rerank|score|classify|pooling|videos)(?:/.*+)?"
+        ),
     ): "give the agent a client of its own for that, with the address of a server that does it",
 }
 """Paths of both APIs that the gateway does not serve, and what to do instead."""
+
+
+_COUNTED: Final[Mapping[str, tuple[str, JsonObject]]] = {
+    "messages/count_tokens": ("messages", {}),
+    "responses/input_tokens": ("responses", {"object": "response.input_tokens"}),
+}
+"""Paths that count the tokens of a prompt: (dialect, members of the answer beside the count)."""
 
 
 def make_door(*words: str) -> str:
@@ -102,7 +110,13 @@ def list_models(policy: str) -> ModelList:
 
 
 def _dialects() -> dict[str, Dialect]:
-    return {"chat/completions": Completions(), "messages": Messages(), "responses": Responses()}
+    return {
+        "chat/completions": Completions(),
+        "messages": Messages(),
+        "responses": Responses(),
+        "completions": PlainCompletions(),
+        "embeddings": Embeddings(),
+    }
 
 
 @dataclass(kw_only=True)
@@ -119,7 +133,7 @@ class ModelRoutes:
     def routes(self) -> list[web.RouteDef]:
         """Doors, the most used first: they are tried in order."""
         posted = [(path.split("/"), self._make_handler(dialect)) for path, dialect in self.dialects.items()]
-        posted.append((["messages", "count_tokens"], self._count_tokens))
+        posted += [(path.split("/"), self._make_counter(*counted)) for path, counted in _COUNTED.items()]
         read = [([_MODELS], self._list_models), ([_MODELS, _MODEL], self._show_model), (list[str](), _answer_probe)]
         return [
             web.get("/r/{trajectory_id}", _answer_probe),
@@ -129,19 +143,23 @@ class ModelRoutes:
                 for route in (
                     *(web.post(below + make_door(*map(re.escape, words)), handler) for words, handler in posted),
                     *(web.get(below + make_door(*words), handler) for words, handler in read),
-                    *(
-                        web.route("*", below + make_door(*words), self._refuse_by(do))
-                        for words, do in _UNSERVED.items()
-                    ),
                 )
             ),
+        ]
+
+    def refusals(self) -> list[web.RouteDef]:
+        """Doors of what is not served; behind all others, which their patterns may fit, too."""
+        return [
+            web.route("*", below + make_door(*words), self._refuse_by(advice))
+            for below in ("/r/{trajectory_id}", "")
+            for words, advice in _UNSERVED.items()
         ]
 
     def _make_handler(self, dialect: Dialect) -> _Handler:
         async def ask(request: web.Request) -> web.StreamResponse:
             rollout = self.access.enter(request)
             is_operator = self.access.is_operator(request)
-            return await self.calls.answer(rollout, request, dialect, is_operator=is_operator)
+            return await answer_request(self.calls, rollout, request, dialect, is_operator=is_operator)
 
         return ask
 
@@ -149,24 +167,28 @@ class ModelRoutes:
         async def refuse(request: web.Request) -> web.StreamResponse:
             self._check_key(request)
             raise RefusedError(
-                404, "not_served", f"{request.method} {request.path}: the gateway does not serve this; {advice}"
+                404, NOT_SERVED, f"{request.method} {request.path}: the gateway does not serve this; {advice}"
             )
 
         return refuse
 
-    async def _count_tokens(self, request: web.Request) -> web.Response:
-        rollout = self.access.enter(request)
-        rollout.check_is_open()
-        dialect, is_operator = self.dialects["messages"], self.access.is_operator(request)
+    def _make_counter(self, dialect: str, shown: JsonObject) -> _Handler:
+        async def count(request: web.Request) -> web.Response:
+            rollout = self.access.enter(request)
+            rollout.check_is_open()
+            is_operator = self.access.is_operator(request)
 
-        def read() -> ChatRequest:
-            return self.calls.read_question(rollout, dialect, body, is_operator=is_operator)
+            def read() -> ChatRequest:
+                return self.calls.read_question(rollout, self.dialects[dialect], body, is_operator=is_operator)
 
-        async with self.calls.hold_body(rollout, body_size(request)) as held:
-            body = await read_text(request)
-            held.shrink(len(body))
-            parsed = await in_background(len(body), read)
-            return as_json({"input_tokens": await self.calls.count_tokens(rollout, parsed, request.headers)})
+            async with self.calls.hold_body(rollout, body_size(request)) as held:
+                body = await read_text(request)
+                held.shrink(len(body))
+                parsed = await in_background(len(body), read)
+                num_tokens = await self.calls.count_tokens(rollout, parsed, request.headers)
+                return as_json({**shown, "input_tokens": num_tokens})
+
+        return count
 
     async def _list_models(self, request: web.Request) -> web.Response:
         self._check_key(request)
@@ -183,6 +205,16 @@ class ModelRoutes:
             self.access.enter(request)
         else:
             self.access.check_operator(request)
+
+
+async def answer_request(
+    calls: Calls, rollout: LiveRollout, request: web.Request, dialect: Dialect, *, is_operator: bool
+) -> web.StreamResponse:
+    """Answer a question that came as an HTTP request; see ``Calls.answer``."""
+    client = HttpClient(request)
+    whole = await calls.answer(rollout, client, dialect, is_operator=is_operator)
+    answered = client.stream if whole is None else whole
+    return web.Response() if answered is None else answered
 
 
 async def _answer_probe(_: web.Request) -> web.Response:

@@ -13,11 +13,13 @@ from typing import Final, TypeAlias, TypeVar
 from zlib import crc32
 
 import msgspec
-from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSession, ClientTimeout, web
+from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSession, ClientTimeout, hdrs, web
 
 from agent_layer.errors import UnreachableError
+from agent_layer.gateway.calls.client import HttpClient
 from agent_layer.gateway.calls.disconnects import DisconnectWatcher
 from agent_layer.gateway.calls.requests import read_text
+from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.gateway.http.errors import as_json
 from agent_layer.schema import (
     OPEN_ROLLOUT,
@@ -84,7 +86,14 @@ class PeerProxy:
         rollout_id = await _find_rollout(request)
         if rollout_id is None or (slot := owner_slot(rollout_id, len(self.urls))) == self.slot:
             return await handler(request)
-        with self.disconnects.watch(request):
+        if hdrs.UPGRADE in request.headers:
+            raise RefusedError(
+                421,
+                "other_process",
+                f"{request.method} {request.path}: its rollout belongs to another process of this gateway, and no"
+                " socket is passed on; open it at the base_url that POST /rollouts answered, or ask without a socket",
+            )
+        with self.disconnects.watch(HttpClient(request)):
             return await self._ask(request, slot)
 
     async def _ask(self, request: web.Request, slot: int) -> web.StreamResponse:

@@ -88,7 +88,11 @@ class RolloutRoutes:
     async def _open(self, request: web.Request, body: OpenRequest) -> OpenedRollout:
         body = msgspec.structs.replace(body, trace=body.trace or parse_trace(request.headers))
         wanted = new_rollout(
-            body, self.settings.run, self.peers.new_rollout_id if self.peers else new_id, self.rollouts.now
+            body,
+            self.settings.run,
+            self.peers.new_rollout_id if self.peers else new_id,
+            self.rollouts.now,
+            max_side_calls=self.settings.max_side_calls,
         )
         if body.resume is None:
             rollout, abandoned = await self._begin(wanted), list[str]()

@@ -16,17 +16,20 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of one attempt, whose time runs from its opening at the gateway."""
 
     limits: Limits = Limits()
+    max_side_calls: int | None = None
+    """Bound of calls of role ``aux``, which spend none of the limits but time; None: no bound."""
     clock: Callable[[], float] = time.monotonic
     opened_at: float = msgspec.field(default_factory=time.monotonic)
 
-    def spent(self, num_calls: int, num_sampled: int) -> str | None:
-        """Name the limit that is reached; None: another call may be made."""
+    def spent(self, num_calls: int | None, num_sampled: int | None, num_side_calls: int | None = None) -> str | None:
+        """Name the limit that is reached; None: another call may be made. Counts that are None have no limit here."""
         for name, used, limit in (
             ("model calls", num_calls, self.limits.turns),
             ("sampled tokens", num_sampled, self.limits.tokens),
+            ("side calls (AGENT_LAYER_MAX_SIDE_CALLS)", num_side_calls, self.max_side_calls),
             ("seconds", self.clock() - self.opened_at, self.limits.wall_seconds),
         ):
-            if limit is not None and used >= limit:
+            if used is not None and limit is not None and used >= limit:
                 return f"{limit:g} {name}"
         return None
 

@@ -157,16 +157,15 @@ def read_side_calls(setting: str | None) -> SideCalls:
 def judge_caller(
     headers: Mapping[str, str], request: ChatRequest, rules: Sequence[SideCalls], *, is_aux_model: bool
 ) -> Caller:
-    """Decide who makes a call: our header first, then the agent's own, then the model's name, then patterns.
+    """Decide who makes a call: what only side calls ask first, then our header, the agent's own, the model, patterns.
 
     Raises: BadInputError: the name is not UTF-8, or our header names another role.
     """
-    agent, named = read_agent(headers), headers.get(ROLE_HEADER, "")
-    role = named.strip().lower()
-    if role == "policy" or role == "aux":  # noqa: PLR1714 - narrows the type
+    agent, role = read_agent(headers), _read_role(headers)
+    if request.side_call is not None:
+        return Caller(agent, "aux", request.side_call)
+    if role is not None:
         return Caller(agent, role)
-    if role:
-        raise BadInputError(f"header {ROLE_HEADER}: expected 'policy' or 'aux', found {named!r}; correct it")
     for name, values in _SIDE_HEADERS.items():
         if headers.get(name, "").strip().lower() in values:
             return Caller(agent, "aux", name)
@@ -176,6 +175,16 @@ def judge_caller(
         if found := rule.find(agent, request):
             return Caller(agent, "aux", found)
     return Caller(agent, None)
+
+
+def _read_role(headers: Mapping[str, str]) -> Role | None:
+    named = headers.get(ROLE_HEADER, "")
+    role = named.strip().lower()
+    if role == "policy" or role == "aux":  # noqa: PLR1714 - narrows the type
+        return role
+    if role:
+        raise BadInputError(f"header {ROLE_HEADER}: expected 'policy' or 'aux', found {named!r}; correct it")
+    return None
 
 
 def _fits(pattern: SideCall, texts: Mapping[str, str], *, has_tools: bool) -> bool:

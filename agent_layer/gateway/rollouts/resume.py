@@ -87,7 +87,7 @@ class AttemptResumption:
             budget=msgspec.structs.replace(held.budget, opened_at=held.budget.clock() - resumption.seconds),
             totals=held.totals.without(left),
         )
-        going_on.history.take_back_turns(one.question_id for one in left if one.spends_turn)
+        going_on.history.take_back_turns(one.question_id for one in left if one.spends_turn and not one.is_side_call)
         held.history.calls.abandon(going_on.totals.abandoned)  # what is left behind is neither repeated nor continued
         held.history.answers.abandon(going_on.totals.abandoned)
         for table in (held.history.sequences, held.history.prompts):

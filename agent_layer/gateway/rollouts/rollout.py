@@ -60,12 +60,15 @@ class EndedCall(msgspec.Struct, frozen=True):
 
     call_id: str
     num_sampled: int
+    """Tokens that count for the limit of the task: none of a side call."""
     is_of_policy: bool
     """The policy answered it, or was cut off; False where the call failed."""
     question_id: str = ""
     """See ``Call``."""
     spends_turn: bool = True
     """False where the engine or its network failed."""
+    is_side_call: bool = False
+    """It had the role ``aux``, so it spends a side call instead of a turn."""
     lacks_tokens: bool = False
     """The policy answered it without token ids or log-probabilities."""
 
@@ -79,7 +82,9 @@ class CallTotals(msgspec.Struct, frozen=True, kw_only=True):
     num_started: int = 0
     num_ended: int = 0
     num_sampled: int = 0
-    """Tokens, without those of abandoned calls."""
+    """Tokens, without those of abandoned calls and of side calls."""
+    num_side_calls: int = 0
+    """Side calls that were not failed by their engine, without abandoned ones."""
     num_policy_calls: int = 0
     """Ended calls that the policy answered or in which it was cut off, without abandoned ones."""
     untokened: tuple[str, ...] = ()
@@ -91,13 +96,13 @@ class CallTotals(msgspec.Struct, frozen=True, kw_only=True):
 
     def plus_end(self, ended: EndedCall, *, is_context_full: bool | None) -> "CallTotals":
         """Return the totals with a call that ended."""
-        return CallTotals(
-            num_started=self.num_started,
+        return msgspec.structs.replace(
+            self,
             num_ended=self.num_ended + 1,
             num_sampled=self.num_sampled + ended.num_sampled,
+            num_side_calls=self.num_side_calls - (ended.is_side_call and not ended.spends_turn),
             num_policy_calls=self.num_policy_calls + ended.is_of_policy,
             untokened=(*self.untokened, ended.call_id) if ended.lacks_tokens else self.untokened,
-            abandoned=self.abandoned,
             is_context_full=self.is_context_full if is_context_full is None else is_context_full,
         )
 
@@ -106,6 +111,7 @@ class CallTotals(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(
             self,
             num_sampled=self.num_sampled - sum(one.num_sampled for one in abandoned),
+            num_side_calls=self.num_side_calls - sum(one.is_side_call and one.spends_turn for one in abandoned),
             num_policy_calls=self.num_policy_calls - sum(one.is_of_policy for one in abandoned),
             abandoned=self.abandoned | {one.call_id for one in abandoned},
         )
@@ -149,7 +155,8 @@ class CallHistory:
 
     calls: CallTable = field(default_factory=CallTable)
     turns: Counter[str] = field(default_factory=Counter[str])
-    """Calls that spend the turn of each question, without abandoned ones; a question that is asked again spends one."""
+    """Calls that spend the turn of each question, without abandoned ones; a question that is asked again spends one.
+    Side calls spend none."""
     ended: list[EndedCall] = field(default_factory=list[EndedCall])
     """Calls in order of their end."""
     sequences: PrefixTable[PrefixAnchor] = field(default_factory=PrefixTable[PrefixAnchor])
@@ -288,15 +295,20 @@ class LiveRollout:
                 f"rollout {self.trajectory_id}: it is closed and takes no more calls or rewards; end the agent",
             )
 
-    def check_may_call(self, question_id: str | None = None) -> None:
+    def check_may_call(self, question_id: str | None = None, *, is_aux: bool = False) -> None:
         """Raise RefusedError when the attempt is closed or has used up its budget.
 
         Args:
             question_id: the question that is asked again, whose turn may be spent already; None: it is new.
+            is_aux: a side call asks, which the turns and tokens of the policy do not limit.
         """
         self.check_is_open()
         turns = self.history.turns
-        if spent := self.budget.spent(len(turns) - (question_id in turns), self.totals.num_sampled):
+        if is_aux:
+            spent = self.budget.spent(None, None, self.totals.num_side_calls)
+        else:
+            spent = self.budget.spent(len(turns) - (question_id in turns), self.totals.num_sampled)
+        if spent:
             raise RefusedError(
                 429, "rollout_limit", f"rollout {self.trajectory_id}: its limit of {spent} is used up; end here"
             )
@@ -324,22 +336,31 @@ class LiveRollout:
     def sampling_for(
         self, request: ChatRequest, call: Call, num_prompt: int | None = None, *, is_aux: bool = False
     ) -> JsonObject:
-        """Return what takes the place of the sampling that a request asks for; see ``Budget.cap``."""
+        """Return what takes the place of the sampling that a request asks for; see ``Budget.cap``.
+
+        A side call (``is_aux``) gets its seed alone.
+        """
         fixed = self.fixed_sampling(request, is_aux=is_aux)
         if (seed := self.terms.sampling_seed) is not None:
             fixed = {"seed": derive_seed(seed, call.agent or "", call.number)} | fixed
+        if is_aux:
+            return {} if request.endpoint == "embeddings" else fixed
         return fixed | self.budget.cap(request.sampling | fixed, self.totals.num_sampled, num_prompt)
 
-    def record_start(self, question_id: str, stored: Iterable[str]) -> None:
+    def record_start(self, question_id: str, stored: Iterable[str], *, is_aux: bool = False) -> None:
         """Count a call whose start is in the log.
 
         Args:
             question_id: see ``Call``; the question spends a turn.
             stored: hashes of the contents that are in the log with it.
+            is_aux: it is a side call, and spends one of these instead of a turn.
         """
-        self.totals = msgspec.structs.replace(self.totals, num_started=self.totals.num_started + 1)
-        history = self.history
-        history.turns[question_id] += 1
+        totals, history = self.totals, self.history
+        self.totals = msgspec.structs.replace(
+            totals, num_started=totals.num_started + 1, num_side_calls=totals.num_side_calls + is_aux
+        )
+        if not is_aux:
+            history.turns[question_id] += 1
         history.stored.update(stored)
         self.lease.active_at = self.budget.clock()
 
@@ -353,7 +374,7 @@ class LiveRollout:
         self.totals = self.totals.plus_end(ended, is_context_full=is_context_full)
         history = self.history
         history.ended.append(ended)
-        if not ended.spends_turn:
+        if not ended.spends_turn and not ended.is_side_call:
             history.take_back_turns([ended.question_id])
         self.lease.active_at = self.budget.clock()
 
@@ -428,7 +449,12 @@ def new_key() -> str:
 
 
 def new_rollout(
-    request: OpenRequest, run: str, mint: Callable[[], str] = new_id, clock: Callable[[], float] = time.monotonic
+    request: OpenRequest,
+    run: str,
+    mint: Callable[[], str] = new_id,
+    clock: Callable[[], float] = time.monotonic,
+    *,
+    max_side_calls: int | None = None,
 ) -> LiveRollout:
     """Build the attempt that a client opens.
 
@@ -437,6 +463,7 @@ def new_rollout(
         run: run of rollouts that name none.
         mint: makes ids of rollouts that have none.
         clock: seconds from any beginning; measures the budget.
+        max_side_calls: see ``Budget``.
 
     Raises: BadInputError: a name cannot stand in addresses, or its sampling names what is none, or no engine can serve.
     """
@@ -465,5 +492,7 @@ def new_rollout(
             calls_optional=request.calls_optional,
         ),
         lease=Lease(api_key=new_key(), active_at=opened_at),
-        budget=Budget(limits=request.limits or Limits(), clock=clock, opened_at=opened_at),
+        budget=Budget(
+            limits=request.limits or Limits(), max_side_calls=max_side_calls, clock=clock, opened_at=opened_at
+        ),
     )

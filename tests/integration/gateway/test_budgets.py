@@ -11,7 +11,10 @@ from hypothesis import given, strategies as st
 from agent_layer.engines.control import EngineControl
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway.calls.pipeline import Calls
+from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.gateway.rollouts.budget import Budget
+from agent_layer.gateway.rollouts.rollout import EndedCall, new_rollout
+from agent_layer.schema import OpenRequest
 from agent_layer.schema.task import Limits
 
 from ...clocks import SteppedClock
@@ -242,3 +245,65 @@ async def test_a_stream_that_outlasts_the_time_ends(running):
     assert step.status == "aborted"
     assert 0 < len(step.action.response_token_ids) < 600
     assert (await running.chat(opened, "hello"))[0] == 429
+
+
+AUX = {"x-agent-layer-role": "aux"}
+
+
+@given(
+    calls=st.lists(st.booleans(), max_size=12),
+    turns=st.none() | st.integers(1, 4),
+    tokens=st.none() | st.integers(1, 20),
+    sides=st.integers(1, 4),
+)
+def test_side_calls_and_the_policys_calls_spend_nothing_of_each_other(calls, turns, tokens, sides):
+    clock, request = SteppedClock(), OpenRequest(task_id="t", limits=Limits(turns=turns, tokens=tokens))
+    rollout = new_rollout(request, "r", clock=clock, max_side_calls=sides)
+    num_policy = num_sides = 0
+    for number, is_aux in enumerate(calls):
+        is_spent = num_sides >= sides if is_aux else num_policy >= (turns or 99) or 5 * num_policy >= (tokens or 99)
+        if is_spent:
+            with pytest.raises(RefusedError, match="AGENT_LAYER_MAX_SIDE_CALLS" if is_aux else "model calls|tokens"):
+                rollout.check_may_call(is_aux=is_aux)
+            continue
+        rollout.check_may_call(is_aux=is_aux)
+        rollout.record_start(str(number), [], is_aux=is_aux)
+        num_sampled = 0 if is_aux else 5
+        rollout.record_end(
+            EndedCall(str(number), num_sampled, is_of_policy=not is_aux, question_id=str(number), is_side_call=is_aux)
+        )
+        num_policy, num_sides = num_policy + (not is_aux), num_sides + is_aux
+
+
+async def test_a_side_call_spends_no_turn_and_no_token_and_is_not_cut_short(gateway):
+    opened = await gateway.open(limits={"turns": 1, "tokens": 4})  # an echo of "hello" has 4 tokens
+
+    before = [await gateway.chat(opened, "a long title", headers=AUX, max_tokens=9) for _ in range(2)]
+    policy = [(await gateway.chat(opened, "hello"))[0] for _ in range(2)]
+    after = await gateway.chat(opened, "a title", headers=AUX, max_tokens=9)
+
+    assert ([status for status, _ in [*before, after]], policy) == ([200] * 3, [200, 429])
+    assert [call.body.get("max_tokens") for call in gateway.engine.calls] == [9, 9, None, 9]
+
+
+async def test_side_calls_without_end_are_bounded(settings, run_gateway):
+    few = settings.model_copy(update={"api_key": OPERATOR, "max_side_calls": 2})
+    async with run_gateway(few) as gateway:
+        opened = await gateway.open()
+        works, gateway.engine.script = gateway.engine.script, fails_with(503)
+        failed = [(await gateway.chat(opened, "title", headers=AUX))[0] for _ in range(2)]
+        gateway.engine.script = works
+
+        answers = [await gateway.chat(opened, "title", headers=AUX) for _ in range(3)]
+
+        assert failed == [503] * 2
+        assert [status for status, _ in answers] == [200, 200, 429]
+        assert "AGENT_LAYER_MAX_SIDE_CALLS" in answers[-1][1]["error"]["message"]
+        assert (await gateway.chat(opened, "hello"))[0] == 200
+
+
+async def test_time_limits_side_calls(gateway):
+    opened = await gateway.open(limits={"wall_seconds": 60.0})
+    gateway.clock.advance(60.0)
+
+    assert (await gateway.chat(opened, "a title", headers=AUX))[0] == 429

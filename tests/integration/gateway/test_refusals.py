@@ -32,7 +32,7 @@ async def test_each_reason_is_counted_logged_and_a_finding(gateway, caplog):
     for _ in range(2):
         async with gateway.session.post(f"{opened['base_url']}/chat/completions", json=body, headers=headers) as reply:
             assert reply.status == 400
-    async with gateway.session.post(f"{opened['base_url']}/embeddings", json=body, headers=headers) as reply:
+    async with gateway.session.post(f"{opened['base_url']}/batches", json=body, headers=headers) as reply:
         assert reply.status == 404
     await gateway.chat(opened, "hello")
     assert (await gateway.chat(opened, "hello", "you said: hello", "more"))[0] == 429
@@ -51,7 +51,7 @@ async def test_no_stranger_can_put_a_finding_on_a_rollout(gateway):
     opened = await gateway.open(calls_optional=True)
     for key in ("wrong", "operator-key"):
         headers = {"Authorization": f"Bearer {key}"}
-        async with gateway.session.post(f"{opened['base_url']}/embeddings", headers=headers) as reply:
+        async with gateway.session.post(f"{opened['base_url']}/batches", headers=headers) as reply:
             assert reply.status in (401, 404)
         async with gateway.session.post(f"{opened['base_url']}/chat/completions", data=b"{", headers=headers) as reply:
             assert reply.status in (400, 401)

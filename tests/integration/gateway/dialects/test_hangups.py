@@ -64,7 +64,7 @@ async def test_a_call_that_another_client_joined_goes_on(until):
             client.call = call
             await asyncio.Event().wait()
 
-    disconnects, left = DisconnectWatcher(seconds=0.001), SimpleNamespace(transport=None)
+    disconnects, left = DisconnectWatcher(seconds=0.001), SimpleNamespace(is_gone=True)
     calls = [Call("joined", num_joined=1), Call("alone")]
     joined, alone = [asyncio.create_task(wait_with(call)) for call in calls]
     watching = asyncio.create_task(disconnects.run())

@@ -5,11 +5,11 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from agent_layer.errors import NotFoundError
 from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.chat import read_request
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer, build_action
 from agent_layer.gateway.dialects.messages import Messages
+from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.gateway.dialects.responses import Responses
 from agent_layer.gateway.dialects.stream import join_blocks, split_blocks
 from agent_layer.schema.record import TokenIds
@@ -210,7 +210,7 @@ def test_a_conversation_that_is_longer_than_the_largest_body_is_forgotten_from_i
 
     last, _, _ = talk.ask("responses", {"input": "", "previous_response_id": "resp_call-19"}, {"content": "z"})
     assert len(last) == 3
-    with pytest.raises(NotFoundError, match="not remembered"):
+    with pytest.raises(RefusedError, match="not remembered"):
         talk.ask("responses", {"input": "", "previous_response_id": "resp_call-0"}, {"content": "z"})
 
 
