@@ -12,7 +12,10 @@ __getattr__, __all__ = face(
         "command": "PREFIX make_harness_target",
         "harness": "fill_tool",
         "install": "Installation",
-        "qualified": "ALLOWED_LOSSES PartFigures Qualification RenderedFigures find_qualification save_qualification",
+        "qualified": (
+            "ALLOWED_LOSSES NeededLengths PartFigures Qualification RenderedFigures find_qualification"
+            " save_qualification"
+        ),
         "registry": "find_harness",
     },
 )

@@ -11,7 +11,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.settings import Settings
 from envs.harnesses.harness import Harness
 from envs.harnesses.install import Installation
-from envs.harnesses.qualified import find_qualification
+from envs.harnesses.qualified import find_failure, find_qualification
 from envs.harnesses.registry import find_harness, list_harness_names
 
 
@@ -29,7 +29,10 @@ def list_harnesses(context: typer.Context) -> None:
     for name in list_harness_names():
         harness = find_harness(name)
         installation = Installation(settings, harness)
-        installed = "no" if installation.find_fault() else str(installation.interpreter)
+        installed = str(installation.interpreter)
+        if installation.find_fault():
+            missing = installation.find_missing()
+            installed = "no" if missing is None else f"no, needs {missing}"
         table.add_row(
             name, harness.version, harness.installer, harness.dialect, installed, _describe_check(settings, harness)
         )
@@ -66,14 +69,23 @@ def diagnose(settings: Settings) -> tuple[str, str, str]:
     faults = [f"{name} {fault}" for name, one in begun.items() if (fault := one.find_fault())]
     if faults:
         return "harnesses", "bad", "; ".join(faults)
+    lacking = dict[str, list[str]]()
+    for name in found.keys() - begun.keys():
+        if missing := found[name].find_missing():
+            lacking.setdefault(missing, []).append(name)
+    needs = [f"{', '.join(sorted(names))}: not before this machine has {missing}" for missing, names in lacking.items()]
     if not begun:
-        return "harnesses", "note", "none is installed; 'agent-layer harnesses' lists them"
-    return "harnesses", "ok", ", ".join(begun)
+        return "harnesses", "note", "; ".join(["none is installed; 'agent-layer harnesses' lists them", *needs])
+    return "harnesses", "ok", "; ".join([", ".join(begun), *needs])
 
 
 def _describe_check(settings: Settings, harness: Harness) -> str:
-    found = find_qualification(settings, harness.name)
-    if found is None:
-        return "-"
-    other = "" if found.version == harness.version else f" as {found.version}"
-    return f"{found.checked_on}{other}" + ("" if found.is_clean else ", failed")
+    found = {"": find_qualification(settings, harness.name), "failed ": find_failure(settings, harness.name)}
+    return (
+        ", ".join(
+            f"{mark}{one.checked_on}" + ("" if one.version == harness.version else f" as {one.version}")
+            for mark, one in found.items()
+            if one is not None
+        )
+        or "-"
+    )

@@ -23,6 +23,7 @@ _PART = "PART-OF-THE-CHECK"
 """Stands in what a sub-agent is asked."""
 _SLOW_SECONDS = 0.05
 NUM_SLOW_WORDS = 400
+_MAX_WAITS = 20
 
 
 class Shell(msgspec.Struct, frozen=True):
@@ -35,6 +36,10 @@ class Delegate(msgspec.Struct, frozen=True):
     """The model starts sub-agents, all at once."""
 
     number: int
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """The model waits for all sub-agents, as often as needed."""
 
 
 class Refuse(msgspec.Struct, frozen=True):
@@ -50,7 +55,7 @@ class Speak(msgspec.Struct, frozen=True):
     is_slow: bool = False
 
 
-Turn: TypeAlias = Shell | Delegate | Refuse | Speak
+Turn: TypeAlias = Shell | Delegate | Wait | Refuse | Speak
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,8 +83,9 @@ def list_parts(harness: Harness) -> list[Part]:
     one, two = Shell(("echo first > notes.txt; cat notes.txt",)), Shell(("echo second", "echo third"))
     parts = [Part(name="tools", turns=[one, two, end])]
     if harness.sub_agent is not None:
-        parts.append(Part(name="sub-agent", turns=[one, Delegate(1), end]))
-        parts.append(Part(name="two sub-agents", turns=[Delegate(2), end]))
+        wait = [] if harness.waits is None else [Wait()]
+        parts.append(Part(name="sub-agent", turns=[one, Delegate(1), *wait, end]))
+        parts.append(Part(name="two sub-agents", turns=[Delegate(2), *wait, end]))
     rounds: list[Turn] = [Shell((f"echo round {at}; yes done | head -n 300",)) for at in range(1, 41)]
     parts.append(Part(name="forty turns", turns=[*rounds, end], is_long=True))
     parts.append(Part(name="retry", turns=[one, Refuse(503), two, end]))
@@ -112,6 +118,8 @@ class ScriptedModel:
         """Turns that have not been asked for."""
         self.num_side_calls = self.num_summaries = self.num_delegated = 0
         """``num_delegated``: sub-agents that asked."""
+        self._num_running = self._num_waits = 0
+        """``num_running``: sub-agents that were started and have not ended."""
         self.recordings: list[Recording] = []
         """Calls of the policy, those of sub-agents included, but for refused and slow ones."""
         self.unexpected: list[str] = []
@@ -146,6 +154,7 @@ class ScriptedModel:
         self.num_delegated += prompt.turn == 0
         if prompt.turn == 0 and self._harness.shell is not None and _offers(prompt, self._harness.shell):
             return self._call([fill_tool(self._harness.shell, command="echo part")], "I look at my part.")
+        self._num_running -= 1
         return "My part is done."
 
     def _answer_main(self, last: str) -> str | JsonObject:
@@ -164,8 +173,16 @@ class ScriptedModel:
             case Shell(commands=commands):
                 assert self._harness.shell is not None
                 return self._call([fill_tool(self._harness.shell, command=one) for one in commands], "I run it.")
+            case Wait():
+                if not self._num_running or self._num_waits == _MAX_WAITS:
+                    return self._answer_main(last)
+                assert self._harness.waits is not None
+                self._num_waits += 1
+                self.left.insert(0, turn)
+                return self._call([fill_tool(self._harness.waits)], "I wait.")
             case Delegate(number=number):
                 assert self._harness.sub_agent is not None
+                self._num_running += number
                 parts = [f"{_PART} {one}: look around." for one in range(number)]
                 return self._call([fill_tool(self._harness.sub_agent, prompt=one) for one in parts], "I hand it on.")
 
@@ -205,7 +222,9 @@ def _read_text(message: JsonObject) -> str:
     return str(content or "")
 
 
-def find_fault(model: ScriptedModel, part: Part, harness: Harness, *, num_aux: int, num_cut: int) -> str | None:
+def find_fault(
+    model: ScriptedModel, part: Part, harness: Harness, *, num_aux: int, num_cut: int, num_agents: int
+) -> str | None:
     """Return how a rollout differs from the script; None: it does not.
 
     Args:
@@ -214,6 +233,7 @@ def find_fault(model: ScriptedModel, part: Part, harness: Harness, *, num_aux: i
         harness: the agent.
         num_aux: steps that are recorded as side calls.
         num_cut: sampled tokens that are not trained because their stream was cut.
+        num_agents: agents that have a name and trained tokens.
     """
     num_started = sum(turn.number for turn in part.turns if isinstance(turn, Delegate))
     is_compacted = part.is_long and harness.compact_tokens is not None
@@ -222,6 +242,8 @@ def find_fault(model: ScriptedModel, part: Part, harness: Harness, *, num_aux: i
         f"no request behind the last turn, found {len(model.unexpected)}: …{model.unexpected[:1]}": model.unexpected,
         "it to summarise its conversation, found no such request": is_compacted and not model.num_summaries,
         f"{num_started} sub-agents to ask, found {model.num_delegated}": model.num_delegated < num_started,
+        f"{num_started} sub-agents with names and rows of their own, found {num_agents}":
+            harness.names_agents and num_agents != num_started,
         f"the {model.num_side_calls} side calls of its declaration to be aux, found {num_aux} steps that are":
             model.num_side_calls != num_aux,
         f"no stream to be cut, found {num_cut} tokens in streams that were": num_cut and not part.is_cut,

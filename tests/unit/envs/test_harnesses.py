@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import runpy
 import sys
 import tomllib
 from importlib.metadata import EntryPoint, EntryPoints
@@ -22,6 +23,7 @@ from envs.harnesses.catalogue import HARNESSES
 from envs.harnesses.registry import list_harness_names
 from tracer.core import Rollout
 
+LOCKER = Path(__file__).parents[3] / ".ci" / "lock_harness.py"
 PROMPT = 'say "$HOME" & {braces}\nplease'
 PLACE = CommandPlace(
     task=TaskView(id="t", task_type="default", input={"prompt": PROMPT}),
@@ -164,6 +166,60 @@ def test_an_installation_without_its_interpreter_says_which(tmp_path, monkeypatc
 
     with pytest.raises(BadInputError, match=rf"harness '{name}': needs (node and npm|Python 3.99)"):
         Installation(Settings(dir=tmp_path), harness).install(lambda _: None)
+
+
+def write_program(path, script):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o700)
+
+
+def test_an_interpreter_that_does_not_start_is_named_or_passed_over_for_the_next(tmp_path, monkeypatch):
+    first, second = tmp_path / "shims/python3.99", tmp_path / "bin/python3.99"
+    write_program(first, "echo set a version first >&2; exit 127")
+    monkeypatch.setenv("PATH", f"{first.parent}:{second.parent}:/usr/bin:/bin")
+    installation = Installation(Settings(dir=tmp_path / "dir"), msgspec.structs.replace(PLAIN, python="3.99"))
+
+    assert installation.find_missing() == f"Python 3.99; {first} does not start: set a version first"
+    write_program(second, "exit 0")
+    assert installation.find_missing() is None
+
+
+@pytest.mark.parametrize("lacks", [[], ["p-other-cpu"]])
+def test_what_does_not_start_once_it_is_installed_is_not_installed(tmp_path, monkeypatch, lacks):
+    lock = tmp_path / "lock"
+    lock.mkdir()
+    (lock / "package.json").write_bytes(msgspec.json.encode({"lacks": lacks}))
+    (lock / "package-lock.json").write_text("{}")
+    write_program(tmp_path / "bin/node", "echo v20.1.0")
+    made = "mkdir -p node_modules/.bin; printf '#!/bin/sh\\ntest -z \"$(ls -A $HOME)\" && exit 3' > node_modules/.bin/p"
+    write_program(tmp_path / "bin/npm", f"{made}; chmod 700 node_modules/.bin/p")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    harness = msgspec.structs.replace(PLAIN, installer="npm", lock=lock)
+    installation = Installation(Settings(dir=tmp_path / "dir"), harness)
+
+    with pytest.raises(AgentFailedError, match="p ended with status 3") as raised:
+        installation.install(lambda _: None)
+
+    assert ("p-other-cpu" in str(raised.value)) == bool(lacks)
+    assert "is not installed" in installation.find_fault()
+
+
+def test_a_lock_keeps_builds_that_only_the_lock_before_has_and_names_the_others():
+    complete_packages = runpy.run_path(str(LOCKER))["complete_packages"]
+    wanted = {"b-linux": "1.0", "b-mac": "1.0", "b-win": "1.0", "b-old": "1.0"}
+    packages = {
+        "": {"dependencies": {"a": "1.0"}},
+        "node_modules/a": {"version": "1.0", "optionalDependencies": wanted},
+        "node_modules/b-linux": {"version": "1.0"},
+    }
+    mac = {"version": "1.0", "integrity": "sha512-x", "optional": True}
+    before = {"node_modules/a/node_modules/b-mac": mac, "node_modules/b-old": {"version": "0.9"}}
+
+    assert complete_packages(packages, before) == ["b-old", "b-win"]
+    assert packages["node_modules/a"]["optionalDependencies"] == {"b-linux": "1.0", "b-mac": "1.0"}
+    assert packages["node_modules/a/node_modules/b-mac"] == mac
+    assert "node_modules/b-old" not in packages
 
 
 def test_an_old_node_is_named_before_anything_is_installed(tmp_path, monkeypatch):
