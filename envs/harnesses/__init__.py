@@ -9,7 +9,7 @@ __getattr__, __all__ = face(
     __name__,
     {"harness": "Harness SideCall ToolShape"},
     {
-        "command": "PREFIX make_harness_target",
+        "command": "PREFIX check_harness make_harness_target",
         "harness": "fill_tool",
         "install": "Installation",
         "qualified": (

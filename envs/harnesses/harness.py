@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias, cast
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import JsonObject
+from agent_layer.schema import JsonObject, Limits
 from envs.commands import OUTSIDE, CommandPlace, CommandPlan
 
 Installer: TypeAlias = Literal["npm", "pypi"]
@@ -86,7 +86,9 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     standard output is that."""
     side_calls: list[SideCall] = []
     sampling: JsonObject = msgspec.field(default_factory=lambda: {"temperature": 1.0})
-    """What training needs, as its check has it; for the ``sampling`` of tasks."""
+    """What takes the place of its own sampling in tasks for training, and in its check; a task's own wins."""
+    limits: Limits = Limits(wall_seconds=3600.0, turns=250)
+    """Limits of tasks that name none; a task's own win, one by one."""
     switched_off: list[str] = []
     """What its configuration switches off, and why."""
     findings: list[str] = []

@@ -49,7 +49,7 @@ class Installation:
 
     def __init__(self, settings: Settings, harness: Harness) -> None:
         self._harness = harness
-        self.folder = settings.dir.absolute() / "harnesses" / harness.name
+        self.folder = (settings.dir / "harnesses").resolve() / harness.name  # a sandbox has no links to it
 
     @property
     def program(self) -> Path:
@@ -102,8 +102,8 @@ class Installation:
     def list_mounts(self) -> list[str]:
         """Return the folders that it needs in a sandbox: its own, and that of another interpreter."""
         name = shutil.which("node") if self._harness.installer == "npm" else str(self.folder / "bin" / "python")
-        interpreter = Path(name or "/usr").resolve().parents[1]
-        return [str(self.folder), *([] if interpreter == Path("/usr") else [str(interpreter)])]
+        interpreter = Path(name or "/usr/bin/node").resolve().parents[1]
+        return [str(self.folder), *([] if interpreter.is_relative_to("/usr") else [str(interpreter)])]
 
     def install(self, report: Callable[[str], None]) -> None:
         """Install it, in place of what the folder has.
@@ -143,7 +143,8 @@ class Installation:
     def _install_pypi(self) -> str:
         python = self._find_python()
         self._clear()
-        self._run([python, "-m", "venv", "--without-pip", str(self.folder)])
+        # a sandbox sees the interpreter itself, and no links that lead to it
+        self._run([str(Path(python).resolve()), "-m", "venv", "--without-pip", str(self.folder)])
         inside = str(self.folder / "bin" / "python")
         locked = ["--no-deps", "--require-hashes", "-r", str(self._harness.lock_folder / "requirements.txt")]
         uv = _find_uv()

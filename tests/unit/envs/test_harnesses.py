@@ -14,7 +14,7 @@ import pytest
 
 from agent_layer.cli.main import main
 from agent_layer.errors import AgentFailedError, BadInputError
-from agent_layer.schema import Task, TaskView
+from agent_layer.schema import Limits, Task, TaskView
 from agent_layer.schema.sandbox import SandboxSpec
 from agent_layer.settings import Settings
 from envs.commands import CommandOptions, CommandPlace
@@ -34,6 +34,7 @@ PLACE = CommandPlace(
     workdir="/w",
     is_boxed=False,
 )
+OUTSIDE = CommandOptions(is_unboxed=True)
 PLAIN = Harness(
     name="plain", package="p", version="1", installer="pypi", program="p", dialect="chat", arguments=["$prompt"]
 )
@@ -121,7 +122,7 @@ def plug_in(monkeypatch):
 
     def register(**points):
         found = EntryPoints(EntryPoint(name, value, "agent_layer.harnesses") for name, value in points.items())
-        monkeypatch.setattr("envs.harnesses.registry.entry_points", lambda **_: found)
+        monkeypatch.setattr("envs.plug_ins.entry_points", lambda **_: found)
 
     return register
 
@@ -259,7 +260,7 @@ def test_an_installation_of_another_lock_counts_as_none(tmp_path):
 def echoing(tmp_path):
     """``echoing(script)``: settings and declaration of an installed agent that is a shell script."""
 
-    def install(script, options=CommandOptions(), **changes):  # noqa: B008  # frozen
+    def install(script, options=OUTSIDE, **changes):
         harness = msgspec.structs.replace(PLAIN, lock=tmp_path / "lock", **changes)
         harness.lock_folder.mkdir()
         installation = Installation(Settings(dir=tmp_path / "dir"), harness)
@@ -318,6 +319,39 @@ def test_an_installation_that_a_box_cannot_show_is_refused_at_the_start(echoing,
         echoing("true", CommandOptions(box=box))
 
 
+async def test_a_task_for_training_is_sampled_as_training_needs_and_every_task_has_limits(echoing):
+    target = echoing("true", sampling={"temperature": 1.0, "top_k": -1}, limits=Limits(turns=9, wall_seconds=60.0))
+    own = Task(id="t", run="r", input="x", sampling={"temperature": 0.7}, limits=Limits(turns=2, tokens=5))
+
+    plain, completed = (target.complete_task(task) for task in (Task(id="t", run="r", input="x"), own))
+    held_out = target.complete_task(msgspec.structs.replace(own, split="eval", sampling={}))
+
+    assert (plain.sampling, plain.limits) == ({"temperature": 1.0, "top_k": -1}, Limits(turns=9, wall_seconds=60.0))
+    assert completed.sampling == {"temperature": 0.7, "top_k": -1}
+    assert completed.limits == held_out.limits == Limits(turns=2, tokens=5, wall_seconds=60.0)
+    assert held_out.sampling == {}
+    await target.close()
+
+
+@pytest.mark.parametrize("harness", HARNESSES.values(), ids=HARNESSES)
+def test_every_harness_declares_what_training_needs(harness):
+    assert harness.sampling["temperature"] == 1.0
+    assert None not in (harness.limits.turns, harness.limits.wall_seconds)
+
+
+@pytest.mark.parametrize("place", ["/usr/bin/node", "/usr/local/bin/node", "/opt/node-22/bin/node"])
+def test_a_box_gets_the_interpreter_unless_it_has_it_anyway(echoing, tmp_path, monkeypatch, place):
+    echoing("true", installer="npm")
+    harness = msgspec.structs.replace(PLAIN, installer="npm", lock=tmp_path / "lock")
+    monkeypatch.setattr("shutil.which", lambda *_, **__: place)
+    (tmp_path / "link").symlink_to(tmp_path / "dir")
+
+    mounts = Installation(Settings(dir=tmp_path / "link"), harness).list_mounts()
+
+    shown = {"/opt/node-22/bin/node": ["/opt/node-22"]}.get(place, [])
+    assert mounts == [str(tmp_path.resolve() / "dir/harnesses/plain"), *shown]
+
+
 @pytest.mark.parametrize("empty", [None, "", {}, []])
 def test_a_task_without_a_question_is_refused(empty):
     place = msgspec.structs.replace(PLACE, task=TaskView(id="t", task_type="default", input=empty))
@@ -343,6 +377,8 @@ async def test_an_agent_that_fails_says_what_it_wrote_last(echoing):
         (["work", "harness:clod"], "harness 'clod': expected one of claude-code"),
         (["eval", "a:b", "tasks.jsonl", "--harness", "pi"], "expected tasks alone beside --harness"),
         (["eval", "tasks.jsonl", "--harness", "pi", "--", "sh"], "expected --harness or '-- COMMAND', found both"),
+        (["train", "run.yaml", "--workdir=x"], "train: --workdir=x is for --harness, found none"),
+        (["work", "--harness", "pi", "--keep-workdir", "x"], "expected --keep-workdir without a sandbox"),
         (["harnesses", "install"], "expected names or --all"),
         (["harnesses", "install", "clod"], "harness 'clod': expected one of claude-code"),
         (["harnesses", "check", "pi"], "harness 'pi': is not installed"),
