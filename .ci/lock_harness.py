@@ -4,8 +4,8 @@
 
 npm resolves a package into ``package-lock.json``. Optional packages that the registry lacks, builds for other machines
 among them, come from the lock before if it has the same version of them; else they leave the lock, or ``npm ci`` would
-refuse it, and ``package.json`` names them. uv resolves a PyPI package for its interpreter; the lock keeps what Linux and
-macOS install.
+refuse it, and ``package.json`` names them. uv resolves a PyPI package for its interpreter; the lock keeps what Linux
+and macOS install.
 """
 
 import subprocess

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agent_layer.infra import list_marked
+from agent_layer.infra.processes.marked import list_marked
 from agent_layer.settings import Settings
 from envs.harnesses import Harness, Installation, SideCall, ToolShape, find_harness
 from trainer_adapter.qualification.check import check_harness
