@@ -29,14 +29,13 @@ def list_harnesses(context: typer.Context) -> None:
     for name in list_harness_names():
         harness = find_harness(name)
         installation = Installation(settings, harness)
-        installed = str(installation.interpreter)
-        if installation.find_fault():
-            missing = installation.find_missing()
-            installed = "no" if missing is None else f"no, needs {missing}"
+        installed = "no" if installation.find_fault() else str(installation.interpreter)
         table.add_row(
             name, harness.version, harness.installer, harness.dialect, installed, _describe_check(settings, harness)
         )
     Console().print(table)
+    for need in _list_needs({name: Installation(settings, find_harness(name)) for name in list_harness_names()}):
+        typer.echo(need, err=True)
 
 
 def install(
@@ -69,14 +68,19 @@ def diagnose(settings: Settings) -> tuple[str, str, str]:
     faults = [f"{name} {fault}" for name, one in begun.items() if (fault := one.find_fault())]
     if faults:
         return "harnesses", "bad", "; ".join(faults)
-    lacking = dict[str, list[str]]()
-    for name in found.keys() - begun.keys():
-        if missing := found[name].find_missing():
-            lacking.setdefault(missing, []).append(name)
-    needs = [f"{', '.join(sorted(names))}: not before this machine has {missing}" for missing, names in lacking.items()]
+    needs = _list_needs({name: one for name, one in found.items() if name not in begun})
     if not begun:
         return "harnesses", "note", "; ".join(["none is installed; 'agent-layer harnesses' lists them", *needs])
     return "harnesses", "ok", "; ".join([", ".join(begun), *needs])
+
+
+def _list_needs(installations: dict[str, Installation]) -> list[str]:
+    """Return a sentence for each thing that this machine lacks, with the harnesses that need it."""
+    lacking = dict[str, list[str]]()
+    for name, installation in installations.items():
+        if missing := installation.find_missing():
+            lacking.setdefault(missing, []).append(name)
+    return [f"{', '.join(names)}: this machine lacks {missing}" for missing, names in lacking.items()]
 
 
 def _describe_check(settings: Settings, harness: Harness) -> str:

@@ -102,7 +102,9 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     sub_agent: ToolShape | None = None
     """None: it has none."""
     waits: ToolShape | None = None
-    """Call that waits for sub-agents, which it starts beside its own turn; None: it waits by itself."""
+    """Call that waits for the sub-agent ``$agent``, which works beside its own turns; None: it waits by itself."""
+    agent_id: str = ""
+    """Regular expression whose group is what the start of a sub-agent returns for ``waits``."""
     names_agents: bool = False
     """Each sub-agent has a name of its own in what it sends, by which it is credited."""
     edit: str | None = None

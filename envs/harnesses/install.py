@@ -177,7 +177,11 @@ class Installation:
         """
         with TemporaryDirectory(ignore_cleanup_errors=True) as home:
             try:
-                self._run([str(self.program), *self._harness.start_arguments], HOME=home)
+                self._run(
+                    [str(self.program), *self._harness.start_arguments],
+                    remedy="it does not run on this machine, and nothing was installed",
+                    HOME=home,
+                )
             except AgentFailedError as error:
                 if not (lacking := self._harness.list_lacking()):
                     raise
@@ -186,7 +190,9 @@ class Installation:
                     f" machine: {', '.join(lacking)}; lock it again (.ci/lock_harness.py) with a registry that has them"
                 ) from error
 
-    def _run(self, command: Sequence[str], **variables: str) -> str:
+    def _run(
+        self, command: Sequence[str], *, remedy: str = "check that its registry can be reached", **variables: str
+    ) -> str:
         """Run a command in the folder, and return its output."""
         try:
             done = subprocess.run(
@@ -200,7 +206,7 @@ class Installation:
         if done.returncode:
             raise AgentFailedError(
                 f"harness {self._harness.name!r}: {Path(command[0]).name} ended with status {done.returncode}:"
-                f" {(done.stderr or done.stdout).strip()[-_TAIL_LENGTH:]}; check that its registry can be reached"
+                f" {(done.stderr or done.stdout).strip()[-_TAIL_LENGTH:]}; {remedy}"
             )
         return done.stdout
 

@@ -23,7 +23,6 @@ _PART = "PART-OF-THE-CHECK"
 """Stands in what a sub-agent is asked."""
 _SLOW_SECONDS = 0.05
 NUM_SLOW_WORDS = 400
-_MAX_WAITS = 20
 
 
 class Shell(msgspec.Struct, frozen=True):
@@ -39,7 +38,9 @@ class Delegate(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """The model waits for all sub-agents, as often as needed."""
+    """The model waits for one of the sub-agents that it started."""
+
+    position: int
 
 
 class Refuse(msgspec.Struct, frozen=True):
@@ -83,9 +84,9 @@ def list_parts(harness: Harness) -> list[Part]:
     one, two = Shell(("echo first > notes.txt; cat notes.txt",)), Shell(("echo second", "echo third"))
     parts = [Part(name="tools", turns=[one, two, end])]
     if harness.sub_agent is not None:
-        wait = [] if harness.waits is None else [Wait()]
-        parts.append(Part(name="sub-agent", turns=[one, Delegate(1), *wait, end]))
-        parts.append(Part(name="two sub-agents", turns=[Delegate(2), *wait, end]))
+        waits = [] if harness.waits is None else [Wait(0), Wait(1)]
+        parts.append(Part(name="sub-agent", turns=[one, Delegate(1), *waits[:1], end]))
+        parts.append(Part(name="two sub-agents", turns=[Delegate(2), *waits, end]))
     rounds: list[Turn] = [Shell((f"echo round {at}; yes done | head -n 300",)) for at in range(1, 41)]
     parts.append(Part(name="forty turns", turns=[*rounds, end], is_long=True))
     parts.append(Part(name="retry", turns=[one, Refuse(503), two, end]))
@@ -118,8 +119,6 @@ class ScriptedModel:
         """Turns that have not been asked for."""
         self.num_side_calls = self.num_summaries = self.num_delegated = 0
         """``num_delegated``: sub-agents that asked."""
-        self._num_running = self._num_waits = 0
-        """``num_running``: sub-agents that were started and have not ended."""
         self.recordings: list[Recording] = []
         """Calls of the policy, those of sub-agents included, but for refused and slow ones."""
         self.unexpected: list[str] = []
@@ -148,18 +147,17 @@ class ScriptedModel:
         prompts = (_PART in text for text, one in zip(texts, prompt.messages, strict=True) if one.get("role") == "user")
         if any(prompts):
             return self._answer_part(prompt), True
-        return self._answer_main(texts[-1]), True
+        return self._answer_main(texts), True
 
     def _answer_part(self, prompt: ScriptPrompt) -> str | JsonObject:
         self.num_delegated += prompt.turn == 0
         if prompt.turn == 0 and self._harness.shell is not None and _offers(prompt, self._harness.shell):
             return self._call([fill_tool(self._harness.shell, command="echo part")], "I look at my part.")
-        self._num_running -= 1
         return "My part is done."
 
-    def _answer_main(self, last: str) -> str | JsonObject:
+    def _answer_main(self, texts: Sequence[str]) -> str | JsonObject:
         if not self.left:
-            self.unexpected.append(last[-200:])
+            self.unexpected.append(texts[-1][-200:])
             return "There is nothing left to do."
         turn = self.left.pop(0)
         match turn:
@@ -173,16 +171,12 @@ class ScriptedModel:
             case Shell(commands=commands):
                 assert self._harness.shell is not None
                 return self._call([fill_tool(self._harness.shell, command=one) for one in commands], "I run it.")
-            case Wait():
-                if not self._num_running or self._num_waits == _MAX_WAITS:
-                    return self._answer_main(last)
+            case Wait(position=position):
                 assert self._harness.waits is not None
-                self._num_waits += 1
-                self.left.insert(0, turn)
-                return self._call([fill_tool(self._harness.waits)], "I wait.")
+                started = [*dict.fromkeys(re.findall(self._harness.agent_id, "\n".join(texts))), "none", "none"]
+                return self._call([fill_tool(self._harness.waits, agent=started[position])], "I wait.")
             case Delegate(number=number):
                 assert self._harness.sub_agent is not None
-                self._num_running += number
                 parts = [f"{_PART} {one}: look around." for one in range(number)]
                 return self._call([fill_tool(self._harness.sub_agent, prompt=one) for one in parts], "I hand it on.")
 

@@ -75,7 +75,7 @@ def test_an_agent_loses_only_side_calls_and_what_was_cut_and_drifts_by_nothing(s
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["pi", "codex", "mini-swe-agent", "aider"])
+@pytest.mark.parametrize("name", ["pi", "codex", "mini-swe-agent", "aider", "claude-code", "gemini"])
 def test_a_coding_agent_as_it_ships_loses_no_token_of_the_policy(name, monkeypatch):
     """'make test-all' installs these, and the vocabulary and chat templates that count their lengths."""
     harness, settings = find_harness(name), Settings(dir=Path(sys.prefix))
