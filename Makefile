@@ -62,7 +62,7 @@ $(NODE): $(STAMP)
 $(AGENTS): $(STAMP)
 	rm -rf .venv/templates .venv/harnesses/installed-*
 	$(UV) --no-deps --target .venv/templates -r tests/makes/templates.txt \
-	  && $(BIN)/agent-layer --dir .venv harnesses install pi codex mini-swe-agent aider && touch $@ \
+	  && $(BIN)/agent-layer --dir .venv harnesses install pi codex mini-swe-agent aider claude-code gemini && touch $@ \
 	  || echo "no coding agents for tests: this machine has no npm, or it cannot fetch them"
 
 demo: setup ## train the guessing agent for real: LangGraph, vLLM, Redis, veRL (about 5 minutes; DEMO_ARGS="--seed 1")

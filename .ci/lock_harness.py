@@ -2,11 +2,12 @@
 
     python .ci/lock_harness.py NAME …    write envs/harnesses/locks/NAME
 
-npm resolves a package into ``package-lock.json``; optional packages that the registry lacks leave it, or ``npm ci``
-would refuse it. uv resolves a PyPI package for its interpreter; the lock keeps what Linux and macOS install.
+npm resolves a package into ``package-lock.json``. Optional packages that the registry lacks, builds for other machines
+among them, come from the lock before if it has the same version of them; else they leave the lock, or ``npm ci`` would
+refuse it, and ``package.json`` names them. uv resolves a PyPI package for its interpreter; the lock keeps what Linux
+and macOS install.
 """
 
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -27,21 +28,45 @@ def lock_npm(harness: Harness) -> None:
     """Write ``package.json`` and ``package-lock.json``."""
     folder = harness.lock_folder
     folder.mkdir(parents=True, exist_ok=True)
-    package = {"private": True, "dependencies": {harness.package: harness.version}}
-    (folder / "package.json").write_bytes(msgspec.json.format(msgspec.json.encode(package)) + b"\n")
+    package: dict[str, Any] = {"private": True, "dependencies": {harness.package: harness.version}}
     with TemporaryDirectory() as temporary:
-        shutil.copy(folder / "package.json", temporary)
+        (Path(temporary) / "package.json").write_bytes(msgspec.json.encode(package))
         options = ["--package-lock-only", "--no-audit", "--no-fund", "--omit-lockfile-registry-resolved"]
         subprocess.run(["npm", "install", *options], cwd=temporary, check=True)
         lock = msgspec.json.decode((Path(temporary) / "package-lock.json").read_bytes())
     lock["name"] = harness.name
-    packages: dict[str, Any] = lock["packages"]
-    for path, entry in packages.items():
+    place = folder / "package-lock.json"
+    before = msgspec.json.decode(place.read_bytes())["packages"] if place.exists() else {}
+    if lacks := complete_packages(lock["packages"], before):
+        package["lacks"] = lacks
+        print(f"{harness.name}: the registry lacks {', '.join(lacks)}; its lock is without them")
+    for path, content in ((place, lock), (folder / "package.json", package)):
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(content)) + b"\n")
+
+
+def complete_packages(packages: dict[str, Any], before: dict[str, Any]) -> list[str]:
+    """Add optional packages that only the lock before has, and take out those that neither has.
+
+    Args:
+        packages: entries of ``package-lock.json`` by path; changed in place.
+        before: entries of the lock before.
+
+    Returns: names of the optional packages that were taken out, sorted.
+    """
+    lacks = set[str]()
+    for path, entry in [*packages.items()]:
         optional = entry.get("optionalDependencies", {})
-        for name in [*optional]:
-            if f"node_modules/{name}" not in packages and f"{path}/node_modules/{name}" not in packages:
+        for name, version in [*optional.items()]:
+            places = [f"{path}/node_modules/{name}".removeprefix("/"), f"node_modules/{name}"]
+            if any(place in packages for place in places):
+                continue
+            kept = next((place for place in places if before.get(place, {}).get("version") == version), None)
+            if kept is None:
+                lacks.add(name)
                 del optional[name]
-    (folder / "package-lock.json").write_bytes(msgspec.json.format(msgspec.json.encode(lock)) + b"\n")
+            else:
+                packages[kept] = before[kept]
+    return sorted(lacks)
 
 
 def lock_pypi(harness: Harness) -> None:

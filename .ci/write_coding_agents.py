@@ -20,7 +20,6 @@ from envs.harnesses.registry import list_harness_names
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "coding-agents.md"
 BEGIN = "<!-- written by .ci/write_coding_agents.py -->\n"
-_ROUND = 1024
 
 
 def write_tables() -> str:
@@ -55,20 +54,20 @@ def _table_of_runs(known: list[Harness]) -> Iterator[str]:
 
 
 def _table_of_lengths(known: list[Harness]) -> Iterator[str]:
-    columns = ("longest row", "rows", "row tokens per sampled", "least `max_model_len`")
+    columns = ("longest row", "rows", "row tokens per sampled", "least `max_model_len`", "least `max_row_tokens`")
     yield from _head("agent", "first request: qwen3 · glm4moe · gptoss", *columns)
     for harness in known:
         result = _read(harness.name)
-        if result is None or not result.rendered:
+        if result is None or result.needs is None:
             continue
         shown = result.rendered
-        least = max(one.first_request for one in shown) + harness.output_tokens
         columns = (
             " · ".join(f"{one.first_request:,}" for one in shown),
             " · ".join(f"{one.longest_row:,}" for one in shown),
             " · ".join(str(one.num_rows) for one in shown),
             " · ".join(f"{one.row_tokens / max(1, one.sampled):.0f}" for one in shown),
-            f"{-(-least // _ROUND) * _ROUND:,}",
+            f"{result.needs.max_model_len:,}",
+            f"{result.needs.max_row_tokens:,}",
         )
         yield f"| `{harness.name}` | {' | '.join(columns)} |"
 
@@ -90,6 +89,8 @@ def _describe(harness: Harness) -> Iterator[str]:
     ]
     found = ", ".join(f"`{one}`" for one in harness.findings) or "none"
     yield f"* It {' and '.join(can)}. Findings of a clean script: {found}."
+    if lacking := [name for name in harness.list_lacking() if "win" not in name.replace("darwin", "")]:
+        yield f"* Its lock is without these builds, which the registry did not have: {', '.join(lacking)}."
 
 
 def _read(name: str) -> Qualification | None:

@@ -13,22 +13,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.schema import check_name
 from agent_layer.settings import Settings
 from envs.agents import Target
-from envs.commands import (
-    BOX_MEMORY_MB,
-    ArtifactsOption,
-    BoxMemoryOption,
-    BoxOption,
-    CommandOptions,
-    CommandTarget,
-    DiffOption,
-    HomeOption,
-    KeepWorkdirOption,
-    MountsOption,
-    ShareWorkdirOption,
-    WorkdirOption,
-    as_arguments,
-    make_command_options,
-)
+from envs.commands import CommandFlags, CommandOptions, CommandTarget, as_arguments, choose_box, take_command_flags
 from envs.harnesses import PREFIX, find_harness, make_harness_target
 from envs.placement import Where, Workforce, run_workers
 from envs.scorers import AGENT
@@ -60,13 +45,13 @@ class _WorkCommand(TyperCommand):
 
 
 @app.command(cls=_WorkCommand)
+@take_command_flags
 def work(  # noqa: PLR0913  # options of a command are its arguments
     context: typer.Context,
     target: Annotated[
         str | None, typer.Argument(help="module:attribute, found from here, or a registered name.")
     ] = None,
     *,
-    harness: Annotated[str | None, typer.Option(help="An installed coding agent, see 'agent-layer harnesses'.")] = None,
     slots: Annotated[int, typer.Option(min=1, help="Agents that run at the same time.")] = 16,
     isolate: Annotated[bool, typer.Option("--isolate", help="Run each attempt in a process of its own.")] = False,
     score_slots: Annotated[int, typer.Option(min=1, help="Scorers that run at the same time, beside the agents.")] = 16,
@@ -81,15 +66,7 @@ def work(  # noqa: PLR0913  # options of a command are its arguments
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Number of workers; more than one run as processes.")] = 1,
     resources: Annotated[str, typer.Option(help='Ray resources of each worker, such as {"num_cpus": 2}.')] = "{}",
-    workdir: WorkdirOption = None,
-    home: HomeOption = None,
-    share_workdir: ShareWorkdirOption = False,
-    keep_workdir: KeepWorkdirOption = None,
-    artifacts: ArtifactsOption = None,
-    diff: DiffOption = None,
-    box: BoxOption = None,
-    box_memory: BoxMemoryOption = BOX_MEMORY_MB,
-    mounts: MountsOption = None,
+    flags: CommandFlags,
 ) -> None:
     """Run agents on queued tasks: work TARGET, work --harness NAME, or work -- COMMAND ARGUMENTS... .
 
@@ -98,7 +75,8 @@ def work(  # noqa: PLR0913  # options of a command are its arguments
     more, and rollouts may go on for the seconds of --drain; a second Ctrl-C returns them to the queue at once.
 
     Each attempt of a COMMAND or --harness has an empty working directory, HOME and TMPDIR of its own, which end with
-    it. Words of a COMMAND that name files here still find them; AGENT_LAYER_START_DIR is this directory.
+    it. Words of a COMMAND that name files here still find them; AGENT_LAYER_START_DIR is this directory. A --harness
+    runs in a sandbox unless --box none says otherwise.
 
         agent-layer work my_agent:agent --slots 8
         agent-layer work --harness mini-swe-agent --slots 4
@@ -115,18 +93,9 @@ def work(  # noqa: PLR0913  # options of a command are its arguments
         arguments = context.meta[_ARGUMENTS]
         run_workers(settings, Workforce(on=on, num_workers=workers, arguments=arguments, resources=resources))
         return
-    chosen = make_command_options(
-        workdir=workdir,
-        home=home,
-        share_workdir=share_workdir,
-        keep_workdir=keep_workdir,
-        artifacts=artifacts,
-        diff=diff,
-        box=box,
-        box_memory=box_memory,
-        mounts=mounts,
-    )
-    agent, run_agent = _choose_agent(settings, _name_harness(target, harness), context.meta[_COMMAND], chosen)
+    target = _name_harness(target, flags.harness)
+    chosen = flags.read(is_harness=target is not None and target.startswith(PREFIX))
+    agent, run_agent = _choose_agent(settings, target, context.meta[_COMMAND], chosen)
     if isinstance(run_agent, CommandTarget):
         chosen = run_agent.options
     work_options = WorkOptions(
@@ -144,7 +113,7 @@ def work(  # noqa: PLR0913  # options of a command are its arguments
     asyncio.run(serve_worker(settings, work_options))
 
 
-def _name_harness(target: str | None, harness: str | None) -> str | None:
+def _name_harness(target: str | None, harness: str | None) -> str | None:  # kept: the rule of two names
     """Return the target, or the name under which a harness is one.
 
     Raises: BadInputError: there are both.
@@ -174,4 +143,4 @@ def _choose_agent(
         return target, None
     if chosen.box is None and shutil.which(command[0]) is None:
         raise BadInputError(f"work: there is no program {command[0]!r} on PATH; check its name")
-    return Path(command[0]).name, CommandTarget(command, chosen)
+    return Path(command[0]).name, CommandTarget(command, choose_box(chosen))

@@ -10,8 +10,6 @@ version: changes in files that it imports do not count.
 import inspect
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
@@ -19,6 +17,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.schema import content_hash
 from agent_layer.schema.sandbox import SandboxSpec
 from envs.environment import Environment
+from envs.plug_ins import PlugIns
 
 Kind: TypeAlias = Literal["agent", "scorer", "tool"]
 
@@ -28,33 +27,7 @@ def find_object(name: str, kind: Kind) -> object:
 
     Raises: BadInputError: no such module, attribute or registered name exists, or its module fails to import.
     """
-    try:
-        return _import(name) if ":" in name else _registered(name, kind)
-    except BadInputError:
-        raise
-    except Exception as error:  # a module may raise anything when it is imported
-        raise BadInputError(
-            f"{kind} {name!r}: cannot be imported as module:attribute, {error!r};"
-            " check the name and the directory that you start in"
-        ) from error
-
-
-def _import(name: str) -> object:
-    module_name, _, attribute = name.partition(":")
-    found: object = import_module(module_name)
-    for part in attribute.split("."):
-        found = getattr(found, part)
-    return found
-
-
-def _registered(name: str, kind: Kind) -> object:
-    known = entry_points(group=f"agent_layer.{kind}s")
-    if name in known.names:
-        return known[name].load()
-    raise BadInputError(
-        f"{kind} {name!r}: neither module:attribute nor a registered name (registered:"
-        f" {', '.join(sorted(known.names)) or 'none'}); check the spelling"
-    )
+    return PlugIns(f"agent_layer.{kind}s", kind, takes_paths=True).find(name)
 
 
 @cache

@@ -15,5 +15,5 @@ __getattr__, __all__ = face(
         "session": "flush init",
         "testing": "",
     },
-    {"propagation": "enter_environment", "session": "Session"},
+    {"credentials": "clear_secrets", "propagation": "enter_environment", "session": "Session"},
 )

@@ -2,6 +2,7 @@
 from . import testing as testing
 from .core import Rollout as Rollout, agent as agent, current as current, reward as reward, state as state, step as step
 from .core import tool as tool
+from .credentials import clear_secrets as clear_secrets
 from .integrations import instrument as instrument
 from .propagation import enter_environment as enter_environment, extract as extract, inject as inject
 from .rollouts import enter_rollout as enter_rollout, rollout as rollout

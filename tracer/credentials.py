@@ -1,9 +1,11 @@
 """Variables that lead SDKs and coding agents elsewhere than to a rollout, or make them send a token of the user's own.
 
 A program of a rollout inherits its starter's environment. Many of its variables name another endpoint of the same APIs,
-or a key that its SDK prefers to ours; a call that follows them is not captured, or is refused.
+or a key that its SDK prefers to ours; a call that follows them is not captured, or is refused. Others are secrets of
+the user, which a program that runs what a model writes has no need of.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -24,6 +26,26 @@ _SWITCHES: Final = "CLAUDE_CODE_USE_"
 """Beginning of the variables that send Claude Code to another cloud."""
 _HEADERS: Final = frozenset({"ANTHROPIC_CUSTOM_HEADERS", "OPENAI_CUSTOM_HEADERS"})
 _KEY_HEADERS: Final = frozenset({"authorization", "x-api-key", "api-key"})
+_SECRET: Final = re.compile(
+    r"(KEYS?|TOKEN|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|WEBHOOK(_URL)?)(_|$)"
+    r"|(^|_)(AUTH|ASKPASS|COOKIE|DSN|JWT|PASS|PAT|SAS)(_|$)|_PWD$",
+    re.IGNORECASE,
+)
+"""Names of secrets, and of what leads to them (SSH_AUTH_SOCK, GOOGLE_APPLICATION_CREDENTIALS)."""
+_WITH_PASSWORD: Final = re.compile(r"://[^/@\s]*:[^/@\s]+@")
+"""Address with a password in it."""
+
+
+def clear_secrets(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without secrets, as their names or values show them.
+
+    Keys of model APIs that ``replace_credentials`` replaces stay.
+    """
+    return {
+        name: value
+        for name, value in variables.items()
+        if name in _KEYS or not (_SECRET.search(name) or _WITH_PASSWORD.search(value))
+    }
 
 
 def replace_credentials(variables: Mapping[str, str], base_url: str, api_key: str) -> dict[str, str]:

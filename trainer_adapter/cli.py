@@ -1,5 +1,6 @@
 """Commands of this package: ``train``, ``replay``, which rebuilds what was trained, ``checkpoint``, ``new model``."""
 
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -20,11 +21,13 @@ from agent_layer.schema import PolicyVersion, TrainedBatch
 from agent_layer.settings import Settings
 from agent_layer.store import list_batches, open_store
 from agent_layer.view import link_to
+from envs.commands import CommandFlags, CommandOptions, as_arguments, take_command_flags
+from envs.harnesses import PREFIX, check_harness
 from envs.tasksets import check_trainable
 from trainer_adapter.config import TrainConfig, load_config
 from trainer_adapter.data import Replay, rebuild_batch
 from trainer_adapter.loop import CheckpointDirectory
-from trainer_adapter.start import open_page, plan_run, write_plan
+from trainer_adapter.start import HarnessWorker, Job, list_command, open_page, plan_run, train_with_worker, write_plan
 
 if TYPE_CHECKING:
     from trainer_adapter.tasks import TaskSource
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 Run = Annotated[str | None, typer.Option(help="Else AGENT_LAYER_RUN.")]
 
 
+@take_command_flags
 def train(  # noqa: PLR0913  # options of a command are its arguments
     context: typer.Context,
     config: Annotated[
@@ -62,12 +66,17 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
         str | None, typer.Option(metavar="NAME|auto|none", help="The same for reasoning.")
     ] = None,
     no_view: Annotated[bool, typer.Option("--no-view", help="Open no page ('agent-layer view').")] = False,
+    slots: Annotated[int, typer.Option(min=1, help="Rollouts at the same time, with --harness.")] = 16,
+    flags: CommandFlags,
 ) -> None:
     """Train a policy on the rollouts of running workers; continue from the newest checkpoint.
 
     Needs a gateway with a vLLM engine ('agent-layer up') and a worker ('agent-layer work'). Ctrl-C ends it after the
     current update, with a checkpoint; a second Ctrl-C ends it at once. A run that is not healthy warns and stops:
     'agent-layer health --catalogue' lists what is looked at.
+
+    With --harness it starts all of that itself, as trainer_adapter.train does: an engine with the newest weights, a
+    gateway, and a worker that runs the coding agent in sandboxes (unless --box none). What the settings name is used.
 
     With --on ray, veRL's main_ppo trains on Ray and starts its own vLLM servers, which answer the gateway's calls:
     start the gateway with 'agent-layer serve --engines-later'. The section 'cluster' of the configuration has options;
@@ -77,23 +86,40 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
     The update is that of one process. A checkpoint fits the number of processes that wrote it.
 
     With --dry-run the exit status is 0 if it could start, and 2 if something is missing.
+
+        agent-layer train run.yaml
+        agent-layer train run.yaml --harness codex --workdir repo@HEAD
     """
     settings: Settings = context.obj
+    worker = _read_worker(flags)
     parsers = {"tool_parser": tool_parser, "reasoning_parser": reasoning_parser}
     parsers = {name: parser for name, parser in parsers.items() if parser is not None}
-    if parsers and not on:
+    if parsers and not on and worker is None:
         typer.echo("train: without --on ray it starts no vLLM; the parsers are those of 'agent-layer up'", err=True)
-    loaded = msgspec.structs.replace(load_config(config), **parsers)
+    loaded = msgspec.structs.replace(load_config(config.absolute()), **parsers)
     if dry_run:
-        plan = plan_run(loaded, settings, unchecked=unchecked, on_ray=on == "ray", num_ranks=processes)
+        plan = plan_run(
+            *(loaded, settings), unchecked=unchecked, on_ray=on == "ray", num_ranks=processes, worker=worker
+        )
         typer.echo("\n".join(write_plan(plan)))
         raise typer.Exit(2 if plan.missing else 0)
+    if worker is not None:
+        job = Job(
+            config=loaded,
+            command=list_command(worker.agent, worker.options),
+            slots=slots,
+            unchecked=unchecked,
+            on_ray=on == "ray",
+            num_processes=processes,
+        )
+        check_harness(settings, worker.agent, worker.options)
+        return _train_with_worker(settings, job, has_page=not no_view)
     try:
         from trainer_adapter.loop import stop_on_signals  # noqa: PLC0415  # torch takes seconds
         from trainer_adapter.start import run_rank, train_on_ranks  # noqa: PLC0415
 
         if not on and run_rank(loaded, processes, sys.argv[1:]):
-            return
+            return None
         sources = _open_sources(loaded, settings, unchecked=unchecked)
         from trainer_adapter.start import train_on_ray  # noqa: PLC0415
     except ModuleNotFoundError as error:
@@ -104,6 +130,32 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
         train = partial(train_on_ray, say=partial(typer.echo, err=True)) if on else train_on_ranks
         done = train(loaded, settings, stop, _show_steps(console), sources=sources)
     console.print(f"{len(done)} steps done; 'agent-layer train {config}' goes on where this ended")
+    return None
+
+
+def _read_worker(flags: CommandFlags) -> HarnessWorker | None:
+    """Return the worker that the options ask for; None: workers run elsewhere.
+
+    Raises: BadInputError: options of a worker without one.
+    """
+    options = flags.read(is_harness=flags.harness is not None)
+    if flags.harness is not None:
+        return HarnessWorker(f"{PREFIX}{flags.harness}", options)
+    if options != CommandOptions():
+        raise BadInputError(
+            f"train: {as_arguments(options)[0]} is for --harness, found none; a worker that runs already has its own"
+        )
+    return None
+
+
+def _train_with_worker(settings: Settings, job: Job, *, has_page: bool) -> None:
+    settings = settings.model_copy(update={"run": job.config.run or settings.run})
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    console = Console()
+    page = open_page(settings, settings.run, partial(typer.echo, err=True)) if has_page else nullcontext()
+    with page:
+        done = train_with_worker(settings, job, _show_steps(console))
+    console.print(f"{len(done)} steps done; the same command goes on where this ended")
 
 
 def _show_steps(console: Console) -> Callable[[StepProgress | Restart], None]:

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from agent_layer.errors import BadInputError
 from agent_layer.health import HealthLimits, set_limits
-from agent_layer.schema import LengthRule, LongRows, Overlong, ShortGroupPolicy
+from agent_layer.schema import JsonObject, LengthRule, LongRows, Overlong, ShortGroupPolicy, as_json_object
 from trainer_adapter.algorithms import AlgorithmConfig, Schedule, resolve_algorithm
 from trainer_adapter.selection import Curriculum, LevelRamp, TaskFilter
 from trainer_adapter.verl_keys import refuse_our_keys
@@ -31,6 +31,7 @@ __all__ = [
     "TrainConfig",
     "flatten_options",
     "load_config",
+    "read_context_length",
     "write_config",
 ]
 
@@ -406,3 +407,25 @@ def resolve_paths(config: TrainConfig, base: Path) -> TrainConfig:
 
 def _resolve_path(tasks: _Tasks, base: Path) -> _Tasks:
     return tasks if tasks.path is None else msgspec.structs.replace(tasks, path=base / tasks.path)
+
+
+def read_context_length(config: TrainConfig) -> int:
+    """Return the longest sequence of an engine.
+
+    Raises: BadInputError: neither this configuration nor that of the model says.
+    """
+    model = config.model
+    if config.cluster and config.cluster.max_model_len:
+        return config.cluster.max_model_len
+    try:
+        written = msgspec.json.decode((model / "config.json").read_bytes(), type=JsonObject)
+    except (OSError, msgspec.DecodeError) as error:
+        raise BadInputError(
+            f"model {model}: expected a readable config.json, found {error}; correct 'model'"
+        ) from error
+    longest = as_json_object(written.get("text_config", written)).get("max_position_embeddings")
+    if isinstance(longest, int):
+        return longest
+    raise BadInputError(
+        f"model {model}: expected max_position_embeddings in its config.json; set cluster.max_model_len"
+    )

@@ -122,6 +122,7 @@ class TaskName(NamedTuple):
 
     id: str
     labels: dict[str, str]
+    agent: str | None
 
 
 class TaskWithOrigin(NamedTuple):
@@ -193,7 +194,7 @@ def task_line(task: Task) -> bytes:
 
 
 def read_task_name(line: bytes, place: str) -> TaskName:
-    """Return id and labels of the task on a line; much quicker than to make and check the task.
+    """Return id, labels and agent of the task on a line; much quicker than to make and check the task.
 
     Args:
         line: one line of a tasks file.
@@ -202,7 +203,7 @@ def read_task_name(line: bytes, place: str) -> TaskName:
     Raises: BadInputError: the line is no JSON object with the fields of a task.
     """
     fields = _decode(line.strip(), place)
-    return TaskName(fields.id or _name_line(line.strip()), fields.labels)
+    return TaskName(fields.id or _name_line(line.strip()), fields.labels, fields.agent)
 
 
 def read_task(line: bytes, place: str, *, run: str, split: Split = "train") -> Task:

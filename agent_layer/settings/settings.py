@@ -108,7 +108,8 @@ class Settings(BaseSettings):
     """Name under which the policy is served; None: the engine's own first model."""
     models: str | None = None
     """JSON object, or the path of a file with one: patterns of model names → ``policy``, ``aux`` (the policy, not
-    trained) or a model as LiteLLM names it. None: the policy answers, whatever model an agent names."""
+    trained) or a model as LiteLLM names it. None: the policy answers, whatever model an agent names, and
+    does not learn where that is ``aux``."""
     side_calls: str | None = None
     """JSON list of calls that the policy does not learn from, in all rollouts: kinds (``titles``, ``commits``) and
     patterns as in ``Task.side_calls``. None: those of tasks alone."""

@@ -6,11 +6,9 @@ __getattr__, __all__ = face(
     __name__,
     {
         "directories": "OUTSIDE hash_template",
-        "options": (
-            "BOX_MEMORY_MB ArtifactsOption BoxMemoryOption BoxOption DiffOption HomeOption KeepWorkdirOption"
-            " MountsOption ShareWorkdirOption WorkdirOption as_arguments make_command_options"
-        ),
-        "plan": "CommandEnd CommandOptions CommandPlace CommandPlan read_last_line",
+        "boxed": "choose_box",
+        "options": "CommandFlags as_arguments make_box_spec take_command_flags",
+        "plan": "CommandEnd CommandOptions CommandPlace CommandPlan TaskDefaults read_last_line",
         "target": "CommandTarget",
     },
 )

@@ -1,27 +1,71 @@
 """A command in a box whose only way out is its own gateway."""
 
+import asyncio
 import signal
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from agent_layer.errors import BadInputError, SandboxError
-from agent_layer.schema.sandbox import ExecResult, Resources, Sandbox, SandboxSpec, Snapshot
+from agent_layer.schema.sandbox import ISOLATIONS, ExecResult, Resources, Sandbox, SandboxSpec, Snapshot
 from envs.commands.directories import home_variables
 from envs.commands.left_files import pack_tree
-from envs.commands.plan import CommandEnd, CommandPlan
+from envs.commands.plan import CommandEnd, CommandOptions, CommandPlan
 from envs.commands.process import read_tail
 from envs.failures import EndedError, Ending
 from envs.progress import current_progress
+from envs.sandbox import list_kind_names, make_kind
 
 BOX_HOME: Final = "/tmp/home"
 BOX_RESOURCES: Final = Resources(cpus=2.0, memory_mb=4096, disk_mb=2048, processes=512, files=100_000, open_files=4096)
 """What programs such as coding agents need, which is more than snippets of code do."""
+_BEST_KINDS: Final = ("session", "oci", "docker", "namespace")
+"""Kinds for long episodes, in the order in which they are tried; those of packages come last."""
 _RUNTIME: Final = "/tmp/run"
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 _COPY_SECONDS: Final = 120.0
 _SENT: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGTERM)
 """Signals that another process sent; a program that crashes dies of others."""
+
+
+def list_box_kinds() -> list[str]:
+    """Return the kinds of sandbox that have a network of their own, the best first."""
+    return [*_BEST_KINDS, *(name for name in list_kind_names() if name not in ("process", *_BEST_KINDS))]
+
+
+def choose_box(options: CommandOptions) -> CommandOptions:
+    """Return the options with the best kind of sandbox that works on this machine, where they ask for any.
+
+    Raises: BadInputError: none does.
+    """
+    box = options.box
+    if box is None or box.kind is not None:
+        return options
+    with ThreadPoolExecutor(1) as pool:  # a caller's loop may run in this thread
+        kind = pool.submit(asyncio.run, _find_kind()).result()
+    return msgspec.structs.replace(options, box=msgspec.structs.replace(box, kind=kind))
+
+
+async def _find_kind() -> str:
+    reasons: list[str] = []
+    for name in list_box_kinds():
+        kind = make_kind(name)
+        if ISOLATIONS.index(kind.isolation) < ISOLATIONS.index("namespace"):
+            continue
+        try:
+            support = await kind.probe()
+        finally:
+            await kind.close()
+        if support.works:
+            return name
+        reasons.append(f"{name}: {support.reason}")
+    raise BadInputError(
+        f"sandbox: expected a kind that works on this machine, found none: {'; '.join(reasons)}. Install what one of"
+        " them needs, or add --box none: the agent, and what the model writes, then has the rights of this user"
+    )
 
 
 def box_variables(spec: SandboxSpec) -> dict[str, str]:

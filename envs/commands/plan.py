@@ -6,7 +6,7 @@ from typing import TypeAlias, cast
 import msgspec
 
 from agent_layer.errors import AgentFailedError, BadInputError
-from agent_layer.schema import TaskView
+from agent_layer.schema import JsonObject, Limits, TaskView
 from agent_layer.schema.sandbox import SandboxSpec
 
 _PROMPT_KEYS = ("prompt", "instruction", "question")
@@ -99,7 +99,20 @@ class CommandOptions(msgspec.Struct, frozen=True, kw_only=True):
     diff: str | None = None
     """Name of the artifact that holds what changed in the working directory, as ``git diff`` prints it."""
     box: SandboxSpec | None = None
-    """Sandbox in which attempts run, for tasks that ask for none of their own; None: they run on the host."""
+    """Sandbox in which attempts run, for tasks that ask for none of their own. None: a harness runs in one of the best
+    kind that works here, a command on the host."""
+    is_unboxed: bool = False
+    """A harness runs on the host, too."""
+    env: list[str] = []
+    """Variables of the worker that attempts get beside the usual ones: secrets, or any variable in a sandbox."""
+
+
+class TaskDefaults(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent needs of its tasks; what a task names itself wins, field by field."""
+
+    sampling: JsonObject = {}
+    """What takes the place of the agent's own sampling in tasks for training."""
+    limits: Limits = Limits()
 
 
 PlanCommand: TypeAlias = Callable[[CommandPlace], CommandPlan]

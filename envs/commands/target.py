@@ -13,7 +13,7 @@ import msgspec
 
 from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.schema import Task
-from agent_layer.settings import SANDBOX_VARIABLE, agent_environment
+from agent_layer.settings import SANDBOX_VARIABLE, agent_environment, program_environment
 from envs.commands.boxed import BOX_HOME, box_variables, fill_box, run_in_box
 from envs.commands.changes import Baseline, run_git_here, run_git_in
 from envs.commands.directories import OUTSIDE, AttemptDirectory, CommandDirectories, write_files
@@ -25,6 +25,7 @@ from envs.commands.plan import (
     CommandPlan,
     PlanCommand,
     ReadResult,
+    TaskDefaults,
     plan_always,
     read_last_line,
 )
@@ -32,11 +33,13 @@ from envs.commands.process import run_process
 from envs.commands.tunnel import open_tunnel
 from envs.commands.words import FoundWords, find_words
 from envs.sandbox import AttemptSandbox, CollectedFiles
-from tracer import enter_environment
+from tracer import clear_secrets, enter_environment
 from tracer.core import Rollout
 
 START_VARIABLE: Final = "AGENT_LAYER_START_DIR"
 """Directory in which the worker was started, for commands that look for files there."""
+_OURS: Final = "AGENT_LAYER_"
+"""Begins the names of the worker's settings, keys among them."""
 _BOX_BASELINE: Final = "/tmp/baseline"
 
 
@@ -66,8 +69,11 @@ class CommandTarget:
         plan: what runs: the same arguments in every attempt, or a function that returns the plan of one.
         options: what holds for all attempts.
         read_result: makes the result of how it ended.
+        defaults: what its tasks are, where they do not say it.
 
-    Raises: BadInputError: a template cannot be one, or an artifact lies outside the working directory.
+    Raises:
+        BadInputError: a template cannot be one, an artifact lies outside the working directory, or a variable to pass
+            is not set.
     """
 
     def __init__(
@@ -75,6 +81,7 @@ class CommandTarget:
         plan: PlanCommand | Sequence[str],
         options: CommandOptions | None = None,
         read_result: ReadResult = read_last_line,
+        defaults: TaskDefaults | None = None,
     ) -> None:
         self.options = options or CommandOptions()
         check_patterns([*self.options.artifacts, *([self.options.diff] if self.options.diff else [])])
@@ -83,6 +90,8 @@ class CommandTarget:
         """Its words are those of a command line, typed in the start directory."""
         self._plan = plan if callable(plan) else plan_always(plan)
         self._read_result = read_result
+        self._defaults = defaults or TaskDefaults()
+        self._passed = _read_passed(self.options.env)
         self._start = Path.cwd()
         self._attempts: dict[str, _Attempt] = {}
         """By trajectory."""
@@ -91,6 +100,16 @@ class CommandTarget:
     def is_boxed(self) -> bool:
         """Whether attempts run in a sandbox."""
         return self.options.box is not None
+
+    def complete_task(self, task: Task) -> Task:
+        """Return the task with what it leaves to its agent: sampling where it is for training, and limits."""
+        limits = {name: value for name, value in msgspec.structs.asdict(task.limits).items() if value is not None}
+        sampling = self._defaults.sampling if task.split == "train" else {}
+        return msgspec.structs.replace(
+            task,
+            sampling={**sampling, **task.sampling},
+            limits=msgspec.structs.replace(self._defaults.limits, **limits),
+        )
 
     async def __call__(self, task: Task, rollout: Rollout) -> object:
         """Run the command.
@@ -163,7 +182,8 @@ class CommandTarget:
     async def _run_here(self, task: Task, rollout: Rollout, attempt: _Attempt | None) -> CommandEnd:
         """Run on this machine, in the attempt's directory or, without one, where the worker runs."""
         directory = None if attempt is None else attempt.directory
-        variables = enter_environment(agent_environment(), rollout) | command_variables(task, rollout)
+        inherited = clear_secrets(agent_environment()) | self._passed
+        variables = enter_environment(inherited, rollout) | command_variables(task, rollout)
         variables |= {START_VARIABLE: str(self._start)}
         if directory is not None:
             inside = {name: value for name, value in variables.items() if name not in OUTSIDE}
@@ -220,7 +240,8 @@ class CommandTarget:
                 baseline = Baseline(run_git_in(box), _BOX_BASELINE, workdir)
                 await baseline.record()
                 attempt.baseline, attempt.box_workdir = baseline, workdir
-            described = enter_environment(command_variables(task, inside) | box_variables(box.spec), inside)
+            given = self._passed | command_variables(task, inside) | box_variables(box.spec)
+            described = enter_environment(given, inside)
             variables = _change_variables(described, plan)
             return await run_in_box(box, plan, name=Path(plan.argv[0]).name, env=variables)
 
@@ -229,6 +250,21 @@ class CommandTarget:
         if not self._is_typed:
             return FoundWords(plan.argv, [], needs_modules=False)
         return find_words(plan.argv, self._start, lambda path: work is not None and (work / path).exists())
+
+
+def _read_passed(names: Sequence[str]) -> dict[str, str]:  # kept: which may be passed
+    """Return the variables of this process that attempts are to get.
+
+    Raises: BadInputError: one is not set, or is the operator's.
+    """
+    known = program_environment()
+    for name in names:
+        if name not in known or name.startswith(_OURS):
+            why = "it is the worker's own" if name in known else "it is not set here"
+            raise BadInputError(
+                f"command: --env {name}: {why}; set it where the worker starts, or leave the option out"
+            )
+    return {name: known[name] for name in names}
 
 
 def _describe_place(task: Task, rollout: Rollout, home: str, workdir: str, *, is_boxed: bool = False) -> CommandPlace:

@@ -7,13 +7,13 @@ kind of box will do, and nothing of the host becomes visible inside.
 import asyncio
 import ssl
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from agent_layer.errors import AgentFailedError, SandboxError
-from agent_layer.schema.sandbox import Process, Sandbox
+from agent_layer.schema.sandbox import Sandbox
 from envs.commands import forwarder
 
 _PORT: Final = 47113
@@ -22,8 +22,6 @@ _PROGRAM: Final = Path(forwarder.__file__)
 _OPEN_SECONDS: Final = 60.0
 _AGAIN_SECONDS: Final = 0.1
 """Before the forwarder is started again that a command of the box has killed."""
-_MAX_CONNECTIONS: Final = 256
-_MAX_FRAME_LENGTH: Final = 1 << 20
 
 
 @asynccontextmanager
@@ -66,7 +64,8 @@ class _Tunnel:
         command = ["python3", "-I", "-c", _PROGRAM.read_text(encoding="utf-8"), str(_PORT)]
         while True:
             async with self._box.open(command, cwd="/") as process:
-                await self._serve(process)
+                carrier = forwarder.Carrier(process.stdout, process.stdin, self._connect, self.is_open.set)
+                await carrier.run()
                 ended = await process.wait()
                 if not self.is_open.is_set():
                     why = (await process.stderr.read()).decode(errors="replace").strip()[-500:]
@@ -78,76 +77,6 @@ class _Tunnel:
                     return
             await asyncio.sleep(_AGAIN_SECONDS)
 
-    async def _serve(self, process: Process) -> None:
-        """Carry connections until the forwarder ends."""
-        connections: dict[int, _Connection] = {}
-        try:
-            with suppress(asyncio.IncompleteReadError, ConnectionError):
-                while True:
-                    header = await process.stdout.readexactly(forwarder.HEADER.size)
-                    number, length = forwarder.HEADER.unpack(header)
-                    if length > _MAX_FRAME_LENGTH:  # not our forwarder
-                        return
-                    chunk = await process.stdout.readexactly(length)
-                    if number == 0:
-                        self.is_open.set()
-                        continue
-                    if number not in connections and chunk:
-                        connections[number] = await self._connect(process, number, len(connections))
-                    if number in connections:
-                        await connections[number].send(chunk)
-                    if not chunk:
-                        connections.pop(number, None)
-        finally:
-            for connection in connections.values():
-                connection.close()
-
-    async def _connect(self, process: Process, number: int, num_open: int) -> "_Connection":
-        connection = _Connection(process, number)
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         context = ssl.create_default_context() if self._is_secure else None
-        if num_open < _MAX_CONNECTIONS:
-            with suppress(OSError):  # the gateway is away: the client meets a closed connection, and may try again
-                connection.open(*await asyncio.open_connection(self._host, self._port, ssl=context))
-        return connection
-
-
-class _Connection:
-    """One connection of the box, to the gateway."""
-
-    def __init__(self, process: Process, number: int) -> None:
-        self._process = process
-        self._number = number
-        self._writer: asyncio.StreamWriter | None = None
-        self._answering: asyncio.Task[None] | None = None
-
-    def open(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carry what the gateway answers."""
-        self._writer = writer
-        self._answering = asyncio.create_task(self._answer(reader))
-
-    async def send(self, chunk: bytes) -> None:
-        """Send what the box sends; nothing: its end."""
-        if self._writer is None:
-            self._process.stdin.write(forwarder.HEADER.pack(self._number, 0))
-            return
-        with suppress(ConnectionError):
-            if chunk:
-                self._writer.write(chunk)
-                await self._writer.drain()
-            else:
-                self.close()
-
-    def close(self) -> None:
-        """End it: a client that leaves ends its call."""
-        if self._answering is not None:
-            self._answering.cancel()
-        if self._writer is not None:
-            self._writer.close()
-
-    async def _answer(self, reader: asyncio.StreamReader) -> None:
-        stdin = self._process.stdin
-        with suppress(ConnectionError):
-            while chunk := await reader.read(forwarder.CHUNK):
-                stdin.write(forwarder.HEADER.pack(self._number, len(chunk)) + chunk)
-                await stdin.drain()
-            stdin.write(forwarder.HEADER.pack(self._number, 0))
+        return await asyncio.open_connection(self._host, self._port, ssl=context)

@@ -13,21 +13,7 @@ from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.local import ReasoningParser, ToolParser
 from agent_layer.settings import Settings
 from agent_layer.view import link_to
-from envs.commands import (
-    BOX_MEMORY_MB,
-    ArtifactsOption,
-    BoxMemoryOption,
-    BoxOption,
-    CommandOptions,
-    DiffOption,
-    HomeOption,
-    KeepWorkdirOption,
-    MountsOption,
-    ShareWorkdirOption,
-    WorkdirOption,
-    as_arguments,
-    make_command_options,
-)
+from envs.commands import CommandFlags, CommandOptions, as_arguments, take_command_flags
 from envs.evaluation.evaluator import EvalRequest, RoundResult, compare_with, evaluate, list_rounds, show_round
 from envs.evaluation.figures.comparison import Comparison
 from envs.evaluation.prices import Price
@@ -55,6 +41,7 @@ class _EvalCommand(TyperCommand):
 
 
 @app.command("eval", cls=_EvalCommand)
+@take_command_flags
 def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
     context: typer.Context,
     words: Annotated[
@@ -65,7 +52,6 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
         ),
     ] = None,
     *,
-    harness: Annotated[str | None, typer.Option(help="An installed coding agent, see 'agent-layer harnesses'.")] = None,
     model: Annotated[
         str | None,
         typer.Option(help="URL of an OpenAI-compatible server, directory of weights, or FILE.py:function of a script."),
@@ -100,15 +86,7 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
     price_in: Annotated[float | None, typer.Option(min=0, help="Dollars per million prompt tokens.")] = None,
     price_out: Annotated[float | None, typer.Option(min=0, help="Dollars per million sampled tokens.")] = None,
     list_all: Annotated[bool, typer.Option("--list", help="List stored rounds.")] = False,
-    workdir: WorkdirOption = None,
-    home: HomeOption = None,
-    share_workdir: ShareWorkdirOption = False,
-    keep_workdir: KeepWorkdirOption = None,
-    artifacts: ArtifactsOption = None,
-    diff: DiffOption = None,
-    box: BoxOption = None,
-    box_memory: BoxMemoryOption = BOX_MEMORY_MB,
-    mounts: MountsOption = None,
+    flags: CommandFlags,
     format_: Annotated[Format, typer.Option("--format", help="jsonl: the round, then each task.")] = "table",
 ) -> None:
     """Evaluate an agent and a model: eval [AGENT] TASKS, or eval TASKS -- COMMAND ARGUMENTS... .
@@ -138,18 +116,9 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
             return write_lines(describe_round(one, one.figures) for one in rounds)
         return print_rounds(rounds)
     sys.path.insert(0, str(Path.cwd()))
-    chosen = make_command_options(
-        workdir=workdir,
-        home=home,
-        share_workdir=share_workdir,
-        keep_workdir=keep_workdir,
-        artifacts=artifacts,
-        diff=diff,
-        box=box,
-        box_memory=box_memory,
-        mounts=mounts,
-    )
-    agent, tasks = _split_words(words or [], command, harness, chosen)
+    agent, tasks = _split_words(words or [], command, flags.harness)
+    chosen = flags.read(is_harness=agent is not None and agent.startswith(PREFIX))
+    _check_options(agent, command, chosen)
     request = EvalRequest(
         agent=agent,
         tasks=tasks,
@@ -185,20 +154,25 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
     return _end(result, comparison, against, fail_below=fail_below, max_drop=max_drop)
 
 
-def _split_words(
-    words: list[str], command: list[str], harness: str | None, chosen: CommandOptions
-) -> tuple[str | None, str | None]:
-    """Return agent and tasks.
-
-    Raises: BadInputError: there are too many, no such program, or options of a command without one.
-    """
-    if not command and harness is None and chosen != CommandOptions():
+def _check_options(  # kept: with what to do
+    agent: str | None, command: list[str], chosen: CommandOptions
+) -> None:
+    """Raise for options of a command where there is none, or no such program."""
+    is_harness = agent is not None and agent.startswith(PREFIX)
+    if not command and not is_harness and chosen != CommandOptions():
         raise BadInputError(
             f"eval: {as_arguments(chosen)[0]} is for --harness and '-- COMMAND', found neither; a resumed round keeps"
             " its own"
         )
     if command and chosen.box is None and shutil.which(command[0]) is None:
         raise BadInputError(f"eval: there is no program {command[0]!r} on PATH; check its name")
+
+
+def _split_words(words: list[str], command: list[str], harness: str | None) -> tuple[str | None, str | None]:
+    """Return agent and tasks.
+
+    Raises: BadInputError: there are too many.
+    """
     if command and harness is not None:
         raise BadInputError("eval: expected --harness or '-- COMMAND', found both; name one agent")
     most = 1 if command or harness else _MAX_WORDS

@@ -9,10 +9,13 @@ __getattr__, __all__ = face(
     __name__,
     {"harness": "Harness SideCall ToolShape"},
     {
-        "command": "PREFIX make_harness_target",
+        "command": "PREFIX check_harness make_harness_target",
         "harness": "fill_tool",
         "install": "Installation",
-        "qualified": "ALLOWED_LOSSES PartFigures Qualification RenderedFigures find_qualification save_qualification",
+        "qualified": (
+            "ALLOWED_LOSSES NeededLengths PartFigures Qualification RenderedFigures find_qualification"
+            " save_qualification"
+        ),
         "registry": "find_harness",
     },
 )

@@ -26,14 +26,18 @@ _CLAUDE_CODE = Harness(
         "ANTHROPIC_DEFAULT_SONNET_MODEL": "$model",
         "ANTHROPIC_DEFAULT_OPUS_MODEL": "$model",
         "IS_SANDBOX": "1",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "ANTHROPIC_SMALL_FAST_MODEL": "aux",
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_ERROR_REPORTING": "1",
+        "DISABLE_AUTOUPDATER": "1",
         "CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS": "1",
         "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "$output_tokens",
         "CLAUDE_CODE_MAX_CONTEXT_TOKENS": "$context_tokens",
         "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "$context_tokens",
     },
+    side_calls=[SideCall(what="title", mark="model", pattern="Generate a concise, sentence-case title")],
     switched_off=[
-        "titles, telemetry and updates",
+        "telemetry and updates",
         "git instructions, whose state changes the system prompt when a conversation continues",
     ],
     shell=ToolShape(name="Bash", arguments={"command": "$command", "description": "as the script says"}),
@@ -41,9 +45,10 @@ _CLAUDE_CODE = Harness(
         name="Agent",
         arguments={"description": "a part", "prompt": "$prompt", "subagent_type": "general-purpose"},
     ),
+    names_agents=True,
     compaction="create a detailed summary of",
     compact_tokens=38_000,
-    findings=["not_applied:context_management", "rearranged:system"],
+    findings=["not_applied:context_management", "rearranged:system", "side_call:model"],
 )
 
 _CODEX = Harness(
@@ -75,18 +80,22 @@ _CODEX = Harness(
     files={
         ".codex/config.toml": (
             'model = "$model"\nmodel_provider = "gateway"\nmodel_context_window = $context_tokens\n'
-            'web_search = "disabled"\ncheck_for_update_on_startup = false\n\n'
+            "check_for_update_on_startup = false\n\n"
             '[model_providers.gateway]\nname = "gateway"\nbase_url = "$base_url"\nenv_key = "AGENT_LAYER_MODEL_KEY"\n'
-            'wire_api = "responses"\nsupports_websockets = false\n\n[features]\nmulti_agent = false\n\n'
+            'wire_api = "responses"\nsupports_websockets = false\n\n'
             "[analytics]\nenabled = false\n"
         )
     },
     answer_command="cat $home/answer.txt",
-    switched_off=["web search (its provider runs it)", "websockets", "updates, analytics"],
+    switched_off=["websockets", "updates, analytics"],
     shell=ToolShape(name="exec_command", arguments={"cmd": "$command"}),
+    sub_agent=ToolShape(name="multi_agent_v1__spawn_agent", arguments={"message": "$prompt"}),
+    waits=ToolShape(name="multi_agent_v1__wait_agent", arguments={"targets": ["$agent"], "timeout_ms": 600_000}),
+    agent_id=r'"agent_id": ?"([^"]+)"',
+    names_agents=True,
     compaction="CONTEXT CHECKPOINT COMPACTION",
     compact_tokens=12_000,
-    findings=["rearranged:system"],
+    findings=["not_applied:tools.namespace", "not_applied:tools.web_search", "rearranged:system"],
 )
 
 _OPENCODE_MODEL = {
@@ -202,6 +211,7 @@ _MINI = Harness(
     version="2.4.6",
     installer="pypi",
     program="mini",
+    start_arguments=["--help"],
     dialect="chat",
     arguments=["-m", "openai/$model", "-t", "$prompt", "-y", "--exit-immediately", "-l", "0", "-o", "$home/run.json"],
     environment={
@@ -321,7 +331,103 @@ _CONTINUE = Harness(
     shell=ToolShape(name="Bash", arguments={"command": "$command"}),
 )
 
+_CLINE = Harness(
+    name="cline",
+    package="cline",
+    version="3.0.65",
+    installer="npm",
+    program="cline",
+    runs_scripts=True,
+    dialect="chat",
+    arguments=[
+        *("--data-dir", "$home/.cline/data"),  # without this, a daemon that all attempts share runs them
+        *("--auto-approve", "true", "-P", "openai-compatible", "-m", "$model", "$prompt"),
+    ],
+    environment={**_NO_COLOUR, "CLINE_LOG_ENABLED": "0"},
+    files={
+        ".cline/data/settings/providers.json": {
+            "version": 1,
+            "lastUsedProvider": "openai-compatible",
+            "providers": {
+                "openai-compatible": {
+                    "settings": {
+                        "provider": "openai-compatible",
+                        "apiKey": "$api_key",
+                        "model": "$model",
+                        "baseUrl": "$base_url",
+                    },
+                    "updatedAt": "2026-11-28T00:00:00.000Z",
+                    "tokenSource": "manual",
+                }
+            },
+        }
+    },
+    switched_off=["the hub, a daemon"],
+    shell=ToolShape(name="run_commands", arguments={"commands": ["$command"]}),
+    sub_agent=ToolShape(name="spawn_agent", arguments={"systemPrompt": "You take a part.", "task": "$prompt"}),
+    findings=["restored:tool_calls"],
+)
+
+_GEMINI = Harness(
+    name="gemini",
+    package="@google/gemini-cli",
+    version="0.61.0",
+    installer="npm",
+    program="gemini",
+    dialect="google",
+    arguments=["--yolo", "--skip-trust", "--model", "$model", "--prompt", "$prompt"],
+    resume_arguments=["--yolo", "--skip-trust", "--model", "$model", "--resume", "latest", "--prompt", "$prompt"],
+    environment={
+        **_NO_COLOUR,
+        "GOOGLE_GEMINI_BASE_URL": "$root_url",
+        "GEMINI_API_KEY": "$api_key",
+        "GEMINI_MODEL": "$model",
+    },
+    files={
+        ".gemini/settings.json": {
+            "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+            "privacy": {"usageStatisticsEnabled": False},
+            "telemetry": {"enabled": False},
+            "security": {"auth": {"selectedType": "gemini-api-key"}},
+        }
+    },
+    switched_off=["updates, statistics"],
+    shell=ToolShape(name="run_shell_command", arguments={"command": "$command", "description": "as the script says"}),
+    findings=["neutralised:top_k", "neutralised:top_p"],
+)
+
+_VIBE = Harness(
+    name="vibe",
+    package="mistral-vibe",
+    version="3.0.2",
+    installer="pypi",
+    program="vibe",
+    python="3.12",
+    dialect="chat",
+    arguments=["--trust", "-p", "$prompt"],
+    resume_arguments=["--trust", "--continue", "-p", "$prompt"],
+    environment={**_NO_COLOUR, "AGENT_LAYER_MODEL_KEY": "$api_key"},
+    files={
+        ".vibe/config.toml": (
+            'active_model = "policy"\nenable_telemetry = false\nenable_auto_update = false\n\n'
+            '[[providers]]\nname = "gateway"\napi_base = "$base_url"\napi_key_env_var = "AGENT_LAYER_MODEL_KEY"\n'
+            'api_style = "openai"\nbackend = "generic"\nreasoning_field_name = "reasoning"\n\n'
+            '[[models]]\nname = "$model"\nprovider = "gateway"\nalias = "policy"\ntemperature = 1.0\n'
+            "auto_compact_threshold = $context_tokens\n"
+        )
+    },
+    switched_off=["updates, telemetry"],
+    shell=ToolShape(name="bash", arguments={"command": "$command"}),
+    sub_agent=ToolShape(name="task", arguments={"task": "$prompt"}),
+    compaction="CONTEXT CHECKPOINT COMPACTION",
+    compact_tokens=12_000,
+)
+
 HARNESSES: Final = {
-    one.name: one for one in (_CLAUDE_CODE, _CODEX, _OPENCODE, _QWEN_CODE, _PI, _COPILOT, _CONTINUE, _MINI, _AIDER)
+    one.name: one
+    for one in (
+        *(_CLAUDE_CODE, _CODEX, _OPENCODE, _QWEN_CODE, _PI, _COPILOT, _CLINE, _CONTINUE, _GEMINI),
+        *(_MINI, _AIDER, _VIBE),
+    )
 }
 """Harnesses by their names."""

@@ -11,7 +11,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.settings import Settings
 from envs.harnesses.harness import Harness
 from envs.harnesses.install import Installation
-from envs.harnesses.qualified import find_qualification
+from envs.harnesses.qualified import find_failure, find_qualification
 from envs.harnesses.registry import find_harness, list_harness_names
 
 
@@ -34,6 +34,8 @@ def list_harnesses(context: typer.Context) -> None:
             name, harness.version, harness.installer, harness.dialect, installed, _describe_check(settings, harness)
         )
     Console().print(table)
+    for need in _list_needs({name: Installation(settings, find_harness(name)) for name in list_harness_names()}):
+        typer.echo(need, err=True)
 
 
 def install(
@@ -66,14 +68,28 @@ def diagnose(settings: Settings) -> tuple[str, str, str]:
     faults = [f"{name} {fault}" for name, one in begun.items() if (fault := one.find_fault())]
     if faults:
         return "harnesses", "bad", "; ".join(faults)
+    needs = _list_needs({name: one for name, one in found.items() if name not in begun})
     if not begun:
-        return "harnesses", "note", "none is installed; 'agent-layer harnesses' lists them"
-    return "harnesses", "ok", ", ".join(begun)
+        return "harnesses", "note", "; ".join(["none is installed; 'agent-layer harnesses' lists them", *needs])
+    return "harnesses", "ok", "; ".join([", ".join(begun), *needs])
+
+
+def _list_needs(installations: dict[str, Installation]) -> list[str]:
+    """Return a sentence for each thing that this machine lacks, with the harnesses that need it."""
+    lacking = dict[str, list[str]]()
+    for name, installation in installations.items():
+        if missing := installation.find_missing():
+            lacking.setdefault(missing, []).append(name)
+    return [f"{', '.join(names)}: this machine lacks {missing}" for missing, names in lacking.items()]
 
 
 def _describe_check(settings: Settings, harness: Harness) -> str:
-    found = find_qualification(settings, harness.name)
-    if found is None:
-        return "-"
-    other = "" if found.version == harness.version else f" as {found.version}"
-    return f"{found.checked_on}{other}" + ("" if found.is_clean else ", failed")
+    found = {"": find_qualification(settings, harness.name), "failed ": find_failure(settings, harness.name)}
+    return (
+        ", ".join(
+            f"{mark}{one.checked_on}" + ("" if one.version == harness.version else f" as {one.version}")
+            for mark, one in found.items()
+            if one is not None
+        )
+        or "-"
+    )

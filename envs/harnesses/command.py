@@ -7,9 +7,19 @@ import msgspec
 from agent_layer.errors import AgentFailedError, BadInputError
 from agent_layer.schema.sandbox import check_spec
 from agent_layer.settings import Settings
-from envs.commands import CommandEnd, CommandOptions, CommandPlace, CommandPlan, CommandTarget
+from envs.commands import (
+    CommandEnd,
+    CommandOptions,
+    CommandPlace,
+    CommandPlan,
+    CommandTarget,
+    TaskDefaults,
+    choose_box,
+    make_box_spec,
+)
 from envs.harnesses.harness import Harness
 from envs.harnesses.install import Installation
+from envs.harnesses.registry import find_harness
 
 PREFIX: Final = "harness:"
 """Begins the name of an agent that is a harness."""
@@ -26,7 +36,9 @@ def make_harness_target(settings: Settings, harness: Harness, options: CommandOp
         harness: the declaration.
         options: what holds for all attempts. A box sees its installation and its interpreter, too.
 
-    Raises: BadInputError: it is not installed at its pinned version, or attempts are to share a HOME.
+    Raises:
+        BadInputError: it is not installed at its pinned version, attempts are to share a HOME, or no sandbox that can
+            show it works on this machine.
     """
     if options.is_shared:
         raise BadInputError(
@@ -37,6 +49,8 @@ def make_harness_target(settings: Settings, harness: Harness, options: CommandOp
     program = installation.require_program()
     if options.diff is None:
         options = msgspec.structs.replace(options, diff=DIFF)
+    if options.box is None and not options.is_unboxed:
+        options = msgspec.structs.replace(options, box=make_box_spec())
     if (box := options.box) is not None:
         mounts = [*box.mounts, *installation.list_mounts()]
         try:
@@ -44,14 +58,23 @@ def make_harness_target(settings: Settings, harness: Harness, options: CommandOp
         except BadInputError as error:
             raise BadInputError(
                 f"harness {harness.name!r}: no sandbox can show its installation, {error}; set AGENT_LAYER_DIR to a"
-                " directory elsewhere, and install it there"
+                " directory elsewhere, and install it there, or add --box none: it has this user's rights then"
             ) from error
-        options = msgspec.structs.replace(options, box=box)
+        options = choose_box(msgspec.structs.replace(options, box=box))
 
     def plan(place: CommandPlace) -> CommandPlan:
         return harness.make_plan(program, place)
 
-    return CommandTarget(plan, options, read_answer)
+    return CommandTarget(plan, options, read_answer, TaskDefaults(sampling=harness.sampling, limits=harness.limits))
+
+
+def check_harness(settings: Settings, agent: object, options: CommandOptions | None) -> None:
+    """Check that an agent can run here, if it is a harness.
+
+    Raises: BadInputError: as ``make_harness_target``; or no harness has this name.
+    """
+    if isinstance(agent, str) and agent.startswith(PREFIX):
+        make_harness_target(settings, find_harness(agent.removeprefix(PREFIX)), options or CommandOptions())
 
 
 def read_answer(end: CommandEnd) -> str:

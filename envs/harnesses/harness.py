@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias, cast
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import JsonObject
+from agent_layer.schema import JsonObject, Limits
 from envs.commands import OUTSIDE, CommandPlace, CommandPlan
 
 Installer: TypeAlias = Literal["npm", "pypi"]
@@ -28,6 +28,13 @@ _FOREIGN: Final = (
 """Variables of a person's own agents, which an attempt does not inherit."""
 LOCKS: Final = Path(__file__).parent / "locks"
 """Locks of our own declarations: ``NAME/package-lock.json`` or ``NAME/requirements.txt``, with hashes."""
+
+
+class _Package(msgspec.Struct, frozen=True):
+    """What .ci/lock_harness.py writes into the package.json of a lock; npm does not read it."""
+
+    lacks: list[str] = []
+    """Optional packages that the registry did not have."""
 
 
 class ToolShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +67,8 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     """Name of its executable."""
     python: str = "3.11"
     """Interpreter of a PyPI package, as major.minor."""
+    start_arguments: list[str] = msgspec.field(default_factory=lambda: ["--version"])
+    """Command line that starts it once it is installed, asks no model, and ends at once."""
     runs_scripts: bool = False
     """Its npm packages need their install scripts; without this none runs."""
     lock: Path | None = None
@@ -77,7 +86,9 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     standard output is that."""
     side_calls: list[SideCall] = []
     sampling: JsonObject = msgspec.field(default_factory=lambda: {"temperature": 1.0})
-    """What training needs, as its check has it; for the ``sampling`` of tasks."""
+    """What takes the place of its own sampling in tasks for training, and in its check; a task's own wins."""
+    limits: Limits = Limits(wall_seconds=3600.0, turns=250)
+    """Limits of tasks that name none; a task's own win, one by one."""
     switched_off: list[str] = []
     """What its configuration switches off, and why."""
     findings: list[str] = []
@@ -90,6 +101,12 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     """None: it calls no tools; the check speaks to it in text."""
     sub_agent: ToolShape | None = None
     """None: it has none."""
+    waits: ToolShape | None = None
+    """Call that waits for the sub-agent ``$agent``, which works beside its own turns; None: it waits by itself."""
+    agent_id: str = ""
+    """Regular expression whose group is what the start of a sub-agent returns for ``waits``."""
+    names_agents: bool = False
+    """Each sub-agent has a name of its own in what it sends, by which it is credited."""
     edit: str | None = None
     """Answer that edits a file, for an agent without tools."""
     finish: ToolShape | None = None
@@ -103,6 +120,11 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     def lock_folder(self) -> Path:
         """Return the folder with its lock."""
         return self.lock or LOCKS / self.name
+
+    def list_lacking(self) -> list[str]:
+        """Return the optional packages, builds for other machines among them, that its lock does not have."""
+        package = self.lock_folder / "package.json"
+        return msgspec.json.decode(package.read_bytes(), type=_Package).lacks if package.exists() else []
 
     def make_plan(self, program: Path, place: CommandPlace, *, resumes: bool = False) -> CommandPlan:
         """Return what one attempt writes and starts.

@@ -33,6 +33,8 @@ class PartFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Calls whose prompt breaks the tokens that it should continue, by cause."""
     findings: list[str]
     """Findings that the declaration does not list."""
+    num_agents: int = 0
+    """Sub-agents that have a name and training rows of their own."""
     fault: str | None = None
     """Why the part did not go as the script says; None: it did."""
 
@@ -46,6 +48,17 @@ class RenderedFigures(msgspec.Struct, frozen=True, kw_only=True):
     num_rows: int
     row_tokens: int
     sampled: int
+    short_row: int = 0
+    """Longest row of the parts with few turns."""
+
+
+class NeededLengths(msgspec.Struct, frozen=True, kw_only=True):
+    """Least lengths in tokens, of the longest template, with which a rollout of few turns is trained whole."""
+
+    max_model_len: int
+    """Holds the first request and the longest answer that its configuration announces."""
+    max_row_tokens: int
+    """Holds the longest row of the parts with few turns."""
 
 
 class Qualification(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +75,8 @@ class Qualification(msgspec.Struct, frozen=True, kw_only=True):
     parts: list[PartFigures]
     rendered: list[RenderedFigures] = []
     """Empty: no real vocabulary is installed."""
+    needs: NeededLengths | None = None
+    """None: no real vocabulary is installed."""
 
     @property
     def is_clean(self) -> bool:
@@ -75,22 +90,33 @@ ALLOWED_LOSSES: Final = frozenset({"aux", "cut_stream"})
 
 
 def find_qualification(settings: Settings, name: str) -> Qualification | None:
-    """Return the newest result of this directory, else ours; None: there is none."""
-    for path in (_path(settings, name), OURS / f"{name}.json"):
-        try:
-            return msgspec.json.decode(path.read_bytes(), type=Qualification)
-        except (OSError, msgspec.DecodeError):
-            continue
-    return None
+    """Return the last clean result of this directory, else ours; None: there is none."""
+    found = (_read(path) for path in (_path(settings, name), OURS / f"{name}.json"))
+    return next((result for result in found if result is not None and result.is_clean), None)
+
+
+def find_failure(settings: Settings, name: str) -> Qualification | None:
+    """Return the last result of this directory if it is not clean."""
+    return _read(_path(settings, name, "failed"))
 
 
 def save_qualification(settings: Settings, result: Qualification) -> Path:
-    """Store a result in place of the last, and return its path."""
-    path = _path(settings, result.harness)
+    """Store a result and return its path: a clean one in place of the last, another one beside it."""
+    failed = _path(settings, result.harness, "failed")
+    path = _path(settings, result.harness) if result.is_clean else failed
     make_private(path.parent)
     replace_file(path, msgspec.json.format(msgspec.json.encode(result)) + b"\n", private=False)
+    if result.is_clean:
+        failed.unlink(missing_ok=True)
     return path
 
 
-def _path(settings: Settings, name: str) -> Path:
-    return settings.dir.absolute() / "harnesses" / "qualified" / f"{name}.json"
+def _read(path: Path) -> Qualification | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Qualification)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _path(settings: Settings, name: str, kind: str = "qualified") -> Path:
+    return settings.dir.absolute() / "harnesses" / kind / f"{name}.json"

@@ -1,12 +1,11 @@
 """Kinds by name: ours, and those that installed packages register under ``agent_layer.sandboxes``."""
 
-from collections.abc import Iterable, Iterator
-from importlib import import_module
-from importlib.metadata import entry_points
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, cast
 
 from agent_layer.errors import BadInputError, SandboxError
 from agent_layer.schema.sandbox import ISOLATIONS, SandboxSpec
+from envs.plug_ins import PlugIns
 from envs.sandbox.kind import SandboxKind
 from envs.sandbox.spec import image_form
 
@@ -17,12 +16,9 @@ _OURS: Final = {
     "oci": "envs.sandbox.kinds.oci:OciKind",
     "docker": "envs.sandbox.kinds.docker:DockerKind",
 }
-_GROUP: Final = "agent_layer.sandboxes"
+_KINDS: Final = PlugIns("agent_layer.sandboxes", "sandbox: kind", _OURS)
 
-
-def list_kind_names() -> list[str]:
-    """Return the names of all kinds, ours first."""
-    return [*_OURS, *sorted(set(entry_points(group=_GROUP).names) - set(_OURS))]
+list_kind_names: Final = _KINDS.list_names
 
 
 def make_kind(name: str) -> SandboxKind:
@@ -30,15 +26,7 @@ def make_kind(name: str) -> SandboxKind:
 
     Raises: BadInputError: no kind has this name.
     """
-    if name in _OURS:
-        module, _, attribute = _OURS[name].partition(":")
-        return cast("SandboxKind", getattr(import_module(module), attribute)())
-    known = entry_points(group=_GROUP)
-    if name not in known.names:
-        raise BadInputError(
-            f"sandbox: expected a kind among {', '.join(list_kind_names())}, found {name!r}; check the spelling"
-        )
-    return cast("SandboxKind", known[name].load()())
+    return cast("Callable[[], SandboxKind]", _KINDS.find(name))()
 
 
 async def choose_kind(spec: SandboxSpec, kinds: Iterable[SandboxKind]) -> SandboxKind:

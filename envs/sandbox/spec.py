@@ -15,8 +15,10 @@ def image_form(spec: SandboxSpec) -> ImageForm:
     return "directory" if spec.image.startswith("/") else "reference"
 
 
-ADDRESS_SPACE: Final = 2
-"""Times ``memory_mb`` that one process may reserve where no cgroup limits memory; a watch counts what all use."""
+PROCESS_MEMORY: Final = 2
+"""Times ``memory_mb`` that one process may write to where no cgroup limits memory; a watch counts what all use.
+
+What is reserved alone does not count: WebAssembly in node reserves 10 GB for each memory."""
 PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 

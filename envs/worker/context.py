@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+import msgspec
+
+from agent_layer.dispatcher import Lease
 from agent_layer.recorder import Recorder
 from agent_layer.settings import Settings
 from agent_layer.store import Store
@@ -49,6 +52,11 @@ class WorkerContext:
     sandboxes: SandboxStage
     checkpoints: CheckpointStore | None = None
     """Where saved states are stored; None: the target is not resumable."""
+
+    def complete_lease(self, lease: Lease) -> Lease:
+        """Return the lease with a task that names all that its agent needs."""
+        commands = self.sandboxes.commands
+        return lease if commands is None else msgspec.structs.replace(lease, task=commands.complete_task(lease.task))
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a blocking function in a thread."""

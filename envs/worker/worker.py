@@ -181,7 +181,7 @@ class Worker:
         return max(0, min(self._slots - len(self._running), num_unsealed))
 
     def _start(self, lease: Lease, group: asyncio.TaskGroup) -> None:
-        attempt = Attempt(lease, self._context, self._heartbeat.hold_lease)
+        attempt = Attempt(self._context.complete_lease(lease), self._context, self._heartbeat.hold_lease)
         self._running[lease.token] = attempt
         self._heartbeat.hold_lease(lease, "running")
         task = group.create_task(self._run_attempt(attempt))

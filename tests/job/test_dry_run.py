@@ -12,9 +12,11 @@ from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.training import TrainingSample
 from agent_layer.settings import Settings
+from envs.commands import CommandOptions
+from envs.harnesses import NeededLengths, find_qualification, save_qualification
 from trainer_adapter.config import load_config
 from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, select_batch
-from trainer_adapter.start import plan_run
+from trainer_adapter.start import HarnessWorker, plan_run
 from trainer_adapter.start.memory import estimate_memory, read_shape
 
 from ..documents import ROOT
@@ -188,6 +190,39 @@ def test_the_embedded_redis_is_not_started_for_a_look(written, tmp_path):
 
     assert [sentence.partition(":")[0] for sentence in plan.missing] == ["engine", "worker"]
     assert not home.exists()
+
+
+def test_a_run_that_starts_a_harness_itself_lacks_what_that_lacks_and_lengths_that_it_needs(written, tmp_path):
+    home = Settings(dir=tmp_path / "home")
+    save_qualification(home, msgspec.structs.replace(find_qualification(home, "pi"), needs=NEEDED))
+    config = load_config(written(optimizer={"max_row_tokens": 30_000}))
+
+    plan = plan_run(config, home, worker=HarnessWorker("harness:pi", CommandOptions()))
+
+    installation, engine, row = plan.missing
+    assert "is not installed; run 'agent-layer harnesses install pi'" in installation
+    assert "max_model_len 24,576, found" in engine
+    assert "set that to 30720 or more" in row
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("who", ["task", "worker"])
+def test_a_harness_that_tasks_name_or_workers_run_needs_its_lengths_too(settings, written, tmp_path, who):
+    agent = {"task": None, "worker": "harness:pi"}[who]
+    open_queue(connect(settings)).heartbeat("w", msgspec.json.encode({"agent": agent} if agent else {}), [])
+    save_qualification(settings, msgspec.structs.replace(find_qualification(settings, "pi"), needs=NEEDED))
+    path = written()
+    if who == "task":
+        (tmp_path / "tasks.jsonl").write_text(
+            '{"id": "a", "input": 1}\n{"id": "b", "input": 2, "agent": "harness:pi"}\n'
+        )
+
+    plan = plan_run(load_config(path), settings)
+
+    assert ["harness 'pi': its first request" in one for one in plan.missing] == [True]
+
+
+NEEDED = NeededLengths(max_model_len=24_576, max_row_tokens=30_720)
 
 
 def make_batch():

@@ -12,9 +12,8 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.local import choose_parsers
-from agent_layer.schema import JsonObject, as_json_object
 from trainer_adapter.algorithms import resolve_algorithm
-from trainer_adapter.config import ClusterConfig, TrainConfig
+from trainer_adapter.config import ClusterConfig, TrainConfig, read_context_length
 from trainer_adapter.verl_keys import refuse_keys_of_options
 
 if TYPE_CHECKING:
@@ -255,28 +254,6 @@ def make_environment(config: TrainConfig, directory: Path, *, on_cpu: bool, is_j
 def is_reached_from_other_machines() -> bool:
     """Return whether servers of this process listen at the address of their machine; else on loopback."""
     return os.environ.get(_LISTEN) == "machine"
-
-
-def read_context_length(config: TrainConfig) -> int:
-    """Return the longest sequence of an engine.
-
-    Raises: BadInputError: neither this configuration nor that of the model says.
-    """
-    model = config.model
-    if config.cluster and config.cluster.max_model_len:
-        return config.cluster.max_model_len
-    try:
-        written = msgspec.json.decode((model / "config.json").read_bytes(), type=JsonObject)
-    except (OSError, msgspec.DecodeError) as error:
-        raise BadInputError(
-            f"model {model}: expected a readable config.json, found {error}; correct 'model'"
-        ) from error
-    longest = as_json_object(written.get("text_config", written)).get("max_position_embeddings")
-    if isinstance(longest, int):
-        return longest
-    raise BadInputError(
-        f"model {model}: expected max_position_embeddings in its config.json; set cluster.max_model_len"
-    )
 
 
 def _unsupported(config: TrainConfig) -> Iterator[tuple[str, str]]:

@@ -47,6 +47,8 @@ class TokenAccount(msgspec.Struct, frozen=True, kw_only=True):
     """Steps whose prompt breaks the tokens that it should continue, by cause."""
     findings: list[str]
     """All other findings, of steps and of the rollout, sorted."""
+    agents: dict[str, int]
+    """Trained tokens of each agent that has a name."""
     num_rows: int
     longest_row: int
     row_tokens: int
@@ -68,7 +70,10 @@ def account_tokens(
     for sample in samples:
         for ref in sample.steps:
             in_masks[ref.call_id, ref.choice] += sum(sample.loss_mask[ref.start : ref.start + ref.num_tokens])
-    trained = sum(sum(sample.loss_mask) for sample in samples)
+    by_agent = Counter[str | None]()
+    for sample in samples:
+        by_agent[sample.agent] += sum(sample.loss_mask)
+    trained = by_agent.total()
     unmatched: defaultdict[tuple[int, ...], list[Step]] = defaultdict(list)
     for step in trajectory.steps:
         unmatched[tuple(step.prompt_token_ids or ())].append(step)
@@ -98,6 +103,7 @@ def account_tokens(
         lost={cause: number for cause, number in sorted(lost.items()) if number},
         forks=dict(sorted(causes.items())),
         findings=sorted(others),
+        agents={agent: number for agent, number in by_agent.items() if agent is not None and number},
         num_rows=len(lengths),
         longest_row=max(lengths, default=0),
         row_tokens=sum(lengths),

@@ -1,8 +1,8 @@
 """The check of one harness: the installed agent, unmodified, behind our gateway and a scripted engine, part by part."""
 
-import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -14,6 +14,7 @@ import msgspec
 
 from agent_layer import __version__
 from agent_layer.errors import AgentFailedError, BadInputError
+from agent_layer.infra import KILL_NOW, REAPER_PROGRAM
 from agent_layer.local import ScriptedEngine, Stack, run_stack, serve_in_thread
 from agent_layer.schema import OpenedRollout, OpenRequest, TaskView
 from agent_layer.settings import Settings, agent_environment
@@ -23,7 +24,7 @@ from envs.harnesses import Harness, Installation, PartFigures, Qualification
 from tracer.transport import GatewayClient
 from trainer_adapter.data import read_samples
 from trainer_adapter.qualification.account import CUT, EngineAnswer, account_tokens
-from trainer_adapter.qualification.render import Recording, render_recordings
+from trainer_adapter.qualification.render import RecordedPart, find_needed_lengths, render_recordings
 from trainer_adapter.qualification.script import PROMPT, Part, ScriptedModel, find_fault, list_parts
 
 _PART_SECONDS = 1200.0
@@ -70,6 +71,7 @@ def check_harness(
             for part in chosen:
                 report(f"{harness.name}: {part.name}")
                 parts.append(check.run(part))
+    rendered = render_recordings(check.rollouts)
     return Qualification(
         harness=harness.name,
         version=harness.version,
@@ -78,7 +80,8 @@ def check_harness(
         interpreter=installation.interpreter or "",
         first_request=check.first_request,
         parts=parts,
-        rendered=render_recordings(check.rollouts),
+        rendered=rendered,
+        needs=find_needed_lengths(rendered, harness.output_tokens),
     )
 
 
@@ -92,8 +95,7 @@ class _Check:
         self._gateway = GatewayClient(stack.settings.gateway_url, stack.settings.api_key)
         self.first_request = 0
         """Tokens of the policy's first prompt of all."""
-        self.rollouts: list[list[Recording]] = []
-        """Calls of each part."""
+        self.rollouts: list[RecordedPart] = []
 
     def run(self, part: Part) -> PartFigures:
         """Run one part as one rollout of a group, and count its tokens."""
@@ -107,7 +109,7 @@ class _Check:
         fault = self._drive(part, opened)
         self._gateway.end(opened.rollout_id, reward=1.0)
         trajectory = open_store(self._settings).get(opened.trajectory_id)
-        self.rollouts.append(model.recordings)
+        self.rollouts.append(RecordedPart(calls=model.recordings, is_long=part.is_long))
         calls = [call for call in self._engine.calls if any(call.token_ids)]
         answers = [
             EngineAnswer(prompt_token_ids=call.prompt_token_ids, token_ids=ids, is_whole=call.finished)
@@ -126,7 +128,16 @@ class _Check:
             num_calls=len(calls),
             num_steps=sum(step.status != "error" for step in trajectory.steps),
             findings=[one for one in account.findings if one not in allowed],
-            fault=fault or find_fault(model, part, self._harness, num_aux=num_aux, num_cut=account.lost.get(CUT, 0)),
+            num_agents=len(account.agents),
+            fault=fault
+            or find_fault(
+                model,
+                part,
+                self._harness,
+                num_aux=num_aux,
+                num_cut=account.lost.get(CUT, 0),
+                num_agents=len(account.agents),
+            ),
             **{name: getattr(account, name) for name in _COPIED},
         )
 
@@ -165,14 +176,16 @@ class _Check:
         log = work.parent / "output"
         with log.open("ab") as output:
             process = subprocess.Popen(
-                argv, cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                start_new_session=True,
+                [sys.executable, "-I", "-S", REAPER_PROGRAM, "-", *argv], cwd=work, env=environment, bufsize=0,
+                stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
             try:
                 self._wait(process, is_cut=is_cut)
-            finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+            finally:  # the reaper ends daemons, too
+                assert process.stdin is not None
+                with suppress(BrokenPipeError):
+                    process.stdin.write(KILL_NOW)
+                process.stdin.close()
                 process.wait()
         tail = log.read_bytes()[-_TAIL_LENGTH:].decode("utf-8", "replace").strip()
         if is_cut:

@@ -16,7 +16,7 @@ from typing import Final, Protocol, cast
 import msgspec
 
 from agent_layer.schema import JsonObject, as_json_object, as_json_objects
-from envs.harnesses import RenderedFigures
+from envs.harnesses import NeededLengths, RenderedFigures
 
 TEMPLATES: Final = ("qwen3", "glm4moe", "gptoss")
 _SPLIT: Final = (
@@ -24,6 +24,8 @@ _SPLIT: Final = (
 )
 """How Qwen splits text before it is encoded (tokenization_qwen.py)."""
 _MARKS: Final = re.compile(r"<\|[a-z_]+\|>|</?(?:think|tool_call|tool_response|arg_key|arg_value)>|\[gMASK\]|<sop>")
+_ROUND: Final = 1024
+"""Needed lengths are multiples of it."""
 _QUESTION: Final[JsonObject] = {"role": "user", "content": "?"}
 
 
@@ -35,6 +37,14 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     answer: JsonObject
 
 
+class RecordedPart(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls of one rollout."""
+
+    calls: Sequence[Recording]
+    is_long: bool
+    """Whether it has many turns."""
+
+
 class _Template(Protocol):
     def render(self, **values: object) -> str: ...
 
@@ -43,7 +53,7 @@ class _Vocabulary(Protocol):
     def encode(self, text: str, *, allowed_special: str) -> list[int]: ...
 
 
-def render_recordings(rollouts: Sequence[Sequence[Recording]]) -> list[RenderedFigures]:
+def render_recordings(rollouts: Sequence[RecordedPart]) -> list[RenderedFigures]:
     """Render the calls of each rollout by each template; empty where vocabulary or templates are not installed."""
     ranks, folder = _find_file("dashscope", "resources/qwen.tiktoken"), _find_file("trl", "chat_templates")
     if ranks is None or folder is None or find_spec("tiktoken") is None or find_spec("jinja2") is None:
@@ -52,13 +62,22 @@ def render_recordings(rollouts: Sequence[Sequence[Recording]]) -> list[RenderedF
     return [_render(name, _compile(text), _load_vocabulary(ranks, text), rollouts) for name, text in texts.items()]
 
 
+def find_needed_lengths(rendered: Sequence[RenderedFigures], output_tokens: int) -> NeededLengths | None:
+    """Return the least lengths that all templates fit into; None: nothing was rendered."""
+    if not rendered:
+        return None
+    lengths = [max(one.first_request for one in rendered) + output_tokens, max(one.short_row for one in rendered)]
+    model, row = (-(-length // _ROUND) * _ROUND for length in lengths)
+    return NeededLengths(max_model_len=model, max_row_tokens=row)
+
+
 def _render(
-    name: str, template: _Template, vocabulary: _Vocabulary, rollouts: Sequence[Sequence[Recording]]
+    name: str, template: _Template, vocabulary: _Vocabulary, rollouts: Sequence[RecordedPart]
 ) -> RenderedFigures:
-    first, sampled, rows = 0, 0, list[int]()
-    for calls in rollouts:
+    first, sampled, rows, short_row = 0, 0, list[int](), 0
+    for part in rollouts:
         prompts, whole = list[list[int]](), list[list[int]]()
-        for call in calls:
+        for call in part.calls:
             readable = [_read_message(message) for message in call.messages]
             text = template.render(messages=readable, tools=call.tools or None, add_generation_prompt=True)
             prompts.append(vocabulary.encode(text, allowed_special="all"))
@@ -66,10 +85,12 @@ def _render(
             whole.append(prompts[-1] + answer)
             sampled += len(answer)
         first = first or len(prompts[0])
-        rows += measure_rows(prompts, whole)
+        found = measure_rows(prompts, whole)
+        rows += found
+        short_row = max(short_row, *([] if part.is_long else found), 0)
     return RenderedFigures(
         template=name, first_request=first, longest_row=max(rows, default=0), num_rows=len(rows), row_tokens=sum(rows),
-        sampled=sampled,
+        sampled=sampled, short_row=short_row,
     )  # fmt: skip
 
 

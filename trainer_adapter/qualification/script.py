@@ -37,6 +37,12 @@ class Delegate(msgspec.Struct, frozen=True):
     number: int
 
 
+class Wait(msgspec.Struct, frozen=True):
+    """The model waits for one of the sub-agents that it started."""
+
+    position: int
+
+
 class Refuse(msgspec.Struct, frozen=True):
     """The engine answers with a status."""
 
@@ -50,7 +56,7 @@ class Speak(msgspec.Struct, frozen=True):
     is_slow: bool = False
 
 
-Turn: TypeAlias = Shell | Delegate | Refuse | Speak
+Turn: TypeAlias = Shell | Delegate | Wait | Refuse | Speak
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,8 +84,9 @@ def list_parts(harness: Harness) -> list[Part]:
     one, two = Shell(("echo first > notes.txt; cat notes.txt",)), Shell(("echo second", "echo third"))
     parts = [Part(name="tools", turns=[one, two, end])]
     if harness.sub_agent is not None:
-        parts.append(Part(name="sub-agent", turns=[one, Delegate(1), end]))
-        parts.append(Part(name="two sub-agents", turns=[Delegate(2), end]))
+        waits = [] if harness.waits is None else [Wait(0), Wait(1)]
+        parts.append(Part(name="sub-agent", turns=[one, Delegate(1), *waits[:1], end]))
+        parts.append(Part(name="two sub-agents", turns=[Delegate(2), *waits, end]))
     rounds: list[Turn] = [Shell((f"echo round {at}; yes done | head -n 300",)) for at in range(1, 41)]
     parts.append(Part(name="forty turns", turns=[*rounds, end], is_long=True))
     parts.append(Part(name="retry", turns=[one, Refuse(503), two, end]))
@@ -140,7 +147,7 @@ class ScriptedModel:
         prompts = (_PART in text for text, one in zip(texts, prompt.messages, strict=True) if one.get("role") == "user")
         if any(prompts):
             return self._answer_part(prompt), True
-        return self._answer_main(texts[-1]), True
+        return self._answer_main(texts), True
 
     def _answer_part(self, prompt: ScriptPrompt) -> str | JsonObject:
         self.num_delegated += prompt.turn == 0
@@ -148,9 +155,9 @@ class ScriptedModel:
             return self._call([fill_tool(self._harness.shell, command="echo part")], "I look at my part.")
         return "My part is done."
 
-    def _answer_main(self, last: str) -> str | JsonObject:
+    def _answer_main(self, texts: Sequence[str]) -> str | JsonObject:
         if not self.left:
-            self.unexpected.append(last[-200:])
+            self.unexpected.append(texts[-1][-200:])
             return "There is nothing left to do."
         turn = self.left.pop(0)
         match turn:
@@ -164,6 +171,10 @@ class ScriptedModel:
             case Shell(commands=commands):
                 assert self._harness.shell is not None
                 return self._call([fill_tool(self._harness.shell, command=one) for one in commands], "I run it.")
+            case Wait(position=position):
+                assert self._harness.waits is not None
+                started = [*dict.fromkeys(re.findall(self._harness.agent_id, "\n".join(texts))), "none", "none"]
+                return self._call([fill_tool(self._harness.waits, agent=started[position])], "I wait.")
             case Delegate(number=number):
                 assert self._harness.sub_agent is not None
                 parts = [f"{_PART} {one}: look around." for one in range(number)]
@@ -205,7 +216,9 @@ def _read_text(message: JsonObject) -> str:
     return str(content or "")
 
 
-def find_fault(model: ScriptedModel, part: Part, harness: Harness, *, num_aux: int, num_cut: int) -> str | None:
+def find_fault(
+    model: ScriptedModel, part: Part, harness: Harness, *, num_aux: int, num_cut: int, num_agents: int
+) -> str | None:
     """Return how a rollout differs from the script; None: it does not.
 
     Args:
@@ -214,6 +227,7 @@ def find_fault(model: ScriptedModel, part: Part, harness: Harness, *, num_aux: i
         harness: the agent.
         num_aux: steps that are recorded as side calls.
         num_cut: sampled tokens that are not trained because their stream was cut.
+        num_agents: agents that have a name and trained tokens.
     """
     num_started = sum(turn.number for turn in part.turns if isinstance(turn, Delegate))
     is_compacted = part.is_long and harness.compact_tokens is not None
@@ -222,6 +236,8 @@ def find_fault(model: ScriptedModel, part: Part, harness: Harness, *, num_aux: i
         f"no request behind the last turn, found {len(model.unexpected)}: …{model.unexpected[:1]}": model.unexpected,
         "it to summarise its conversation, found no such request": is_compacted and not model.num_summaries,
         f"{num_started} sub-agents to ask, found {model.num_delegated}": model.num_delegated < num_started,
+        f"{num_started} sub-agents with names and rows of their own, found {num_agents}":
+            harness.names_agents and num_agents != num_started,
         f"the {model.num_side_calls} side calls of its declaration to be aux, found {num_aux} steps that are":
             model.num_side_calls != num_aux,
         f"no stream to be cut, found {num_cut} tokens in streams that were": num_cut and not part.is_cut,

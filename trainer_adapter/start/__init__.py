@@ -17,9 +17,9 @@ from agent_layer.lazy import face
 __getattr__, __all__ = face(
     __name__,
     {
-        "call": "train",
+        "call": "list_command train train_with_worker",
         "job": "Job open_page run_job",
-        "plan": "plan_run write_plan",
+        "plan": "HarnessWorker plan_run write_plan",
         "ranks": "run_rank train_on_ranks",
         "ray": "train_on_ray",
     },

@@ -14,6 +14,7 @@ from agent_layer.health import HealthLimits, ProgressReader, StepProgress, progr
 from agent_layer.infra import make_private, replace_file
 from agent_layer.settings import Settings, load_settings
 from envs.commands import CommandOptions, as_arguments
+from envs.harnesses import PREFIX, check_harness
 from trainer_adapter.config import (
     AlgorithmConfig,
     EvaluationConfig,
@@ -37,7 +38,7 @@ class TrainOptions(TypedDict, total=False):
     slots: int
     """Concurrent rollouts; default 16."""
     command: CommandOptions
-    """What attempts of a command begin with, and what is kept of them."""
+    """How attempts of a command or a harness run: what they begin with, what is kept of them, in which sandbox."""
     seed: int
     filters: list[TaskFilter]
     evaluation: EvaluationConfig
@@ -74,7 +75,8 @@ def train(
     Args:
         agent: a compiled LangGraph graph, a coroutine function ``agent(task, rollout)`` or an ``Environment`` class,
             or its ``module:attribute``. Workers import it: it is at the top of a module, or of the program that calls.
-            A list is a command: program and arguments. ``harness:NAME`` is an installed coding agent.
+            A list is a command: program and arguments. ``harness:NAME`` is an installed coding agent, which runs in a
+            sandbox.
         tasks: a file with one task per line, or tasks as mappings.
         scorer: a function, its ``module:function``, or 'agent'; None: as each task says.
         model: directory with the first weights and the tokenizer.
@@ -90,6 +92,8 @@ def train(
             Called again, the run goes on.
     """
     settings = options.get("settings") or load_settings()
+    command = list_command(agent, options.get("command"))
+    check_harness(settings, agent, options.get("command"))
     tasks_path = settings.dir.absolute() / "runs" / settings.run / "tasks.jsonl"
     _write_tasks(tasks_path, tasks, scorer, settings.run)
     config = TrainConfig(
@@ -110,7 +114,6 @@ def train(
         reasoning_parser=options.get("reasoning_parser", "auto"),
         verl=options.get("verl", {}),
     )
-    command = list_command(agent, options.get("command"))
     job = Job(
         config=config,
         target="" if command else import_path(agent),
@@ -118,6 +121,27 @@ def train(
         slots=options.get("slots", 16),
         unchecked=options.get("unchecked", False),
     )
+    return train_with_worker(settings, job, options.get("report", lambda _: None))
+
+
+def train_with_worker(
+    settings: Settings,
+    job: Job,
+    report: Callable[[StepProgress], None],
+    report_phase: Callable[[str], None] = lambda _: None,
+) -> list[StepProgress]:
+    """Run a job with all that it needs until its trainer has finished; return all steps of the run, oldest first.
+
+    Args:
+        settings: locations; ``settings.run`` is the run.
+        job: what to train, and with which agent.
+        report: receives each new step.
+        report_phase: receives what the start waits for.
+
+    Raises:
+        BadInputError: the agent cannot run here.
+        AgentLayerError: the trainer or a process that it needs ended early.
+    """
     progress = ProgressReader(progress_path(settings, settings.run))
     reported = {step.step for step in progress.read()}
 
@@ -125,21 +149,26 @@ def train(
         for step in progress.read_on():
             if step.step not in reported:
                 reported.add(step.step)
-                options.get("report", lambda _: None)(step)
+                report(step)
 
-    with run_job(settings, job) as running:
+    with run_job(settings, job, report_phase) as running:
         running.wait(report_new)
     return progress.read()
 
 
 def list_command(agent: object, options: CommandOptions | None) -> list[str]:
-    """Return the options and words with which a worker runs a command; empty: the agent is none.
+    """Return the options and words with which a worker runs a command or a harness; empty: the agent is neither.
 
     Raises: BadInputError: options of a command for another agent, or words that are no texts.
     """
+    if isinstance(agent, str) and agent.startswith(PREFIX):
+        return [*as_arguments(options or CommandOptions()), agent]
     if not isinstance(agent, list):
         if options is not None:
-            raise BadInputError(f"train: 'command' is for an agent that is a command, found {agent!r}; pass a list")
+            raise BadInputError(
+                f"train: 'command' is for an agent that is a command or a harness, found {agent!r}; pass a list, or"
+                f" '{PREFIX}NAME'"
+            )
         return []
     words = cast("list[object]", agent)
     if not words or not all(isinstance(word, str) for word in words):

@@ -29,7 +29,7 @@ class Job:
     """What to train, and with how much of this machine."""
 
     config: TrainConfig
-    target: str
+    target: str = ""
     """``module:attribute`` of the agent, as ``agent-layer work`` takes it."""
     command: Sequence[str] = ()
     """Options and words behind ``agent-layer work`` in place of the target; empty: the agent is no command."""
@@ -40,6 +40,8 @@ class Job:
     """Whether tasks of a set train that failed ``tasksets check``, or never ran it."""
     on_ray: bool = False
     """Whether veRL trains on Ray, with vLLM servers of its own."""
+    num_processes: int = 1
+    """Processes that share the model; on Ray the configuration says it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +109,7 @@ def run_job(
         if not settings.gateway_url:
             remove_ended_engines(settings, redis)  # before the trainer looks for engines
         options = ["--unchecked"] * job.unchecked + ["--on", "ray"] * job.on_ray
+        options += [f"--processes={job.num_processes}"] * (job.num_processes > 1)
         trainer = _start(["train", str(config), "--no-view", *options], settings, logs / "trainer.log")
         cleanup.callback(trainer.stop)
         processes = {"trainer": trainer}

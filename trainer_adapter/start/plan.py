@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,9 +17,11 @@ from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.health import STEP_CHECKS, StepCheck, set_limits
 from agent_layer.infra import Keys, install_command, is_locked, is_redis_running, open_redis
 from agent_layer.settings import Settings
+from envs.commands import CommandOptions
+from envs.harnesses import PREFIX, check_harness, find_qualification
 from envs.tasksets import check_trainable
 from trainer_adapter.algorithms import resolve_algorithm
-from trainer_adapter.config import ClusterConfig, TrainConfig, flatten_options
+from trainer_adapter.config import ClusterConfig, TrainConfig, flatten_options, read_context_length
 from trainer_adapter.start.memory import MemoryEstimate, MemoryPart, estimate_memory, read_shape
 from trainer_adapter.tasks import load_held_out
 from trainer_adapter.teacher import open_teacher
@@ -41,8 +44,22 @@ class DryRun(msgspec.Struct, frozen=True, kw_only=True):
     """Lines about the GPUs of a run on Ray."""
 
 
+class HarnessWorker(NamedTuple):
+    """A worker that runs a coding agent."""
+
+    agent: str
+    """``harness:NAME``."""
+    options: CommandOptions
+
+
 def plan_run(
-    config: TrainConfig, settings: Settings, *, unchecked: bool = False, on_ray: bool = False, num_ranks: int = 1
+    config: TrainConfig,
+    settings: Settings,
+    *,
+    unchecked: bool = False,
+    on_ray: bool = False,
+    num_ranks: int = 1,
+    worker: HarnessWorker | None = None,
 ) -> DryRun:
     """Look at everything that a run needs.
 
@@ -52,13 +69,22 @@ def plan_run(
         unchecked: whether task sets may train whose gate never passed.
         on_ray: whether veRL runs on Ray, and starts its own engines.
         num_ranks: processes that share the model; on Ray the configuration says it.
+        worker: what the run starts itself, with an engine and a gateway; None: these run already.
     """
     settings = settings.model_copy(update={"run": config.run or settings.run})
-    num_tasks, missing = _look_at_tasks(config, settings, unchecked=unchecked)
+    num_tasks, agents, missing = _look_at_tasks(config, settings, unchecked=unchecked)
     model, packages = _look_at_model(config.model), _look_at_packages(config)
     missing = [*model, *missing, *_look_at_held_out(config, settings.run), *packages]
     missing += _look_at_teacher(config, settings) if not packages else []
-    missing += _look_at_services(settings, needs_engine=not on_ray)
+    missing += _look_at_harness(settings, worker) if worker else []
+    starts_stack = worker is not None and not settings.gateway_url
+    found = _look_at_services(settings, needs_engine=not on_ray and not starts_stack, needs_worker=worker is None)
+    missing += found.missing
+    agents |= {worker.agent} if worker else found.agents
+    length = None if starts_stack or on_ray else found.max_model_len
+    for agent in sorted(agents):
+        if agent.startswith(PREFIX):
+            missing += find_short_lengths(config, settings, agent.removeprefix(PREFIX), length)
     memory = ray = None
     try:
         if on_ray:
@@ -137,21 +163,65 @@ def _look_at_model(model: Path) -> list[str]:
     return missing
 
 
-def _look_at_tasks(config: TrainConfig, settings: Settings, *, unchecked: bool) -> tuple[int | None, list[str]]:
-    """Return the number of tasks and what is wrong with them."""
+def _look_at_tasks(
+    config: TrainConfig, settings: Settings, *, unchecked: bool
+) -> tuple[int | None, set[str], list[str]]:
+    """Return the number of tasks, the agents that they name, and what is wrong with them."""
     try:
         from trainer_adapter.tasks import open_sources  # noqa: PLC0415  # numpy comes with torch
 
         with TemporaryDirectory() as directory:
             sources = open_sources(config.tasks, Path(directory), run=settings.run, seed=config.seed)
-            num_tasks = sum(len(source.file(source.first_level)) for source in sources)
+            files = [source.file(source.first_level) for source in sources]
+            agents = set[str]().union(*(file.agents for file in files))
             if not unchecked:
                 check_trainable(settings.dir, [task for source in sources for task in source.read_first_tasks()])
     except ModuleNotFoundError:
-        return None, []  # the packages that are missing are named anyway
+        return None, set(), []  # the packages that are missing are named anyway
     except (AgentLayerError, OSError) as error:
-        return None, [str(error)]
-    return num_tasks, []
+        return None, set(), [str(error)]
+    return sum(map(len, files)), agents, []
+
+
+def _look_at_harness(settings: Settings, worker: HarnessWorker) -> list[str]:
+    try:
+        check_harness(settings, worker.agent, worker.options)
+    except BadInputError as error:
+        return [str(error)]
+    return []
+
+
+def find_short_lengths(config: TrainConfig, settings: Settings, name: str, max_model_len: int | None) -> list[str]:
+    """Return which lengths of a run are shorter than a harness was found to need.
+
+    Args:
+        config: of the run.
+        settings: name the directory with results of checks.
+        name: of the harness.
+        max_model_len: of the engine; None: it starts with the run.
+    """
+    result = find_qualification(settings, name)
+    if result is None or (needs := result.needs) is None:
+        return []
+    missing: list[str] = []
+    try:
+        longest = max_model_len or read_context_length(config)
+    except BadInputError:  # named where it is needed
+        longest = needs.max_model_len
+    if longest < needs.max_model_len:
+        missing.append(
+            f"harness {name!r}: its first request and one answer need an engine with max_model_len"
+            f" {needs.max_model_len:,}, found {longest:,}; start the engine with more (cluster.max_model_len on Ray),"
+            " with a model that has it"
+        )
+    row = config.optimizer.max_row_tokens
+    if row is not None and row < needs.max_row_tokens:
+        missing.append(
+            f"harness {name!r}: rows of its short rollouts have up to {needs.max_row_tokens:,} tokens, found"
+            f" optimizer.max_row_tokens {row:,}, with which nothing of them is trained whole; set that to"
+            f" {needs.max_row_tokens} or more, or leave it out"
+        )
+    return missing
 
 
 def _look_at_held_out(config: TrainConfig, run: str) -> list[str]:
@@ -183,8 +253,18 @@ def _look_at_teacher(config: TrainConfig, settings: Settings) -> list[str]:
     return []
 
 
-def _look_at_services(settings: Settings, *, needs_engine: bool = True) -> list[str]:
-    """Return what is wrong with Redis, engines, workers, and other trainers of the run."""
+class _Services(NamedTuple):
+    """What runs already."""
+
+    missing: list[str]
+    """What is wrong with Redis, engines, workers, and other trainers of the run."""
+    agents: set[str] = set()
+    """Those of workers."""
+    max_model_len: int | None = None
+    """Least length of the run's engines; None: not known."""
+
+
+def _look_at_services(settings: Settings, *, needs_engine: bool, needs_worker: bool) -> _Services:
     engine = "engine: expected one that serves run {!r}, found {}; start one with 'agent-layer up'"
     worker = "worker: expected one that plays rollouts, found none; start one with 'agent-layer work TARGET'"
     missing: list[str] = []
@@ -193,18 +273,21 @@ def _look_at_services(settings: Settings, *, needs_engine: bool = True) -> list[
     ):
         missing.append(f"run {settings.run}: another trainer runs; stop it, or choose another run")
     if not settings.redis_url and not is_redis_running(settings):
-        return [*missing, *[engine.format(settings.run, "none")] * needs_engine, worker]
+        return _Services([*missing, *[engine.format(settings.run, "none")] * needs_engine, *[worker] * needs_worker])
     try:
         with open_redis(settings) as redis:
             registry = EngineRegistry(redis, Keys(settings.namespace))
             engines = registry.engines()
-            own = [one.url for one in engines if one.run == settings.run and registry.control(one.url).is_healthy()]
+            controls = [registry.control(one.url) for one in engines if one.run == settings.run]
+            own = [one for one in controls if one.is_healthy()]
+            lengths = [length for one in own if (length := one.read_context_tokens()) is not None]
             workers = Dispatcher(redis, settings).workers()
     except AgentLayerError as error:
-        return [*missing, str(error)]
+        return _Services([*missing, str(error)])
     if not own and needs_engine:
         others = ", ".join(f"{one.url} of run {one.run!r}" for one in engines) or "none"
         missing.append(engine.format(settings.run, others))
-    if not any(one.silent_seconds <= settings.lease_seconds and not one.is_draining for one in workers):
+    live = [one for one in workers if one.silent_seconds <= settings.lease_seconds and not one.is_draining]
+    if not live and needs_worker:
         missing.append(worker)
-    return missing
+    return _Services(missing, {str(one.about.get("agent", "")) for one in live}, min(lengths, default=None))

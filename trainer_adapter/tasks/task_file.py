@@ -43,6 +43,8 @@ class TaskFile:
         self._offsets, self._numbers = array("Q"), array("I")
         self._first: dict[tuple[str, str], int] = {}
         """First task of each task set."""
+        self.agents = set[str]()
+        """Agents that its tasks name."""
         try:
             self._seen = self._read_state()
             self.digest = self._hash()
@@ -85,6 +87,8 @@ class TaskFile:
             self._offsets.append(line.offset)
             self._numbers.append(line.number)
             hashes.append(hash(name.id))
+            if name.agent is not None:
+                self.agents.add(name.agent)
             if (taskset := find_taskset(name.labels)) is not None:
                 self._first.setdefault(taskset, len(hashes) - 1)
         if not hashes:

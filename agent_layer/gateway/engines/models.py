@@ -1,7 +1,8 @@
 """Rules that lead the model name of a request to the run's policy or to an external model.
 
 ``{"gpt-4*": "openai/gpt-4o-mini", "judge": "anthropic/claude-sonnet-4", "*haiku*": "aux", "*": "policy"}``: the first
-pattern that fits decides, and a name that fits none means the policy. To ``aux`` the policy answers without learning.
+pattern that fits decides, and a name that fits none means the policy. To ``aux`` the policy answers without learning,
+and so it does to an agent that asks for a model ``aux``, unless a rule fits that name.
 """
 
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ class ModelNames:
     """
 
     def __init__(self, rules: Mapping[str, str]) -> None:
-        self._rules = rules
+        self._rules = {**rules} if AUX in rules else {**rules, AUX: AUX}
         self._found: dict[str, str] = {}
 
     @property
@@ -46,8 +47,6 @@ class ModelNames:
         return self._find_target(name) == AUX
 
     def _find_target(self, name: str) -> str:
-        if not self._rules:
-            return POLICY
         if name not in self._found:
             if len(self._found) >= _MAX_REMEMBERED:
                 self._found.clear()
@@ -60,7 +59,7 @@ def read_model_names(setting: str | None) -> ModelNames:
     """Read the setting ``models``.
 
     Args:
-        setting: a JSON object, or the path of a file with one; None: every name is the policy.
+        setting: a JSON object, or the path of a file with one; None: there is no rule.
 
     Raises: BadInputError: the setting is neither.
     """

@@ -32,7 +32,7 @@ class Limits(NamedTuple):
     open_files: int
     file_bytes: int
     memory_bytes: int | None
-    """Address space; None: a cgroup limits memory."""
+    """Private writable memory; None: a cgroup limits memory."""
 
 
 _STARTING_CHILDREN = (kernel.CAP_KILL, kernel.CAP_SETUID, kernel.CAP_SETGID)
@@ -84,7 +84,7 @@ def set_limits(limits: Limits) -> None:
         resource.RLIMIT_STACK: 8 << 20,
     }
     if limits.memory_bytes is not None:
-        values[resource.RLIMIT_AS] = limits.memory_bytes
+        values[resource.RLIMIT_DATA] = limits.memory_bytes
     for number, value in values.items():
         lowest = min(value, *(one for one in resource.getrlimit(number) if one != resource.RLIM_INFINITY), value)
         resource.setrlimit(number, (lowest, lowest))

@@ -7,7 +7,7 @@ from typing import Final
 from agent_layer.errors import BadInputError
 from agent_layer.schema.sandbox import HOST_IMAGE, Resources, SandboxSpec
 from envs.sandbox.host_side.zygote import has_own_users
-from envs.sandbox.spec import ADDRESS_SPACE, box_variables
+from envs.sandbox.spec import PROCESS_MEMORY, box_variables
 
 BOX_USER: Final = 1000
 """Number of the box's user inside."""
@@ -36,7 +36,7 @@ def box_rules(spec: SandboxSpec, *, has_cgroup: bool) -> dict[str, object]:
             "processes": resources.processes + (0 if has_own_users() else 1),
             "open_files": resources.open_files,
             "file_bytes": writable_mb(resources) << 20,
-            "memory_bytes": None if has_cgroup else ADDRESS_SPACE * memory_bytes,
+            "memory_bytes": None if has_cgroup else PROCESS_MEMORY * memory_bytes,
         },
         "watched_bytes": None if has_cgroup else memory_bytes,
     }

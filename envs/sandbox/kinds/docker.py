@@ -31,7 +31,7 @@ from envs.sandbox.host_side.launch import Program, launch_program
 from envs.sandbox.host_side.rules import check_mounts, check_workdir, writable_mb
 from envs.sandbox.host_side.zygote import FIRST_USER, NUM_USERS, find_box_python, list_hidden_folders
 from envs.sandbox.kinds.docker_daemon import DaemonFacts, DockerDaemon
-from envs.sandbox.spec import ADDRESS_SPACE, PATH, ImageForm, box_variables, image_form
+from envs.sandbox.spec import PATH, PROCESS_MEMORY, ImageForm, box_variables, image_form
 
 _START_SECONDS: Final = 60.0
 _OWNER_LABEL: Final = "agent-layer.owner"
@@ -286,7 +286,7 @@ def _rules(spec: SandboxSpec, user: int, *, has_cgroup: bool) -> dict[str, objec
             "processes": _UNLIMITED,  # the daemon limits them
             "open_files": resources.open_files,
             "file_bytes": writable_mb(resources) << 20,
-            "memory_bytes": None if has_cgroup else ADDRESS_SPACE * memory_bytes,
+            "memory_bytes": None if has_cgroup else PROCESS_MEMORY * memory_bytes,
         },
         "watched_bytes": None if has_cgroup else memory_bytes,
         "user": user,

@@ -16,7 +16,7 @@ from envs.sandbox.host_side.cgroups import CgroupUsage
 from envs.sandbox.host_side.connection import BoxConnection, check_ready
 from envs.sandbox.host_side.kind import ServedKind
 from envs.sandbox.host_side.launch import Program, launch_program
-from envs.sandbox.spec import ADDRESS_SPACE, PATH, ImageForm, box_variables
+from envs.sandbox.spec import PATH, PROCESS_MEMORY, ImageForm, box_variables
 
 _START_SECONDS: Final = 60.0
 
@@ -92,7 +92,7 @@ def _config(spec: SandboxSpec, home: Path) -> dict[str, object]:
             "processes": unlimited,  # the kernel counts all processes of the worker's user
             "open_files": resources.open_files,
             "file_bytes": resources.disk_mb << 20,
-            "memory_bytes": ADDRESS_SPACE * resources.memory_mb << 20,
+            "memory_bytes": PROCESS_MEMORY * resources.memory_mb << 20,
         },
         "watched_bytes": resources.memory_mb << 20,
         "left": [str(home)],

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from agent_layer.infra.processes.marked import list_marked
 from agent_layer.settings import Settings
 from envs.harnesses import Harness, Installation, SideCall, ToolShape, find_harness
 from trainer_adapter.qualification.check import check_harness
@@ -30,6 +31,7 @@ SMALL = Harness(
     side_calls=[SideCall(what="title", mark="header", pattern="Write a title")],
     shell=ToolShape(name="shell", arguments={"command": "$command"}),
     sub_agent=ToolShape(name="delegate", arguments={"prompt": "$prompt"}),
+    names_agents=True,
     compaction="Summarise all of it",
     compact_tokens=8000,
 )
@@ -38,7 +40,8 @@ SMALL = Harness(
 @pytest.fixture
 def small(tmp_path):
     """Settings and declaration of the small agent, installed."""
-    harness = msgspec.structs.replace(SMALL, lock=tmp_path / "lock")
+    environment = SMALL.environment | {"DIRECTORY_OF_TEST": str(tmp_path)}
+    harness = msgspec.structs.replace(SMALL, lock=tmp_path / "lock", environment=environment)
     harness.lock_folder.mkdir(exist_ok=True)
     (harness.lock_folder / "requirements.txt").write_text("")
     settings = Settings(dir=tmp_path / "agent-layer")
@@ -65,12 +68,14 @@ def test_an_agent_loses_only_side_calls_and_what_was_cut_and_drifts_by_nothing(s
         assert (part.lost.keys() == {"aux", "cut_stream"}) == (part.name == "cut and resume")
     by_name = {part.name: part for part in result.parts}
     assert [by_name[name].num_rows for name in ("tools", "sub-agent", "two sub-agents", "retry")] == [1, 2, 3, 1]
+    assert [by_name[name].num_agents for name in ("tools", "sub-agent", "two sub-agents", "retry")] == [0, 1, 2, 0]
     assert by_name["forty turns"].forks.keys() == {"compaction"}
     assert list(find_drift(result, result)) == []
+    assert list_marked("DIRECTORY_OF_TEST", str(settings.dir.parent)) == []
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["pi", "codex", "mini-swe-agent", "aider"])
+@pytest.mark.parametrize("name", ["pi", "codex", "mini-swe-agent", "aider", "claude-code", "gemini"])
 def test_a_coding_agent_as_it_ships_loses_no_token_of_the_policy(name, monkeypatch):
     """'make test-all' installs these, and the vocabulary and chat templates that count their lengths."""
     harness, settings = find_harness(name), Settings(dir=Path(sys.prefix))

@@ -34,6 +34,17 @@ def test_without_rules_every_name_is_the_policy():
     assert not names.needs_provider
 
 
+@pytest.mark.parametrize(
+    ("rules", "is_aux"), [({}, True), ({"gpt-*": "policy"}, True), ({"a*": "policy"}, False), ({"aux": "judge"}, False)]
+)
+def test_an_agent_that_asks_for_aux_is_not_trained_unless_a_rule_says_otherwise(rules, is_aux):
+    names = ModelNames(rules)
+
+    assert names.is_aux("aux") is is_aux
+    assert not names.is_aux("policy")
+    assert not names.is_aux("auxiliary")
+
+
 def test_rules_may_lie_in_a_file(tmp_path):
     (tmp_path / "models.json").write_text(json.dumps(RULES))
 

@@ -70,7 +70,7 @@ def test_a_file_has_its_own_output_and_status(run_cli, tmp_path, monkeypatch):
     [
         (["exec", "--seconds", "0.2", "--", "sleep", "600"], 1, "sleep did not end within 0.2 s, and was killed"),
         (["exec", "--", "sh", "-c", "kill -9 $$"], 1, "sh was killed by SIGKILL"),
-        (["exec", "--kind", "dockr", "--", "true"], 2, "expected a kind among process, namespace"),
+        (["exec", "--kind", "dockr", "--", "true"], 2, "expected one of process, namespace"),
         (["run", "/no/such/file.py"], 2, "No such file or directory; name a Python file"),
         (["run", "x.py", "--seconds", "inf"], 2, "expected --seconds to be a number of seconds, found inf"),
     ],

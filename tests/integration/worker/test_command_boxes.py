@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from agent_layer.schema.task import Limits
-from envs.commands.options import make_command_options
+from envs.commands.options import CommandFlags
 from envs.commands.target import CommandTarget
 
 from ...boxes import require_kind
@@ -73,8 +73,7 @@ async def harness(module_settings):
 
 def choose(box, **options):
     """Return what a command line with these options asks for."""
-    names = ("workdir", "home", "keep_workdir", "artifacts", "diff", "mounts")
-    return make_command_options(box=box, box_memory=512, share_workdir=False, **(dict.fromkeys(names) | options))
+    return CommandFlags(box=box, box_memory=512, **options).read(is_harness=False)
 
 
 async def play(harness, command, options, *tasks):

@@ -252,7 +252,7 @@ async def test_a_module_that_lacks_the_agent_ends_its_worker_at_once_whatever_it
     write_module("busy", "import threading, time\nthreading.Thread(target=time.sleep, args=(600,)).start()\n")
     hasty = replace(harness, settings=harness.settings.model_copy(update={"start_seconds": scaled(50.0)}))
 
-    with pytest.raises(BadInputError, match="cannot be imported as module:attribute"):
+    with pytest.raises(BadInputError, match="cannot be imported"):
         await hasty.run("busy:agent", task(), **isolated)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import runpy
 import sys
 import tomllib
 from importlib.metadata import EntryPoint, EntryPoints
@@ -13,7 +14,7 @@ import pytest
 
 from agent_layer.cli.main import main
 from agent_layer.errors import AgentFailedError, BadInputError
-from agent_layer.schema import Task, TaskView
+from agent_layer.schema import Limits, Task, TaskView
 from agent_layer.schema.sandbox import SandboxSpec
 from agent_layer.settings import Settings
 from envs.commands import CommandOptions, CommandPlace
@@ -22,6 +23,7 @@ from envs.harnesses.catalogue import HARNESSES
 from envs.harnesses.registry import list_harness_names
 from tracer.core import Rollout
 
+LOCKER = Path(__file__).parents[3] / ".ci" / "lock_harness.py"
 PROMPT = 'say "$HOME" & {braces}\nplease'
 PLACE = CommandPlace(
     task=TaskView(id="t", task_type="default", input={"prompt": PROMPT}),
@@ -32,6 +34,7 @@ PLACE = CommandPlace(
     workdir="/w",
     is_boxed=False,
 )
+OUTSIDE = CommandOptions(is_unboxed=True)
 PLAIN = Harness(
     name="plain", package="p", version="1", installer="pypi", program="p", dialect="chat", arguments=["$prompt"]
 )
@@ -119,7 +122,7 @@ def plug_in(monkeypatch):
 
     def register(**points):
         found = EntryPoints(EntryPoint(name, value, "agent_layer.harnesses") for name, value in points.items())
-        monkeypatch.setattr("envs.harnesses.registry.entry_points", lambda **_: found)
+        monkeypatch.setattr("envs.plug_ins.entry_points", lambda **_: found)
 
     return register
 
@@ -166,6 +169,60 @@ def test_an_installation_without_its_interpreter_says_which(tmp_path, monkeypatc
         Installation(Settings(dir=tmp_path), harness).install(lambda _: None)
 
 
+def write_program(path, script):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o700)
+
+
+def test_an_interpreter_that_does_not_start_is_named_or_passed_over_for_the_next(tmp_path, monkeypatch):
+    first, second = tmp_path / "shims/python3.99", tmp_path / "bin/python3.99"
+    write_program(first, "echo set a version first >&2; exit 127")
+    monkeypatch.setenv("PATH", f"{first.parent}:{second.parent}:/usr/bin:/bin")
+    installation = Installation(Settings(dir=tmp_path / "dir"), msgspec.structs.replace(PLAIN, python="3.99"))
+
+    assert installation.find_missing() == f"Python 3.99; {first} does not start: set a version first"
+    write_program(second, "exit 0")
+    assert installation.find_missing() is None
+
+
+@pytest.mark.parametrize("lacks", [[], ["p-other-cpu"]])
+def test_what_does_not_start_once_it_is_installed_is_not_installed(tmp_path, monkeypatch, lacks):
+    lock = tmp_path / "lock"
+    lock.mkdir()
+    (lock / "package.json").write_bytes(msgspec.json.encode({"lacks": lacks}))
+    (lock / "package-lock.json").write_text("{}")
+    write_program(tmp_path / "bin/node", "echo v20.1.0")
+    made = "mkdir -p node_modules/.bin; printf '#!/bin/sh\\ntest -z \"$(ls -A $HOME)\" && exit 3' > node_modules/.bin/p"
+    write_program(tmp_path / "bin/npm", f"{made}; chmod 700 node_modules/.bin/p")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    harness = msgspec.structs.replace(PLAIN, installer="npm", lock=lock)
+    installation = Installation(Settings(dir=tmp_path / "dir"), harness)
+
+    with pytest.raises(AgentFailedError, match="p ended with status 3") as raised:
+        installation.install(lambda _: None)
+
+    assert ("p-other-cpu" in str(raised.value)) == bool(lacks)
+    assert "is not installed" in installation.find_fault()
+
+
+def test_a_lock_keeps_builds_that_only_the_lock_before_has_and_names_the_others():
+    complete_packages = runpy.run_path(str(LOCKER))["complete_packages"]
+    wanted = {"b-linux": "1.0", "b-mac": "1.0", "b-win": "1.0", "b-old": "1.0"}
+    packages = {
+        "": {"dependencies": {"a": "1.0"}},
+        "node_modules/a": {"version": "1.0", "optionalDependencies": wanted},
+        "node_modules/b-linux": {"version": "1.0"},
+    }
+    mac = {"version": "1.0", "integrity": "sha512-x", "optional": True}
+    before = {"node_modules/a/node_modules/b-mac": mac, "node_modules/b-old": {"version": "0.9"}}
+
+    assert complete_packages(packages, before) == ["b-old", "b-win"]
+    assert packages["node_modules/a"]["optionalDependencies"] == {"b-linux": "1.0", "b-mac": "1.0"}
+    assert packages["node_modules/a/node_modules/b-mac"] == mac
+    assert "node_modules/b-old" not in packages
+
+
 def test_an_old_node_is_named_before_anything_is_installed(tmp_path, monkeypatch):
     for name in ("node", "npm"):
         (tmp_path / name).write_text("#!/bin/sh\necho v18.19.1\n")
@@ -203,7 +260,7 @@ def test_an_installation_of_another_lock_counts_as_none(tmp_path):
 def echoing(tmp_path):
     """``echoing(script)``: settings and declaration of an installed agent that is a shell script."""
 
-    def install(script, options=CommandOptions(), **changes):  # noqa: B008  # frozen
+    def install(script, options=OUTSIDE, **changes):
         harness = msgspec.structs.replace(PLAIN, lock=tmp_path / "lock", **changes)
         harness.lock_folder.mkdir()
         installation = Installation(Settings(dir=tmp_path / "dir"), harness)
@@ -262,6 +319,39 @@ def test_an_installation_that_a_box_cannot_show_is_refused_at_the_start(echoing,
         echoing("true", CommandOptions(box=box))
 
 
+async def test_a_task_for_training_is_sampled_as_training_needs_and_every_task_has_limits(echoing):
+    target = echoing("true", sampling={"temperature": 1.0, "top_k": -1}, limits=Limits(turns=9, wall_seconds=60.0))
+    own = Task(id="t", run="r", input="x", sampling={"temperature": 0.7}, limits=Limits(turns=2, tokens=5))
+
+    plain, completed = (target.complete_task(task) for task in (Task(id="t", run="r", input="x"), own))
+    held_out = target.complete_task(msgspec.structs.replace(own, split="eval", sampling={}))
+
+    assert (plain.sampling, plain.limits) == ({"temperature": 1.0, "top_k": -1}, Limits(turns=9, wall_seconds=60.0))
+    assert completed.sampling == {"temperature": 0.7, "top_k": -1}
+    assert completed.limits == held_out.limits == Limits(turns=2, tokens=5, wall_seconds=60.0)
+    assert held_out.sampling == {}
+    await target.close()
+
+
+@pytest.mark.parametrize("harness", HARNESSES.values(), ids=HARNESSES)
+def test_every_harness_declares_what_training_needs(harness):
+    assert harness.sampling["temperature"] == 1.0
+    assert None not in (harness.limits.turns, harness.limits.wall_seconds)
+
+
+@pytest.mark.parametrize("place", ["/usr/bin/node", "/usr/local/bin/node", "/opt/node-22/bin/node"])
+def test_a_box_gets_the_interpreter_unless_it_has_it_anyway(echoing, tmp_path, monkeypatch, place):
+    echoing("true", installer="npm")
+    harness = msgspec.structs.replace(PLAIN, installer="npm", lock=tmp_path / "lock")
+    monkeypatch.setattr("shutil.which", lambda *_, **__: place)
+    (tmp_path / "link").symlink_to(tmp_path / "dir")
+
+    mounts = Installation(Settings(dir=tmp_path / "link"), harness).list_mounts()
+
+    shown = {"/opt/node-22/bin/node": ["/opt/node-22"]}.get(place, [])
+    assert mounts == [str(tmp_path.resolve() / "dir/harnesses/plain"), *shown]
+
+
 @pytest.mark.parametrize("empty", [None, "", {}, []])
 def test_a_task_without_a_question_is_refused(empty):
     place = msgspec.structs.replace(PLACE, task=TaskView(id="t", task_type="default", input=empty))
@@ -287,6 +377,8 @@ async def test_an_agent_that_fails_says_what_it_wrote_last(echoing):
         (["work", "harness:clod"], "harness 'clod': expected one of claude-code"),
         (["eval", "a:b", "tasks.jsonl", "--harness", "pi"], "expected tasks alone beside --harness"),
         (["eval", "tasks.jsonl", "--harness", "pi", "--", "sh"], "expected --harness or '-- COMMAND', found both"),
+        (["train", "run.yaml", "--workdir=x"], "train: --workdir=x is for --harness, found none"),
+        (["work", "--harness", "pi", "--keep-workdir", "x"], "expected --keep-workdir without a sandbox"),
         (["harnesses", "install"], "expected names or --all"),
         (["harnesses", "install", "clod"], "harness 'clod': expected one of claude-code"),
         (["harnesses", "check", "pi"], "harness 'pi': is not installed"),

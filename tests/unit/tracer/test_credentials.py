@@ -8,6 +8,7 @@ import openai
 import pytest
 
 import tracer
+from tracer.credentials import clear_secrets
 from tracer.propagation import enter_environment
 from tracer.testing import capture
 
@@ -120,3 +121,72 @@ def test_without_a_gateway_the_program_keeps_its_own_model(rollout):
     as_text = dataclasses.replace(rollout, base_url=None, api_key=None)
 
     assert enter_environment(USERS, as_text).items() >= USERS.items()
+
+
+SECRETS = [
+    "GH_TOKEN",
+    "HF_TOKEN",
+    "HUGGINGFACEHUB_API_TOKEN",
+    "GROQ_API_KEY",
+    "MISTRAL_API_KEY",
+    "WANDB_API_KEY",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SESSION_TOKEN",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "SSH_AUTH_SOCK",
+    "PGPASSWORD",
+    "MYSQL_PWD",
+    "GIT_ASKPASS",
+    "SLACK_WEBHOOK_URL",
+    "SENTRY_DSN",
+    "NPM_TOKEN",
+    "npm_config__authToken",
+    "ARM_CLIENT_SECRET",
+    "GITHUB_PAT",
+    "CI_JOB_JWT",
+    "DEPLOY_KEYS",
+    "TWINE_PASSWORD",
+    "SIGNING_PASSPHRASE",
+    "AZURE_STORAGE_SAS_TOKEN",
+    "DOCKER_AUTH_CONFIG",
+    "NEWRELIC_LICENSEKEY",
+]
+KEPT = [
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "TERM",
+    "PWD",
+    "OLDPWD",
+    "SHELL",
+    "USER",
+    "TMPDIR",
+    "VIRTUAL_ENV",
+    "PYTHONPATH",
+    "PYTHONHASHSEED",
+    "CUDA_VISIBLE_DEVICES",
+    "TOKENIZERS_PARALLELISM",
+    "MAX_TOKENS",
+    "NODE_EXTRA_CA_CERTS",
+    "SSL_CERT_FILE",
+    "HF_HOME",
+    "XDG_SESSION_ID",
+    "DESKTOP_SESSION",
+    "PYTHON_KEYRING_BACKEND",
+    "KEYBOARD_LAYOUT",
+    "NUM_PASSES",
+    "AUTHOR",
+    "GIT_AUTHOR_NAME",
+]
+
+
+def test_secrets_are_told_by_their_names_and_by_passwords_in_addresses():
+    addresses = {"https_proxy": "http://me:pass@proxy:80", "DATABASE_URL": "postgres://u:p@h/db"}
+    plain = {"http_proxy": "http://proxy:3128", "SITE": "https://a.example/x@y:z@", "REMOTE": "git@host:repo"}
+    known = {"AZURE_API_KEY": OWN, "ANTHROPIC_CUSTOM_HEADERS": "a: b"}  # these become the rollout's
+
+    left = clear_secrets(dict.fromkeys([*SECRETS, *KEPT], "x") | addresses | plain | known)
+
+    assert sorted(left) == sorted([*KEPT, *plain, *known])

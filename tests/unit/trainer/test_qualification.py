@@ -10,12 +10,21 @@ from agent_layer.errors import BadInputError
 from agent_layer.local import ScriptedEngine
 from agent_layer.schema import ExcludedRollout
 from agent_layer.settings import Settings
-from envs.harnesses import PartFigures, Qualification, RenderedFigures, find_harness
+from envs.harnesses import (
+    NeededLengths,
+    PartFigures,
+    Qualification,
+    RenderedFigures,
+    find_harness,
+    find_qualification,
+    save_qualification,
+)
+from envs.harnesses.qualified import find_failure
 from trainer_adapter.data.samples import read_samples
 from trainer_adapter.qualification.account import EngineAnswer, account_tokens
 from trainer_adapter.qualification.check import check_harness
 from trainer_adapter.qualification.drift import find_drift
-from trainer_adapter.qualification.render import measure_rows
+from trainer_adapter.qualification.render import find_needed_lengths, measure_rows
 from trainer_adapter.qualification.script import Delegate, Part, ScriptedModel, Speak, find_fault
 
 from ...profiles import num_examples
@@ -77,6 +86,15 @@ def test_an_answer_that_was_cut_off_whole_belongs_to_a_step_without_tokens():
     account = account_tokens([first, *others], trajectory, read_samples(trajectory))
 
     assert account.lost == {"cut_stream": 2, "unrecorded": 1}
+
+
+def test_each_agent_with_a_name_has_its_own_trained_tokens():
+    steps = [call("a", [[1, 2]], [9]), *(call(name, [[3, 4, 5]], [7], agent=name) for name in ("b", "c"))]
+    trajectory = make_trajectory(*steps, call("d", [[6]], [8], agent="d", role="aux"))
+
+    account = account_tokens(list_answers(trajectory), trajectory, read_samples(trajectory))
+
+    assert account.agents == {"b": 3, "c": 3}
 
 
 def test_an_excluded_rollout_loses_all_of_the_policy_to_its_reason():
@@ -190,28 +208,51 @@ def test_a_check_of_nothing_is_not_clean():
     assert not msgspec.structs.replace(RESULT, parts=[]).is_clean
 
 
+def test_what_failed_is_kept_beside_the_last_clean_result_until_the_next(tmp_path):
+    kept = Settings(dir=tmp_path)
+    clean, failed = RESULT, with_part(fault="expected all turns")
+    assert (find_qualification(kept, "h"), find_failure(kept, "h")) == (None, None)
+
+    for result, expected in [(failed, (None, failed)), (clean, (clean, None)), (failed, (clean, failed))]:
+        path = save_qualification(kept, result)
+
+        assert msgspec.json.decode(path.read_bytes(), type=Qualification) == result
+        assert (find_qualification(kept, "h"), find_failure(kept, "h")) == expected
+
+
+def test_needed_lengths_are_those_of_the_longest_template_and_of_short_parts():
+    shown = [rendered(100, 9000), rendered(2000, 800)]
+    shown = [msgspec.structs.replace(one, short_row=row) for one, row in zip(shown, (1025, 3), strict=True)]
+
+    assert find_needed_lengths(shown, 100) == NeededLengths(max_model_len=3072, max_row_tokens=2048)
+    assert find_needed_lengths([], 100) is None
+
+
 def test_a_part_that_does_not_exist_is_named_before_anything_starts(tmp_path):
     with pytest.raises(BadInputError, match=r"expected --part as one of 'tools', .*'cut and resume', found 'tool'"):
         check_harness(Settings(dir=tmp_path), HARNESS, print, "tool")
 
 
 @pytest.mark.parametrize(
-    ("turns", "is_cut", "num_delegated", "num_aux", "num_cut", "fault"),
+    ("turns", "is_cut", "counts", "fault"),
     [
-        ([Speak("x")], False, 0, 0, 0, None),
-        ([Speak("x")], True, 0, 0, 7, None),
-        ([Speak("x")], False, 0, 0, 7, "expected no stream to be cut, found 7 tokens"),
-        ([Speak("x")], False, 0, 1, 0, "expected the 0 side calls of its declaration to be aux, found 1"),
-        ([Delegate(2)], False, 2, 0, 0, None),
-        ([Delegate(2)], False, 1, 0, 0, "expected 2 sub-agents to ask, found 1"),
+        ([Speak("x")], False, (0, 0, 0, 0), None),
+        ([Speak("x")], True, (0, 0, 7, 0), None),
+        ([Speak("x")], False, (0, 0, 7, 0), "expected no stream to be cut, found 7 tokens"),
+        ([Speak("x")], False, (0, 1, 0, 0), "expected the 0 side calls of its declaration to be aux, found 1"),
+        ([Delegate(2)], False, (2, 0, 0, 2), None),
+        ([Delegate(2)], False, (1, 0, 0, 1), "expected 2 sub-agents to ask, found 1"),
+        ([Delegate(2)], False, (2, 0, 0, 1), "expected 2 sub-agents with names and rows of their own, found 1"),
+        ([Speak("x")], False, (0, 0, 0, 1), "expected 0 sub-agents with names and rows of their own, found 1"),
     ],
 )
-def test_no_token_hides_behind_a_cause_that_the_script_does_not_have(
-    turns, is_cut, num_delegated, num_aux, num_cut, fault
-):
-    model = ScriptedModel(HARNESS, [], ScriptedEngine(model="policy"))
+def test_no_token_hides_behind_a_cause_that_the_script_does_not_have(turns, is_cut, counts, fault):
+    num_delegated, num_aux, num_cut, num_agents = counts
+    harness = msgspec.structs.replace(HARNESS, names_agents=True)
+    model = ScriptedModel(harness, [], ScriptedEngine(model="policy"))
     model.num_delegated = num_delegated
+    part = Part(name="p", turns=turns, is_cut=is_cut)
 
-    found = find_fault(model, Part(name="p", turns=turns, is_cut=is_cut), HARNESS, num_aux=num_aux, num_cut=num_cut)
+    found = find_fault(model, part, harness, num_aux=num_aux, num_cut=num_cut, num_agents=num_agents)
 
     assert found is None if fault is None else fault in found

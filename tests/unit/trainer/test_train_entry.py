@@ -26,6 +26,8 @@ def test_a_command_reaches_its_worker_with_its_options():
 
     assert list_command(["python", "agent.py"], None) == ["--", "python", "agent.py"]
     assert list_command(["x", "-y"], options) == ["--workdir=template", "--artifact=out/**", "--", "x", "-y"]
+    assert list_command("harness:pi", None) == ["harness:pi"]
+    assert list_command("harness:pi", CommandOptions(is_unboxed=True)) == ["--box=none", "harness:pi"]
     assert list_command("m:agent", None) == []
     for agent, given in (("m:agent", options), ([], None), (["x", 1], None)):
         with pytest.raises(BadInputError, match="command"):
@@ -66,6 +68,15 @@ def test_a_run_has_one_job(tmp_path):
         trainer_adapter.train(compare, [{"input": 1}], model=Path("m"), steps=1, settings=settings)
 
     os.close(lock)
+
+
+def test_a_harness_that_cannot_run_is_refused_before_anything_starts(tmp_path):
+    settings = Settings(dir=tmp_path / "home")
+
+    with pytest.raises(BadInputError, match="harness 'pi': is not installed; run 'agent-layer harnesses install pi'"):
+        trainer_adapter.train("harness:pi", [{"input": 1}], model=Path("m"), steps=1, settings=settings)
+
+    assert not (tmp_path / "home").exists()
 
 
 @pytest.mark.parametrize("target", [lambda task: task, Game(3), Settings().model_copy])

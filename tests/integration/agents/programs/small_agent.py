@@ -1,4 +1,4 @@
-"""A coding agent in sixty lines: a shell, sub-agents, a title, retries, a summary where the context ends, resuming."""
+"""A coding agent in sixty lines: a shell, sub-agents, a title, retries, a summary at the end, resuming, a daemon."""
 
 import json
 import os
@@ -31,19 +31,19 @@ def call(messages, tools=None, **headers):
             time.sleep(0.1)
 
 
-def run(function):
+def run(function, name):
     arguments = json.loads(function["arguments"])
     if function["name"] == "delegate":
-        return work([{"role": "user", "content": arguments["prompt"]}])
+        return work([{"role": "user", "content": arguments["prompt"]}], **{"x-agent-layer-agent": name})
     done = subprocess.run(["sh", "-c", arguments["command"]], capture_output=True, text=True, check=False)
     return done.stdout
 
 
-def work(messages, *, is_main=False):
+def work(messages, *, is_main=False, **headers):
     while True:
         if is_main:
             STATE.write_text(json.dumps(messages))
-        answer = call(messages, TOOLS)
+        answer = call(messages, TOOLS, **headers)
         message = answer["choices"][0]["message"]
         messages.append(
             {name: message[name] for name in ("role", "content", "reasoning", "tool_calls") if message.get(name)}
@@ -51,13 +51,14 @@ def work(messages, *, is_main=False):
         if not message.get("tool_calls"):
             return message["content"]
         for one in message["tool_calls"]:
-            messages.append({"role": "tool", "tool_call_id": one["id"], "content": run(one["function"])})
+            messages.append({"role": "tool", "tool_call_id": one["id"], "content": run(one["function"], one["id"])})
         if answer["usage"]["prompt_tokens"] > int(os.environ["CONTEXT"]):
             summary = call([*messages, {"role": "user", "content": "Summarise all of it."}], TOOLS)
             text = summary["choices"][0]["message"]["content"]
             messages[1:] = [{"role": "user", "content": f"So far: {text}"}]
 
 
+subprocess.Popen(["sleep", "1000"], start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 if sys.argv[1] == "resume":
     begun = [*json.loads(STATE.read_text()), {"role": "user", "content": sys.argv[2]}]
 else:

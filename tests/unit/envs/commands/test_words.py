@@ -4,11 +4,15 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from agent_layer.errors import BadInputError
-from envs.commands.options import as_arguments, make_command_options
+from envs.commands.boxed import choose_box
+from envs.commands.options import CommandFlags, as_arguments, make_box_spec, take_command_flags
 from envs.commands.plan import CommandOptions
+from envs.commands.target import CommandTarget
 from envs.commands.words import find_words
+from envs.sandbox import Support
 
 WORDS = [
     # typed, what runs, with START for the start directory
@@ -87,51 +91,113 @@ async def test_programs_that_are_installed_for_the_user_are_still_found(attempts
 GIVEN = {
     "workdir": "template@HEAD",
     "home": "home",
-    "share_workdir": False,
-    "keep_workdir": None,
     "artifacts": ["out/**", "*.log"],
     "diff": "changes.patch",
+    "env": ["GH_TOKEN"],
     "box": "session",
     "box_memory": 1024,
     "mounts": ["/opt/node"],
 }
-NOTHING = dict.fromkeys(GIVEN) | {"share_workdir": False, "box_memory": 4096}
 
 
-def test_options_reach_a_worker_process_unchanged():
-    options = make_command_options(**GIVEN)
+def parse(arguments):
+    """Return what a command line with these arguments asks for, by the parser of commands."""
+    found = []
 
-    read = {name: value for name, _, value in (one.partition("=") for one in as_arguments(options))}
+    @take_command_flags
+    def command(*, flags: CommandFlags):
+        found.append(flags)
 
-    assert read == {
-        "--workdir": "template@HEAD",
-        "--home": "home",
-        "--diff": "changes.patch",
-        "--box": "session",
-        "--box-memory": "1024",
-        "--artifact": "*.log",
-        "--mount": "/opt/node",
-    }
-    assert options.box.resources.memory_mb == 1024
-    assert make_command_options(**NOTHING) == CommandOptions()
-    assert as_arguments(make_command_options(**NOTHING | {"share_workdir": True})) == ["--share-workdir"]
-    assert as_arguments(make_command_options(**NOTHING | {"keep_workdir": "kept"})) == ["--keep-workdir=kept"]
+    app = typer.Typer()
+    app.command()(command)
+    app(arguments, standalone_mode=False)
+    return found[0]
 
 
+@pytest.mark.parametrize("is_harness", [False, True])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        GIVEN,
+        {"keep_workdir": "kept", "box": "none"},
+        {"box": "auto", "mounts": ["/opt/a", "/opt/b"]},
+        {"box": "none"},
+        {"share_workdir": True},
+    ],
+    ids=str,
+)
+def test_options_reach_a_worker_process_unchanged(given, is_harness):
+    options = CommandFlags(**given).read(is_harness=is_harness)
+
+    assert parse(as_arguments(options)).read(is_harness=is_harness) == options
+
+
+def test_the_parser_reads_every_option():
+    typed = ["--workdir=template@HEAD", "--home=home", "--artifact=out/**", "--artifact=*.log", "--diff=changes.patch"]
+    typed += ["--env=GH_TOKEN", "--box=session", "--box-memory=1024", "--mount=/opt/node"]
+
+    assert parse(typed) == CommandFlags(**GIVEN)
+    assert parse([]) == CommandFlags()
+    assert parse(["--harness=pi", "--share-workdir", "--keep-workdir=k"]) == CommandFlags(
+        harness="pi", share_workdir=True, keep_workdir="k"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "of_command", "of_harness"),
+    [(None, None, "auto"), ("none", None, None), ("auto", "auto", "auto"), ("oci", "oci", "oci")],
+)
+def test_a_harness_runs_in_a_box_unless_told_otherwise_and_a_command_only_if_told(given, of_command, of_harness):
+    for is_harness, expected in ((False, of_command), (True, of_harness)):
+        box = CommandFlags(box=given).read(is_harness=is_harness).box
+        assert (None if box is None else box.kind or "auto") == expected
+
+
+@pytest.mark.parametrize("is_harness", [False, True])
 @pytest.mark.parametrize(
     ("given", "why"),
     [
         ({"share_workdir": True, "workdir": "x"}, "--workdir is for attempts with directories of their own"),
-        ({"mounts": ["/opt"]}, "expected --box KIND beside --mount"),
-        ({"box_memory": 1024}, "expected --box KIND beside --box-memory"),
-        ({"box": "session", "keep_workdir": "kept"}, "expected --keep-workdir without --box"),
-        ({"box": "process"}, "expected --box as one of"),
+        ({"box": "none", "mounts": ["/opt"]}, "expected --box KIND beside --mount"),
+        ({"box": "none", "box_memory": 1024}, "expected --box KIND beside --box-memory"),
+        ({"box": "session", "keep_workdir": "kept"}, "expected --keep-workdir without a sandbox.*--box none"),
+        ({"box": "process"}, "expected --box as one of auto, none, session, oci"),
         ({"box": "session", "mounts": ["/usr/lib"]}, "outside of the sandbox's own folders"),
         ({"box": "session", "mounts": ["opt"]}, "expected a mount as an absolute path"),
         ({"box": "session", "mounts": ["/attempt/x"]}, "outside of the sandbox's own folders"),
         ({"diff": "out/changes"}, "expected --diff as the name of a file"),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(given, why):
+def test_options_that_contradict_each_other_are_refused(given, why, is_harness):
     with pytest.raises(BadInputError, match=why):
-        make_command_options(**NOTHING | given)
+        CommandFlags(**given).read(is_harness=is_harness)
+
+
+async def test_a_variable_reaches_attempts_by_name_and_one_that_cannot_is_refused(attempts, monkeypatch):
+    for name in ("GH_TOKEN", "HF_TOKEN", "AGENT_LAYER_API_KEY"):
+        monkeypatch.setenv(name, f"the {name}")
+    shows = ["sh", "-c", "echo $GH_TOKEN, $HF_TOKEN"]
+
+    assert await attempts(shows).run() == ","
+    assert await attempts(shows, CommandOptions(env=["GH_TOKEN"])).run() == "the GH_TOKEN,"
+    for name, why in (("NOT_SET", "it is not set here"), ("AGENT_LAYER_API_KEY", "it is the worker's own")):
+        with pytest.raises(BadInputError, match=f"--env {name}: {why}"):
+            CommandTarget(["true"], CommandOptions(env=[name]))
+
+
+def test_a_machine_without_any_kind_of_sandbox_says_what_to_do(monkeypatch):
+    working = set[str]()
+
+    async def probe(kind):
+        return Support(works=kind.name in working, reason="lacks it; install it")
+
+    monkeypatch.setattr("envs.sandbox.host_side.kind.ServedKind.probe", probe)
+    any_kind = CommandOptions(box=make_box_spec())
+
+    with pytest.raises(BadInputError, match=r"session: lacks it.*oci: lacks.*Install what one.*--box none"):
+        choose_box(any_kind)
+    for name, best in (("namespace", "namespace"), ("docker", "docker"), ("process", "docker"), ("oci", "oci")):
+        working.add(name)
+        assert choose_box(any_kind).box.kind == best
+    assert choose_box(CommandOptions()).box is None

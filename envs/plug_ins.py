@@ -1,0 +1,70 @@
+"""Objects by name: ours, those that installed packages register under an entry point, and ``module:attribute``."""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import NamedTuple
+
+from agent_layer.errors import BadInputError
+
+
+class PlugIns(NamedTuple):
+    """One group of them."""
+
+    group: str
+    """Entry-point group of other packages."""
+    what: str
+    """Names one of them in errors."""
+    ours: Mapping[str, object] = {}
+    """Objects, or their ``module:attribute``, which is imported when it is asked for; they win over others' names."""
+    takes_paths: bool = False
+    """``module:attribute`` is a name, too."""
+
+    def list_names(self) -> list[str]:
+        """Return all names, ours first."""
+        return [*self.ours, *sorted(set(entry_points(group=self.group).names) - set(self.ours))]
+
+    def find(self, name: str) -> object:
+        """Return the object of this name.
+
+        Raises: BadInputError: there is none, or its module fails to import.
+        """
+        found = self.ours.get(name)
+        if found is not None:
+            return import_object(found) if isinstance(found, str) else found
+        load = self._find_loader(name)
+        try:
+            return load()
+        except BadInputError:
+            raise
+        except Exception as error:  # a module may raise anything when it is imported
+            raise BadInputError(
+                f"{self.what} {name!r}: cannot be imported, {error!r}; check the name and the directory that you start"
+                " in, or correct the package that registers it"
+            ) from error
+
+    def _find_loader(self, name: str) -> Callable[[], object]:
+        if self.takes_paths and ":" in name:
+            return lambda: import_object(name)
+        known = entry_points(group=self.group)
+        if name in known.names:
+            return known[name].load
+        names = ", ".join(self.list_names()) or "none"
+        if self.takes_paths:
+            raise BadInputError(
+                f"{self.what} {name!r}: neither module:attribute nor a registered name (registered: {names}); check the"
+                " spelling"
+            )
+        raise BadInputError(
+            f"{self.what} {name!r}: expected one of {names}; check the spelling, or register your own under the entry"
+            f" point {self.group}"
+        )
+
+
+def import_object(path: str) -> object:
+    """Import ``module:attribute``; raises what the module raises."""
+    module_name, _, attribute = path.partition(":")
+    found: object = import_module(module_name)
+    for part in attribute.split("."):
+        found = getattr(found, part)
+    return found
