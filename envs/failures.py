@@ -7,7 +7,7 @@ import msgspec
 
 from agent_layer.errors import AgentFailedError, BadInputError, SandboxError, UnreachableError
 from agent_layer.recorder import KeyScrubber
-from agent_layer.schema import Cause, RolloutStatus
+from agent_layer.schema import Cause, PolicyFault, RolloutStatus
 from tracer.core import describe_traceback
 
 CONTEXT_FULL: Final = "context_length_exceeded"
@@ -85,12 +85,12 @@ def is_out_of_budget(error: BaseException) -> bool:
     return any(getattr(error, "code", None) == code or code in text for code in _LIMIT_CODES)
 
 
-def blame_full_context(ending: Ending) -> Ending:
-    """Return how an attempt ended whose last model call did not fit into the context.
+def blame_policy(ending: Ending, fault: PolicyFault | None) -> Ending:
+    """Return how an attempt ended whose last model call did not fit into the context, or missed its form.
 
     An agent that failed then did so because of the policy. One that went on ended as it says.
     """
-    if (ending.status, ending.cause) != ("failed", "user"):
+    if fault is None or (ending.status, ending.cause) != ("failed", "user"):
         return ending
     return msgspec.structs.replace(ending, status="truncated", cause="policy")
 

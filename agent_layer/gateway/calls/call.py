@@ -18,6 +18,7 @@ import msgspec
 
 from agent_layer.engines import BAD_LOGPROBS, NO_LOGPROBS, RAW_LOGPROBS, SMALLEST_LOGPROB, Engine
 from agent_layer.gateway.calls.end_parts import Context, Ending, end_part, extend_policy_runs, remember
+from agent_layer.gateway.calls.forms import AskedForms, is_set_free
 from agent_layer.gateway.calls.requests import is_large
 from agent_layer.gateway.calls.sampling import SamplingPolicy, settle_sampling
 from agent_layer.gateway.dialects.base import Dialect, Exchange
@@ -29,7 +30,7 @@ from agent_layer.gateway.rollouts.log_protocol import Log
 from agent_layer.gateway.rollouts.retries import Call, RetryKey
 from agent_layer.gateway.rollouts.rollout import EndedCall, LiveRollout, PromptContents
 from agent_layer.recorder import PreparedRecords
-from agent_layer.schema import Action, JsonObject, PolicyRun, Role, StepPart, find_media, parse_trace
+from agent_layer.schema import MISSED_FORM, Action, JsonObject, PolicyRun, Role, StepPart, find_media, parse_trace
 
 NOT_APPLIED: Final = "not_applied"
 """Finding of a field that was asked and that nothing applied: its name follows."""
@@ -188,6 +189,8 @@ class ModelCall:
     """Recorded when it began to run."""
     history: Sequence[HashedAnswer] | None = None
     """The answers in a long history; None: it is short, and hashed when that is needed."""
+    forms: AskedForms | None = None
+    """What a grammar would force that was left out; None: none was."""
     has_sent: bool = False
     """Part of an answer is on its way to the client: neither an error nor another engine's answer can follow."""
 
@@ -212,6 +215,9 @@ class ModelCall:
         """
         self.route = self._route_to(target)
         self.start = self._start_part()
+        if is_set_free(self.route.findings):
+            request = self.parsed.request
+            self.forms = AskedForms(request.sampling | self.rollout.fixed_sampling(request), request.tools)
         if is_large(self.parsed.size_bytes):
             self.history = self.parsed.prompt.hash_answers()
         return self.log.prepare(*self.parsed.prompt.contents, self.start)
@@ -283,6 +289,7 @@ class ModelCall:
         part = msgspec.structs.replace(part, findings=[*part.findings, *ending.findings])
         rollout.logs.add(self.log.append(part))
         num_sampled = sum(len(action.response_token_ids or ()) for action in part.actions or ())
+        is_missed = self.forms is not None and not any(self.forms.fit(one.message or {}) for one in part.actions or ())
         ended = EndedCall(
             entry.call_id,
             num_sampled,
@@ -290,9 +297,10 @@ class ModelCall:
             question_id=entry.question_id,
             spends_turn=ending.spends_turn,
             lacks_tokens=is_whole and is_policy and part.capture_level != "tokens",
+            is_decided=is_policy and (is_whole or ending.is_context_full),
+            policy_fault="context_full" if ending.is_context_full else MISSED_FORM if is_missed else None,
         )
-        is_decided = is_policy and (is_whole or ending.is_context_full)
-        rollout.record_end(ended, is_context_full=ending.is_context_full if is_decided else None)
+        rollout.record_end(ended)
         entry.is_good = is_whole
 
     def exchange(self) -> Exchange:

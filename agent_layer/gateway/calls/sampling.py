@@ -28,7 +28,7 @@ from agent_layer.schema import JsonObject, as_json_object, as_json_objects
 SamplingPolicy: TypeAlias = Literal["neutralise", "refuse_grammars", "refuse", "keep"]
 """See the setting ``unreproducible_sampling``."""
 
-_STRICT_TOOLS: Final = "tools.strict"
+STRICT_TOOLS: Final = "tools.strict"
 """Lets vLLM restrict the arguments of tool calls to their schema."""
 _STRICT: Final = re.compile(rb'"strict"\s*:\s*true')
 _TEMPERATURE: Final = "temperature"
@@ -65,7 +65,7 @@ def settle_sampling(
         return SettledSampling(changes={})
     found = find_unreproducible(sampling)
     has_strict_tools = tools is not None and _STRICT.search(tools) is not None
-    named = [*found, _STRICT_TOOLS] if has_strict_tools else found
+    named = [*found, STRICT_TOOLS] if has_strict_tools else found
     missing = {name: value for name, value in NEUTRAL_SAMPLING.items() if sampling.get(name) is None}
     if policy == "keep" or not named:
         return SettledSampling(changes=missing, findings=[_kept(name) for name in named])
