@@ -65,12 +65,12 @@ def openai_chat(*, is_streamed: bool) -> object:
     ]
     messages: list[Any] = [{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": QUESTION}]
     while True:
-        asked: dict[str, Any] = {"model": "policy", "messages": messages, "tools": tools}
+        request: dict[str, Any] = {"model": "policy", "messages": messages, "tools": tools}
         if is_streamed:
-            with client.chat.completions.stream(**asked) as stream:
+            with client.chat.completions.stream(**request) as stream:
                 message = stream.get_final_completion().choices[0].message
         else:
-            message = client.chat.completions.create(**asked).choices[0].message
+            message = client.chat.completions.create(**request).choices[0].message
         messages.append(message.model_dump(exclude_none=True, include={"role", "content", "tool_calls"}))
         if not message.tool_calls:
             return message.content
@@ -88,12 +88,12 @@ def openai_responses(*, is_streamed: bool) -> object:
     ]
     given: list[Any] = [{"role": "user", "content": QUESTION}]
     while True:
-        asked: dict[str, Any] = {"model": "policy", "input": given, "tools": tools, "instructions": INSTRUCTIONS}
+        request: dict[str, Any] = {"model": "policy", "input": given, "tools": tools, "instructions": INSTRUCTIONS}
         if is_streamed:
-            with client.responses.stream(**asked) as stream:
+            with client.responses.stream(**request) as stream:
                 answer = stream.get_final_response()
         else:
-            answer = client.responses.create(**asked)
+            answer = client.responses.create(**request)
         given += answer.output
         calls = [item for item in answer.output if item.type == "function_call"]
         if not calls:
@@ -369,10 +369,10 @@ def google_genai_functions(*, is_streamed: bool) -> object:
 
     client = genai.Client()
     config = types.GenerateContentConfig(tools=TOOLS, system_instruction=INSTRUCTIONS)
-    asked: dict[str, Any] = {"model": "policy", "contents": QUESTION, "config": config}
+    request: dict[str, Any] = {"model": "policy", "contents": QUESTION, "config": config}
     if not is_streamed:
-        return client.models.generate_content(**asked).text
-    return "".join(one.text or "" for one in client.models.generate_content_stream(**asked))
+        return client.models.generate_content(**request).text
+    return "".join(one.text or "" for one in client.models.generate_content_stream(**request))
 
 
 def _adk(model: object, *, is_streamed: bool) -> object:

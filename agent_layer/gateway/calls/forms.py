@@ -59,7 +59,7 @@ class AskedForms:
         is_forced = _TOOL_CHOICE in find_unreproducible(sampling)
         self._choice = as_json_object(sampling[_TOOL_CHOICE]) if is_forced else None
         listed = as_json_objects(msgspec.json.decode(tools)) if tools is not None else []
-        self._tools = {str(one.get("name")): one for one in map(_function_of, listed)}
+        self._tools = {str(one.get("name")): one for one in map(_read_function, listed)}
 
     def fit(self, message: JsonObject) -> bool:
         """Whether an answer has the forms that were asked."""
@@ -73,7 +73,7 @@ class AskedForms:
     def _is_chosen(self, calls: list[JsonObject]) -> bool:
         choice = self._choice or {}
         listed = as_json_objects(as_json_object(choice.get("allowed_tools")).get("tools"))
-        allowed = {_function_of(one).get("name") for one in (choice, *listed)} - {None}
+        allowed = {_read_function(one).get("name") for one in (choice, *listed)} - {None}
         return bool(calls) and all(not allowed or call.get("name") in allowed for call in calls)
 
     def _fits_tool(self, call: JsonObject) -> bool:
@@ -85,7 +85,7 @@ class AskedForms:
         return isinstance(arguments, dict) and tool is not None and _is_fit(tool.get("parameters"), arguments)
 
 
-def _function_of(tool: JsonObject) -> JsonObject:
+def _read_function(tool: JsonObject) -> JsonObject:
     """Return the function of a tool, whose fields may stand beside its type."""
     return as_json_object(tool["function"]) if "function" in tool else tool
 

@@ -91,7 +91,7 @@ class CallTotals(msgspec.Struct, frozen=True, kw_only=True):
     abandoned: frozenset[str] = frozenset()
     """Ids of ended calls that a resume left behind."""
     policy_fault: PolicyFault | None = None
-    """Of the last call of the policy that an engine decided."""
+    """Fault of the last call of the policy that an engine decided."""
 
     def plus_end(self, ended: EndedCall) -> "CallTotals":
         """Return the totals with a call that ended."""
