@@ -15,7 +15,7 @@ from envs.harnesses.registry import list_harness_names
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, README = ROOT / "docs" / "frameworks.md", ROOT / "README.md"
-BEGIN, END = "<!-- written by .ci/write_frameworks.py -->\n", "<!-- end -->\n"
+BEGIN, NEXT = "<!-- written by .ci/write_frameworks.py -->\n", "\n## "
 _ROW_LENGTH = 110
 _CLIENTS = ("openai", "anthropic", "google-genai", "litellm")
 """Frameworks that are clients of one API."""
@@ -123,7 +123,8 @@ def main() -> int:
     for path, written in ((PAGE, write_page()), (README, write_works_with())):
         text = path.read_text()
         before, begin, rest = text.partition(BEGIN)
-        new = before + begin + written + "\n" + END + rest.partition(END)[2]
+        _, heading, rest = rest.partition(NEXT)
+        new = before + begin + written + heading + rest
         is_wrong |= new != text
         if not is_check:
             path.write_text(new)

@@ -24,7 +24,7 @@ from ..waiting import read_line, run, scaled, wait_for_exit
 pytest.importorskip("langchain", reason="extra 'dev' brings it")
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
-AGENTS = "tests.job.created_agents"
+AGENTS = "created_agents"
 INPUT = {"messages": [["user", "What is 6 times 7?"], ["system", "Be brief."], ["user", "Now."]]}
 """Behind what the agent puts first, a system message in third place; many templates refuse it there."""
 SYSTEM_FIRST = (
@@ -79,7 +79,7 @@ def settings(tmp_path):
 
 def python(settings, *arguments, **variables):
     environment = os.environ | settings.environment() | variables
-    done = run([sys.executable, *map(str, arguments)], 900, cwd=ROOT, env=environment)
+    done = run([sys.executable, *map(str, arguments)], 900, cwd=ROOT / "tests/job", env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 
