@@ -12,11 +12,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Timer
 
 import msgspec
 from frameworks import FRAMEWORKS, TRIED, Framework, Rollout, Tried, read_tried
@@ -43,6 +45,13 @@ QUIET = {
 }
 _FINAL_TOOLS = {"final_answer": {"answer": "43"}, "final_result": {"answer": 43}, "Answer": {"answer": 43}}
 """Tools by which agents take their result, and the arguments that they take."""
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """What came of a rollout in the program."""
+
+    result: str = ""
+    fault: str | None = None
 
 
 class Policy:
@@ -109,36 +118,30 @@ class Trial:
         self._settings, self._engine, self._directory = stack.settings, engine, directory
         self._gateway = GatewayClient(stack.settings.gateway_url, stack.settings.api_key)
 
-    def try_agent(self, framework: Framework, python: Path, agent: str, *, is_streamed: bool) -> Tried:
-        """Run an agent in a group: a policy that answers at once, one that thinks, one that misses the form."""
-        mode = "streamed" if is_streamed else "whole"
-        group = f"{agent}.{mode}"
-        policies = [Policy(), Policy(thinks=True)]
-        rollouts = [self._run(python, agent, mode, group, policy) for policy in policies]
-        missed = (
-            self._run(python, agent, mode, f"{group}.missed", Policy(misses_form=True))
-            if agent in framework.forced
-            else None
-        )
+    def try_agents(self, framework: Framework, python: Path) -> Iterator[Tried]:
+        """Run the agents of a framework in groups: a policy that answers at once, one that thinks, one that misses."""
         names = {requirement.partition("==")[0].partition("[")[0].lower() for requirement in framework.requires}
-        return Tried(
-            agent=agent,
-            framework=framework.name,
-            mode=mode,
-            tried_on=datetime.now(UTC).date().isoformat(),
-            versions={name: version for name, version in _installed(python) if name.lower() in names},
-            rollouts=rollouts,
-            missed=missed,
-        )
+        versions = {name: version for name, version in _installed(python) if name.lower() in names}
+        with Program(python, self._directory / framework.name) as program:
+            for agent in framework.agents:
+                for is_streamed in (False, True) if framework.is_streamed else (False,):
+                    run = partial(self._run, program, agent, is_streamed=is_streamed)
+                    yield Tried(
+                        agent=agent,
+                        framework=framework.name,
+                        mode="streamed" if is_streamed else "whole",
+                        tried_on=datetime.now(UTC).date().isoformat(),
+                        versions=versions,
+                        rollouts=[run(Policy()), run(Policy(thinks=True))],
+                        missed=run(Policy(misses_form=True)) if agent in framework.forced else None,
+                    )
 
-    def _run(
-        self, python: Path, agent: str, mode: str, group: str, policy: Callable[[ScriptPrompt], ScriptAnswer]
-    ) -> Rollout:
+    def _run(self, program: "Program", agent: str, policy: Policy, *, is_streamed: bool) -> Rollout:
         self._engine.script = policy
         self._engine.calls.clear()
-        opened = self._gateway.open(OpenRequest(task_id=agent, run="frameworks", group_id=group))
-        fault, result = self._start(python, agent, mode, opened)
-        status = "failed" if fault else "completed"
+        opened = self._gateway.open(OpenRequest(task_id=agent, run="frameworks", group_id=f"{agent}.{is_streamed}"))
+        answered = program.ask(agent, opened, is_streamed=is_streamed)
+        fault, status = answered.fault, "failed" if answered.fault else "completed"
         self._gateway.end(opened.rollout_id, reward=0.0 if fault else 1.0, status=status, error=fault)
         trajectory = open_store(self._settings).get(opened.trajectory_id)
         calls = [call for call in self._engine.calls if any(call.token_ids)]
@@ -159,17 +162,37 @@ class Trial:
             forks=account.forks,
             findings=account.findings,
             num_rows=account.num_rows,
-            result=result,
+            result=answered.result,
             fault=fault,
             ending=f"{outcome.status}{f', {outcome.cause}' if outcome.cause else ''}",
         )
 
-    def _start(self, python: Path, agent: str, mode: str, opened: OpenedRollout) -> tuple[str | None, str]:
-        """Run the program; return why it failed, and its last line."""
-        home = self._directory / opened.trajectory_id
+
+class Program:
+    """The agents of one framework, in a process of its environment; a context manager that ends it."""
+
+    def __init__(self, python: Path, home: Path) -> None:
         home.mkdir()
+        kept = agent_environment().items()
+        own = {name: text for name, text in kept if not name.startswith(("OPENAI_", "ANTHROPIC_", "PYTHON"))}
+        self._process = subprocess.Popen(
+            [str(python), str(PROGRAM)], cwd=home, env=own | QUIET | {"HOME": str(home), "DSPY_CACHEDIR": str(home)},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+
+    def __enter__(self) -> "Program":
+        """Return it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+
+    def ask(self, agent: str, opened: OpenedRollout, *, is_streamed: bool) -> Answered:
+        """Run one rollout, and return what came of it."""
         root = opened.base_url.removesuffix("/v1")
-        address = {
+        variables = {
             "OPENAI_BASE_URL": opened.base_url,
             "OPENAI_API_BASE": opened.base_url,
             "OPENAI_API_KEY": opened.api_key,
@@ -178,24 +201,19 @@ class Trial:
             "GOOGLE_GEMINI_BASE_URL": root,
             "GEMINI_API_KEY": opened.api_key,
         }
-        own = {
-            name: text
-            for name, text in agent_environment().items()
-            if not name.startswith(("OPENAI_", "ANTHROPIC_", "PYTHON"))
-        }
-        environment = own | QUIET | address | {"HOME": str(home), "DSPY_CACHEDIR": str(home)}
-        command = [str(python), str(PROGRAM), agent, mode]
-        try:
-            done = subprocess.run(
-                command, cwd=home, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return f"it ran longer than {SECONDS:g} s", ""
-        lines = [line for line in done.stdout.splitlines() if line.strip()]
-        errors = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith(" ")]
-        return (errors[-1][:300] if errors else f"status {done.returncode}") if done.returncode else None, lines[
-            -1
-        ] if lines else ""
+        rollout = {"agent": agent, "is_streamed": is_streamed, "variables": variables}
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        if self._process.poll() is not None:
+            return Answered(fault=f"its process ended with status {self._process.returncode}")
+        stdin.write(json.dumps(rollout) + "\n")
+        stdin.flush()
+        limit = Timer(SECONDS, self._process.kill)
+        limit.start()
+        line = stdout.readline()
+        limit.cancel()
+        return msgspec.json.decode(line, type=Answered) if line else Answered(fault=f"no answer within {SECONDS:g} s")
 
 
 def _installed(python: Path) -> list[tuple[str, str]]:
@@ -227,7 +245,6 @@ def main() -> int:
     known = {one.name: one for one in FRAMEWORKS}
     chosen = [known[name] for name in options.names or known]
     options.dir.mkdir(parents=True, exist_ok=True)
-    tried = {(one.agent, one.mode): one for one in read_tried()}
     is_good = True
     engine = ScriptedEngine(model="policy")
     with TemporaryDirectory(prefix="al-frameworks-") as scratch, serve_in_thread(engine):
@@ -238,18 +255,14 @@ def main() -> int:
             trial = Trial(stack, engine, Path(scratch))
             for framework in chosen:
                 python = install(framework, options.dir.absolute())
-                for agent in framework.agents:
-                    for is_streamed in (False, True) if framework.is_streamed else (False,):
-                        one = trial.try_agent(framework, python, agent, is_streamed=is_streamed)
-                        tried[one.agent, one.mode] = one
-                        is_good &= one.is_good
-                        print(one.line(), flush=True)
-                        TRIED.write_bytes(
-                            msgspec.json.format(
-                                msgspec.json.encode(sorted(tried.values(), key=lambda one: (one.agent, one.mode)))
-                            )
-                            + b"\n"
-                        )
+                for one in trial.try_agents(framework, python):
+                    is_good &= one.is_good
+                    print(one.line(), flush=True)
+                    known_before = {(each.agent, each.mode): each for each in read_tried()}
+                    every = known_before | {(one.agent, one.mode): one}
+                    TRIED.write_bytes(
+                        msgspec.json.format(msgspec.json.encode([every[key] for key in sorted(every)])) + b"\n"
+                    )
     return int(not is_good)
 
 

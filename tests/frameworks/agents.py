@@ -1,7 +1,9 @@
-"""An agent with two tools in each framework, as its documents show one: ``python agents.py NAME whole|streamed``.
+"""An agent with two tools in each framework, as its documents show one.
 
-``.ci/try_frameworks.py`` runs each in an environment of its own, behind the gateway. Addresses and keys come in the
-variables that a rollout's command gets; nothing else here knows that there is a gateway.
+``.ci/try_frameworks.py`` runs those of a framework in an environment of its own, behind the gateway. Addresses and keys
+come in the variables that a rollout's command gets; nothing else here knows that there is a gateway. Each line that it
+reads is a rollout: ``{"agent", "is_streamed", "variables"}``, each that it writes what came of it: ``{"result"}`` or
+``{"fault"}``.
 """
 # ruff: noqa: PLC0415  # each environment has one framework
 
@@ -452,5 +454,19 @@ def agent_framework_agent(*, is_streamed: bool) -> object:
     return asyncio.run(run())
 
 
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what frameworks print is no answer
+    for line in sys.stdin:
+        rollout = json.loads(line)
+        os.environ.update(rollout["variables"])
+        try:
+            answer = {"result": str(globals()[rollout["agent"]](is_streamed=rollout["is_streamed"])).strip()[:200]}
+        except Exception as error:  # noqa: BLE001  # whatever a framework raises
+            text = " ".join(str(error).split())
+            answer = {"fault": f"{type(error).__name__}: {text}"[:300]}
+        answers.write(json.dumps(answer) + "\n")
+
+
 if __name__ == "__main__":
-    print(globals()[sys.argv[1]](is_streamed=sys.argv[2] == "streamed"))
+    main()

@@ -116,7 +116,8 @@ def count_tokens(gateway_url, key):
     engines = requests.get(
         f"{gateway_url}/health", headers={"Authorization": f"Bearer {key}"}, timeout=scaled(60)
     ).json()
-    lines = requests.get(f"{engines['engines'][0]['url']}/metrics", timeout=scaled(60)).text.splitlines()
+    (engine,) = engines["engines"]
+    lines = requests.get(f"{engine}/metrics", timeout=scaled(60)).text.splitlines()
     counted = [line for line in lines if line.startswith(("vllm:prompt_tokens_total", "vllm:generation_tokens_total"))]
     return {line.partition("{")[0].removeprefix("vllm:"): float(line.rpartition(" ")[2]) for line in counted}
 
