@@ -15,7 +15,7 @@ class Framework(msgspec.Struct, frozen=True, kw_only=True):
     """Its name in documents."""
     requires: tuple[str, ...]
     agents: tuple[str, ...]
-    """Functions of ``tests/frameworks/agents.py``."""
+    """Functions of ``tests/frameworks/programs.py``."""
     forced: tuple[str, ...] = ()
     """Those of the agents that force a form, or ask for one."""
     is_streamed: bool = True

@@ -2,7 +2,7 @@
 
     python .ci/try_frameworks.py [NAME …] [--dir DIR]    try these, or all, and keep what came out
 
-Each agent of ``tests/frameworks/agents.py`` runs whole and streamed, with a policy that answers at once and with one
+Each agent of ``tests/frameworks/programs.py`` runs whole and streamed, with a policy that answers at once and with one
 that thinks. One that forces a form runs a third time, with a policy that misses it. What came out stands in
 ``tests/frameworks/tried.json``, from which ``.ci/write_frameworks.py`` writes the documents.
 """
@@ -31,7 +31,7 @@ from tracer.transport import GatewayClient
 from trainer_adapter.data import read_samples
 from trainer_adapter.qualification.account import EngineAnswer, account_tokens
 
-PROGRAM = Path(__file__).resolve().parents[1] / "tests" / "frameworks" / "agents.py"
+PROGRAM = Path(__file__).resolve().parents[1] / "tests" / "frameworks" / "programs.py"
 SECONDS = 300.0
 QUIET = {
     "OTEL_SDK_DISABLED": "true",

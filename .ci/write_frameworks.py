@@ -86,10 +86,10 @@ def write_works_with() -> str:
     frameworks = [one for one in FRAMEWORKS if one.name in known]
     packages = json.loads((ROOT / "tests" / "makes" / "node" / "package.json").read_text())["dependencies"]
     npm = ", ".join(f"`{name}` {packages[name]}" for name in ("@anthropic-ai/sdk", "ai", "@ai-sdk/openai"))
+    clients = [_name(one) for one in frameworks if one.name in _CLIENTS]
     rows = [
         *_wrap("[frameworks](docs/frameworks.md)", [_name(one) for one in frameworks if one.name not in _CLIENTS]),
-        ("clients: sync, async, streamed", ", ".join([_name(one) for one in frameworks if one.name in _CLIENTS])),
-        ("clients of npm: whole, streamed", npm),
+        ("clients", f"{', '.join(clients)}; npm: {npm}"),
         ("[coding agents](docs/coding-agents.md)", ", ".join(list_harness_names())),
         ("any program, any language", "by `OPENAI_BASE_URL`, `ANTHROPIC_BASE_URL` or `GOOGLE_GEMINI_BASE_URL`"),
         (
@@ -98,7 +98,7 @@ def write_works_with() -> str:
         ),
         ("OpenTelemetry spans, as text", "GenAI, OpenInference, OpenLLMetry"),
     ]
-    lines = ["", "| | as they ship |", "|---|---|", *(f"| {' | '.join(row)} |" for row in rows), ""]
+    lines = ["| | as they ship |", "|---|---|", *(f"| {' | '.join(row)} |" for row in rows), ""]
     return "\n".join(lines)
 
 
