@@ -118,7 +118,7 @@ FRAMEWORKS = [
         requires=("langchain==1.5.2", "langchain-openai==1.7.3", "langgraph==1.2.22"),
         agents=("langchain_create_agent", "langchain_tool_strategy", "langchain_provider_strategy"),
         forced=("langchain_tool_strategy", "langchain_provider_strategy"),
-        how='`ChatOpenAI(model="policy")`; a compiled graph is a worker\'s agent as it is',
+        how='`ChatOpenAI(model="policy")`',
     ),
     Framework(
         name="openai-agents",

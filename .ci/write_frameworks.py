@@ -23,23 +23,33 @@ _CLIENTS = ("openai", "anthropic", "google-genai", "litellm")
 
 def write_page() -> str:
     """Return the tables of the page."""
-    tried: dict[str, list[Tried]] = {}
-    for one in read_tried():
-        tried.setdefault(one.framework, []).append(one)
+    tried = _read_by_framework()
     known = [one for one in FRAMEWORKS if one.name in tried]
     lines = ["", "| framework | versions | the model is | tried |", "|---|---|---|---|"]
     lines += [
         f"| {one.title} | {_versions(tried[one.name])} | {one.how} | {max(each.tried_on for each in tried[one.name])} |"
         for one in known
     ]
-    lines += [
-        "",
-        "| agent | calls = steps | sampled = trained | rows | rows, thinking | findings | a missed form |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    columns = ("agent", "calls = steps", "sampled = trained", "rows", "rows, thinking", "findings", "a missed form")
+    lines += ["", f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
     for framework in known:
-        lines += [_row(one) for one in tried[framework.name]]
+        modes: dict[tuple[str, str], list[str]] = {}
+        for one in sorted(tried[framework.name], key=lambda one: (one.agent, one.mode == "streamed")):
+            modes.setdefault((one.agent, _row(one)), []).append(one.mode)
+        lines += [f"| `{agent}`{_name_modes(which)} | {row} |" for (agent, row), which in modes.items()]
     return "\n".join([*lines, ""])
+
+
+def _name_modes(modes: list[str]) -> str:
+    """Name what is said of one mode alone."""
+    return "" if len(modes) > 1 else f", {modes[0]}"
+
+
+def _read_by_framework() -> dict[str, list[Tried]]:
+    found: dict[str, list[Tried]] = {}
+    for one in read_tried():
+        found.setdefault(one.framework, []).append(one)
+    return found
 
 
 def _versions(tried: list[Tried]) -> str:
@@ -52,17 +62,24 @@ def _row(one: Tried) -> str:
     calls, steps = (sum(getattr(each, name) for each in one.rollouts) for name in ("num_calls", "num_steps"))
     sampled, trained = (sum(getattr(each, name) for each in one.rollouts) for name in ("sampled", "trained"))
     lost = "".join(f" + {number} {cause}" for each in one.rollouts for cause, number in each.lost.items())
-    found = sorted({f"`{finding}`" for each in one.rollouts for finding in each.findings})
     columns = (
-        f"`{one.agent}`, {one.mode}",
-        f"{calls} = {steps}" if calls == steps else f"**{calls} ≠ {steps}**",
+        f"{calls} = {steps}" if calls == steps > 0 else f"**{calls} ≠ {steps}**",
         f"{sampled} = {trained}{lost}",
         _rows(plain.num_rows, plain.forks),
         _rows(thinking.num_rows, thinking.forks),
-        ", ".join(found),
+        _findings(one),
         _missed(one),
     )
-    return f"| {' | '.join(columns)} |"
+    return " | ".join(columns)
+
+
+def _findings(one: Tried) -> str:
+    """Return the findings by kind, in few words."""
+    kinds: dict[str, list[str]] = {}
+    for finding in sorted({finding for each in one.rollouts for finding in each.findings}):
+        kind, _, name = finding.partition(":")
+        kinds.setdefault(kind, []).append(name)
+    return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items())
 
 
 def _rows(number: int, forks: dict[str, int]) -> str:
@@ -73,17 +90,16 @@ def _rows(number: int, forks: dict[str, int]) -> str:
 def _missed(one: Tried) -> str:
     if one.missed is None:
         return ""
-    return (
-        "goes on"
-        if one.missed.fault is None
-        else f"`{one.missed.fault.partition(':')[0].rpartition('.')[2]}`: {one.missed.ending}"
-    )
+    if one.missed.fault is None:
+        return "goes on"
+    raised = one.missed.fault.partition(":")[0]
+    return f"{raised}: {'counts' if one.missed.ending == 'truncated, policy' else one.missed.ending}"
 
 
 def write_works_with() -> str:
     """Return README's table."""
-    known = {one.framework for one in read_tried()}
-    frameworks = [one for one in FRAMEWORKS if one.name in known]
+    tried = _read_by_framework()
+    frameworks = [one for one in FRAMEWORKS if one.name in tried and all(each.is_good for each in tried[one.name])]
     packages = json.loads((ROOT / "tests" / "makes" / "node" / "package.json").read_text())["dependencies"]
     npm = ", ".join(f"`{name}` {packages[name]}" for name in ("@anthropic-ai/sdk", "ai", "@ai-sdk/openai"))
     clients = [_name(one) for one in frameworks if one.name in _CLIENTS]
