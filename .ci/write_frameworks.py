@@ -92,8 +92,7 @@ def _missed(one: Tried) -> str:
         return ""
     if one.missed.fault is None:
         return "goes on"
-    raised = one.missed.fault.partition(":")[0]
-    return f"{raised}: {'counts' if one.missed.ending == 'truncated, policy' else one.missed.ending}"
+    return f"raises, {'counts' if one.missed.ending == 'truncated, policy' else one.missed.ending}"
 
 
 def write_works_with() -> str:
