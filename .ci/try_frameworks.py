@@ -19,6 +19,7 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Timer
+from uuid import uuid4
 
 import msgspec
 from frameworks import FRAMEWORKS, TRIED, Framework, Rollout, Tried, read_tried
@@ -91,7 +92,11 @@ class Policy:
 def _call(*calls: tuple[str, JsonObject]) -> JsonObject:
     return {
         "tool_calls": [
-            {"id": f"call-{name}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+            {
+                "id": f"call-{uuid4()}",
+                "type": "function",
+                "function": {"name": name, "arguments": json.dumps(arguments)},
+            }
             for name, arguments in calls
         ]
     }

@@ -142,8 +142,10 @@ def litellm_loop(*, is_streamed: bool) -> object:
 
 def _openai_agents(api: str, *, is_streamed: bool, output_type: type[BaseModel] | None = None) -> object:
     import agents
+    import openai
 
     agents.set_tracing_disabled(disabled=True)
+    agents.set_default_openai_client(openai.AsyncOpenAI(), use_for_tracing=False)
     agents.set_default_openai_api(api)
     tools = [agents.function_tool(one) for one in TOOLS]
     agent = agents.Agent(name="solver", instructions=INSTRUCTIONS, model="policy", tools=tools, output_type=output_type)
