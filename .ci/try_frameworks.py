@@ -33,7 +33,7 @@ from trainer_adapter.data import read_samples
 from trainer_adapter.qualification.account import EngineAnswer, account_tokens
 
 PROGRAM = Path(__file__).resolve().parents[1] / "tests" / "frameworks" / "programs.py"
-SECONDS = 300.0
+SECONDS = 900.0
 QUIET = {
     "OTEL_SDK_DISABLED": "true",
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
