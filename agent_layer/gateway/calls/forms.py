@@ -82,7 +82,8 @@ class AskedForms:
         if self._choice is None and not (tool or {}).get("strict"):
             return True
         arguments = _read(call.get("arguments"))
-        return isinstance(arguments, dict) and tool is not None and _is_fit(tool.get("parameters"), arguments)
+        is_object = isinstance(arguments, dict)
+        return is_object and tool is not None and _is_fit(tool.get("parameters"), cast("object", arguments))
 
 
 def _read_function(tool: JsonObject) -> JsonObject:
