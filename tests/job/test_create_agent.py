@@ -76,7 +76,7 @@ def model(tmp_path_factory):
 
 @pytest.fixture
 def settings(tmp_path):
-    return Settings(dir=tmp_path / "home")
+    return Settings(dir=tmp_path / "home", engine_seconds=scaled(300))
 
 
 def python(settings, *arguments, **variables):
