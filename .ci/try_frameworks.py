@@ -252,7 +252,7 @@ def main() -> int:
     options.dir.mkdir(parents=True, exist_ok=True)
     is_good = True
     engine = ScriptedEngine(model="policy")
-    with TemporaryDirectory(prefix="al-frameworks-") as scratch, serve_in_thread(engine):
+    with TemporaryDirectory(prefix="al-frameworks-", ignore_cleanup_errors=True) as scratch, serve_in_thread(engine):
         settings = Settings(
             dir=Path(scratch) / "agent-layer", run="frameworks", log_roll_seconds=0.05, ship_poll_seconds=0.02
         )
