@@ -209,7 +209,7 @@ FRAMEWORKS = [
         title="google-adk",
         requires=("google-adk==2.13.0", "litellm"),
         agents=("google_adk_gemini", "google_adk_litellm"),
-        how='`LlmAgent(model="gemini-policy")` with `GOOGLE_GEMINI_BASE_URL`, or `LiteLlm("openai/policy")`',
+        how='`LlmAgent(model="gemini-policy")`; `GOOGLE_GEMINI_BASE_URL`',
     ),
     Framework(
         name="semantic-kernel",
