@@ -8,6 +8,7 @@ reads is a rollout: ``{"agent", "is_streamed", "variables"}``, each that it writ
 # ruff: noqa: PLC0415  # each environment has one framework
 
 import asyncio
+import functools
 import json
 import os
 import sys
@@ -108,7 +109,14 @@ def openai_responses(*, is_streamed: bool) -> object:
 def anthropic_runner(*, is_streamed: bool) -> object:
     import anthropic
 
-    tools = [anthropic.beta_tool(one) for one in TOOLS]
+    def in_text(function: Any) -> Any:
+        @functools.wraps(function)
+        def tool(**arguments: int) -> str:
+            return use(function.__name__, arguments)
+
+        return tool
+
+    tools = [anthropic.beta_tool(in_text(one)) for one in TOOLS]
     runner = anthropic.Anthropic().beta.messages.tool_runner(
         model="policy", max_tokens=1000, tools=tools, system=INSTRUCTIONS, stream=is_streamed,
         messages=[{"role": "user", "content": QUESTION}],
