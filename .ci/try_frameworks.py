@@ -64,11 +64,11 @@ class Policy:
     def __call__(self, prompt: ScriptPrompt) -> ScriptAnswer:
         """Answer one call."""
         said = self._answer(prompt)
-        if not self._thinks:
+        if not self._thinks or isinstance(said, list):
             return said
         return {"reasoning": "let me see", **(said if isinstance(said, dict) else {"content": said})}
 
-    def _answer(self, prompt: ScriptPrompt) -> str | JsonObject:
+    def _answer(self, prompt: ScriptPrompt) -> str | list[str] | JsonObject:
         text = json.dumps(prompt.messages)
         num_turns = sum(message.get("role") in ("assistant", "model") for message in prompt.messages)
         names = [str(tool.get("function", tool).get("name")) for tool in as_json_objects(prompt.tools)]
@@ -106,13 +106,14 @@ def _code(text: str) -> str:
     return f"Thought: as asked\n<code>\n{text}\n</code>"
 
 
-def _react(text: str) -> str:
-    """Speak as DSPy asks for it: fields after headers."""
+def _react(text: str) -> list[str]:
+    """Speak as DSPy asks for it: fields after headers on lines of their own."""
     if "next_tool_name" not in text:
-        return "[[ ## reasoning ## ]]\nas the tools say\n\n[[ ## answer ## ]]\n43\n\n[[ ## completed ## ]]"
-    name, given = ("finish", {}) if "observation_0" in text else ("multiply", {"a": 6, "b": 7})
-    fields = {"next_thought": "I calculate", "next_tool_name": name, "next_tool_args": json.dumps(given)}
-    return "\n\n".join(f"[[ ## {field} ## ]]\n{value}" for field, value in fields.items()) + "\n\n[[ ## completed ## ]]"
+        fields = {"reasoning": "as the tools say", "answer": "43"}
+    else:
+        name, given = ("finish", {}) if "observation_0" in text else ("multiply", {"a": 6, "b": 7})
+        fields = {"next_thought": "I calculate", "next_tool_name": name, "next_tool_args": json.dumps(given)}
+    return [part for field, value in fields.items() for part in (f"\n[[ ## {field} ## ]]\n", f"{value}\n")]
 
 
 class Trial:
@@ -254,7 +255,11 @@ def main() -> int:
     engine = ScriptedEngine(model="policy")
     with TemporaryDirectory(prefix="al-frameworks-", ignore_cleanup_errors=True) as scratch, serve_in_thread(engine):
         settings = Settings(
-            dir=Path(scratch) / "agent-layer", run="frameworks", log_roll_seconds=0.05, ship_poll_seconds=0.02
+            dir=Path(scratch) / "agent-layer",
+            run="frameworks",
+            logprobs_mode="processed",
+            log_roll_seconds=0.05,
+            ship_poll_seconds=0.02,
         )
         with run_stack(settings, engine.url) as stack:
             trial = Trial(stack, engine, Path(scratch))
