@@ -158,7 +158,7 @@ FRAMEWORKS = [
         title="LlamaIndex",
         requires=("llama-index-core==0.14.25", "llama-index-llms-openai-like==0.8.1"),
         agents=("llama_index_function_agent",),
-        how='`OpenAILike(model="policy", is_chat_model=True, is_function_calling_model=True, …)`',
+        how='`OpenAILike(model="policy", is_chat_model=True, …)`',
     ),
     Framework(
         name="crewai",
