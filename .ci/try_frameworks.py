@@ -271,7 +271,7 @@ def main() -> int:
                     known_before = {(each.agent, each.mode): each for each in read_tried()}
                     every = known_before | {(one.agent, one.mode): one}
                     TRIED.write_bytes(
-                        msgspec.json.format(msgspec.json.encode([every[key] for key in sorted(every)])) + b"\n"
+                        b"[\n%b\n]\n" % b",\n".join(msgspec.json.encode(every[key]) for key in sorted(every))
                     )
     return int(not is_good)
 
