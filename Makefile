@@ -104,6 +104,7 @@ check-rest: setup $(NODE)
 	$(BIN)/python .ci/check_sources.py
 	$(BIN)/python .ci/write_faces.py --check
 	$(BIN)/python .ci/write_coding_agents.py --check
+	$(BIN)/python .ci/write_frameworks.py --check
 	$(BIN)/python .ci/check_helpers.py
 	$(BIN)/python .ci/check_tests.py
 	$(BIN)/pyright --pythonpath $(BIN)/python -p pyright-programs.json

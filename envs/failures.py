@@ -7,13 +7,21 @@ import msgspec
 
 from agent_layer.errors import AgentFailedError, BadInputError, SandboxError, UnreachableError
 from agent_layer.recorder import KeyScrubber
-from agent_layer.schema import Cause, RolloutStatus
+from agent_layer.schema import Cause, PolicyFault, RolloutStatus
 from tracer.core import describe_traceback
 
 CONTEXT_FULL: Final = "context_length_exceeded"
 """Error code of a call that does not fit into the model's context, or into the task's ``context_tokens``."""
 _LIMIT_CODES: Final = ("rollout_limit", CONTEXT_FULL)
 """Error codes of calls that the gateway refuses because the policy used up what it has. The first: turns or tokens."""
+_OUT_OF_TURNS: Final = frozenset(
+    {
+        "agents.exceptions.MaxTurnsExceeded",
+        "langgraph.errors.GraphRecursionError",
+        "pydantic_ai.exceptions.UsageLimitExceeded",
+    }
+)
+"""Errors by which frameworks say that the policy used up the turns or tokens that its agent allows."""
 _MAX_ERROR_LENGTH = 2000
 _SCRUBBER = KeyScrubber(())
 
@@ -80,17 +88,19 @@ def classify_failure(error: BaseException) -> Ending:
 
 
 def is_out_of_budget(error: BaseException) -> bool:
-    """Whether a model call was refused because the policy used up turns, tokens or context."""
+    """Whether the policy used up turns, tokens or context: a model call was refused, or its framework says so."""
+    if any(f"{kind.__module__}.{kind.__qualname__}" in _OUT_OF_TURNS for kind in type(error).__mro__):
+        return True
     text = describe_error(error)
     return any(getattr(error, "code", None) == code or code in text for code in _LIMIT_CODES)
 
 
-def blame_full_context(ending: Ending) -> Ending:
-    """Return how an attempt ended whose last model call did not fit into the context.
+def blame_policy(ending: Ending, fault: PolicyFault | None) -> Ending:
+    """Return how an attempt ended whose last model call did not fit into the context, or missed its form.
 
     An agent that failed then did so because of the policy. One that went on ended as it says.
     """
-    if (ending.status, ending.cause) != ("failed", "user"):
+    if fault is None or (ending.status, ending.cause) != ("failed", "user"):
         return ending
     return msgspec.structs.replace(ending, status="truncated", cause="policy")
 

@@ -19,14 +19,15 @@ __getattr__, __all__ = face(
     {
         "codec": "LogRecord check_storable decode decode_footer decode_known encode record_owner",
         "findings": (
-            "BREAK DISAGREES NO_POLICY_CALL REFUSED UNFINISHED UNREAD TrajectoryAlarm find_alarms finding_kinds"
-            " is_empty_answer prefix_break_cause"
+            "BREAK DISAGREES MISSED_FORM NO_POLICY_CALL REFUSED UNFINISHED UNREAD TrajectoryAlarm find_alarms"
+            " finding_kinds is_empty_answer prefix_break_cause"
         ),
         "ids": (
             "check_name content_hash derive_seed id_timestamp make_group_id make_rollout_id make_trajectory_id new_id"
             " owner_text split_owner split_trajectory_id trajectory_owner"
         ),
         "json_forms": "UNREADABLE json_text json_value mend_surrogates read_json safe_repr",
+        "json_schema": "find_misfit",
         "messages": (
             "MEDIA as_json_object as_json_objects find_media parse_json_text readable_message refer_to resolve"
             " resolve_in to_chat_messages to_part_message"
@@ -56,7 +57,8 @@ __getattr__, __all__ = face(
             "AGENT_HEADER CALL_HEADER CLOSE_ROLLOUT END_ROLLOUT KEY_PREFIX MARK_ROLLOUT MAX_LEASE_SECONDS OPEN_ROLLOUT"
             " PAUSE_ROLLOUT RENEW_ROLLOUTS REWARD_ROLLOUT ROLE_HEADER ROLLOUT_HEADER RUN_HEADER CloseRequest"
             " ClosedRollout EndRequest EndStatus EndedRollout Endpoint HolderRequest MarkedRollout OpenRequest"
-            " OpenedRollout RecordedReward RenewRequest RenewedRollouts Resumption RewardRequest make_attempt_started"
+            " OpenedRollout PolicyFault RecordedReward RenewRequest RenewedRollouts Resumption RewardRequest"
+            " make_attempt_started"
         ),
         "wire.streamed_messages": "GrowingCall GrowingCalls GrowingMessage",
     },

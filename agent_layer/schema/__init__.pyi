@@ -2,9 +2,10 @@
 from .codec import LogRecord as LogRecord, check_storable as check_storable, decode as decode
 from .codec import decode_footer as decode_footer, decode_known as decode_known, encode as encode
 from .codec import record_owner as record_owner
-from .findings import BREAK as BREAK, DISAGREES as DISAGREES, NO_POLICY_CALL as NO_POLICY_CALL, REFUSED as REFUSED
-from .findings import TrajectoryAlarm as TrajectoryAlarm, UNFINISHED as UNFINISHED, UNREAD as UNREAD
-from .findings import find_alarms as find_alarms, finding_kinds as finding_kinds, is_empty_answer as is_empty_answer
+from .findings import BREAK as BREAK, DISAGREES as DISAGREES, MISSED_FORM as MISSED_FORM
+from .findings import NO_POLICY_CALL as NO_POLICY_CALL, REFUSED as REFUSED, TrajectoryAlarm as TrajectoryAlarm
+from .findings import UNFINISHED as UNFINISHED, UNREAD as UNREAD, find_alarms as find_alarms
+from .findings import finding_kinds as finding_kinds, is_empty_answer as is_empty_answer
 from .findings import prefix_break_cause as prefix_break_cause
 from .ids import check_name as check_name, content_hash as content_hash, derive_seed as derive_seed
 from .ids import id_timestamp as id_timestamp, make_group_id as make_group_id, make_rollout_id as make_rollout_id
@@ -13,6 +14,7 @@ from .ids import split_owner as split_owner, split_trajectory_id as split_trajec
 from .ids import trajectory_owner as trajectory_owner
 from .json_forms import UNREADABLE as UNREADABLE, json_text as json_text, json_value as json_value
 from .json_forms import mend_surrogates as mend_surrogates, read_json as read_json, safe_repr as safe_repr
+from .json_schema import find_misfit as find_misfit
 from .messages import MEDIA as MEDIA, as_json_object as as_json_object, as_json_objects as as_json_objects
 from .messages import find_media as find_media, parse_json_text as parse_json_text, readable_message as readable_message
 from .messages import refer_to as refer_to, resolve as resolve, resolve_in as resolve_in
@@ -54,7 +56,7 @@ from .wire.gateway_api import EndRequest as EndRequest, EndStatus as EndStatus, 
 from .wire.gateway_api import Endpoint as Endpoint, HolderRequest as HolderRequest, KEY_PREFIX as KEY_PREFIX
 from .wire.gateway_api import MARK_ROLLOUT as MARK_ROLLOUT, MAX_LEASE_SECONDS as MAX_LEASE_SECONDS
 from .wire.gateway_api import MarkedRollout as MarkedRollout, OPEN_ROLLOUT as OPEN_ROLLOUT, OpenRequest as OpenRequest
-from .wire.gateway_api import OpenedRollout as OpenedRollout, PAUSE_ROLLOUT as PAUSE_ROLLOUT
+from .wire.gateway_api import OpenedRollout as OpenedRollout, PAUSE_ROLLOUT as PAUSE_ROLLOUT, PolicyFault as PolicyFault
 from .wire.gateway_api import RENEW_ROLLOUTS as RENEW_ROLLOUTS, REWARD_ROLLOUT as REWARD_ROLLOUT
 from .wire.gateway_api import ROLE_HEADER as ROLE_HEADER, ROLLOUT_HEADER as ROLLOUT_HEADER, RUN_HEADER as RUN_HEADER
 from .wire.gateway_api import RecordedReward as RecordedReward, RenewRequest as RenewRequest

@@ -72,6 +72,8 @@ def prefix_break_cause(finding: str) -> str | None:
 
 NO_POLICY_CALL: Final = "no_policy_call"
 """Finding of a rollout of split train whose agent made no call to the policy."""
+MISSED_FORM: Final = "missed_form"
+"""Finding of a rollout whose agent failed on an answer without the form that it had asked for."""
 REFUSED: Final = "refused"
 """Finding of a rollout whose requests the gateway refused; ``refused: CODE``."""
 

@@ -10,10 +10,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from agent_layer.schema import UNREADABLE, JsonObject
+from agent_layer.schema import UNREADABLE, JsonObject, find_misfit
 from envs.env_context import EnvContext, Tool, ToolCall, ToolDefinition, ToolResult
 from envs.episode.policy import RequestedCall
-from envs.tools import find_misfit
 
 Mistake: TypeAlias = Literal["unknown_tool", "malformed_arguments", "unfit_arguments", "too_many_calls", "tool_error"]
 """``tool_error``: the tool itself found the mistake."""

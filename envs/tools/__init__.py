@@ -11,5 +11,4 @@ __getattr__, __all__ = face(
         "files": "edit_file list_files read_file write_file",
         "function_tool": "FunctionTool ToolError tool",
     },
-    {"arguments": "find_misfit"},
 )

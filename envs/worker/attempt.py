@@ -32,11 +32,11 @@ from agent_layer.errors import (
     SandboxError,
     UnreachableError,
 )
-from agent_layer.schema import NO_POLICY_CALL, ClosedRollout, Outcome, PhaseTimes, Reward, rollout_reward
+from agent_layer.schema import MISSED_FORM, NO_POLICY_CALL, ClosedRollout, Outcome, PhaseTimes, Reward, rollout_reward
 from agent_layer.schema.sandbox import SandboxUsage
 from agent_layer.state import explain_no_policy_call
 from agent_layer.store import read_rewards
-from envs.failures import Ending, RefusedTaskError, blame_full_context
+from envs.failures import Ending, RefusedTaskError, blame_policy
 from envs.hosts import STOPPED, AgentRun, StopReason, blame_boxed_command
 from envs.progress import Progress
 from envs.sandbox import AttemptSandbox
@@ -356,8 +356,9 @@ class Attempt:
             return Done(end=end)
         is_cancelled = self._stop == "cancel"
         closed = await self._context.call(close_attempt, self._context, rollout, task.split, abort=is_cancelled)
-        ending = blame_full_context(end.ending) if closed.is_context_full else end.ending
-        end = replace(end, ending=ending, findings=(*end.findings, *closed.findings))
+        ending = blame_policy(end.ending, closed.policy_fault)
+        missed = (MISSED_FORM,) if closed.policy_fault == MISSED_FORM and ending is not end.ending else ()
+        end = replace(end, ending=ending, findings=(*end.findings, *missed, *closed.findings))
         if end.ending.status not in ("completed", "truncated"):
             self._record_outcome(end, closed.started)
             return Done(end=end)

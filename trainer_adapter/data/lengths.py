@@ -21,6 +21,7 @@ from typing import Final
 import msgspec
 
 from agent_layer.schema import (
+    MISSED_FORM,
     ExcludedRollout,
     JsonObject,
     LengthRule,
@@ -58,8 +59,12 @@ NO_BOUNDS: Final = ModelBounds()
 
 
 def is_overlong(trajectory: Trajectory) -> bool:
-    """Whether a rollout ended because it was too long; with best of n, when that cut all choices of its last call."""
-    if trajectory.outcome is not None and trajectory.outcome.status == "truncated":
+    """Whether a rollout ended because it was too long; with best of n, when that cut all choices of its last call.
+
+    One whose agent failed because an answer missed its form was not.
+    """
+    outcome = trajectory.outcome
+    if outcome is not None and outcome.status == "truncated" and MISSED_FORM not in outcome.findings:
         return True
     answered = [step for step in trajectory.steps if step.role == "policy" and step.status == "ok"]
     last = [step for step in answered if step.call_id == answered[-1].call_id]

@@ -14,14 +14,13 @@ What a message becomes depends on its neighbours up to the next answer. So a pro
 so after it was arranged, as long as the agent asks for the same form.
 """
 
-from collections.abc import Iterator
 from typing import Final, cast
 
 import msgspec
 
-from agent_layer.engines import GRAMMARS, find_unreproducible
+from agent_layer.engines import find_unreproducible
 from agent_layer.gateway.dialects.chat import ChatRequest, MessageFacts, find_facts
-from agent_layer.schema import JsonObject, as_json_object, as_json_objects
+from agent_layer.schema import JsonObject, as_json_objects
 from agent_layer.translation import encoded, text_part
 
 REARRANGED: Final = "rearranged:system"
@@ -153,53 +152,3 @@ def _without_tools(request: ChatRequest) -> ChatRequest:
         tool_facts=None,
         not_applied=[*request.not_applied, *forced],
     )
-
-
-def describe_form(sampling: JsonObject, *, with_tools: bool) -> str | None:
-    """Return in words which form of answer is asked; None: any.
-
-    Args:
-        sampling: of one call, in the words of chat completions.
-        with_tools: the answer may be the call of a tool instead.
-    """
-    forms = [name for name in find_unreproducible(sampling) if name in GRAMMARS and name != _TOOL_CHOICE]
-    begin = "Unless you call a tool, answer with" if with_tools else "Answer with"
-    sentences = [f"{begin} {one}" for name in forms for one in _describe(name, sampling[name])]
-    return _GAP.join(sentences) or None
-
-
-def _describe(name: str, value: object) -> Iterator[str]:
-    """Yield what an answer is to be, for each form in a field."""
-    fields = as_json_object(value)
-    match name, fields.get("type"):
-        case "structured_outputs", _:
-            for kind in sorted(_KINDS.keys() & fields.keys()):
-                if fields[kind]:
-                    yield from _describe(_KINDS[kind], fields[kind])
-        case ("json_object", _) | ("response_format", "json_object"):
-            yield "one JSON object and nothing else."
-        case "response_format", "json_schema":
-            wanted = as_json_object(fields.get("json_schema"))
-            yield from _describe("json_schema", wanted.get("schema") or {})
-        case (("guided_json" | "json_schema"), _):
-            yield f"JSON and nothing else, by this schema:\n{_as_json(value)}"
-        case "guided_choice", _:
-            yield f"one of these and nothing else:\n{_as_json(value)}"
-        case _:
-            yield f"what this {name.removeprefix('guided_')} describes, and nothing else:\n{_as_json(value)}"
-
-
-_KINDS: Final = {
-    "json": "guided_json",
-    "json_object": "json_object",
-    "choice": "guided_choice",
-    "regex": "guided_regex",
-    "grammar": "guided_grammar",
-    "structural_tag": "structural_tag",
-}
-"""Kinds of vLLM's ``structured_outputs``, by the fields of one kind each."""
-
-
-def _as_json(value: object) -> str:
-    """Return text as it is, other values as JSON; the same value gives the same text."""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -18,6 +18,7 @@ import msgspec
 
 from agent_layer.engines import BAD_LOGPROBS, KINDS, NO_LOGPROBS, RAW_LOGPROBS, SMALLEST_LOGPROB, Engine
 from agent_layer.gateway.calls.end_parts import Context, Ending, end_part, extend_policy_runs, remember
+from agent_layer.gateway.calls.forms import AskedForms, is_set_free
 from agent_layer.gateway.calls.requests import is_large
 from agent_layer.gateway.calls.sampling import SamplingPolicy, settle_sampling
 from agent_layer.gateway.dialects.base import Dialect, Exchange
@@ -29,7 +30,7 @@ from agent_layer.gateway.rollouts.log_protocol import Log
 from agent_layer.gateway.rollouts.retries import Call, RetryKey
 from agent_layer.gateway.rollouts.rollout import EndedCall, LiveRollout, PromptContents
 from agent_layer.recorder import PreparedRecords
-from agent_layer.schema import Action, JsonObject, PolicyRun, Role, StepPart, parse_trace
+from agent_layer.schema import MISSED_FORM, Action, JsonObject, PolicyRun, Role, StepPart, parse_trace
 
 NOT_APPLIED: Final = "not_applied"
 """Finding of a field that was asked and that nothing applied: its name follows."""
@@ -200,6 +201,8 @@ class ModelCall:
     """Recorded when it began to run."""
     history: Sequence[HashedAnswer] | None = None
     """The answers in a long history; None: it is short, and hashed when that is needed."""
+    forms: AskedForms | None = None
+    """What a grammar would force that was left out; None: none was."""
     has_sent: bool = False
     """Part of an answer is on its way to the client: neither an error nor another engine's answer can follow."""
 
@@ -224,6 +227,9 @@ class ModelCall:
         """
         self.route = self._route_to(target)
         self.start = self._start_part()
+        if is_set_free(self.route.findings):
+            request = self.parsed.request
+            self.forms = AskedForms(request.sampling | self.rollout.fixed_sampling(request), request.tools)
         if is_large(self.parsed.size_bytes):
             self.history = self.parsed.prompt.hash_answers()
         return self.log.prepare(*self.parsed.prompt.contents, self.start)
@@ -296,6 +302,7 @@ class ModelCall:
         part = msgspec.structs.replace(part, findings=[*part.findings, *ending.findings])
         rollout.logs.add(self.log.append(part))
         num_sampled = sum(len(action.response_token_ids or ()) for action in part.actions or ())
+        is_missed = self.forms is not None and not any(self.forms.fit(one.message or {}) for one in part.actions or ())
         ended = EndedCall(
             entry.call_id,
             num_sampled if is_policy else 0,
@@ -304,9 +311,10 @@ class ModelCall:
             spends_turn=ending.spends_turn,
             is_side_call=not is_policy,
             lacks_tokens=is_whole and is_policy and part.capture_level != "tokens",
+            is_decided=is_policy and (is_whole or ending.is_context_full),
+            policy_fault="context_full" if ending.is_context_full else MISSED_FORM if is_missed else None,
         )
-        is_decided = is_policy and (is_whole or ending.is_context_full)
-        rollout.record_end(ended, is_context_full=ending.is_context_full if is_decided else None)
+        rollout.record_end(ended)
         entry.is_good = is_whole
 
     def exchange(self) -> Exchange:

@@ -24,13 +24,14 @@ from aiohttp import web
 
 from agent_layer.engines import KINDS, Engine
 from agent_layer.errors import BackPressureError, BadInputError, EngineError
-from agent_layer.gateway.calls.arrangement import arrange, describe_form
+from agent_layer.gateway.calls.arrangement import arrange
 from agent_layer.gateway.calls.call import ModelCall, ParsedCall, Room, choose_sampling_policy
 from agent_layer.gateway.calls.client import Client
 from agent_layer.gateway.calls.continuation import can_continue, post_continued
 from agent_layer.gateway.calls.delivery import Delivery, Reply, read_beginning, read_reply, refuse, repeat_response
 from agent_layer.gateway.calls.disconnects import DisconnectWatcher, WatchedClient
 from agent_layer.gateway.calls.end_parts import CUT_OFF, Ending
+from agent_layer.gateway.calls.forms import describe_form
 from agent_layer.gateway.calls.requests import in_background, is_large, retry_key
 from agent_layer.gateway.calls.sampling import SamplingPolicy
 from agent_layer.gateway.calls.whole_replies import WholeReply

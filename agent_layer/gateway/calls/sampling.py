@@ -27,7 +27,7 @@ from agent_layer.schema import JsonObject, as_json_object, as_json_objects
 SamplingPolicy: TypeAlias = Literal["neutralise", "refuse_grammars", "refuse", "keep"]
 """See the setting ``unreproducible_sampling``."""
 
-_STRICT_TOOLS: Final = "tools.strict"
+STRICT_TOOLS: Final = "tools.strict"
 """Lets vLLM restrict the arguments of tool calls to their schema."""
 _TEMPERATURE: Final = "temperature"
 _FREE: Final = {"tool_choice": "auto"}
@@ -62,7 +62,7 @@ def settle_sampling(
     if policy is None:
         return SettledSampling(changes={})
     found = find_unreproducible(sampling)
-    named = found if strict_tools is None else [*found, _STRICT_TOOLS]
+    named = found if strict_tools is None else [*found, STRICT_TOOLS]
     missing = {name: value for name, value in NEUTRAL_SAMPLING.items() if sampling.get(name) is None}
     if policy == "keep" or not named:
         return SettledSampling(changes=missing, findings=[_kept(name) for name in named])

@@ -1,6 +1,8 @@
 """Streamed chat completions: bytes pass through as they come, and add up to the one answer that is recorded.
 
-The client has the bytes already, so whatever can be read of them is recorded, and the rest is named in a finding.
+The client has the bytes already, so whatever can be read of them is recorded, and the rest is named in a finding. Only
+events with several pieces of one tool call are written again: vLLM sends name and arguments so where one token holds
+both, and OpenAI's clients take the pieces of their first such event for calls of their own.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -25,10 +27,12 @@ from agent_layer.schema import (
     DISAGREES,
     UNREADABLE,
     Action,
+    GrowingCalls,
     GrowingMessage,
     JsonObject,
     Logprobs,
     TokenIds,
+    as_json_objects,
     mend_surrogates,
 )
 
@@ -264,6 +268,8 @@ class ChatStream:
         if self._num_unread > _READ_BYTES:
             self._read()
         request = self.request
+        if lines.count(_PIECE) > 1:
+            lines = b"\n".join(map(_join_pieces, lines.split(b"\n")))
         return hide_in_events(lines, ids=not request.wants_token_ids, logprobs=not request.wants_logprobs) + newline
 
     def fail(self, message: str) -> bytes:
@@ -290,6 +296,40 @@ class ChatStream:
             self.error = f"the engine sent an event that cannot be read: {error}"
         else:
             self.error = self._growing.error or self.error
+
+
+_PIECE: Final = b'"function"'
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_CHOICE_LIST: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+
+
+def _join_pieces(line: bytes) -> bytes:
+    """Return an event in which each tool call has one piece at most; one that cannot be read, or has none, stays."""
+    if line[:7] not in _EVENT_STARTS or line.count(_PIECE) < 2:
+        return line
+    try:
+        event = _MEMBERS.decode(line[5:])
+        choices = _CHOICE_LIST.decode(event["choices"])
+        deltas = [_MEMBERS.decode(choice["delta"]) for choice in choices]
+        joined = [_join_calls(as_json_objects(msgspec.json.decode(one.get("tool_calls", b"[]")))) for one in deltas]
+    except (*UNREADABLE, KeyError):
+        return line
+    if not any(joined):
+        return line
+    for choice, delta, calls in zip(choices, deltas, joined, strict=True):
+        if calls:
+            choice["delta"] = msgspec.Raw(msgspec.json.encode(delta | {"tool_calls": calls}))
+    return b"data: " + msgspec.json.encode(event | {"choices": choices})
+
+
+def _join_calls(pieces: list[JsonObject]) -> list[JsonObject]:
+    """Return the pieces of one delta, one for each call; empty: they are so already."""
+    growing, places = GrowingCalls(), dict[int, JsonObject]()
+    for piece in pieces:
+        call, _ = growing.add(piece)
+        places.setdefault(id(call), {name: piece[name] for name in ("index",) if name in piece})
+    calls = growing.calls
+    return [places[id(call)] | call.whole() for call in calls] if len(calls) < len(pieces) else []
 
 
 def ends(lines: bytes) -> bool:

@@ -20,6 +20,7 @@ from agent_layer.gateway.rollouts.retries import ResponseCache
 from agent_layer.gateway.rollouts.rollout import LiveRollout
 from agent_layer.infra import Keys
 from agent_layer.schema import (
+    MISSED_FORM,
     NO_POLICY_CALL,
     Accepted,
     Cause,
@@ -28,6 +29,7 @@ from agent_layer.schema import (
     EndRequest,
     LogRecord,
     Outcome,
+    PolicyFault,
     Record,
     Reward,
     RewardRequest,
@@ -119,7 +121,7 @@ class Finalizer:
             untokened=[call_id for call_id in totals.untokened if call_id not in totals.abandoned],
             policy_calls=totals.num_policy_calls,
             findings=rollout.findings,
-            is_context_full=totals.is_context_full,
+            policy_fault=totals.policy_fault,
         )
 
     async def cut_off(self, rollout: LiveRollout) -> None:
@@ -153,7 +155,8 @@ class Finalizer:
                 " end the newer one",
             )
         closed = await self.close(rollout)
-        if request.status == "failed" and closed.is_context_full:
+        fault = closed.policy_fault if request.status == "failed" else None
+        if fault is not None:
             request = msgspec.structs.replace(request, status="truncated")
         await self._wait_stored(rollout)
         stored = await asyncio.to_thread(count_calls, self.redis, self.keys, closed.trajectory_id)
@@ -170,7 +173,7 @@ class Finalizer:
                     self._record_fault(rollout, "failed", str(error))
                 raise
         if rollout.judgement.outcome is None:
-            self._judge(rollout, request, closed)
+            self._judge(rollout, request, closed, fault)
             await wait_until(lambda: self._are_settled(rollout.logs), self.settings.flush_seconds)
         outcome, is_accepted = rollout.judgement.outcome, rollout.judgement.is_accepted
         return EndedRollout(
@@ -182,14 +185,18 @@ class Finalizer:
             error=outcome.error if outcome and is_accepted else None,
         )
 
-    def _judge(self, rollout: LiveRollout, request: EndRequest, closed: ClosedRollout) -> None:
+    def _judge(
+        self, rollout: LiveRollout, request: EndRequest, closed: ClosedRollout, fault: PolicyFault | None
+    ) -> None:
         """Record reward, outcome and acceptance together: they are seen together."""
         started = rollout.started
         records: list[LogRecord] = []
         if request.reward is not None:
             records.append(record_reward(rollout, RewardRequest(score=request.reward)))
         outcome = _make_outcome(rollout, request.status, _find_cause(request.status))
-        if request.status == "failed":
+        if fault == MISSED_FORM:
+            outcome = msgspec.structs.replace(outcome, findings=[MISSED_FORM, *outcome.findings])
+        if request.status == "failed" or fault is not None:
             error, where = request.error and request.error[:2_000], request.traceback and request.traceback[:8_000]
             outcome = msgspec.structs.replace(outcome, error=error, traceback=where)
         is_acceptable = request.status in _ACCEPTABLE

@@ -32,6 +32,7 @@ from agent_layer.schema import (
     Limits,
     OpenRequest,
     Outcome,
+    PolicyFault,
     Reward,
     StepState,
     check_name,
@@ -71,6 +72,9 @@ class EndedCall(msgspec.Struct, frozen=True):
     """It had the role ``aux``, so it spends a side call instead of a turn."""
     lacks_tokens: bool = False
     """The policy answered it without token ids or log-probabilities."""
+    is_decided: bool = False
+    """An engine answered the policy's call, or refused it because it does not fit."""
+    policy_fault: PolicyFault | None = None
 
 
 class CallTotals(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,10 +95,10 @@ class CallTotals(msgspec.Struct, frozen=True, kw_only=True):
     """Calls of the policy that were answered without token ids or log-probabilities."""
     abandoned: frozenset[str] = frozenset()
     """Ids of ended calls that a resume left behind."""
-    is_context_full: bool = False
-    """The last call of the policy that an engine decided did not fit into the model's context."""
+    policy_fault: PolicyFault | None = None
+    """Fault of the last call of the policy that an engine decided."""
 
-    def plus_end(self, ended: EndedCall, *, is_context_full: bool | None) -> "CallTotals":
+    def plus_end(self, ended: EndedCall) -> "CallTotals":
         """Return the totals with a call that ended."""
         return msgspec.structs.replace(
             self,
@@ -103,7 +107,7 @@ class CallTotals(msgspec.Struct, frozen=True, kw_only=True):
             num_side_calls=self.num_side_calls - (ended.is_side_call and not ended.spends_turn),
             num_policy_calls=self.num_policy_calls + ended.is_of_policy,
             untokened=(*self.untokened, ended.call_id) if ended.lacks_tokens else self.untokened,
-            is_context_full=self.is_context_full if is_context_full is None else is_context_full,
+            policy_fault=ended.policy_fault if ended.is_decided else self.policy_fault,
         )
 
     def without(self, abandoned: Collection[EndedCall]) -> "CallTotals":
@@ -317,7 +321,7 @@ class LiveRollout:
         """Raise RefusedError when a prompt leaves no room for an answer in the task's context."""
         most = self.budget.limits.context_tokens
         if most is not None and num_prompt >= most:
-            self.totals = msgspec.structs.replace(self.totals, is_context_full=True)
+            self.totals = msgspec.structs.replace(self.totals, policy_fault="context_full")
             raise RefusedError(
                 400,
                 CONTEXT_FULL,
@@ -364,14 +368,9 @@ class LiveRollout:
         history.stored.update(stored)
         self.lease.active_at = self.budget.clock()
 
-    def record_end(self, ended: EndedCall, *, is_context_full: bool | None = None) -> None:
-        """Count a call whose end is in the log.
-
-        Args:
-            ended: what it cost.
-            is_context_full: see ``CallTotals``; None: no engine decided whether a call of the policy fits.
-        """
-        self.totals = self.totals.plus_end(ended, is_context_full=is_context_full)
+    def record_end(self, ended: EndedCall) -> None:
+        """Count a call whose end is in the log."""
+        self.totals = self.totals.plus_end(ended)
         history = self.history
         history.ended.append(ended)
         if not ended.spends_turn and not ended.is_side_call:

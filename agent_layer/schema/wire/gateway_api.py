@@ -164,6 +164,11 @@ class CloseRequest(_Request, frozen=True, kw_only=True):
     """Abort running calls at once, down to the engine, instead of waiting for them."""
 
 
+PolicyFault: TypeAlias = Literal["context_full", "missed_form"]
+"""``context_full``: a call did not fit into the model's context. ``missed_form``: an answer lacks the form that its
+agent had asked for, and that no grammar forced, because a trainer could not reproduce it."""
+
+
 class ClosedRollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Calls that the gateway saw begin and end; equal when none is missing."""
 
@@ -176,8 +181,8 @@ class ClosedRollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Calls that the policy answered or in which it was cut off, without abandoned ones; None: not known."""
     findings: list[str] = []
     """``refused: CODE`` for each reason for which the gateway refused requests of the agent."""
-    is_context_full: bool = False
-    """The last call of the policy did not fit into the model's context: a failure that follows is the policy's."""
+    policy_fault: PolicyFault | None = None
+    """What the last call of the policy lacked: a failure of the agent that follows is the policy's."""
 
 
 class EndRequest(_Request, frozen=True, kw_only=True):

@@ -153,7 +153,7 @@ async def test_a_length_that_does_not_fit_is_lowered_to_the_engines_room(gateway
     steps = gateway.log.trajectory(opened["trajectory_id"]).steps
     assert steps[0].sampling_asked[name] == wanted
     assert steps[0].sampling_applied[name] == min(wanted, 16)
-    assert closed["is_context_full"]
+    assert closed["policy_fault"] == "context_full"
 
 
 @pytest.mark.parametrize("dialect", ["chat/completions", "messages", "responses", "models/m:generateContent"])

@@ -105,6 +105,9 @@ async def test_a_forced_answer_is_free_and_trained(gateway, dialect, is_streamed
             assert words is None or words in sent["messages"][0]["content"]
             assert name == "tools.strict" or step.sampling_asked  # what was wanted stays on record
         assert_all_is_trained(gateway, opened)
+        _, closed = await gateway.post(f"/rollouts/{opened['rollout_id']}/close", {})
+        # a strict tool need not be called
+        assert closed.get("policy_fault") == (None if name == "tools.strict" else "missed_form")
 
 
 @STREAMED

@@ -3,11 +3,14 @@
 import pickle
 
 import pytest
+from langgraph.errors import GraphRecursionError
 
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.task import RewardSpec, Task
 from envs.failures import ModelCallError, classify_failure
 from envs.scorers import declared_rewards, load_scorer, missing_scores, reported_scores
+
+MaxTurnsExceeded = type("MaxTurnsExceeded", (Exception,), {"__module__": "agents.exceptions"})  # 2 s to import
 
 
 class RefusedError(Exception):
@@ -32,6 +35,8 @@ def raised_from(inner):
         (RefusedError(429, "rollout_limit"), "truncated", "policy"),
         (raised_from(RefusedError(429, "rollout_limit")), "truncated", "policy"),
         (ExceptionGroup("parallel tools", [RefusedError(429, "rollout_limit")]), "truncated", "policy"),
+        (MaxTurnsExceeded("10 turns"), "truncated", "policy"),
+        (raised_from(GraphRecursionError("25 steps")), "truncated", "policy"),
         (RefusedError(502), "lost", "infra"),
         (ConnectionResetError(), "lost", "infra"),
         (raised_from(TimeoutError()), "lost", "infra"),

@@ -5,7 +5,8 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from agent_layer.gateway.calls.arrangement import REARRANGED, arrange, describe_form
+from agent_layer.gateway.calls.arrangement import REARRANGED, arrange
+from agent_layer.gateway.calls.forms import describe_form
 from agent_layer.gateway.dialects.chat import read_request
 
 SCHEMA = {"type": "object", "properties": {"b": {"type": "integer"}, "a": {}}}

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agent_layer.errors import BadInputError
+from agent_layer.schema import find_misfit
 from envs.env_context import EnvContext
 from envs.registry import find_object
-from envs.tools import ToolError, ToolResult, find_misfit, tool
+from envs.tools import ToolError, ToolResult, tool
 
 from ....documents import ROOT
 

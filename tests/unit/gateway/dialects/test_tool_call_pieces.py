@@ -4,7 +4,8 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import assume, given, strategies as st
+from openai.lib.streaming._deltas import accumulate_delta
 
 from agent_layer.gateway.dialects.base import Exchange, LRUCache
 from agent_layer.gateway.dialects.chat_stream import ChatStream
@@ -83,9 +84,14 @@ def plain(message):
     ]
 
 
-def make_stream(pieces):
-    """The events of an engine, one piece each."""
-    deltas = [{"role": "assistant", "content": ""}, *({"tool_calls": [piece]} for piece in pieces)]
+def make_stream(pieces, sizes=()):
+    """The events of an engine, one piece each, or as many as ``sizes`` says."""
+    waiting, sizes = list(pieces), list(sizes)
+    deltas = [{"role": "assistant", "content": ""}]
+    while waiting:
+        size = sizes.pop(0) if sizes else 1
+        deltas.append({"tool_calls": waiting[:size]})
+        del waiting[:size]
     events = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
     return [*events, {"choices": [{"index": 0, "delta": {}, "token_ids": [3], "finish_reason": "tool_calls"}]}]
 
@@ -101,6 +107,14 @@ def ask(dialect, body, events):
     reported = stream.feed(sent)
     found = [json.loads(line[6:]) for line in reported.split(b"\n") if line.startswith(b"data: {")]
     return found, stream.answer(0).actions[0].message
+
+
+def calls_of_chat(events):
+    """What OpenAI's SDK makes of the events: calls by index."""
+    whole = {}
+    for event in events:
+        whole = accumulate_delta(whole, event["choices"][0]["delta"])
+    return [(one["id"], one["function"]["name"], one["function"]["arguments"]) for one in whole.get("tool_calls", [])]
 
 
 def calls_of_messages(events):
@@ -149,11 +163,22 @@ def calls_of_google(events):
     return [(call["id"], call["name"], signature.arguments) for call, signature in called]
 
 
-@given(cut_calls())
-def test_all_accounts_of_a_stream_have_the_calls_that_the_model_made(made):
+@given(cut_calls(), st.lists(st.integers(1, 4)))
+def test_openais_client_has_the_calls_however_many_pieces_come_at_once(made, sizes):
+    calls, pieces = made
+    assume(all(call.index == at and not call.repeats_id and call.empty == "missing" for at, call in enumerate(calls)))
+    fields = {"messages": [{"role": "user", "content": "x"}], "stream": True}
+
+    shown, recorded = ask(Completions(), fields, make_stream(pieces, sizes))
+
+    assert calls_of_chat(shown) == plain(recorded) == [(one.call_id, one.name, "".join(one.texts)) for one in calls]
+
+
+@given(cut_calls(), st.lists(st.integers(1, 4)))
+def test_all_accounts_of_a_stream_have_the_calls_that_the_model_made(made, sizes):
     calls, pieces = made
     expected = [(call.call_id, call.name, "".join(call.texts)) for call in calls]
-    events = make_stream(pieces)
+    events = make_stream(pieces, sizes)
     fields = {"messages": [{"role": "user", "content": "x"}], "stream": True}
 
     _, recorded = ask(Completions(), fields, events)

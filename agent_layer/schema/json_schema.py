@@ -1,15 +1,18 @@
-"""Arguments of a tool call, compared with the tool's JSON Schema.
+"""A value compared with a JSON Schema: arguments of a tool call, an answer in a form that was asked.
 
 Covers what schemas of tools use: types, properties, items, enumerations, alternatives, references and bounds. What it
-does not know, it lets pass: the tool itself decides then.
+does not know, it lets pass: the tool or the agent itself decides then. The work is bounded, whatever the schema says.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, cast
 
-from agent_layer.schema import JsonObject, as_json_object, as_json_objects
+from agent_layer.schema.messages import as_json_object, as_json_objects
+from agent_layer.schema.record import JsonObject
 
 _DEEPEST: Final = 64
+_MAX_COMPARED: Final = 10_000
+"""Values compared with parts of a schema; alternatives of alternatives of alternatives would go on for ever."""
 _MAX_VALUE_LENGTH: Final = 80
 _WHOLE: Final = "the arguments"
 _TYPES: Final[Mapping[str, Callable[[object], bool]]] = {
@@ -39,56 +42,75 @@ _SIZES: Final[Mapping[str, tuple[type, str]]] = {
 
 def find_misfit(schema: JsonObject, value: object) -> str | None:
     """Return the first way in which a value does not fit a schema, as a sentence; None: it fits."""
-    return next(_misfits(schema, value, "", schema, 0), None)
+    return next(_misfits(schema, value, "", _Whole(schema), 0), None)
 
 
-def _misfits(schema: JsonObject, value: object, place: str, root: JsonObject, depth: int) -> Iterator[str]:
-    if depth > _DEEPEST:
+class _Whole:
+    """The whole schema, and how much was compared with it."""
+
+    def __init__(self, root: JsonObject) -> None:
+        self.root, self.num_compared = root, 0
+
+
+def _misfits(schema: JsonObject, value: object, place: str, whole: _Whole, depth: int) -> Iterator[str]:
+    whole.num_compared += 1
+    if depth > _DEEPEST or whole.num_compared > _MAX_COMPARED:
         yield f"expected {place or _WHOLE} to be nested at most {_DEEPEST} deep, found more"
         return
-    schema = _follow(schema, root)
+    schema = _follow(schema, whole.root)
     if (misfit := _type_misfit(schema, value, place)) is not None:
         yield misfit
         return
+    whole.num_compared += len(_as_list(schema.get("enum")))
     yield from _value_misfits(schema, value, place or _WHOLE)
-    alternatives = as_json_objects(schema.get("anyOf") or schema.get("oneOf"))
-    found = [next(_misfits(one, value, place, root, depth + 1), None) for one in alternatives]
-    if found and None not in found:
-        yield found[0] or ""
+    if (misfit := _find_unlike_all(schema, value, place, whole, depth)) is not None:
+        yield misfit
     if isinstance(value, dict):
-        yield from _object_misfits(schema, cast("JsonObject", value), place, root, depth)
+        yield from _object_misfits(schema, cast("JsonObject", value), place, whole, depth)
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
         for index, item in enumerate(cast("list[object]", value)):
-            yield from _misfits(as_json_object(schema["items"]), item, f"{place}[{index}]", root, depth + 1)
+            yield from _misfits(as_json_object(schema["items"]), item, f"{place}[{index}]", whole, depth + 1)
+
+
+def _find_unlike_all(schema: JsonObject, value: object, place: str, whole: _Whole, depth: int) -> str | None:
+    """Return the misfit of the first alternative when a value fits none; None: it fits one, or there are none."""
+    first: str | None = None
+    for one in as_json_objects(schema.get("anyOf") or schema.get("oneOf")):
+        misfit = next(_misfits(one, value, place, whole, depth + 1), None)
+        if misfit is None or whole.num_compared > _MAX_COMPARED:
+            return misfit
+        first = first or misfit
+    return first
 
 
 def _type_misfit(schema: JsonObject, value: object, place: str) -> str | None:
     found = schema.get("type")
-    kinds = cast("list[str]", found if isinstance(found, list) else [found] if found else [])
+    kinds = [kind for kind in _as_list(found) or [found] if isinstance(kind, str)]
     if not kinds or any(_TYPES.get(kind, _is_anything)(value) for kind in kinds):
         return None
     return f"expected {place or _WHOLE} to be {' or '.join(kinds)}, found {_quote(value)}"
 
 
-def _object_misfits(schema: JsonObject, value: JsonObject, place: str, root: JsonObject, depth: int) -> Iterator[str]:
+def _object_misfits(schema: JsonObject, value: JsonObject, place: str, whole: _Whole, depth: int) -> Iterator[str]:
     properties = as_json_object(schema.get("properties"))
     prefix = f"{place}." if place else ""
-    for name in cast("list[str]", schema.get("required") or []):
-        if name not in value:
+    for name in _as_list(schema.get("required")):
+        whole.num_compared += 1
+        if isinstance(name, str) and name not in value:
             yield f"expected {prefix}{name}, found none"
     others = schema.get("additionalProperties", True)
     for name, item in value.items():
         if name in properties:
-            yield from _misfits(as_json_object(properties[name]), item, f"{prefix}{name}", root, depth + 1)
+            yield from _misfits(as_json_object(properties[name]), item, f"{prefix}{name}", whole, depth + 1)
         elif others is False:
             yield f"there is no {prefix}{name}; known: {', '.join(properties) or 'none'}"
         elif isinstance(others, dict):
-            yield from _misfits(cast("JsonObject", others), item, f"{prefix}{name}", root, depth + 1)
+            yield from _misfits(cast("JsonObject", others), item, f"{prefix}{name}", whole, depth + 1)
 
 
 def _value_misfits(schema: JsonObject, value: object, about: str) -> Iterator[str]:
-    choices = cast("list[object] | None", schema.get("enum"))
-    if choices is not None and value not in choices:
+    choices = _as_list(schema.get("enum"))
+    if choices and value not in choices:
         yield f"expected {about} to be one of {', '.join(map(repr, choices))}, found {_quote(value)}"
     if "const" in schema and value != schema["const"]:
         yield f"expected {about} to be {_quote(schema['const'])}, found {_quote(value)}"
@@ -105,7 +127,7 @@ def _bound_misfits(schema: JsonObject, value: object, about: str) -> Iterator[st
         for name, (holds, words) in _BOUNDS.items():
             bound = schema.get(name)
             if isinstance(bound, int | float) and not isinstance(bound, bool) and not holds(value, bound):
-                yield f"expected {about} to be {words} {bound:g}, found {_quote(value)}"
+                yield f"expected {about} to be {words} {_quote(bound)}, found {_quote(value)}"
 
 
 def _follow(schema: JsonObject, root: JsonObject) -> JsonObject:
@@ -119,6 +141,10 @@ def _follow(schema: JsonObject, root: JsonObject) -> JsonObject:
             found = as_json_object(found.get(name))
         schema = found
     return {}
+
+
+def _as_list(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def _is_anything(_: object) -> bool:
