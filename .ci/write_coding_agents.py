@@ -58,16 +58,17 @@ def _table_of_lengths(known: list[Harness]) -> Iterator[str]:
     yield from _head("agent", "first request: qwen3 · glm4moe · gptoss", *columns)
     for harness in known:
         result = _read(harness.name)
-        if result is None or result.needs is None:
+        if result is None or not result.rendered:
             continue
+        needs = result.needs
         shown = result.rendered
         columns = (
             " · ".join(f"{one.first_request:,}" for one in shown),
             " · ".join(f"{one.longest_row:,}" for one in shown),
             " · ".join(str(one.num_rows) for one in shown),
             " · ".join(f"{one.row_tokens / max(1, one.sampled):.0f}" for one in shown),
-            f"{result.needs.max_model_len:,}",
-            f"{result.needs.max_row_tokens:,}",
+            f"{needs.max_model_len:,}" if needs else "not known",
+            f"{needs.max_row_tokens:,}" if needs else "not known",
         )
         yield f"| `{harness.name}` | {' | '.join(columns)} |"
 
