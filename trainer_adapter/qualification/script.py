@@ -145,9 +145,9 @@ class ScriptedModel:
             self.num_summaries += 1
             return "<summary> everything so far went well </summary>", True
         roles = [one.get("role") for one in prompt.messages]
-        asked = [at for at, text in enumerate(texts) if _PART in text and roles[at] == "user"]
-        if asked:  # answers before the last of these are an agent's own: some begin their sub-agents with one
-            return self._answer_part(prompt, is_first="assistant" not in roles[asked[-1] :]), True
+        prompts = [at for at, text in enumerate(texts) if _PART in text and roles[at] == "user"]
+        if prompts:  # answers before the last of these are an agent's own: some begin their sub-agents with one
+            return self._answer_part(prompt, is_first="assistant" not in roles[prompts[-1] :]), True
         return self._answer_main(texts), True
 
     def _answer_part(self, prompt: ScriptPrompt, *, is_first: bool) -> str | JsonObject:
