@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import wrap
 
 import msgspec
 
@@ -91,7 +92,8 @@ def _describe(harness: Harness) -> Iterator[str]:
     found = ", ".join(f"`{one}`" for one in harness.findings) or "none"
     yield f"* It {' and '.join(can)}. Findings of a clean script: {found}."
     if lacking := [name for name in harness.list_lacking() if "win" not in name.replace("darwin", "")]:
-        yield f"* Its lock is without these builds, which the registry did not have: {', '.join(lacking)}."
+        sentence = f"* Its lock is without these builds, which the registry did not have: {', '.join(lacking)}."
+        yield from wrap(sentence, 150, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _read(name: str) -> Qualification | None:
