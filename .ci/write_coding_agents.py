@@ -90,7 +90,8 @@ def _describe(harness: Harness) -> Iterator[str]:
         "summarises a long one" if harness.compaction else "was not seen to summarise one",
     ]
     found = ", ".join(f"`{one}`" for one in harness.findings) or "none"
-    yield f"* It {' and '.join(can)}. Findings of a clean script: {found}."
+    yield f"* It {' and '.join(can)}."
+    yield f"* Findings of a clean script: {found}."
     if lacking := [name for name in harness.list_lacking() if "win" not in name.replace("darwin", "")]:
         sentence = f"* Its lock is without these builds, which the registry did not have: {', '.join(lacking)}."
         yield from wrap(sentence, 150, subsequent_indent="  ", break_on_hyphens=False)

@@ -142,6 +142,7 @@ _OPENCODE = Harness(
     ),
     compaction="context summarization agent",
     compact_tokens=18_000,
+    findings=["restored:tool_calls"],
 )
 
 _QWEN_CODE = Harness(
