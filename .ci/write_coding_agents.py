@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import wrap
 
 import msgspec
 
@@ -58,16 +59,17 @@ def _table_of_lengths(known: list[Harness]) -> Iterator[str]:
     yield from _head("agent", "first request: qwen3 · glm4moe · gptoss", *columns)
     for harness in known:
         result = _read(harness.name)
-        if result is None or result.needs is None:
+        if result is None or not result.rendered:
             continue
+        needs = result.needs
         shown = result.rendered
         columns = (
             " · ".join(f"{one.first_request:,}" for one in shown),
             " · ".join(f"{one.longest_row:,}" for one in shown),
             " · ".join(str(one.num_rows) for one in shown),
             " · ".join(f"{one.row_tokens / max(1, one.sampled):.0f}" for one in shown),
-            f"{result.needs.max_model_len:,}",
-            f"{result.needs.max_row_tokens:,}",
+            f"{needs.max_model_len:,}" if needs else "not known",
+            f"{needs.max_row_tokens:,}" if needs else "not known",
         )
         yield f"| `{harness.name}` | {' | '.join(columns)} |"
 
@@ -88,9 +90,11 @@ def _describe(harness: Harness) -> Iterator[str]:
         "summarises a long one" if harness.compaction else "was not seen to summarise one",
     ]
     found = ", ".join(f"`{one}`" for one in harness.findings) or "none"
-    yield f"* It {' and '.join(can)}. Findings of a clean script: {found}."
+    yield f"* It {' and '.join(can)}."
+    yield f"* Findings of a clean script: {found}."
     if lacking := [name for name in harness.list_lacking() if "win" not in name.replace("darwin", "")]:
-        yield f"* Its lock is without these builds, which the registry did not have: {', '.join(lacking)}."
+        sentence = f"* Its lock is without these builds, which the registry did not have: {', '.join(lacking)}."
+        yield from wrap(sentence, 150, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _read(name: str) -> Qualification | None:

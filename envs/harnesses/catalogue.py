@@ -142,6 +142,7 @@ _OPENCODE = Harness(
     ),
     compaction="context summarization agent",
     compact_tokens=18_000,
+    findings=["restored:tool_calls"],
 )
 
 _QWEN_CODE = Harness(
@@ -169,6 +170,7 @@ _QWEN_CODE = Harness(
     ),
     compaction="component that summarizes internal chat history",
     compact_tokens=24_000,
+    findings=["restored:tool_calls"],
 )
 
 _PI = Harness(
@@ -203,6 +205,7 @@ _PI = Harness(
     shell=ToolShape(name="bash", arguments={"command": "$command"}),
     compaction="context summarization assistant",
     compact_tokens=18_000,
+    findings=["restored:tool_calls"],
 )
 
 _MINI = Harness(
@@ -389,9 +392,10 @@ _GEMINI = Harness(
             "privacy": {"usageStatisticsEnabled": False},
             "telemetry": {"enabled": False},
             "security": {"auth": {"selectedType": "gemini-api-key"}},
+            "model": {"disableLoopDetection": True},
         }
     },
-    switched_off=["updates, statistics"],
+    switched_off=["updates, statistics", "the question to the model whether it loops"],
     shell=ToolShape(name="run_shell_command", arguments={"command": "$command", "description": "as the script says"}),
     findings=["neutralised:top_k", "neutralised:top_p"],
 )
@@ -418,7 +422,6 @@ _VIBE = Harness(
     },
     switched_off=["updates, telemetry"],
     shell=ToolShape(name="bash", arguments={"command": "$command"}),
-    sub_agent=ToolShape(name="task", arguments={"task": "$prompt"}),
     compaction="CONTEXT CHECKPOINT COMPACTION",
     compact_tokens=12_000,
 )

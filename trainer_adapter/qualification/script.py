@@ -144,14 +144,15 @@ class ScriptedModel:
         if self._harness.compaction and re.search(self._harness.compaction, ends):
             self.num_summaries += 1
             return "<summary> everything so far went well </summary>", True
-        prompts = (_PART in text for text, one in zip(texts, prompt.messages, strict=True) if one.get("role") == "user")
-        if any(prompts):
-            return self._answer_part(prompt), True
+        roles = [one.get("role") for one in prompt.messages]
+        prompts = [at for at, text in enumerate(texts) if _PART in text and roles[at] == "user"]
+        if prompts:  # answers before the last of these are an agent's own: some begin their sub-agents with one
+            return self._answer_part(prompt, is_first="assistant" not in roles[prompts[-1] :]), True
         return self._answer_main(texts), True
 
-    def _answer_part(self, prompt: ScriptPrompt) -> str | JsonObject:
-        self.num_delegated += prompt.turn == 0
-        if prompt.turn == 0 and self._harness.shell is not None and _offers(prompt, self._harness.shell):
+    def _answer_part(self, prompt: ScriptPrompt, *, is_first: bool) -> str | JsonObject:
+        self.num_delegated += is_first
+        if is_first and self._harness.shell is not None and _offers(prompt, self._harness.shell):
             return self._call([fill_tool(self._harness.shell, command="echo part")], "I look at my part.")
         return "My part is done."
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from agent_layer.errors import BadInputError
-from agent_layer.local import ScriptedEngine
+from agent_layer.local import ScriptedEngine, ScriptPrompt
 from agent_layer.schema import ExcludedRollout
 from agent_layer.settings import Settings
 from envs.harnesses import (
@@ -206,6 +206,23 @@ def test_a_check_is_clean_when_the_policy_lost_nothing_but_to_side_calls_and_cut
 
 def test_a_check_of_nothing_is_not_clean():
     assert not msgspec.structs.replace(RESULT, parts=[]).is_clean
+
+
+@pytest.mark.parametrize("begun", [[], [{"role": "user", "content": "here"}, {"role": "assistant", "content": "ok"}]])
+def test_a_sub_agent_asks_once_whatever_its_conversation_begins_with(begun):
+    model = ScriptedModel(HARNESS, [], ScriptedEngine(model="policy"))
+    messages = [*begun, {"role": "user", "content": "PART-OF-THE-CHECK 1: look around."}]
+    tools = [{"type": "function", "function": {"name": HARNESS.shell.name}}]
+
+    def ask():
+        return model(ScriptPrompt(messages=messages, tools=tools, choice=0, body={}, weights=str))
+
+    first = ask()
+    messages += [{"role": "assistant", **first}, {"role": "tool", "content": "part"}]
+
+    assert first["tool_calls"]
+    assert " ".join(ask()) == "My part is done."
+    assert model.num_delegated == 1
 
 
 def test_what_failed_is_kept_beside_the_last_clean_result_until_the_next(tmp_path):
