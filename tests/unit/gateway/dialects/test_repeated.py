@@ -37,10 +37,10 @@ def test_every_reading_is_like_the_first(dialect):
 
 
 def test_a_full_memo_is_emptied_and_keeps_no_error():
-    asked = []
+    names = []
 
     def find(name, text):
-        asked.append(name)
+        names.append(name)
         return msgspec.json.decode(text, type=str)
 
     memo = TextMemo(find, max_bytes=1 << 10, measure=len)
@@ -53,5 +53,5 @@ def test_a_full_memo_is_emptied_and_keeps_no_error():
         memo.find(f"{number}", msgspec.Raw(b'"t"'))
     memo.find("a", msgspec.Raw(b'"t"'))
 
-    assert asked[:4] == ["number", "number", "a", "b"]
-    assert asked[-1] == "a"
+    assert names[:4] == ["number", "number", "a", "b"]
+    assert names[-1] == "a"
