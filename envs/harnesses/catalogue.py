@@ -294,7 +294,7 @@ _COPILOT = Harness(
         name="task",
         arguments={"description": "a part", "prompt": "$prompt", "agent_type": "general-purpose", "name": "part"},
     ),
-    findings=["neutralised:top_p"],
+    findings=["neutralised:top_p", "restored:tool_calls"],
 )
 
 _CONTINUE = Harness(
@@ -332,6 +332,7 @@ _CONTINUE = Harness(
     },
     switched_off=["telemetry"],
     shell=ToolShape(name="Bash", arguments={"command": "$command"}),
+    findings=["restored:tool_calls"],
 )
 
 _CLINE = Harness(

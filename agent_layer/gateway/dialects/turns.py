@@ -8,7 +8,7 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.gateway.dialects.chat import ChatRequest, asks_something, build_request
 from agent_layer.gateway.dialects.chat_answer import ChatAnswer, EngineUsage, PromptDetails, ResponseDetails
-from agent_layer.schema import JsonObject, mend_surrogates
+from agent_layer.schema import UNREADABLE, JsonObject, mend_surrogates
 from agent_layer.translation import HOSTED, Translation, encoded, is_harmless
 
 _TRUE, _ONE = msgspec.Raw(b"true"), msgspec.Raw(b"1")
@@ -54,8 +54,8 @@ def translated(source: Translation, before: Sequence[msgspec.Raw] = (), tools: o
         tools: those of a request that has none.
 
     Raises:
-        BadInputError: it holds what no engine can be asked, several answers are wanted, or an integer has more than 64
-            bits.
+        BadInputError: it holds what no engine can be asked or nobody can read, several answers are wanted, or an
+            integer has more than 64 bits.
     """
     source.check_askable()
     fields = source.fields if tools is None else {**source.fields, "tools": source.fields.get("tools") or tools}
@@ -68,9 +68,11 @@ def translated(source: Translation, before: Sequence[msgspec.Raw] = (), tools: o
     if pieces.get("stream") == _TRUE:
         pieces["stream_options"] = msgspec.Raw(b'{"include_usage":true}')
     client_fields = source.client_fields
-    request = build_request(
-        pieces, encoded_messages, client_fields=client_fields, sampling_asked=source.read_sampling()
-    )
+    try:
+        sampling = source.read_sampling()
+        request = build_request(pieces, encoded_messages, client_fields=client_fields, sampling_asked=sampling)
+    except UNREADABLE as error:
+        raise BadInputError(f"request: expected members that can be read, found {error}; correct them") from error
     lost = [
         name
         for name, piece in client_fields.items()

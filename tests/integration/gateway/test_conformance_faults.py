@@ -237,7 +237,7 @@ def test_the_list_has_each_check_with_its_promise(capsys, command_line):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--dialect", "google"], "--dialect google: expected one of chat, messages, responses"),
+        (["--dialect", "bedrock"], "--dialect bedrock: expected one of chat, messages, responses, google"),
         (["--check", "nothing"], "--check nothing: expected one of text, "),
         (["--records", "my:adapter"], "expected URL beside --records"),
         (["http://127.0.0.1:1/v1", "--wait", "0"], "http://127.0.0.1:1/v1: expected an endpoint"),
@@ -253,7 +253,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(options, sentence, capsys,
 def test_without_a_url_a_gateway_of_ours_is_started(capsys, command_line):
     assert command_line("conformance", "--check", "text", "--check", "cancel") == 0
 
-    assert "12 checks: 12 passed, 0 failed, 0 not claimed" in capsys.readouterr().out
+    assert "16 checks: 16 passed, 0 failed, 0 not claimed" in capsys.readouterr().out
 
 
 def test_records_are_read_from_a_file(tmp_path):
