@@ -54,7 +54,7 @@ def translated(source: Translation, before: Sequence[msgspec.Raw] = (), tools: o
         tools: those of a request that has none.
 
     Raises:
-        BadInputError: it holds what no engine can be asked or nobody can read, several answers are wanted, or an
+        BadInputError: it holds what no engine can be asked or that cannot be read, several answers are wanted, or an
             integer has more than 64 bits.
     """
     source.check_askable()
