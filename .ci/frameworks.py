@@ -108,7 +108,7 @@ FRAMEWORKS = [
     Framework(
         name="litellm",
         title="LiteLLM",
-        requires=("litellm==1.106.2",),
+        requires=("litellm==1.106.2", "mcp==2.3.0"),
         agents=("litellm_loop",),
         how='`litellm.completion(model="openai/policy")`; `OPENAI_API_BASE`',
     ),
