@@ -48,6 +48,7 @@ async def test_input_items_are_what_the_model_read(client):
 
     listed = [item async for item in await client.responses.input_items.list(second.id, order="asc", limit=2)]
     newest = await client.responses.input_items.list(second.id, limit=1)
+    least = await client.responses.input_items.list(second.id, limit=0)
 
     assert [(item.role, item.content[0].type, item.content[0].text) for item in listed] == [
         ("user", "input_text", "one"),
@@ -56,6 +57,7 @@ async def test_input_items_are_what_the_model_read(client):
     ]
     assert len({item.id for item in listed}) == 3
     assert (newest.data[0].id, newest.has_more) == (listed[-1].id, True)
+    assert least.data == newest.data  # an empty page would be followed by the same
 
 
 async def test_a_deleted_response_is_gone_but_what_continued_it_goes_on(client):
