@@ -91,6 +91,11 @@ def choose_sampling_policy(rollout: LiveRollout, caller: Caller, setting: Sampli
     return "keep" if rollout.started.group_id is None else setting
 
 
+def must_ask_whole(engine: Engine, request: ChatRequest) -> bool:
+    """Whether a stream of this engine would lack ids that the record needs; it needs none of side endpoints."""
+    return request.endpoint == CHAT and not KINDS[engine.kind].streams_ids
+
+
 class Room(msgspec.Struct, frozen=True):
     """What a context has left for an answer behind its prompt."""
 
@@ -364,7 +369,7 @@ class ModelCall:
                 unread = _find_unread(kind.unread_fields, request, overrides)
                 overrides |= dict.fromkeys(unread)
                 changes = overrides if settled.tools is None else overrides | {"tools": settled.tools}
-                sent = changes if kind.streams_ids else changes | _WHOLE_ANSWER
+                sent = changes | _WHOLE_ANSWER if must_ask_whole(target, request) else changes
                 return Route(
                     url=target.url,
                     model=target.model,

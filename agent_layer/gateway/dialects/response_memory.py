@@ -133,7 +133,7 @@ def delete_response(memory: LRUCache, response_id: str) -> None:
 
 
 def _name_conversation(response_id: str, socket: str | None = None) -> str:
-    """Name what a response added to its conversation. An item's name, or any other text that a client sends, is none."""
+    """Name what a response added to its conversation. No other name in the memory is like it."""
     return f"{response_id}/conversation" if socket is None else f"{socket}/{response_id}/conversation"
 
 
