@@ -6,6 +6,7 @@ does not know, it lets pass: the tool or the agent itself decides then. The work
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, cast
+from urllib.parse import unquote
 
 from agent_layer.schema.messages import as_json_object, as_json_objects
 from agent_layer.schema.record import JsonObject
@@ -65,11 +66,12 @@ def _misfits(schema: JsonObject, value: object, place: str, whole: _Whole, depth
     yield from _value_misfits(schema, value, place or _WHOLE)
     if (misfit := _find_unlike_all(schema, value, place, whole, depth)) is not None:
         yield misfit
+    for one in as_json_objects(schema.get("allOf")):
+        yield from _misfits(one, value, place, whole, depth + 1)
     if isinstance(value, dict):
         yield from _object_misfits(schema, cast("JsonObject", value), place, whole, depth)
-    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
-        for index, item in enumerate(cast("list[object]", value)):
-            yield from _misfits(as_json_object(schema["items"]), item, f"{place}[{index}]", whole, depth + 1)
+    elif isinstance(value, list):
+        yield from _list_misfits(schema, cast("list[object]", value), place, whole, depth)
 
 
 def _find_unlike_all(schema: JsonObject, value: object, place: str, whole: _Whole, depth: int) -> str | None:
@@ -108,6 +110,14 @@ def _object_misfits(schema: JsonObject, value: JsonObject, place: str, whole: _W
             yield from _misfits(cast("JsonObject", others), item, f"{prefix}{name}", whole, depth + 1)
 
 
+def _list_misfits(schema: JsonObject, value: list[object], place: str, whole: _Whole, depth: int) -> Iterator[str]:
+    firsts, others = _as_list(schema.get("prefixItems")), as_json_object(schema.get("items"))
+    for index, item in enumerate(value):
+        of_item = as_json_object(firsts[index]) if index < len(firsts) else others
+        if of_item:
+            yield from _misfits(of_item, item, f"{place}[{index}]", whole, depth + 1)
+
+
 def _value_misfits(schema: JsonObject, value: object, about: str) -> Iterator[str]:
     choices = _as_list(schema.get("enum"))
     if choices and value not in choices:
@@ -137,8 +147,8 @@ def _follow(schema: JsonObject, root: JsonObject) -> JsonObject:
         if not isinstance(reference, str) or not reference.startswith("#/"):
             return schema
         found = root
-        for name in reference.removeprefix("#/").split("/"):
-            found = as_json_object(found.get(name))
+        for name in unquote(reference).removeprefix("#/").split("/"):
+            found = as_json_object(found.get(name.replace("~1", "/").replace("~0", "~")))
         schema = found
     return {}
 

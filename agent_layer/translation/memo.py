@@ -23,8 +23,8 @@ class TextMemo(Generic[T]):
     Args:
         read: the function of a text and its content hash. It keeps nothing of the text, which may be a piece of a body
             and would keep all of that in memory.
-        max_bytes: of all results together.
-        measure: returns the bytes of the texts in a result.
+        max_bytes: of all results together. One that is larger is not remembered.
+        measure: returns the bytes of what is in a result, whatever a client made of it.
     """
 
     def __init__(
@@ -51,9 +51,12 @@ class TextMemo(Generic[T]):
         if (known := self._found.get(name)) is not None:
             return known
         found = self._read(name, text)
-        if self._num_bytes > self._max_bytes:
+        num_bytes = self._measure(found) + _ENTRY_BYTES
+        if num_bytes > self._max_bytes:
+            return found
+        if self._num_bytes + num_bytes > self._max_bytes:
             self._found.clear()
             self._num_bytes = 0
-        self._num_bytes += self._measure(found) + _ENTRY_BYTES
+        self._num_bytes += num_bytes
         self._found[name] = found
         return found

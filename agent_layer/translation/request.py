@@ -43,6 +43,11 @@ class Losses:
     refused: dict[str, str] = field(default_factory=dict[str, str])
     """What no engine can be asked: its name, to a sentence."""
 
+    @property
+    def num_bytes(self) -> int:
+        """Length of the texts."""
+        return sum(map(len, [*self.names, *self.refused, *self.refused.values()]))
+
     def add(self, other: "Losses") -> None:
         """Add what was lost elsewhere."""
         self.names |= other.names
@@ -59,7 +64,7 @@ class Turn(msgspec.Struct, frozen=True):
     @property
     def num_bytes(self) -> int:
         """Length of the texts."""
-        return sum(memoryview(message).nbytes for message in self.messages)
+        return self.losses.num_bytes + sum(memoryview(message).nbytes for message in self.messages)
 
 
 MAX_TURN_BYTES: Final = 64 << 20

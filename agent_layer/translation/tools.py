@@ -61,6 +61,8 @@ class ToolSet(msgspec.Struct, frozen=True):
     functions: list[JsonObject]
     dropped: list[str]
     """Names of those that no function stands for."""
+    num_bytes: int = 0
+    """About what it takes in memory, where it is remembered."""
 
     def restrict(self, choice: object) -> object:
         """Return a tool choice as far as the tools that it names are here; None: nothing of it is left."""
@@ -204,13 +206,14 @@ def _memoise(read: Callable[[Iterable[Tool]], ToolSet]) -> TextMemo[ToolSet]:
     """Return a memo of a client's tools, by their JSON text."""
 
     def read_list(_: str, text: msgspec.Raw) -> ToolSet:
-        return read(msgspec.json.decode(text, type=list[Tool] | None) or ())
+        found = read(msgspec.json.decode(text, type=list[Tool] | None) or ())
+        return msgspec.structs.replace(found, num_bytes=_GROWTH * memoryview(text).nbytes)
 
-    return TextMemo(read_list, measure=lambda found: _TOOL_BYTES * len(found.functions))
+    return TextMemo(read_list, measure=lambda found: found.num_bytes)
 
 
-_TOOL_BYTES: Final = 1 << 14
-"""About what a decoded tool takes."""
+_GROWTH: Final = 8
+"""About how often what is decoded is as large as its text; at worst three times that."""
 ANTHROPIC_TOOLS: Final = _memoise(read_anthropic_tools)
 OPENAI_TOOLS: Final = _memoise(read_openai_tools)
 

@@ -30,7 +30,7 @@ from agent_layer.gateway.rollouts.log_protocol import Log
 from agent_layer.gateway.rollouts.retries import Call, RetryKey
 from agent_layer.gateway.rollouts.rollout import EndedCall, LiveRollout, PromptContents
 from agent_layer.recorder import PreparedRecords
-from agent_layer.schema import MISSED_FORM, Action, JsonObject, PolicyRun, Role, StepPart, parse_trace
+from agent_layer.schema import MISSED_FORM, Action, JsonObject, PolicyFault, PolicyRun, Role, StepPart, parse_trace
 
 NOT_APPLIED: Final = "not_applied"
 """Finding of a field that was asked and that nothing applied: its name follows."""
@@ -89,6 +89,11 @@ def choose_sampling_policy(rollout: LiveRollout, caller: Caller, setting: Sampli
     if rollout.started.split != "train" or caller.role == "aux":
         return None
     return "keep" if rollout.started.group_id is None else setting
+
+
+def must_ask_whole(engine: Engine, request: ChatRequest) -> bool:
+    """Whether a stream of this engine would lack ids that the record needs; it needs none of side endpoints."""
+    return request.endpoint == CHAT and not KINDS[engine.kind].streams_ids
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -303,6 +308,8 @@ class ModelCall:
         rollout.logs.add(self.log.append(part))
         num_sampled = sum(len(action.response_token_ids or ()) for action in part.actions or ())
         is_missed = self.forms is not None and not any(self.forms.fit(one.message or {}) for one in part.actions or ())
+        fault: PolicyFault | None = "context_full" if ending.is_context_full else MISSED_FORM if is_missed else None
+        is_decided = is_policy and (is_whole or ending.is_context_full)
         ended = EndedCall(
             entry.call_id,
             num_sampled if is_policy else 0,
@@ -311,8 +318,8 @@ class ModelCall:
             spends_turn=ending.spends_turn,
             is_side_call=not is_policy,
             lacks_tokens=is_whole and is_policy and part.capture_level != "tokens",
-            is_decided=is_policy and (is_whole or ending.is_context_full),
-            policy_fault="context_full" if ending.is_context_full else MISSED_FORM if is_missed else None,
+            is_decided=is_decided,
+            policy_fault=fault if is_decided else None,
         )
         rollout.record_end(ended)
         entry.is_good = is_whole
@@ -364,7 +371,7 @@ class ModelCall:
                 unread = _find_unread(kind.unread_fields, request, overrides)
                 overrides |= dict.fromkeys(unread)
                 changes = overrides if settled.tools is None else overrides | {"tools": settled.tools}
-                sent = changes if kind.streams_ids else changes | _WHOLE_ANSWER
+                sent = changes | _WHOLE_ANSWER if must_ask_whole(target, request) else changes
                 return Route(
                     url=target.url,
                     model=target.model,

@@ -22,10 +22,10 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from agent_layer.engines import KINDS, Engine
+from agent_layer.engines import Engine
 from agent_layer.errors import BackPressureError, BadInputError, EngineError
 from agent_layer.gateway.calls.arrangement import arrange
-from agent_layer.gateway.calls.call import ModelCall, ParsedCall, Room, choose_sampling_policy
+from agent_layer.gateway.calls.call import ModelCall, ParsedCall, Room, choose_sampling_policy, must_ask_whole
 from agent_layer.gateway.calls.client import Client
 from agent_layer.gateway.calls.continuation import can_continue, post_continued
 from agent_layer.gateway.calls.delivery import Delivery, Reply, read_beginning, read_reply, refuse, repeat_response
@@ -329,9 +329,8 @@ class Calls:
         reply = await upstream.enter_async_context(self._post(call))
         if reply.status in _KEY_REFUSED and call.route.engine is not None:
             raise EngineError(f"engine {call.route.url}: it refuses the gateway's key ({reply.status}); ask again")
-        if call.route.engine is None or KINDS[call.route.engine.kind].streams_ids:
-            return reply
-        return WholeReply(reply, call.parsed.request)
+        is_whole = call.route.engine is not None and must_ask_whole(call.route.engine, call.parsed.request)
+        return WholeReply(reply, call.parsed.request) if is_whole else reply
 
     def _post(self, call: ModelCall) -> AbstractAsyncContextManager[Reply]:
         """Send the request, in a way that survives a switch of weights where the settings ask for it."""

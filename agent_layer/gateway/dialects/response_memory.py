@@ -60,7 +60,8 @@ def keep_answer(
         return
     answer = encoded(join_blocks(blocks)) if blocks else None
     names = memory.keep_turn(exchange.request, num_before + bool(kept_fields.instructions), answer)
-    memory.keep(name if is_stored else f"{socket}/{name}", _ENCODER.encode(_StoredResponse(before, names)))
+    text = _ENCODER.encode(_StoredResponse(before, names))
+    memory.keep(_name_conversation(name, None if is_stored else socket), text)
 
 
 def _show(exchange: Exchange, response: JsonObject, items: list[JsonObject]) -> ShownResponse:
@@ -125,9 +126,15 @@ def delete_response(memory: LRUCache, response_id: str) -> None:
     """Forget a response; those that continue it go on. Raises: NotFoundError: it is not remembered."""
     _find_shown(memory, response_id)
     memory.forget(f"{response_id}{_SHOWN}")
-    if (stored := memory.find(response_id)) is not None:
+    conversation = _name_conversation(response_id)
+    if (stored := memory.find(conversation)) is not None:
         deleted = msgspec.structs.replace(_STORED_RESPONSE.decode(stored), is_deleted=True)
-        memory.keep(response_id, _ENCODER.encode(deleted))
+        memory.keep(conversation, _ENCODER.encode(deleted))
+
+
+def _name_conversation(response_id: str, socket: str | None = None) -> str:
+    """Name what a response added to its conversation. No other name in the memory is like it."""
+    return f"{response_id}/conversation" if socket is None else f"{socket}/{response_id}/conversation"
 
 
 def _find_shown(memory: LRUCache, response_id: str) -> ShownResponse:
@@ -172,7 +179,7 @@ def read_conversation(memory: LRUCache, response_id: str, socket: str | None = N
     """
     turns: list[list[str]] = []
     name: str | None = response_id
-    while name is not None and (found := memory.find(name) or memory.find(f"{socket}/{name}")) is not None:
+    while name is not None and (found := _find_conversation(memory, name, socket)) is not None:
         stored = _STORED_RESPONSE.decode(found)
         if stored.is_deleted and name == response_id:
             break
@@ -187,6 +194,11 @@ def read_conversation(memory: LRUCache, response_id: str, socket: str | None = N
             " conversation as input instead of previous_response_id",
         )
     return messages
+
+
+def _find_conversation(memory: LRUCache, response_id: str, socket: str | None) -> bytes | None:
+    stored = memory.find(_name_conversation(response_id))
+    return stored if stored is not None or socket is None else memory.find(_name_conversation(response_id, socket))
 
 
 class _StoredResponse(msgspec.Struct, array_like=True):

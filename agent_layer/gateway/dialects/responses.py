@@ -17,7 +17,7 @@ from agent_layer.gateway.dialects.response_events import ResponseWriter, write_u
 from agent_layer.gateway.dialects.stream import EventLines, TranslatedStream, split_blocks
 from agent_layer.gateway.dialects.turns import count_usage, translated
 from agent_layer.schema import UNREADABLE, JsonObject, as_json_object, as_json_objects
-from agent_layer.translation import ResolveItem, encoded, read_pieces, seal_reasoning, translate_responses
+from agent_layer.translation import ResolveItem, encoded, read_pieces, seal_reasoning, text_part, translate_responses
 
 ReadConversation: TypeAlias = Callable[[str], Sequence[msgspec.Raw]]
 """Response id → all messages up to and with that answer."""
@@ -129,7 +129,10 @@ class Compaction(Responses):
         )
 
     def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:
-        """Return the messages of the user, and the summary in their place of all others."""
+        """Return the messages of the user, and the summary in the place of all others.
+
+        Raises: RefusedError: there is no summary, so nothing may be replaced by it.
+        """
         if (error := find_failure(answer)) is not None:
             raise RefusedError(502, "engine_failed", f"compaction: {error}; ask again")
         request = exchange.request
@@ -145,6 +148,8 @@ class Compaction(Responses):
             for at, message in enumerate(spoken)
         ]
         text = str((answer.actions[0].message or {}).get("content") or "")
+        if not text.strip():
+            raise RefusedError(502, "no_summary", "compaction: expected a text of the model, found none; ask again")
         sealed = {"id": f"cmp_{exchange.call_id}", "type": "compaction", "encrypted_content": seal_reasoning(text)}
         return msgspec.json.encode(
             {
@@ -167,9 +172,18 @@ _SUMMARISE: Final = (
 
 def _shown_parts(content: object) -> list[JsonObject]:
     """Return the content of a chat message as parts of an input item."""
-    return [
-        {"type": "input_image", "image_url": as_json_object(part.get("image_url")).get("url"), "detail": "auto"}
-        if part.get("type") == "image_url"
-        else {"type": "input_text", "text": str(part.get("text") or "")}
-        for part in as_json_objects([{"text": content}] if isinstance(content, str) else content)
-    ]
+    parts = as_json_objects([text_part(content)] if isinstance(content, str) else content)
+    return [_shown_part(part) for part in parts]
+
+
+def _shown_part(part: JsonObject) -> JsonObject:
+    match part:
+        case {"type": "text", "text": str(text)}:
+            return {"type": "input_text", "text": text}
+        case {"type": "image_url", "image_url": {"url": str(url)}}:
+            detail = as_json_object(part["image_url"]).get("detail") or "auto"
+            return {"type": "input_image", "image_url": url, "detail": detail}
+        case {"type": "file", "file": dict()}:
+            return {"type": "input_file", **as_json_object(part["file"])}
+        case _:
+            return part

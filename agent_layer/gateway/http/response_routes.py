@@ -27,13 +27,23 @@ from agent_layer.gateway.http.auth import Access
 from agent_layer.gateway.http.errors import REFUSALS, ErrorAnswers, as_json
 from agent_layer.gateway.http.model_routes import answer_request, make_door
 from agent_layer.gateway.rollouts.rollout import LiveRollout
-from agent_layer.schema import CALL_HEADER, UNREADABLE, JsonObject, as_json_object, check_bounds, new_id
+from agent_layer.schema import (
+    CALL_HEADER,
+    UNREADABLE,
+    JsonObject,
+    as_json_object,
+    check_bounds,
+    mend_surrogates,
+    new_id,
+)
 
 _OF_ONE_CALL: Final = (CALL_HEADER, "idempotency-key", "x-stainless-retry-count", hdrs.CONTENT_ENCODING)
 """Headers that name one call: on a socket they would make one call of all."""
 _MAX_WAITING: Final = 64
 """Messages of one socket that wait or are answered at the same time."""
 _OK: Final = 200
+_MAX_STREAM_ID_LENGTH: Final = 256
+"""Each event of an answer repeats the name of its stream."""
 _MAX_PAGE: Final = 100
 """Most items of one page of a list."""
 
@@ -108,7 +118,8 @@ class ResponseRoutes:
         ids = [str(item["id"]) for item in items]
         begin = ids.index(query["after"]) + 1 if query.get("after") in ids else 0
         limit = query.get("limit", "20")
-        end = begin + (min(int(limit), _MAX_PAGE) if limit.isdecimal() and len(limit) < _MAX_PAGE else _MAX_PAGE)
+        is_number = limit.isdecimal() and len(limit) < _MAX_PAGE
+        end = begin + (min(max(int(limit), 1), _MAX_PAGE) if is_number else _MAX_PAGE)  # an empty page would go on
         page = items[begin:end]
         return as_json(
             {
@@ -227,11 +238,14 @@ class ResponseSocket:
             await self.socket.close()
 
     async def _receive(self) -> bytes | None:
-        """Return the next message; None: the socket is closed, or was quiet for too long."""
-        try:
-            message = await self.socket.receive(timeout=self.routes.calls.settings.idle_seconds)
-        except TimeoutError:
-            return None
+        """Return the next message; None: the socket is closed, or was quiet for too long while no answer was due."""
+        message = None
+        while message is None:
+            try:
+                message = await self.socket.receive(timeout=self.routes.calls.settings.idle_seconds)
+            except TimeoutError:
+                if not self._tasks:
+                    return None
         if message.type is WSMsgType.BINARY:
             return bytes(message.data)
         return str(message.data).encode() if message.type is WSMsgType.TEXT else None
@@ -239,7 +253,7 @@ class ResponseSocket:
     async def _take(self, text: bytes, group: asyncio.TaskGroup) -> None:
         """Let a message be answered once those before it in its stream are."""
         try:
-            message = msgspec.json.decode(text, type=_Message)
+            message = msgspec.json.decode(mend_surrogates(text), type=_Message)  # of texts, too, that it passes over
         except UNREADABLE as error:
             await self._send(400, {"code": "invalid_message", "message": f"message: {error}; correct it"}, None)
             return
@@ -247,7 +261,10 @@ class ResponseSocket:
             return  # Codex reports that it has read an answer
         refusal = None
         if message.type != "response.create":
-            refusal = (400, "unknown_message", f"message: expected type response.create, found {message.type!r}")
+            refusal = (400, "unknown_message", f"message: expected type response.create, found {message.type[:64]!r}")
+        elif len(message.stream_id or "") > _MAX_STREAM_ID_LENGTH:
+            most, message.stream_id = _MAX_STREAM_ID_LENGTH, None
+            refusal = (400, "stream_id_too_long", f"message: expected a stream_id of at most {most} characters")
         elif len(self._tasks) >= _MAX_WAITING or self._num_bytes + len(text) > 2 * self.request.client_max_size:
             refusal = (429, "too_many_messages", f"socket: {len(self._tasks)} messages wait; read their answers first")
         if refusal is not None:

@@ -149,8 +149,11 @@ def _find_addresses(message: msgspec.Raw) -> Iterator[str]:
             yield from _find_in(part)
 
 
+_TEXT_BYTES: Final = 64
+"""What a text takes beside its letters."""
 _FOUND_ADDRESSES: Final = TextMemo(
-    lambda _, message: tuple(_find_addresses(message)), measure=lambda addresses: sum(map(len, addresses))
+    lambda _, message: tuple(_find_addresses(message)),
+    measure=lambda addresses: sum(_TEXT_BYTES + len(one) for one in addresses),
 )
 
 

@@ -96,10 +96,12 @@ class CallTotals(msgspec.Struct, frozen=True, kw_only=True):
     abandoned: frozenset[str] = frozenset()
     """Ids of ended calls that a resume left behind."""
     policy_fault: PolicyFault | None = None
-    """Fault of the last call of the policy that an engine decided."""
+    """Fault of the last call of the policy that an engine decided; None also where an engine failed at a later call,
+    as its agent may have failed of that."""
 
     def plus_end(self, ended: EndedCall) -> "CallTotals":
         """Return the totals with a call that ended."""
+        is_settled = ended.is_decided or not ended.spends_turn
         return msgspec.structs.replace(
             self,
             num_ended=self.num_ended + 1,
@@ -107,17 +109,18 @@ class CallTotals(msgspec.Struct, frozen=True, kw_only=True):
             num_side_calls=self.num_side_calls - (ended.is_side_call and not ended.spends_turn),
             num_policy_calls=self.num_policy_calls + ended.is_of_policy,
             untokened=(*self.untokened, ended.call_id) if ended.lacks_tokens else self.untokened,
-            policy_fault=ended.policy_fault if ended.is_decided else self.policy_fault,
+            policy_fault=ended.policy_fault if is_settled else self.policy_fault,
         )
 
     def without(self, abandoned: Collection[EndedCall]) -> "CallTotals":
-        """Return the totals after a resume that left these calls behind."""
+        """Return the totals after a resume that left these calls behind, the last ones."""
         return msgspec.structs.replace(
             self,
             num_sampled=self.num_sampled - sum(one.num_sampled for one in abandoned),
             num_side_calls=self.num_side_calls - sum(one.is_side_call and one.spends_turn for one in abandoned),
             num_policy_calls=self.num_policy_calls - sum(one.is_of_policy for one in abandoned),
             abandoned=self.abandoned | {one.call_id for one in abandoned},
+            policy_fault=None if any(one.is_decided for one in abandoned) else self.policy_fault,
         )
 
 

@@ -110,6 +110,30 @@ async def test_a_forced_answer_is_free_and_trained(gateway, dialect, is_streamed
         assert closed.get("policy_fault") == (None if name == "tools.strict" else "missed_form")
 
 
+FORCED = {"response_format": {"type": "json_object"}}
+LATER = {
+    "nothing": ("fine", {}, "missed_form"),
+    "an answer in its form": ("{}", FORCED, None),
+    "an answer of any form": ("fine", {}, None),
+    "an engine that fails": ({"content": "x", "finish_reason": "error"}, {}, None),
+    "an engine that fails at a side call": ({"content": "x", "finish_reason": "error"}, {"headers": AUX}, None),
+    "a side call": ("fine", {"headers": AUX}, "missed_form"),
+}
+
+
+@pytest.mark.parametrize("later", LATER)
+async def test_a_missed_form_is_a_fault_until_something_else_may_have_failed_the_agent(gateway, later):
+    (answer, fields, fault), opened = LATER[later], await gateway.open(group_id="g")
+    await gateway.chat(opened, "one", **FORCED)
+    gateway.engine.script = lambda _: answer
+    if later != "nothing":
+        await gateway.chat(opened, "two", **fields)
+
+    _, closed = await gateway.post(f"/rollouts/{opened['rollout_id']}/close", {})
+
+    assert closed.get("policy_fault") == fault
+
+
 @STREAMED
 @pytest.mark.parametrize("dialect", PATHS)
 async def test_a_setting_refuses_what_is_forced(settings, run_gateway, dialect, is_streamed):

@@ -164,6 +164,17 @@ async def test_no_holders_death_uses_up_what_the_policy_may_do(gateway):
     assert (await gateway.chat(second, "three"))[0] == 429
 
 
+async def test_a_fault_of_an_abandoned_call_is_nobodys(gateway):
+    first = await open_attempt(gateway, group_id="g")
+    checkpoint = await mark(gateway, first)
+    await ask(gateway, first, "one", response_format={"type": "json_object"})
+
+    _, second = await resume(gateway, checkpoint)
+    _, closed = await gateway.post(f"/rollouts/{second['rollout_id']}/close", {})
+
+    assert closed.get("policy_fault") is None
+
+
 async def test_an_abandoned_answer_is_not_continued(gateway):
     first = await open_attempt(gateway)
     checkpoint = await mark(gateway, first)

@@ -1,11 +1,13 @@
 """Plain completions and embeddings: handed on to the engine as side calls."""
 
 import json
+from functools import partial
 
 import openai
 import pytest
 from aiohttp import web
 
+from agent_layer.engines import KINDS
 from agent_layer.local.scripted.engine import ScriptedEngine
 
 USAGE = {"prompt_tokens": 3, "total_tokens": 3, "completion_tokens": 2}
@@ -27,7 +29,11 @@ class SideEngine(ScriptedEngine):
     def app(self):
         app = super().app()
         app.router.add_post("/v1/embeddings", self._embed)
+        app.router.add_get("/ping", self._ping)
         return app
+
+    async def _ping(self, _):
+        return web.Response()
 
     async def _embed(self, request):
         body = await self._keep(request)
@@ -58,6 +64,16 @@ def engine():
 
 
 @pytest.fixture
+def kind():
+    return "vllm"
+
+
+@pytest.fixture
+def register_engine(register_engine, kind):
+    return partial(register_engine, kind=kind)
+
+
+@pytest.fixture
 async def rollout(gateway):
     return await gateway.open(group_id="g", sampling={"temperature": 1.0}, sampling_seed=7)
 
@@ -77,6 +93,7 @@ def recorded(gateway, rollout):
     return (step.role, step.status, step.capture_level, message["content"], texts), step
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("prompt", "shown", "answers"),
@@ -93,6 +110,7 @@ async def test_a_plain_completion_is_a_side_call(gateway, rollout, client, *, st
     if stream:
         texts = {}
         async for piece in answer:
+            assert piece.object == "text_completion"
             for choice in piece.choices:
                 texts[choice.index] = texts.get(choice.index, "") + choice.text
         read = [texts[index] for index in sorted(texts)]

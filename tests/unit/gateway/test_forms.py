@@ -41,6 +41,7 @@ TEXTS = [
     (schema(CITY), [RIGHT], [WRONG, BROKEN, "Rome", "", None, f"```json\n{RIGHT}\n```"]),
     (schema(NESTED), ['{"all": []}', f'{{"all": [{RIGHT}]}}'], [f'{{"all": [{RIGHT}, {WRONG}]}}', "[]"]),
     (schema({"type": "string"}), ['"Rome"'], ["Rome", "1"]),
+    (schema({"allOf": [CITY]}), [RIGHT], [WRONG]),
     (schema({"anyOf": [CITY, {"type": "null"}]}), [RIGHT, "null"], [WRONG]),
     ({"response_format": {"type": "json_object"}}, [RIGHT, "{}"], ["[]", "x", BROKEN]),
     ({"guided_json": CITY}, [RIGHT], [WRONG]),

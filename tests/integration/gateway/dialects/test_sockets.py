@@ -8,6 +8,7 @@ import pytest
 import websockets.asyncio.client as websockets
 
 from ....waiting import scaled, within
+from ..conftest import OPERATOR
 
 MESSAGE = {"type": "response.create", "model": "m"}
 
@@ -157,6 +158,37 @@ async def test_what_is_not_stored_is_continued_on_its_socket_alone(gateway, roll
 CODE = "previous_response_not_found"
 
 
+async def test_no_other_name_of_the_memory_is_a_response_and_the_socket_goes_on(gateway, rollout, connect):
+    socket = await connect()
+    response = (await ask(socket, "hello"))[-1]["response"]
+
+    for before in (response["output"][0]["id"], f"{response['id']}/shown", f"{response['id']}/conversation", "x/y"):
+        for fields in ({}, {"generate": False}):
+            last = (await ask(socket, "on", previous_response_id=before, **fields))[-1]
+            assert (last["status"], last["error"]["code"]) == (400, CODE), before
+        body = {"model": "m", "input": "on", "previous_response_id": before}
+        status, _ = await gateway.post(f"/r/{rollout['trajectory_id']}/v1/responses", body)
+        assert status == 404, before
+    assert read_text(await ask(socket, "on", previous_response_id=response["id"])) == "you said: on"
+
+
+async def test_a_text_that_is_no_unicode_is_mended_as_by_http(gateway, rollout, connect):
+    assert read_text(await ask(await connect(), "a\ud800b")) == "you said: a�b"
+    assert "not_applied:lone_surrogates" in gateway.step(rollout).findings
+
+
+async def test_a_socket_is_not_idle_while_an_answer_is_due(settings, run_gateway):
+    async with run_gateway(settings.model_copy(update={"api_key": OPERATOR, "idle_seconds": 0.1})) as gateway:
+        opened, gateway.engine.token_seconds = await gateway.open(), 0.05
+        gateway.engine.script = lambda _: "word " * 20
+        key = {"Authorization": f"Bearer {opened['api_key']}"}
+        async with gateway.session.ws_connect(f"{opened['base_url']}/responses", headers=key) as socket:
+            events = await ask(socket, "hello")
+            closed = await socket.receive(timeout=scaled(10.0))
+
+    assert (shape(events)[-1], closed.type) == ("response.completed", aiohttp.WSMsgType.CLOSE)
+
+
 async def test_streams_of_one_socket_go_side_by_side_and_each_in_its_order(gateway, connect, hold, until):
     socket, go_on = await connect(), hold(gateway.engine)
     for stream_id, text in [("a", "a1"), ("b", "b1"), ("a", "a2"), (None, "c1")]:
@@ -239,6 +271,7 @@ WRONG = [
     ('{"type": "response.create", "input": 7}', 400, "BadInputError"),
     ('{"type": "response.create", "input": "x", "background": true}', 400, "BadInputError"),
     ('{"type": "response.create", "input": "x", "conversation": "c"}', 400, "BadInputError"),
+    (json.dumps({**MESSAGE, "input": "x", "stream_id": "s" * 257}), 400, "stream_id_too_long"),
 ]
 
 

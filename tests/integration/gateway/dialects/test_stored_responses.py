@@ -9,6 +9,7 @@ import pytest
 from agent_layer.translation import seal_reasoning
 
 WORDS = "a long instruction " * 40
+CALL = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 
 
 @pytest.fixture
@@ -48,6 +49,7 @@ async def test_input_items_are_what_the_model_read(client):
 
     listed = [item async for item in await client.responses.input_items.list(second.id, order="asc", limit=2)]
     newest = await client.responses.input_items.list(second.id, limit=1)
+    least = await client.responses.input_items.list(second.id, limit=0)
 
     assert [(item.role, item.content[0].type, item.content[0].text) for item in listed] == [
         ("user", "input_text", "one"),
@@ -56,6 +58,7 @@ async def test_input_items_are_what_the_model_read(client):
     ]
     assert len({item.id for item in listed}) == 3
     assert (newest.data[0].id, newest.has_more) == (listed[-1].id, True)
+    assert least.data == newest.data  # an empty page would be followed by the same
 
 
 async def test_a_deleted_response_is_gone_but_what_continued_it_goes_on(client):
@@ -125,6 +128,25 @@ async def test_a_compaction_is_a_side_call_and_its_summary_is_read(gateway, roll
     assert [step.role for step in steps] == ["policy", "aux", "policy"]
     assert "side_call:compact" in steps[1].findings
     assert compacted.usage.output_tokens == 3
+
+
+PARTS = [
+    {"type": "input_text", "text": "read this"},
+    {"type": "input_image", "image_url": "data:image/png;base64,eA==", "detail": "high"},
+    {"type": "input_file", "filename": "f.txt", "file_data": "data:text/plain;base64,eA=="},
+]
+
+
+async def test_a_compaction_keeps_all_that_the_user_showed(client):
+    compacted = await client.responses.compact(model="m", input=[{"role": "user", "content": PARTS}])
+    assert [part.model_dump(exclude_unset=True) for part in compacted.output[0].content] == PARTS
+
+
+@pytest.mark.parametrize("answer", [{"content": ""}, {"reasoning": "hm", "content": " "}, {"tool_calls": [CALL]}])
+async def test_a_compaction_without_a_summary_replaces_nothing(gateway, client, answer):
+    gateway.engine.script = lambda _: {"content": None, **answer}
+    with pytest.raises(openai.InternalServerError, match="expected a text of the model"):
+        await client.with_options(max_retries=0).responses.compact(model="m", input="the task")
 
 
 async def test_a_compaction_of_another_party_is_refused(client):

@@ -109,6 +109,21 @@ def test_no_value_breaks_the_comparison_and_what_fits_is_accepted(arguments):
         msgspec.convert(arguments, draw._arguments)
 
 
+CITY = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+JOINED = [
+    ({"allOf": [CITY, {"required": ["age"]}]}, [{"name": "x", "age": 1}], [{"name": "x"}, {"name": 1, "age": 1}]),
+    ({"properties": {"of": {"allOf": [{"$ref": "#/$defs/C"}]}}, "$defs": {"C": CITY}}, [{}], [{"of": {}}]),
+    ({"prefixItems": [{"type": "string"}], "items": {"type": "null"}}, [["x"], ["x", None], []], [[1], ["x", 1]]),
+    ({"$ref": "#/$defs/a~1b%5B", "$defs": {"a/b[": CITY}}, [{"name": "x"}], [{}]),
+]
+
+
+@pytest.mark.parametrize(("schema", "fitting", "others"), JOINED)
+def test_all_parts_of_a_schema_hold(schema, fitting, others):
+    assert [find_misfit(schema, value) for value in fitting] == [None] * len(fitting)
+    assert None not in [find_misfit(schema, value) for value in others]
+
+
 def test_a_schema_that_refers_to_itself_ends():
     schema = {"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}
     nested = {"type": "array", "items": {"$ref": "#"}}
