@@ -352,6 +352,16 @@ def test_a_box_gets_the_interpreter_unless_it_has_it_anyway(echoing, tmp_path, m
     assert mounts == [str(tmp_path.resolve() / "dir/harnesses/plain"), *shown]
 
 
+def test_a_box_is_never_shown_a_home_because_the_interpreter_lies_there(echoing, tmp_path, monkeypatch):
+    echoing("true", installer="npm")
+    harness = msgspec.structs.replace(PLAIN, installer="npm", lock=tmp_path / "lock")
+    monkeypatch.setattr("shutil.which", lambda *_, **__: "/srv/person/bin/node")
+    monkeypatch.setattr(Path, "home", lambda: Path("/srv/person"))
+
+    with pytest.raises(BadInputError, match="needs all of /srv/person for its interpreter, and HOME lies there"):
+        Installation(Settings(dir=tmp_path / "dir"), harness).list_mounts()
+
+
 @pytest.mark.parametrize("empty", [None, "", {}, []])
 def test_a_task_without_a_question_is_refused(empty):
     place = msgspec.structs.replace(PLACE, task=TaskView(id="t", task_type="default", input=empty))
