@@ -386,6 +386,8 @@ async def test_an_agent_that_fails_says_what_it_wrote_last(echoing):
         (["work", "--harness", "pi"], "harness 'pi': is not installed; run 'agent-layer harnesses install pi'"),
         (["work", "harness:clod"], "harness 'clod': expected one of claude-code"),
         (["eval", "a:b", "tasks.jsonl", "--harness", "pi"], "expected tasks alone beside --harness"),
+        (["eval", "tasks.jsonl", "--harness", "pi", "--model=m"], "harness 'pi': is not installed"),
+        (["eval", "tasks.jsonl", "--harness", "clod", "--model=m"], "harness 'clod': expected one of claude-code"),
         (["eval", "tasks.jsonl", "--harness", "pi", "--", "sh"], "expected --harness or '-- COMMAND', found both"),
         (["train", "run.yaml", "--workdir=x"], "train: --workdir=x is for --harness, found none"),
         (["work", "--harness", "pi", "--keep-workdir", "x"], "expected --keep-workdir without a sandbox"),
