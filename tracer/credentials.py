@@ -27,13 +27,13 @@ _SWITCHES: Final = "CLAUDE_CODE_USE_"
 _HEADERS: Final = frozenset({"ANTHROPIC_CUSTOM_HEADERS", "OPENAI_CUSTOM_HEADERS"})
 _KEY_HEADERS: Final = frozenset({"authorization", "x-api-key", "api-key"})
 _SECRET: Final = re.compile(
-    r"(KEYS?|TOKEN|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|WEBHOOK(_URL)?)(_|$)"
+    r"(KEYS?|TOKEN|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|WEBHOOK(_URL)?|CONNECTION_STRING)(_|$)"
     r"|(^|_)(AUTH|ASKPASS|COOKIE|DSN|JWT|PASS|PAT|SAS)(_|$)|_PWD$",
     re.IGNORECASE,
 )
 """Names of secrets, and of what leads to them (SSH_AUTH_SOCK, GOOGLE_APPLICATION_CREDENTIALS)."""
-_WITH_PASSWORD: Final = re.compile(r"://[^/@\s]*:[^/@\s]+@")
-"""Address with a password in it."""
+_WITH_PASSWORD: Final = re.compile(r"://[^/@\s]*:[^/@\s]+@|https?://[^/@\s]+@", re.IGNORECASE)
+"""Address with a password in it, or with a token in the place of the user."""
 
 
 def clear_secrets(variables: Mapping[str, str]) -> dict[str, str]:

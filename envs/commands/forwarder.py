@@ -34,6 +34,8 @@ class Lane:
         self._arrived: asyncio.Queue[bytes] = asyncio.Queue()
         """Empty: nothing more comes."""
         self._num_waiting = 0
+        self._has_ended = False
+        """The other end sends nothing more."""
         self._credit = WINDOW
         self._has_credit = asyncio.Event()
         self._is_broken = asyncio.get_running_loop().create_future()
@@ -44,7 +46,8 @@ class Lane:
         if kind == CREDIT:
             self._credit += size
             self._has_credit.set()
-        elif kind == END or (kind == BYTES and chunk and self._num_waiting <= WINDOW):
+        elif not self._has_ended and (kind == END or (kind == BYTES and chunk and self._num_waiting <= WINDOW)):
+            self._has_ended = kind == END
             self._arrived.put_nowait(chunk)
         elif not self._is_broken.done():
             self._is_broken.set_result(None)
@@ -53,6 +56,7 @@ class Lane:
         """Carry both directions to their ends, or break the connection off at both of its ends."""
         tasks = [asyncio.ensure_future(one) for one in (self._send(reader), self._receive(writer))]
         both = asyncio.gather(*tasks)
+        both.add_done_callback(lambda one: one.cancelled() or one.exception())  # else asyncio logs that none read it
         try:
             await asyncio.wait({both, self._is_broken}, return_when=asyncio.FIRST_COMPLETED)
             if not both.done() or both.exception() is not None:
@@ -131,7 +135,10 @@ class Carrier:
                     if kind == BYTES and size > CHUNK:
                         return
                     chunk = await self._source.readexactly(size) if kind == BYTES else b""
-                    self._take_frame(number, kind, size, chunk)
+                    if kind == OPEN and number not in self._lanes and len(self._lanes) >= MAX_LANES:
+                        await self.send_frame(number, RESET, 0)  # its sender waits: what it asks for takes no memory
+                    else:
+                        self._take_frame(number, kind, size, chunk)
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -177,8 +184,6 @@ class Carrier:
         try:
             with suppress(ConnectionError):
                 try:
-                    if len(self._lanes) > MAX_LANES:
-                        return await lane.reset()
                     streams = await connect()
                 except OSError:  # the client meets a connection that is broken off, and may try again
                     return await lane.reset()

@@ -18,7 +18,7 @@ from envs.evaluation.evaluator import EvalRequest, RoundResult, compare_with, ev
 from envs.evaluation.figures.comparison import Comparison
 from envs.evaluation.prices import Price
 from envs.evaluation.report import describe_round, print_comparison, print_round, print_rounds, write_lines, write_round
-from envs.harnesses import PREFIX
+from envs.harnesses import PREFIX, check_harness
 
 _COMMAND = "envs.evaluation.command"
 """Key under which the parser stores the arguments behind ``--``."""
@@ -119,6 +119,7 @@ def evaluate_command(  # noqa: PLR0913  # options of a command are its arguments
     agent, tasks = _split_words(words or [], command, flags.harness)
     chosen = flags.read(is_harness=agent is not None and agent.startswith(PREFIX))
     _check_options(agent, command, chosen)
+    check_harness(settings, agent, chosen)  # before an engine starts, which takes a minute
     request = EvalRequest(
         agent=agent,
         tasks=tasks,

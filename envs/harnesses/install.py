@@ -100,9 +100,18 @@ class Installation:
         return self.program
 
     def list_mounts(self) -> list[str]:
-        """Return the folders that it needs in a sandbox: its own, and that of another interpreter."""
+        """Return the folders that it needs in a sandbox: its own, and that of another interpreter.
+
+        Raises: BadInputError: these would show HOME, with keys in it.
+        """
         name = shutil.which("node") if self._harness.installer == "npm" else str(self.folder / "bin" / "python")
         interpreter = Path(name or "/usr/bin/node").resolve().parents[1]
+        if Path.home().resolve().is_relative_to(interpreter):
+            raise BadInputError(
+                f"harness {self._harness.name!r}: a sandbox needs all of {interpreter} for its interpreter, and HOME"
+                " lies there; install that in a folder of its own, or add --box none: the agent then has this user's"
+                " rights"
+            )
         return [str(self.folder), *([] if interpreter.is_relative_to("/usr") else [str(interpreter)])]
 
     def install(self, report: Callable[[str], None]) -> None:

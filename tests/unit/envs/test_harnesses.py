@@ -352,6 +352,16 @@ def test_a_box_gets_the_interpreter_unless_it_has_it_anyway(echoing, tmp_path, m
     assert mounts == [str(tmp_path.resolve() / "dir/harnesses/plain"), *shown]
 
 
+def test_a_box_is_never_shown_a_home_because_the_interpreter_lies_there(echoing, tmp_path, monkeypatch):
+    echoing("true", installer="npm")
+    harness = msgspec.structs.replace(PLAIN, installer="npm", lock=tmp_path / "lock")
+    monkeypatch.setattr("shutil.which", lambda *_, **__: "/srv/person/bin/node")
+    monkeypatch.setattr(Path, "home", lambda: Path("/srv/person"))
+
+    with pytest.raises(BadInputError, match="needs all of /srv/person for its interpreter, and HOME lies there"):
+        Installation(Settings(dir=tmp_path / "dir"), harness).list_mounts()
+
+
 @pytest.mark.parametrize("empty", [None, "", {}, []])
 def test_a_task_without_a_question_is_refused(empty):
     place = msgspec.structs.replace(PLACE, task=TaskView(id="t", task_type="default", input=empty))
@@ -376,6 +386,8 @@ async def test_an_agent_that_fails_says_what_it_wrote_last(echoing):
         (["work", "--harness", "pi"], "harness 'pi': is not installed; run 'agent-layer harnesses install pi'"),
         (["work", "harness:clod"], "harness 'clod': expected one of claude-code"),
         (["eval", "a:b", "tasks.jsonl", "--harness", "pi"], "expected tasks alone beside --harness"),
+        (["eval", "tasks.jsonl", "--harness", "pi", "--model=m"], "harness 'pi': is not installed"),
+        (["eval", "tasks.jsonl", "--harness", "clod", "--model=m"], "harness 'clod': expected one of claude-code"),
         (["eval", "tasks.jsonl", "--harness", "pi", "--", "sh"], "expected --harness or '-- COMMAND', found both"),
         (["train", "run.yaml", "--workdir=x"], "train: --workdir=x is for --harness, found none"),
         (["work", "--harness", "pi", "--keep-workdir", "x"], "expected --keep-workdir without a sandbox"),

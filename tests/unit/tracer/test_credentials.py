@@ -151,6 +151,7 @@ SECRETS = [
     "AZURE_STORAGE_SAS_TOKEN",
     "DOCKER_AUTH_CONFIG",
     "NEWRELIC_LICENSEKEY",
+    "AZURE_STORAGE_CONNECTION_STRING",
 ]
 KEPT = [
     "PATH",
@@ -184,7 +185,13 @@ KEPT = [
 
 def test_secrets_are_told_by_their_names_and_by_passwords_in_addresses():
     addresses = {"https_proxy": "http://me:pass@proxy:80", "DATABASE_URL": "postgres://u:p@h/db"}
-    plain = {"http_proxy": "http://proxy:3128", "SITE": "https://a.example/x@y:z@", "REMOTE": "git@host:repo"}
+    addresses |= {"UV_INDEX_URL": "https://ghp_1@registry.example/simple"}  # a token in the place of the user
+    plain = {
+        "http_proxy": "http://proxy:3128",
+        "SITE": "https://a.example/x@y:z@",
+        "REMOTE": "git@host:repo",
+        "DB": "postgres://me@h/db",
+    }
     known = {"AZURE_API_KEY": OWN, "ANTHROPIC_CUSTOM_HEADERS": "a: b"}  # these become the rollout's
 
     left = clear_secrets(dict.fromkeys([*SECRETS, *KEPT], "x") | addresses | plain | known)

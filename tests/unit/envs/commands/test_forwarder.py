@@ -1,6 +1,7 @@
 """Connections over one pair of streams: whole in both directions; each direction ends by itself."""
 
 import asyncio
+import gc
 import random
 import socket
 from contextlib import asynccontextmanager
@@ -142,7 +143,7 @@ async def test_a_server_that_is_away_ends_the_connection_and_the_next_may_succee
         writer.close()
 
 
-async def test_frames_that_keep_no_window_break_their_connection_alone():
+async def test_frames_that_keep_no_window_break_their_connection_alone(caplog):
     async with open_way(echo) as (address, outside):
         reader, writer = await asyncio.open_connection(*address)
         writer.write(b"x")
@@ -151,3 +152,34 @@ async def test_frames_that_keep_no_window_break_their_connection_alone():
             outside._lanes[1].put(forwarder.BYTES, forwarder.CHUNK, b"y" * forwarder.CHUNK)
         with pytest.raises(ConnectionError):
             await reader.readexactly(1)
+        await until(lambda: not outside._lanes)
+    gc.collect()
+    await asyncio.sleep(0)
+    assert "never retrieved" not in caplog.text
+
+
+async def test_an_end_that_opens_connections_without_end_takes_no_memory_for_them():
+    """A program of the box writes the frames itself, and reads no answer."""
+    async with open_way(echo) as (_, outside):
+        ours, theirs = socket.socketpair()
+        flooded = forwarder.Carrier(*await asyncio.open_connection(sock=ours), outside._connect)
+        running = asyncio.create_task(flooded.run())
+        _, flood = await asyncio.open_connection(sock=theirs)
+        flood.transport.pause_reading()
+        flood.write(b"".join(forwarder.HEADER.pack(one, forwarder.OPEN, 0) for one in range(1, 20_000)))
+        await until(lambda: len(flooded._lanes) >= forwarder.MAX_LANES)
+        await until(lambda: flood.transport.get_write_buffer_size() == 0 or flooded._sending.locked())
+
+        assert len(flooded._lanes) <= forwarder.MAX_LANES
+        flood.transport.abort()
+        await running
+
+
+async def test_a_direction_ends_once():
+    lane = forwarder.Lane(1, lambda *_: asyncio.sleep(0))
+
+    for _ in range(1000):
+        lane.put(forwarder.END, 0, b"")
+
+    assert lane._arrived.qsize() == 1
+    assert lane._is_broken.done()
