@@ -51,7 +51,7 @@ import sys
 from {AGENTS} import score
 from trainer_adapter import RolloutConfig, train
 
-tasks = [{{"id": str(number), "input": {INPUT}}} for number in range(4)]
+tasks = [{{"id": str(number), "input": {INPUT}, "limits": {{"turns": 6}}}} for number in range(4)]
 rollouts = RolloutConfig(groups_per_step=2, group_size=4)
 train("{AGENTS}:" + sys.argv[1], tasks, score, model=sys.argv[2], steps=2, rollouts=rollouts)
 """
@@ -159,7 +159,7 @@ def test_up_serves_it_and_the_engine_counts_what_is_recorded(settings, model):
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_evaluated_guided_as_it_asks(settings, model, tmp_path, name):
     tasks = tmp_path / "tasks.jsonl"
-    tasks.write_text(json.dumps({"id": "a", "input": INPUT}) + "\n")
+    tasks.write_text(json.dumps({"id": "a", "input": INPUT, "limits": {"turns": 6}}) + "\n")
     words = ["eval", f"{AGENTS}:{name}", tasks, "--model", model, "-n", 8, "--scorer", f"{AGENTS}:score"]
     done = python(settings, "-m", "agent_layer.cli", *words, "--round", "r", "--format", "jsonl")
 

@@ -206,8 +206,6 @@ class ModelCall:
     """Recorded when it began to run."""
     history: Sequence[HashedAnswer] | None = None
     """The answers in a long history; None: it is short, and hashed when that is needed."""
-    forms: AskedForms | None = None
-    """What a grammar would force that was left out; None: none was."""
     has_sent: bool = False
     """Part of an answer is on its way to the client: neither an error nor another engine's answer can follow."""
 
@@ -232,9 +230,6 @@ class ModelCall:
         """
         self.route = self._route_to(target)
         self.start = self._start_part()
-        if is_set_free(self.route.findings):
-            request = self.parsed.request
-            self.forms = AskedForms(request.sampling | self.rollout.fixed_sampling(request), request.tools)
         if is_large(self.parsed.size_bytes):
             self.history = self.parsed.prompt.hash_answers()
         return self.log.prepare(*self.parsed.prompt.contents, self.start)
@@ -307,8 +302,6 @@ class ModelCall:
         part = msgspec.structs.replace(part, findings=[*part.findings, *ending.findings])
         rollout.logs.add(self.log.append(part))
         num_sampled = sum(len(action.response_token_ids or ()) for action in part.actions or ())
-        is_missed = self.forms is not None and not any(self.forms.fit(one.message or {}) for one in part.actions or ())
-        fault: PolicyFault | None = "context_full" if ending.is_context_full else MISSED_FORM if is_missed else None
         is_decided = is_policy and (is_whole or ending.is_context_full)
         ended = EndedCall(
             entry.call_id,
@@ -319,10 +312,22 @@ class ModelCall:
             is_side_call=not is_policy,
             lacks_tokens=is_whole and is_policy and part.capture_level != "tokens",
             is_decided=is_decided,
-            policy_fault=fault if is_decided else None,
+            policy_fault=self._find_fault(ending, part.actions or ()) if is_decided else None,
         )
         rollout.record_end(ended)
         entry.is_good = is_whole
+
+    def _find_fault(self, ending: Ending, actions: Sequence[Action]) -> PolicyFault | None:
+        """Return why the agent may fail because of the policy now; None: there is no such reason."""
+        if ending.is_context_full:
+            return "context_full"
+        request, is_free = self.parsed.request, is_set_free(self.route.findings)
+        messages = [action.message or {} for action in actions]
+        if not is_free and not any(message.get("tool_calls") for message in messages):
+            return None
+        sampling = request.sampling | self.rollout.fixed_sampling(request) if is_free else {}
+        forms = AskedForms(sampling, request.tools)
+        return None if any(forms.fit(message) for message in messages) else MISSED_FORM
 
     def exchange(self) -> Exchange:
         """Return what the dialect must know to write the answer."""

@@ -1,19 +1,29 @@
 """The form that an agent asks its answer to have, where no grammar may force it: in words, and whether it has it.
 
-A grammar that was left out is the policy's to keep. An agent that fails on an answer without the form that it asked
-for fails because of the policy, as one whose prompt no longer fits does; an agent that fails on an answer that has it,
-fails by itself. So the last answer is compared with all that a grammar would have forced: a call of a tool, its
-arguments, the text. A form that only a grammar can read (a regular expression, a grammar, a tag) counts as missed.
+A grammar that was left out is the policy's to keep, and so are the tools that it is offered. An agent that fails on an
+answer without the form that it asked for, or on a call that its tools do not allow, fails because of the policy, as one
+whose prompt no longer fits does; an agent that fails on an answer that has it, fails by itself. So the last answer is
+compared with all that a grammar would have forced: a call of a tool, its name and arguments, the text. A form that only
+a grammar can read (a regular expression, a grammar, a tag) counts as missed.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import msgspec
 
 from agent_layer.engines import GRAMMARS, NEUTRALISED, find_unreproducible
 from agent_layer.gateway.calls.sampling import STRICT_TOOLS
-from agent_layer.schema import UNREADABLE, JsonObject, as_json_object, as_json_objects, find_misfit, parse_json_text
+from agent_layer.schema import (
+    UNREADABLE,
+    JsonObject,
+    as_json_object,
+    as_json_objects,
+    content_hash,
+    find_misfit,
+    parse_json_text,
+)
+from agent_layer.translation import TextMemo
 
 _TOOL_CHOICE: Final = "tool_choice"
 _GAP: Final = "\n\n"
@@ -28,6 +38,8 @@ _KINDS: Final = {
 }
 """Kinds of vLLM's ``structured_outputs``, by the fields of one kind each."""
 _NO_JSON: Final = object()
+_BYTES_DECODED: Final = 4
+"""What a byte of JSON takes when it is decoded, at most about."""
 
 
 def describe_form(sampling: JsonObject, *, with_tools: bool) -> str | None:
@@ -58,8 +70,7 @@ class AskedForms:
         self._forms = list(_list_forms(sampling))
         is_forced = _TOOL_CHOICE in find_unreproducible(sampling)
         self._choice = as_json_object(sampling[_TOOL_CHOICE]) if is_forced else None
-        listed = as_json_objects(msgspec.json.decode(tools)) if tools is not None else []
-        self._tools = {str(one.get("name")): one for one in map(_read_function, listed)}
+        self._tools = {} if tools is None else _FUNCTIONS.find(content_hash(tools), tools).by_name
 
     def fit(self, message: JsonObject) -> bool:
         """Whether an answer has the forms that were asked."""
@@ -77,13 +88,23 @@ class AskedForms:
         return bool(calls) and all(not allowed or call.get("name") in allowed for call in calls)
 
     def _fits_tool(self, call: JsonObject) -> bool:
-        """Whether a call is one that a grammar would allow; without a forced choice, only strict tools have one."""
         tool = self._tools.get(str(call.get("name")))
-        if self._choice is None and not (tool or {}).get("strict"):
-            return True
         arguments = _read(call.get("arguments"))
         is_object = isinstance(arguments, dict)
         return is_object and tool is not None and _is_fit(tool.get("parameters"), cast("object", arguments))
+
+
+class _Functions(NamedTuple):
+    by_name: dict[str, JsonObject]
+    num_bytes: int
+
+
+def _read_functions(name: str, tools: msgspec.Raw) -> _Functions:  # noqa: ARG001  # what a memo calls it with
+    listed = map(_read_function, as_json_objects(msgspec.json.decode(tools)))
+    return _Functions({str(one.get("name")): one for one in listed}, memoryview(tools).nbytes)
+
+
+_FUNCTIONS: Final = TextMemo(_read_functions, measure=lambda found: _BYTES_DECODED * found.num_bytes)
 
 
 def _read_function(tool: JsonObject) -> JsonObject:

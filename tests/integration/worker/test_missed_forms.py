@@ -1,4 +1,4 @@
-"""Agents that force a form in training: one that fails on an answer without it fails because of the policy."""
+"""An agent that fails on an answer without the form that it asks for fails because of the policy."""
 
 import sys
 
@@ -14,9 +14,15 @@ FORCED = {
     "format": {"response_format": FORMAT},
     "tool": {"tools": [TOOL], "tool_choice": "required"},
     "strict": {"tools": [{**TOOL, "function": {**TOOL["function"], "strict": True}}]},
+    "offered": {"tools": [TOOL]},
 }
-CALL = {"id": "c", "type": "function", "function": {"name": "find", "arguments": '{"city": 1}'}}
-WRONG = {"format": "Rome", "tool": "Rome", "strict": {"tool_calls": [CALL]}}
+
+
+def call(name, arguments):
+    return {"tool_calls": [{"id": "c", "type": "function", "function": {"name": name, "arguments": arguments}}]}
+
+
+WRONG = {"format": "Rome", "tool": "Rome", "strict": call("find", '{"city": 1}'), "offered": call("find", "Infinity")}
 RIGHT = '{"city": "Rome"}'
 STREAMED = """
 import json, os, urllib.request
@@ -50,6 +56,7 @@ ENDINGS = {
     **{f"{kind} missed": (make_agent(kind), WRONG[kind], MISSED) for kind in FORCED},
     "missed, streamed, by a command": (make_command("tool"), WRONG["tool"], MISSED),
     "kept": (make_agent("format"), RIGHT, OWN),
+    "offered and kept": (make_agent("offered"), call("find", RIGHT), OWN),
     "goes on": (make_agent("format", raises=False), "Rome", ("completed", None, 1.0, [])),
     "fails later": (make_agent("format", more={}), "Rome", OWN),
 }

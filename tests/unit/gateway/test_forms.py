@@ -58,8 +58,21 @@ CALLS = [
     ({"tool_choice": "required"}, [TOOL], [], [calls(RIGHT, WRONG), calls(BROKEN), calls(RIGHT, name="none"), {}]),
     (chosen("find"), [TOOL, OTHER], [calls(RIGHT)], [calls("{}", name="other"), calls("[]")]),
     ({"tool_choice": ALLOWED}, [TOOL, OTHER], [calls(RIGHT)], [calls("{}", name="other"), {"content": "x"}]),
-    ({}, [STRICT, OTHER], [{"content": "x"}, calls(RIGHT), calls("[]", name="other")], [calls(WRONG), calls(BROKEN)]),
-    (schema(CITY), [TOOL], [{"content": RIGHT}, calls(WRONG)], [{"content": "x"}]),
+    (
+        {},
+        [STRICT, OTHER],
+        [{"content": "x"}, calls(RIGHT), calls('{"x": 1}', name="other")],
+        [calls(WRONG), calls("1")],
+    ),
+    (
+        {},
+        [TOOL, OTHER],
+        [{"content": None}, calls(RIGHT)],
+        [calls(one) for one in (WRONG, "", "Infinity", "[]", BROKEN)],
+    ),
+    ({}, [OTHER], [{}, calls("{}", name="other")], [calls("{}", name="none"), calls(None, name="other")]),
+    ({}, None, [{}], [calls("{}")]),
+    (schema(CITY), [TOOL], [{"content": RIGHT}, calls(RIGHT)], [{"content": "x"}, calls(WRONG)]),
 ]
 
 
@@ -72,7 +85,7 @@ def test_a_text_has_the_form_that_is_asked_or_not(sampling, right, wrong):
 
 @pytest.mark.parametrize(("sampling", "tools", "right", "wrong"), CALLS)
 def test_calls_are_those_that_a_grammar_would_force_or_not(sampling, tools, right, wrong):
-    forms = AskedForms(sampling, msgspec.Raw(msgspec.json.encode(tools)))
+    forms = AskedForms(sampling, msgspec.Raw(msgspec.json.encode(tools)) if tools else None)
 
     assert [forms.fit(message) for message in (*right, *wrong)] == [True] * len(right) + [False] * len(wrong)
 
