@@ -298,7 +298,9 @@ class ResponseSocket:
             rollout = routes.access.enter(self.request)  # of now: it may have been closed, or resumed elsewhere
             is_operator = routes.access.is_operator(self.request)
             if message.generate is False:
-                await client.send(await self._warm_up(rollout, client, dialect, is_operator=is_operator))
+                events = await self._warm_up(rollout, client, dialect, is_operator=is_operator)
+                with suppress(ConnectionError):
+                    await client.send(events)
                 return
             whole = await routes.calls.answer(rollout, client, dialect, is_operator=is_operator)
         except REFUSALS as error:
@@ -307,7 +309,8 @@ class ResponseSocket:
             return
         body = whole.body if isinstance(whole.body, bytes) else b""
         if whole.status == _OK:
-            await client.send(body)
+            with suppress(ConnectionError):
+                await client.send(body)
             return
         await self._send(whole.status, as_json_object(msgspec.json.decode(body).get("error")), message.stream_id)
 

@@ -239,6 +239,23 @@ async def test_a_client_that_leaves_cuts_its_answer_and_what_waits_is_never_aske
     assert len(gateway.engine.calls) == 1
 
 
+async def test_a_client_that_leaves_is_no_error_of_the_gateway(gateway, rollout, caplog):
+    key = {"Authorization": f"Bearer {rollout['api_key']}"}
+    for _ in range(5):
+        async with websockets.connect(f"ws{rollout['base_url'][4:]}/responses", additional_headers=key) as socket:
+            for number in range(30):
+                warm_up = {**MESSAGE, "input": "x" * 20_000, "generate": False, "stream_id": f"{number}"}
+                await socket.send(json.dumps(warm_up))
+            socket.transport.abort()
+    answered = await gateway.open()
+    async with gateway.session.ws_connect(
+        f"{answered['base_url']}/responses", headers={"Authorization": f"Bearer {answered['api_key']}"}
+    ) as socket:
+        await ask(socket, "hello")
+
+    assert [record.exc_info for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def test_each_message_asks_whether_the_rollout_is_open(gateway, rollout, connect):
     socket = await connect()
     await ask(socket, "hello")
