@@ -311,6 +311,11 @@ def test_an_agent_is_never_run_with_the_users_own_configuration(echoing):
         echoing("true", CommandOptions(is_shared=True))
 
 
+def test_directories_of_a_box_cannot_be_kept(echoing):
+    with pytest.raises(BadInputError, match="harness 'plain': expected no --keep-workdir beside a sandbox"):
+        echoing("true", CommandOptions(keep="kept"))
+
+
 def test_an_installation_that_a_box_cannot_show_is_refused_at_the_start(echoing, monkeypatch):
     monkeypatch.setattr("envs.harnesses.install.Installation.list_mounts", lambda _: ["/tmp/dir/harnesses/plain"])
     box = SandboxSpec(kind="session", workdir="/attempt")
