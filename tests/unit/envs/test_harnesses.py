@@ -3,6 +3,7 @@
 import asyncio
 import re
 import runpy
+import subprocess
 import sys
 import tomllib
 from importlib.metadata import EntryPoint, EntryPoints
@@ -231,6 +232,17 @@ def test_an_old_node_is_named_before_anything_is_installed(tmp_path, monkeypatch
 
     with pytest.raises(BadInputError, match=r"harness 'codex': needs node and npm .*20 or later.* found v18.19.1"):
         Installation(Settings(dir=tmp_path / "dir"), HARNESSES["codex"]).install(lambda _: None)
+
+
+def test_an_answer_is_found_in_a_home_whose_name_has_spaces(tmp_path):
+    home = tmp_path / "it's a home"
+    home.mkdir()
+    (home / "answer").write_text("done")
+    harness = msgspec.structs.replace(PLAIN, answer_command="cat $home/answer", arguments=[])
+
+    plan = harness.make_plan(Path("/usr/bin/true"), msgspec.structs.replace(PLACE, home=str(home)))
+
+    assert subprocess.run(plan.argv, capture_output=True, text=True, check=True).stdout == "done"
 
 
 @pytest.mark.parametrize("name", ["codex", "aider"])
