@@ -172,8 +172,16 @@ def _make_spec(kind: str, memory_mb: int | None, mounts: list[str]) -> SandboxSp
 
 
 def as_arguments(options: CommandOptions) -> list[str]:
-    """Return the options as a worker's command line has them; ``CommandFlags.read`` reads them back."""
-    box = options.box
+    """Return the options as a worker's command line has them; ``CommandFlags.read`` reads them back.
+
+    Raises: BadInputError: they ask for a sandbox for which it has no words.
+    """
+    box, plain = options.box, SandboxSpec()
+    if box is not None and (lost := [one for one in ("image", "env") if getattr(box, one) != getattr(plain, one)]):
+        raise BadInputError(
+            f"command: expected a sandbox without {lost[0]}, for which a worker's command line has no option; name it"
+            " in the 'sandbox' of each task"
+        )
     named = {
         "--workdir": options.workdir,
         "--home": options.home,

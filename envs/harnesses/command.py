@@ -37,8 +37,8 @@ def make_harness_target(settings: Settings, harness: Harness, options: CommandOp
         options: what holds for all attempts. A box sees its installation and its interpreter, too.
 
     Raises:
-        BadInputError: it is not installed at its pinned version, attempts are to share a HOME, or no sandbox that can
-            show it works on this machine.
+        BadInputError: it is not installed at its pinned version, attempts are to share a HOME, those in a sandbox are
+            to leave their directories, or no sandbox that can show it works on this machine.
     """
     if options.is_shared:
         raise BadInputError(
@@ -52,6 +52,11 @@ def make_harness_target(settings: Settings, harness: Harness, options: CommandOp
     if options.box is None and not options.is_unboxed:
         options = msgspec.structs.replace(options, box=make_box_spec())
     if (box := options.box) is not None:
+        if options.keep is not None:
+            raise BadInputError(
+                f"harness {harness.name!r}: expected no --keep-workdir beside a sandbox, whose files end with it; name"
+                " what to keep with --artifact, or add --box none"
+            )
         mounts = [*box.mounts, *installation.list_mounts()]
         try:
             box = check_spec(msgspec.structs.replace(box, mounts=mounts))

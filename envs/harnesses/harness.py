@@ -5,6 +5,7 @@ Texts of a declaration may name ``$base_url`` (with /v1), ``$root_url`` (without
 only the name of a number becomes that number.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
@@ -142,12 +143,12 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
         known = {name: getattr(place, name) for name in ("base_url", "api_key", "model", "home", "prompt")}
         own = {"context_tokens": self.context_tokens, "output_tokens": self.output_tokens}
         folder = str(program.parents[2 if self.installer == "npm" else 1])
-        filled = _Filling(
-            self.name, known | own | {"root_url": place.anthropic_url, "work": place.workdir, "folder": folder}
-        )
+        known |= own | {"root_url": place.anthropic_url, "work": place.workdir, "folder": folder}
+        filled = _Filling(self.name, known)
         argv = [str(program), *filled.texts(arguments)]
         if self.answer_command is not None:
-            argv = ["/bin/sh", "-c", f'"$0" "$@" >&2 && {filled.text(self.answer_command)}', *argv]
+            in_shell = _Filling(self.name, {name: shlex.quote(str(value)) for name, value in known.items()})
+            argv = ["/bin/sh", "-c", f'"$0" "$@" >&2 && {in_shell.text(self.answer_command)}', *argv]
         inherited: dict[str, str | None] = dict.fromkeys(_FOREIGN, None)
         return CommandPlan(
             argv=argv,

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import runpy
+import subprocess
 import sys
 import tomllib
 from importlib.metadata import EntryPoint, EntryPoints
@@ -233,6 +234,17 @@ def test_an_old_node_is_named_before_anything_is_installed(tmp_path, monkeypatch
         Installation(Settings(dir=tmp_path / "dir"), HARNESSES["codex"]).install(lambda _: None)
 
 
+def test_an_answer_is_found_in_a_home_whose_name_has_spaces(tmp_path):
+    home = tmp_path / "it's a home"
+    home.mkdir()
+    (home / "answer").write_text("done")
+    harness = msgspec.structs.replace(PLAIN, answer_command="cat $home/answer", arguments=[])
+
+    plan = harness.make_plan(Path("/usr/bin/true"), msgspec.structs.replace(PLACE, home=str(home)))
+
+    assert subprocess.run(plan.argv, capture_output=True, text=True, check=True).stdout == "done"
+
+
 @pytest.mark.parametrize("name", ["codex", "aider"])
 def test_what_is_installed_stays_when_its_interpreter_or_lock_is_missing(tmp_path, monkeypatch, name):
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -309,6 +321,11 @@ def test_an_installation_whose_interpreter_was_removed_says_so(echoing, tmp_path
 def test_an_agent_is_never_run_with_the_users_own_configuration(echoing):
     with pytest.raises(BadInputError, match="harness 'plain': expected no --share-workdir"):
         echoing("true", CommandOptions(is_shared=True))
+
+
+def test_directories_of_a_box_cannot_be_kept(echoing):
+    with pytest.raises(BadInputError, match="harness 'plain': expected no --keep-workdir beside a sandbox"):
+        echoing("true", CommandOptions(keep="kept"))
 
 
 def test_an_installation_that_a_box_cannot_show_is_refused_at_the_start(echoing, monkeypatch):

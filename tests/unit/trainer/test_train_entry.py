@@ -10,6 +10,7 @@ import pytest
 import trainer_adapter
 from agent_layer.errors import BadInputError
 from agent_layer.infra import make_private, try_lock
+from agent_layer.schema.sandbox import SandboxSpec
 from agent_layer.settings import Settings
 from envs.commands.plan import CommandOptions
 from envs.tasksets.guess_number.game import Game, compare
@@ -32,6 +33,14 @@ def test_a_command_reaches_its_worker_with_its_options():
     for agent, given in (("m:agent", options), ([], None), (["x", 1], None)):
         with pytest.raises(BadInputError, match="command"):
             list_command(agent, given)
+
+
+@pytest.mark.parametrize("lost", [{"image": "/srv/root"}, {"env": {"A": "1"}}])
+def test_what_a_workers_command_line_has_no_word_for_is_refused(lost):
+    options = CommandOptions(box=SandboxSpec(kind="session", **lost))
+
+    with pytest.raises(BadInputError, match=rf"expected a sandbox without {next(iter(lost))}"):
+        list_command("harness:pi", options)
 
 
 @pytest.mark.parametrize("start", [["my_agents/mine.py"], ["-m", "my_agents.mine"]])
