@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from http import HTTPStatus
 
 import msgspec
 from aiohttp import ClientError, ClientSession, ClientTimeout
@@ -67,18 +68,25 @@ class JudgeCalls:
             split="eval",
             agent=JUDGE,
             labels={JUDGED: trajectory_id},
-            limits=Limits(turns=max_calls, wall_seconds=seconds),
+            limits=Limits(wall_seconds=seconds),
             lease_seconds=seconds + _GRACE_SECONDS,
             calls_optional=True,
         )
         self._seconds = seconds
+        self._max_calls = self._num_left = max_calls
         self._opening: asyncio.Task[OpenedRollout] | None = None
 
     async def ask(self, messages: Sequence[JsonObject], sampling: JsonObject) -> str:
         """Return the judge's answer.
 
-        Raises: ModelCallError: the gateway refused the call. UnreachableError: it does not answer.
+        Raises:
+            ModelCallError: the gateway refused the call, or no more are allowed.
+            UnreachableError: the gateway does not answer.
         """
+        if self._num_left == 0:
+            limit = f"judge: the limit of {self._max_calls} model calls is reached; ask less about one attempt"
+            raise ModelCallError(limit, HTTPStatus.TOO_MANY_REQUESTS)
+        self._num_left -= 1
         if self._opening is None:
             self._opening = asyncio.create_task(asyncio.to_thread(self._gateway.open, self._request))
         opened = await asyncio.shield(self._opening)

@@ -59,8 +59,8 @@ FORCED = {
     "tool": {"neutralised:tool_choice"},
     "format": {"neutralised:response_format", "neutralised:tools.strict"},
 }
-FORKED = {"prefix_break:template"}
-"""The tiny model writes parallel calls side by side, its template on lines of their own."""
+FORKED = {"prefix_break:template", "prefix_break:edited_history"}
+"""The tiny model writes parallel calls side by side, its template on lines; LangChain leaves out what is no call."""
 NAMES = ["tool_whole", "format_streamed"]
 
 
