@@ -45,28 +45,17 @@ class Completions:
         return ChatStream(exchange.request, exchange.num_choices)
 
 
-class PlainCompletions:
-    """OpenAI's ``/v1/completions``, whose prompt is a text."""
+@dataclass(frozen=True, slots=True)
+class SideEndpoint:
+    """A prompt of texts or token ids, without messages. Texts and counts of tokens are recorded, and no vector."""
+
+    endpoint: Endpoint
+    prompt: str
+    """Member of the body that holds it."""
 
     def read(self, body: bytes, memory: LRUCache) -> ChatRequest:  # noqa: ARG002  # nothing is remembered for it
         """Read a client's body."""
-        return _read_side_request(body, "completions", "prompt")
-
-    def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:  # noqa: ARG002  # the body says it all
-        """Return the engine's own body."""
-        return answer.body
-
-    def stream(self, exchange: Exchange) -> "PlainStream":
-        """Pass bytes on as they come."""
-        return PlainStream(exchange.num_choices)
-
-
-class Embeddings:
-    """OpenAI's ``/v1/embeddings``. The texts and the count of their tokens are recorded, and no vector."""
-
-    def read(self, body: bytes, memory: LRUCache) -> ChatRequest:  # noqa: ARG002  # nothing is remembered for it
-        """Read a client's body."""
-        return _read_side_request(body, "embeddings", "input")
+        return _read_side_request(body, self.endpoint, self.prompt)
 
     def write(self, answer: ChatAnswer, exchange: Exchange) -> bytes:  # noqa: ARG002  # the body says it all
         """Return the engine's own body."""

@@ -18,7 +18,7 @@ from agent_layer.gateway.calls.pipeline import Calls
 from agent_layer.gateway.calls.requests import body_size, in_background, read_text
 from agent_layer.gateway.dialects.base import Dialect
 from agent_layer.gateway.dialects.chat import ChatRequest
-from agent_layer.gateway.dialects.completions import Completions, Embeddings, PlainCompletions
+from agent_layer.gateway.dialects.completions import Completions, SideEndpoint
 from agent_layer.gateway.dialects.messages import Messages
 from agent_layer.gateway.dialects.refusals import NOT_SERVED, RefusedError
 from agent_layer.gateway.dialects.responses import Responses
@@ -114,8 +114,8 @@ def _dialects() -> dict[str, Dialect]:
         "chat/completions": Completions(),
         "messages": Messages(),
         "responses": Responses(),
-        "completions": PlainCompletions(),
-        "embeddings": Embeddings(),
+        "completions": SideEndpoint("completions", "prompt"),
+        "embeddings": SideEndpoint("embeddings", "input"),
     }
 
 
