@@ -30,7 +30,7 @@ from agent_layer.settings import Settings, agent_environment
 from agent_layer.store import open_store
 from tracer.transport import GatewayClient
 from trainer_adapter.data import read_samples
-from trainer_adapter.qualification.account import EngineAnswer, account_tokens
+from trainer_adapter.qualification.account import account_tokens, list_answers
 
 PROGRAM = Path(__file__).resolve().parents[1] / "tests" / "frameworks" / "programs.py"
 SECONDS = 900.0
@@ -151,12 +151,7 @@ class Trial:
         self._gateway.end(opened.rollout_id, reward=0.0 if fault else 1.0, status=status, error=fault)
         trajectory = open_store(self._settings).get(opened.trajectory_id)
         calls = [call for call in self._engine.calls if any(call.token_ids)]
-        answers = [
-            EngineAnswer(prompt_token_ids=call.prompt_token_ids, token_ids=ids, is_whole=call.finished)
-            for call in calls
-            for ids in call.token_ids
-        ]
-        account = account_tokens(answers, trajectory, read_samples(trajectory))
+        account = account_tokens(list_answers(calls), trajectory, read_samples(trajectory))
         outcome = trajectory.outcome
         assert outcome is not None
         return Rollout(

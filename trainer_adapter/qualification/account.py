@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from agent_layer.local import ReceivedCall
 from agent_layer.schema import ExcludedRollout, Step, Trajectory, prefix_break_cause
 from trainer_adapter.data import SampleSet
 
@@ -33,6 +34,15 @@ class EngineAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """[num_sampled_tokens]"""
     is_whole: bool = True
     """False: the asker left before the engine had ended."""
+
+
+def list_answers(calls: Iterable[ReceivedCall]) -> list[EngineAnswer]:
+    """Return what a scripted engine sampled, one for each choice of each call."""
+    return [
+        EngineAnswer(prompt_token_ids=call.prompt_token_ids, token_ids=ids, is_whole=call.finished)
+        for call in calls
+        for ids in call.token_ids
+    ]
 
 
 class TokenAccount(msgspec.Struct, frozen=True, kw_only=True):

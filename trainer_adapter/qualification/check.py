@@ -23,7 +23,7 @@ from envs.commands import CommandPlace
 from envs.harnesses import Harness, Installation, PartFigures, Qualification
 from tracer.transport import GatewayClient
 from trainer_adapter.data import read_samples
-from trainer_adapter.qualification.account import CUT, EngineAnswer, account_tokens
+from trainer_adapter.qualification.account import CUT, account_tokens, list_answers
 from trainer_adapter.qualification.render import RecordedPart, find_needed_lengths, render_recordings
 from trainer_adapter.qualification.script import PROMPT, Part, ScriptedModel, find_fault, list_parts
 
@@ -111,12 +111,7 @@ class _Check:
         trajectory = open_store(self._settings).get(opened.trajectory_id)
         self.rollouts.append(RecordedPart(calls=model.recordings, is_long=part.is_long))
         calls = [call for call in self._engine.calls if any(call.token_ids)]
-        answers = [
-            EngineAnswer(prompt_token_ids=call.prompt_token_ids, token_ids=ids, is_whole=call.finished)
-            for call in calls
-            for ids in call.token_ids
-        ]
-        account = account_tokens(answers, trajectory, read_samples(trajectory))
+        account = account_tokens(list_answers(calls), trajectory, read_samples(trajectory))
         prompts = [
             step.prompt_token_ids for step in trajectory.steps if step.role == "policy" and step.prompt_token_ids
         ]
