@@ -133,8 +133,8 @@ def test_a_schema_that_refers_to_itself_ends():
         value = value[0]
 
     assert find_misfit(schema, 1) is None
-    assert find_misfit({"$defs": {"A": {"items": {"$ref": "#/$defs/A"}}}, "$ref": "#/$defs/A"}, deep) is not None
-    assert find_misfit(nested, [1]) is None
+    assert find_misfit({"$defs": {"A": {"items": {"$ref": "#/$defs/A"}}}, "$ref": "#/$defs/A"}, deep) is None
+    assert find_misfit(nested, [[], [1]]) == "expected [1][0] to be array, found 1"
 
 
 async def test_a_plain_function_is_a_tool_and_any_value_is_an_answer():
