@@ -21,7 +21,7 @@ from agent_layer.schema import PolicyVersion, TrainedBatch
 from agent_layer.settings import Settings
 from agent_layer.store import list_batches, open_store
 from agent_layer.view import link_to
-from envs.commands import CommandFlags, CommandOptions, as_arguments, take_command_flags
+from envs.commands import CommandFlags, as_arguments, take_command_flags
 from envs.harnesses import PREFIX, check_harness
 from envs.tasksets import check_trainable
 from trainer_adapter.config import TrainConfig, load_config
@@ -66,7 +66,9 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
         str | None, typer.Option(metavar="NAME|auto|none", help="The same for reasoning.")
     ] = None,
     no_view: Annotated[bool, typer.Option("--no-view", help="Open no page ('agent-layer view').")] = False,
-    slots: Annotated[int, typer.Option(min=1, help="Rollouts at the same time, with --harness.")] = 16,
+    slots: Annotated[
+        int | None, typer.Option(min=1, show_default="16", help="Rollouts at the same time, with --harness.")
+    ] = None,
     flags: CommandFlags,
 ) -> None:
     """Train a policy on the rollouts of running workers; continue from the newest checkpoint.
@@ -91,7 +93,7 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
         agent-layer train run.yaml --harness codex --workdir repo@HEAD
     """
     settings: Settings = context.obj
-    worker = _read_worker(flags)
+    worker = _read_worker(flags, slots)
     parsers = {"tool_parser": tool_parser, "reasoning_parser": reasoning_parser}
     parsers = {name: parser for name, parser in parsers.items() if parser is not None}
     if parsers and not on and worker is None:
@@ -107,7 +109,7 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
         job = Job(
             config=loaded,
             command=list_command(worker.agent, worker.options),
-            slots=slots,
+            slots=slots or Job.slots,
             unchecked=unchecked,
             on_ray=on == "ray",
             num_processes=processes,
@@ -133,7 +135,7 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
     return None
 
 
-def _read_worker(flags: CommandFlags) -> HarnessWorker | None:
+def _read_worker(flags: CommandFlags, slots: int | None) -> HarnessWorker | None:
     """Return the worker that the options ask for; None: workers run elsewhere.
 
     Raises: BadInputError: options of a worker without one.
@@ -141,10 +143,9 @@ def _read_worker(flags: CommandFlags) -> HarnessWorker | None:
     options = flags.read(is_harness=flags.harness is not None)
     if flags.harness is not None:
         return HarnessWorker(f"{PREFIX}{flags.harness}", options)
-    if options != CommandOptions():
-        raise BadInputError(
-            f"train: {as_arguments(options)[0]} is for --harness, found none; a worker that runs already has its own"
-        )
+    given = [*as_arguments(options), *([f"--slots={slots}"] if slots is not None else [])]
+    if given:
+        raise BadInputError(f"train: {given[0]} is for --harness, found none; a worker that runs already has its own")
     return None
 
 

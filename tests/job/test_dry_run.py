@@ -222,6 +222,20 @@ def test_a_harness_that_tasks_name_or_workers_run_needs_its_lengths_too(settings
     assert ["harness 'pi': its first request" in one for one in plan.missing] == [True]
 
 
+def test_a_harness_that_tasks_name_and_nothing_knows_is_named(settings, written, tmp_path):
+    task = '{"id": "%s", "input": 1, "agent": "harness:%s"}\n'
+    path = written()
+    (tmp_path / "tasks.jsonl").write_text("".join(task % (name, name) for name in ("clod", "mine", "pi")))
+    heartbeat = msgspec.json.encode({"agent": "harness:mine"})  # of a package that its worker has
+    open_queue(connect(settings)).heartbeat("w", heartbeat, [])
+
+    plan = plan_run(load_config(path), settings)
+
+    assert [one.partition(",")[0] for one in plan.missing if "expected one of" in one] == [
+        "harness 'clod': expected one of claude-code"
+    ]
+
+
 NEEDED = NeededLengths(max_model_len=24_576, max_row_tokens=30_720)
 
 

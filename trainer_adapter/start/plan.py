@@ -18,7 +18,7 @@ from agent_layer.health import STEP_CHECKS, StepCheck, set_limits
 from agent_layer.infra import Keys, install_command, is_locked, is_redis_running, open_redis
 from agent_layer.settings import Settings
 from envs.commands import CommandOptions
-from envs.harnesses import PREFIX, check_harness, find_qualification
+from envs.harnesses import PREFIX, check_harness, find_harness, find_qualification
 from envs.tasksets import check_trainable
 from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import ClusterConfig, TrainConfig, flatten_options, read_context_length
@@ -80,6 +80,7 @@ def plan_run(
     starts_stack = worker is not None and not settings.gateway_url
     found = _look_at_services(settings, needs_engine=not on_ray and not starts_stack, needs_worker=worker is None)
     missing += found.missing
+    missing += _look_at_names(agents - found.agents)
     agents |= {worker.agent} if worker else found.agents
     length = None if starts_stack or on_ray else found.max_model_len
     for agent in sorted(agents):
@@ -189,6 +190,18 @@ def _look_at_harness(settings: Settings, worker: HarnessWorker) -> list[str]:
     except BadInputError as error:
         return [str(error)]
     return []
+
+
+def _look_at_names(agents: set[str]) -> list[str]:
+    """Return which harnesses that tasks name are none here, and run in no worker."""
+    missing: list[str] = []
+    for agent in sorted(agents):
+        try:
+            if agent.startswith(PREFIX):
+                find_harness(agent.removeprefix(PREFIX))
+        except BadInputError as error:
+            missing.append(str(error))
+    return missing
 
 
 def find_short_lengths(config: TrainConfig, settings: Settings, name: str, max_model_len: int | None) -> list[str]:

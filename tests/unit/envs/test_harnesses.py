@@ -407,6 +407,7 @@ async def test_an_agent_that_fails_says_what_it_wrote_last(echoing):
         (["eval", "tasks.jsonl", "--harness", "clod", "--model=m"], "harness 'clod': expected one of claude-code"),
         (["eval", "tasks.jsonl", "--harness", "pi", "--", "sh"], "expected --harness or '-- COMMAND', found both"),
         (["train", "run.yaml", "--workdir=x"], "train: --workdir=x is for --harness, found none"),
+        (["train", "run.yaml", "--slots=16"], "train: --slots=16 is for --harness, found none"),
         (["work", "--harness", "pi", "--keep-workdir", "x"], "expected --keep-workdir without a sandbox"),
         (["harnesses", "install"], "expected names or --all"),
         (["harnesses", "install", "clod"], "harness 'clod': expected one of claude-code"),
