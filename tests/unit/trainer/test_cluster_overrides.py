@@ -47,6 +47,7 @@ def test_separate_engines_have_gpus_of_their_own_and_get_weights_from_outside(*,
     assert (found[f"{ROLLOUT}.nnodes"], found[f"{ROLLOUT}.n_gpus_per_node"]) == (1, 2)
     assert found[f"{ROLLOUT}.checkpoint_engine.backend"] == backend
     assert found["actor_rollout_ref.hybrid_engine"] is False
+    assert (found.get(f"{ROLLOUT}.enable_chunked_prefill") is False) == on_cpu  # see agent_layer.local.vllm
     assert found["trainer.v1.trainer_mode"] == "agent_layer_separate_async"
 
 
