@@ -102,8 +102,12 @@ class Calls:
 
     def hold_body(self, rollout: LiveRollout, num_bytes: int) -> AbstractAsyncContextManager[HeldBytes]:
         """Hold the bytes of a large request inside the block; see ``BodyQuota.hold``."""
-        most = self.settings.max_body_bytes * _BODIES_AT_ONCE
-        return rollout.bodies.hold(num_bytes, most, self.settings.request_seconds)
+        return rollout.bodies.hold(num_bytes, self.max_held_bytes, self.settings.request_seconds)
+
+    @property
+    def max_held_bytes(self) -> int:
+        """Bytes of large requests that one rollout holds at once."""
+        return self.settings.max_body_bytes * _BODIES_AT_ONCE
 
     async def _parse(self, rollout: LiveRollout, client: Client, dialect: Dialect, *, is_operator: bool) -> ParsedCall:
         body, headers = await client.read(), client.headers

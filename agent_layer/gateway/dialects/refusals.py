@@ -31,6 +31,11 @@ def refusal(path: str, status: int, code: str, message: str) -> web.Response:
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
 
 
+def refuse_own_fault(path: str) -> web.Response:
+    """Answer a request at which the gateway itself failed."""
+    return refusal(path, 500, INTERNAL_ERROR, "gateway: it failed at this request; report what its log says")
+
+
 def refuse_unread(status: int, code: str, message: str) -> web.Response:
     """Answer a request whose address is not known: the shapes of all dialects at once."""
     text = _as_text(message)
@@ -173,6 +178,8 @@ def find_refused_options(status: int, body: bytes) -> frozenset[str]:
     return frozenset(name for name, pattern in _OPTIONS.items() if pattern.search(body))
 
 
+INTERNAL_ERROR: Final = "internal_error"
+"""Code of a fault of the gateway itself."""
 NOT_SERVED: Final = "not_served"
 """Code of what clients ask that is served nowhere here."""
 NO_TOOL_PARSER: Final = "tool_parser_missing"

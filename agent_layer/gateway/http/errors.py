@@ -24,7 +24,7 @@ from agent_layer.errors import (
     NotWholeError,
     UnreachableError,
 )
-from agent_layer.gateway.dialects.refusals import CONTEXT_FULL, RefusedError, refusal
+from agent_layer.gateway.dialects.refusals import CONTEXT_FULL, INTERNAL_ERROR, RefusedError, refusal, refuse_own_fault
 from agent_layer.gateway.http.auth import Access
 from agent_layer.gateway.rollouts.counters import Counters
 
@@ -78,6 +78,12 @@ class ErrorAnswers:
         if refused.reason not in _ENDINGS and (rollout := self.access.identify(request)):
             rollout.refusals |= {refused.reason}
         return refusal(request.path, refused.status, refused.code, refused.message)
+
+    def fail(self, request: web.Request, error: Exception) -> web.Response:
+        """Return the answer to a message at which the gateway itself failed, and leave its traces."""
+        _log.error("message failed path=%s", request.path, exc_info=error)
+        self.counters.add("refused_requests", reason=INTERNAL_ERROR)
+        return refuse_own_fault(request.path)
 
     def _record(self, refused: "_Refusal", address: str) -> None:
         """Count the request, and log it at most once a minute: a log must not fill the disk."""

@@ -3,12 +3,15 @@
 On a socket each message ``response.create`` is a call as any other, and its events come one in a frame. Messages of one
 ``stream_id`` are answered one after the other, those of several side by side. A client that closes the socket leaves
 its calls, which end as any call whose client hangs up.
+
+How much a socket sends is known once it was read. So what the sockets of a rollout read at once is bounded by their
+number and the size of a message, and is as much as its rollout may hold; what was read is held until it is answered.
 """
 
 import asyncio
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,6 +29,7 @@ from agent_layer.gateway.dialects.responses import Compaction, SocketResponses
 from agent_layer.gateway.http.auth import Access
 from agent_layer.gateway.http.errors import REFUSALS, ErrorAnswers, as_json
 from agent_layer.gateway.http.model_routes import answer_request, make_door
+from agent_layer.gateway.rollouts.body_quota import HeldBytes
 from agent_layer.gateway.rollouts.rollout import LiveRollout
 from agent_layer.schema import (
     CALL_HEADER,
@@ -41,6 +45,8 @@ _OF_ONE_CALL: Final = (CALL_HEADER, "idempotency-key", "x-stainless-retry-count"
 """Headers that name one call: on a socket they would make one call of all."""
 _MAX_WAITING: Final = 64
 """Messages of one socket that wait or are answered at the same time."""
+_MAX_SOCKETS: Final = 16
+"""Open sockets of one rollout."""
 _OK: Final = 200
 _MAX_STREAM_ID_LENGTH: Final = 256
 """Each event of an answer repeats the name of its stream."""
@@ -132,18 +138,39 @@ class ResponseRoutes:
         )
 
     async def _open_socket(self, request: web.Request) -> web.StreamResponse:
-        most = request.client_max_size
+        most = min(request.client_max_size, self.calls.max_held_bytes // _MAX_SOCKETS)
         socket = web.WebSocketResponse(max_msg_size=most, heartbeat=self.calls.settings.header_seconds)
         if not socket.can_prepare(request):
             raise web.HTTPMethodNotAllowed(request.method, [hdrs.METH_POST])
-        self.access.enter(request)
-        await socket.prepare(request)
+        rollout = self.access.enter(request)
+        with self._count(rollout, socket):
+            await socket.prepare(request)
+            await ResponseSocket(routes=self, request=request, socket=socket, rollout=rollout).serve()
+        if socket.close_code == WSCloseCode.MESSAGE_TOO_BIG:
+            sentence = f"expected a message of at most {most} bytes, found a larger one; send it by POST"
+            self.errors.refuse(request, RefusedError(413, "request_too_large", f"socket: {sentence}"))
+        return socket
+
+    @contextmanager
+    def _count(self, rollout: LiveRollout, socket: web.WebSocketResponse) -> Generator[None]:
+        """Count a socket as open during the block.
+
+        Raises: RefusedError: its rollout has as many as it may.
+        """
+        if rollout.bodies.num_sockets >= _MAX_SOCKETS:
+            raise RefusedError(
+                429,
+                "too_many_sockets",
+                f"rollout {rollout.trajectory_id}: expected at most {_MAX_SOCKETS} open sockets, found all of them;"
+                " close one, share one among streams (stream_id), or ask by POST",
+            )
+        rollout.bodies.num_sockets += 1
         self.sockets.add(socket)
         try:
-            await ResponseSocket(routes=self, request=request, socket=socket).serve()
+            yield
         finally:
             self.sockets.discard(socket)
-        return socket
+            rollout.bodies.num_sockets -= 1
 
 
 @dataclass(slots=True)
@@ -173,8 +200,8 @@ class SocketClient:
 
     @property
     def size_bytes(self) -> int:
-        """See Client."""
-        return len(self.message)
+        """See Client; nothing more than what the socket holds already."""
+        return 0
 
     @property
     def is_gone(self) -> bool:
@@ -209,6 +236,8 @@ class ResponseSocket:
     request: web.Request
     """Opened it."""
     socket: web.WebSocketResponse
+    rollout: LiveRollout
+    """Rollout of its opening, whose quota holds what was read."""
     name: str = field(default_factory=new_id)
     """Under which what is not to be stored is remembered."""
     _headers: Mapping[str, str] = field(init=False)
@@ -216,7 +245,6 @@ class ResponseSocket:
     """The last message of each stream that is not answered yet."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     """All that are not."""
-    _num_bytes: int = 0
 
     def __post_init__(self) -> None:
         """Keep the headers that hold for each message."""
@@ -259,23 +287,38 @@ class ResponseSocket:
             return
         if message.type == "response.processed":
             return  # Codex reports that it has read an answer
-        refusal = None
-        if message.type != "response.create":
-            refusal = (400, "unknown_message", f"message: expected type response.create, found {message.type[:64]!r}")
-        elif len(message.stream_id or "") > _MAX_STREAM_ID_LENGTH:
-            most, message.stream_id = _MAX_STREAM_ID_LENGTH, None
-            refusal = (400, "stream_id_too_long", f"message: expected a stream_id of at most {most} characters")
-        elif len(self._tasks) >= _MAX_WAITING or self._num_bytes + len(text) > 2 * self.request.client_max_size:
-            refusal = (429, "too_many_messages", f"socket: {len(self._tasks)} messages wait; read their answers first")
-        if refusal is not None:
-            status, code, sentence = refusal
-            await self._send(status, {"code": code, "message": sentence}, message.stream_id)
+        try:
+            held = self._accept(message, len(text))
+        except RefusedError as error:
+            known = len(message.stream_id or "") <= _MAX_STREAM_ID_LENGTH
+            stream_id = message.stream_id if known else None
+            await self._send(error.status, {"code": error.code, "message": error.message}, stream_id)
             return
-        self._num_bytes += len(text)
         task = group.create_task(self._answer_after(self._streams.get(message.stream_id), message, text))
         self._streams[message.stream_id] = task
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: held.shrink(0))
+
+    def _accept(self, message: _Message, num_bytes: int) -> HeldBytes:
+        """Hold the bytes of a message. Raises: RefusedError: it is none that is answered, or there is no room."""
+        held, most = self.rollout.bodies, self.routes.calls.max_held_bytes
+        if message.type != "response.create":
+            sentence = f"message: expected type response.create, found {message.type[:64]!r}"
+            raise RefusedError(400, "unknown_message", sentence)
+        if len(message.stream_id or "") > _MAX_STREAM_ID_LENGTH:
+            sentence = f"message: expected a stream_id of at most {_MAX_STREAM_ID_LENGTH} characters"
+            raise RefusedError(400, "stream_id_too_long", sentence)
+        if len(self._tasks) >= _MAX_WAITING:
+            sentence = f"socket: {len(self._tasks)} messages wait; read their answers first"
+            raise RefusedError(429, "too_many_messages", sentence)
+        if (accepted := held.try_hold(num_bytes, most)) is None:
+            sentence = (
+                f"socket: expected room for {num_bytes} bytes, found {held.num_bytes} of {most} bytes held by other"
+            )
+            sentence += " requests of its rollout; read their answers first"
+            raise RefusedError(429, "too_many_messages", sentence)
+        return accepted
 
     async def _answer_after(self, before: asyncio.Task[None] | None, message: _Message, text: bytes) -> None:
         try:
@@ -287,7 +330,6 @@ class ResponseSocket:
                 raise
             raise _StoppedError from None
         finally:
-            self._num_bytes -= len(text)
             if self._streams.get(message.stream_id) is asyncio.current_task():
                 del self._streams[message.stream_id]
 
@@ -305,6 +347,8 @@ class ResponseSocket:
             whole = await routes.calls.answer(rollout, client, dialect, is_operator=is_operator)
         except REFUSALS as error:
             whole = routes.errors.refuse(self.request, error)
+        except Exception as error:  # noqa: BLE001  # a fault of the gateway: this message fails, as a request would
+            whole = routes.errors.fail(self.request, error)
         if whole is None:
             return
         body = whole.body if isinstance(whole.body, bytes) else b""

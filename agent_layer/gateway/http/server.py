@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from agent_layer.gateway.dialects.refusals import refusal, refuse_unread
+from agent_layer.gateway.dialects.refusals import INTERNAL_ERROR, refuse_own_fault, refuse_unread
 from agent_layer.gateway.rollouts.counters import Counters
 from agent_layer.infra import raise_file_limit
 
@@ -126,10 +126,8 @@ class _Connection(web.RequestHandler):
             self._server.count_refusal("bad_request")
             answer = refuse_unread(exc.code, "bad_request", sentence)
         elif status == 500:
-            self._server.count_refusal("internal_error")
-            answer = refusal(
-                request.path, status, "internal_error", "gateway: it failed at this request; report what its log says"
-            )
+            self._server.count_refusal(INTERNAL_ERROR)
+            answer = refuse_own_fault(request.path)
         else:
             return plain
         answer.force_close()

@@ -17,6 +17,8 @@ class BodyQuota:
     """Bytes that one rollout holds."""
 
     num_bytes: int = 0
+    num_sockets: int = 0
+    """Open sockets, each of which reads a message at a time."""
     _released: asyncio.Event | None = None
     """Set by the next release; None: no request waits for it."""
 
@@ -28,7 +30,7 @@ class BodyQuota:
         """
         try:
             async with asyncio.timeout(wait_seconds):
-                while self.num_bytes and self.num_bytes + num_bytes > most:
+                while (held := self.try_hold(num_bytes, most)) is None:
                     self._released = self._released or asyncio.Event()
                     await self._released.wait()
         except TimeoutError:
@@ -36,12 +38,17 @@ class BodyQuota:
                 f"gateway: expected room for a request of {num_bytes} bytes, found {self.num_bytes} of {most} bytes"
                 f" held by other requests of its rollout for {wait_seconds:g} s; send fewer large requests at once"
             ) from None
-        self.num_bytes += num_bytes
-        held = HeldBytes(self, num_bytes)
         try:
             yield held
         finally:
             held.shrink(0)
+
+    def try_hold(self, num_bytes: int, most: int) -> "HeldBytes | None":
+        """Hold this many bytes until they are released, without a wait; None: there is no room."""
+        if self.num_bytes and self.num_bytes + num_bytes > most:
+            return None
+        self.num_bytes += num_bytes
+        return HeldBytes(self, num_bytes)
 
     def release(self, num_bytes: int) -> None:
         """Release bytes, for a request that waits."""

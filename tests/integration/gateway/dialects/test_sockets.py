@@ -1,11 +1,14 @@
 """Responses on a socket, asked by OpenAI's own client and by hand."""
 
 import json
+from contextlib import AsyncExitStack
 
 import aiohttp
 import openai
 import pytest
 import websockets.asyncio.client as websockets
+
+from agent_layer.gateway.calls.pipeline import Calls
 
 from ....waiting import scaled, within
 from ..conftest import OPERATOR
@@ -34,7 +37,7 @@ async def connect(gateway, rollout):
         await socket.close()
 
 
-async def read(socket):
+async def read_events(socket):
     """Return the events of one answer."""
     events = []
     while not events or events[-1]["type"] not in ("response.completed", "response.failed", "error"):
@@ -44,7 +47,7 @@ async def read(socket):
 
 async def ask(socket, *texts, **fields):
     await socket.send_json({**MESSAGE, "input": [{"role": "user", "content": text} for text in texts], **fields})
-    return await read(socket)
+    return await read_events(socket)
 
 
 def read_text(events):
@@ -198,7 +201,7 @@ async def test_streams_of_one_socket_go_side_by_side_and_each_in_its_order(gatew
     begun = [call.body["messages"][-1]["content"] for call in gateway.engine.calls]
     go_on.set()
 
-    events = [event for _ in range(4) for event in await read(socket)]
+    events = [event for _ in range(4) for event in await read_events(socket)]
 
     assert sorted(begun) == ["a1", "b1", "c1"]
     answers = {}
@@ -296,10 +299,72 @@ async def test_a_wrong_message_is_refused_and_the_socket_goes_on(connect):
     socket = await connect()
     for text, status, code in WRONG:
         await socket.send_str(text)
-        (event,) = await read(socket)
+        (event,) = await read_events(socket)
         assert (event["type"], event["status"], event["error"]["code"]) == ("error", status, code), text
     await socket.send_json({"type": "response.processed", "response_id": "resp_1"})
     assert read_text(await ask(socket, "hello")) == "you said: hello"
+
+
+async def test_a_fault_of_the_gateway_is_that_of_its_message_and_the_others_go_on(
+    gateway, connect, hold, until, monkeypatch, caplog
+):
+    read_question = Calls.read_question
+
+    def fail_at_some(calls, rollout, dialect, body, **options):
+        return {}["no such name"] if b"boom" in body else read_question(calls, rollout, dialect, body, **options)
+
+    monkeypatch.setattr(Calls, "read_question", fail_at_some)
+    socket, go_on = await connect(), hold(gateway.engine)
+    await socket.send_json({**MESSAGE, "input": "hello", "stream_id": "a"})
+    await until(lambda: gateway.engine.num_running == 1)
+    for fields in ({}, {"generate": False}):
+        await socket.send_json({**MESSAGE, "input": "boom", "stream_id": "b", **fields})
+        failed = (await read_events(socket))[-1]
+        assert (failed["status"], failed["error"]["code"], failed["stream_id"]) == (500, "internal_error", "b")
+    go_on.set()
+
+    assert read_text(await read_events(socket)) == "you said: hello"
+    assert [record.exc_info[0] for record in caplog.records if record.levelname == "ERROR"] == [KeyError, KeyError]
+
+
+async def test_a_rollout_has_a_bounded_number_of_sockets(gateway, connect):
+    opened = [await connect() for _ in range(16)]
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await connect()
+    assert refused.value.status == 429
+    await connect(await gateway.open())
+    await opened[0].close()
+
+    assert read_text(await ask(await connect(), "hello")) == "you said: hello"
+
+
+async def test_what_sockets_of_a_rollout_send_is_bounded_together(settings, run_gateway, hold):
+    limits = {"api_key": OPERATOR, "max_body_bytes": 40_000}
+    async with run_gateway(settings.model_copy(update=limits)) as gateway, AsyncExitStack() as stack:
+        opened, go_on = await gateway.open(), hold(gateway.engine)
+        key = {"Authorization": f"Bearer {opened['api_key']}"}
+        address = f"{opened['base_url']}/responses"
+        socket, other, third = [
+            await stack.enter_async_context(gateway.session.ws_connect(address, headers=key)) for _ in range(3)
+        ]
+        message = {**MESSAGE, "input": "x" * 4900}
+        for number in range(8):
+            await socket.send_json({**message, "stream_id": f"{number}"})
+        for number in range(9):
+            await other.send_json({**message, "stream_id": f"{number}"})
+        (refused,) = await read_events(other)
+        await third.send_json({**MESSAGE, "input": "x" * 5001})
+        closed = await third.receive(timeout=scaled(10.0))
+        go_on.set()
+        answers = [shape(await read_events(one))[-1] for one in [socket] * 8 + [other] * 8]
+        again = await ask(other, "x" * 4900)
+
+    assert (refused["status"], refused["error"]["code"], refused["stream_id"]) == (429, "too_many_messages", "8")
+    assert (
+        "of 80000 bytes held by other requests of its rollout; read their answers first" in refused["error"]["message"]
+    )
+    assert (closed.type, third.close_code) == (aiohttp.WSMsgType.CLOSE, 1009)
+    assert {*answers, shape(again)[-1]} == {"response.completed"}
 
 
 async def test_an_engine_that_fails_is_an_error_of_its_message(gateway, connect):
