@@ -82,12 +82,12 @@ _CODEX = Harness(
             'model = "$model"\nmodel_provider = "gateway"\nmodel_context_window = $context_tokens\n'
             "check_for_update_on_startup = false\n\n"
             '[model_providers.gateway]\nname = "gateway"\nbase_url = "$base_url"\nenv_key = "AGENT_LAYER_MODEL_KEY"\n'
-            'wire_api = "responses"\nsupports_websockets = false\n\n'
+            'wire_api = "responses"\nsupports_websockets = true\n\n'
             "[analytics]\nenabled = false\n"
         )
     },
     answer_command="cat $home/answer.txt",
-    switched_off=["websockets", "updates, analytics"],
+    switched_off=["updates, analytics"],
     shell=ToolShape(name="exec_command", arguments={"cmd": "$command"}),
     sub_agent=ToolShape(name="multi_agent_v1__spawn_agent", arguments={"message": "$prompt"}),
     waits=ToolShape(name="multi_agent_v1__wait_agent", arguments={"targets": ["$agent"], "timeout_ms": 600_000}),
