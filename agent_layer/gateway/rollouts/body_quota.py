@@ -18,7 +18,7 @@ class BodyQuota:
 
     num_bytes: int = 0
     num_sockets: int = 0
-    """Open sockets, each of which reads a message at a time."""
+    """Open sockets; each reads one message at a time."""
     _released: asyncio.Event | None = None
     """Set by the next release; None: no request waits for it."""
 
