@@ -326,7 +326,7 @@ class ModelCall:
         if not is_free and not any(message.get("tool_calls") for message in messages):
             return None
         sampling = request.sampling | self.rollout.fixed_sampling(request) if is_free else {}
-        forms = AskedForms(sampling, request.tools)
+        forms = AskedForms(sampling, request)
         return None if any(forms.fit(message) for message in messages) else MISSED_FORM
 
     def exchange(self) -> Exchange:

@@ -14,15 +14,8 @@ import msgspec
 
 from agent_layer.engines import GRAMMARS, NEUTRALISED, find_unreproducible
 from agent_layer.gateway.calls.sampling import STRICT_TOOLS
-from agent_layer.schema import (
-    UNREADABLE,
-    JsonObject,
-    as_json_object,
-    as_json_objects,
-    content_hash,
-    find_misfit,
-    parse_json_text,
-)
+from agent_layer.gateway.dialects.chat import ChatRequest
+from agent_layer.schema import UNREADABLE, JsonObject, as_json_object, as_json_objects, find_misfit, parse_json_text
 from agent_layer.translation import TextMemo
 
 _TOOL_CHOICE: Final = "tool_choice"
@@ -63,14 +56,15 @@ class AskedForms:
 
     Args:
         sampling: asked by the agent, with the overrides of its task.
-        tools: JSON text of the request's.
+        request: whose tools may be called.
     """
 
-    def __init__(self, sampling: JsonObject, tools: msgspec.Raw | None) -> None:
+    def __init__(self, sampling: JsonObject, request: ChatRequest) -> None:
         self._forms = list(_list_forms(sampling))
         is_forced = _TOOL_CHOICE in find_unreproducible(sampling)
         self._choice = as_json_object(sampling[_TOOL_CHOICE]) if is_forced else None
-        self._tools = {} if tools is None else _FUNCTIONS.find(content_hash(tools), tools).by_name
+        tools, facts = request.tools, request.tool_facts
+        self._tools = _FUNCTIONS.find(facts.hash, tools).by_name if tools is not None and facts is not None else {}
 
     def fit(self, message: JsonObject) -> bool:
         """Whether an answer has the forms that were asked."""

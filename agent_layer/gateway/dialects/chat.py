@@ -199,9 +199,9 @@ class _Message(msgspec.Struct):
 def _read_facts(name: str, message: msgspec.Raw) -> MessageFacts:
     # all of it: what cannot be read here could not be read after the engine has answered, or by readers of the store
     read, text = msgspec.convert(msgspec.json.decode(message), _Message), bytes(message)
-    return MessageFacts(
-        name, intern(read.role), isinstance(read.content, list), _FILE in text, tuple(sorted(find_media(text)))
-    )
+    has_parts = isinstance(read.content, list)
+    media = tuple(sorted(find_media(text))) if has_parts else ()
+    return MessageFacts(name, intern(read.role), has_parts, _FILE in text, media)
 
 
 def _read_tool_facts(name: str, tools: msgspec.Raw) -> ToolFacts:

@@ -53,17 +53,23 @@ class Access:
         self._nobodys_key = new_key()
 
     def enter(self, request: web.Request) -> LiveRollout:
+        """Find the rollout that the address names, or, for the operator, a header; see ``enter_as``."""
+        return self.enter_as(request)[0]
+
+    def enter_as(self, request: web.Request) -> tuple[LiveRollout, bool]:
         """Find the rollout that the address names, or, for the operator, a header.
+
+        Returns: the rollout, and whether one of the operator's keys opened it.
 
         Raises:
             RefusedError: the key opens neither the rollout nor everything, or it has expired.
             NotFoundError: the operator named a rollout that is not known. BadInputError: the operator named none.
         """
         if trajectory_id := request.match_info.get("trajectory_id"):
-            return self._enter_address(trajectory_id, _read_keys(request))
+            return self._enter_address(trajectory_id, [_digest(key) for key in _read_keys(request)])
         self.check_operator(request)
         if trajectory_id := request.headers.get(ROLLOUT_HEADER):
-            return self._rollouts.find(trajectory_id)
+            return self._rollouts.find(trajectory_id), True
         raise BadInputError(
             f"{request.path}: expected the header {ROLLOUT_HEADER} with a trajectory id, found none;"
             " use the base_url that POST /rollouts answers, or the tracer, which adds the header"
@@ -75,7 +81,7 @@ class Access:
         found = self._rollouts.look(name[1]) if name else None
         if found is None or not found.is_open:
             return None
-        return found if _holds(_read_keys(request), _digest(found.lease.api_key)) else None
+        return found if _hold(map(_digest, _read_keys(request)), _digest(found.lease.api_key)) else None
 
     def check_may_reward(self, request: web.Request, rollout: LiveRollout) -> None:
         """Raise RefusedError for a rollout's key whose task has a scorer: what the agent runs may hold the key, too."""
@@ -90,7 +96,7 @@ class Access:
 
     def is_operator(self, request: web.Request) -> bool:
         """Whether one of the operator's keys came with a request."""
-        return self._is_operator(_read_keys(request))
+        return self._are_operators([_digest(key) for key in _read_keys(request)])
 
     def check_operator(self, request: web.Request) -> None:
         """Raise RefusedError when the key is not one of the operator's."""
@@ -101,22 +107,22 @@ class Access:
         """Raise RefusedError for a client that may not read the metrics."""
         if self._metrics is None and request.remote in _LOOPBACK:
             return
-        if self._metrics is None or not _holds(_read_keys(request), self._metrics):
+        if self._metrics is None or not _hold(map(_digest, _read_keys(request)), self._metrics):
             self.check_operator(request)
 
-    def _enter_address(self, trajectory_id: str, keys: Sequence[str]) -> LiveRollout:
+    def _enter_address(self, trajectory_id: str, keys: Sequence[bytes]) -> tuple[LiveRollout, bool]:
         found = self._rollouts.look(trajectory_id)
-        is_its_key = _holds(keys, _digest(found.lease.api_key if found else self._nobodys_key))
-        if self._is_operator(keys):
-            return self._rollouts.find(trajectory_id)
+        is_its_key = _hold(keys, _digest(found.lease.api_key if found else self._nobodys_key))
+        if self._are_operators(keys):
+            return self._rollouts.find(trajectory_id), True
         if found is None or not is_its_key:
             raise self._refusal("unknown", "gateway: this key is not the rollout's; use the one it was given")
         if found.lease.end_of_key is not None and self._rollouts.now() >= found.lease.end_of_key:
             raise self._refusal("expired", f"rollout {trajectory_id}: its key has expired; end the agent")
-        return self._rollouts.find(trajectory_id)
+        return self._rollouts.find(trajectory_id), False
 
-    def _is_operator(self, keys: Sequence[str]) -> bool:
-        return sum(_holds(keys, one) for one in self._operators) > 0  # all of them: in the same time
+    def _are_operators(self, keys: Sequence[bytes]) -> bool:
+        return sum([_hold(keys, one) for one in self._operators]) > 0  # all of them: in the same time
 
     def _refusal(self, reason: str, sentence: str) -> RefusedError:
         self._counters.add("refused_keys", reason=reason)
@@ -133,8 +139,9 @@ def _read_keys(request: web.Request) -> Sequence[str]:
     return [key.strip() for key in sent] or _NO_KEY
 
 
-def _holds(keys: Sequence[str], digest: bytes) -> bool:
-    return sum(hmac.compare_digest(_digest(key), digest) for key in keys) > 0
+def _hold(keys: Iterable[bytes], digest: bytes) -> bool:
+    """Whether one of these digests is the one; all are compared."""
+    return sum([hmac.compare_digest(key, digest) for key in keys]) > 0
 
 
 def _digest(key: str) -> bytes:

@@ -47,8 +47,7 @@ class GoogleRoutes:
         ]
 
     async def _ask(self, request: web.Request) -> web.StreamResponse:
-        rollout, model = self.access.enter(request), request.match_info["model"]
-        is_operator = self.access.is_operator(request)
+        (rollout, is_operator), model = self.access.enter_as(request), request.match_info["model"]
         match request.match_info["method"]:
             case "generateContent":
                 dialect = Google(model=model)

@@ -157,8 +157,7 @@ class ModelRoutes:
 
     def _make_handler(self, dialect: Dialect) -> _Handler:
         async def ask(request: web.Request) -> web.StreamResponse:
-            rollout = self.access.enter(request)
-            is_operator = self.access.is_operator(request)
+            rollout, is_operator = self.access.enter_as(request)
             return await answer_request(self.calls, rollout, request, dialect, is_operator=is_operator)
 
         return ask
@@ -174,9 +173,8 @@ class ModelRoutes:
 
     def _make_counter(self, dialect: str, shown: JsonObject) -> _Handler:
         async def count(request: web.Request) -> web.Response:
-            rollout = self.access.enter(request)
+            rollout, is_operator = self.access.enter_as(request)
             rollout.check_is_open()
-            is_operator = self.access.is_operator(request)
 
             def read() -> ChatRequest:
                 return self.calls.read_question(rollout, self.dialects[dialect], body, is_operator=is_operator)

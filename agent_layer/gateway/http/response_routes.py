@@ -101,7 +101,7 @@ class ResponseRoutes:
             await socket.close(code=WSCloseCode.GOING_AWAY, message=b"the gateway stops")
 
     async def _compact(self, request: web.Request) -> web.StreamResponse:
-        rollout, is_operator = self.access.enter(request), self.access.is_operator(request)
+        rollout, is_operator = self.access.enter_as(request)
         return await answer_request(self.calls, rollout, request, Compaction(), is_operator=is_operator)
 
     async def _show(self, request: web.Request) -> web.Response:
@@ -337,8 +337,7 @@ class ResponseSocket:
         routes, client = self.routes, SocketClient(self.request, self.socket, text, self._headers)
         dialect = SocketResponses(socket=self.name, stream_id=message.stream_id)
         try:
-            rollout = routes.access.enter(self.request)  # of now: it may have been closed, or resumed elsewhere
-            is_operator = routes.access.is_operator(self.request)
+            rollout, is_operator = routes.access.enter_as(self.request)  # of now: it may be closed, or elsewhere
             if message.generate is False:
                 events = await self._warm_up(rollout, client, dialect, is_operator=is_operator)
                 with suppress(ConnectionError):

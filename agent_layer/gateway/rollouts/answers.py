@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, Literal, TypeAlias, cast
 
@@ -28,6 +29,8 @@ REASONING: Final = ("reasoning", "reasoning_content")
 """Names of the member in which engines and agents put what was thought."""
 _MAX_COMPARED: Final = 1 << 20
 """Letters of arguments. Longer ones are taken as written, because to parse them could stall the process."""
+_MAX_REMEMBERED: Final = 1 << 12
+"""Letters of arguments whose meaning is remembered."""
 _MAX_REWRITTEN_BYTES: Final = 8 << 20
 _ENTRY_BYTES: Final = 400
 """What a rewritten message takes beside its text."""
@@ -102,15 +105,16 @@ class Restored(msgspec.Struct, frozen=True):
 def hash_answer(index: int, message: JsonObject) -> HashedAnswer:
     """Hash the assistant message that stands here in a history."""
     text, calls = _read_text(message), _list_calls(message)
-    meant = [_canonical(arguments) for _, _, arguments in calls]
-    shown = [_list_shown(arguments, *one) for (_, _, arguments), one in zip(calls, meant, strict=True)]
-    names, thought = [name for _, name, _ in calls], _read_reasoning(message)
+    thought = _read_reasoning(message)
+    if not calls:
+        said, reasoning = hash((text,)), hash(thought[1]) if thought else None
+        return HashedAnswer(index, said, said, frozenset([said]), _NO_CALLS, reasoning)
+    shown, names = [_list_shown(arguments) for _, _, arguments in calls], [name for _, name, _ in calls]
     return HashedAnswer(
         index,
         exact=hash((text, *[(name, arguments) for _, name, arguments in calls])),
-        meaning=hash((text, *zip(names, [text for text, _ in meant], strict=True))),
-        shown=frozenset(hash((text, *zip(names, meanings, strict=True))) for meanings in zip(*shown, strict=True))
-        or frozenset([hash((text,))]),
+        meaning=hash((text, *zip(names, [meaning for meaning, _, _ in shown], strict=True))),
+        shown=frozenset(hash((text, *zip(names, meanings, strict=True))) for meanings in zip(*shown, strict=True)),
         ids=hash(tuple(str(call.get("id")) for call in as_json_objects(message.get("tool_calls")))),
         reasoning=hash(thought[1]) if thought else None,
     )
@@ -380,31 +384,40 @@ def _to_text(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else str(value)
 
 
-def _canonical(arguments: str) -> tuple[str, bool]:
-    """One text for all JSON texts that mean the same to programs: in any order, with numbers as JavaScript has them.
-
-    Returns: the text, and whether it is a JSON object.
-    """
-    if len(arguments) > _MAX_COMPARED:
-        return arguments, True
-    try:
-        value: object = json.loads(arguments, parse_int=_read_number, parse_float=_read_number, parse_constant=str)
-    except (ValueError, RecursionError):
-        return arguments, False
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
-    return _LONE_SURROGATE.sub("\ufffd", text), isinstance(value, dict)
+def _read_number(text: str) -> float | None:
+    number = float(text)
+    return number + 0.0 if math.isfinite(number) else None  # -0.0 is 0
 
 
-def _list_shown(arguments: str, meaning: str, is_object: bool) -> tuple[str, str, str]:  # noqa: FBT001  # of _canonical
-    """What dialects may show of arguments: all of them, parsed ones, and the text of a custom tool."""
-    taken, _ = _canonical(write_custom_input(read_custom_input(arguments)))
-    return meaning, meaning if is_object else "{}", taken
-
-
+_READER: Final = json.JSONDecoder(parse_int=_read_number, parse_float=_read_number, parse_constant=str)
+_WRITER: Final = json.JSONEncoder(sort_keys=True, ensure_ascii=False)
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 """Clients that are given one put U+FFFD in its place, as requests do here."""
 
 
-def _read_number(text: str) -> float | None:
-    number = float(text)
-    return number + 0.0 if math.isfinite(number) else None  # -0.0 is 0
+def _list_shown(arguments: str) -> tuple[str, str, str]:
+    """What dialects may show of arguments: all of them, parsed ones, and the text of a custom tool.
+
+    Each is one text for all JSON texts that mean the same to programs: in any order, with numbers as JavaScript has
+    them.
+    """
+    if len(arguments) > _MAX_COMPARED:
+        return arguments, arguments, write_custom_input(read_custom_input(arguments))
+    return _list_short(arguments) if len(arguments) <= _MAX_REMEMBERED else _list_short.__wrapped__(arguments)
+
+
+@lru_cache(256)  # an answer comes back in the request behind it
+def _list_short(arguments: str) -> tuple[str, str, str]:
+    try:
+        value: object = _READER.decode(arguments)
+    except (ValueError, RecursionError):
+        value, meaning = None, arguments
+    else:
+        meaning = _canonical(value)
+    fields = as_json_object(value)
+    taken = read_custom_input(arguments) if isinstance(fields.get("input"), str) else arguments
+    return meaning, meaning if isinstance(value, dict) else "{}", _canonical({"input": taken})
+
+
+def _canonical(value: object) -> str:
+    return _LONE_SURROGATE.sub("\ufffd", _WRITER.encode(value))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agent_layer.gateway.calls.forms import AskedForms, is_set_free
+from agent_layer.gateway.dialects.chat import read_request
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 NESTED = {
@@ -27,6 +28,10 @@ def schema(of):
 
 def calls(*arguments, name="find"):
     return {"tool_calls": [{"type": "function", "function": {"name": name, "arguments": one}} for one in arguments]}
+
+
+def asking(tools):
+    return read_request(msgspec.json.encode({"messages": [], **({"tools": tools} if tools else {})}))
 
 
 def chosen(name):
@@ -78,14 +83,14 @@ CALLS = [
 
 @pytest.mark.parametrize(("sampling", "right", "wrong"), TEXTS)
 def test_a_text_has_the_form_that_is_asked_or_not(sampling, right, wrong):
-    forms = AskedForms(sampling, None)
+    forms = AskedForms(sampling, asking([]))
 
     assert [forms.fit({"content": text}) for text in (*right, *wrong)] == [True] * len(right) + [False] * len(wrong)
 
 
 @pytest.mark.parametrize(("sampling", "tools", "right", "wrong"), CALLS)
 def test_calls_are_those_that_a_grammar_would_force_or_not(sampling, tools, right, wrong):
-    forms = AskedForms(sampling, msgspec.Raw(msgspec.json.encode(tools)) if tools else None)
+    forms = AskedForms(sampling, asking(tools))
 
     assert [forms.fit(message) for message in (*right, *wrong)] == [True] * len(right) + [False] * len(wrong)
 
@@ -115,7 +120,7 @@ JSON = st.recursive(
 @given(wanted=JSON, answer=JSON, choice=JSON)
 def test_no_schema_and_no_answer_breaks_the_comparison(wanted, answer, choice):
     tool = {"type": "function", "function": {"name": "find", "parameters": wanted}}
-    forms = AskedForms(schema(wanted) | {"tool_choice": choice}, msgspec.Raw(msgspec.json.encode([tool])))
+    forms = AskedForms(schema(wanted) | {"tool_choice": choice}, asking([tool]))
 
     for message in ({"content": json.dumps(answer)}, {"content": answer}, calls(json.dumps(answer)), calls(answer)):
         assert forms.fit(message) in (True, False)
@@ -137,6 +142,6 @@ AGAIN = {"$ref": "#/$defs/A"}
 def test_what_a_schema_would_be_compared_with_for_ever_is_left_to_the_agent_soon(endless):
     began = time.process_time()
 
-    assert AskedForms(schema(endless), None).fit({"content": json.dumps(list(range(50_001, 60_002)))})
+    assert AskedForms(schema(endless), asking([])).fit({"content": json.dumps(list(range(50_001, 60_002)))})
 
     assert time.process_time() - began < 2

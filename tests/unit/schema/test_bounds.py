@@ -40,19 +40,18 @@ def find_weight(value):
     return 1 if inner is None else 1 + sum(map(find_weight, inner)) + (not inner)
 
 
-@given(value=VALUES, piece_bytes=st.integers(1, 40), ensure_ascii=st.booleans())
-def test_values_and_depth_are_those_of_the_parsed_text(value, piece_bytes, ensure_ascii):
+@given(value=VALUES, piece_bytes=st.integers(1, 40), small_bytes=st.sampled_from([0, 1000]), ensure_ascii=st.booleans())
+def test_values_and_depth_are_those_of_the_parsed_text(value, piece_bytes, small_bytes, ensure_ascii):
     body = json.dumps(value, ensure_ascii=ensure_ascii).encode()
-    kept, module._PIECE_BYTES = module._PIECE_BYTES, piece_bytes
-    try:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "_PIECE_BYTES", piece_bytes)
+        patched.setattr(module, "_SMALL_BYTES", small_bytes)
         assert [is_refused(body, depth=depth) for depth in (find_depth(value) - 1, find_depth(value))] == [
             find_depth(value) > 0,
             False,
         ]
         num_values = find_weight(value)
         assert [is_refused(body, values=number) for number in (num_values - 1, num_values)] == [True, False]
-    finally:
-        module._PIECE_BYTES = kept
 
 
 @pytest.mark.parametrize(
