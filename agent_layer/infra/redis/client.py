@@ -2,20 +2,25 @@
 
 import time
 from contextlib import suppress
-from typing import TypedDict
+from typing import TypedDict, cast
 from urllib.parse import quote, urlsplit
 
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
-from redis.exceptions import BusyLoadingError, RedisError
+from redis.connection import Connection
+from redis.exceptions import BusyLoadingError, RedisError, TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.infra.redis.embedded import acquire_server
 from agent_layer.infra.redis.retry import BACKOFF, TimedRetry
 from agent_layer.settings import Settings
+
+_BLOCK = b"BLOCK"
+_SLACK_SECONDS = 1.0
+"""How much longer than it asked for a blocked read may take."""
 
 
 def open_redis(settings: Settings) -> Redis:
@@ -28,7 +33,7 @@ def open_redis(settings: Settings) -> Redis:
         BadInputError: logs go to an ingest server, whose Redis would not be one of our own.
     """
     url = _answering_url(settings)
-    return Redis.from_url(url, retry=_timed_retry(settings, url), **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
+    return _Client.from_url(url, retry=_timed_retry(settings, url), **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
 
 
 def open_async_redis(settings: Settings) -> AsyncRedis:
@@ -38,6 +43,24 @@ def open_async_redis(settings: Settings) -> AsyncRedis:
     """
     url = _answering_url(settings)
     return AsyncRedis.from_url(url, retry=AsyncRetry(NoBackoff(), 0), **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
+
+
+class _Client(Redis):
+    """A client that gives up a blocked read by its own clock; it then asks again.
+
+    A server ends such reads by its wall clock: one that goes back by an hour would block them for an hour.
+    """
+
+    def execute_command(self, *args: object, **options: object) -> object:
+        if args[0] == "XREAD" and _BLOCK in args:
+            options["max_seconds"] = int(str(args[args.index(_BLOCK) + 1])) / 1000 + _SLACK_SECONDS
+        return super().execute_command(*args, **options)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped
+
+    def parse_response(self, connection: Connection, command_name: str, **options: object) -> object:
+        max_seconds = cast("float | None", options.pop("max_seconds", None))
+        if max_seconds is not None and not connection.can_read(max_seconds):
+            raise RedisTimeoutError(f"Timeout after {max_seconds:g} s of a blocked read")
+        return super().parse_response(connection, command_name, **options)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped
 
 
 class _Limits(TypedDict):
