@@ -1,16 +1,18 @@
 """No wall clock decides when a lease lapses or a back-off ends: the server's may jump as it likes."""
 
+import asyncio
 import threading
 from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 from redis import Redis
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from agent_layer.dispatcher import Report
 from agent_layer.dispatcher.queue import WorkerQueue
 from agent_layer.engines.registry import EngineRegistry
-from agent_layer.infra import Keys, SharedClock, open_redis
+from agent_layer.infra import Keys, SharedClock, open_async_redis, open_redis
 from agent_layer.schema import Task, new_id
 from agent_layer.store.consumers.claims import Claims, Consumer
 
@@ -139,8 +141,19 @@ def test_members_of_a_consumer_and_gateways_outlive_a_jump(moved_redis, moved_cl
 def test_a_blocked_read_ends_though_the_wall_clock_went_back(settings, moved_redis, moved_clock):
     name = moved_redis.get_connection_kwargs()["path"]
     threading.Timer(0.3, moved_clock.move, [-3600]).start()
-    with open_redis(settings.model_copy(update={"redis_url": f"unix://{name}"})) as client:
+    moved = settings.model_copy(update={"redis_url": f"unix://{name}"})
+    with open_redis(moved) as client:
         assert client.xread({"x": "0-0"}, block=1000) == []
+
+
+async def test_a_blocked_read_of_a_loop_ends_too(settings, moved_redis, moved_clock):
+    name = moved_redis.get_connection_kwargs()["path"]
+    threading.Timer(0.3, moved_clock.move, [-3600]).start()
+    moved = settings.model_copy(update={"redis_url": f"unix://{name}"})
+    async with await asyncio.to_thread(open_async_redis, moved) as client:
+        with pytest.raises(RedisTimeoutError):
+            await client.xread({"x": "0-0"}, block=1000)
+        assert await client.xread({"x": "0-0"}, block=1) == []
 
 
 def test_time_that_nobody_saw_pass_ends_no_lease_and_records_carry_the_time_of_day(redis, keys, queue_settings):
