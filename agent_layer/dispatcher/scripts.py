@@ -1,6 +1,7 @@
 """The Lua scripts of the queue as typed functions. Each call is one atomic step on the server."""
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, cast
 
@@ -18,7 +19,7 @@ from agent_layer.dispatcher.models import (
 )
 from agent_layer.dispatcher.tasks import num_launched
 from agent_layer.errors import CorruptRecordError
-from agent_layer.infra import Keys, LuaScript
+from agent_layer.infra import CLOCK_PRELUDE, Keys, LuaScript, SharedClock
 from agent_layer.schema import Task, decode, encode, new_id
 from agent_layer.settings import Settings
 
@@ -31,7 +32,7 @@ _LUA = Path(__file__).parent / "lua"
 _MAX_WHY_LENGTH = 300
 """Most characters of the reason why a task cannot be read: it may quote the task."""
 
-_KEYS = ("q", "outbox", "group:", "t:", "dead", "policies:")
+_KEYS = ("q", "outbox", "group:", "t:", "dead", "policies:", "clock")
 """Families of ``queue_keys``, in its order."""
 
 
@@ -39,9 +40,9 @@ def _script(name: str, preludes: str, commands: str, reads: str = "", writes: st
     files = (_LUA / f"{prelude}.lua" for prelude in preludes.split())
     return LuaScript(
         file=_LUA / f"{name}.lua",
-        preludes=tuple(files),
-        commands=commands,
-        reads=reads,
+        preludes=(CLOCK_PRELUDE, *files),
+        commands=f"get {commands}",
+        reads=f"clock {reads}",
         writes=writes,
         keys=_KEYS,
     )
@@ -61,14 +62,20 @@ ADD = _script(
 CLAIM = _script(
     "claim",
     "prelude",
-    "exists hget hkeys hmget hset sismember smembers srem time xrevrange zadd zrange zrem zremrangebyrank",
+    "exists hget hkeys hmget hset set sismember smembers srem time xrevrange zadd zrange zrem zremrangebyrank",
     reads="t:* policies:*",
+    writes="q:* clock",
 )
 UPCOMING = _script("upcoming", "prelude", "hexists hget smembers time zrange", reads="q:*", writes="")
-HEARTBEAT = _script("heartbeat", "prelude", "hdel hmget hset sismember smembers srem time zadd zrangebyscore zrem")
+HEARTBEAT = _script(
+    "heartbeat",
+    "prelude",
+    "hdel hmget hset set sismember smembers srem time zadd zrangebyscore zrem",
+    writes="q:* clock",
+)
 CHECKPOINT = _script("checkpoint", "prelude", "hmget hset time")
 SETTLE = _script("settle", _END_PRELUDES, _END_COMMANDS, writes="q:* outbox")
-REAP = _script("reap", _END_PRELUDES, f"{_END_COMMANDS} zrangebyscore", writes="q:* outbox")
+REAP = _script("reap", _END_PRELUDES, f"{_END_COMMANDS} set zrangebyscore", writes="q:* outbox clock")
 CANCEL = _script("cancel", _END_PRELUDES, _END_COMMANDS, writes="q:* outbox")
 DEAD = _script("dead", "prelude runs ready", _END_COMMANDS)
 RUN = _script("run", "prelude runs ready", "del expire hdel hget hset sadd srem time xadd zrange")
@@ -108,26 +115,34 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scripts:
-    """The atomic steps of one namespace's queue. Times are seconds by the server's clock."""
+    """The atomic steps of one namespace's queue. Times are seconds of the shared clock."""
 
-    def __init__(self, redis: Redis, keys: Keys, settings: Settings) -> None:
+    def __init__(
+        self, redis: Redis, keys: Keys, settings: Settings, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self.redis = redis
         self.keys = keys
         self.settings = settings
+        self._clock = SharedClock(redis, keys, monotonic=monotonic)
         self._keys = queue_keys(keys)
         self._rules = Rules(settings.max_attempts, settings.stop_failure_window, settings.stop_failure_rate)
-        self._add = ADD.load(redis)
-        self._claim = CLAIM.load(redis)
-        self._upcoming = UPCOMING.load(redis)
-        self._heartbeat = HEARTBEAT.load(redis)
-        self._checkpoint = CHECKPOINT.load(redis)
-        self._settle = SETTLE.load(redis)
-        self._reap = REAP.load(redis)
-        self._cancel = CANCEL.load(redis)
-        self._dead = DEAD.load(redis)
-        self._run = RUN.load(redis)
-        self._drain = DRAIN.load(redis)
-        self._inspect = INSPECT.load(redis)
+        self._add = self._load(ADD)
+        self._claim = self._load(CLAIM)
+        self._upcoming = self._load(UPCOMING)
+        self._heartbeat = self._load(HEARTBEAT)
+        self._checkpoint = self._load(CHECKPOINT)
+        self._settle = self._load(SETTLE)
+        self._reap = self._load(REAP)
+        self._cancel = self._load(CANCEL)
+        self._dead = self._load(DEAD)
+        self._run = self._load(RUN)
+        self._drain = self._load(DRAIN)
+        self._inspect = self._load(INSPECT)
+
+    def _load(self, script: LuaScript) -> Callable[[Sequence[str], Sequence[str | int | float | bytes]], object]:
+        """Return the script as a function of its keys and arguments; the last argument is the caller's time."""
+        run = script.load(self.redis)
+        return lambda keys, arguments: cast("object", run(keys, [*arguments, self._clock.estimate_ms()]))
 
     def add(self, groups: Sequence[tuple[str, Task]], max_queued: int) -> list[bool] | int:
         """Queue (group id, task) pairs; return True for each new group, or the number queued when there is no room."""
@@ -236,7 +251,8 @@ class Scripts:
 
 def queue_keys(keys: Keys) -> list[str]:
     """Return the KEYS with which every script of the queue is called."""
-    return [keys.queue(), keys.outbox, keys.group(""), keys.trajectory(""), keys.dead, keys.policies("")]
+    names = [keys.queue(), keys.outbox, keys.group(""), keys.trajectory(""), keys.dead, keys.policies("")]
+    return [*names, keys.clock]
 
 
 def _ms(seconds: float) -> int:

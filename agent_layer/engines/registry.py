@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias, cast
 
 import msgspec
@@ -24,7 +25,7 @@ from agent_layer.engines.control import EngineControl
 from agent_layer.engines.fingerprints import read_fingerprints
 from agent_layer.engines.kinds import KindName, LogprobsMode
 from agent_layer.errors import EngineError, NotFoundError
-from agent_layer.infra import Keys
+from agent_layer.infra import Keys, SharedClock
 
 EngineState: TypeAlias = Literal["serving", "draining", "loading"]
 
@@ -86,6 +87,10 @@ class EngineRegistry:
     keys: Keys
     gateway_seconds: float = 5.0
     """Trainers do not wait for a gateway that was silent for longer; by then it has stopped sending by itself."""
+
+    @cached_property
+    def _clock(self) -> SharedClock:
+        return SharedClock(self.redis, self.keys)
 
     def register(self, engine: Engine, access_key: str | None = None) -> None:
         """Register an engine that has just started; replaces its earlier entry.
@@ -267,7 +272,7 @@ class EngineRegistry:
 
     def live_gateways(self) -> list[str]:
         """Return the gateways that renewed themselves within ``gateway_seconds``."""
-        alive_since = self._now() - self.gateway_seconds
+        alive_since = self._clock.read() - self.gateway_seconds
         members = cast("list[bytes]", self.redis.zrange(self.keys.gateways, alive_since, "+inf", byscore=True))  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
         return [member.decode() for member in members]
 
@@ -321,7 +326,7 @@ class EngineRegistry:
 
     def renew_gateway(self, gateway_id: str) -> None:
         """Record that a gateway is alive. It may send for ``gateway_seconds`` from before this call, no longer."""
-        self.redis.zadd(self.keys.gateways, {gateway_id: self._now()})
+        self.redis.zadd(self.keys.gateways, {gateway_id: self._clock.advance()})
 
     def remove_gateway(self, gateway_id: str) -> None:
         """Record that a gateway ended, so that trainers do not wait for it."""
@@ -355,7 +360,7 @@ class EngineRegistry:
         changes.xadd(self.keys.engine_events, {"url": url}, maxlen=_NUM_EVENTS_KEPT)
 
     def _now(self) -> float:
-        """Seconds since the epoch by the clock that all share: Redis's."""
+        """Seconds since the epoch by Redis's wall clock: to be shown; nothing lapses by it."""
         seconds, microseconds = self.redis.time()  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
         return seconds + microseconds / 1e6
 

@@ -32,7 +32,9 @@ from .processes.restart import RestartHistory as RestartHistory, RestartPolicy a
 from .processes.supervised import SupervisedProcess as SupervisedProcess, start_supervised as start_supervised
 from .processes.supervised import supervised_command as supervised_command
 from .redis.client import AsyncRedis as AsyncRedis, open_async_redis as open_async_redis, open_redis as open_redis
-from .redis.embedded import find_redis_server as find_redis_server, is_redis_running as is_redis_running
+from .redis.clock import ADVANCE_CLOCK as ADVANCE_CLOCK, CLOCK_PRELUDE as CLOCK_PRELUDE, SharedClock as SharedClock
+from .redis.embedded import is_redis_running as is_redis_running
 from .redis.keys import Keys as Keys
+from .redis.programs import find_redis_server as find_redis_server
 from .redis.retry import RedisUnreachableError as RedisUnreachableError
 from .redis.scripts import LuaScript as LuaScript, list_commands as list_commands

@@ -3,9 +3,10 @@
 Records hold what agents read and wrote, hence private; others read files while they are replaced.
 """
 
+import fcntl
 import os
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
@@ -49,17 +50,39 @@ def replace_file(path: Path, content: bytes | Iterable[bytes], *, private: bool 
 def write_beside(path: Path, unfinished: Path | None = None, *, private: bool, sync: bool) -> Generator[Path]:
     """Return a path to write to, which takes the name when the block ends without an error; see ``replace_file``.
 
-    Where ``unfinished`` is not given, the path to write to has a name of its own, which begins with a dot.
+    Where ``unfinished`` is not given, the path to write to has a name of its own, which begins with a dot. During the
+    block ``is_being_written`` is true of it.
     """
     unfinished = unfinished or path.with_name(f".{path.name}.{token_hex(8)}")
     try:
-        os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE if private else _FOR_OTHERS))
-        yield unfinished
-        if sync:
-            sync_path(unfinished)
-        unfinished.replace(path)
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _FILE if private else _FOR_OTHERS)
+        try:
+            with suppress(OSError):  # a file system without locks: then its age alone tells
+                fcntl.flock(descriptor, fcntl.LOCK_SH)
+            yield unfinished
+            if sync:
+                sync_path(unfinished)
+            unfinished.replace(path)
+        finally:
+            os.close(descriptor)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def is_being_written(unfinished: Path) -> bool:
+    """Whether the process that writes this file beside another runs: a fact that no clock moves.
+
+    Raises: FileNotFoundError: it is finished, or was removed.
+    """
+    descriptor = os.open(unfinished, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
+    else:
+        return False
+    finally:
+        os.close(descriptor)
 
 
 def sync_path(path: Path) -> None:

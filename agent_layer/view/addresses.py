@@ -12,11 +12,10 @@ from ipaddress import ip_address
 from typing import Final, cast
 from urllib.parse import urlsplit, urlunsplit
 
-from redis import Redis
 from redis.exceptions import RedisError
 
 from agent_layer.errors import AgentLayerError
-from agent_layer.infra import Keys, open_redis
+from agent_layer.infra import Keys, SharedClock, open_redis
 from agent_layer.settings import Settings
 
 _LEASE_SECONDS: Final = 15.0
@@ -55,8 +54,9 @@ def find_page(settings: Settings) -> str | None:
         return _without_token(settings.view_url)
     try:
         with open_redis(settings) as redis:
-            since = _now(redis) - _LEASE_SECONDS
-            found = cast("list[bytes]", redis.zrange(Keys(settings.namespace).pages, since, "+inf", byscore=True))  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+            keys = Keys(settings.namespace)
+            since = SharedClock(redis, keys).read() - _LEASE_SECONDS
+            found = cast("list[bytes]", redis.zrange(keys.pages, since, "+inf", byscore=True))  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
     except (RedisError, AgentLayerError):  # a role that may not read it; a link is never a reason to fail
         return None
     entries = [member.decode().partition(" ") for member in found]
@@ -69,28 +69,23 @@ def _announce(settings: Settings, address: str, stop: threading.Event) -> None:
     url = settings.redis_url or settings.reader_redis_url
     patience = {"connect_seconds": _PATIENCE_SECONDS, "retry_seconds": _PATIENCE_SECONDS}
     settings = settings.model_copy(update={**patience, "redis_url": url})
-    key, member = Keys(settings.namespace).pages, f"{socket.gethostname()} {_without_token(address)}"
+    keys, member = Keys(settings.namespace), f"{socket.gethostname()} {_without_token(address)}"
     is_announced = False
     while not stop.is_set():
         try:
             with open_redis(settings) as redis:
+                clock = SharedClock(redis, keys)
                 while not stop.is_set():
-                    now = _now(redis)
-                    redis.zadd(key, {member: now})
-                    redis.zremrangebyscore(key, "-inf", now - _LEASE_SECONDS)
+                    now = clock.advance()
+                    redis.zadd(keys.pages, {member: now})
+                    redis.zremrangebyscore(keys.pages, "-inf", now - _LEASE_SECONDS)
                     is_announced = True
                     stop.wait(_RENEW_SECONDS)
-                redis.zrem(key, member)
+                redis.zrem(keys.pages, member)
         except (RedisError, AgentLayerError) as error:
             if not is_announced:
                 log.info("commands print no links, unless AGENT_LAYER_VIEW_URL is set error=%s", error)
             stop.wait(_RENEW_SECONDS)
-
-
-def _now(redis: Redis) -> float:
-    """Seconds since the epoch by the clock that all share: Redis's."""
-    seconds, microseconds = redis.time()  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
-    return seconds + microseconds / 1e6
 
 
 def _is_loopback(address: str) -> bool:

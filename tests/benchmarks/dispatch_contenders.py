@@ -10,7 +10,7 @@ from dispatch_crews import Contender
 from proxies import HERE, start_process
 
 from agent_layer.infra.processes.addresses import free_port
-from agent_layer.infra.redis.embedded import find_redis_server
+from agent_layer.infra.redis.programs import find_redis_server
 from agent_layer.settings import Settings
 
 __all__ = ["GUARANTEES", "RAY", "new_celery", "new_ours", "new_saq", "new_taskiq", "run_redis"]
@@ -30,7 +30,7 @@ def run_redis(directory: Path) -> Iterator[str]:
     port = free_port()
     # fmt: off
     command = [
-        find_redis_server(Settings()), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(directory),
+        find_redis_server(Settings()).path, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(directory),
         "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction",
     ]
     # fmt: on

@@ -27,4 +27,7 @@ here=$(dirname "$0")
 LD_LIBRARY_PATH=$(echo "$here"/root/usr/lib/*-linux-gnu*) exec "$here/root/usr/bin/redis-server" "$@"
 END
 chmod +x "$folder/redis-server"
+# A wall clock that tests can move under a server.
+(cd "$unpacked" && apt-get download -qq libfaketime > /dev/null 2>&1 && dpkg -x libfaketime*.deb "$folder/root") \
+  || echo "no libfaketime for tests: apt cannot fetch it"
 "$folder/redis-server" --version || { rm "$folder/redis-server"; give_up "it does not run here"; }

@@ -4,7 +4,7 @@ import pytest
 from redis import Redis
 
 
-@pytest.mark.parametrize(("name", "versions"), [("carried", {6}), ("redis7", range(7, 100)), ("valkey", {7})])
+@pytest.mark.parametrize(("name", "versions"), [("carried", {7}), ("redis7", range(7, 100)), ("redis6", {6})])
 def test_the_contract_runs_over_redis_of_this_make(started_redis, name, versions):
     with Redis.from_url(started_redis(name)) as redis:
         server = redis.info()

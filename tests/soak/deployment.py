@@ -14,7 +14,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 from waiting import wait_until_ready
 
-from agent_layer.infra.redis.embedded import find_redis_server
+from agent_layer.infra.redis.programs import find_redis_server
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.settings import Settings
 
@@ -45,7 +45,7 @@ class Deployment:
     def start_redis(self) -> None:
         # fmt: off
         command = [
-            find_redis_server(self.settings), "--port", "0", "--unixsocket", str(self.redis_socket),
+            find_redis_server(self.settings).path, "--port", "0", "--unixsocket", str(self.redis_socket),
             "--dir", str(self.directory), "--appendonly", "yes", "--appendfsync", "everysec", "--save", "",
         ]
         # fmt: on

@@ -4,7 +4,6 @@ Redis is judged by its version, by what it may forget, and by who can reach it.
 """
 
 import os
-import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.client import HTTPException
@@ -112,12 +111,12 @@ def _judge_reach(facts: ServerFacts) -> Iterator[Diagnosis]:
 
 
 def _judge_own(settings: Settings) -> Iterator[Diagnosis]:
-    program = find_redis_server(settings)
-    answer = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
-    version = answer.partition("v=")[2].partition(" ")[0]
+    program, server = find_redis_server(settings, settings.dir.absolute() / "redis")
+    version = str(server).partition(" ")[2]
     _check_age(program, version)
-    yield Diagnosis("redis", "ok", f"{version} at {program}, started when it is needed")
-    if has_lua_holes("valkey" if "alkey" in answer else "redis", version):
+    chosen = "that redis_server names" if settings.redis_server else "the newest here that can read this directory"
+    yield Diagnosis("redis", "ok", f"{server} at {program}, {chosen}, started when it is needed")
+    if has_lua_holes(server.make, version):
         yield Diagnosis("redis", "note", f"{_HOLES}; it is served on a private socket only")
 
 

@@ -12,7 +12,7 @@ import typer
 
 from agent_layer.dispatcher import INSPECT, LEASE_SCRIPTS, SUBMIT_SCRIPTS
 from agent_layer.errors import BadInputError
-from agent_layer.infra import Keys, LuaScript, list_commands
+from agent_layer.infra import ADVANCE_CLOCK, Keys, LuaScript, list_commands
 from agent_layer.store import (
     AUDIT_ROWS,
     CLAIM_SCRIPTS,
@@ -89,21 +89,22 @@ _SHIP = _Duty(
 _FOLLOW = _Duty(
     reads="outbox",
     writes="acked:* feeds:* claims:*",
-    commands="xlen xread hkeys sadd",
+    commands="xlen xread hkeys sadd get time",
     scripts=CLAIM_SCRIPTS,
 )
-_LEASE = _Duty(writes="q:* outbox", commands="xread zrem hdel srem unlink", scripts=LEASE_SCRIPTS)
-_SUBMIT = _Duty(writes="q:* outbox", commands="xread xrevrange", scripts=SUBMIT_SCRIPTS)
-_WATCH_QUEUE = _Duty(reads="q:* outbox", commands="xlen time xread xrevrange", scripts=(INSPECT,))
+_LEASE = _Duty(writes="q:* outbox", commands="get time xread zrem hdel srem unlink", scripts=LEASE_SCRIPTS)
+_SUBMIT = _Duty(writes="q:* outbox", commands="get time xread xrevrange", scripts=SUBMIT_SCRIPTS)
+_WATCH_QUEUE = _Duty(reads="q:* outbox", commands="get xlen time xread xrevrange", scripts=(INSPECT,))
 _WATCH_ENGINES = _Duty(
-    reads="engine:* engines engine-events gateways", commands="hgetall smembers zrange xread xrevrange time"
+    reads="engine:* engines engine-events gateways clock", commands="get hgetall smembers zrange xread xrevrange time"
 )
 _DRIVE_ENGINES = _Duty(
     writes="engine:* engines engine-keys engine-events gateways",
     commands="hset hsetnx hincrby hget hexists hdel del sadd srem xadd zadd zrem multi exec watch unwatch discard",
+    scripts=(ADVANCE_CLOCK,),
 )
-_LINK = _Duty(reads="pages", commands="zrange time")
-_SHOW_PAGE = _Duty(writes="pages", commands="zadd zrem zremrangebyscore zrange time")
+_LINK = _Duty(reads="pages clock", commands="get zrange time")
+_SHOW_PAGE = _Duty(writes="pages", commands="get zadd zrem zremrangebyscore zrange time", scripts=(ADVANCE_CLOCK,))
 _MAINTAIN = _Duty(
     writes="exported:* reindexing cooled judged:* dead replaced:* merging compacting",
     commands="set del unlink srem pttl pexpire scan info hlen hstrlen strlen object|encoding memory|usage",

@@ -163,7 +163,7 @@ local function next_attempt(rollout, attempts)
 end
 
 -- Tokens grow with the time: a server that lost its newest writes issues none of them a second time.
-local last_token = math.max(clock.token, TIME[1] * 1000000 + TIME[2])
+local last_token = math.max(clock.token, TIME[1] * 1000000 + TIME[2], NOW * 1000)
 local LAPSES_AT = string.format('%d', NOW + ARGV[2])
 local leased = {}
 

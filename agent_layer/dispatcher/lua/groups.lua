@@ -91,7 +91,7 @@ local function close_group(group)
   local is_short = group.usable < group.group_size
   local fill = not is_short and 'whole' or group.partial == 'drop' and 'dropped' or 'short'
   redis.call('XADD', OUTBOX, '*', 'kind', 'group', 'group_id', group.name, 'run', group.run, 'task_id', group.task_id,
-    'task_type', group.task_type, 'split', group.split, 'group_size', group.group_size, 'at', seconds(NOW),
+    'task_type', group.task_type, 'split', group.split, 'group_size', group.group_size, 'at', now_of_day(),
     'members', fill == 'dropped' and '' or table.concat(members, ','), 'num_launched', group.launched,
     'num_usable', group.usable, 'fill', fill, 'num_surplus', group.num_cut,
     'kept_seconds', mean(group.kept_ms, group.usable), 'surplus_seconds', mean(group.cut_ms, group.num_cut))

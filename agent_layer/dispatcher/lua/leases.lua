@@ -43,7 +43,7 @@ end
 -- Write down how an attempt ended that no worker will end.
 local function end_attempt(kind, rollout, attempt, group, run, error)
   redis.call('XADD', OUTBOX, '*', 'kind', kind, 'trajectory_id', trajectory_id(rollout, attempt), 'rollout_id', rollout,
-    'group_id', group, 'run', run, 'at', seconds(NOW), 'error', error)
+    'group_id', group, 'run', run, 'at', now_of_day(), 'error', error)
 end
 
 -- End the lease of a rollout without a result: hand it on now or after a delay, or give it up.

@@ -2,7 +2,7 @@
 --
 -- KEYS[1] prefix of the dispatcher's keys, KEYS[2] the outbox, KEYS[3] and KEYS[4] what the keys of groups and of
 -- trajectories in the index begin with, KEYS[5] hash of what was deleted, KEYS[6] what the keys of policy versions begin
--- with. Everything else is derived from them, in their slot.
+-- with, KEYS[7] the shared clock. Everything else is derived from them, in their slot.
 --   r:<rollout>    hash: group run status ready score attempts failures errors error:<n> error_attempt:<n> token worker
 --                  queued_at at began ran ended accepted checkpoint
 --   g:<group>      hash: run task_id task_type split group_size launched open usable partial state ready task queued_at
@@ -25,13 +25,14 @@
 --   calls:<worker> stream that wakes one worker; wake, closed  streams that wake waiting clients
 --   seq            counter; clock  hash: newest token, turn that is served, heard: about the time of the last
 --                  call, away and truce: leases that ran out after the one do not lapse before the other
--- All times are milliseconds of this server's clock.
+-- All times are milliseconds of the shared clock (clock.py), which no wall clock moves; only decisions in the outbox carry
+-- the time of day.
 
 local OUTBOX = KEYS[2]
 local STORED_GROUP, STORED_TRAJECTORY, DELETED = KEYS[3], KEYS[4], KEYS[5] -- they outlive the queue: the index is rebuilt
-local POLICIES = KEYS[6]
-local TIME = redis.call('TIME')
-local NOW = TIME[1] * 1000 + math.floor(TIME[2] / 1000)
+local POLICIES, CLOCK = KEYS[6], KEYS[7]
+local TIME = redis.call('TIME') -- of day: it may jump
+local NOW, STORED_TIME = read_time(CLOCK)
 local AT = string.format('%d', NOW) -- as it is written: Redis is slow to make a text of a number
 local KEEP_SECONDS = 86400 -- how long rollouts of a closed group can still be asked about
 local FINAL = { completed = true, truncated = true, cancelled = true, dead = true }
@@ -68,6 +69,11 @@ local function seconds(milliseconds)
   return string.format('%.3f', milliseconds / 1000)
 end
 
+-- The time of day, as records carry it.
+local function now_of_day()
+  return seconds(TIME[1] * 1000 + math.floor(TIME[2] / 1000))
+end
+
 local function trajectory_id(rollout, attempt) -- as schema.ids.make_trajectory_id
   return rollout .. '-' .. attempt
 end
@@ -96,6 +102,9 @@ local function touch_clock(lease_ms)
     redis.call('HSET', key('clock'), 'heard', AT, 'away', heard, 'truce', clock.grace_until)
   elseif silent_ms > lease_ms / 32 then
     redis.call('HSET', key('clock'), 'heard', AT)
+  end
+  if NOW - STORED_TIME > lease_ms / 32 then
+    store_time(CLOCK, NOW)
   end
   return clock
 end

@@ -9,13 +9,12 @@
 local FIELDS = 7
 local YES = { 'yes', '', '', 0 }
 local RULES = rules_at(1)
-local NOW_SECONDS = seconds(NOW)
 
 -- Accept an attempt; when its group has enough, end the others.
 local function accept(rollout, held, report)
   local group, attempt, is_usable = read_group(held.group), held.attempts - 1, report.usable == '1'
   redis.call('XADD', OUTBOX, '*', 'kind', 'accepted', 'trajectory_id', trajectory_id(rollout, attempt),
-    'rollout_id', rollout, 'group_id', held.group, 'run', held.run, 'at', NOW_SECONDS)
+    'rollout_id', rollout, 'group_id', held.group, 'run', held.run, 'at', now_of_day())
   end_lease(rollout, held.run)
   count(held.run, 'accepted')
   count(held.run, 'unusable', is_usable and 0 or 1)

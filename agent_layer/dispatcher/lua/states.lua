@@ -8,8 +8,11 @@ local function hash(name)
   return map
 end
 
+-- A time of the shared clock as time of day. The two differ by whole seconds where one of them stood still or jumped.
+local OFFSET = math.floor(TIME[1] - NOW / 1000 + TIME[2] / 1000000 + 0.5)
+
 local function at(milliseconds)
-  return milliseconds and milliseconds / 1000 or nil
+  return milliseconds and milliseconds / 1000 + OFFSET or nil
 end
 
 local function number(text)

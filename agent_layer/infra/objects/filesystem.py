@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from agent_layer.errors import NotFoundError, UnreachableError
-from agent_layer.infra.files import make_private, replace_file, sync_path
+from agent_layer.infra.files import is_being_written, make_private, replace_file, sync_path
 from agent_layer.infra.objects.base import ObjectEntry, ObjectStore
 from agent_layer.settings import Settings
 
@@ -53,8 +53,11 @@ class DirectoryObjects:
         yield from self._entries(self._keys(prefix, "[!.]*"))
 
     def list_unfinished(self, prefix: str) -> Iterator[ObjectEntry]:
-        """See ObjectStore. These files begin with a dot."""
-        yield from self._entries(self._keys(prefix, ".*"))
+        """See ObjectStore. These files begin with a dot. What a living process writes is none, however old it looks."""
+        for entry in self._entries(self._keys(prefix, ".*")):
+            with suppress(FileNotFoundError):  # finished since it was listed
+                if not is_being_written(self._directory / entry.key):
+                    yield entry
 
     def delete(self, key: str) -> None:
         """See ObjectStore."""

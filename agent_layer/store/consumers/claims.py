@@ -1,14 +1,15 @@
 """Claims of consumers on closed groups: typed functions around Lua scripts, and the thread that renews them.
 
-At most one member of a consumer holds a group. Each call is one atomic step; the server's clock counts. The cost of a
+At most one member of a consumer holds a group. Each call is one atomic step; the shared clock counts. The cost of a
 call does not grow with the number of closed or acknowledged groups (0.1 ms at 1,000,000): a feed walks through the
 closed groups once, in order, and sets aside only those before its position that it still has to deliver. In Redis, an
 acknowledged group takes 75 bytes.
 """
 
 import logging
+import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Event, Thread
 from typing import Literal, NamedTuple, TypeAlias, cast, get_args
 
@@ -18,7 +19,7 @@ from redis.commands.core import Script
 from redis.exceptions import RedisError
 
 from agent_layer.errors import BadInputError, CorruptRecordError, LeaseLostError
-from agent_layer.infra import Keys, batched
+from agent_layer.infra import Keys, SharedClock, batched
 from agent_layer.schema import Group, Split, check_name, decode, new_id
 from agent_layer.store.consumers.scripts import ACK, JOIN, POSTPONE, RENEW, TAKE
 
@@ -33,6 +34,9 @@ _BATCH_GROUPS = 256
 """Largest number of groups that one script call acknowledges; more would block Redis for longer."""
 
 _ALL_SPLITS = ",".join(get_args(Split))
+
+_NO_TIME = 0
+"""Estimate of a script call that compares no times."""
 
 log = logging.getLogger(__name__)
 
@@ -82,12 +86,21 @@ class Claim(NamedTuple):
 class Claims:
     """Claims of one member of a consumer, from its first ``join`` until another process joins under its name."""
 
-    def __init__(self, redis: Redis, keys: Keys, consumer: Consumer, claim_seconds: float) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        keys: Keys,
+        consumer: Consumer,
+        claim_seconds: float,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.claim_seconds = claim_seconds
         self._consumer = consumer
         self._session = new_id()
         self._num_turns = 0
         self._prefix = keys.name()
+        self._clock = SharedClock(redis, keys, monotonic=monotonic)
         self._join = JOIN.load(redis)
         self._take = TAKE.load(redis)
         self._renew = RENEW.load(redis)
@@ -145,7 +158,7 @@ class Claims:
     def _call(self, script: Script, *arguments: str | int) -> object:
         who = self._consumer
         about = [who.run, who.name, who.member, self._session, round(self.claim_seconds * 1_000), who.splits]
-        return cast("object", script(keys=[self._prefix], args=[*about, *arguments]))
+        return cast("object", script(keys=[self._prefix], args=[*about, *arguments, self._clock.estimate_ms()]))
 
     def _superseded(self) -> LeaseLostError:
         who = self._consumer
@@ -159,7 +172,7 @@ def acknowledge(redis: Redis, keys: Keys, consumer: Consumer, group_ids: Sequenc
     """Acknowledge groups, no matter which member holds them; twice does no harm."""
     ack, about = ACK.load(redis), [consumer.run, consumer.name, consumer.member, "", 0, _ALL_SPLITS]
     for page in batched(group_ids, _BATCH_GROUPS):
-        ack(keys=[keys.name()], args=[*about, *page])
+        ack(keys=[keys.name()], args=[*about, *page, _NO_TIME])
 
 
 def _decode_group(record: bytes) -> Group:

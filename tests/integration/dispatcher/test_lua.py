@@ -8,6 +8,7 @@ from redis.exceptions import ResponseError
 
 from agent_layer.dispatcher import LEASE_SCRIPTS, SUBMIT_SCRIPTS, scripts
 from agent_layer.dispatcher.scripts import queue_keys
+from agent_layer.infra import CLOCK_PRELUDE, SharedClock
 
 from .moves import MOVES
 
@@ -29,7 +30,8 @@ def test_what_a_file_defines_is_used_by_some_script(name):
 
 
 def ask(redis, keys, text, *arguments):
-    return redis.register_script(FILES["prelude"] + text)(queue_keys(keys), arguments)
+    whole = CLOCK_PRELUDE.read_text() + FILES["prelude"] + text
+    return redis.register_script(whole)(queue_keys(keys), [*arguments, SharedClock(redis, keys).estimate_ms()])
 
 
 def test_the_table_of_moves_is_that_of_python(redis, keys):

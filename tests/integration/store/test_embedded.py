@@ -8,14 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.infra.redis.client import open_redis
-from agent_layer.infra.redis.embedded import find_redis_server, socket_path
+from agent_layer.infra.redis.embedded import socket_path
+from agent_layer.infra.redis.programs import find_redis_server, list_append_only_files
 from agent_layer.settings import Settings
 
 from ...processes import find_parent, is_running
-from ...waiting import communicate, read_line
+from ...waiting import communicate, read_line, wait_until
 
 _USER = """
 import sys
@@ -61,7 +64,7 @@ def test_users_share_one_server_that_survives_the_death_of_one_and_ends_with_the
 
 def test_a_killed_server_is_started_again_with_all_that_it_knew(tmp_path, wait_until):
     user, pid, _, _ = use(tmp_path, "first")
-    wait_until(lambda: (tmp_path / "redis" / "appendonly.aof").stat().st_size > 0)
+    wait_until(lambda: list_append_only_files(tmp_path / "redis")[-1].stat().st_size > 0)
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not is_running(pid))
     another, new_pid, _, num_seen = use(tmp_path, "second")
@@ -87,7 +90,7 @@ def servers_in(directory: Path) -> list[int]:
     return [
         pid
         for pid, title in titles.items()
-        if title.partition(" ")[0].endswith("redis-server") and str(directory) in title
+        if title.partition(" ")[0].endswith(("redis-server", "valkey-server")) and str(directory) in title
     ]
 
 
@@ -169,3 +172,39 @@ def test_a_directory_that_cannot_be_made_is_one_sentence(tmp_path):
 
     with pytest.raises(BadInputError, match="choose another --dir"):
         open_redis(Settings(dir=tmp_path / "file" / "below"))
+
+
+def write_old(start_redis, name, directory) -> dict[Path, bytes]:
+    """Let a server of another make write; return its files."""
+    directory.mkdir(parents=True, mode=0o700)
+    with Redis.from_url(start_redis(name, "--dir", str(directory))) as redis:
+        redis.rpush("seen", "old")
+        redis.hset("h", mapping={f"f{n}": n for n in range(1000)})
+        redis.xadd("s", {"a": "1"})
+        redis.bgrewriteaof()
+        wait_until(lambda: not redis.info("persistence")["aof_rewrite_in_progress"])
+        redis.set("after", "rewrite")
+        with suppress(RedisConnectionError):
+            redis.shutdown()
+    return {path: path.read_bytes() for path in list_append_only_files(directory)}
+
+
+@pytest.mark.parametrize("name", ["redis6", pytest.param("redis7", marks=pytest.mark.long)])
+def test_a_directory_of_an_older_server_opens_one_way_and_its_files_stay(start_redis, redis_programs, tmp_path, name):
+    directory = tmp_path / "redis"
+    before = write_old(start_redis, name, directory)
+
+    user, *_, num_seen = use(tmp_path, "new")
+    with Redis(unix_socket_path=str(socket_path(directory))) as redis:
+        assert (redis.get("after"), redis.hlen("h"), redis.xlen("s")) == (b"rewrite", 1000, 1)
+    end(user)
+
+    assert num_seen == 2
+    (kept,) = directory.glob("kept-redis-*")
+    assert {kept / path.relative_to(directory): content for path, content in before.items()} == {
+        path: path.read_bytes() for path in list_append_only_files(kept)
+    }
+    now = {path: path.read_bytes() for path in list_append_only_files(directory)}
+    with pytest.raises(BadInputError, match="expected a server that can read what valkey"):
+        open_redis(Settings(dir=tmp_path, redis_server=redis_programs[name], connect_seconds=60))
+    assert now == {path: path.read_bytes() for path in list_append_only_files(directory)}

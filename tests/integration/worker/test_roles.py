@@ -43,7 +43,7 @@ NAMESPACE = "roles"
 
 @pytest.fixture(
     scope="module",
-    params=["carried", *(pytest.param(make, marks=pytest.mark.other_make) for make in ("redis7", "valkey"))],
+    params=["carried", *(pytest.param(make, marks=pytest.mark.other_make) for make in ("redis7", "redis6"))],
 )
 def guarded(request, start_redis):
     """A server that knows one user for each role; its administrator."""

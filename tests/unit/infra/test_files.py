@@ -1,11 +1,13 @@
 """Replaced files: whole or untouched, readable for whom they are meant."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from agent_layer.infra import replace_file
+from agent_layer.infra.objects.filesystem import DirectoryObjects
 
 
 def test_a_write_that_fails_leaves_the_earlier_file_and_nothing_beside_it(tmp_path: Path) -> None:
@@ -39,3 +41,20 @@ def test_only_files_for_others_have_the_mode_of_the_umask(tmp_path: Path) -> Non
 
     assert (tmp_path / "private").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "public").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_what_a_living_process_writes_is_no_remainder_however_old_it_looks(tmp_path: Path) -> None:
+    def look() -> Iterator[bytes]:
+        (unfinished,) = tmp_path.iterdir()
+        os.utime(unfinished, (0, 0))  # as a clock that went ahead shows it
+        assert list(objects.list_unfinished("")) == []
+        yield b"all of it"
+
+    objects = DirectoryObjects(tmp_path)
+    (tmp_path / ".left.0123").write_bytes(b"half")
+    assert [entry.key for entry in objects.list_unfinished("")] == [".left.0123"]
+
+    objects.delete(".left.0123")
+    replace_file(tmp_path / "file", look())
+
+    assert (tmp_path / "file").read_bytes() == b"all of it"

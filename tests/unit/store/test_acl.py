@@ -33,7 +33,7 @@ def test_a_script_declares_the_commands_that_its_text_reaches(script):
 def test_a_script_declares_the_keys_that_its_text_reaches(script):
     reached = re.sub(r"^.*KEYS\[.*$", "", reachable_code(script), flags=re.MULTILINE)  # naming a key is no use
 
-    if script.file.parents[1].name == "dispatcher":
+    if script.file.parents[1].name in ("dispatcher", "redis"):
         found = {family for name, family in QUEUE_KEYS.items() if re.search(rf"\b{name}\b", reached)}
     else:
         found = set(re.findall(r"\bkey\('([a-z-]+)'", reached))
@@ -48,8 +48,9 @@ QUEUE_KEYS = {
     "STORED_TRAJECTORY": "t",
     "DELETED": "dead",
     "POLICIES": "policies",
+    "CLOCK": "clock",
 }
-"""Lua name → family of keys, in scripts of the queue."""
+"""Lua name → family of keys, in scripts of the queue and of the clock."""
 
 
 def reachable_code(script: LuaScript) -> str:

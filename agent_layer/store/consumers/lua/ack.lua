@@ -1,5 +1,5 @@
 -- Acknowledge groups for good, no matter which member holds them.
--- Preludes: prelude.lua.
+-- Preludes: clock.lua, prelude.lua.
 -- ARGV: groups. Returns for each: acked when this session held it, late when it did not, again on a repeated call.
 local function release(split, group)
   local speaks = redis.call('HGET', feed(split, 'sessions'), member) == session

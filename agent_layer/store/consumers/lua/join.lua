@@ -1,5 +1,5 @@
 -- Take over a member: from now on only this session acts for it.
--- Preludes: prelude.lua.
+-- Preludes: clock.lua, prelude.lua.
 -- Returns the groups that the member holds: group, closed_at, and so on.
 local held = {}
 renew_member()

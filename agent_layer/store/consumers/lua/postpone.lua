@@ -1,5 +1,5 @@
 -- Put back a group that cannot be delivered yet.
--- Preludes: prelude.lua.
+-- Preludes: clock.lua, prelude.lua.
 -- ARGV: group.
 if is_superseded() then return end
 for _, split in ipairs(splits) do put_back(split, ARGV[7]) end

@@ -2,7 +2,7 @@
 --   feeds:<run>                     hash: consumer:split → 'closed_at group', its position in groups:<run>
 --   acked:<run>:<consumer>          set: acknowledged groups
 --   claims:<feed>:waiting           sorted set by time of closing: before the position, neither held nor acknowledged
---   claims:<feed>:members           sorted set: member → when its claims lapse, in ms of this server's clock
+--   claims:<feed>:members           sorted set: member → when its claims lapse, in ms of the shared clock
 --   claims:<feed>:sessions, :turns  hashes: member → the session that acts for it; 'session turn group' last taken
 --   claims:<feed>:held:<member>     sorted set by time of closing: delivered to it, not acknowledged
 -- commit.lua puts a group that closed before a feed's position into its waiting set.
@@ -24,11 +24,6 @@ end
 
 local acked = key('acked', run, consumer)
 
-local function milliseconds()
-  local seconds, microseconds = unpack(redis.call('TIME'))
-  return seconds * 1000 + math.floor(microseconds / 1000)
-end
-
 -- Whether a later session acts for this member.
 local function is_superseded()
   for _, split in ipairs(splits) do
@@ -40,9 +35,11 @@ end
 
 -- Renew this member. A lapsed one becomes a member again, without the groups that it held.
 local function renew_member()
+  local now, stored = read_time(key('clock'))
+  if now - stored > ARGV[5] / 32 then store_time(key('clock'), now) end
   for _, split in ipairs(splits) do
     redis.call('HSET', feed(split, 'sessions'), member, session)
-    redis.call('ZADD', feed(split, 'members'), milliseconds() + ARGV[5], member)
+    redis.call('ZADD', feed(split, 'members'), now + ARGV[5], member)
   end
 end
 

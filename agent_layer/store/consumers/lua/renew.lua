@@ -1,5 +1,5 @@
 -- Renew the member's claims, unless a later session acts for it.
--- Preludes: prelude.lua.
+-- Preludes: clock.lua, prelude.lua.
 -- ARGV: group or ''. Returns -1 when superseded, 1 when the member holds the group, else 0.
 if is_superseded() then return -1 end
 renew_member()

@@ -1,5 +1,5 @@
 -- Claim the unclaimed group that closed first.
--- Preludes: prelude.lua.
+-- Preludes: clock.lua, prelude.lua.
 -- ARGV: turn, a held group to return again or '', largest number of groups that the member may hold or -1,
 -- closed_at and group after which to search the waiting ones or '' twice.
 -- Returns {'group', group, closed_at, record}, or one word: none, full, superseded, or more: call again.
@@ -13,7 +13,7 @@ end
 
 local function requeue_lapsed(split)
   local members, waiting = feed(split, 'members'), feed(split, 'waiting')
-  for _, lapsed in ipairs(redis.call('ZRANGEBYSCORE', members, '-inf', milliseconds(), 'LIMIT', 0, 16)) do
+  for _, lapsed in ipairs(redis.call('ZRANGEBYSCORE', members, '-inf', read_time(key('clock')), 'LIMIT', 0, 16)) do
     if lapsed ~= member then
       redis.call('ZUNIONSTORE', waiting, 2, waiting, feed(split, 'held', lapsed), 'AGGREGATE', 'MIN')
       redis.call('UNLINK', feed(split, 'held', lapsed))
