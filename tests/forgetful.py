@@ -1,6 +1,6 @@
 """A Redis that forgets: its append-only file is cut back, or a replica that lags takes its place.
 
-    server = ForgetfulRedis(program, directory)      # any make; its URL stays the same for all of its lives
+    server = ForgetfulRedis(program, directory)      # any make; its URL stays the same after each restart
     before = server.mark()
     ...                                              # what is to be forgotten
     server.forget_since(before)                      # killed, cut back, started again: 0.1 s
@@ -39,7 +39,7 @@ class AofPosition(NamedTuple):
 
 
 class ForgetfulRedis:
-    """One server over its lives.
+    """One server, however often it is restarted.
 
     Args:
         program: redis-server or valkey-server.
@@ -78,7 +78,7 @@ class ForgetfulRedis:
         self.start()
 
     def lose_power(self) -> None:
-        """Kill the server and forget all that nobody waited for."""
+        """Kill the server and forget all that no process waited for."""
         self.kill()
         position = self.synced_end()
         os.truncate(position.file, position.size_bytes)

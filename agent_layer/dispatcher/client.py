@@ -90,7 +90,7 @@ class Dispatcher:
             check_lifetime(task, self.settings)
         rounds = [round] * len(checked) if isinstance(round, int) else round
         groups = [(make_group_id(task.run, task.id, at), task) for task, at in zip(checked, rounds, strict=True)]
-        add_groups(self._scripts, groups)
+        self._scripts.complete(lambda: add_groups(self._scripts, groups))
         return [group_id for group_id, _ in groups]
 
     def wait(self, group_ids: Sequence[str] | None = None, timeout: float | None = None) -> list[GroupState]:
@@ -193,11 +193,17 @@ class Dispatcher:
 
     def cancel(self, group_ids: Sequence[str]) -> int:
         """Cancel what is not final in these groups, which close with what they have; return how many rollouts."""
-        num_cancelled = at = 0
-        while page := group_ids[at : at + _GROUPS_PER_CALL]:
-            num, num_groups = self._scripts.cancel(page)
-            num_cancelled, at = num_cancelled + num, at + num_groups
-        return num_cancelled
+        num_cancelled = 0
+
+        def cancel() -> int:
+            nonlocal num_cancelled
+            at = 0
+            while page := group_ids[at : at + _GROUPS_PER_CALL]:
+                num, num_groups = self._scripts.cancel(page)
+                num_cancelled, at = num_cancelled + num, at + num_groups
+            return num_cancelled
+
+        return self._scripts.complete(cancel)
 
     def share(self, run: str, *, weight: float | None = None, quota: int | None = None) -> None:
         """Change how a run is served beside others of the same priority.

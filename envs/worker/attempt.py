@@ -277,6 +277,10 @@ class Attempt:
             if progress is not None:
                 progress.mark_prepared()
             await context.sandboxes.end(self.lease)
+            if isinstance(error, LeaseLostError):  # the other holder records how this attempt ends
+                self._stop = "lost"
+                ending = Ending(status="lost", cause="infra", error=str(error))
+                return HandingOver(rollout=None, end=RunEnd(ending=ending, lease_ending="release", times=times))
             is_resumed = self._resumability.is_resumed
             ending, lease_ending = classify_refusal(error, is_resumed=is_resumed)
             end = RunEnd(ending=ending, lease_ending=lease_ending, times=times)

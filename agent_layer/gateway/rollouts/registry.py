@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
 from agent_layer.errors import BadInputError, NotFoundError
+from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.gateway.rollouts.counters import Counters
 from agent_layer.gateway.rollouts.rollout import LiveRollout
 from agent_layer.schema import RenewedRollouts, RenewRequest, make_trajectory_id
@@ -43,6 +44,10 @@ class RolloutRegistry:
         self._closed: OrderedDict[str, LiveRollout] = OrderedDict()
         self._newest: dict[str, int] = {}
         """By rollout the highest attempt."""
+        self._fences: dict[str, int] = {}
+        """By rollout the latest lease that asked for it."""
+        self._leased: dict[str, str] = {}
+        """By rollout the attempt that was last opened under a lease."""
 
     @property
     def live(self) -> list[LiveRollout]:
@@ -67,7 +72,32 @@ class RolloutRegistry:
         found.lease.used_at = self.now()
         rollout_id, attempt = rollout.started.rollout_id, rollout.started.attempt
         self._newest[rollout_id] = max(attempt, self._newest.get(rollout_id, attempt))
+        if found.lease.token is not None:
+            self.pass_fence(rollout_id, found.lease.token)
+            self._leased[rollout_id] = found.trajectory_id
         return found
+
+    def find_fenced(self, wanted: LiveRollout) -> LiveRollout | None:
+        """Find the open attempt at the same rollout that an earlier lease holds."""
+        found = self._live.get(self._leased.get(wanted.started.rollout_id, ""))
+        return found if found is not None and found.lease.is_other(wanted.lease) else None
+
+    def pass_fence(self, rollout_id: str, token: int | None) -> None:
+        """Let a lease act for a rollout, and from now on no earlier one.
+
+        Args:
+            rollout_id: the rollout.
+            token: the lease; None: no worker's.
+
+        Raises: RefusedError: a later lease has asked for it.
+        """
+        if token is None or rollout_id not in self._newest:
+            return
+        if token < self._fences.setdefault(rollout_id, token):
+            raise RefusedError(
+                412, "rollout_handed_on", f"rollout {rollout_id}: a later lease holds it; discard this attempt"
+            )
+        self._fences[rollout_id] = token
 
     def find_resumable(self, trajectory_id: str) -> LiveRollout:
         """Find an attempt that a worker can resume.
@@ -159,6 +189,8 @@ class RolloutRegistry:
             _, oldest = self._closed.popitem(last=False)
             if self._newest.get(oldest.started.rollout_id) == oldest.started.attempt:
                 del self._newest[oldest.started.rollout_id]
+                self._fences.pop(oldest.started.rollout_id, None)
+                self._leased.pop(oldest.started.rollout_id, None)
 
     def _find_lapse(self, rollout: LiveRollout) -> Lapse | None:
         now = self.now()

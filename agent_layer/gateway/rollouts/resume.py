@@ -47,8 +47,15 @@ class AttemptResumption:
         await self.finalizer.stop_calls(rollout)
         return _make_mark(rollout)
 
-    async def resume(self, trajectory_id: str, resumption: Resumption) -> tuple[LiveRollout, list[str]]:
+    async def resume(
+        self, trajectory_id: str, resumption: Resumption, token: int | None = None
+    ) -> tuple[LiveRollout, list[str]]:
         """Pass an attempt to its next holder, even while the present one runs.
+
+        Args:
+            trajectory_id: the attempt.
+            resumption: from where it goes on.
+            token: the next holder's lease.
 
         Returns: what the new holder has, and the ids of the calls that are abandoned.
 
@@ -62,14 +69,16 @@ class AttemptResumption:
                 f"rollout {held.trajectory_id}: expected a mark of at most its {len(held.history.ended)} calls, found"
                 f" {resumption.calls}; resume it from a checkpoint of this attempt"
             )
+        self.rollouts.pass_fence(held.started.rollout_id, token)
         self.finalizer.check_room(held)
         while held.lease.paused_at is None or held.lease.running:
             await self.pause(held)
             # another client may have been quicker, or have closed it
             held = self.rollouts.find_resumable(trajectory_id)
-        return self._hand_on(held, resumption)
+        self.rollouts.pass_fence(held.started.rollout_id, token)
+        return self._hand_on(held, resumption, token)
 
-    def _hand_on(self, held: LiveRollout, resumption: Resumption) -> tuple[LiveRollout, list[str]]:
+    def _hand_on(self, held: LiveRollout, resumption: Resumption, token: int | None) -> tuple[LiveRollout, list[str]]:
         """Nothing is awaited here, so that nothing happens in between."""
         left = [one for one in held.history.ended[resumption.calls :] if one.call_id not in held.totals.abandoned]
         abandoned = [one.call_id for one in held.history.ended[resumption.calls :]]
@@ -83,7 +92,9 @@ class AttemptResumption:
         held.logs.add(self.finalizer.log.append(resumed))
         going_on = dataclasses.replace(  # what is known stays known, in the same tables
             held,
-            lease=Lease(api_key=new_key(), has_checkpoint=True, is_resumed=True, active_at=held.budget.clock()),
+            lease=Lease(
+                api_key=new_key(), token=token, has_checkpoint=True, is_resumed=True, active_at=held.budget.clock()
+            ),
             budget=msgspec.structs.replace(held.budget, opened_at=held.budget.clock() - resumption.seconds),
             totals=held.totals.without(left),
         )
