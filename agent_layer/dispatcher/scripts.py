@@ -57,7 +57,7 @@ def _script(name: str, preludes: str, commands: str, reads: str = "", writes: st
 
 _END_PRELUDES = "prelude gate runs ready groups leases"
 _END_COMMANDS = (
-    "exists expire hdel hget hincrby hkeys hlen hmget hset hsetnx lpush lrange ltrim sadd time xadd zadd zrem zscore"
+    "expire hdel hget hincrby hkeys hlen hmget hset hsetnx lpush lrange ltrim sadd time xadd zadd zrem zscore"
 )
 
 ADD = _script(
@@ -75,9 +75,10 @@ CLAIM = _script(
 UPCOMING = _script("upcoming", "prelude", "hexists hget smembers time zrange", reads="q:*", writes="")
 HEARTBEAT = _script("heartbeat", "prelude", "hdel hmget hset sismember smembers srem time zadd zrangebyscore zrem")
 CHECKPOINT = _script("checkpoint", "prelude", "hmget hset time")
-SETTLE = _script("settle", f"{_END_PRELUDES} forgotten", f"{_END_COMMANDS} get", "t:* group:*", "q:* outbox")
-REAP = _script("reap", f"{_END_PRELUDES} forgotten", f"{_END_COMMANDS} get zrangebyscore", "t:* group:*", "q:* outbox")
-CANCEL = _script("cancel", _END_PRELUDES, _END_COMMANDS, "group:*", "q:* outbox")
+_STANDING = f"{_END_COMMANDS} exists get"
+SETTLE = _script("settle", f"{_END_PRELUDES} forgotten", _STANDING, "t:* group:*", "q:* outbox")
+REAP = _script("reap", f"{_END_PRELUDES} forgotten", f"{_STANDING} zrangebyscore", "t:* group:*", "q:* outbox")
+CANCEL = _script("cancel", _END_PRELUDES, f"{_END_COMMANDS} exists", "group:*", "q:* outbox")
 DEAD = _script("dead", "prelude runs ready", _END_COMMANDS)
 RUN = _script("run", "prelude runs ready", "del expire hdel hget hset sadd srem time xadd zrange")
 DRAIN = _script("drain", "prelude ready", "expire sadd time xadd zscore")

@@ -31,7 +31,7 @@ __getattr__, __all__ = face(
         "processes.restart": "RestartHistory RestartPolicy",
         "processes.supervised": "SupervisedProcess start_supervised supervised_command",
         "redis.client": "AsyncRedis open_async_redis open_redis",
-        "redis.durability": "GREET durable_writes greet_again",
+        "redis.durability": "GREET WaitKind durable_writes greet_again",
         "redis.embedded": "find_redis_server is_redis_running",
         "redis.keys": "Keys",
         "redis.retry": "RedisUnreachableError",

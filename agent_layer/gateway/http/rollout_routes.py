@@ -95,7 +95,7 @@ class RolloutRoutes:
             max_side_calls=self.settings.max_side_calls,
         )
         if body.resume is None:
-            rollout, abandoned = await self._begin(wanted), list[str]()
+            rollout, abandoned = await self._begin(wanted, body.lease_token), list[str]()
         else:
             rollout, abandoned = await self.resumption.resume(wanted.trajectory_id, body.resume, body.lease_token)
         if body.lease_seconds is not None:
@@ -110,9 +110,9 @@ class RolloutRoutes:
             abandoned=abandoned,
         )
 
-    async def _begin(self, wanted: LiveRollout) -> LiveRollout:
-        await self._take_place(wanted)
-        rollout = self.rollouts.add(wanted)
+    async def _begin(self, wanted: LiveRollout, token: int | None) -> LiveRollout:
+        await self._take_place(wanted, token)
+        rollout = self.rollouts.add(wanted, token)
         if rollout is wanted:
             try:
                 self.finalizer.record_start(rollout)
@@ -122,7 +122,7 @@ class RolloutRoutes:
             self.counters.add("rollouts_opened")
         return rollout
 
-    async def _take_place(self, wanted: LiveRollout) -> None:
+    async def _take_place(self, wanted: LiveRollout, token: int | None) -> None:
         """Abort the attempt before this one, because its holder is gone.
 
         Raises:
@@ -134,11 +134,9 @@ class RolloutRoutes:
         before = self.rollouts.find_newest(wanted)
         if before is None:
             return
-        self.rollouts.pass_fence(wanted.started.rollout_id, wanted.lease.token)
-        if fenced := self.rollouts.find_fenced(wanted):
+        if fenced := self.rollouts.pass_fence(wanted.started.rollout_id, token):
             await self.finalizer.abort(fenced, f"a later lease took its place with {wanted.trajectory_id}")
-        used = self.rollouts.look(wanted.trajectory_id)
-        if used is not None and used.lease.is_other(wanted.lease):
+        if self.rollouts.is_used(wanted.trajectory_id, token):
             raise NotFoundError(
                 f"rollout {wanted.trajectory_id}: expected an attempt that was not begun, found it used under an"
                 " earlier lease; count it as lost and open another"

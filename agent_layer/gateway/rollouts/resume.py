@@ -76,9 +76,10 @@ class AttemptResumption:
             # another client may have been quicker, or have closed it
             held = self.rollouts.find_resumable(trajectory_id)
         self.rollouts.pass_fence(held.started.rollout_id, token)
-        return self._hand_on(held, resumption, token)
+        self.rollouts.note_lease(held, token)
+        return self._hand_on(held, resumption)
 
-    def _hand_on(self, held: LiveRollout, resumption: Resumption, token: int | None) -> tuple[LiveRollout, list[str]]:
+    def _hand_on(self, held: LiveRollout, resumption: Resumption) -> tuple[LiveRollout, list[str]]:
         """Nothing is awaited here, so that nothing happens in between."""
         left = [one for one in held.history.ended[resumption.calls :] if one.call_id not in held.totals.abandoned]
         abandoned = [one.call_id for one in held.history.ended[resumption.calls :]]
@@ -92,9 +93,7 @@ class AttemptResumption:
         held.logs.add(self.finalizer.log.append(resumed))
         going_on = dataclasses.replace(  # what is known stays known, in the same tables
             held,
-            lease=Lease(
-                api_key=new_key(), token=token, has_checkpoint=True, is_resumed=True, active_at=held.budget.clock()
-            ),
+            lease=Lease(api_key=new_key(), has_checkpoint=True, is_resumed=True, active_at=held.budget.clock()),
             budget=msgspec.structs.replace(held.budget, opened_at=held.budget.clock() - resumption.seconds),
             totals=held.totals.without(left),
         )

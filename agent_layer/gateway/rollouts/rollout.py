@@ -205,8 +205,6 @@ class Lease:
     """One holder's hold on an attempt: its key, and what it does now. Times are by the clock of ``RolloutRegistry``."""
 
     api_key: str
-    token: int | None = None
-    """Lease of the worker that opened it; later ones are larger. None: no worker's."""
     end_of_key: float | None = None
     """None: the key holds until the rollout is closed."""
     paused_at: float | None = None
@@ -222,10 +220,6 @@ class Lease:
     """Questions that wait for an answer, at an engine or for a place at one."""
     running: set[asyncio.Task[object]] = field(default_factory=set[asyncio.Task[object]])
     """Calls that closing the rollout cancels."""
-
-    def is_other(self, than: "Lease") -> bool:
-        """Whether a worker opened the attempt under another lease than this one."""
-        return self.token is not None and than.token is not None and self.token != than.token
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -499,7 +493,7 @@ def new_rollout(
             records_lifecycle=request.owner != "worker",
             calls_optional=request.calls_optional,
         ),
-        lease=Lease(api_key=new_key(), token=request.lease_token, active_at=opened_at),
+        lease=Lease(api_key=new_key(), active_at=opened_at),
         budget=Budget(
             limits=request.limits or Limits(), max_side_calls=max_side_calls, clock=clock, opened_at=opened_at
         ),

@@ -31,8 +31,7 @@ def open_redis(settings: Settings) -> Redis:
     """
     url = _answering_url(settings)
     durable = DurableWrites(Keys(settings.namespace), settings.redis_replicas, settings.retry_seconds)
-    retry = _timed_retry(settings, url)
-    return Redis.from_url(url, retry=retry, redis_connect_func=durable.greet, **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
+    return Redis.from_url(url, retry=_timed_retry(settings, url), redis_connect_func=durable.greet, **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
 
 
 def open_async_redis(settings: Settings) -> AsyncRedis:

@@ -35,7 +35,6 @@ GREET = LuaScript(
     file=Path(__file__).parent / "lua" / "greet.lua",
     commands="hget hincrby hset time",
     writes="q:server",
-    keys=("q:server",),
 )
 
 AGE_SECONDS = 2.0
@@ -72,7 +71,7 @@ class DurableWrites:
         connection.on_connect()
         server_id = _read_run_id(connection)
         if server_id and server_id != self.server_id:
-            _send_greeting(connection, self._keys.queue("server"), server_id)
+            _send_greeting(connection, self._keys.name(), server_id)
             self.server_id, self._kind = server_id, None
 
     def complete(self, redis: Redis, write: Callable[[], T]) -> T:
@@ -114,12 +113,14 @@ class DurableWrites:
         options = self._options = _read_options(redis)
         if options.get("appendonly") == "yes" and options.get("appendfsync") == "always":
             return "always"
-        if options.get("appendonly") == "yes" and _is_local(redis) and self._sync_file(redis):
-            return "own file"
         try:
+            if options.get("appendonly") == "yes" and _is_local(redis) and self._sync_file(redis):
+                return "own file"
             self._wait_for_server(redis, "WAITAOF", 1)
-        except ResponseError:  # it does not know the command, or has no append-only file
-            return "age"
+        except (ResponseError, RedisUnreachableError) as error:
+            if not _is_refusal(error):
+                raise
+            return "age"  # it does not know the command, has no append-only file, or this user may not
         return "WAITAOF"
 
     def _wait(self, redis: Redis) -> None:
@@ -172,7 +173,8 @@ class DurableWrites:
             files = _find_files(self._options)
             if any(_contains(file, sizes.get(file, 0), mark) for file in files):
                 for file in files:
-                    _sync(file)
+                    with file.open("rb") as opened:
+                        os.fsync(opened.fileno())
                 return True
             time.sleep(_POLL_SECONDS)
         return False
@@ -188,7 +190,7 @@ def durable_writes(redis: Redis, keys: Keys) -> DurableWrites:
 def greet_again(redis: Redis, keys: Keys) -> None:
     """Note the server once more, after it was emptied."""
     server_id = str(redis.info("server")["run_id"])  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
-    GREET.load(redis)(keys=[keys.queue("server")], args=[server_id])
+    GREET.load(redis)(keys=[keys.name()], args=[server_id])
 
 
 def _read_run_id(connection: AbstractConnection) -> str:
@@ -202,27 +204,34 @@ def _read_run_id(connection: AbstractConnection) -> str:
     return found[0].decode() if found else ""
 
 
-def _send_greeting(connection: AbstractConnection, key: str, server_id: str) -> None:
+def _send_greeting(connection: AbstractConnection, prefix: str, server_id: str) -> None:
     sha = hashlib.sha1(GREET.text.encode(), usedforsecurity=False).hexdigest()
     try:
         try:
-            connection.send_command("EVALSHA", sha, 1, key, server_id)
+            connection.send_command("EVALSHA", sha, 1, prefix, server_id)
             connection.read_response()
         except NoScriptError:
             connection.send_command("SCRIPT LOAD", GREET.text)
             connection.read_response()
-            connection.send_command("EVALSHA", sha, 1, key, server_id)
+            connection.send_command("EVALSHA", sha, 1, prefix, server_id)
             connection.read_response()
     except (NoPermissionError, ReadOnlyError):  # a reader, or a replica: neither decides anything
         return
 
 
-def _read_options(redis: Redis) -> dict[str, str]:
+def _read_options(redis: Redis) -> dict[str, str]:  # kept: a refusal is an answer
     """Return what the server says of its append-only file; nothing where this user may not ask."""
     try:
         return {**redis.config_get("*append*"), **redis.config_get("dir")}  # pyright: ignore[reportUnknownMemberType, reportGeneralTypeIssues]
-    except (ResponseError, RedisUnreachableError):
+    except (ResponseError, RedisUnreachableError) as error:
+        if not _is_refusal(error):
+            raise
         return {}
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether the server answered, and refused the command itself."""
+    return isinstance(error, ResponseError) or isinstance(error.__cause__, ResponseError)
 
 
 def _is_local(redis: Redis) -> bool:
@@ -250,8 +259,3 @@ def _contains(file: Path, offset: int, mark: str) -> bool:
             return mark.encode() in opened.read()
     except FileNotFoundError:  # rewritten meanwhile
         return False
-
-
-def _sync(file: Path) -> None:
-    with file.open("rb") as opened:
-        os.fsync(opened.fileno())

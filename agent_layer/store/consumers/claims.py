@@ -141,7 +141,9 @@ class Claims:
     def ack(self, group_id: str) -> AckAnswer:
         """Acknowledge a group, for all members and for good."""
         answers: list[bytes] = []
-        self._durable.complete(self._redis, lambda: answers.extend(cast("list[bytes]", self._call(self._ack, group_id))))
+        self._durable.complete(
+            self._redis, lambda: answers.extend(cast("list[bytes]", self._call(self._ack, group_id)))
+        )
         return cast("AckAnswer", answers[0].decode())
 
     def _call(self, script: Script, *arguments: str | int) -> object:
