@@ -117,6 +117,7 @@ class Dispatcher:
             newest_id, closed = read.newest_id, {group_id for group_id, _ in read.closings}
             pending = [one for one in is_open if one in closed] if read.is_whole else is_open
             states |= {group.group_id: group for group in self.groups(pending)}
+        states = {group.group_id: group for group in self._scripts.complete(lambda: self.groups(ids))}
         return [states[one] for one in ids if one in states]
 
     def finished(

@@ -39,7 +39,8 @@ GREET = LuaScript(
 
 AGE_SECONDS = 2.0
 """A server that syncs once a second has synced after this time (``flushAppendOnlyFile`` postpones a write for 2 s)."""
-_BLOCK_MS = 1_000
+_MAX_BLOCK_MS = 1_000
+"""A wait is cut into blocks of this length, below the socket's time limit."""
 _POLL_SECONDS = 0.001
 _MARK_SECONDS = 2.5
 """Time for a write to appear in the append-only file, before the file is looked for again."""
@@ -144,11 +145,11 @@ class DurableWrites:
 
     def _wait_for_server(self, redis: Redis, command: Literal["WAIT", "WAITAOF"], *local: int) -> None:
         """Write, then wait on the same connection: the server waits for that connection's writes, and all before."""
-        deadline = time.monotonic() + self._seconds
+        deadline, block_ms = time.monotonic() + self._seconds, min(_MAX_BLOCK_MS, round(self._seconds * 500))
         while True:
             pipeline = redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
             pipeline.set(self._keys.synced, new_id())
-            pipeline.execute_command(command, *local, self._num_replicas, _BLOCK_MS)  # pyright: ignore[reportUnknownMemberType]
+            pipeline.execute_command(command, *local, self._num_replicas, block_ms)  # pyright: ignore[reportUnknownMemberType]
             answer = cast("list[int | list[int]]", pipeline.execute())[1]
             synced = answer if isinstance(answer, list) else [answer]
             if all(num >= wanted for num, wanted in zip(synced, [*local, self._num_replicas], strict=True)):

@@ -7,7 +7,9 @@ import pytest
 from agent_layer.dispatcher import Report
 from agent_layer.infra.objects.filesystem import open_objects
 from agent_layer.infra.redis.client import open_redis
+from agent_layer.infra.redis.durability import durable_writes
 from agent_layer.infra.redis.keys import Keys
+from agent_layer.infra.redis.retry import RedisUnreachableError
 from agent_layer.schema import Accepted, Group, Task, decode, encode, new_id
 from agent_layer.shipper.direct import DirectDestination
 from agent_layer.store import open_store
@@ -113,7 +115,7 @@ def line(settings, forgetful):
 
 
 @pytest.mark.parametrize("last", range(len(POINTS)), ids=POINTS)
-def test_a_power_loss_takes_nothing_that_somebody_was_told(line, forgetful, last):
+def test_a_power_loss_takes_nothing_that_was_answered(line, forgetful, last):
     for name in POINTS[: last + 1]:
         getattr(line, name)()
 
@@ -173,3 +175,40 @@ def test_a_forgotten_claim_leaves_its_number_unused(line, forgetful):
     assert len(again) == len(forgotten) == 2
     assert {one.trajectory_id for one in again}.isdisjoint(one.trajectory_id for one in forgotten)
     assert min(int(one.token) for one in again) > max(int(one.token) for one in forgotten)
+
+
+def test_an_emptied_server_decides_nothing_before_its_index_is_back(line):
+    for name in POINTS[:7]:
+        getattr(line, name)()
+
+    line.redis.flushall()
+    line.submit()
+    line.finish()
+
+    line.check()
+
+
+@pytest.mark.parametrize("user", ["default", "plain"])
+def test_a_decision_waits_in_the_shortest_way_that_its_server_and_user_allow(line, forgetful, request, user):
+    line.redis.execute_command("ACL", "SETUSER", "plain", "on", ">secret", "~*", "+@all", "-config")
+    line.redis.execute_command("ACL", "SETUSER", "default", "on", ">secret")
+    url = forgetful.url.replace("unix://", f"unix://{user}:secret@")
+    own = line.settings.model_copy(update={"redis_url": url})
+    is_new = "valkey" in request.node.name
+
+    with open_redis(own) as redis:
+        found = durable_writes(redis, line.keys).find_kind(redis)
+
+    assert found == ("own file" if user == "default" else "WAITAOF" if is_new else "age")
+
+
+def test_nothing_leaves_before_the_replicas_that_must_hold_it_have_it(line):
+    strict = line.settings.model_copy(update={"redis_replicas": 1, "retry_seconds": 0.1})
+    with open_redis(strict) as redis:
+        for name in POINTS[:4]:
+            getattr(line, name)()
+
+        with pytest.raises(RedisUnreachableError, match="at 1 replicas"):
+            DirectDestination(line.keys, redis, line.objects).ship_decisions()
+
+    assert not [one for one in map(decode, stored_records(line.store)) if isinstance(one, Accepted)]
