@@ -196,9 +196,8 @@ def greet_again(redis: Redis, keys: Keys) -> None:
 
 def _read_run_id(connection: AbstractConnection) -> str:
     """Return the run id; empty where this user may not ask."""
-    connection.send_command("INFO", "server")
     try:
-        answer = cast("bytes", connection.read_response())
+        answer = _ask(connection, "INFO", "server")
     except NoPermissionError:
         return ""
     found = [line.partition(b":")[2] for line in answer.split(b"\r\n") if line.startswith(b"run_id:")]
@@ -209,25 +208,28 @@ def _send_greeting(connection: AbstractConnection, prefix: str, server_id: str) 
     sha = hashlib.sha1(GREET.text.encode(), usedforsecurity=False).hexdigest()
     try:
         try:
-            connection.send_command("EVALSHA", sha, 1, prefix, server_id)
-            connection.read_response()
+            _ask(connection, "EVALSHA", sha, 1, prefix, server_id)
         except NoScriptError:
-            connection.send_command("SCRIPT LOAD", GREET.text)
-            connection.read_response()
-            connection.send_command("EVALSHA", sha, 1, prefix, server_id)
-            connection.read_response()
+            _ask(connection, "SCRIPT LOAD", GREET.text)
+            _ask(connection, "EVALSHA", sha, 1, prefix, server_id)
     except (NoPermissionError, ReadOnlyError):  # a reader, or a replica: neither decides anything
         return
+
+
+def _ask(connection: AbstractConnection, *command: str | int) -> bytes:
+    connection.send_command(*command)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+    return cast("bytes", connection.read_response())
 
 
 def _read_options(redis: Redis) -> dict[str, str]:  # kept: a refusal is an answer
     """Return what the server says of its append-only file; nothing where this user may not ask."""
     try:
-        return {**redis.config_get("*append*"), **redis.config_get("dir")}  # pyright: ignore[reportUnknownMemberType, reportGeneralTypeIssues]
+        found = {**redis.config_get("*append*"), **redis.config_get("dir")}  # pyright: ignore[reportUnknownMemberType]  # untyped
     except (ResponseError, RedisUnreachableError) as error:
         if not _is_refusal(error):
             raise
         return {}
+    return {name: value for name, value in found.items() if name is not None and value is not None}
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -58,7 +58,7 @@ def restore_index(redis: Redis, keys: Keys, objects: ObjectStore) -> bool:
 
 def _find_lacking(redis: Redis, keys: Keys, objects: ObjectStore) -> Iterator[str]:
     """Yield the keys of recent segments that are not committed, oldest first."""
-    today = datetime.fromtimestamp(cast("tuple[int, int]", redis.time())[0], UTC)
+    today = datetime.fromtimestamp(redis.time()[0], UTC)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
     days = [today + timedelta(days=number) for number in range(1 - _NUM_DAYS, 2)]  # tomorrow: clocks differ
     for day in days:
         found = [key for key in objects.list(f"{keys.namespace}/seg/{day:%Y/%m/%d}/") if segment_name(key)]
