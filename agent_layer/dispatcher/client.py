@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import AsyncGenerator, Sequence
-from typing import Self
+from typing import Self, cast
 
 import msgspec
 from redis import Redis
@@ -265,7 +265,14 @@ class Dispatcher:
 
         Rollouts that wait for it become claimable. A run without this declaration uses the newest registered version.
         """
-        self._scripts.serve(run, policy_version)
+        self._scripts.complete(lambda: self._scripts.serve(run, policy_version))
+
+    def find_server_change(self) -> bytes | None:
+        """Return a mark of the last change of Redis's server; where it differs, submissions may be forgotten.
+
+        None: the server was emptied a moment ago.
+        """
+        return cast("bytes | None", self._scripts.redis.hget(self._scripts.keys.queue("server"), "changed_at"))
 
     @property
     def _closed(self) -> str:

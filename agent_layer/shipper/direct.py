@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -98,7 +98,8 @@ class DirectDestination:
         """
         num_segments = 0
         with _redis_errors():
-            restore_index(self._redis, self._keys, self._objects)
+            with suppress(UnreachableError):  # the objects are away: what waits to be stored there says so
+                restore_index(self._redis, self._keys, self._objects)
             while (decisions := self._read_durable()) is not None:
                 self._store(decisions.name, [StoredRecord(record, encode(record)) for record in decisions.records])
                 remove_decisions(self._redis, self._keys, decisions)

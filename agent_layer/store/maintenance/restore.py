@@ -7,7 +7,9 @@ decides nothing (``dispatcher/lua/gate.lua``), so that a stored decision stands.
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final, cast
 
 from redis import Redis
@@ -15,13 +17,15 @@ from redis import Redis
 from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.infra import Keys, ObjectStore, batched, greet_again
 from agent_layer.store.index.commit import commit_segments
-from agent_layer.store.segments.format import read_footer, salvage_segment, segment_name
+from agent_layer.store.segments.format import SealedSegment, read_footer, salvage_segment, segment_name
 from agent_layer.store.segments.tombstones import list_tombstones, load_tombstones
 
 _NUM_DAYS: Final = 2
 _LOCK_MS: Final = 10_000
 """Time after which another process goes on with what a killed one began."""
 _PAGE: Final = 256
+_NUM_AT_ONCE: Final = 16
+_NUM_TOGETHER: Final = 32
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +50,12 @@ def restore_index(redis: Redis, keys: Keys, objects: ObjectStore) -> bool:
         dead = cast("dict[bytes, bytes]", redis.hgetall(keys.dead))
         stones = [one for one in list_tombstones(keys, objects) if one.owner_hash.encode() not in dead]
         load_tombstones(redis, keys, stones)
-        for key in _find_lacking(redis, keys, objects):
-            redis.pexpire(lock, _LOCK_MS)
-            _commit_again(redis, keys, objects, key)
-            num += 1
+        with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
+            for page in batched(_find_lacking(redis, keys, objects), _NUM_TOGETHER):
+                redis.pexpire(lock, _LOCK_MS)
+                read = threads.map(partial(_read, redis, keys, objects), page)
+                commit_segments(redis, keys, [one for one in read if one is not None], again=True)
+                num += len(page)
     redis.hset(server, "restored", changes)
     redis.delete(lock)
     log.info("index restored server_changes=%s num_segments=%d", changes.decode(), num)
@@ -67,14 +73,13 @@ def _find_lacking(redis: Redis, keys: Keys, objects: ObjectStore) -> Iterator[st
             yield from (key for key, size in zip(page, sizes, strict=True) if size is None)
 
 
-def _commit_again(redis: Redis, keys: Keys, objects: ObjectStore, key: str) -> None:
+def _read(redis: Redis, keys: Keys, objects: ObjectStore, key: str) -> SealedSegment | None:
+    """Return what is to be indexed of a segment; None where there is nothing."""
     name = segment_name(key) or key
     try:
-        sealed = read_footer(objects, key)
+        return read_footer(objects, key)
     except NotFoundError:  # merged into another one since it was listed
-        return
+        return None
     except CorruptRecordError as error:
         redis.hset(keys.quarantine, name, str(error))
-        sealed = salvage_segment(objects.get(key), name)
-    if sealed is not None:
-        commit_segments(redis, keys, [sealed], again=True)
+        return salvage_segment(objects.get(key), name)
