@@ -194,7 +194,7 @@ def greet_again(redis: Redis, keys: Keys) -> None:
     GREET.load(redis)(keys=[keys.name()], args=[server_id])
 
 
-def _read_run_id(connection: AbstractConnection) -> str:
+def _read_run_id(connection: AbstractConnection) -> str:  # kept: a refusal is an answer
     """Return the run id; empty where this user may not ask."""
     try:
         answer = _ask(connection, "INFO", "server")
