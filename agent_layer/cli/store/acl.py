@@ -74,13 +74,13 @@ _INDEX = (
     " group-segments events steps"
 )
 
-_CONNECT = _Duty(commands="ping hello")
+_CONNECT = _Duty(commands="ping hello info")
 _QUERY = _Duty(
     reads=f"{_INDEX} dead ordinals reindexing cooled",
     commands="get mget hget hgetall hmget hkeys hvals hscan hexists exists smembers scard zcard xrange xrevrange xread",
     scripts=(SEARCH, AUDIT_ROWS),
 )
-_WAIT = _Duty(writes="synced", commands="info set wait", scripts=(GREET,))
+_WAIT = _Duty(writes="synced", commands="set wait hget", scripts=(GREET,))
 _SHIP = _Duty(
     reads="feeds:* acked:* dead replaced:* cooled",
     writes=f"{_INDEX} ordinals outbox outbox-batch q:server q:restoring",

@@ -61,6 +61,7 @@ class DurableWrites:
         self._seconds = seconds
         self.server_id = ""
         """Run id of the server that the newest connection leads to; empty: not known."""
+        self._process_id = ""
         self._kind: WaitKind | None = None
         self._options: dict[str, str] = {}
         """What the server says of its append-only file."""
@@ -70,10 +71,10 @@ class DurableWrites:
     def greet(self, connection: AbstractConnection) -> None:
         """Begin a connection, and note a server that is not the one before; redis-py calls this."""
         connection.on_connect()
-        server_id = _read_run_id(connection)
-        if server_id and server_id != self.server_id:
-            _send_greeting(connection, self._keys.name(), server_id)
-            self.server_id, self._kind = server_id, None
+        server = _read_server(connection)
+        if (server_id := server.get("run_id", "")) != self.server_id:
+            _send_greeting(connection, self._keys, server_id)
+            self.server_id, self._process_id, self._kind = server_id, server["process_id"], None
 
     def complete(self, redis: Redis, write: Callable[[], T]) -> T:
         """Call ``write`` and return its result once Redis cannot forget it; where the server changes, call it again.
@@ -107,6 +108,7 @@ class DurableWrites:
     def find_kind(self, redis: Redis) -> WaitKind:
         """Return how this server is waited for."""
         if self._kind is None:
+            redis.ping()  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py; a connection tells of its server
             self._kind = self._probe(redis)
         return self._kind
 
@@ -115,7 +117,7 @@ class DurableWrites:
         if options.get("appendonly") == "yes" and options.get("appendfsync") == "always":
             return "always"
         try:
-            if options.get("appendonly") == "yes" and _is_local(redis) and self._sync_file(redis):
+            if options.get("appendonly") != "no" and _is_local(redis) and self._sync_file(redis):
                 return "own file"
             self._wait_for_server(redis, "WAITAOF", 1)
         except (ResponseError, RedisUnreachableError) as error:
@@ -167,11 +169,11 @@ class DurableWrites:
         A write that was answered may still be in the server's memory, because it writes nothing while it syncs.
         """
         mark, deadline = new_id(), time.monotonic() + _MARK_SECONDS
-        sizes = {file: file.stat().st_size for file in _find_files(self._options)}
+        sizes = {file: file.stat().st_size for file in self._find_files()}
         if sizes:
             redis.set(self._keys.synced, mark)
         while sizes and time.monotonic() < deadline:
-            files = _find_files(self._options)
+            files = self._find_files()
             if any(_contains(file, sizes.get(file, 0), mark) for file in files):
                 for file in files:
                     with file.open("rb") as opened:
@@ -179,6 +181,9 @@ class DurableWrites:
                 return True
             time.sleep(_POLL_SECONDS)
         return False
+
+    def _find_files(self) -> list[Path]:
+        return _list_files(self._options) if self._options else _list_open_files(self._process_id)
 
 
 def durable_writes(redis: Redis, keys: Keys) -> DurableWrites:
@@ -194,24 +199,25 @@ def greet_again(redis: Redis, keys: Keys) -> None:
     GREET.load(redis)(keys=[keys.name()], args=[server_id])
 
 
-def _read_run_id(connection: AbstractConnection) -> str:  # kept: a refusal is an answer
-    """Return the run id; empty where this user may not ask."""
+def _read_server(connection: AbstractConnection) -> dict[str, str]:  # kept: a refusal is an answer
+    """Return the facts of ``INFO server``; nothing where this user may not ask."""
     try:
-        answer = _ask(connection, "INFO", "server")
+        answer = _ask(connection, "INFO", "server").decode()
     except NoPermissionError:
-        return ""
-    found = [line.partition(b":")[2] for line in answer.split(b"\r\n") if line.startswith(b"run_id:")]
-    return found[0].decode() if found else ""
+        return {}
+    return dict(line.split(":", 1) for line in answer.splitlines() if ":" in line)
 
 
-def _send_greeting(connection: AbstractConnection, prefix: str, server_id: str) -> None:
+def _send_greeting(connection: AbstractConnection, keys: Keys, server_id: str) -> None:
     sha = hashlib.sha1(GREET.text.encode(), usedforsecurity=False).hexdigest()
     try:
+        if _ask(connection, "HGET", keys.queue("server"), "id") == server_id.encode():
+            return
         try:
-            _ask(connection, "EVALSHA", sha, 1, prefix, server_id)
+            _ask(connection, "EVALSHA", sha, 1, keys.name(), server_id)
         except NoScriptError:
             _ask(connection, "SCRIPT LOAD", GREET.text)
-            _ask(connection, "EVALSHA", sha, 1, prefix, server_id)
+            _ask(connection, "EVALSHA", sha, 1, keys.name(), server_id)
     except (NoPermissionError, ReadOnlyError):  # a reader, or a replica: neither decides anything
         return
 
@@ -222,7 +228,9 @@ def _ask(connection: AbstractConnection, *command: str | int) -> bytes:
 
 
 def _read_options(redis: Redis) -> dict[str, str]:  # kept: a refusal is an answer
-    """Return what the server says of its append-only file; nothing where this user may not ask."""
+    """Return what the server says of its append-only file; nothing where this user may not ask, as those of roles."""
+    if redis.connection_pool.connection_kwargs.get("username") not in (None, "", "default"):
+        return {}
     try:
         found = {**redis.config_get("*append*"), **redis.config_get("dir")}  # pyright: ignore[reportUnknownMemberType]  # untyped
     except (ResponseError, RedisUnreachableError) as error:
@@ -242,7 +250,16 @@ def _is_local(redis: Redis) -> bool:
     return "path" in where or where.get("host") in ("localhost", "127.0.0.1", "::1")
 
 
-def _find_files(options: Mapping[str, str]) -> list[Path]:
+def _list_open_files(process_id: str) -> list[Path]:
+    """Return the append-only files that a process of this machine has open; none where we may not look."""
+    try:
+        paths = [file.readlink() for file in Path(f"/proc/{process_id}/fd").iterdir()]
+    except OSError:
+        return []
+    return [path for path in paths if path.suffix == ".aof" and os.access(path, os.R_OK)]
+
+
+def _list_files(options: Mapping[str, str]) -> list[Path]:
     """Return the files that the server appends to: the only one of Redis 6, all increments from 7 on."""
     directory, name = Path(options.get("dir", "/nowhere")), options.get("appendfilename", "appendonly.aof")
     try:
