@@ -6,6 +6,7 @@ import pytest
 
 from agent_layer.dispatcher import Report
 from agent_layer.infra.objects.filesystem import open_objects
+from agent_layer.infra.processes.addresses import free_port
 from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.durability import durable_writes
 from agent_layer.infra.redis.keys import Keys
@@ -203,6 +204,19 @@ def test_a_server_on_this_machine_is_synced_by_us_whoever_asks(line, forgetful, 
 
     with open_redis(own) as redis:
         assert durable_writes(redis, line.keys).find_kind(redis) == "own file"
+
+
+@pytest.mark.parametrize("make", ["carried", pytest.param("valkey", marks=pytest.mark.other_make)])
+def test_a_server_elsewhere_says_what_is_on_its_disk_or_gets_time(settings, redis_programs, tmp_path, make):
+    port = free_port()
+    options = ("--port", str(port), "--bind", "127.0.0.1", "127.0.0.2", "--protected-mode", "no")
+    server = ForgetfulRedis(redis_programs[make], tmp_path, options)
+    elsewhere = f"redis://127.0.0.2:{port}"  # an address that is not known to be this machine's
+    with open_redis(settings.model_copy(update={"redis_url": elsewhere})) as redis:
+        kind = durable_writes(redis, Keys(settings.namespace)).find_kind(redis)
+    server.close()
+
+    assert kind == ("age" if make == "carried" else "WAITAOF")
 
 
 def test_nothing_leaves_before_the_replicas_that_must_hold_it_have_it(line):
