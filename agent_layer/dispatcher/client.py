@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import AsyncGenerator, Sequence
-from typing import Self
+from typing import Self, cast
 
 import msgspec
 from redis import Redis
@@ -90,7 +90,7 @@ class Dispatcher:
             check_lifetime(task, self.settings)
         rounds = [round] * len(checked) if isinstance(round, int) else round
         groups = [(make_group_id(task.run, task.id, at), task) for task, at in zip(checked, rounds, strict=True)]
-        add_groups(self._scripts, groups)
+        self._scripts.complete(lambda: add_groups(self._scripts, groups))
         return [group_id for group_id, _ in groups]
 
     def wait(self, group_ids: Sequence[str] | None = None, timeout: float | None = None) -> list[GroupState]:
@@ -117,6 +117,7 @@ class Dispatcher:
             newest_id, closed = read.newest_id, {group_id for group_id, _ in read.closings}
             pending = [one for one in is_open if one in closed] if read.is_whole else is_open
             states |= {group.group_id: group for group in self.groups(pending)}
+        states = {group.group_id: group for group in self._scripts.complete(lambda: self.groups(ids))}
         return [states[one] for one in ids if one in states]
 
     def finished(
@@ -193,11 +194,17 @@ class Dispatcher:
 
     def cancel(self, group_ids: Sequence[str]) -> int:
         """Cancel what is not final in these groups, which close with what they have; return how many rollouts."""
-        num_cancelled = at = 0
-        while page := group_ids[at : at + _GROUPS_PER_CALL]:
-            num, num_groups = self._scripts.cancel(page)
-            num_cancelled, at = num_cancelled + num, at + num_groups
-        return num_cancelled
+        num_cancelled = 0
+
+        def cancel() -> int:
+            nonlocal num_cancelled
+            at = 0
+            while page := group_ids[at : at + _GROUPS_PER_CALL]:
+                num, num_groups = self._scripts.cancel(page)
+                num_cancelled, at = num_cancelled + num, at + num_groups
+            return num_cancelled
+
+        return self._scripts.complete(cancel)
 
     def share(self, run: str, *, weight: float | None = None, quota: int | None = None) -> None:
         """Change how a run is served beside others of the same priority.
@@ -258,7 +265,14 @@ class Dispatcher:
 
         Rollouts that wait for it become claimable. A run without this declaration uses the newest registered version.
         """
-        self._scripts.serve(run, policy_version)
+        self._scripts.complete(lambda: self._scripts.serve(run, policy_version))
+
+    def find_server_change(self) -> bytes | None:
+        """Return a mark of the last change of Redis's server; where it differs, submissions may be forgotten.
+
+        None: the server was emptied a moment ago.
+        """
+        return cast("bytes | None", self._scripts.redis.hget(self._scripts.keys.queue("server"), "changed_at"))
 
     @property
     def _closed(self) -> str:

@@ -65,7 +65,7 @@ class NamedGroups:
     """Certain groups."""
 
     def __init__(self, scripts: Scripts, group_ids: Sequence[str]) -> None:
-        self._inspector = QueueInspector(scripts)
+        self._scripts, self._inspector = scripts, QueueInspector(scripts)
         self._left = dict.fromkeys(group_ids)
 
     @property
@@ -87,7 +87,7 @@ class NamedGroups:
 
     def _ask(self, group_ids: list[str]) -> Iterator[list[GroupState]]:
         for part in batched(group_ids, _ROWS):
-            states = self._inspector.groups(part, _ROWS)
+            states = self._scripts.complete(lambda part=part: self._inspector.groups(part, _ROWS))
             if lacking := [one for one in part if one not in {state.group_id for state in states}]:
                 raise NotFoundError(
                     f"group {lacking[0]}: expected one that was submitted, found none; the dispatcher forgets groups"
@@ -105,7 +105,7 @@ class RunGroups:
     is_over = False
 
     def __init__(self, scripts: Scripts, run: str) -> None:
-        self._redis, self._keys = scripts.redis, scripts.keys
+        self._redis, self._keys, self._scripts = scripts.redis, scripts.keys, scripts
         self._inspector = QueueInspector(scripts)
         self._run = run
         self._given: dict[str, None] = {}
@@ -150,7 +150,7 @@ class RunGroups:
     def _give(self, group_ids: Iterator[str]) -> Iterator[list[GroupState]]:
         for part in batched((one for one in group_ids if one not in self._given), _ROWS):
             self._given |= dict.fromkeys(part)
-            yield self._inspector.groups(part, _ROWS)
+            yield self._scripts.complete(lambda part=part: self._inspector.groups(part, _ROWS))
         for one in list(islice(self._given, max(0, len(self._given) - _MAX_RECENT))):
             del self._given[one]
 

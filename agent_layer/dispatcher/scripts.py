@@ -3,10 +3,11 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 from redis import Redis
+from redis.exceptions import ResponseError
 
 from agent_layer.dispatcher.models import (
     Claim,
@@ -18,10 +19,23 @@ from agent_layer.dispatcher.models import (
     required_capabilities,
 )
 from agent_layer.dispatcher.tasks import num_launched
-from agent_layer.errors import CorruptRecordError
-from agent_layer.infra import CLOCK_PRELUDE, Keys, LuaScript, SharedClock
+from agent_layer.errors import CorruptRecordError, UnreachableError
+from agent_layer.infra import (
+    CLOCK_PRELUDE,
+    Backoff,
+    Keys,
+    LuaScript,
+    RedisUnreachableError,
+    SharedClock,
+    durable_writes,
+    open_objects,
+)
 from agent_layer.schema import Task, decode, encode, new_id
 from agent_layer.settings import Settings
+from agent_layer.store import restore_index
+
+T = TypeVar("T")
+_Call: TypeAlias = Callable[[Sequence[str], Sequence[str | int | float | bytes]], object]
 
 _LeaseFields: TypeAlias = tuple[bytes, bytes, int, bytes, bytes, int, bytes]
 _Leased: TypeAlias = tuple[list[_LeaseFields], list[bytes]]
@@ -31,6 +45,8 @@ _Answer: TypeAlias = tuple[bytes, bytes, bytes, int]
 _LUA = Path(__file__).parent / "lua"
 _MAX_WHY_LENGTH = 300
 """Most characters of the reason why a task cannot be read: it may quote the task."""
+
+_BACKOFF = Backoff(0.02, 0.5)
 
 _KEYS = ("q", "outbox", "group:", "t:", "dead", "policies:", "clock")
 """Families of ``queue_keys``, in its order."""
@@ -48,20 +64,20 @@ def _script(name: str, preludes: str, commands: str, reads: str = "", writes: st
     )
 
 
-_END_PRELUDES = "prelude runs ready groups leases"
+_END_PRELUDES = "prelude gate runs ready groups leases"
 _END_COMMANDS = (
     "expire hdel hget hincrby hkeys hlen hmget hset hsetnx lpush lrange ltrim sadd time xadd zadd zrem zscore"
 )
 
 ADD = _script(
     "add",
-    "prelude ready runs groups",
+    "prelude gate ready runs groups",
     "exists hexists hget hmget hset hsetnx incrby sadd smembers time xadd zadd zcard",
     reads="group:* dead",
 )
 CLAIM = _script(
     "claim",
-    "prelude",
+    "prelude gate",
     "exists hget hkeys hmget hset set sismember smembers srem time xrevrange zadd zrange zrem zremrangebyrank",
     reads="t:* policies:*",
     writes="q:* clock",
@@ -74,9 +90,12 @@ HEARTBEAT = _script(
     writes="q:* clock",
 )
 CHECKPOINT = _script("checkpoint", "prelude", "hmget hset time")
-SETTLE = _script("settle", _END_PRELUDES, _END_COMMANDS, writes="q:* outbox")
-REAP = _script("reap", _END_PRELUDES, f"{_END_COMMANDS} set zrangebyscore", writes="q:* outbox clock")
-CANCEL = _script("cancel", _END_PRELUDES, _END_COMMANDS, writes="q:* outbox")
+_STANDING = f"{_END_COMMANDS} exists get"
+SETTLE = _script("settle", f"{_END_PRELUDES} forgotten", _STANDING, "t:* group:*", "q:* outbox")
+REAP = _script(
+    "reap", f"{_END_PRELUDES} forgotten", f"{_STANDING} set zrangebyscore", "t:* group:*", "q:* outbox clock"
+)
+CANCEL = _script("cancel", _END_PRELUDES, f"{_END_COMMANDS} exists", "group:*", "q:* outbox")
 DEAD = _script("dead", "prelude runs ready", _END_COMMANDS)
 RUN = _script("run", "prelude runs ready", "del expire hdel hget hset sadd srem time xadd zrange")
 DRAIN = _script("drain", "prelude ready", "expire sadd time xadd zscore")
@@ -125,24 +144,29 @@ class Scripts:
         self.settings = settings
         self._clock = SharedClock(redis, keys, monotonic=monotonic)
         self._keys = queue_keys(keys)
+        self._durable = durable_writes(redis, keys)
         self._rules = Rules(settings.max_attempts, settings.stop_failure_window, settings.stop_failure_rate)
-        self._add = self._load(ADD)
-        self._claim = self._load(CLAIM)
+        self._add = self._gated(self._load(ADD))
+        self._claim = self._gated(self._load(CLAIM))
         self._upcoming = self._load(UPCOMING)
         self._heartbeat = self._load(HEARTBEAT)
         self._checkpoint = self._load(CHECKPOINT)
-        self._settle = self._load(SETTLE)
-        self._reap = self._load(REAP)
-        self._cancel = self._load(CANCEL)
+        self._settle = self._gated(self._load(SETTLE))
+        self._reap = self._gated(self._load(REAP))
+        self._cancel = self._gated(self._load(CANCEL))
         self._dead = self._load(DEAD)
         self._run = self._load(RUN)
         self._drain = self._load(DRAIN)
         self._inspect = self._load(INSPECT)
 
-    def _load(self, script: LuaScript) -> Callable[[Sequence[str], Sequence[str | int | float | bytes]], object]:
+    def _load(self, script: LuaScript) -> _Call:
         """Return the script as a function of its keys and arguments; the last argument is the caller's time."""
         run = script.load(self.redis)
         return lambda keys, arguments: cast("object", run(keys, [*arguments, self._clock.estimate_ms()]))
+
+    def complete(self, write: Callable[[], T]) -> T:
+        """Call ``write``, and return its result once Redis cannot forget it; see ``DurableWrites``."""
+        return self._durable.complete(self.redis, write)
 
     def add(self, groups: Sequence[tuple[str, Task]], max_queued: int) -> list[bool] | int:
         """Queue (group id, task) pairs; return True for each new group, or the number queued when there is no room."""
@@ -247,6 +271,35 @@ class Scripts:
     def inspect(self, view: str, *arguments: str | int) -> bytes:
         """Read a view of the state; writes nothing. See ``QueueInspector``."""
         return cast("bytes", self._inspect(self._keys, [view, *arguments]))
+
+    def _gated(self, script: _Call) -> _Call:
+        """Return a script that decides, as a function that first restores the index where Redis may have forgotten."""
+
+        def call(names: Sequence[str], arguments: Sequence[str | int | bytes | float]) -> object:
+            waits = _BACKOFF.delays(self.settings.retry_seconds)
+            while True:
+                try:
+                    return script(names, arguments)
+                except ResponseError as error:
+                    if not str(error).startswith("RESTORING"):
+                        raise
+                if self._restore():
+                    continue
+                if (wait := next(waits, None)) is None:
+                    raise RedisUnreachableError(
+                        "queue: expected its index to be restored after Redis changed, found another process at work"
+                        f" on it for {self.settings.retry_seconds:g} s; see shipper.log, or run 'agent-layer store"
+                        " reindex'"
+                    )
+                time.sleep(wait)
+
+        return call
+
+    def _restore(self) -> bool:
+        try:
+            return restore_index(self.redis, self.keys, open_objects(self.settings))
+        except (UnreachableError, CorruptRecordError) as error:
+            raise RedisUnreachableError(f"queue: cannot decide before its index is restored: {error}") from error
 
 
 def queue_keys(keys: Keys) -> list[str]:

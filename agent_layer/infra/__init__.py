@@ -32,6 +32,7 @@ __getattr__, __all__ = face(
         "processes.supervised": "SupervisedProcess start_supervised supervised_command",
         "redis.client": "AsyncRedis open_async_redis open_redis",
         "redis.clock": "ADVANCE_CLOCK CLOCK_PRELUDE SharedClock",
+        "redis.durability": "GREET WaitKind durable_writes greet_again",
         "redis.embedded": "is_redis_running",
         "redis.keys": "Keys",
         "redis.programs": "find_redis_server",

@@ -34,6 +34,8 @@ class Settings(BaseSettings):
     """Directory of all state that has no URL."""
     redis_url: str | None = None
     """None: a Redis server of our own on a private socket in ``dir``."""
+    redis_replicas: int = Field(default=0, ge=0)
+    """Replicas of Redis that must hold a decision before it takes effect outside of Redis."""
     reader_redis_url: str | None = None
     """The same Redis under its user of the role reader, with which ``view`` reads; None: ``redis_url``."""
     objects_url: str | None = None

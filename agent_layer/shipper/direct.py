@@ -2,16 +2,16 @@
 
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from redis import Redis
 from redis.exceptions import RedisError
 
 from agent_layer.errors import CorruptRecordError, UnreachableError
-from agent_layer.infra import Keys, ObjectStore, RedisUnreachableError, open_objects, open_redis
+from agent_layer.infra import Keys, ObjectStore, RedisUnreachableError, durable_writes, open_objects, open_redis
 from agent_layer.schema import ContentRef, LogRecord, encode, record_owner
 from agent_layer.settings import Settings
-from agent_layer.state import read_outbox, remove_decisions
+from agent_layer.state import Decisions, read_outbox, remove_decisions
 from agent_layer.store import (
     BlobLimits,
     StoredRecord,
@@ -19,6 +19,7 @@ from agent_layer.store import (
     commit_segments,
     drop_deleted_owners,
     read_record,
+    restore_index,
     segment_key,
     store_contents,
 )
@@ -78,6 +79,7 @@ class DirectDestination:
         self._redis = redis
         self._objects = objects
         self._limits = limits
+        self._durable = durable_writes(redis, keys)
 
     def store(self, name: str, contents: Sequence[bytes]) -> str | None:
         """See Destination."""
@@ -85,7 +87,8 @@ class DirectDestination:
             records = [StoredRecord(read_log_record(content), content) for content in contents]
         except CorruptRecordError as error:
             return str(error)
-        self._store(name, records)
+        # its log goes next: until then, it would bring back what Redis forgets
+        self._durable.complete(self._redis, lambda: self._store(name, records))
         return None
 
     def ship_decisions(self) -> int:
@@ -95,11 +98,19 @@ class DirectDestination:
         """
         num_segments = 0
         with _redis_errors():
-            while (decisions := read_outbox(self._redis, self._keys)) is not None:
+            with suppress(UnreachableError):  # the objects are away: what waits to be stored there says so
+                restore_index(self._redis, self._keys, self._objects)
+            while (decisions := self._read_durable()) is not None:
                 self._store(decisions.name, [StoredRecord(record, encode(record)) for record in decisions.records])
                 remove_decisions(self._redis, self._keys, decisions)
                 num_segments += 1
         return num_segments
+
+    def _read_durable(self) -> Decisions | None:
+        """Return decisions that Redis cannot forget any more: once one is stored, no other may take its place."""
+        if read_outbox(self._redis, self._keys) is None:
+            return None
+        return self._durable.complete(self._redis, lambda: read_outbox(self._redis, self._keys))
 
     def close(self) -> None:
         """See Destination."""

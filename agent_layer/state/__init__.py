@@ -10,7 +10,7 @@ __getattr__, __all__ = face(
             "Checkpoint checkpoint_name checkpoint_prefix checkpoint_trajectory parse_checkpoint_key read_checkpoint"
             " remove_checkpoint remove_checkpoints store_checkpoint"
         ),
-        "outbox": "read_outbox remove_decisions",
+        "outbox": "Decisions read_outbox remove_decisions",
         "supervisor_directory": ("TakenSandbox make_supervisor_directory read_taken_sandboxes write_taken_sandboxes"),
         "vocabularies": "TokenBytes has_vocabulary read_vocabulary store_vocabulary",
     },

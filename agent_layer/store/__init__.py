@@ -31,6 +31,7 @@ __getattr__, __all__ = face(
         "maintenance.index_audit": "AUDIT_ROWS COUNT_ORPHAN_BITS",
         "maintenance.merge_plan": "Limits",
         "maintenance.rebuild": "Progress find_unindexed",
+        "maintenance.restore": "restore_index",
         "maintenance.retention": "ExpiryReport",
         "reading.display": "show_row show_step show_trajectory step_rewards",
         "reading.labels": "make_label read_known_labels",

@@ -24,6 +24,7 @@ from .maintenance.gc import Grace as Grace
 from .maintenance.index_audit import AUDIT_ROWS as AUDIT_ROWS, COUNT_ORPHAN_BITS as COUNT_ORPHAN_BITS
 from .maintenance.merge_plan import Limits as Limits
 from .maintenance.rebuild import Progress as Progress, find_unindexed as find_unindexed
+from .maintenance.restore import restore_index as restore_index
 from .maintenance.retention import ExpiryReport as ExpiryReport
 from .page import Page as Page
 from .reading.display import show_row as show_row, show_step as show_step, show_trajectory as show_trajectory

@@ -277,10 +277,11 @@ class Attempt:
             if progress is not None:
                 progress.mark_prepared()
             await context.sandboxes.end(self.lease)
-            is_resumed = self._resumability.is_resumed
+            is_resumed, is_lost = self._resumability.is_resumed, isinstance(error, LeaseLostError)
             ending, lease_ending = classify_refusal(error, is_resumed=is_resumed)
             end = RunEnd(ending=ending, lease_ending=lease_ending, times=times)
-            goes_back = is_resumed and lease_ending == "release"
+            self._stop = "lost" if is_lost else self._stop
+            goes_back = is_lost or (is_resumed and lease_ending == "release")  # another holder records how it ends
             return HandingOver(rollout=None, end=end) if goes_back else Closing(rollout=None, end=end)
         agent_run = AgentRun(context.target, task, rollout, self._resumability.left_seconds, progress)
         progress.record_activity()

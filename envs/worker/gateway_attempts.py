@@ -72,6 +72,7 @@ def record_start(
         env_version=context.env_version,
         scorer=scorer,
         owner="worker",
+        lease_token=int(lease.token),
         lease_seconds=context.settings.lease_seconds,
         resume=checkpoint and Resumption(calls=checkpoint.calls, seconds=checkpoint.seconds, worker=context.worker),
     )
@@ -105,7 +106,8 @@ def open_attempt(
     Raises:
         RefusedTaskError: the gateway refuses the task. BadInputError: it refuses the checkpoint.
         UnreachableError: it does not answer.
-        NotFoundError: it no longer holds the attempt to resume.
+        NotFoundError: it no longer holds the attempt to resume, or an earlier lease has used this attempt.
+        LeaseLostError: a later lease holds the rollout.
     """
     request = opening.request
     if lease.attempt > 0:

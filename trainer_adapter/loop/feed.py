@@ -94,6 +94,7 @@ class GroupFeed:
         """Those of the open groups that ``follow`` has yielded."""
         self._replaced: set[str] = set()
         """Those of the open groups beside which others were submitted."""
+        self._server_change = dispatcher.find_server_change()
         self.acknowledge(cursor.taken)
         num_open = len(cursor.open_positions)
         starts, tries = cursor.open_starts or [0] * num_open, cursor.open_tries or [0] * num_open
@@ -217,13 +218,21 @@ class GroupFeed:
             CONSUMER,
             self._run,
             wait_seconds=patience,
-            stop=lambda: stop() or self._control.is_failing(),
+            stop=lambda: self._submit_forgotten() or stop() or self._control.is_failing(),
             max_unacked=None,
         ):
             yield delivery
             self._control.begin_wait()
         if not stop():
             raise self._control.explain_missing_group(patience)
+
+    def _submit_forgotten(self) -> None:
+        """Submit the open groups again where Redis may have forgotten them; one that it knows stays as it is."""
+        change = self._dispatcher.find_server_change()
+        if change not in (None, self._server_change):
+            self._server_change = change
+            self._control.serve_again()
+            self._submit(sorted(one for group_id, one in self._open.items() if group_id not in self._yielded))
 
     def _submit(self, wanted: Iterable[_OpenGroup]) -> None:
         for _, members in groupby(wanted, lambda open_group: open_group.position // self.groups_per_step):

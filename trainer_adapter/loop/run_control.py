@@ -22,6 +22,8 @@ class RunControl:
         self._pause_at_switch = pause_at_switch
         self._look_at = 0.0
         self._is_failing = False
+        self._served: int | None = None
+        """Policy version that was last reported as served; None: none yet."""
         dispatcher.end_pause(run, _SWITCHING)  # left by a trainer that was killed
 
     @contextmanager
@@ -35,10 +37,16 @@ class RunControl:
             self._dispatcher.begin_pause(self._run, _SWITCHING)
         try:
             yield
-            self._dispatcher.serve(self._run, policy_version)
+            self._served = policy_version
+            self.serve_again()
         finally:
             if self._pause_at_switch:
                 self._dispatcher.end_pause(self._run, _SWITCHING)
+
+    def serve_again(self) -> None:
+        """Report the version that the engines serve once more: Redis may have forgotten it."""
+        if self._served is not None:
+            self._dispatcher.serve(self._run, self._served)
 
     def begin_wait(self) -> None:
         """Restart the interval of polls."""

@@ -21,7 +21,15 @@ from redis.retry import Retry
 
 from agent_layer.engines import EngineControl, read_engine_address
 from agent_layer.errors import AgentLayerError, BadInputError, CorruptRecordError
-from agent_layer.infra import find_redis_server, install_command, open_objects, open_redis
+from agent_layer.infra import (
+    Keys,
+    WaitKind,
+    durable_writes,
+    find_redis_server,
+    install_command,
+    open_objects,
+    open_redis,
+)
 from agent_layer.schema import new_id
 from agent_layer.settings import Settings
 
@@ -64,6 +72,8 @@ class ServerFacts(NamedTuple):
     eviction: str
     is_open: bool
     """Every client that reaches it may do everything."""
+    wait: WaitKind
+    """How a decision is known to be on its disk."""
 
 
 def look_at_redis(settings: Settings) -> Iterator[Diagnosis]:
@@ -82,6 +92,13 @@ def judge(facts: ServerFacts) -> Iterator[Diagnosis]:
     else:
         finding = "its append-only file is off, so that a crash forgets what was queued"
         yield Diagnosis("redis", "bad", f"{finding}; run 'redis-cli config set appendonly yes'")
+    if facts.has_aof and facts.wait == "age":
+        finding = "it does not say what is on its disk (WAITAOF, from Redis 7.2 and Valkey 8 on; 'store acl' allows it)"
+        remedy = "so each decision waits 2 s; install a newer one, or run 'redis-cli config set appendfsync always'"
+        yield Diagnosis("redis", "note", f"{finding}, {remedy}")
+    if facts.has_aof and facts.wait == "WAITAOF":
+        finding = "it syncs once a second where appendfsync is everysec, and each decision waits for that"
+        yield Diagnosis("redis", "ok", f"{finding}; 'always' takes milliseconds")
     if facts.eviction != "noeviction":
         finding = f"its maxmemory-policy is {facts.eviction}, so that it may drop any key"
         yield Diagnosis("redis", "bad", f"{finding}; run 'redis-cli config set maxmemory-policy noeviction'")
@@ -123,6 +140,7 @@ def _judge_own(settings: Settings) -> Iterator[Diagnosis]:
 def _ask_redis(settings: Settings, url: str) -> ServerFacts:
     with open_redis(settings) as redis:
         server = cast("dict[str, object]", redis.info())  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+        wait = durable_writes(redis, Keys(settings.namespace)).find_kind(redis)
     is_valkey = "valkey_version" in server
     return ServerFacts(
         url=url,
@@ -131,6 +149,7 @@ def _ask_redis(settings: Settings, url: str) -> ServerFacts:
         has_aof=bool(server.get("aof_enabled")),
         eviction=str(server.get("maxmemory_policy", "noeviction")),
         is_open=not url.startswith("unix:") and _is_open(url, settings.connect_seconds),
+        wait=wait,
     )
 
 

@@ -12,7 +12,7 @@ import typer
 
 from agent_layer.dispatcher import INSPECT, LEASE_SCRIPTS, SUBMIT_SCRIPTS
 from agent_layer.errors import BadInputError
-from agent_layer.infra import ADVANCE_CLOCK, Keys, LuaScript, list_commands
+from agent_layer.infra import ADVANCE_CLOCK, GREET, Keys, LuaScript, list_commands
 from agent_layer.store import (
     AUDIT_ROWS,
     CLAIM_SCRIPTS,
@@ -74,16 +74,20 @@ _INDEX = (
     " group-segments events steps"
 )
 
-_CONNECT = _Duty(commands="ping hello")
+_CONNECT = _Duty(commands="ping hello info")
 _QUERY = _Duty(
     reads=f"{_INDEX} dead ordinals reindexing cooled",
     commands="get mget hget hgetall hmget hkeys hvals hscan hexists exists smembers scard zcard xrange xrevrange xread",
     scripts=(SEARCH, AUDIT_ROWS),
 )
+_WAIT = _Duty(writes="synced", commands="set wait hget", scripts=(GREET,))
 _SHIP = _Duty(
-    reads="feeds:* acked:* dead replaced:*",
-    writes=f"{_INDEX} ordinals outbox outbox-batch",
-    commands="xrange xdel hset hdel hsetnx hget hgetall hmget sadd unlink multi exec",
+    reads="feeds:* acked:* dead replaced:* cooled",
+    writes=f"{_INDEX} ordinals outbox outbox-batch q:server q:restoring",
+    commands=(
+        "xrange xdel hset hdel hsetnx hget hgetall hmget sadd unlink multi exec"
+        " set pexpire del exists time"  # restores the index
+    ),
     scripts=(COMMIT, ENTER_REWARDS, MARK_COMMITTED, HOLD_BLOBS),
 )
 _FOLLOW = _Duty(
@@ -112,13 +116,13 @@ _MAINTAIN = _Duty(
 )
 
 _DUTIES: dict[Role, tuple[_Duty, ...]] = {
-    "gateway": (_CONNECT, _QUERY, _SHIP, _WATCH_ENGINES, _DRIVE_ENGINES),
-    "worker": (_CONNECT, _QUERY, _SHIP, _LEASE, _LINK),
-    "trainer": (_CONNECT, _QUERY, _SHIP, _FOLLOW, _SUBMIT, _WATCH_ENGINES, _DRIVE_ENGINES, _SHOW_PAGE),
-    "shipper": (_CONNECT, _SHIP),
+    "gateway": (_CONNECT, _QUERY, _WAIT, _SHIP, _WATCH_ENGINES, _DRIVE_ENGINES),
+    "worker": (_CONNECT, _QUERY, _WAIT, _SHIP, _LEASE, _LINK),
+    "trainer": (_CONNECT, _QUERY, _WAIT, _SHIP, _FOLLOW, _SUBMIT, _WATCH_ENGINES, _DRIVE_ENGINES, _SHOW_PAGE),
+    "shipper": (_CONNECT, _WAIT, _SHIP),
     "reader": (_CONNECT, _QUERY, _WATCH_QUEUE, _WATCH_ENGINES, _LINK),
     "operator": (
-        *(_CONNECT, _QUERY, _SHIP, _FOLLOW, _SUBMIT, _WATCH_QUEUE, _WATCH_ENGINES, _DRIVE_ENGINES),
+        *(_CONNECT, _QUERY, _WAIT, _SHIP, _FOLLOW, _SUBMIT, _WATCH_QUEUE, _WATCH_ENGINES, _DRIVE_ENGINES),
         *(_MAINTAIN, _SHOW_PAGE),
     ),
 }
@@ -137,6 +141,8 @@ def acl_rules(role: Role, keys: Keys, redis: float = 6.2) -> list[str]:
     duties = _DUTIES[role]
     greeting = [] if 7 <= redis < 7.2 else ["+client|setinfo"]  # 7.0 rejects names of commands that it does not know
     commands = set[str]().union(*(duty.all_commands() for duty in duties))
+    if redis >= 7.2 and "wait" in commands:
+        commands.add("waitaof")
     declared = set[str]().union(*(duty.families_declared() for duty in duties))
     written = set[str]().union(*(duty.families_written() for duty in duties))
     read = set[str]().union(*(duty.families_read() for duty in duties)) - written

@@ -154,8 +154,9 @@ local function read_task(group)
   return tasks[group]
 end
 
-local function next_attempt(rollout, attempts)
-  local attempt = tonumber(attempts)
+-- A number that no attempt has: this server may have forgotten a claim of what was queued before it changed.
+local function next_attempt(rollout, attempts, queued_at)
+  local attempt = attempts + (tonumber(queued_at) < SERVER_CHANGED_AT and 1 or 0)
   while redis.call('EXISTS', STORED_TRAJECTORY .. trajectory_id(rollout, attempt)) == 1 do
     attempt = attempt + 1
   end
@@ -170,7 +171,7 @@ local leased = {}
 local function lease(rollout)
   local group, status, queued_at, attempts, checkpoint, ran =
     unpack(redis.call('HMGET', key('r', rollout), 'group', 'status', 'queued_at', 'attempts', 'checkpoint', 'ran'))
-  local attempt = checkpoint and attempts - 1 or next_attempt(rollout, attempts)
+  local attempt = checkpoint and attempts - 1 or next_attempt(rollout, attempts, queued_at)
   last_token = last_token + 1
   local token = string.format('%.0f', last_token)
   if status == 'paused' then

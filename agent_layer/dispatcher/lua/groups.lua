@@ -84,17 +84,23 @@ local function note_times(group)
   end
 end
 
--- Write the group down, for good: its members are the accepted attempts, in member order.
-local function close_group(group)
-  local g = key('g', group.name)
-  local members, num_dead = list_members(group)
-  local is_short = group.usable < group.group_size
-  local fill = not is_short and 'whole' or group.partial == 'drop' and 'dropped' or 'short'
+local function write_record(group, members, fill)
   redis.call('XADD', OUTBOX, '*', 'kind', 'group', 'group_id', group.name, 'run', group.run, 'task_id', group.task_id,
     'task_type', group.task_type, 'split', group.split, 'group_size', group.group_size, 'at', now_of_day(),
     'members', fill == 'dropped' and '' or table.concat(members, ','), 'num_launched', group.launched,
     'num_usable', group.usable, 'fill', fill, 'num_surplus', group.num_cut,
     'kept_seconds', mean(group.kept_ms, group.usable), 'surplus_seconds', mean(group.cut_ms, group.num_cut))
+end
+
+-- Write the group down, for good: its members are the accepted attempts, in member order. A record that is stored stands.
+local function close_group(group)
+  local g = key('g', group.name)
+  local members, num_dead = list_members(group)
+  local is_short = group.usable < group.group_size
+  local fill = not is_short and 'whole' or group.partial == 'drop' and 'dropped' or 'short'
+  if redis.call('EXISTS', STORED_GROUP .. group.name) == 0 then
+    write_record(group, members, fill)
+  end
   redis.call('HSET', g, 'closed_at', AT, 'num_accepted', #members, 'fill', fill, 'num_dead', num_dead)
   if num_dead == 0 then -- a dead rollout needs its task to be tried again
     forget_group(g)

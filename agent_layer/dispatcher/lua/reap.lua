@@ -10,6 +10,9 @@ local RULES = rules_at(1)
 local function reclaim_lease(rollout)
   local group, run, status, attempts, worker, checkpoint, began, failures = unpack(redis.call('HMGET', key('r', rollout),
     'group', 'run', 'status', 'attempts', 'worker', 'checkpoint', 'began', 'failures'))
+  if adopt(rollout, { group = group, run = run, status = status, attempts = attempts, began = began }) then
+    return
+  end
   local error = 'infra: ' .. worker .. ' sent no heartbeat before its lease lapsed'
   if not checkpoint or failures + 1 >= RULES.max_attempts then
     end_attempt('lost', rollout, attempts - 1, group, run, error)

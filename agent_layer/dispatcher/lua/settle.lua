@@ -64,7 +64,10 @@ local HELD_FIELDS = { 'status', 'group', 'run', 'attempts', 'token', 'began' }
 
 local function settle(rollout, token, ending, cause, error, delay_ms, usable)
   local held, report_id = read_fields(key('r', rollout), HELD_FIELDS), token .. ' ' .. ending
-  if holds(token, held.token) then
+  if holds(token, held.token) and adopt(rollout, held) then
+    held.token = '' -- refused below, by the decision that stands
+    held.status = redis.call('HGET', key('r', rollout), 'status')
+  elseif holds(token, held.token) then
     apply(rollout, held, { ending = ending, report_id = report_id, cause = cause, error = error, delay_ms = delay_ms, usable = usable })
     return YES
   end

@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
-from agent_layer.errors import BackPressureError, BadInputError
+from agent_layer.errors import BackPressureError, BadInputError, NotFoundError
 from agent_layer.gateway.calls.requests import read_body
 from agent_layer.gateway.http.auth import Access
 from agent_layer.gateway.http.bind import public_address
@@ -95,9 +95,9 @@ class RolloutRoutes:
             max_side_calls=self.settings.max_side_calls,
         )
         if body.resume is None:
-            rollout, abandoned = await self._begin(wanted), list[str]()
+            rollout, abandoned = await self._begin(wanted, body.lease_token), list[str]()
         else:
-            rollout, abandoned = await self.resumption.resume(wanted.trajectory_id, body.resume)
+            rollout, abandoned = await self.resumption.resume(wanted.trajectory_id, body.resume, body.lease_token)
         if body.lease_seconds is not None:
             self.rollouts.renew(rollout.trajectory_id, body.lease_seconds)
         return OpenedRollout(
@@ -110,9 +110,9 @@ class RolloutRoutes:
             abandoned=abandoned,
         )
 
-    async def _begin(self, wanted: LiveRollout) -> LiveRollout:
-        await self._take_place(wanted)
-        rollout = self.rollouts.add(wanted)
+    async def _begin(self, wanted: LiveRollout, token: int | None) -> LiveRollout:
+        await self._take_place(wanted, token)
+        rollout = self.rollouts.add(wanted, token)
         if rollout is wanted:
             try:
                 self.finalizer.record_start(rollout)
@@ -122,13 +122,26 @@ class RolloutRoutes:
             self.counters.add("rollouts_opened")
         return rollout
 
-    async def _take_place(self, wanted: LiveRollout) -> None:
+    async def _take_place(self, wanted: LiveRollout, token: int | None) -> None:
         """Abort the attempt before this one, because its holder is gone.
 
-        Raises: BadInputError: an attempt at this rollout counts already.
+        Raises:
+            BadInputError: an attempt at this rollout counts already.
+            RefusedError: this rollout is held under a later lease.
+            NotFoundError: an earlier lease has used this very attempt: Redis has forgotten it, and gave the number out
+                again. Its holder is fenced off, and the next attempt is a new one.
         """
         before = self.rollouts.find_newest(wanted)
-        if before is None or before.started.attempt >= wanted.started.attempt:
+        if before is None:
+            return
+        if fenced := self.rollouts.pass_fence(wanted.started.rollout_id, token):
+            await self.finalizer.abort(fenced, f"a later lease took its place with {wanted.trajectory_id}")
+        if self.rollouts.is_used(wanted.trajectory_id, token):
+            raise NotFoundError(
+                f"rollout {wanted.trajectory_id}: expected an attempt that was not begun, found it used under an"
+                " earlier lease; count it as lost and open another"
+            )
+        if before.started.attempt >= wanted.started.attempt:
             return
         if before.judgement.is_accepted:
             raise BadInputError(

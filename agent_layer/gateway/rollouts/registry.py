@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
 from agent_layer.errors import BadInputError, NotFoundError
+from agent_layer.gateway.dialects.refusals import RefusedError
 from agent_layer.gateway.rollouts.counters import Counters
 from agent_layer.gateway.rollouts.rollout import LiveRollout
 from agent_layer.schema import RenewedRollouts, RenewRequest, make_trajectory_id
@@ -43,14 +44,24 @@ class RolloutRegistry:
         self._closed: OrderedDict[str, LiveRollout] = OrderedDict()
         self._newest: dict[str, int] = {}
         """By rollout the highest attempt."""
+        self._fences: dict[str, int] = {}
+        """By rollout the latest lease that asked for it."""
+        self._leased: dict[str, str] = {}
+        """By rollout the attempt that was last opened under a lease."""
+        self._tokens: dict[str, int] = {}
+        """By attempt the lease that holds it, or held it last."""
 
     @property
     def live(self) -> list[LiveRollout]:
         """Those that are open."""
         return list(self._live.values())
 
-    def add(self, rollout: LiveRollout) -> LiveRollout:
+    def add(self, rollout: LiveRollout, token: int | None = None) -> LiveRollout:
         """Register a rollout; the same attempt opened again is the registered one.
+
+        Args:
+            rollout: one attempt.
+            token: the lease under which a worker opens it; None: no worker does.
 
         Raises: BadInputError: the attempt was closed before, or is paused.
         """
@@ -67,7 +78,39 @@ class RolloutRegistry:
         found.lease.used_at = self.now()
         rollout_id, attempt = rollout.started.rollout_id, rollout.started.attempt
         self._newest[rollout_id] = max(attempt, self._newest.get(rollout_id, attempt))
+        self.note_lease(found, token)
         return found
+
+    def pass_fence(self, rollout_id: str, token: int | None) -> LiveRollout | None:
+        """Let a lease act for a rollout, and from now on no earlier one.
+
+        Args:
+            rollout_id: the rollout.
+            token: the lease; None: no worker's.
+
+        Returns: the open attempt at it that an earlier lease holds, to be aborted.
+        Raises: RefusedError: a later lease has asked for it.
+        """
+        if token is None or rollout_id not in self._newest:
+            return None
+        if token < self._fences.setdefault(rollout_id, token):
+            raise RefusedError(
+                412, "rollout_handed_on", f"rollout {rollout_id}: a later lease holds it; discard this attempt"
+            )
+        self._fences[rollout_id] = token
+        held = self._live.get(self._leased.get(rollout_id, ""))
+        return held if held is not None and self.is_used(held.trajectory_id, token) else None
+
+    def note_lease(self, rollout: LiveRollout, token: int | None) -> None:
+        """Note the lease that holds an attempt from now on."""
+        if token is not None:
+            self._fences[rollout.started.rollout_id] = token
+            self._leased[rollout.started.rollout_id] = rollout.trajectory_id
+            self._tokens[rollout.trajectory_id] = token
+
+    def is_used(self, trajectory_id: str, token: int | None) -> bool:
+        """Whether another lease has opened this attempt here."""
+        return token is not None and self._tokens.get(trajectory_id, token) != token
 
     def find_resumable(self, trajectory_id: str) -> LiveRollout:
         """Find an attempt that a worker can resume.
@@ -157,8 +200,11 @@ class RolloutRegistry:
             self._counters.add("rollouts_closed")
         while len(self._closed) > _MAX_CLOSED:
             _, oldest = self._closed.popitem(last=False)
+            self._tokens.pop(oldest.trajectory_id, None)
             if self._newest.get(oldest.started.rollout_id) == oldest.started.attempt:
                 del self._newest[oldest.started.rollout_id]
+                self._fences.pop(oldest.started.rollout_id, None)
+                self._leased.pop(oldest.started.rollout_id, None)
 
     def _find_lapse(self, rollout: LiveRollout) -> Lapse | None:
         now = self.now()

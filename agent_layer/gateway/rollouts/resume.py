@@ -47,8 +47,15 @@ class AttemptResumption:
         await self.finalizer.stop_calls(rollout)
         return _make_mark(rollout)
 
-    async def resume(self, trajectory_id: str, resumption: Resumption) -> tuple[LiveRollout, list[str]]:
+    async def resume(
+        self, trajectory_id: str, resumption: Resumption, token: int | None = None
+    ) -> tuple[LiveRollout, list[str]]:
         """Pass an attempt to its next holder, even while the present one runs.
+
+        Args:
+            trajectory_id: the attempt.
+            resumption: from where it goes on.
+            token: the next holder's lease.
 
         Returns: what the new holder has, and the ids of the calls that are abandoned.
 
@@ -62,11 +69,14 @@ class AttemptResumption:
                 f"rollout {held.trajectory_id}: expected a mark of at most its {len(held.history.ended)} calls, found"
                 f" {resumption.calls}; resume it from a checkpoint of this attempt"
             )
+        self.rollouts.pass_fence(held.started.rollout_id, token)
         self.finalizer.check_room(held)
         while held.lease.paused_at is None or held.lease.running:
             await self.pause(held)
             # another client may have been quicker, or have closed it
             held = self.rollouts.find_resumable(trajectory_id)
+        self.rollouts.pass_fence(held.started.rollout_id, token)
+        self.rollouts.note_lease(held, token)
         return self._hand_on(held, resumption)
 
     def _hand_on(self, held: LiveRollout, resumption: Resumption) -> tuple[LiveRollout, list[str]]:

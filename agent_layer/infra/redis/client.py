@@ -16,7 +16,9 @@ from redis.exceptions import BusyLoadingError, RedisError, TimeoutError as Redis
 from redis.retry import Retry
 
 from agent_layer.errors import BadInputError, UnreachableError
+from agent_layer.infra.redis.durability import DurableWrites
 from agent_layer.infra.redis.embedded import acquire_server
+from agent_layer.infra.redis.keys import Keys
 from agent_layer.infra.redis.retry import BACKOFF, TimedRetry
 from agent_layer.settings import Settings
 
@@ -34,7 +36,10 @@ def open_redis(settings: Settings) -> Redis:
         BadInputError: logs go to an ingest server, whose Redis would not be one of our own.
     """
     url = _answering_url(settings)
-    return _Client.from_url(url, retry=_timed_retry(settings, url), **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
+    durable = DurableWrites(Keys(settings.namespace), settings.redis_replicas, settings.retry_seconds)
+    return _Client.from_url(
+        url, retry=_timed_retry(settings, url), redis_connect_func=durable.greet, **_limits(settings)
+    )  # pyright: ignore[reportUnknownMemberType]  # untyped
 
 
 def open_async_redis(settings: Settings) -> AsyncRedis:

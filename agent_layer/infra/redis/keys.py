@@ -195,6 +195,11 @@ class Keys:
         """Keys of the dispatcher."""
         return self.name("q", *parts)
 
+    @property
+    def synced(self) -> str:
+        """String: written before each wait for the disk, to be found there; its value means nothing."""
+        return self.name("synced")
+
     def engine(self, url: str) -> str:
         """Hash: state, version, location, run, epoch of one inference engine."""
         return self.name("engine", url)

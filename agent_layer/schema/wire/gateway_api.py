@@ -70,6 +70,8 @@ class OpenRequest(_Request, frozen=True, kw_only=True):
     env: str | None = None
     """Name of the environment."""
     env_version: str | None = None
+    lease_token: int | None = None
+    """The worker's lease. A later one is larger: it fences off what was opened under an earlier one. None: no lease."""
     lease_seconds: LeaseSeconds | None = None
     """Seconds until the key expires unless it is renewed; None: it is valid until the rollout is closed."""
     trace: TraceContext | None = None

@@ -19,7 +19,7 @@ from redis.commands.core import Script
 from redis.exceptions import RedisError
 
 from agent_layer.errors import BadInputError, CorruptRecordError, LeaseLostError
-from agent_layer.infra import Keys, SharedClock, batched
+from agent_layer.infra import Keys, SharedClock, batched, durable_writes
 from agent_layer.schema import Group, Split, check_name, decode, new_id
 from agent_layer.store.consumers.scripts import ACK, JOIN, POSTPONE, RENEW, TAKE
 
@@ -106,6 +106,7 @@ class Claims:
         self._renew = RENEW.load(redis)
         self._postpone = POSTPONE.load(redis)
         self._ack = ACK.load(redis)
+        self._redis, self._durable = redis, durable_writes(redis, keys)
 
     def join(self) -> list[str]:
         """Take over the member's name; return the groups that it already holds, by time of closing."""
@@ -152,7 +153,10 @@ class Claims:
 
     def ack(self, group_id: str) -> AckAnswer:
         """Acknowledge a group, for all members and for good."""
-        answers = cast("list[bytes]", self._call(self._ack, group_id))
+        answers: list[bytes] = []
+        self._durable.complete(
+            self._redis, lambda: answers.extend(cast("list[bytes]", self._call(self._ack, group_id)))
+        )
         return cast("AckAnswer", answers[0].decode())
 
     def _call(self, script: Script, *arguments: str | int) -> object:
@@ -171,8 +175,12 @@ class Claims:
 def acknowledge(redis: Redis, keys: Keys, consumer: Consumer, group_ids: Sequence[str]) -> None:
     """Acknowledge groups, no matter which member holds them; twice does no harm."""
     ack, about = ACK.load(redis), [consumer.run, consumer.name, consumer.member, "", 0, _ALL_SPLITS]
-    for page in batched(group_ids, _BATCH_GROUPS):
-        ack(keys=[keys.name()], args=[*about, *page, _NO_TIME])
+
+    def acknowledge_all() -> None:
+        for page in batched(group_ids, _BATCH_GROUPS):
+            ack(keys=[keys.name()], args=[*about, *page, _NO_TIME])
+
+    durable_writes(redis, keys).complete(redis, acknowledge_all)
 
 
 def _decode_group(record: bytes) -> Group:

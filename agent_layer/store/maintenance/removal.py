@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 import msgspec
 from redis import Redis
 
-from agent_layer.infra import Keys, ObjectStore, batched
+from agent_layer.infra import Keys, ObjectStore, batched, durable_writes
 from agent_layer.schema import Chunk, SegmentFooter, split_owner
 from agent_layer.store.index.commit import remember_replaced
 from agent_layer.store.index.scripts import RETIRE
@@ -45,7 +45,7 @@ def remove_segments(
     """
     remember_replaced(redis, keys, [one.name for one in olds], news[0].name if news else "")
     leaves = list(_leaves(olds, news))
-    needed = _leave(redis, keys, leaves)
+    needed = durable_writes(redis, keys).complete(redis, lambda: _leave(redis, keys, leaves))
     gone = [one.name for one in olds if one.name not in needed]
     for page in batched(gone, _PAGE):
         redis.hdel(keys.segments, *page)

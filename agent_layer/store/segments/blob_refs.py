@@ -20,7 +20,7 @@ from typing import NamedTuple, cast
 import msgspec
 from redis import Redis
 
-from agent_layer.infra import Keys, ObjectStore, batched
+from agent_layer.infra import Keys, ObjectStore, batched, durable_writes
 from agent_layer.schema import Content, ContentRef, LogRecord, decode, encode
 from agent_layer.store.segments.blobs import BlobLimits, blob_key, blob_name, is_large, pack
 from agent_layer.store.segments.format import StoredRecord, list_segments, segment_name
@@ -70,7 +70,9 @@ def remove_unneeded(redis: Redis, keys: Keys, objects: ObjectStore, orphans: Ite
         orphans: results of ``find_orphans``, to remove, too.
     """
     noted = {name.decode() for name in cast("set[bytes]", redis.smembers(keys.unneeded))}
-    names = _removable(redis, keys, sorted(noted.union(orphans)), is_looking=False)
+    found = sorted(noted.union(orphans))
+    # a released name that Redis forgot to strike out would be given to new contents, without its object
+    names = durable_writes(redis, keys).complete(redis, lambda: _removable(redis, keys, found, is_looking=False))
     with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
         for _ in threads.map(objects.delete, [blob_key(keys, name) for name in names]):
             pass

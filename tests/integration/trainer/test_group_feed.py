@@ -304,3 +304,20 @@ def test_the_same_position_is_the_same_group_whatever_its_size(make, dispatcher)
     make(cursor=cursor, groups_per_step=4, max_staleness=0, curriculum=SuccessShare())
 
     assert submitted(dispatcher) == before
+
+
+def test_what_redis_forgot_is_submitted_again_while_the_feed_waits(make, dispatcher, redis):
+    feed = make(groups_per_step=3, max_staleness=0, patience_seconds=60)
+    feed.submit_groups(0)
+    before = submitted(dispatcher)
+    redis.delete(*redis.scan_iter(match=f"al:{{{dispatcher.settings.namespace}}}:*", count=1000))
+    stops = 0
+
+    def stop():
+        nonlocal stops
+        stops += 1
+        open_queue(dispatcher).reap()  # as a worker's claim: it restores the index
+        return stops > 3
+
+    assert list(feed.follow(stop)) == []
+    assert submitted(dispatcher) == before

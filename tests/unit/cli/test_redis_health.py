@@ -6,7 +6,9 @@ from agent_layer.cli.services.doctor import ServerFacts, has_lua_holes, judge, l
 from agent_layer.errors import BadInputError
 from agent_layer.settings import Settings
 
-SOUND = ServerFacts("rediss://redis.example:6379", "redis", "8.2.2", has_aof=True, eviction="noeviction", is_open=False)
+SOUND = ServerFacts(
+    "rediss://redis.example:6379", "redis", "8.2.2", has_aof=True, eviction="noeviction", is_open=False, wait="own file"
+)
 
 
 @pytest.mark.parametrize(

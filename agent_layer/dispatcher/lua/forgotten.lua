@@ -1,0 +1,64 @@
+-- Decisions that the index knows and this server has forgotten. They stand: nothing is decided a second time.
+
+-- The attempt that counts; nil where the index knows none. Only what was tried again, or began before this server
+-- changed, can have one.
+local function find_accepted(rollout, held)
+  local newest = held.attempts - 1
+  if newest == 0 and tonumber(held.began) >= SERVER_CHANGED_AT then
+    return nil
+  end
+  for attempt = newest, 0, -1 do
+    if redis.call('HGET', STORED_TRAJECTORY .. trajectory_id(rollout, attempt), 'accepted') then
+      return attempt
+    end
+  end
+end
+
+-- Close a group whose record is stored: its members are the accepted ones, all others are cancelled.
+local function adopt_group(name)
+  local group, accepted = read_group(name), {}
+  for _, id in ipairs(cmsgpack.unpack(redis.call('GET', STORED_GROUP .. name)).trajectory_ids or {}) do
+    local rollout, attempt = id:match('^(.*)-(%d+)$')
+    accepted[rollout] = attempt
+  end
+  for member = 0, group.launched - 1 do
+    local rollout = name .. '.' .. member
+    local held, attempt = read_fields(key('r', rollout), CANCEL_FIELDS), accepted[rollout]
+    if held.status and not FINAL[held.status] then
+      withdraw(rollout, held)
+      redis.call('HSET', key('r', rollout), 'status', attempt and 'completed' or 'cancelled', 'at', AT, 'token', '',
+        attempt and 'accepted' or 'ended', attempt or '')
+    end
+  end
+  group.open = 0
+  close_group(group)
+end
+
+-- Finish a rollout by the attempt that was accepted.
+local function adopt_rollout(rollout, held, attempt)
+  local group = read_group(held.group)
+  end_lease(rollout, held.run)
+  count(held.run, 'accepted')
+  if redis.call('HGET', STORED_TRAJECTORY .. trajectory_id(rollout, attempt), 'reward') then
+    group.usable = group.usable + 1
+  else
+    count(held.run, 'unusable')
+  end
+  finish(rollout, held.status, 'completed', group, 'accepted', attempt, 'token', '')
+end
+
+-- Let a decision about a leased rollout stand; return whether there is one.
+local function adopt(rollout, held)
+  if FINAL[held.status] then -- with its group, a moment ago
+    return true
+  end
+  if redis.call('EXISTS', STORED_GROUP .. held.group) == 1 and read_group(held.group).state ~= 'closed' then
+    adopt_group(held.group)
+    return true
+  end
+  local attempt = find_accepted(rollout, held)
+  if attempt then
+    adopt_rollout(rollout, held, attempt)
+  end
+  return attempt ~= nil
+end

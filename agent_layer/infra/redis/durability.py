@@ -1,0 +1,281 @@
+"""Waits until Redis cannot forget what it has answered.
+
+A server that syncs its append-only file once a second forgets the last one or two at a power loss, and a replica that
+is promoted lacks what had not reached it. What was decided therefore leaves Redis only behind one of these waits:
+
+    always     the server syncs before it answers: no wait
+    own file   we can read its append-only file: we sync it ourselves (milliseconds)
+    WAITAOF    from Redis 7.2 and Valkey 8 on: up to a second where the server syncs once a second
+    age        any other server: two seconds, in which it syncs by itself
+
+Each new connection greets its server. So a change of the server is known before the first command to the new one.
+"""
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal, TypeAlias, TypeVar, cast
+
+from redis import Redis
+from redis.connection import AbstractConnection
+from redis.exceptions import NoPermissionError, NoScriptError, ReadOnlyError, ResponseError
+
+from agent_layer.infra.redis.keys import Keys
+from agent_layer.infra.redis.retry import RedisUnreachableError
+from agent_layer.infra.redis.scripts import LuaScript
+from agent_layer.schema import new_id
+
+T = TypeVar("T")
+WaitKind: TypeAlias = Literal["always", "own file", "WAITAOF", "age"]
+
+GREET = LuaScript(
+    file=Path(__file__).parent / "lua" / "greet.lua",
+    commands="hget hincrby hset time",
+    writes="q:server",
+)
+
+AGE_SECONDS = 2.0
+"""A server that syncs once a second has synced after this time (``flushAppendOnlyFile`` postpones a write for 2 s)."""
+_MAX_BLOCK_MS = 1_000
+"""A wait is cut into blocks of this length, below the socket's time limit."""
+_POLL_SECONDS = 0.001
+_MARK_SECONDS = 2.5
+"""Time for a write to appear in the append-only file, before the file is looked for again."""
+
+
+class DurableWrites:
+    """The waits of one client's processes; threads that wait at the same time share one. See ``durable_writes``.
+
+    Args:
+        keys: of the namespace.
+        num_replicas: replicas that must hold a write before it counts.
+        seconds: longest wait.
+    """
+
+    def __init__(self, keys: Keys, num_replicas: int = 0, seconds: float = 30.0) -> None:
+        self._keys = keys
+        self._num_replicas = num_replicas
+        self._seconds = seconds
+        self.server_id = ""
+        """Run id of the server that the newest connection leads to; empty: not known."""
+        self._process_id = ""
+        self._kind: WaitKind | None = None
+        self._options: dict[str, str] = {}
+        """What the server says of its append-only file."""
+        self._lock = threading.Lock()
+        self._num_begun = self._num_done = 0
+
+    def greet(self, connection: AbstractConnection) -> None:
+        """Begin a connection, and note a server that is not the one before; redis-py calls this."""
+        connection.on_connect()
+        server = _read_server(connection)
+        if (server_id := server.get("run_id", "")) != self.server_id:
+            _send_greeting(connection, self._keys, server_id)
+            self.server_id, self._process_id, self._kind = server_id, server["process_id"], None
+
+    def complete(self, redis: Redis, write: Callable[[], T]) -> T:
+        """Call ``write`` and return its result once Redis cannot forget it; where the server changes, call it again.
+
+        Args:
+            redis: client of the writes.
+            write: writes, or reads what others wrote; it does no harm twice.
+
+        Raises: RedisUnreachableError: the server did not sync in time, or too few replicas have it.
+        """
+        if not self.server_id:
+            redis.ping()  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+        while True:
+            server_id = self.server_id
+            result = write()
+            self.wait(redis)
+            if server_id == self.server_id:
+                return result
+
+    def wait(self, redis: Redis) -> None:
+        """Wait until all that the server has answered so far is durable. See ``complete``."""
+        num_begun = self._num_begun
+        with self._lock:
+            if self._num_done > num_begun:  # a wait began and ended meanwhile
+                return
+            self._num_begun += 1
+            number = self._num_begun
+            self._wait(redis)
+            self._num_done = number
+
+    def find_kind(self, redis: Redis) -> WaitKind:
+        """Return how this server is waited for."""
+        if self._kind is None:
+            redis.ping()  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py; a connection tells of its server
+            self._kind = self._probe(redis)
+        return self._kind
+
+    def _probe(self, redis: Redis) -> WaitKind:
+        options = self._options = _read_options(redis)
+        if options.get("appendonly") == "yes" and options.get("appendfsync") == "always":
+            return "always"
+        try:
+            if options.get("appendonly") != "no" and _is_local(redis) and self._sync_file(redis):
+                return "own file"
+            self._wait_for_server(redis, "WAITAOF", 1)
+        except (ResponseError, RedisUnreachableError) as error:
+            if not _is_refusal(error):
+                raise
+            return "age"  # it does not know the command, has no append-only file, or this user may not
+        return "WAITAOF"
+
+    def _wait(self, redis: Redis) -> None:
+        match self.find_kind(redis):
+            case "always":
+                pass
+            case "own file":
+                if not self._sync_file(redis):
+                    self._kind = None
+                    raise RedisUnreachableError(
+                        f"Redis: expected a write to appear in its append-only file within {_MARK_SECONDS:g} s, found"
+                        " none; see the server's log"
+                    )
+            case "WAITAOF":
+                self._wait_for_server(redis, "WAITAOF", 1)
+                return
+            case "age":
+                time.sleep(AGE_SECONDS)
+        if self._num_replicas:
+            self._wait_for_server(redis, "WAIT")
+
+    def _wait_for_server(self, redis: Redis, command: Literal["WAIT", "WAITAOF"], *local: int) -> None:
+        """Write, then wait on the same connection: the server waits for that connection's writes, and all before."""
+        deadline, block_ms = time.monotonic() + self._seconds, min(_MAX_BLOCK_MS, round(self._seconds * 500))
+        while True:
+            pipeline = redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+            pipeline.set(self._keys.synced, new_id())
+            pipeline.execute_command(command, *local, self._num_replicas, block_ms)  # pyright: ignore[reportUnknownMemberType]
+            answer = cast("list[int | list[int]]", pipeline.execute())[1]
+            synced = answer if isinstance(answer, list) else [answer]
+            if all(num >= wanted for num, wanted in zip(synced, [*local, self._num_replicas], strict=True)):
+                return
+            if time.monotonic() > deadline:
+                raise RedisUnreachableError(
+                    f"Redis: expected its newest writes on disk and at {self._num_replicas} replicas within"
+                    f" {self._seconds:g} s, found {command} at {synced}; look after disk and replicas, or lower"
+                    " AGENT_LAYER_REDIS_REPLICAS"
+                )
+
+    def _sync_file(self, redis: Redis) -> bool:
+        """Write, find it in the append-only file, and sync that; False where it does not appear.
+
+        A write that was answered may still be in the server's memory, because it writes nothing while it syncs.
+        """
+        mark, deadline = new_id(), time.monotonic() + _MARK_SECONDS
+        sizes = {file: file.stat().st_size for file in self._find_files()}
+        if sizes:
+            redis.set(self._keys.synced, mark)
+        while sizes and time.monotonic() < deadline:
+            files = self._find_files()
+            if any(_contains(file, sizes.get(file, 0), mark) for file in files):
+                for file in files:
+                    with file.open("rb") as opened:
+                        os.fsync(opened.fileno())
+                return True
+            time.sleep(_POLL_SECONDS)
+        return False
+
+    def _find_files(self) -> list[Path]:
+        return _list_files(self._options) if self._options else _list_open_files(self._process_id)
+
+
+def durable_writes(redis: Redis, keys: Keys) -> DurableWrites:
+    """Return the waits of the client's connections, or, for a client that ``open_redis`` did not make, new ones."""
+    greet = redis.connection_pool.connection_kwargs.get("redis_connect_func")
+    owner = getattr(greet, "__self__", None)
+    return owner if isinstance(owner, DurableWrites) else DurableWrites(keys)
+
+
+def greet_again(redis: Redis, keys: Keys) -> None:
+    """Note the server once more, after it was emptied."""
+    server_id = str(redis.info("server")["run_id"])  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+    GREET.load(redis)(keys=[keys.name()], args=[server_id])
+
+
+def _read_server(connection: AbstractConnection) -> dict[str, str]:  # kept: a refusal is an answer
+    """Return the facts of ``INFO server``; nothing where this user may not ask."""
+    try:
+        answer = _ask(connection, "INFO", "server").decode()
+    except NoPermissionError:
+        return {}
+    return dict(line.split(":", 1) for line in answer.splitlines() if ":" in line)
+
+
+def _send_greeting(connection: AbstractConnection, keys: Keys, server_id: str) -> None:
+    sha = hashlib.sha1(GREET.text.encode(), usedforsecurity=False).hexdigest()
+    try:
+        if _ask(connection, "HGET", keys.queue("server"), "id") == server_id.encode():
+            return
+        try:
+            _ask(connection, "EVALSHA", sha, 1, keys.name(), server_id)
+        except NoScriptError:
+            _ask(connection, "SCRIPT LOAD", GREET.text)
+            _ask(connection, "EVALSHA", sha, 1, keys.name(), server_id)
+    except (NoPermissionError, ReadOnlyError):  # a reader, or a replica: neither decides anything
+        return
+
+
+def _ask(connection: AbstractConnection, *command: str | int) -> bytes:
+    connection.send_command(*command)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+    return cast("bytes", connection.read_response())
+
+
+def _read_options(redis: Redis) -> dict[str, str]:  # kept: a refusal is an answer
+    """Return what the server says of its append-only file; nothing where this user may not ask, as those of roles."""
+    if redis.connection_pool.connection_kwargs.get("username") not in (None, "", "default"):
+        return {}
+    try:
+        found = {**redis.config_get("*append*"), **redis.config_get("dir")}  # pyright: ignore[reportUnknownMemberType]  # untyped
+    except (ResponseError, RedisUnreachableError) as error:
+        if not _is_refusal(error):
+            raise
+        return {}
+    return {name: value for name, value in found.items() if name is not None and value is not None}
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether the server answered, and refused the command itself."""
+    return isinstance(error, ResponseError) or isinstance(error.__cause__, ResponseError)
+
+
+def _is_local(redis: Redis) -> bool:
+    where = cast("dict[str, object]", redis.connection_pool.connection_kwargs)
+    return "path" in where or where.get("host") in ("localhost", "127.0.0.1", "::1")
+
+
+def _list_open_files(process_id: str) -> list[Path]:
+    """Return the append-only files that a process of this machine has open; none where we may not look."""
+    try:
+        paths = [file.readlink() for file in Path(f"/proc/{process_id}/fd").iterdir()]
+    except OSError:
+        return []
+    return [path for path in paths if path.suffix == ".aof" and os.access(path, os.R_OK)]
+
+
+def _list_files(options: Mapping[str, str]) -> list[Path]:
+    """Return the files that the server appends to: the only one of Redis 6, all increments from 7 on."""
+    directory, name = Path(options.get("dir", "/nowhere")), options.get("appendfilename", "appendonly.aof")
+    try:
+        if "appenddirname" not in options:
+            return [file] if os.access(file := directory / name, os.R_OK) else []
+        directory /= options["appenddirname"]
+        lines = [line.split() for line in (directory / f"{name}.manifest").read_text().splitlines()]
+    except OSError:
+        return []
+    return [directory / line[1] for line in lines if line[-1] == "i" and os.access(directory / line[1], os.R_OK)]
+
+
+def _contains(file: Path, offset: int, mark: str) -> bool:
+    try:
+        with file.open("rb") as opened:
+            opened.seek(offset)
+            return mark.encode() in opened.read()
+    except FileNotFoundError:  # rewritten meanwhile
+        return False
