@@ -99,7 +99,7 @@ class Line:
         assert set(*members) == accepted
 
 
-@pytest.fixture(params=["carried", pytest.param("valkey", marks=pytest.mark.other_make)])
+@pytest.fixture(params=["carried", pytest.param("redis6", marks=pytest.mark.other_make)])
 def forgetful(request, redis_programs, tmp_path):
     if request.param not in redis_programs:
         pytest.skip(f"no {request.param} server; 'make test' puts it there")
@@ -206,7 +206,7 @@ def test_a_server_on_this_machine_is_synced_by_us_whoever_asks(line, forgetful, 
         assert durable_writes(redis, line.keys).find_kind(redis) == "own file"
 
 
-@pytest.mark.parametrize("make", ["carried", pytest.param("valkey", marks=pytest.mark.other_make)])
+@pytest.mark.parametrize("make", ["carried", pytest.param("redis6", marks=pytest.mark.other_make)])
 def test_a_server_elsewhere_says_what_is_on_its_disk_or_gets_time(settings, redis_programs, tmp_path, make):
     port = free_port()
     options = ("--port", str(port), "--bind", "127.0.0.1", "127.0.0.2", "--protected-mode", "no")
@@ -216,7 +216,7 @@ def test_a_server_elsewhere_says_what_is_on_its_disk_or_gets_time(settings, redi
         kind = durable_writes(redis, Keys(settings.namespace)).find_kind(redis)
     server.close()
 
-    assert kind == ("age" if make == "carried" else "WAITAOF")
+    assert kind == ("age" if make == "redis6" else "WAITAOF")
 
 
 def test_nothing_leaves_before_the_replicas_that_must_hold_it_have_it(line):
