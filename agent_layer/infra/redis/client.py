@@ -14,7 +14,9 @@ from redis.retry import Retry
 
 from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.infra.redis.embedded import acquire_server
+from agent_layer.infra.redis.keys import Keys
 from agent_layer.infra.redis.retry import BACKOFF, TimedRetry
+from agent_layer.infra.redis.slot import find_route, read_owners, route_options
 from agent_layer.settings import Settings
 
 
@@ -28,7 +30,8 @@ def open_redis(settings: Settings) -> Redis:
         BadInputError: logs go to an ingest server, whose Redis would not be one of our own.
     """
     url = _answering_url(settings)
-    return Redis.from_url(url, retry=_timed_retry(settings, url), **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
+    route = route_options(url, find_route(url, settings.namespace))
+    return Redis.from_url(url, retry=_timed_retry(settings, url), **route, **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
 
 
 def open_async_redis(settings: Settings) -> AsyncRedis:
@@ -37,7 +40,8 @@ def open_async_redis(settings: Settings) -> AsyncRedis:
     The call blocks until the server has answered once; make it in a thread.
     """
     url = _answering_url(settings)
-    return AsyncRedis.from_url(url, retry=AsyncRetry(NoBackoff(), 0), **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
+    route = route_options(url, find_route(url, settings.namespace), is_async=True)
+    return AsyncRedis.from_url(url, retry=AsyncRetry(NoBackoff(), 0), **route, **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
 
 
 class _Limits(TypedDict):
@@ -57,8 +61,9 @@ def _timed_retry(settings: Settings, url: str) -> TimedRetry:
         with suppress(UnreachableError):  # then the next try says so
             acquire_server(settings)
 
-    server = _without_password(url)
-    return TimedRetry(server, settings.retry_seconds, *([revive] if settings.redis_url is None else []))
+    server, route = _without_password(url), find_route(url, settings.namespace)
+    options = {"revive": revive} if settings.redis_url is None else {"follow": route.follow} if route else {}
+    return TimedRetry(server, settings.retry_seconds, **options)
 
 
 def _answering_url(settings: Settings) -> str:
@@ -78,7 +83,7 @@ def _answering_url(settings: Settings) -> str:
         )
     limit = settings.connect_seconds
     try:
-        _ping(settings.redis_url, limit, settings.retry_seconds)
+        _find_node(settings, settings.redis_url)
     except (TypeError, ValueError) as error:  # TypeError: redis-py passes an unknown query parameter on
         raise BadInputError(
             f"setting redis_url: expected redis://HOST:PORT, rediss://HOST:PORT or unix:///SOCKET with parameters of"
@@ -98,12 +103,17 @@ def _remedy(error: RedisError) -> str:
     return "start it, correct AGENT_LAYER_REDIS_URL, or unset it to have one of our own"
 
 
-def _ping(url: str, limit_seconds: float, loading_seconds: float) -> None:
-    """Ping once; wait for a server that is still loading its append-only file."""
+def _find_node(settings: Settings, url: str) -> None:
+    """Ping once; wait for a server that is still loading its append-only file. In a cluster, find the slot's owner."""
+    route, limit_seconds = find_route(url, settings.namespace), settings.connect_seconds
+    waits = BACKOFF.delays(settings.retry_seconds)
     probe = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
-        url, retry=Retry(NoBackoff(), 0), socket_connect_timeout=limit_seconds, socket_timeout=limit_seconds
+        url,
+        retry=Retry(NoBackoff(), 0),
+        socket_connect_timeout=limit_seconds,
+        socket_timeout=limit_seconds,
+        **route_options(url, route),
     )
-    waits = BACKOFF.delays(loading_seconds)
     with probe:
         while True:
             try:
@@ -113,7 +123,9 @@ def _ping(url: str, limit_seconds: float, loading_seconds: float) -> None:
                     raise
                 time.sleep(wait)
             else:
-                return
+                break
+        if route is not None:
+            route.learn(read_owners(probe, Keys(settings.namespace).name()))
 
 
 def _without_password(url: str) -> str:
