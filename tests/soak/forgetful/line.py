@@ -36,7 +36,9 @@ class Line(Deployment):
         self.server = _make_server(kind, program, directory, self.shim)
         self.gateway_port, self.engine_port = free_port(), free_port()
         self.engine_url = f"http://127.0.0.1:{self.engine_port}"
+        waits = {"redis_replicas": 1} if kind == "replicated" and "redis_replicas" in Settings.model_fields else {}
         settings = Settings(
+            **waits,
             dir=directory / "state",
             redis_url=self.server.url,
             redis_server=program if kind == "embedded" else None,
