@@ -18,7 +18,7 @@ ROUNDS = int(os.environ.get("AGENT_LAYER_TEST_FORGETFUL_ROUNDS", "5"))
 @pytest.mark.timeout(ROUNDS * 240 + 1200)
 @pytest.mark.skipif(find_compiler() is None, reason="no C compiler for the faults")
 @pytest.mark.parametrize(
-    ("server", "kind"), [("redis7", "own"), ("redis7", "replicated"), ("valkey", "own"), ("carried", "embedded")]
+    ("server", "kind"), [("redis7", "own"), ("redis7", "replicated"), ("valkey", "remote"), ("carried", "embedded")]
 )
 def test_a_redis_that_forgets_doubles_nothing_and_loses_nothing(tmp_path, redis_programs, server, kind):
     if server not in redis_programs:

@@ -61,9 +61,10 @@ def _timed_retry(settings: Settings, url: str) -> TimedRetry:
         with suppress(UnreachableError):  # then the next try says so
             acquire_server(settings)
 
-    server, route = _without_password(url), find_route(url, settings.namespace)
-    options = {"revive": revive} if settings.redis_url is None else {"follow": route.follow} if route else {}
-    return TimedRetry(server, settings.retry_seconds, **options)
+    server, seconds, route = _without_password(url), settings.retry_seconds, find_route(url, settings.namespace)
+    if settings.redis_url is None:
+        return TimedRetry(server, seconds, revive)
+    return TimedRetry(server, seconds, follow=route.follow) if route else TimedRetry(server, seconds)
 
 
 def _answering_url(settings: Settings) -> str:

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from redis import Redis
 from redis.asyncio.connection import Connection as AsyncConnection, SSLConnection as AsyncSSLConnection
-from redis.cluster import key_slot
 from redis.connection import Connection, SSLConnection
+from redis.crc import key_slot
 from redis.exceptions import AskError, ResponseError
 
 _PORT = 6379
@@ -47,7 +47,8 @@ class SlotRoute:
 
     def follow(self, error: AskError) -> None:
         """Go where a node sends its client; an empty host is the same one."""
-        self.learn([Node(error.host or self.node.host, error.port)])
+        host, port = cast("tuple[str, int]", error.node_addr)
+        self.learn([Node(host or self.node.host, port)])
 
     def skip(self, node: Node) -> None:
         """Go on to the next node, because this one cannot be reached."""
@@ -96,12 +97,12 @@ class _Routed(Connection):
 
     def __init__(self, *, route: SlotRoute, **options: object) -> None:
         self._route = route
-        super().__init__(**options)  # pyright: ignore[reportArgumentType]  # redis-py's own
+        super().__init__(**options)  # pyright: ignore[reportArgumentType, reportUnknownMemberType]  # redis-py's own
 
     def connect(self) -> None:
         """See redis-py; a connection to a node that lost the slot is closed first."""
         if (self.host, self.port) != self._route.node:
-            self.disconnect()
+            self.disconnect()  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
         super().connect()
 
     def _connect(self):  # noqa: ANN202  # redis-py's own, a socket
@@ -113,7 +114,7 @@ class _Routed(Connection):
             raise
 
 
-class _RoutedTls(_Routed, SSLConnection):
+class _RoutedTls(_Routed, SSLConnection):  # pyright: ignore[reportIncompatibleMethodOverride]  # it wraps the other's socket
     """As above, over TLS."""
 
 
@@ -122,7 +123,7 @@ class _AsyncRouted(AsyncConnection):
 
     def __init__(self, *, route: SlotRoute, **options: object) -> None:
         self._route = route
-        super().__init__(**options)  # pyright: ignore[reportArgumentType]  # redis-py's own
+        super().__init__(**options)  # pyright: ignore[reportArgumentType, reportUnknownMemberType]  # redis-py's own
 
     async def connect(self) -> None:
         """See redis-py; a connection to a node that lost the slot is closed first."""

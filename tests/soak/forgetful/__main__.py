@@ -21,6 +21,7 @@ from agent_layer.store.store import open_store
 
 _KINDS = {
     "own": ["cut", "flush", "empty", "clock", "refuse"],
+    "remote": ["cut", "empty"],
     "embedded": ["cut", "flush", "empty", "refuse"],
     "replicated": ["promote", "cut"],
 }
@@ -58,6 +59,7 @@ def main() -> int:
     rounds, breaches = Rounds(line, chance), list[str]()
     try:
         line.build()
+        rounds.await_first_group()
         for number in range(options.rounds):
             if not rounds.run(number, faults[number % len(faults)]):
                 break

@@ -136,5 +136,7 @@ def _make_server(kind: str, program: str, directory: Path, shim: Shim) -> OwnSer
             return EmbeddedServer(directory / "state", shim)
         case "replicated":
             return ReplicatedServer(program, directory / "redis", shim)
+        case "remote":  # by its address: its file is not ours to sync
+            return OwnServer(program, directory / "redis", shim, free_port(), host="127.0.0.2")
         case _:
             return OwnServer(program, directory / "redis", shim, free_port())

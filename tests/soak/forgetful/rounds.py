@@ -29,6 +29,10 @@ class Rounds:
     breaches: list[str] = field(default_factory=list[str])
     seconds_until_back: list[float] = field(default_factory=list[float])
 
+    def await_first_group(self) -> None:
+        """Wait until all parts have started."""
+        wait_until(lambda: self._serves_since(0.0), _STUCK_SECONDS, "the first group", self.line.log("gateway"))
+
     def run(self, number: int, fault: str) -> bool:
         """Cause one fault under load; return whether the line serves again."""
         line = self.line

@@ -67,21 +67,23 @@ def _answers(redis: Redis) -> bool:
 class OwnServer:
     """A server program on a port of its own."""
 
-    def __init__(self, program: str, directory: Path, shim: Shim, port: int, *options: str) -> None:
-        self._program, self.directory, self._shim, self.port = program, directory, shim, port
-        self._options = options
-        self.url = f"redis://127.0.0.1:{port}"
+    def __init__(
+        self, program: str, directory: Path, shim: Shim, port: int, *options: str, host: str = "127.0.0.1"
+    ) -> None:
+        self._program, self.directory, self._shim = program, directory, shim
+        self.host, self.port, self._options = host, port, options
+        self.url = f"redis://{host}:{port}"
         directory.mkdir(exist_ok=True)
         self.control = Control(directory.with_suffix(".faults"))
         self._process: subprocess.Popen[bytes] | None = None
 
     def connect(self) -> Redis:
-        return Redis(port=self.port, socket_timeout=5)
+        return Redis(host=self.host, port=self.port, socket_timeout=5)
 
     def start(self) -> None:
         # fmt: off
         command = [
-            self._program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory), "--save", "",
+            self._program, "--port", str(self.port), "--bind", self.host, "--dir", str(self.directory), "--save", "",
             "--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction", *self._options,
         ]
         # fmt: on
