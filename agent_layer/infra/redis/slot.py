@@ -47,7 +47,7 @@ class SlotRoute:
 
     def follow(self, error: AskError) -> None:
         """Go where a node sends its client; an empty host is the same one."""
-        host, port = cast("tuple[str, int]", error.node_addr)
+        host, port = cast("tuple[str, int]", error.node_addr)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
         self.learn([Node(host or self.node.host, port)])
 
     def skip(self, node: Node) -> None:
