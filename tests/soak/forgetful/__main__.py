@@ -7,6 +7,7 @@ there is one. It tests the tree that PYTHONPATH names.
 
 import argparse
 import random
+import signal
 import sys
 import time
 from collections import Counter
@@ -54,6 +55,7 @@ def main() -> int:
     options = parser.parse_args()
     chance = random.Random(options.seed)
     faults = options.faults or _KINDS[options.kind]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started ends
     began = time.monotonic()
     line = Line(options.directory, options.server, options.kind)
     rounds, breaches = Rounds(line, chance), list[str]()
