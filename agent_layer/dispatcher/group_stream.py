@@ -9,7 +9,7 @@ from itertools import islice
 from typing import NamedTuple, Protocol, TypeAlias, cast
 
 from redis import Redis
-from redis.exceptions import ConnectionError as RedisConnectionError, TimeoutError as RedisTimeoutError
+from redis.exceptions import AskError, ConnectionError as RedisConnectionError, TimeoutError as RedisTimeoutError
 
 from agent_layer.dispatcher.inspection import QueueInspector
 from agent_layer.dispatcher.models import GroupState
@@ -178,8 +178,9 @@ async def follow(scripts: Scripts, groups: GroupFilter) -> AsyncGenerator[GroupS
                     {name: newest_id}, count=_MAX_ENTRIES, block=round(_BLOCK_SECONDS * 1000)
                 )
                 first = await connection.xrange(name, count=1)
-            except (RedisConnectionError, RedisTimeoutError, OSError):
-                # while Redis is away, the retrying client waits for it, and raises when it stays away
+            except (RedisConnectionError, RedisTimeoutError, AskError, OSError):
+                # while Redis is away, the retrying client waits for it, and raises when it stays away; in a cluster it
+                # finds the node to which the slot has moved
                 await asyncio.to_thread(scripts.redis.exists, name)
                 read = StreamRead(newest_id, [], is_whole=False)
             else:

@@ -17,9 +17,9 @@ from .index.index import Index as Index
 from .index.rows import TrajectoryRow as TrajectoryRow
 from .index.scripts import COMMIT as COMMIT, ENTER_REWARDS as ENTER_REWARDS, FORGET as FORGET
 from .index.scripts import MARK_COMMITTED as MARK_COMMITTED, RETIRE as RETIRE, SEARCH as SEARCH
-from .maintenance.audit import Finding as Finding
 from .maintenance.call_stats import describe_call_stats as describe_call_stats
 from .maintenance.deletion import DeletionReport as DeletionReport
+from .maintenance.findings import Finding as Finding
 from .maintenance.gc import Grace as Grace
 from .maintenance.index_audit import AUDIT_ROWS as AUDIT_ROWS, COUNT_ORPHAN_BITS as COUNT_ORPHAN_BITS
 from .maintenance.merge_plan import Limits as Limits

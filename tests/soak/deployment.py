@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,8 +35,8 @@ class Deployment:
     def redis_socket(self) -> Path:
         return self.directory / "redis.sock"
 
-    def start(self, name: str, command: list[str]) -> None:
-        environment = os.environ | self.settings.environment()
+    def start(self, name: str, command: list[str], variables: Mapping[str, str] | None = None) -> None:
+        environment = {**os.environ, **self.settings.environment(), **(variables or {})}
         with self.log(name).open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 command, env=environment, stdout=log, stderr=log, cwd=self.directory

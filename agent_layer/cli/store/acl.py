@@ -74,7 +74,7 @@ _INDEX = (
     " group-segments events steps"
 )
 
-_CONNECT = _Duty(commands="ping hello info")
+_CONNECT = _Duty(commands="ping hello info cluster|slots")
 _QUERY = _Duty(
     reads=f"{_INDEX} dead ordinals reindexing cooled",
     commands="get mget hget hgetall hmget hkeys hvals hscan hexists exists smembers scard zcard xrange xrevrange xread",

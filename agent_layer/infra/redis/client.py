@@ -20,6 +20,7 @@ from agent_layer.infra.redis.durability import DurableWrites
 from agent_layer.infra.redis.embedded import acquire_server
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.infra.redis.retry import BACKOFF, TimedRetry
+from agent_layer.infra.redis.slot import find_route, read_owners, route_options
 from agent_layer.settings import Settings
 
 _SLACK_SECONDS = 1.0
@@ -37,9 +38,9 @@ def open_redis(settings: Settings) -> Redis:
     """
     url = _answering_url(settings)
     durable = DurableWrites(Keys(settings.namespace), settings.redis_replicas, settings.retry_seconds)
-    return _Client.from_url(
-        url, retry=_timed_retry(settings, url), redis_connect_func=durable.greet, **_limits(settings)
-    )  # pyright: ignore[reportUnknownMemberType]  # untyped
+    route = route_options(url, find_route(url, settings.namespace))
+    retry, greet = _timed_retry(settings, url), durable.greet
+    return _Client.from_url(url, retry=retry, redis_connect_func=greet, **route, **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
 
 
 def open_async_redis(settings: Settings) -> AsyncRedis:
@@ -48,7 +49,8 @@ def open_async_redis(settings: Settings) -> AsyncRedis:
     The call blocks until the server has answered once; make it in a thread.
     """
     url = _answering_url(settings)
-    return _AsyncClient.from_url(url, retry=AsyncRetry(NoBackoff(), 0), **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
+    route = route_options(url, find_route(url, settings.namespace), is_async=True)
+    return _AsyncClient.from_url(url, retry=AsyncRetry(NoBackoff(), 0), **route, **_limits(settings))  # pyright: ignore[reportUnknownMemberType]  # untyped
 
 
 class _Client(Redis):
@@ -103,8 +105,10 @@ def _timed_retry(settings: Settings, url: str) -> TimedRetry:
         with suppress(UnreachableError):  # then the next try says so
             acquire_server(settings)
 
-    server = _without_password(url)
-    return TimedRetry(server, settings.retry_seconds, *([revive] if settings.redis_url is None else []))
+    server, seconds, route = _without_password(url), settings.retry_seconds, find_route(url, settings.namespace)
+    if settings.redis_url is None:
+        return TimedRetry(server, seconds, revive)
+    return TimedRetry(server, seconds, follow=route.follow) if route else TimedRetry(server, seconds)
 
 
 def _answering_url(settings: Settings) -> str:
@@ -124,7 +128,7 @@ def _answering_url(settings: Settings) -> str:
         )
     limit = settings.connect_seconds
     try:
-        _ping(settings.redis_url, limit, settings.retry_seconds)
+        _find_node(settings, settings.redis_url)
     except (TypeError, ValueError) as error:  # TypeError: redis-py passes an unknown query parameter on
         raise BadInputError(
             f"setting redis_url: expected redis://HOST:PORT, rediss://HOST:PORT or unix:///SOCKET with parameters of"
@@ -144,12 +148,17 @@ def _remedy(error: RedisError) -> str:
     return "start it, correct AGENT_LAYER_REDIS_URL, or unset it to have one of our own"
 
 
-def _ping(url: str, limit_seconds: float, loading_seconds: float) -> None:
-    """Ping once; wait for a server that is still loading its append-only file."""
+def _find_node(settings: Settings, url: str) -> None:
+    """Ping once; wait for a server that is still loading its append-only file. In a cluster, find the slot's owner."""
+    route, limit_seconds = find_route(url, settings.namespace), settings.connect_seconds
+    waits = BACKOFF.delays(settings.retry_seconds)
     probe = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
-        url, retry=Retry(NoBackoff(), 0), socket_connect_timeout=limit_seconds, socket_timeout=limit_seconds
+        url,
+        retry=Retry(NoBackoff(), 0),
+        socket_connect_timeout=limit_seconds,
+        socket_timeout=limit_seconds,
+        **route_options(url, route),
     )
-    waits = BACKOFF.delays(loading_seconds)
     with probe:
         while True:
             try:
@@ -159,7 +168,9 @@ def _ping(url: str, limit_seconds: float, loading_seconds: float) -> None:
                     raise
                 time.sleep(wait)
             else:
-                return
+                break
+        if route is not None:
+            route.learn(read_owners(probe, Keys(settings.namespace).name()))
 
 
 def _without_password(url: str) -> str:

@@ -11,13 +11,18 @@ from typing import TypeVar, cast
 
 from redis.backoff import NoBackoff
 from redis.exceptions import (
+    AskError,
+    ClusterDownError,
     ConnectionError as RedisConnectionError,
+    MasterDownError,
+    MovedError,
     NoPermissionError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
     ResponseError,
     TimeoutError as RedisTimeoutError,
+    TryAgainError,
 )
 from redis.retry import Retry
 
@@ -28,18 +33,35 @@ T = TypeVar("T")
 
 BACKOFF = Backoff(0.05, 1.0)
 
-_PASSING = re.compile(r"\b(LOADING|READONLY|OOM|MISCONF|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|BUSY)\b")
+_PASSING = re.compile(r"\b(LOADING|READONLY|OOM|MISCONF|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|UNBLOCKED|BUSY)\b")
 """Codes of temporary refusals. Redis 6.2 wraps them into an error of the script."""
 
 _NOT_ALLOWED = re.compile(r"\bNOPERM\b|can't (run this command|access at least one)|no permissions")
 
+_MIGRATION = (
+    "its hash slot moves to another node key by key, and a namespace is served by one node: finish that migration, or"
+    " undo it ('redis-cli --cluster fix')"
+)
 _REMEDIES = {
     "OOM": "raise its maxmemory, or free some of it",
     "READONLY": "point AGENT_LAYER_REDIS_URL at the server that takes writes",
     "LOADING": "wait until it has read its append-only file",
     "MISCONF": "free its disk",
+    "MOVED": "name a node of the cluster by redis:// or rediss://, and let this machine reach every node",
+    "ASK": _MIGRATION,
+    "TRYAGAIN": _MIGRATION,
+    "CLUSTERDOWN": "let a node serve every slot; 'redis-cli --cluster check' names those without",
 }
-_CODES: dict[type[RedisError], str] = {OutOfMemoryError: "OOM", ReadOnlyError: "READONLY"}
+_CODES: dict[type[RedisError], str] = {
+    OutOfMemoryError: "OOM",
+    ReadOnlyError: "READONLY",
+    MovedError: "MOVED",
+    AskError: "ASK",
+    TryAgainError: "TRYAGAIN",
+    MasterDownError: "MASTERDOWN",
+    ClusterDownError: "CLUSTERDOWN",
+}
+"""Codes that redis-py takes out of the text. A class stands before its parent."""
 
 _is_asking: ContextVar[bool] = ContextVar("is_asking", default=False)
 
@@ -57,13 +79,21 @@ class TimedRetry(Retry):
         server: its name in errors.
         seconds: time after which a command fails.
         revive: called before each next try.
+        follow: called with the answer of a node of a cluster that is not the one to ask.
     """
 
-    def __init__(self, server: str, seconds: float, revive: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        server: str,
+        seconds: float,
+        revive: Callable[[], object] = lambda: None,
+        follow: Callable[[MovedError], object] = lambda _: None,
+    ) -> None:
         super().__init__(NoBackoff(), 0)
         self._server = server
         self._seconds = seconds
         self._revive = revive
+        self._follow = follow
 
     def call_with_retry(
         self,
@@ -97,6 +127,8 @@ class TimedRetry(Retry):
                     if _is_forbidden(error):
                         raise self._forbidden(error) from error
                     raise  # not from itself: a cycle would keep all that the callers hold
+                if isinstance(error, MovedError):
+                    self._follow(error)
                 num_failures += 1
                 fail(error, num_failures)
                 if (wait := next(waits, None)) is None:

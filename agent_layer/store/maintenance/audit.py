@@ -1,13 +1,13 @@
 """Integrity audit: compares index and objects in both directions, and repairs the index.
 
-It also reads every blob that a stored trajectory needs.
+It also compares decisions with each other, and reads every blob that a stored trajectory needs.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Literal, TypeAlias, cast
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -17,6 +17,8 @@ from agent_layer.state import count_calls
 from agent_layer.store.index.index import Index
 from agent_layer.store.index.search import scan_trajectories
 from agent_layer.store.maintenance.call_stats import CallStats, count_call_stats
+from agent_layer.store.maintenance.decisions import find_conflicts
+from agent_layer.store.maintenance.findings import Finding, FindingKind
 from agent_layer.store.maintenance.index_audit import count_orphan_bits, find_inconsistent_rows, find_missing_entries
 from agent_layer.store.maintenance.merge import BrokenSegmentError, open_segment
 from agent_layer.store.maintenance.rebuild import Progress, index_segment, read_segment, reindex
@@ -25,26 +27,12 @@ from agent_layer.store.segments.blobs import read_blob
 from agent_layer.store.segments.format import is_segment_name, list_segments, segment_key, segment_name
 from agent_layer.store.segments.tombstones import decode_names, list_tombstones
 
-FindingKind: TypeAlias = Literal["corrupt", "unindexed", "missing", "misfiled", "undead", "short", "lost"]
-"""``corrupt``: bytes of a segment or blob do not match their checksum; only a copy helps. ``unindexed``: the index
-lacks content of a segment. ``missing``: the index names bytes that do not exist. ``misfiled``: the search index
-contradicts a trajectory's row. ``undead``: the index lacks a deletion. ``short``: an accepted attempt lacks calls that
-its gateway counted, for good. ``lost``: a blob is gone for good."""
-
-_BEYOND_REPAIR: frozenset[str] = frozenset({"corrupt", "short", "lost"})
+_BEYOND_REPAIR: frozenset[FindingKind] = frozenset({"corrupt", "short", "lost", "doubled", "regrouped", "unaccepted"})
+_HARMLESS: frozenset[FindingKind] = frozenset({"misnamed"})
 _PAGE = 256
 _NUM_AT_ONCE = 16
-_REBUILT: frozenset[str] = frozenset({"missing", "misfiled", "undead"})
+_REBUILT: frozenset[FindingKind] = frozenset({"missing", "misfiled", "undead"})
 """Repaired by a rebuild of the whole index."""
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One difference between index and objects."""
-
-    kind: FindingKind
-    subject: str
-    """Segment name or trajectory id."""
-    detail: str
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,8 +48,9 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_sound(self) -> bool:
-        """Whether no finding remains."""
-        return not self.findings or (self.repaired and all(one.kind not in _BEYOND_REPAIR for one in self.findings))
+        """Whether no finding remains that does harm."""
+        left = {one.kind for one in self.findings} - _HARMLESS
+        return not left or (self.repaired and left.isdisjoint(_BEYOND_REPAIR))
 
 
 def find_broken_blobs(index: Index, objects: ObjectStore) -> Iterator[Finding]:
@@ -110,7 +99,7 @@ def check_store(
     segments = list_segments(index.keys, objects)
     findings = list(_find_undead(index, objects))
     call_stats: CallStats = Counter()
-    suspects: set[str] = set()
+    suspects = _Suspects(set(), set())
     for num_done, key in enumerate(segments, start=1):
         findings += _check_segment(index, objects, key, call_stats, suspects)
         if progress:
@@ -118,11 +107,13 @@ def check_store(
     num_trajectories, gone = _check_entries(index, frozenset(map(segment_name, segments)))
     findings = [one for one in findings if one.kind != "unindexed" or _is_unindexed(index, objects, one.subject)]
     findings += _find_missing(gone, index, objects)
-    findings += _find_misfiled(index, suspects)
+    findings += _find_misfiled(index, suspects.trajectory_ids)
     is_repaired = repair and bool(findings)
     if is_repaired:
         _repair(index, objects, findings)
-    if is_repaired or not findings:  # an incomplete index would report false shortages
+    is_whole = is_repaired or not findings
+    findings += _find_conflicts(index, objects, segments if is_repaired else suspects.segments, is_whole=is_whole)
+    if is_whole:  # an incomplete index would report false shortages
         findings += _find_short(index)
     findings += find_broken_blobs(index, objects)
     return CheckReport(
@@ -134,10 +125,19 @@ def check_store(
     )
 
 
+class _Suspects(NamedTuple):
+    """What seems wrong, and is looked at again once everything is read."""
+
+    trajectory_ids: set[str]
+    """Those that seem misfiled."""
+    segments: set[str]
+    """Keys of those whose decisions seem to contradict others."""
+
+
 def _check_segment(
-    index: Index, objects: ObjectStore, key: str, call_stats: CallStats, suspects: set[str]
+    index: Index, objects: ObjectStore, key: str, call_stats: CallStats, suspects: _Suspects
 ) -> list[Finding]:
-    """Compare the index with one segment; add what seems misfiled to the suspects."""
+    """Compare the index with one segment; add what seems misfiled or contradictory to the suspects."""
     name = segment_name(key) or key
     try:
         segment = read_segment(objects, key)
@@ -150,7 +150,9 @@ def _check_segment(
     call_stats.update(count_call_stats(record for records in segment.records.values() for record in records))
     lacking = find_missing_entries(index, segment)
     whole = (one.trajectory_id for one in segment.footer.trajectories if one.trajectory_id not in lacking)
-    suspects.update(find_inconsistent_rows(index, whole))
+    suspects.trajectory_ids.update(find_inconsistent_rows(index, whole))
+    if any(find_conflicts(index, segment)):
+        suspects.segments.add(key)
     if lacking and not _is_merged(index, objects, name):
         return [Finding(kind="unindexed", subject=name, detail=f"the index lacks something of {', '.join(lacking)}")]
     return []
@@ -172,7 +174,9 @@ def _is_merged(index: Index, objects: ObjectStore, name: str) -> bool:
 def _is_unindexed(index: Index, objects: ObjectStore, name: str) -> bool:
     """Check again, in case the segment was on its way into the index."""
     key = segment_key(index.keys, name)
-    return any(one.kind == "unindexed" for one in _check_segment(index, objects, key, Counter(), set()))
+    return any(
+        one.kind == "unindexed" for one in _check_segment(index, objects, key, Counter(), _Suspects(set(), set()))
+    )
 
 
 def _check_entries(index: Index, segments: frozenset[str | None]) -> tuple[int, dict[str, set[str]]]:
@@ -213,6 +217,17 @@ def _find_missing(gone: dict[str, set[str]], index: Index, objects: ObjectStore)
         named = {segment for segment, _ in index.chunks(subject)} or segments
         if lacking := sorted((segments & named) - present):
             yield Finding(kind="missing", subject=subject, detail=f"the index names {', '.join(lacking)}")
+
+
+def _find_conflicts(index: Index, objects: ObjectStore, keys: Iterable[str], *, is_whole: bool) -> list[Finding]:
+    """Contradictions among decisions, each once; an index that is not whole may lack what was accepted."""
+    found: dict[tuple[FindingKind, str], Finding] = {}
+    for key in sorted(keys):
+        with suppress(NotFoundError, CorruptRecordError):  # merged meanwhile, or a finding already
+            for one in find_conflicts(index, read_segment(objects, key)):
+                if is_whole or one.kind != "unaccepted":
+                    found.setdefault((one.kind, one.subject), one)
+    return list(found.values())
 
 
 def _find_short(index: Index) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from agent_layer.schema import SegmentFooter
 from agent_layer.store.index.commit import commit_segments
 from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.index.index import Index
-from agent_layer.store.maintenance.audit import Finding
+from agent_layer.store.maintenance.findings import Finding
 from agent_layer.store.maintenance.lock import MaintenanceLock, check_index_complete, maintenance_lock
 from agent_layer.store.maintenance.merge import BrokenSegmentError, MergeInput, Merger, merge_sources, open_segment
 from agent_layer.store.maintenance.merge_plan import Limits, limit_packs, merged_name, needs_rewrite, plan_packs

@@ -16,7 +16,7 @@ from agent_layer.recorder import read_frames
 from agent_layer.schema import Tombstone, decode
 from agent_layer.state import checkpoint_prefix, checkpoint_trajectory, parse_checkpoint_key
 from agent_layer.store.index.index import Index
-from agent_layer.store.maintenance.audit import Finding
+from agent_layer.store.maintenance.findings import Finding
 from agent_layer.store.maintenance.lock import MaintenanceLock, check_index_complete, maintenance_lock
 from agent_layer.store.maintenance.merge import BrokenSegmentError, MergeInput, open_segment
 from agent_layer.store.maintenance.merge_plan import Limits

@@ -47,7 +47,7 @@ def open_segment(keys: Keys, objects: ObjectStore, name: str, *, whole: bool) ->
     key = segment_key(keys, name)
     try:
         held = MemoryObjects({key: objects.get(key)}) if whole else objects
-        footer, size_bytes = read_footer(held, key)
+        footer, size_bytes, _ = read_footer(held, key)
     except (CorruptRecordError, NotFoundError) as error:
         raise BrokenSegmentError(name, error) from error
     return MergeInput(footer, size_bytes, held, key)

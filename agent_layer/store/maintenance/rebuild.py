@@ -165,9 +165,10 @@ def read_segment(objects: ObjectStore, key: str) -> Segment:
     """
     content = objects.get(key)
     held = MemoryObjects({key: content})
-    footer, _ = read_footer(held, key)
+    footer, _, misnamed = read_footer(held, key)
     records = {chunk.owner: [decode(one) for one in read_chunk(held, key, chunk)] for chunk in footer.chunks}
-    return Segment(size_bytes=len(content), footer=footer, records=cast("dict[str, list[LogRecord]]", records))
+    decoded = cast("dict[str, list[LogRecord]]", records)
+    return Segment(size_bytes=len(content), footer=footer, records=decoded, misnamed=misnamed)
 
 
 def index_segment(redis: Redis, keys: Keys, objects: ObjectStore, name: str) -> None:

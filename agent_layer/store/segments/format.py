@@ -61,6 +61,8 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     footer: SegmentFooter
     records: dict[str, list[LogRecord]]
     """Records by owner."""
+    misnamed: Sequence[str] = ()
+    """Trajectories that an earlier version wrote under the name of another kind of owner."""
 
 
 def list_segments(keys: Keys, objects: ObjectStore) -> list[str]:
@@ -80,6 +82,8 @@ class SealedSegment(NamedTuple):
 
     footer: SegmentFooter
     size_bytes: int
+    misnamed: Sequence[str] = ()
+    """Trajectories under the name of another kind of owner; see ``Segment``."""
 
 
 def segment_key(keys: Keys, name: str) -> str:
@@ -177,31 +181,39 @@ def read_footer(objects: ObjectStore, key: str) -> SealedSegment:
     found = unpack(packed, size, f"footer of segment {key}")
     if len(found) != 1:
         raise CorruptRecordError(f"footer of segment {key}: expected one record, found {len(found)}; it is no segment")
-    footer = _with_kinds(decode_footer(found[0]))
+    footer, misnamed = _with_kinds(decode_footer(found[0]), key)
     stored = max((chunk.offset + chunk.size_bytes for chunk in footer.chunks), default=0)
-    return SealedSegment(footer, stored + size + _TRAILER.size)
+    return SealedSegment(footer, stored + size + _TRAILER.size, misnamed)
 
 
-def _with_kinds(footer: SegmentFooter) -> SegmentFooter:
+def _with_kinds(footer: SegmentFooter, key: str) -> tuple[SegmentFooter, Sequence[str]]:
     """Name trajectories by ``owner_text`` where an earlier version wrote their ids, which read like groups or batches.
 
     Records of a trajectory and of another owner share a chunk there, if both had one text.
+
+    Returns: the footer, and these ids.
+    Raises: CorruptRecordError: it describes an owner that has no chunk.
     """
     written = {chunk.owner for chunk in footer.chunks}
     owners = {one.trajectory_id: trajectory_owner(one.trajectory_id) for one in footer.trajectories}
     renamed = {name: owner for name, owner in owners.items() if owner not in written}
-    if not renamed:
-        return footer
     others = {owner_text("group", one.group_id) for one in footer.groups}
     others |= {owner_text("batch", f"{one.run}:{one.step}") for one in footer.batches}
     others |= {owner_text("policy", f"{one.run}:{one.number}") for one in footer.policies}
+    if strays := (others | renamed.keys()) - written:
+        raise CorruptRecordError(
+            f"footer of segment {key}: expected a chunk of {min(strays)!r}, which it describes, found its records under"
+            " an owner of another kind; another program wrote it, and 'agent-layer store reindex' serves what is whole"
+        )
+    if not renamed:
+        return footer, ()
     chunks: list[Chunk] = []
     for chunk in footer.chunks:
         if chunk.owner in renamed:
             chunks.append(msgspec.structs.replace(chunk, owner=renamed[chunk.owner]))
         if chunk.owner not in renamed or chunk.owner in others:
             chunks.append(chunk)
-    return msgspec.structs.replace(footer, chunks=chunks)
+    return msgspec.structs.replace(footer, chunks=chunks), sorted(renamed)
 
 
 def read_chunk(objects: ObjectStore, key: str, chunk: Chunk) -> list[bytes]:
