@@ -10,6 +10,7 @@ __getattr__, __all__ = face(
             "Checkpoint checkpoint_name checkpoint_prefix checkpoint_trajectory parse_checkpoint_key read_checkpoint"
             " remove_checkpoint remove_checkpoints store_checkpoint"
         ),
+        "data_loss": "read_loss record_loss",
         "outbox": "read_outbox remove_decisions",
         "supervisor_directory": ("TakenSandbox make_supervisor_directory read_taken_sandboxes write_taken_sandboxes"),
         "vocabularies": "TokenBytes has_vocabulary read_vocabulary store_vocabulary",

@@ -6,6 +6,7 @@ from .checkpoints import checkpoint_prefix as checkpoint_prefix, checkpoint_traj
 from .checkpoints import parse_checkpoint_key as parse_checkpoint_key, read_checkpoint as read_checkpoint
 from .checkpoints import remove_checkpoint as remove_checkpoint, remove_checkpoints as remove_checkpoints
 from .checkpoints import store_checkpoint as store_checkpoint
+from .data_loss import read_loss as read_loss, record_loss as record_loss
 from .outbox import read_outbox as read_outbox, remove_decisions as remove_decisions
 from .supervisor_directory import TakenSandbox as TakenSandbox, make_supervisor_directory as make_supervisor_directory
 from .supervisor_directory import read_taken_sandboxes as read_taken_sandboxes

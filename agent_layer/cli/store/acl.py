@@ -99,9 +99,12 @@ _WATCH_ENGINES = _Duty(
     reads="engine:* engines engine-events gateways", commands="hgetall smembers zrange xread xrevrange time"
 )
 _DRIVE_ENGINES = _Duty(
-    writes="engine:* engines engine-keys engine-events gateways",
-    commands="hset hsetnx hincrby hget hexists hdel del sadd srem xadd zadd zrem multi exec watch unwatch discard",
+    writes="engine:* engines engines-left engine-keys engine-events gateways",
+    commands="hset hsetnx hincrby hget hmget hkeys hexists hdel del sadd srem xadd zadd zrem zscore zremrangebyscore"
+    " multi exec watch unwatch discard",
 )
+_NOTE_LOSS = _Duty(writes="data-loss", commands="set time")
+_WATCH_LOSS = _Duty(reads="data-loss", commands="get")
 _LINK = _Duty(reads="pages", commands="zrange time")
 _SHOW_PAGE = _Duty(writes="pages", commands="zadd zrem zremrangebyscore zrange time")
 _MAINTAIN = _Duty(
@@ -111,14 +114,14 @@ _MAINTAIN = _Duty(
 )
 
 _DUTIES: dict[Role, tuple[_Duty, ...]] = {
-    "gateway": (_CONNECT, _QUERY, _SHIP, _WATCH_ENGINES, _DRIVE_ENGINES),
+    "gateway": (_CONNECT, _QUERY, _SHIP, _WATCH_ENGINES, _DRIVE_ENGINES, _NOTE_LOSS),
     "worker": (_CONNECT, _QUERY, _SHIP, _LEASE, _LINK),
     "trainer": (_CONNECT, _QUERY, _SHIP, _FOLLOW, _SUBMIT, _WATCH_ENGINES, _DRIVE_ENGINES, _SHOW_PAGE),
     "shipper": (_CONNECT, _SHIP),
-    "reader": (_CONNECT, _QUERY, _WATCH_QUEUE, _WATCH_ENGINES, _LINK),
+    "reader": (_CONNECT, _QUERY, _WATCH_QUEUE, _WATCH_ENGINES, _WATCH_LOSS, _LINK),
     "operator": (
         *(_CONNECT, _QUERY, _SHIP, _FOLLOW, _SUBMIT, _WATCH_QUEUE, _WATCH_ENGINES, _DRIVE_ENGINES),
-        *(_MAINTAIN, _SHOW_PAGE),
+        *(_MAINTAIN, _SHOW_PAGE, _WATCH_LOSS),
     ),
 }
 
