@@ -36,7 +36,7 @@ from agent_layer.infra import Keys
 from agent_layer.recorder import KeyScrubber
 from agent_layer.schema import BodyBounds, new_id
 from agent_layer.settings import Settings
-from agent_layer.state import record_loss
+from agent_layer.state import record_loss, record_operator_key
 
 __all__ = ["Gateway", "build_app"]
 
@@ -94,7 +94,7 @@ class Gateway:
         registry = EngineRegistry(redis, keys, settings.gateway_seconds)
         policies = PolicyRegistrar(redis, keys, counting_log)
         self._engines = EngineWatcher(  # real time: its limits are those of keys in Redis
-            registry, new_id(), settings, on_loss=lambda: (policies.restore(), record_loss(redis, keys))
+            registry, new_id(), settings, on_loss=lambda: self._announce_again(redis, keys, policies)
         )
         self._upstream = Upstream(settings.connect_seconds, settings.request_seconds)
         self._calls = Calls(
@@ -123,6 +123,12 @@ class Gateway:
             model_name=self._model_name,
             peers=peers,
         )
+
+    def _announce_again(self, redis: Redis, keys: Keys, policies: PolicyRegistrar) -> None:
+        """Write again, after Redis lost data, what this process has written; called in a thread."""
+        policies.restore()
+        record_operator_key(redis, keys, self._settings.api_key or "")
+        record_loss(redis, keys)
 
     def app(self) -> web.Application:
         """Connect addresses with their handlers."""

@@ -32,6 +32,7 @@ __getattr__, __all__ = face(
         "processes.supervised": "SupervisedProcess start_supervised supervised_command",
         "redis.client": "AsyncRedis open_async_redis open_redis",
         "redis.embedded": "find_redis_server is_redis_running",
+        "redis.key_table": "describe_lost",
         "redis.keys": "Keys",
         "redis.retry": "RedisUnreachableError",
         "redis.scripts": "LuaScript list_commands",

@@ -33,6 +33,7 @@ from .processes.supervised import SupervisedProcess as SupervisedProcess, start_
 from .processes.supervised import supervised_command as supervised_command
 from .redis.client import AsyncRedis as AsyncRedis, open_async_redis as open_async_redis, open_redis as open_redis
 from .redis.embedded import find_redis_server as find_redis_server, is_redis_running as is_redis_running
+from .redis.key_table import describe_lost as describe_lost
 from .redis.keys import Keys as Keys
 from .redis.retry import RedisUnreachableError as RedisUnreachableError
 from .redis.scripts import LuaScript as LuaScript, list_commands as list_commands

@@ -14,6 +14,7 @@ from agent_layer.engines import Engine, register_engine, remove_ended_engines
 from agent_layer.errors import BadInputError, EngineError, UnreachableError
 from agent_layer.infra import SupervisedProcess, free_port, is_free, is_listening, open_redis, start_supervised
 from agent_layer.local.compactor import run_compactor
+from agent_layer.local.operator_key import ensure_api_key
 from agent_layer.local.providers import run_provider_proxy
 from agent_layer.local.vllm import VllmServer
 from agent_layer.settings import Settings
@@ -87,11 +88,6 @@ def run_stack(
         cleanup.callback(processes["gateway"].stop)
         cleanup.enter_context(run_compactor(settings))
         yield Stack(settings=settings, engine=known, processes=processes)
-
-
-def ensure_api_key(settings: Settings) -> Settings:
-    """Mint an operator key unless there is one."""
-    return settings if settings.api_key else settings.model_copy(update={"api_key": f"ok-{secrets.token_urlsafe(24)}"})
 
 
 def start_gateway(settings: Settings, port: int = 0) -> tuple[Settings, SupervisedProcess]:

@@ -18,6 +18,11 @@ def record_loss(redis: Redis, keys: Keys) -> None:
     redis.set(keys.data_loss, str(seconds), ex=_KEPT_SECONDS)
 
 
+def forget_loss(redis: Redis, keys: Keys) -> None:
+    """Remove the note: the index is rebuilt, and who did it knows."""
+    redis.delete(keys.data_loss)
+
+
 def read_loss(redis: Redis, keys: Keys) -> float | None:
     """Return when the last loss was noticed, in seconds since the epoch; None: none was in the last day."""
     found = cast("bytes | None", redis.get(keys.data_loss))

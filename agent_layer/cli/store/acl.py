@@ -103,25 +103,25 @@ _DRIVE_ENGINES = _Duty(
     commands="hset hsetnx hincrby hget hmget hkeys hexists hdel del sadd srem xadd zadd zrem zscore zremrangebyscore"
     " multi exec watch unwatch discard",
 )
-_NOTE_LOSS = _Duty(writes="data-loss", commands="set time")
+_OPEN_DOORS = _Duty(reads="q:workers", writes="data-loss operator-key", commands="get set time zcount")
 _WATCH_LOSS = _Duty(reads="data-loss", commands="get")
 _LINK = _Duty(reads="pages", commands="zrange time")
 _SHOW_PAGE = _Duty(writes="pages", commands="zadd zrem zremrangebyscore zrange time")
 _MAINTAIN = _Duty(
-    writes="exported:* reindexing cooled judged:* dead replaced:* merging compacting",
+    writes="exported:* reindexing cooled judged:* dead replaced:* merging compacting data-loss",
     commands="set del unlink srem pttl pexpire scan info hlen hstrlen strlen object|encoding memory|usage",
     scripts=(FORGET, RETIRE, RELEASE_UNNEEDED, COUNT_ORPHAN_BITS),
 )
 
 _DUTIES: dict[Role, tuple[_Duty, ...]] = {
-    "gateway": (_CONNECT, _QUERY, _SHIP, _WATCH_ENGINES, _DRIVE_ENGINES, _NOTE_LOSS),
+    "gateway": (_CONNECT, _QUERY, _SHIP, _WATCH_ENGINES, _DRIVE_ENGINES, _OPEN_DOORS),
     "worker": (_CONNECT, _QUERY, _SHIP, _LEASE, _LINK),
     "trainer": (_CONNECT, _QUERY, _SHIP, _FOLLOW, _SUBMIT, _WATCH_ENGINES, _DRIVE_ENGINES, _SHOW_PAGE),
     "shipper": (_CONNECT, _SHIP),
     "reader": (_CONNECT, _QUERY, _WATCH_QUEUE, _WATCH_ENGINES, _WATCH_LOSS, _LINK),
     "operator": (
         *(_CONNECT, _QUERY, _SHIP, _FOLLOW, _SUBMIT, _WATCH_QUEUE, _WATCH_ENGINES, _DRIVE_ENGINES),
-        *(_MAINTAIN, _SHOW_PAGE, _WATCH_LOSS),
+        *(_MAINTAIN, _SHOW_PAGE),
     ),
 }
 

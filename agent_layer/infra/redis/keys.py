@@ -220,6 +220,11 @@ class Keys:
         return self.name("gateways")
 
     @property
+    def operator_key(self) -> str:
+        """String: salt and digest by which the operator's key of the gateways is recognised."""
+        return self.name("operator-key")
+
+    @property
     def data_loss(self) -> str:
         """String, for a day: when it was noticed last that Redis had lost data."""
         return self.name("data-loss")
