@@ -28,9 +28,10 @@ class KeyFamily(msgspec.Struct, frozen=True):
     loss: str = ""
     """What is gone with it, for people; for ``lost`` keys. Empty: nothing that anyone misses."""
 
-    def matches(self, name: str) -> bool:
-        """Whether a name below the namespace is of this family."""
-        return re.fullmatch(re.sub(r"<[^>]*>", ".+", re.sub(r"([.\-])", r"\\\1", self.pattern)), name) is not None
+    @property
+    def expression(self) -> str:
+        """Regular expression of its names below the namespace."""
+        return re.sub(r"<[^>]*>", ".+", self.pattern)
 
 
 _QUEUE: Final = "queued rollouts, leases and back-off"
@@ -178,10 +179,18 @@ KEY_FAMILIES: Final[tuple[KeyFamily, ...]] = (
 )
 
 
+_DECLARED: Final = re.compile("|".join(family.expression for family in KEY_FAMILIES), re.DOTALL)
+
+
+def is_declared(keys: Keys, key: str) -> bool:
+    """Whether a key belongs to a family of the table."""
+    return _DECLARED.fullmatch(key.removeprefix(keys.name(""))) is not None
+
+
 def find_families(keys: Keys, key: str) -> list[KeyFamily]:
     """Return the families that a key may belong to; several where a name stands for more than one."""
     name = key.removeprefix(keys.name(""))
-    return [family for family in KEY_FAMILIES if family.matches(name)]
+    return [family for family in KEY_FAMILIES if re.fullmatch(family.expression, name, re.DOTALL)]
 
 
 def describe_lost() -> str:
