@@ -1,4 +1,4 @@
-"""The operator's key is minted once for a directory, whoever starts first."""
+"""The operator's key is minted once for a directory, by the first process that starts."""
 
 from concurrent.futures import ThreadPoolExecutor
 
