@@ -8,15 +8,18 @@ import pytest
 
 from agent_layer.cli.services.doctor import look_at_access, look_at_service
 from agent_layer.dispatcher import Dispatcher
-from agent_layer.errors import AccessRefusedError
+from agent_layer.errors import AccessRefusedError, BadInputError
 from agent_layer.health import HealthReader
+from agent_layer.local.operator_key import claim_operator_key
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve
 from agent_layer.settings import Settings
+from agent_layer.state import is_operator_key, record_operator_key
 from agent_layer.store import open_store
 from envs.agents import make_target
 from envs.worker.service import WorkOptions, open_worker
 
+from ...queues import Queue
 from ...waiting import scaled, until
 from .conftest import WorkerHarness, make_task, serve_gateway
 
@@ -129,3 +132,19 @@ async def test_the_right_key_is_ok_and_a_dead_engine_is_not(fleet):
 
     assert (access.state, gateway.state) == ("ok", "bad")
     assert "no engine answers" in gateway.finding
+
+
+def test_a_gateway_that_would_refuse_the_running_workers_does_not_start(settings, redis, keys):
+    record_operator_key(redis, keys, "theirs")
+    queue = Queue(redis, keys, settings)
+    queue.heartbeat("w", b"{}", [])
+
+    with pytest.raises(BadInputError, match="AGENT_LAYER_API_KEY"):
+        claim_operator_key(settings)
+    assert claim_operator_key(change(settings, api_key="theirs")).api_key == "theirs"
+    queue.leave("w")
+    minted = claim_operator_key(settings).api_key
+    assert is_operator_key(redis, keys, minted)
+    queue.heartbeat("w", b"{}", [])
+    assert claim_operator_key(settings).api_key == minted
+    assert minted.encode() not in redis.get(keys.operator_key)
