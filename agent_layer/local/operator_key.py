@@ -64,4 +64,4 @@ def claim_operator_key(settings: Settings) -> Settings:
 def _count_workers(settings: Settings, redis: Redis, keys: Keys) -> int:
     """Return how many workers sent a heartbeat within the time of a lease."""
     seconds, _ = redis.time()  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
-    return cast("int", redis.zcount(keys.queue("workers"), (seconds - settings.lease_seconds) * 1000, "+inf"))
+    return redis.zcount(keys.queue("workers"), (seconds - settings.lease_seconds) * 1000, "+inf")

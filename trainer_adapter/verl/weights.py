@@ -136,7 +136,7 @@ class WeightPublisher:
                     f" found {others}; start engine and gateway with AGENT_LAYER_RUN={self._run}"
                 )
             time.sleep(_POLL_SECONDS)
-        behind = [one for one in own if _is_behind(one, number)]
+        behind, errors = [one for one in own if _is_behind(one, number)], list[AgentLayerError]()
         for _ in range(_MAX_PASSES):  # an engine that starts again meanwhile has its first weights
             tried = {engine.url: self._try_switch(engine, number) for engine in behind}
             errors = [error for error in tried.values() if error]
