@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Unpack, cast
 
-from agent_layer.errors import UnreachableError
 from agent_layer.infra import ObjectStore
 from agent_layer.store.index.filters import Filters
 from agent_layer.store.index.index import Index
@@ -12,9 +11,8 @@ from agent_layer.store.maintenance.audit import CheckReport, check_store
 from agent_layer.store.maintenance.compaction import CompactionReport, compact
 from agent_layer.store.maintenance.deletion import DeletionReport, delete_trajectories
 from agent_layer.store.maintenance.gc import GcReport, Grace, collect_garbage
-from agent_layer.store.maintenance.lock import check_permission
 from agent_layer.store.maintenance.merge_plan import Limits
-from agent_layer.store.maintenance.rebuild import Progress, ReindexReport, find_unindexed, offload_index, reindex
+from agent_layer.store.maintenance.rebuild import Progress, ReindexReport, offload_index, reindex
 from agent_layer.store.maintenance.retention import ExpiryReport, ExpiryRules, expire_trajectories
 from agent_layer.store.segments.blob_refs import remove_unneeded
 
@@ -100,16 +98,6 @@ class StoreAdmin:
     ) -> ReindexReport:
         """Rebuild the index from the objects alone; see ``rebuild.reindex``."""
         return reindex(self._redis, self._keys, self._objects, drop=drop, only=only, progress=progress)
-
-    def reindex_missing(self) -> ReindexReport | None:
-        """Index what the objects hold and the index lacks; None: this Redis user may not, and something is lacking."""
-        if not (lacking := find_unindexed(self._redis, self._keys, self._objects)):
-            return ReindexReport(num_segments=0, corrupt=[])
-        try:
-            check_permission(self._redis, self._keys)
-        except UnreachableError:
-            return None
-        return reindex(self._redis, self._keys, self._objects, only=lacking)
 
     def find_cooled(self) -> set[str]:
         """Return the runs whose index ``offload`` removed, in whole or in part, and no rebuild restored."""

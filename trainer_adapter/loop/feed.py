@@ -4,7 +4,6 @@ What a step trains depends on positions alone, never on which groups close first
 and the rollouts that end early, would decide what is learned.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby, islice
@@ -36,8 +35,6 @@ def update_rates(rates: Mapping[str, float], observed: Mapping[str, float], memo
     kept = {task: rate for task, rate in rates.items() if task not in moved}
     return dict(islice({**kept, **moved}.items(), max(0, len(kept) + len(moved) - _MAX_RATES), None))
 
-
-log = logging.getLogger(__name__)
 
 CONSUMER = "trainer"
 """Name under which groups are acknowledged."""
@@ -141,7 +138,7 @@ class GroupFeed:
             while awaited not in closed:
                 if (delivery := next(closings, None)) is None:
                     return
-                if delivery.group.group_id in self._open:  # else of no submission here, or of a trained step
+                if delivery.group.group_id in self._open:  # else of no submission here, or trained before
                     closed[delivery.group.group_id] = delivery
             self._yielded.add(awaited)
             yield closed.pop(awaited)
@@ -221,30 +218,13 @@ class GroupFeed:
             CONSUMER,
             self._run,
             wait_seconds=patience,
-            stop=lambda: stop() or self._control.is_failing(self._submit_forgotten),
+            stop=lambda: stop() or self._control.is_failing(),
             max_unacked=None,
         ):
             yield delivery
             self._control.begin_wait()
         if not stop():
             raise self._control.explain_missing_group(patience)
-
-    def _submit_forgotten(self) -> None:
-        """Submit again the groups that the queue has forgotten, once the index has all that is stored of them.
-
-        A group that had closed, and that the index does not know yet, would be run again with other members.
-        """
-        awaited = sorted(self._open.keys() - self._yielded, key=lambda group_id: self._open[group_id])
-        ends = {*awaited[:1], *awaited[-1:]}
-        if len(self._dispatcher.groups(list(ends))) == len(ends):  # what is forgotten are all, or the newest
-            return
-        known = {group.group_id for group in self._dispatcher.groups(awaited)}
-        forgotten = [group_id for group_id in awaited if group_id not in known]
-        if self._store.admin.reindex_missing() is None:
-            log.warning("the queue lost groups; they wait for 'agent-layer store reindex' num=%s", len(forgotten))
-            return
-        log.warning("the queue lost groups, which are submitted again num=%s", len(forgotten))
-        self._submit([self._open[group_id] for group_id in forgotten])
 
     def _submit(self, wanted: Iterable[_OpenGroup]) -> None:
         for _, members in groupby(wanted, lambda open_group: open_group.position // self.groups_per_step):

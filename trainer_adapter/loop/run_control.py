@@ -1,7 +1,7 @@
 """Control of one run at the dispatcher: the version that its engines serve, and pauses."""
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from agent_layer.dispatcher import Dispatcher, RunState
@@ -44,14 +44,9 @@ class RunControl:
         """Restart the interval of polls."""
         self._look_at = time.monotonic() + _LOOK_SECONDS
 
-    def is_failing(self, on_look: Callable[[], object] = lambda: None) -> bool:
-        """Whether the run was paused because too many attempts fail; polled after some seconds of a wait.
-
-        Args:
-            on_look: called with each poll.
-        """
+    def is_failing(self) -> bool:
+        """Whether the run was paused because too many attempts fail; polled after some seconds of a wait."""
         if not self._is_failing and time.monotonic() >= self._look_at:
-            on_look()
             self._is_failing = (state := self._read_state()) is not None and state.is_failing
             self.begin_wait()
         return self._is_failing

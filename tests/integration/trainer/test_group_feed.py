@@ -136,26 +136,6 @@ def test_what_the_dispatcher_lost_is_asked_for_again(make, dispatcher, redis, ke
     assert submitted(dispatcher) == before
 
 
-@pytest.mark.parametrize("lost", ["queue", "all"])
-def test_a_waiting_feed_asks_again_for_what_redis_lost_and_for_nothing_that_has_closed(
-    make, dispatcher, keys, monkeypatch, lost
-):
-    monkeypatch.setattr("trainer_adapter.loop.run_control._LOOK_SECONDS", 0.0)
-    feed = make(groups_per_step=3, max_staleness=0)
-    feed.submit_groups(0)
-    (first, *others) = [group.group_id for group in dispatcher.groups()]
-    store = open_store(dispatcher.settings)
-    write_segment(store, closed_group(first, task_id="t0"))
-    for key in store.redis.scan_iter(match=keys.queue("*") if lost == "queue" else keys.name("*")):
-        store.redis.delete(key)
-    polls = iter([False] * 8)
-
-    found = [delivery.group.group_id for delivery in feed.follow(lambda: next(polls, True))]
-
-    assert found == [first]
-    assert [group.group_id for group in dispatcher.groups()] == others
-
-
 def test_groups_of_a_checkpoint_are_acknowledged_when_it_is_found(make, redis, keys):
     make(cursor=Cursor(taken=["g", "h"]))
 
