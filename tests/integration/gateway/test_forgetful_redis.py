@@ -113,7 +113,7 @@ async def test_a_gateway_serves_on_and_says_what_happened(gateway, redis, keys, 
 
     assert (await gateway.chat(await gateway.open(), "hello"))[0] == 200
     await until(lambda: get_policy(redis, keys, "default", 0) is not None)
-    assert read_loss(redis, keys) is not None
+    await until(lambda: read_loss(redis, keys) is not None)
 
 
 async def test_no_engine_is_no_health(gateway):
