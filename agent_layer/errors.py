@@ -4,6 +4,7 @@ AgentLayerError
 ├── BadInputError          what a person typed or sent cannot be used      (command line: exit 2)
 │   └── UnsupportedSandboxError   no sandbox of this kind can do what was asked
 ├── UnreachableError       a required server does not answer               (command line: exit 2)
+│   └── AccessRefusedError        it answers, but not to us: another key, namespace or store than ours
 ├── CorruptRecordError     stored bytes are not what their checksum says
 ├── NotFoundError          no record has this id
 ├── LeaseLostError         a change carried a lease token that no longer holds, or a member's name was taken over
@@ -21,6 +22,7 @@ Messages name the subject, what failed, why, and what to do. All arguments are p
 """
 
 __all__ = [
+    "AccessRefusedError",
     "AgentFailedError",
     "AgentLayerError",
     "BackPressureError",
@@ -53,6 +55,10 @@ class UnsupportedSandboxError(BadInputError):
 
 class UnreachableError(AgentLayerError):
     """A required server does not answer at its address."""
+
+
+class AccessRefusedError(UnreachableError):
+    """A server answers, but our key, namespace or store is not its own; to ask again changes nothing."""
 
 
 class CorruptRecordError(AgentLayerError):

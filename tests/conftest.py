@@ -20,6 +20,7 @@ from agent_layer.engines.registry import Engine, EngineRegistry
 from agent_layer.infra.objects.filesystem import open_objects
 from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.embedded import acquire_server
+from agent_layer.infra.redis.key_table import is_declared
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.recorder import open_recorder
@@ -124,6 +125,8 @@ def _new_settings(directory: Path, redis_url: str) -> Iterator[Settings]:
     with open_redis(settings) as client:
         if found := list(client.scan_iter(match=f"al:{{{settings.namespace}}}:*", count=1000)):
             client.delete(*found)
+    undeclared = [key for key in found if not is_declared(Keys(settings.namespace), key.decode("utf-8", "replace"))]
+    assert not undeclared, f"keys that agent_layer/infra/redis/key_table.py does not declare: {undeclared[:5]}"
 
 
 @pytest.fixture

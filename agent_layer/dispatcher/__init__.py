@@ -15,7 +15,7 @@ __getattr__, __all__ = face(
     {
         "inspection": "QueueInspector RolloutList list_member_ids",
         "models": "HELD OVER Lease LeaseAnswer LeaseEnding Report",
-        "queue": "WorkerQueue retry_delay",
+        "queue": "REFUSED WorkerQueue retry_delay",
         "scripts": "INSPECT LEASE_SCRIPTS SUBMIT_SCRIPTS",
         "tasks": (
             "Known TaskWithOrigin TaskName check_lifetime new_tasks num_launched read_placed_tasks read_task"

@@ -4,7 +4,7 @@ from .inspection import QueueInspector as QueueInspector, RolloutList as Rollout
 from .models import GroupState as GroupState, HELD as HELD, Lease as Lease, LeaseAnswer as LeaseAnswer
 from .models import LeaseEnding as LeaseEnding, OVER as OVER, QueueStats as QueueStats, Report as Report
 from .models import RolloutState as RolloutState, RunState as RunState, WorkerState as WorkerState
-from .queue import WorkerQueue as WorkerQueue, retry_delay as retry_delay
+from .queue import REFUSED as REFUSED, WorkerQueue as WorkerQueue, retry_delay as retry_delay
 from .scripts import INSPECT as INSPECT, LEASE_SCRIPTS as LEASE_SCRIPTS, SUBMIT_SCRIPTS as SUBMIT_SCRIPTS
 from .tasks import Known as Known, TaskName as TaskName, TaskWithOrigin as TaskWithOrigin
 from .tasks import check_lifetime as check_lifetime, check_task as check_task, new_tasks as new_tasks

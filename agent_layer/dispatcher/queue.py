@@ -35,6 +35,8 @@ _MAX_BLOCK_SECONDS = 1.0
 _Entries: TypeAlias = tuple[bytes, list[tuple[bytes, object]]]
 """Name of a stream, and entries of it with their ids."""
 _log = logging.getLogger(__name__)
+REFUSED = "access refused: "
+"""How the reason of a pause begins that a worker made because a server refuses it."""
 _ACCEPTING: dict[str, LeaseEnding] = {"completed": "completed", "truncated": "truncated"}
 
 
@@ -198,6 +200,21 @@ class WorkerQueue:
         Raises: LeaseLostError: another lease holds the rollout, or it is final.
         """
         self._settle_one(Report(lease=lease, ending="release", error=error))
+
+    def pause_refused(self, run: str, why: str) -> None:
+        """Lease nothing more of a run whose attempts a server refuses, unless it is paused already.
+
+        Args:
+            run: of the refused attempt.
+            why: sentence that begins with ``REFUSED``; ``resume_refused`` ends the pauses of this reason.
+        """
+        self._scripts.pause(run, why, leased_too=False, if_it_goes=True)
+
+    def resume_refused(self, begin: str) -> list[str]:
+        """Resume the runs that are paused for a reason that begins so; return their names."""
+        paused = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.queue("paused_runs")))
+        found = {run.decode(): why.decode() for run, why in paused.items() if why.decode().startswith(begin)}
+        return [run for run, why in found.items() if self._scripts.resume(run, why)]
 
     def reap(self) -> int:
         """Take back lapsed leases, as each claim does where some are due; return how many."""

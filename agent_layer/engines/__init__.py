@@ -6,6 +6,7 @@ __getattr__, __all__ = face(
     __name__,
     {
         "control": "EngineControl EngineReport read_model_list",
+        "entry": "Engine",
         "fingerprints": "read_fingerprints",
         "join": (
             "drain_engine join_engine leave_engine open_engine_registry read_engine_address register_engine"
@@ -13,8 +14,8 @@ __getattr__, __all__ = face(
         ),
         "kinds": "ADAPTER_FILE KINDS",
         "owners": "PushedVersion hold_engines release_engines",
-        "policies": "behind_seconds get_policy newest_number newest_policy register_policy",
-        "registry": "Engine EngineHold EngineRegistry",
+        "policies": "behind_seconds get_policy newest_number newest_policy register_policy restore_policies",
+        "registry": "EngineHold EngineRegistry",
         "sampling": (
             "BAD_LOGPROBS GRAMMARS GREEDY LOWEST_TEMPERATURE NEUTRALISED NEUTRAL_SAMPLING NO_LOGPROBS RAW_LOGPROBS"
             " SMALLEST_LOGPROB UNREPRODUCIBLE can_neutralise find_unreproducible is_neutral neutral_value"

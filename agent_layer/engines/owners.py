@@ -43,14 +43,23 @@ def release_engines(settings: Settings, redis: Redis, urls: Iterable[str], pushe
         urls: engines that have the version; others stay out of service until a later hold and release.
         pushed: that they have now; None: nothing was pushed, and they serve what they served.
 
-    Raises: EngineError: an engine is not held, or another driver moved it; or nothing was pushed into one that served
-        nothing before the hold, which stays out of service.
+    Raises: EngineError: an engine is not held, as one that was registered again meanwhile, or another driver moved it;
+        or nothing was pushed into one that served nothing before the hold, which stays out of service. All others are
+        released.
     """
-    held = open_engine_registry(settings, redis).find_hold(_addresses(urls))
-    if pushed is not None:
+    addresses = _addresses(urls)
+    held = open_engine_registry(settings, redis).find_hold(addresses)
+    if pushed is None:
+        held.cancel()
+    else:
         held.release(pushed.number, pushed.location)
+    if others := [url for url in addresses if url not in held.epochs]:
+        raise EngineError(
+            f"engine {', '.join(others)}: expected its calls to be held, found that they are not; 'agent-layer engines"
+            " hold' does that, and 'engines list' shows the state of each; the others are released"
+        )
+    if pushed is not None:
         return list(held.epochs)
-    held.cancel()
     if others := [url for url in held.epochs if url not in held.serving]:
         raise EngineError(
             f"engine {', '.join(others)}: expected that it served before the hold, but it never served, or a switch"

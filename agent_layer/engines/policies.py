@@ -1,6 +1,6 @@
 """Policy versions of runs: number, run and the location of the weights."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import cast
 
 from redis import Redis
@@ -21,6 +21,12 @@ def register_policy(redis: Redis, keys: Keys, policy: PolicyVersion, append: Cal
     """
     if get_policy(redis, keys, policy.run, policy.number) is None:
         append(policy)
+        restore_policies(redis, keys, [policy])
+
+
+def restore_policies(redis: Redis, keys: Keys, policies: Iterable[PolicyVersion]) -> None:
+    """Register versions again that Redis may have forgotten; their records are in a log."""
+    for policy in policies:
         redis.sadd(keys.runs, policy.run)
         redis.hsetnx(keys.policies(policy.run), str(policy.number), encode(policy))
 

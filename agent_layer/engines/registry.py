@@ -6,6 +6,9 @@ any more. The trainer loads when every live gateway has reported. A gateway regi
 registry, and a trainer lists gateways *after* it wrote ``draining``, so no gateway is missed. A driver that dies
 half-way leaves the engine draining or loading; no gateway sends to it until the next switch has loaded it.
 
+Each change of an entry raises its ``revision``. A process that knows a higher one than Redis holds writes the entry
+again: the server was emptied, or is an older copy. A list of engines that left keeps those from coming back.
+
 ``switch`` loads one engine. ``hold`` is for an owner that pushes weights into several engines at once, such as veRL:
 calls wait until it releases them under the version that it announces.
 """
@@ -13,70 +16,25 @@ calls wait until it releases them under the version that it announces.
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, TypeAlias, cast
+from typing import cast
 
 import msgspec
 from redis import Redis
 from redis.client import Pipeline
 
 from agent_layer.engines.control import EngineControl
+from agent_layer.engines.entry import IDLE, NUMBERS, QUIET, Engine, list_items, read_entry, to_text
 from agent_layer.engines.fingerprints import read_fingerprints
-from agent_layer.engines.kinds import KindName, LogprobsMode
 from agent_layer.errors import EngineError, NotFoundError
 from agent_layer.infra import Keys, SharedClock
 
-EngineState: TypeAlias = Literal["serving", "draining", "loading"]
-
-_IDLE, _QUIET = "idle:", "quiet:"
-"""Fields of gateways in an engine's entry: the epoch and the drain for which they have no call in flight."""
-_NUMBERS = ("epoch", "drains")
 _NUM_EVENTS_KEPT = 1000
 _POLL_SECONDS = 0.005
-
-
-class Engine(msgspec.Struct, frozen=True, kw_only=True):
-    """One registered engine."""
-
-    url: str
-    """Address without /v1."""
-    run: str
-    version: int
-    """Policy version that it serves, or served last."""
-    location: str
-    """Directory or model name of those weights."""
-    model: str
-    """Name of the served model."""
-    logprobs_mode: LogprobsMode
-    state: EngineState
-    epoch: int
-    """Number of the last move to draining, or of the last registration."""
-    kind: KindName = "vllm"
-    is_drained: bool = False
-    """An operator took it out of rotation; trainers still load weights into it."""
-    is_joined: bool = False
-    """An operator added it at run time: gateways use it although their settings do not name it."""
-    started_from: str | None = None
-    """Location of the weights that it has after a start; None: not known."""
-    tokenizer_hash: str | None = None
-    template_hash: str | None = None
-    """Hash of the template among the files at ``location``; None: they are not readable."""
-    is_pushed: bool = False
-    """Its owner pushes weights into it and announces their version (``EngineRegistry.hold``). Nothing else loads it."""
-    is_assumed: bool = False
-    """Its weights are its own word: it may have been given others since it started, which it does not tell."""
-    drains: int = 0
-    """Number of the last time that an operator drained it, or of the last registration."""
-    is_unchanged: bool = False
-    """While its calls are held: it served before, so the hold can be cancelled as long as nothing is pushed."""
-    held_since: float | None = None
-    """When the switch in progress began, in seconds since the epoch; None: none is."""
-    num_switches: int = 0
-    stall_seconds: float | None = None
-    """Seconds that the last switch held calls, from draining to serving; None: there was none."""
-    stalled_seconds: float = 0.0
-    """The same, of all switches together."""
+_LEFT_SECONDS = 7 * 86_400  # for which the list keeps an engine that left; then no gateway remembers it
+_GATEWAY_KEPT_SECONDS = 86_400
+"""After this silence a gateway is no longer listed."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +45,13 @@ class EngineRegistry:
     keys: Keys
     gateway_seconds: float = 5.0
     """Trainers do not wait for a gateway that was silent for longer; by then it has stopped sending by itself."""
+    _known: dict[str, Engine] = field(default_factory=dict[str, Engine], init=False, repr=False, compare=False)
+    """Newest entry that this process has read, by address."""
+    _left: dict[str, int] = field(default_factory=dict[str, int], init=False, repr=False, compare=False)
+    """Revision of each engine that left, as far as this process has noticed."""
+    _known_keys: dict[str, str] = field(default_factory=dict[str, str], init=False, repr=False, compare=False)
+    _renewals: dict[str, float] = field(default_factory=dict[str, float], init=False, repr=False, compare=False)
+    """Last renewal of each gateway of this process."""
 
     @cached_property
     def _clock(self) -> SharedClock:
@@ -99,28 +64,42 @@ class EngineRegistry:
             engine: its entry.
             access_key: that each request to it must carry (bearer); None: it asks for none.
         """
-        key, changes = self.keys.engine(engine.url), _changes(self.redis)
-        changes.hset(key, items=_list_items(engine))
-        for number in _NUMBERS:  # higher than those of an earlier registration, whose reports gateways remember
-            changes.hsetnx(key, number, int(self._now() * 1000))
-            changes.hincrby(key, number, 1)
-        if access_key is None:
-            changes.hdel(self.keys.engine_keys, engine.url)
-        else:
-            changes.hset(self.keys.engine_keys, engine.url, access_key)
-        self._announce(changes, engine.url)
-        changes.execute()
+        self._transact(engine.url, lambda changes: self._write(changes, engine, access_key))
 
     def register_unknown(self, engine: Engine) -> Engine:
         """Register an engine unless it is registered; return the entry."""
-        if self.redis.hsetnx(self.keys.engine(engine.url), "epoch", int(self._now() * 1000)):
-            self.register(engine)
+
+        def register(changes: Pipeline) -> None:
+            if not changes.hexists(self.keys.engine(engine.url), "state"):
+                self._write(changes, engine, self._known_keys.get(engine.url))
+
+        self._transact(engine.url, register)
         return self.read(engine.url) or engine
 
     def read(self, url: str) -> Engine | None:
         """Return one engine; None when it is not registered."""
         fields = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.engine(url)))
-        return _read_engine(url, fields) if b"state" in fields else None
+        if b"state" not in fields:
+            return None
+        found = read_entry(url, fields)
+        known = self._known.get(url)
+        if found.revision > self._left.get(url, -1) and (known is None or known.revision <= found.revision):
+            self._known[url] = found
+            self._left.pop(url, None)
+        return found
+
+    def restore_lost(self, found: Iterable[Engine]) -> list[str]:
+        """Write the entries again that Redis has forgotten, or holds as they were before; return their addresses.
+
+        Args:
+            found: what ``engines`` has just returned. An engine that left is removed again.
+        """
+        stored = {engine.url: engine.revision for engine in found}
+        back = [url for url, revision in self._left.items() if stored.get(url, revision + 1) <= revision]
+        for url in back:
+            self.forget(url)
+        lost = [known for known in self._known.values() if stored.get(known.url, -1) < known.revision]
+        return back + [known.url for known in lost if self._restore(known)]
 
     def engines(self) -> list[Engine]:
         """Return all engines, by address."""
@@ -131,7 +110,9 @@ class EngineRegistry:
     def access_keys(self) -> dict[str, str]:
         """Return the keys that engines ask for, by address."""
         found = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.engine_keys))
-        return {url.decode(): key.decode() for url, key in found.items()}
+        keys = {url.decode(): key.decode() for url, key in found.items()}
+        self._known_keys.update(keys)
+        return keys
 
     def control(self, url: str, timeout_seconds: float = EngineControl.timeout_seconds) -> EngineControl:
         """Return the control of an engine, with the key that it asks for. It need not be registered."""
@@ -150,10 +131,11 @@ class EngineRegistry:
         def change(changes: Pipeline) -> None:
             if not changes.hexists(key, "state"):
                 raise NotFoundError(f"engine {url}: not registered; see 'agent-layer engines'")
+            quiet = self._list_reports(changes, url, QUIET) if is_drained else []
             changes.multi()
             changes.hincrby(key, "drains", 1 if is_drained else 0)
-            changes.hset(key, mapping={name: _to_text(value) for name, value in wanted.items() if value is not None})
-            self._announce(changes, url)
+            changes.hset(key, mapping={name: to_text(value) for name, value in wanted.items() if value is not None})
+            self._finish(changes, url, quiet)
 
         return cast("int", self._transact(url, change)[0])
 
@@ -163,7 +145,7 @@ class EngineRegistry:
         Raises: EngineError: calls are in flight for longer; none is cut.
         """
         deadline = time.monotonic() + seconds
-        while busy := self._busy_gateways(url, _QUIET, drains):
+        while busy := self._busy_gateways(url, QUIET, drains):
             if time.monotonic() > deadline:
                 raise EngineError(
                     f"engine {url}: expected its calls to end within {seconds:g} s, but gateways {', '.join(busy)}"
@@ -183,11 +165,21 @@ class EngineRegistry:
 
     def forget(self, url: str) -> None:
         """Remove an engine. Calls that it still answers continue."""
-        changes = _changes(self.redis)
-        changes.delete(self.keys.engine(url))
-        changes.hdel(self.keys.engine_keys, url)
-        self._announce(changes, url, is_gone=True)
-        changes.execute()
+        now = self._now()
+
+        def forget(changes: Pipeline) -> None:
+            last = int(cast("bytes | None", changes.hget(self.keys.engine(url), "revision")) or 0)
+            self._left[url] = max(last, int(now * 1000), self._left.get(url, 0))
+            changes.multi()
+            changes.delete(self.keys.engine(url))
+            changes.hdel(self.keys.engine_keys, url)
+            changes.zadd(self.keys.engines_left, {url: self._left[url]})
+            changes.zremrangebyscore(self.keys.engines_left, "-inf", int((now - _LEFT_SECONDS) * 1000))
+            changes.srem(self.keys.engines, url)
+            self._wake(changes, url)
+
+        self._known.pop(url, None)
+        self._transact(url, forget)
 
     def switch(
         self, url: str, version: int, location: str, load: Callable[[], str | None], drain_seconds: float = 120.0
@@ -233,25 +225,18 @@ class EngineRegistry:
             for url in found:
                 epochs[url] = self._drain(url, is_unchanged=url in serving)
             self._wait_idle(hold.epochs, drain_seconds)
+            for url, epoch in epochs.items():
+                self._move(url, epoch, {"state": "loading"})
         except EngineError:
-            hold.cancel()
+            with suppress(EngineError):  # of an engine that another driver moved; the first error says why
+                hold.cancel()
             raise
-        for url, epoch in hold.epochs.items():
-            self._move(url, epoch, {"state": "loading"})
         return hold
 
     def find_hold(self, urls: Iterable[str]) -> "EngineHold":
-        """Return the hold that another process began.
-
-        Raises: EngineError: the calls to some engine are not held, or do not wait yet.
-        """
+        """Return the hold that another process began, of those engines whose calls wait."""
         found = {url: self.read(url) for url in dict.fromkeys(urls)}
         held = {url: engine for url, engine in found.items() if engine and engine.state == "loading"}
-        if others := [url for url in found if url not in held]:
-            raise EngineError(
-                f"engine {', '.join(others)}: expected its calls to be held, found that they are not; 'agent-layer"
-                " engines hold' does that, and 'engines list' shows the state of each"
-            )
         epochs = {url: engine.epoch for url, engine in held.items()}
         unchanged = {url for url, engine in held.items() if engine.is_unchanged}
         return EngineHold(registry=self, epochs=epochs, serving=unchanged)
@@ -283,19 +268,20 @@ class EngineRegistry:
             state, began = cast("list[bytes | None]", changes.hmget(key, "state", "held_since"))
             if state is None:
                 raise EngineError(f"engine {url}: expected it to be registered, but it left meanwhile; join it again")
+            reports = self._list_reports(changes, url, IDLE)
             changes.multi()
             changes.hincrby(key, "epoch", 1)
-            changes.hset(key, mapping={"state": "draining", "is_unchanged": _to_text(is_unchanged)})
+            changes.hset(key, mapping={"state": "draining", "is_unchanged": to_text(is_unchanged)})
             if not began:  # else by a driver that died half-way
                 changes.hset(key, "held_since", str(self._now()))
-            self._announce(changes, url)
+            self._finish(changes, url, reports)
 
         return cast("int", self._transact(url, drain)[0])
 
     def _wait_idle(self, epochs: Mapping[str, int], drain_seconds: float) -> None:  # kept: raises in its caller's try
         deadline = time.monotonic() + drain_seconds
         for url, epoch in epochs.items():
-            while busy := self._busy_gateways(url, _IDLE, epoch):
+            while busy := self._busy_gateways(url, IDLE, epoch):
                 if time.monotonic() > deadline:
                     raise EngineError(
                         f"engine {url}: expected no call in flight within {drain_seconds:.0f} s, but gateways"
@@ -320,25 +306,49 @@ class EngineRegistry:
                 )
             changes.multi()
             changes.hset(key, items=[part for pair in fields.items() for part in pair])
-            self._announce(changes, url)
+            self._finish(changes, url)
 
         self._transact(url, move)
 
-    def renew_gateway(self, gateway_id: str) -> None:
-        """Record that a gateway is alive. It may send for ``gateway_seconds`` from before this call, no longer."""
-        self.redis.zadd(self.keys.gateways, {gateway_id: self._clock.advance()})
+    def renew_gateway(self, gateway_id: str) -> bool:
+        """Record that a gateway is alive. It may send for ``gateway_seconds`` from before this call, no longer.
+
+        Returns: whether Redis has forgotten its last renewal, and so perhaps all that it held.
+        """
+        now, name = self._clock.advance(), self.keys.gateways
+        changes = _changes(self.redis)
+        changes.zscore(name, gateway_id)
+        changes.zadd(name, {gateway_id: now})
+        changes.zremrangebyscore(name, "-inf", now - _GATEWAY_KEPT_SECONDS)
+        stored = cast("float | None", changes.execute()[0])
+        last, self._renewals[gateway_id] = self._renewals.get(gateway_id), now
+        return last is not None and now - last < _GATEWAY_KEPT_SECONDS and (stored is None or stored < last)
 
     def remove_gateway(self, gateway_id: str) -> None:
         """Record that a gateway ended, so that trainers do not wait for it."""
-        self.redis.zrem(self.keys.gateways, gateway_id)
+        changes = _changes(self.redis)
+        changes.zrem(self.keys.gateways, gateway_id)
+        for url in self._known:
+            changes.hdel(self.keys.engine(url), f"{IDLE}{gateway_id}", f"{QUIET}{gateway_id}")
+        changes.execute()
 
     def mark_idle(self, url: str, gateway_id: str, epoch: int) -> None:
         """Record that the gateway has no call in flight and starts none until the engine serves again."""
-        self.redis.hset(self.keys.engine(url), f"{_IDLE}{gateway_id}", str(epoch))
+        self._report(url, f"{IDLE}{gateway_id}", epoch)
 
     def mark_quiet(self, url: str, gateway_id: str, drains: int) -> None:
         """Record that the gateway has no call in flight at an engine that an operator drained."""
-        self.redis.hset(self.keys.engine(url), f"{_QUIET}{gateway_id}", str(drains))
+        self._report(url, f"{QUIET}{gateway_id}", drains)
+
+    def _report(self, url: str, name: str, number: int) -> None:
+        """Write a gateway's report into an entry; there is none to write to once the engine has left."""
+
+        def report(changes: Pipeline) -> None:
+            if changes.hexists(self.keys.engine(url), "state"):
+                changes.multi()
+                changes.hset(self.keys.engine(url), name, str(number))
+
+        self._transact(url, report)
 
     def last_event(self) -> str:
         """Return the position from which ``wait_event`` misses no event after this call."""
@@ -351,16 +361,74 @@ class EngineRegistry:
         return self.last_event() if found else after
 
     def _transact(self, url: str, change: Callable[[Pipeline], None]) -> list[object]:
-        """Change an engine as it was read; again from the start when another, such as a gateway, wrote meanwhile."""
-        return cast("list[object]", self.redis.transaction(change, self.keys.engine(url)))  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+        """Change an engine as it was read; again from the start when another, such as a gateway, wrote meanwhile.
 
-    def _announce(self, changes: Pipeline, url: str, *, is_gone: bool = False) -> None:
+        What this process knows of it comes first where Redis has forgotten it: a switch survives that.
+        """
+        key, known = self.keys.engine(url), self._known.get(url)
+        if known is not None and int(cast("bytes | None", self.redis.hget(key, "revision")) or -1) < known.revision:
+            self._restore(known)
+        answers = cast("list[object]", self.redis.transaction(change, key))  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+        self.read(url)
+        return answers
+
+    def _write(self, changes: Pipeline, engine: Engine, access_key: str | None) -> None:
+        """Add to a transaction a new registration: its numbers are above those that gateways may remember."""
+        key, left = self.keys.engine(engine.url), changes.zscore(self.keys.engines_left, engine.url)
+        reports = self._list_reports(changes, engine.url)
+        least = max(int(self._now() * 1000), int(left or 0))
+        changes.multi()
+        changes.hset(key, items=list_items(engine))
+        for number in NUMBERS:
+            changes.hsetnx(key, number, least)
+        for number in ("epoch", "drains"):
+            changes.hincrby(key, number, 1)
+        if access_key is None:
+            changes.hdel(self.keys.engine_keys, engine.url)
+        else:
+            changes.hset(self.keys.engine_keys, engine.url, access_key)
+        changes.zrem(self.keys.engines_left, engine.url)
+        self._finish(changes, engine.url, reports)
+
+    def _restore(self, known: Engine) -> bool:
+        """Write an entry as it was read, unless Redis has a newer one or knows that the engine left."""
+        url, key, access_key = known.url, self.keys.engine(known.url), self._known_keys.get(known.url)
+
+        def restore(changes: Pipeline) -> None:
+            state, stored = cast("list[bytes | None]", changes.hmget(key, "state", "revision"))
+            left = changes.zscore(self.keys.engines_left, url)
+            if left is not None and left >= known.revision:
+                del self._known[url]
+                self._left[url] = int(left)
+            elif state is None or int(stored or 0) < known.revision:
+                changes.multi()
+                changes.hset(key, items=list_items(known))
+                changes.hset(key, mapping={name: getattr(known, name) for name in NUMBERS})
+                if access_key is not None:
+                    changes.hset(self.keys.engine_keys, url, access_key)
+                changes.sadd(self.keys.engines, url)
+                self._wake(changes, url)
+
+        return bool(self.redis.transaction(restore, key))  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+
+    def _list_reports(self, changes: Pipeline, url: str, kind: str = "") -> list[str]:
+        """Return the fields of an entry in which gateways reported for an earlier epoch or drain."""
+        names = [name.decode() for name in cast("list[bytes]", changes.hkeys(self.keys.engine(url)))]
+        return [name for name in names if name.startswith(kind or (IDLE, QUIET))]
+
+    def _finish(self, changes: Pipeline, url: str, reports: Collection[str] = ()) -> None:
+        """Add to a transaction what each change of an entry ends with."""
+        if reports:
+            changes.hdel(self.keys.engine(url), *reports)
+        changes.hincrby(self.keys.engine(url), "revision", 1)
+        changes.sadd(self.keys.engines, url)
+        self._wake(changes, url)
+
+    def _wake(self, changes: Pipeline, url: str) -> None:
         """Add to a transaction what wakes those who wait for changes of this engine."""
-        (changes.srem if is_gone else changes.sadd)(self.keys.engines, url)
         changes.xadd(self.keys.engine_events, {"url": url}, maxlen=_NUM_EVENTS_KEPT)
 
-    def _now(self) -> float:
-        """Seconds since the epoch by Redis's wall clock: to be shown; nothing lapses by it."""
+    def _now(self) -> float:  # of day, to be shown: nothing lapses by it
         seconds, microseconds = self.redis.time()  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
         return seconds + microseconds / 1e6
 
@@ -401,9 +469,9 @@ class EngineHold:
         Returns: the longest time for which an engine held calls, in seconds.
         Raises: EngineError: another driver moved an engine meanwhile; all others are released.
         """
-        about = {"version": str(version), "location": location, "is_assumed": _to_text(value=False)}
+        about = {"version": str(version), "location": location, "is_assumed": to_text(value=False)}
         found = msgspec.structs.asdict(read_fingerprints(files or location))
-        about |= {name: _to_text(value) for name, value in found.items()}
+        about |= {name: to_text(value) for name, value in found.items()}
         named = {url: {"model": model} for url, model in (models or {}).items()}
         return self._serve({url: about | named.get(url, {}) for url in self.epochs if url not in missed})
 
@@ -430,21 +498,3 @@ class EngineHold:
 def _changes(redis: Redis) -> Pipeline:
     """Begin a transaction."""
     return redis.pipeline()  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
-
-
-def _list_items(engine: Engine) -> list[str]:
-    """Field names and values, alternating."""
-    fields = msgspec.structs.asdict(engine)
-    kept = {name: value for name, value in fields.items() if name not in ("url", *_NUMBERS)}
-    return [part for name, value in kept.items() for part in (name, _to_text(value))]
-
-
-def _to_text(value: object) -> str:
-    """Text for Redis; empty for what is not known."""
-    return "" if value is None else str(int(value) if isinstance(value, bool) else value)
-
-
-def _read_engine(url: str, fields: dict[bytes, bytes]) -> Engine:
-    reports = (_IDLE.encode(), _QUIET.encode())
-    values = {name.decode(): value.decode() for name, value in fields.items() if value and not name.startswith(reports)}
-    return msgspec.convert({**values, "url": url}, Engine, strict=False)

@@ -36,6 +36,7 @@ from agent_layer.infra import Keys
 from agent_layer.recorder import KeyScrubber
 from agent_layer.schema import BodyBounds, new_id
 from agent_layer.settings import Settings
+from agent_layer.state import record_loss, record_operator_key
 
 __all__ = ["Gateway", "build_app"]
 
@@ -91,12 +92,15 @@ class Gateway:
         mask_keys = KeyScrubber(settings.secrets).scrub_text
         self._errors = ErrorAnswers(access=self._access, counters=self._counters, mask_keys=mask_keys)
         registry = EngineRegistry(redis, keys, settings.gateway_seconds)
-        self._engines = EngineWatcher(registry, new_id(), settings)  # real time: its limits are those of keys in Redis
+        policies = PolicyRegistrar(redis, keys, counting_log)
+        self._engines = EngineWatcher(  # real time: its limits are those of keys in Redis
+            registry, new_id(), settings, on_loss=lambda: self._announce_again(redis, keys, policies)
+        )
         self._upstream = Upstream(settings.connect_seconds, settings.request_seconds)
         self._calls = Calls(
             settings=settings,
             log=counting_log,
-            pool=EnginePool(settings, self._engines, PolicyRegistrar(redis, keys, counting_log)),
+            pool=EnginePool(settings, self._engines, policies),
             upstream=self._upstream,
             cache=cache,
             side_calls=read_side_calls(settings.side_calls),
@@ -119,6 +123,12 @@ class Gateway:
             model_name=self._model_name,
             peers=peers,
         )
+
+    def _announce_again(self, redis: Redis, keys: Keys, policies: PolicyRegistrar) -> None:
+        """Write again, after Redis lost data, what this process has written; called in a thread."""
+        policies.restore()
+        record_operator_key(redis, keys, self._settings.api_key or "")
+        record_loss(redis, keys)
 
     def app(self) -> web.Application:
         """Connect addresses with their handlers."""
@@ -171,7 +181,8 @@ class Gateway:
 
     async def _get_health(self, _: web.Request) -> web.Response:
         engines = {engine.url: f"{engine.state} {engine.run}:{engine.version}" for engine in self._engines.engines}
-        return as_json({"status": "ok", "engines": engines})
+        fault = None if self._settings.policy_url else self._engines.find_fault()
+        return as_json({"status": fault or "ok", "engines": engines}, 503 if fault else 200)
 
     async def _get_metrics(self, request: web.Request) -> web.Response:
         self._access.check_scraper(request)

@@ -22,6 +22,7 @@ from agent_layer.health.measures import (
     RunSnapshot,
     drift_of_length,
     engine_with_gap,
+    engines_left,
     entropy_before_success,
     forgotten_task,
     jump_to_success,
@@ -40,6 +41,7 @@ from agent_layer.health.measures import (
     swap_of_success,
     unserved_seconds,
 )
+from agent_layer.infra import describe_lost
 
 MAX_WINDOW: Final = 100
 """Steps; a trainer remembers as many reports, and those before them with which some checks compare."""
@@ -368,6 +370,41 @@ STEP_CHECKS: Final[tuple[StepCheck, ...]] = (
 )
 
 LIVE_CHECKS: Final[tuple[LiveCheck, ...]] = (
+    LiveCheck(
+        name="data_lost",
+        title="Redis lost data",
+        view="fleet",
+        measures="whether Redis was emptied in the last day, or put back to an older copy",
+        unit="losses",
+        warn=0.0,
+        advice=f"Engines, gateways, workers and pages announce themselves again. 'agent-layer store reindex' rebuilds"
+        f" trajectories, groups and versions, and ends this alarm. What is gone: {describe_lost()}. Submit again what"
+        " was queued; nothing that was accepted runs twice once the index is rebuilt.",
+        measure=lambda facts: 0.0 if facts.data_lost_at is None else 1.0,
+        since=lambda facts: facts.data_lost_at,
+    ),
+    LiveCheck(
+        name="no_engine",
+        title="No engine answers calls",
+        view="fleet",
+        measures="engines that are registered and not drained, while rollouts wait or run",
+        unit="engines",
+        warn=1.0,
+        is_low_bad=True,
+        advice="Calls wait, then fail. 'agent-layer engines join URL' adds one, 'agent-layer engines' lists them.",
+        measure=engines_left,
+    ),
+    LiveCheck(
+        name="refused",
+        title="A server refuses the workers",
+        view="fleet",
+        measures="whether the run is paused because a server does not take the workers' key",
+        unit="refusals",
+        warn=0.0,
+        advice="'agent-layer runs' shows which server, and why. Give the same AGENT_LAYER_API_KEY to gateways and"
+        " workers: the run goes on by itself. 'agent-layer doctor' tries the key.",
+        measure=lambda facts: float(facts.is_refused),
+    ),
     LiveCheck(
         name="starved",
         title="The run gets no slots",

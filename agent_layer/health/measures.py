@@ -195,6 +195,8 @@ class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Rollouts accepted in the last minutes."""
     num_dead: int = 0
     is_paused: bool = False
+    is_refused: bool = False
+    """Paused because a server refuses the workers."""
     oldest_wait_seconds: float | None = None
     """Since the oldest group that is open was queued; None: there is none."""
     num_unserved: int = 0
@@ -214,9 +216,18 @@ class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Time for which a switch of weights has held calls; None: no engine serves it."""
     engine_held: str | None = None
     """Address of the engine that is held for the longest time."""
+    num_engines: int | None = None
+    """Engines that may answer calls of any run; None: no gateway is up, or another party's model is the policy."""
+    data_lost_at: float | None = None
+    """When it was noticed in the last day that Redis lost data, in seconds since the epoch; None: it was not."""
 
 
 MeasureNow: TypeAlias = Callable[[RunSnapshot], float | None]
+
+
+def engines_left(facts: RunSnapshot) -> float | None:
+    """Return the number of engines; None where none is needed."""
+    return facts.num_engines if facts.num_waiting or facts.num_held else None
 
 
 def starved_seconds(facts: RunSnapshot) -> float | None:

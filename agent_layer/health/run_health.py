@@ -3,12 +3,12 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from redis import Redis
 
-from agent_layer.dispatcher import Dispatcher, RunState
+from agent_layer.dispatcher import REFUSED, Dispatcher, RunState
 from agent_layer.engines import Engine, behind_seconds, open_engine_registry
 from agent_layer.health.alarm_file import AlarmFile
 from agent_layer.health.checks import CHECKS, STEP_CHECKS, LiveCheck, StepCheck
@@ -20,6 +20,7 @@ from agent_layer.health.progress import StepProgress, progress_path, read_progre
 from agent_layer.infra import Keys
 from agent_layer.schema import check_name
 from agent_layer.settings import Settings
+from agent_layer.state import read_loss
 
 _REMEMBERED_STEPS: Final = 200
 _ACTIVE_SECONDS: Final = 86_400.0
@@ -52,6 +53,13 @@ class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
         return {name: value for name, value in measured.items() if value is not None}
 
 
+class _Around(NamedTuple):
+    """What holds for all runs of the namespace; see ``RunSnapshot``."""
+
+    num_engines: int | None
+    data_lost_at: float | None
+
+
 class HealthReader:
     """Reads the health of the runs of one namespace."""
 
@@ -77,19 +85,33 @@ class HealthReader:
         return (*STEP_CHECKS, *self._live)
 
     def list_runs(self) -> list[str]:
-        """Return the runs with work, and those that a trainer of this directory makes or made."""
+        """Return the runs with work, those that a trainer of this directory makes or made, and those with an engine.
+
+        Where Redis lost all of them, the settings' run is left to show that.
+        """
         here = [path.parent.name for path in (self._settings.dir / "runs").glob("*/progress.jsonl")]
-        return sorted({*here, *(one.run for one in self._dispatcher.runs())})
+        known = {*here, *(one.run for one in self._dispatcher.runs()), *(one.run for one in self._engines.engines())}
+        return sorted(known) or ([self._settings.run] if read_loss(self._redis, self._keys) else [])
 
     def read(self, runs: Sequence[str]) -> list[RunHealth]:
         """Return what is known of these runs, in their order."""
         states = {one.run: one for one in self._dispatcher.runs(runs)} if runs else {}
         engines = [one for one in self._engines.engines() if not one.is_drained] if runs else []
+        around = _Around(
+            num_engines=None if self._settings.policy_url or not self._engines.live_gateways() else len(engines),
+            data_lost_at=read_loss(self._redis, self._keys),
+        )
         offers = self._offers() if any(one.num_queued + one.num_delayed for one in states.values()) else []
-        return [self._read(run, states.get(run), [one for one in engines if one.run == run], offers) for run in runs]
+        own = {run: [one for one in engines if one.run == run] for run in runs}
+        return [self._read(run, states.get(run), own[run], offers, around) for run in runs]
 
     def _read(
-        self, run: str, state: RunState | None, engines: Sequence[Engine], offers: Sequence[set[str]]
+        self,
+        run: str,
+        state: RunState | None,
+        engines: Sequence[Engine],
+        offers: Sequence[set[str]],
+        around: _Around,
     ) -> RunHealth:
         reports = self._read_reports(run)[-_REMEMBERED_STEPS:]
         now = self._now()
@@ -103,6 +125,8 @@ class HealthReader:
             engine_behind=behind[1],
             engine_held_seconds=held[0],
             engine_held=held[1],
+            num_engines=around.num_engines,
+            data_lost_at=around.data_lost_at,
         )
         if state is not None:
             facts = self._with_work(facts, state, offers)
@@ -130,6 +154,7 @@ class HealthReader:
             num_accepted_lately=state.accepted_lately,
             num_dead=state.num_dead,
             is_paused=state.paused is not None,
+            is_refused=(state.paused or "").startswith(REFUSED),
             oldest_wait_seconds=max(0.0, facts.now - oldest.queued_at) if oldest else None,
             num_unserved=sum(unserved.values()),
             unserved_needs=" ".join(sorted(max(unserved, key=lambda need: unserved[need], default=()))) or None,

@@ -34,6 +34,7 @@ __getattr__, __all__ = face(
         "redis.clock": "ADVANCE_CLOCK CLOCK_PRELUDE SharedClock",
         "redis.durability": "GREET WaitKind durable_writes greet_again",
         "redis.embedded": "is_redis_running",
+        "redis.key_table": "describe_lost",
         "redis.keys": "Keys",
         "redis.programs": "find_redis_server",
         "redis.retry": "RedisUnreachableError",

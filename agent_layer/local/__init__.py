@@ -7,6 +7,7 @@ __getattr__, __all__ = face(
     {
         "compactor": "run_compactor",
         "gateway_processes": "GatewayProcesses",
+        "operator_key": "claim_operator_key find_api_key operator_key_path",
         "page": "run_page",
         "parsers": "ReasoningParser ToolParser choose_parsers",
         "providers": "run_provider_proxy",
@@ -14,7 +15,7 @@ __getattr__, __all__ = face(
         "scripted.engine": "ScriptedEngine",
         "scripted.script": "ScriptAnswer ScriptPrompt token_logprob",
         "scripted.serving": "serve_in_thread",
-        "stack": "ReportPhase Stack ensure_api_key run_stack shell_exports",
+        "stack": "ReportPhase Stack run_stack shell_exports",
         "vllm": "VllmServer",
     },
 )

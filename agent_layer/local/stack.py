@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from agent_layer.engines import Engine, register_engine, remove_ended_engines
 from agent_layer.errors import BadInputError, EngineError, UnreachableError
-from agent_layer.infra import SupervisedProcess, free_port, is_free, is_responding, open_redis, start_supervised
+from agent_layer.infra import SupervisedProcess, free_port, is_free, is_listening, open_redis, start_supervised
 from agent_layer.local.compactor import run_compactor
+from agent_layer.local.operator_key import ensure_api_key
 from agent_layer.local.providers import run_provider_proxy
 from agent_layer.local.vllm import VllmServer
 from agent_layer.settings import Settings
@@ -89,11 +90,6 @@ def run_stack(
         yield Stack(settings=settings, engine=known, processes=processes)
 
 
-def ensure_api_key(settings: Settings) -> Settings:
-    """Mint an operator key unless there is one."""
-    return settings if settings.api_key else settings.model_copy(update={"api_key": f"ok-{secrets.token_urlsafe(24)}"})
-
-
 def start_gateway(settings: Settings, port: int = 0) -> tuple[Settings, SupervisedProcess]:
     """Start a gateway on loopback and wait until it answers: this one, not one that has the port already.
 
@@ -105,7 +101,7 @@ def start_gateway(settings: Settings, port: int = 0) -> tuple[Settings, Supervis
     ready = log.with_name(f"gateway-{secrets.token_hex(8)}.ready").absolute()
     command = [sys.executable, "-m", "agent_layer.gateway", f"--port={port}", f"--ready={ready}"]
     process = start_supervised(command, settings.environment(), log)
-    serves = process.wait_until_up(lambda: ready.exists() and is_responding(f"{url}/health"), _GATEWAY_SECONDS)
+    serves = process.wait_until_up(lambda: ready.exists() and is_listening(url), _GATEWAY_SECONDS)
     ready.unlink(missing_ok=True)
     if not serves:
         process.stop()

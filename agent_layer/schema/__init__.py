@@ -54,11 +54,11 @@ __getattr__, __all__ = face(
         "trajectory": "ABANDONED TrajectoryRecord assemble_trajectory",
         "wire.bounds": "BodyBounds check_bounds",
         "wire.gateway_api": (
-            "AGENT_HEADER CALL_HEADER CLOSE_ROLLOUT END_ROLLOUT KEY_PREFIX MARK_ROLLOUT MAX_LEASE_SECONDS OPEN_ROLLOUT"
-            " PAUSE_ROLLOUT RENEW_ROLLOUTS REWARD_ROLLOUT ROLE_HEADER ROLLOUT_HEADER RUN_HEADER CloseRequest"
-            " ClosedRollout EndRequest EndStatus EndedRollout Endpoint HolderRequest MarkedRollout OpenRequest"
-            " OpenedRollout PolicyFault RecordedReward RenewRequest RenewedRollouts Resumption RewardRequest"
-            " make_attempt_started"
+            "ACCESS AGENT_HEADER CALL_HEADER CLOSE_ROLLOUT END_ROLLOUT KEY_PREFIX MARK_ROLLOUT MAX_LEASE_SECONDS"
+            " OPEN_ROLLOUT PAUSE_ROLLOUT RENEW_ROLLOUTS REWARD_ROLLOUT ROLE_HEADER ROLLOUT_HEADER RUN_HEADER"
+            " AccessRequest CloseRequest ClosedRollout EndRequest EndStatus EndedRollout Endpoint GatewayFacts"
+            " HolderRequest MarkedRollout OpenRequest OpenedRollout PolicyFault RecordedReward RenewRequest"
+            " RenewedRollouts Resumption RewardRequest make_attempt_started"
         ),
         "wire.streamed_messages": "GrowingCall GrowingCalls GrowingMessage",
     },

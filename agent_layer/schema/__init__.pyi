@@ -50,10 +50,11 @@ from .training import Vocabulary as Vocabulary
 from .trajectory import ABANDONED as ABANDONED, Trajectory as Trajectory, TrajectoryRecord as TrajectoryRecord
 from .trajectory import assemble_trajectory as assemble_trajectory
 from .wire.bounds import BodyBounds as BodyBounds, check_bounds as check_bounds
-from .wire.gateway_api import AGENT_HEADER as AGENT_HEADER, CALL_HEADER as CALL_HEADER, CLOSE_ROLLOUT as CLOSE_ROLLOUT
-from .wire.gateway_api import CloseRequest as CloseRequest, ClosedRollout as ClosedRollout, END_ROLLOUT as END_ROLLOUT
-from .wire.gateway_api import EndRequest as EndRequest, EndStatus as EndStatus, EndedRollout as EndedRollout
-from .wire.gateway_api import Endpoint as Endpoint, HolderRequest as HolderRequest, KEY_PREFIX as KEY_PREFIX
+from .wire.gateway_api import ACCESS as ACCESS, AGENT_HEADER as AGENT_HEADER, AccessRequest as AccessRequest
+from .wire.gateway_api import CALL_HEADER as CALL_HEADER, CLOSE_ROLLOUT as CLOSE_ROLLOUT, CloseRequest as CloseRequest
+from .wire.gateway_api import ClosedRollout as ClosedRollout, END_ROLLOUT as END_ROLLOUT, EndRequest as EndRequest
+from .wire.gateway_api import EndStatus as EndStatus, EndedRollout as EndedRollout, Endpoint as Endpoint
+from .wire.gateway_api import GatewayFacts as GatewayFacts, HolderRequest as HolderRequest, KEY_PREFIX as KEY_PREFIX
 from .wire.gateway_api import MARK_ROLLOUT as MARK_ROLLOUT, MAX_LEASE_SECONDS as MAX_LEASE_SECONDS
 from .wire.gateway_api import MarkedRollout as MarkedRollout, OPEN_ROLLOUT as OPEN_ROLLOUT, OpenRequest as OpenRequest
 from .wire.gateway_api import OpenedRollout as OpenedRollout, PAUSE_ROLLOUT as PAUSE_ROLLOUT, PolicyFault as PolicyFault

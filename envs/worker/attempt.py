@@ -277,6 +277,7 @@ class Attempt:
             if progress is not None:
                 progress.mark_prepared()
             await context.sandboxes.end(self.lease)
+            await context.call(context.access.note, task.run, error)
             is_resumed, is_lost = self._resumability.is_resumed, isinstance(error, LeaseLostError)
             ending, lease_ending = classify_refusal(error, is_resumed=is_resumed)
             end = RunEnd(ending=ending, lease_ending=lease_ending, times=times)
@@ -346,6 +347,8 @@ class Attempt:
         except (AgentLayerError, RedisError, OSError) as error:
             ending = Ending(status="lost", cause="infra", error=f"{type(error).__name__}: {error}")
             end = replace(phase.end, ending=ending)
+            if await self._context.call(self._context.access.note, self.lease.task.run, error):
+                end = replace(end, lease_ending="release")
         with suppress(BackPressureError):  # on a full disk the report alone has to do
             self._record_outcome(end, None)
         return Done(end=end)

@@ -16,6 +16,7 @@ from agent_layer.store import Store
 from envs.agents import Target
 from envs.checkpoints import CheckpointStore
 from envs.progress import StartLimiter
+from envs.worker.gateway_access import GatewayAccess
 from envs.worker.sandbox_stage import SandboxStage
 from envs.worker.scoring_stage import ScoringStage
 from envs.worker.stored_waiter import StoredWaiter
@@ -42,6 +43,7 @@ class WorkerContext:
     env_version: str | None
     """Version of the environment that the target is or declares; None: not known."""
     gateway: GatewayClient
+    access: GatewayAccess
     recorder: Recorder
     store: Store
     stored_waiter: StoredWaiter

@@ -7,7 +7,14 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from agent_layer.dispatcher import Lease
-from agent_layer.errors import AgentLayerError, BadInputError, NotFoundError, NotWholeError, UnreachableError
+from agent_layer.errors import (
+    AccessRefusedError,
+    AgentLayerError,
+    BadInputError,
+    NotFoundError,
+    NotWholeError,
+    UnreachableError,
+)
 from agent_layer.schema import (
     ClosedRollout,
     OpenRequest,
@@ -125,9 +132,14 @@ def open_attempt(
 
 
 def renew_keys(context: WorkerContext, trajectory_ids: Sequence[str]) -> RenewedRollouts | None:
-    """Renew the keys of running attempts for as long as a lease lasts; None: the gateway does not answer."""
+    """Renew the keys of running attempts for as long as a lease lasts; None: the gateway does not answer.
+
+    Raises: AccessRefusedError: it does not take the worker's key.
+    """
     try:
         return context.gateway.renew(trajectory_ids, context.settings.lease_seconds)
+    except AccessRefusedError:
+        raise
     except AgentLayerError as error:
         _log.warning("keys are not renewed error=%s", error)
         return None

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection
 
+from agent_layer.errors import AccessRefusedError
 from envs.worker.attempt import Attempt
 from envs.worker.context import WorkerContext
 from envs.worker.gateway_attempts import renew_keys
@@ -38,7 +39,12 @@ class LivenessMonitor:
 
     async def _check(self, attempts: list[Attempt]) -> None:
         ids = [one.lease.trajectory_id for one in attempts]
-        renewed = await self._context.call(renew_keys, self._context, ids)
+        try:
+            renewed = await self._context.call(renew_keys, self._context, ids)
+        except AccessRefusedError as error:
+            for run in {one.lease.task.run for one in attempts}:
+                await self._context.call(self._context.access.note, run, error)
+            renewed = None
         for attempt in attempts:
             name = attempt.lease.trajectory_id
             if renewed is not None and name in renewed.quiet_seconds:

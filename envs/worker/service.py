@@ -35,6 +35,7 @@ from envs.resume import is_resumable
 from envs.sandbox import SupervisorHandle
 from envs.scorers import AGENT
 from envs.worker.context import WorkerContext
+from envs.worker.gateway_access import GatewayAccess
 from envs.worker.sandbox_stage import SandboxStage
 from envs.worker.scoring_stage import ScoringStage
 from envs.worker.stored_waiter import StoredWaiter
@@ -79,13 +80,15 @@ async def serve_worker(settings: Settings, options: WorkOptions) -> None:
     """Work until SIGINT or SIGTERM; attempts may then run for ``work_drain_seconds``, or until a second signal.
 
     Raises:
-        UnreachableError: Redis does not answer.
+        UnreachableError: Redis does not answer. AccessRefusedError: the gateway does not take the worker's key, or
+            records into another namespace or store.
         BadInputError: no gateway is named, or the agent or scorer does not exist.
         SandboxError: the sandbox that the agent declares does not work here.
     """
     raise_file_limit()
     with ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="worker") as pool:
         async with open_worker(settings, options, pool) as worker:
+            await worker.check_access()
             ShutdownSignals(worker, settings.work_drain_seconds).install()
             of_run = f" for run {options.run}" if options.run else ""
             _print(f"worker {worker.name} runs {options.agent}{of_run}, {options.slots} at a time; Ctrl-C drains it")
@@ -168,6 +171,7 @@ def _make_worker(  # each with its own end
         env=options.env,
         env_version=options.env_version,
         gateway=gateway,
+        access=GatewayAccess(settings, gateway, queue),
         recorder=recorder,
         store=store,
         stored_waiter=StoredWaiter(count, recorder.is_settled, pool, poll_seconds=settings.ship_poll_seconds),

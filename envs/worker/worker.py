@@ -13,7 +13,7 @@ from contextlib import suppress
 from redis.exceptions import RedisError
 
 from agent_layer.dispatcher import Lease, LeaseAnswer, Report, WorkerQueue
-from agent_layer.errors import SandboxError
+from agent_layer.errors import AccessRefusedError, SandboxError, UnreachableError
 from agent_layer.schema import JsonObject
 from envs.worker.attempt import Attempt
 from envs.worker.context import WorkerContext
@@ -23,6 +23,8 @@ from envs.worker.reporter import Reporter
 
 _CLAIM_SECONDS = 1.0
 """Longest wait of one claim; bounds how long a stopping worker waits."""
+_ACCESS_SECONDS = 2.0
+"""Pause between two questions to a gateway that refuses this worker."""
 _UNSEALED_PER_SLOT = 8
 """Attempts per slot that may wait to be stored; above that the worker claims nothing."""
 _MAX_DELAY_SECONDS = 10.0
@@ -93,6 +95,15 @@ class Worker:
         self._slot_freed.set()
         self._returning.set()
 
+    async def check_access(self) -> None:
+        """Raise AccessRefusedError where the gateway refuses this worker; one that does not answer is waited for."""
+        try:
+            await self._context.call(self._context.access.check)
+        except AccessRefusedError:
+            raise
+        except (UnreachableError, RedisError) as error:
+            _log.warning("the gateway is not asked whether it takes the key error=%s", error)
+
     async def work(self) -> None:
         """Work until ``drain`` or ``stop`` has ended every attempt."""
         self._heartbeat.start()
@@ -129,6 +140,9 @@ class Worker:
             await wait_within(self._slot_freed, _CLAIM_SECONDS)
             free = self._num_free()
         if free == 0 or self._stopping.is_set():
+            return []
+        if not await self._context.call(self._context.access.may_claim):
+            await wait_within(self._stopping, _ACCESS_SECONDS)
             return []
         if self._has_requested_sandboxes:
             await self._offer_sandboxes()

@@ -13,6 +13,7 @@ from zlib import crc32
 import msgspec
 
 from agent_layer.errors import (
+    AccessRefusedError,
     AgentLayerError,
     BadInputError,
     LeaseLostError,
@@ -21,6 +22,7 @@ from agent_layer.errors import (
     UnreachableError,
 )
 from agent_layer.schema import (
+    ACCESS,
     CLOSE_ROLLOUT,
     END_ROLLOUT,
     MARK_ROLLOUT,
@@ -28,12 +30,14 @@ from agent_layer.schema import (
     PAUSE_ROLLOUT,
     RENEW_ROLLOUTS,
     REWARD_ROLLOUT,
+    AccessRequest,
     ClosedRollout,
     CloseRequest,
     EndedRollout,
     Endpoint,
     EndRequest,
     EndStatus,
+    GatewayFacts,
     HolderRequest,
     MarkedRollout,
     OpenedRollout,
@@ -46,9 +50,14 @@ from agent_layer.schema import (
     split_trajectory_id,
 )
 
-_ERRORS: dict[int, type[AgentLayerError]] = {404: NotFoundError, 409: NotWholeError, 412: LeaseLostError}
-_RETRYABLE_STATUSES = frozenset({401, 403, 407, 408, 425, 429})
-"""Statuses after which the same request may succeed later, or with another key."""
+_ERRORS: dict[int, type[AgentLayerError]] = {
+    **dict.fromkeys((401, 403, 407), AccessRefusedError),
+    404: NotFoundError,
+    409: NotWholeError,
+    412: LeaseLostError,
+}
+_RETRYABLE_STATUSES = frozenset({408, 425, 429})
+"""Statuses after which the same request may succeed later."""
 
 
 B = TypeVar("B", bound=msgspec.Struct)
@@ -58,9 +67,9 @@ A = TypeVar("A", bound=msgspec.Struct)
 class GatewayClient:
     """Client of one gateway, with the operator's key. Keeps no connection, so threads may share it.
 
-    Every method raises UnreachableError (no answer, an error of the gateway, or a refused key), NotFoundError (the
-    gateway does not know this rollout, for example because it was restarted), NotWholeError, LeaseLostError (another
-    holder has resumed the rollout), or BadInputError (the gateway refuses the request).
+    Every method raises UnreachableError (no answer, or an error of the gateway), AccessRefusedError (another key opens
+    it), NotFoundError (the gateway does not know this rollout, for example because it was restarted), NotWholeError,
+    LeaseLostError (another holder has resumed the rollout), or BadInputError (the gateway refuses the request).
     """
 
     def __init__(
@@ -78,6 +87,10 @@ class GatewayClient:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self._connect_seconds = connect_seconds
         self._answer_seconds = answer_seconds
+
+    def check_access(self) -> list[GatewayFacts]:
+        """Return what each gateway records into, which shows that it takes our key."""
+        return [self._call(ACCESS, ACCESS.path, AccessRequest(), answer_seconds=self._connect_seconds)]
 
     def open(self, request: OpenRequest) -> OpenedRollout:
         """Open one attempt; its calls are accepted from now on."""
@@ -194,6 +207,10 @@ class ShardedGatewayClient(GatewayClient):
         super().__init__(urls[0], api_key, **limits)
         self._gateways = [GatewayClient(url, api_key, **limits) for url in urls]
 
+    def check_access(self) -> list[GatewayFacts]:
+        """See GatewayClient."""
+        return [facts for gateway in self._gateways for facts in gateway.check_access()]
+
     def open(self, request: OpenRequest) -> OpenedRollout:
         """See GatewayClient."""
         rollout_id = request.rollout_id or new_id()
@@ -208,6 +225,8 @@ class ShardedGatewayClient(GatewayClient):
         for gateway, names in owned.items():
             try:
                 renewed += gateway.renew(names, lease_seconds)
+            except AccessRefusedError:
+                raise
             except UnreachableError:
                 renewed += RenewedRollouts(unknown=names)
         return renewed

@@ -139,7 +139,8 @@ class GroupFeed:
             while awaited not in closed:
                 if (delivery := next(closings, None)) is None:
                     return
-                closed[delivery.group.group_id] = delivery
+                if delivery.group.group_id in self._open:  # else of no submission here, or trained before
+                    closed[delivery.group.group_id] = delivery
             self._yielded.add(awaited)
             yield closed.pop(awaited)
 

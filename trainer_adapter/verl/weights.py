@@ -17,7 +17,7 @@ from redis import Redis
 from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]  # partly untyped
 from torch import Tensor
 
-from agent_layer.engines import Engine, EngineRegistry, get_policy, newest_policy, register_policy
+from agent_layer.engines import Engine, EngineRegistry, get_policy, newest_policy, register_policy, restore_policies
 from agent_layer.errors import AgentLayerError, EngineError, NotFoundError, UnreachableError
 from agent_layer.infra import Keys, make_private, sync_path
 from agent_layer.recorder import Recorder
@@ -32,6 +32,9 @@ Precision: TypeAlias = Literal["float32", "bfloat16"]
 log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.25
+_HEALTH_SECONDS = 2.0
+_MAX_PASSES = 3
+"""Times that engines which moved during a switch are looked at."""
 _WEIGHTS, _ADAPTER = "model.safetensors", "adapter_model.safetensors"
 _WEIGHT_SUFFIXES = {".safetensors", ".bin", ".pt", ".pth"}
 
@@ -55,6 +58,8 @@ class WeightPublisher:
         self._keys = Keys(settings.namespace)
         self._recorder = recorder
         self._board = EngineRegistry(redis, self._keys, settings.gateway_seconds)
+        self._own: dict[int, PolicyVersion] = {}
+        """Versions that this process has registered or read, by number: Redis may forget them."""
 
     @property
     def directory(self) -> Path:
@@ -68,14 +73,17 @@ class WeightPublisher:
     def newest(self) -> int:
         """Return the highest registered number; only after ``register_base``."""
         newest = newest_policy(self._redis, self._keys, self._run)
-        return newest.number if newest else 0
+        if self._own and (newest is None or newest.number < max(self._own)):
+            restore_policies(self._redis, self._keys, self._own.values())
+        return max([newest.number if newest else 0, *self._own])
 
     def find(self, number: int) -> PolicyVersion:
         """Return a registered version.
 
         Raises: NotFoundError: it is not registered.
         """
-        if policy := get_policy(self._redis, self._keys, self._run, number):
+        if policy := get_policy(self._redis, self._keys, self._run, number) or self._own.get(number):
+            self._own[number] = policy
             return policy
         raise NotFoundError(
             f"run {self._run}: expected policy version {number} to be registered, found none; start the trainer again,"
@@ -128,8 +136,14 @@ class WeightPublisher:
                     f" found {others}; start engine and gateway with AGENT_LAYER_RUN={self._run}"
                 )
             time.sleep(_POLL_SECONDS)
-        behind = [one for one in own if one.is_assumed or (one.version, one.state) != (number, "serving")]
-        errors = [error for engine in behind if (error := self._try_switch(engine, number))]
+        behind, errors = [one for one in own if _is_behind(one, number)], list[AgentLayerError]()
+        for _ in range(_MAX_PASSES):  # an engine that starts again meanwhile has its first weights
+            tried = {engine.url: self._try_switch(engine, number) for engine in behind}
+            errors = [error for error in tried.values() if error]
+            own = self._engines()
+            behind = [one for one in own if _is_behind(one, number) and self._is_back(one, tried.get(one.url))]
+            if not behind:
+                break
         if errors and len(errors) == len(own):
             raise errors[0]
 
@@ -141,6 +155,12 @@ class WeightPublisher:
     def _engines(self) -> list[Engine]:
         return [engine for engine in self._board.engines() if engine.run == self._run and not engine.is_pushed]
 
+    def _is_back(self, engine: Engine, error: AgentLayerError | None) -> bool:
+        """Whether an engine was registered again during a switch, or answers again after it did not."""
+        if engine.state == "serving":
+            return True
+        return isinstance(error, UnreachableError) and self._board.control(engine.url, _HEALTH_SECONDS).is_healthy()
+
     def _try_switch(self, engine: Engine, number: int) -> AgentLayerError | None:
         """Switch one engine; return the error, unless the engine has left."""
         try:
@@ -151,8 +171,8 @@ class WeightPublisher:
         return None
 
     def _switch(self, engine: Engine, number: int) -> None:
-        policy = get_policy(self._redis, self._keys, self._run, number)
-        if policy is None or not Path(policy.location).is_dir():
+        policy = self.find(number)
+        if not Path(policy.location).is_dir():
             raise EngineError(
                 f"engine {engine.url}: expected weights of version {number} of run {self._run} to give it, found none;"
                 " start the trainer again, it publishes its newest checkpoint"
@@ -171,6 +191,11 @@ class WeightPublisher:
             training_step=training_step,
         )
         register_policy(self._redis, self._keys, policy, self._recorder.append)
+        self.find(number)  # the first registration of a number stands
+
+
+def _is_behind(engine: Engine, number: int) -> bool:
+    return engine.is_assumed or (engine.version, engine.state) != (number, "serving")
 
 
 def write_weights(directory: Path, weights: PublishedWeights, base: Path, precision: Precision) -> str:

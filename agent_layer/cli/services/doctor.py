@@ -6,13 +6,16 @@ Redis is judged by its version, by what it may forget, and by who can reach it.
 import os
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from http.client import HTTPException
 from importlib import import_module
 from importlib.metadata import packages_distributions
 from importlib.util import find_spec
 from typing import Literal, NamedTuple, cast
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
+import msgspec
 import typer
 from redis import Redis
 from redis.backoff import NoBackoff
@@ -30,8 +33,10 @@ from agent_layer.infra import (
     open_objects,
     open_redis,
 )
-from agent_layer.schema import new_id
+from agent_layer.local import find_api_key
+from agent_layer.schema import ACCESS, new_id
 from agent_layer.settings import Settings
+from agent_layer.state import find_mismatch
 
 _OLDEST = (6, 2)
 _MENDED = {
@@ -59,6 +64,10 @@ class Diagnosis(NamedTuple):
     state: Literal["ok", "note", "bad"]
     """``note``: something is absent, or could be better; fine unless it is needed."""
     finding: str
+
+
+class _Health(msgspec.Struct):
+    status: str
 
 
 class ServerFacts(NamedTuple):
@@ -193,7 +202,9 @@ def diagnose(settings: Settings) -> Iterator[Diagnosis]:
     services = ("gateway", settings.gateway_urls), ("engine", settings.engine_urls), ("ingest", ingest_urls)
     for subject, urls in services:
         for url in urls:
-            yield _look_at_service(subject, url, settings.connect_seconds)
+            yield look_at_service(subject, url, settings.connect_seconds)
+    for url in settings.gateway_urls:
+        yield look_at_access(url, settings)
     yield from _look_at_exposure(settings)
     for extra, modules in _EXTRAS.items():
         yield _look_at_extra(extra, modules)
@@ -252,14 +263,45 @@ def _look_at_objects(settings: Settings) -> str:
     return f"{settings.objects_location} can be written and read"
 
 
-def _look_at_service(subject: str, url: str, limit_seconds: float) -> Diagnosis:
+def look_at_service(subject: str, url: str, limit_seconds: float) -> Diagnosis:
+    """Diagnose whether a server answers that it is well."""
     address = f"{url.rstrip('/').removesuffix('/v1')}/health"
     try:
         with urllib.request.urlopen(address, timeout=limit_seconds):
             evidence = _find_evidence(url, limit_seconds) if subject == "engine" else ""
+    except HTTPError as error:
+        with suppress(msgspec.DecodeError, OSError):
+            status = msgspec.json.decode(error.read(), type=_Health).status
+            return Diagnosis(subject, "bad", f"{url} answers that it is not well: {status}")
+        return Diagnosis(subject, "bad", f"{address} answers {error.code}; is it one of ours?")
     except (OSError, HTTPException, ValueError) as error:
         return Diagnosis(subject, "bad", f"{address} does not answer ({error}); start it or correct its address")
     return Diagnosis(subject, "note", f"{url}; {evidence}") if evidence else Diagnosis(subject, "ok", url)
+
+
+def look_at_access(url: str, settings: Settings) -> Diagnosis:
+    """Diagnose whether a gateway takes our key, and records where we look for it."""
+    address, key = f"{url.rstrip('/').removesuffix('/v1')}{ACCESS.path}", find_api_key(settings)
+    if key is None:
+        return Diagnosis(
+            "access", "note", f"AGENT_LAYER_API_KEY is not set; workers and trainers need the key of {url}"
+        )
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+    try:
+        with urllib.request.urlopen(
+            urllib.request.Request(address, b"{}", headers), timeout=settings.connect_seconds
+        ) as reply:
+            facts = msgspec.json.decode(reply.read(), type=ACCESS.answer)
+    except HTTPError as error:
+        if error.code not in (401, 403):
+            return Diagnosis("access", "note", f"{url} does not say whether it takes our key (status {error.code})")
+        finding = f"{url} refuses this key ({error.code}); set AGENT_LAYER_API_KEY to the one that it was started with"
+        return Diagnosis("access", "bad", finding)
+    except (OSError, HTTPException, ValueError, msgspec.DecodeError) as error:
+        return Diagnosis("access", "note", f"{url} does not say whether it takes our key ({error})")
+    if found := find_mismatch(settings, facts):
+        return Diagnosis("access", "bad", f"{url}: {found}")
+    return Diagnosis("access", "ok", f"{url} takes our key and records into namespace {facts.namespace!r}")
 
 
 def _find_evidence(url: str, limit_seconds: float) -> str:

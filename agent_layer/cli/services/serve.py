@@ -12,7 +12,14 @@ from agent_layer.engines import open_engine_registry, register_engine
 from agent_layer.errors import BadInputError, EngineError
 from agent_layer.gateway import listen, serve_gateway
 from agent_layer.infra import open_redis, reachable_host
-from agent_layer.local import GatewayProcesses, ensure_api_key, run_compactor, run_provider_proxy, shell_exports
+from agent_layer.local import (
+    GatewayProcesses,
+    claim_operator_key,
+    operator_key_path,
+    run_compactor,
+    run_provider_proxy,
+    shell_exports,
+)
 from agent_layer.recorder import ensure_shipper
 from agent_layer.settings import Settings
 
@@ -34,7 +41,14 @@ def serve(
 ) -> None:
     """Serve the gateway for configured engines (AGENT_LAYER_VLLM_URLS) and Redis."""
     options = {"tls_cert": tls_cert, "tls_key": tls_key, "insecure": insecure or None}
-    settings = ensure_api_key(context.obj).model_copy(update={name: value for name, value in options.items() if value})
+    given: Settings = context.obj
+    settings = claim_operator_key(given).model_copy(update={name: value for name, value in options.items() if value})
+    if not given.api_key:
+        typer.echo(
+            f"operator key: kept in {operator_key_path(given)}; set AGENT_LAYER_API_KEY on the machines of workers,"
+            " trainers and other gateways",
+            err=True,
+        )
     _know_engines(settings, are_needed=not engines_later)
     ensure_shipper(settings)  # for logs of processes that were killed
     with run_provider_proxy(settings) as found, run_compactor(found):

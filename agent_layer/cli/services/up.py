@@ -12,7 +12,15 @@ from rich.console import Console
 
 from agent_layer.engines import read_engine_address
 from agent_layer.errors import BadInputError, EngineError
-from agent_layer.local import ReasoningParser, ToolParser, VllmServer, run_page, run_stack, shell_exports
+from agent_layer.local import (
+    ReasoningParser,
+    ToolParser,
+    VllmServer,
+    claim_operator_key,
+    run_page,
+    run_stack,
+    shell_exports,
+)
 from agent_layer.recorder import ensure_shipper
 from agent_layer.settings import Settings
 
@@ -50,7 +58,7 @@ def up(  # noqa: PLR0917  # options of a command are its arguments
     with suppress(KeyboardInterrupt), ExitStack() as running:
         try:
             with Console(stderr=True).status("starting") as status:
-                stack = running.enter_context(run_stack(context.obj, source, port, status.update))
+                stack = running.enter_context(run_stack(claim_operator_key(context.obj), source, port, status.update))
         except EngineError as error:
             if isinstance(source, str):
                 raise BadInputError(str(error)) from error

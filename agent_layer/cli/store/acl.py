@@ -103,24 +103,27 @@ _WATCH_ENGINES = _Duty(
     reads="engine:* engines engine-events gateways clock", commands="get hgetall smembers zrange xread xrevrange time"
 )
 _DRIVE_ENGINES = _Duty(
-    writes="engine:* engines engine-keys engine-events gateways",
-    commands="hset hsetnx hincrby hget hexists hdel del sadd srem xadd zadd zrem multi exec watch unwatch discard",
+    writes="engine:* engines engines-left engine-keys engine-events gateways",
+    commands="hset hsetnx hincrby hget hmget hkeys hexists hdel del sadd srem xadd zadd zrem zscore zremrangebyscore"
+    " multi exec watch unwatch discard",
     scripts=(ADVANCE_CLOCK,),
 )
+_OPEN_DOORS = _Duty(reads="q:workers", writes="data-loss operator-key", commands="get set time zcount")
+_WATCH_LOSS = _Duty(reads="data-loss", commands="get")
 _LINK = _Duty(reads="pages clock", commands="get zrange time")
 _SHOW_PAGE = _Duty(writes="pages", commands="get zadd zrem zremrangebyscore zrange time", scripts=(ADVANCE_CLOCK,))
 _MAINTAIN = _Duty(
-    writes="exported:* reindexing cooled judged:* dead replaced:* merging compacting",
+    writes="exported:* reindexing cooled judged:* dead replaced:* merging compacting data-loss",
     commands="set del unlink srem pttl pexpire scan info hlen hstrlen strlen object|encoding memory|usage",
     scripts=(FORGET, RETIRE, RELEASE_UNNEEDED, COUNT_ORPHAN_BITS),
 )
 
 _DUTIES: dict[Role, tuple[_Duty, ...]] = {
-    "gateway": (_CONNECT, _QUERY, _WAIT, _SHIP, _WATCH_ENGINES, _DRIVE_ENGINES),
+    "gateway": (_CONNECT, _QUERY, _WAIT, _SHIP, _WATCH_ENGINES, _DRIVE_ENGINES, _OPEN_DOORS),
     "worker": (_CONNECT, _QUERY, _WAIT, _SHIP, _LEASE, _LINK),
     "trainer": (_CONNECT, _QUERY, _WAIT, _SHIP, _FOLLOW, _SUBMIT, _WATCH_ENGINES, _DRIVE_ENGINES, _SHOW_PAGE),
     "shipper": (_CONNECT, _WAIT, _SHIP),
-    "reader": (_CONNECT, _QUERY, _WATCH_QUEUE, _WATCH_ENGINES, _LINK),
+    "reader": (_CONNECT, _QUERY, _WATCH_QUEUE, _WATCH_ENGINES, _WATCH_LOSS, _LINK),
     "operator": (
         *(_CONNECT, _QUERY, _WAIT, _SHIP, _FOLLOW, _SUBMIT, _WATCH_QUEUE, _WATCH_ENGINES, _DRIVE_ENGINES),
         *(_MAINTAIN, _SHOW_PAGE),

@@ -6,6 +6,7 @@ import typer
 
 from agent_layer.cli.ui.output import show_progress
 from agent_layer.infra import format_count
+from agent_layer.state import forget_loss
 from agent_layer.store import describe_call_stats, open_store
 
 
@@ -21,6 +22,7 @@ def reindex(
         report = store.admin.reindex(drop=drop, progress=progress)
     resumed = f", {report.num_resumed} of them before it was stopped" if report.num_resumed else ""
     typer.echo(f"{report.num_segments - len(report.corrupt)} of {report.num_segments} segments indexed{resumed}")
+    forget_loss(store.redis, store.keys)
     for reason in report.corrupt:
         typer.echo(f"in quarantine, what is whole of it is served: {reason}", err=True)
     if report.corrupt:

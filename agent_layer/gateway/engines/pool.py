@@ -15,7 +15,7 @@ from contextlib import suppress
 from redis import Redis
 from redis.exceptions import RedisError
 
-from agent_layer.engines import Engine, EngineRegistry, get_policy, newest_number, register_policy
+from agent_layer.engines import Engine, EngineRegistry, get_policy, newest_number, register_policy, restore_policies
 from agent_layer.errors import BadInputError, EngineError, UnreachableError
 from agent_layer.gateway.dialects.chat import ChatRequest
 from agent_layer.gateway.engines.admission import Admission, adapt_limit
@@ -142,10 +142,23 @@ def _external_policy(settings: Settings) -> ExternalModel | None:
 
 
 class EngineWatcher:
-    """Assigns calls to engines, as the registry allows, and reports drained engines to the registry."""
+    """Assigns calls to engines, as the registry allows, and reports drained engines to the registry.
+
+    Args:
+        registry: where engines and gateways meet.
+        gateway_id: of this process.
+        settings: say which engines are used, and how often they are polled.
+        clock: seconds from any beginning.
+        on_loss: called in a thread when Redis has lost data: what this process registered, it registers again.
+    """
 
     def __init__(
-        self, registry: EngineRegistry, gateway_id: str, settings: Settings, clock: Callable[[], float] = time.monotonic
+        self,
+        registry: EngineRegistry,
+        gateway_id: str,
+        settings: Settings,
+        clock: Callable[[], float] = time.monotonic,
+        on_loss: Callable[[], object] = lambda: None,
     ) -> None:
         limit = adapt_limit if settings.adaptive_concurrency else None
         self.rotation = Rotation(settings.run, settings.engine_urls, settings.max_staleness, limit)
@@ -155,6 +168,7 @@ class EngineWatcher:
         self._gateway_id = gateway_id
         self._settings = settings
         self._clock = clock
+        self._on_loss = on_loss
         self._seen_at = float("-inf")
         self._reported_epochs: dict[str, int] = {}
         self._reported_drains: dict[str, int] = {}
@@ -180,6 +194,8 @@ class EngineWatcher:
         async with self._reading:
             began = self._clock()
             engines, newest, access_keys = await asyncio.to_thread(self._show_and_read)
+            self._reported_epochs.clear()  # once more: what Redis forgot, trainers would wait for
+            self._reported_drains.clear()
             self.rotation.update(engines, newest, access_keys)
             self.preemptions.apply(engines)
             self._seen_at = began
@@ -206,12 +222,29 @@ class EngineWatcher:
         """Engines that may be sent to when they serve."""
         return self.rotation.engines
 
+    def find_fault(self) -> str | None:
+        """Return why no engine can answer a call; None: engines serve, or a switch of weights holds their calls."""
+        if not self._is_current():
+            return "the registry of engines is not known: Redis does not answer"
+        used = [engine for engine in self.engines if not engine.is_drained]
+        if not used:
+            return "no engine is registered, or all are drained; 'agent-layer engines join' adds one"
+        if not any(self.rotation.get_load(engine.url).is_well for engine in used):
+            return f"no engine answers: {', '.join(engine.url for engine in used)}"
+        return None
+
     def _is_current(self) -> bool:
         return self._clock() - self._seen_at <= _REGISTRY_TRUST * self._registry.gateway_seconds
 
     def _show_and_read(self) -> tuple[list[Engine], dict[str, int], dict[str, str]]:
-        self._registry.renew_gateway(self._gateway_id)
+        has_lost = self._registry.renew_gateway(self._gateway_id)
         engines = self._registry.engines()
+        if lost := self._registry.restore_lost(engines):
+            log.warning("engines are registered again, redis lost them urls=%s", " ".join(lost))
+            engines = self._registry.engines()
+        if has_lost:
+            log.warning("redis lost data that this gateway had written")
+            self._on_loss()
         runs = {engine.run for engine in engines} if self.rotation.has_limit else set[str]()
         versions = {run: newest_number(self._registry.redis, self._registry.keys, run) for run in runs}
         newest = {run: number for run, number in versions.items() if number is not None}
@@ -272,7 +305,7 @@ class PolicyRegistrar:
         self._redis = redis
         self._keys = keys
         self._log = log
-        self._known: set[tuple[str, int]] = set()
+        self._known: dict[tuple[str, int], PolicyVersion] = {}
 
     async def ensure(self, run: str, engine: Engine) -> None:
         """Register for this run what the engine serves, unless it is known already.
@@ -282,10 +315,13 @@ class PolicyRegistrar:
         if (run, engine.version) in self._known:
             return
         policy = PolicyVersion(run=run, number=engine.version, location=engine.location, created_at=time.time())
-        await asyncio.to_thread(self._register, policy, engine)
-        self._known.add((run, engine.version))
+        self._known[run, engine.version] = await asyncio.to_thread(self._register, policy, engine)
 
-    def _register(self, policy: PolicyVersion, engine: Engine) -> None:
+    def restore(self) -> None:
+        """Register again, after Redis lost data, what was registered."""
+        restore_policies(self._redis, self._keys, list(self._known.values()))
+
+    def _register(self, policy: PolicyVersion, engine: Engine) -> PolicyVersion:
         register_policy(self._redis, self._keys, policy, self._log.append)
         known = get_policy(self._redis, self._keys, policy.run, policy.number)
         if known and engine.run != policy.run and known.location != engine.location:
@@ -293,3 +329,4 @@ class PolicyRegistrar:
                 f"engine {engine.url}: expected weights {known.location} as version {policy.number} of run"
                 f" {policy.run}, found {engine.location} of run {engine.run}; start an engine for run {policy.run}"
             )
+        return known or policy

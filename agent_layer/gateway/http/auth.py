@@ -101,7 +101,11 @@ class Access:
     def check_operator(self, request: web.Request) -> None:
         """Raise RefusedError when the key is not one of the operator's."""
         if not self.is_operator(request):
-            raise self._refusal("operator", "gateway: only the operator may do this; use AGENT_LAYER_API_KEY")
+            raise self._refusal(
+                "operator",
+                "gateway: only the operator may do this, and this key is not the operator's; set AGENT_LAYER_API_KEY to"
+                " the key that the gateway was started with",
+            )
 
     def check_scraper(self, request: web.Request) -> None:
         """Raise RefusedError for a client that may not read the metrics."""

@@ -123,6 +123,6 @@ def _refused(request: web.Request, error: RefusedError | AgentLayerError | web.H
             return _Refusal(error.status, "http", reason, f"{request.method} {request.path}: {error.reason}")
 
 
-def as_json(record: object) -> web.Response:
+def as_json(record: object, status: int = 200) -> web.Response:
     """Answer with a record."""
-    return web.Response(body=msgspec.json.encode(record), content_type="application/json")
+    return web.Response(body=msgspec.json.encode(record), status=status, content_type="application/json")

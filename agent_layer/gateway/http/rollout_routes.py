@@ -19,6 +19,7 @@ from agent_layer.gateway.rollouts.registry import RolloutRegistry
 from agent_layer.gateway.rollouts.resume import AttemptResumption
 from agent_layer.gateway.rollouts.rollout import LiveRollout, new_rollout
 from agent_layer.schema import (
+    ACCESS,
     CLOSE_ROLLOUT,
     END_ROLLOUT,
     MARK_ROLLOUT,
@@ -26,11 +27,13 @@ from agent_layer.schema import (
     PAUSE_ROLLOUT,
     RENEW_ROLLOUTS,
     REWARD_ROLLOUT,
+    AccessRequest,
     ClosedRollout,
     CloseRequest,
     EndedRollout,
     Endpoint,
     EndRequest,
+    GatewayFacts,
     HolderRequest,
     MarkedRollout,
     OpenedRollout,
@@ -65,6 +68,7 @@ class RolloutRoutes:
     def routes(self) -> list[web.RouteDef]:
         """Addresses; all but rewards are for the operator."""
         return [
+            self._operator_route(ACCESS, self._read_facts),
             self._operator_route(OPEN_ROLLOUT, self._open),
             self._operator_route(RENEW_ROLLOUTS, self._renew),
             self._operator_route(MARK_ROLLOUT, self._mark),
@@ -84,6 +88,10 @@ class RolloutRoutes:
             return as_json(await handler(request, await read_body(request, endpoint.request)))
 
         return web.route(endpoint.method, endpoint.path, handle)
+
+    async def _read_facts(self, _: web.Request, __: AccessRequest) -> GatewayFacts:
+        objects = self.settings.objects_location
+        return GatewayFacts(namespace=self.settings.namespace, objects=objects if objects.startswith("s3://") else None)
 
     async def _open(self, request: web.Request, body: OpenRequest) -> OpenedRollout:
         body = msgspec.structs.replace(body, trace=body.trace or parse_trace(request.headers))

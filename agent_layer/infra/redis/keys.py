@@ -210,6 +210,11 @@ class Keys:
         return self.name("engines")
 
     @property
+    def engines_left(self) -> str:
+        """Sorted set: address of each engine that left in the last week → the revision of its entry then."""
+        return self.name("engines-left")
+
+    @property
     def engine_keys(self) -> str:
         """Hash: address of each engine that asks for a key → that key. Who only watches engines may not read it."""
         return self.name("engine-keys")
@@ -223,6 +228,16 @@ class Keys:
     def gateways(self) -> str:
         """Sorted set: gateway id → time of its last heartbeat, in seconds of ``SharedClock``."""
         return self.name("gateways")
+
+    @property
+    def operator_key(self) -> str:
+        """String: salt and digest by which the operator's key of the gateways is recognised."""
+        return self.name("operator-key")
+
+    @property
+    def data_loss(self) -> str:
+        """String, for a day: when it was noticed last that Redis had lost data."""
+        return self.name("data-loss")
 
     @property
     def pages(self) -> str:

@@ -41,6 +41,19 @@ class Resumption(_Request, frozen=True, kw_only=True):
     """Worker that resumes it."""
 
 
+class AccessRequest(_Request, frozen=True, kw_only=True):
+    """Body of POST /access."""
+
+
+class GatewayFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a gateway and the clients that hold the operator's key must agree on."""
+
+    namespace: str
+    """Where its records become trajectories."""
+    objects: str | None = None
+    """Bucket and prefix of its objects; None: a directory, whose path says nothing on another machine."""
+
+
 class OpenRequest(_Request, frozen=True, kw_only=True):
     """Body of POST /rollouts."""
 
@@ -233,6 +246,7 @@ class Endpoint(msgspec.Struct, Generic[B, A], frozen=True, kw_only=True):
         return self.path.format(**{name: quote(value) for name, value in names.items()})
 
 
+ACCESS: Final = Endpoint(path="/access", request=AccessRequest, answer=GatewayFacts)
 OPEN_ROLLOUT: Final = Endpoint(path="/rollouts", request=OpenRequest, answer=OpenedRollout)
 RENEW_ROLLOUTS: Final = Endpoint(path="/rollouts/renew", request=RenewRequest, answer=RenewedRollouts)
 MARK_ROLLOUT: Final = Endpoint(path="/rollouts/{rollout_id}/mark", request=HolderRequest, answer=MarkedRollout)

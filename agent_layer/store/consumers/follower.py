@@ -15,6 +15,8 @@ from agent_layer.store.consumers.claims import AckAnswer, Claim, Claims, Consume
 from agent_layer.store.index.index import Index
 from agent_layer.store.reading.reader import read_trajectories
 
+_MAX_ACKED = 65_536
+
 log = logging.getLogger(__name__)
 
 MAX_UNACKED = 1_024
@@ -68,6 +70,8 @@ class Follower:
         """Groups that the member holds and that this follower has not delivered."""
         self._is_full = False
         self._was_acked = Event()
+        self._acked: dict[str, None] = {}
+        """Newest groups that were acknowledged here: a Redis that forgot it does not deliver them again."""
 
     def take(self, max_unacked: int | None = None) -> Iterator[GroupDelivery]:
         """Yield the groups that are ready, without waiting: those already held first, then by time of closing.
@@ -88,6 +92,10 @@ class Follower:
                 continue  # the one before was acknowledged meanwhile
             if claim is None:
                 return
+            if claim.group.group_id in self._acked:
+                self._again.popleft()
+                self._claims.ack(claim.group.group_id)
+                continue
             read = self._read(claim.group)
             self._again.popleft()
             if read is None:
@@ -172,6 +180,9 @@ class Follower:
     def _deliver(self, group: Group, read: Mapping[str, Trajectory | None]) -> GroupDelivery:
         def ack() -> AckAnswer:
             answer = self._claims.ack(group.group_id)
+            self._acked[group.group_id] = None
+            if len(self._acked) > _MAX_ACKED:
+                del self._acked[next(iter(self._acked))]
             self._was_acked.set()
             return answer
 

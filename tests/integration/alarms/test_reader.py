@@ -14,7 +14,9 @@ from agent_layer.health import HealthReader, append_progress, find_unhealthy, pr
 from agent_layer.health.alarm_file import Alarm, AlarmFile, RunAlarms
 from agent_layer.health.checks import CHECKS
 from agent_layer.health.prometheus import metric_name
+from agent_layer.infra.redis.key_table import KEY_FAMILIES
 from agent_layer.schema import PolicyVersion, Task
+from agent_layer.state import forget_loss, record_loss
 
 from ...queues import Queue
 from ...unit.health.reports import report
@@ -47,6 +49,27 @@ def test_work_of_one_run_waits_while_workers_do_another(queue, read):
     queue.resume("hungry")
 
     assert (read("fed", 301), read("hungry", 301), read("hungry", 290)) == (set(), {"starved"}, set())
+
+
+def test_work_without_an_engine(queue, redis, keys, read):
+    registry = EngineRegistry(redis, keys)
+    queue.add([Task(id="t", run="r")])
+    assert read("r") == set()
+    registry.renew_gateway("g")
+    assert read("r") == {"no_engine"}
+    registry.register(Engine(url="http://e", run="other", version=1, **ENGINE))
+    assert read("r") == set()
+
+
+def test_what_redis_lost_is_named_until_the_index_is_rebuilt(redis, keys, settings):
+    record_loss(redis, keys)
+    reader = HealthReader(settings, redis)
+
+    (found,) = reader.read(reader.list_runs())[0].findings
+    assert found.name == "data_lost"
+    assert all(family.loss in found.advice for family in KEY_FAMILIES)
+    forget_loss(redis, keys)
+    assert reader.list_runs() == []
 
 
 def test_work_that_no_worker_can_do(queue, redis, settings, read):
@@ -128,7 +151,9 @@ def test_every_metric_of_the_rules_is_at_metrics(fresh, queue, redis, keys):
     queue.add(Task(id=f"t{at}", run="r0") for at in range(40))
     for number, lease in enumerate(queue.claim("w", 20)):
         queue.settle([Report(lease=lease, ending="completed" if number % 2 else "dead")])
-    EngineRegistry(redis, keys).register(Engine(url="http://e", run="r0", version=1, **ENGINE))
+    registry = EngineRegistry(redis, keys, gateway_seconds=600.0)
+    registry.register(Engine(url="http://e", run="r0", version=1, **ENGINE))
+    registry.renew_gateway("g")
 
     _, answer = fresh.ask("/metrics")
 

@@ -16,7 +16,7 @@ import pytest
 
 from agent_layer.engines.policies import list_policies
 from agent_layer.errors import UnreachableError
-from agent_layer.local import ensure_api_key
+from agent_layer.local.operator_key import ensure_api_key
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.local.stack import start_gateway

@@ -12,7 +12,8 @@ from agent_layer.engines.control import EngineControl
 from agent_layer.engines.join import register_engine
 from agent_layer.infra.processes.addresses import free_port
 from agent_layer.infra.processes.supervised import start_supervised
-from agent_layer.local.stack import ensure_api_key, start_gateway
+from agent_layer.local.operator_key import ensure_api_key
+from agent_layer.local.stack import start_gateway
 from agent_layer.store.store import open_store
 
 from ...processes import find_pid

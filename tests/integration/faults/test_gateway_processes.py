@@ -17,9 +17,9 @@ import pytest
 from agent_layer.engines.join import register_engine
 from agent_layer.gateway.http.peers import owner_slot
 from agent_layer.local.gateway_processes import GatewayProcesses
+from agent_layer.local.operator_key import ensure_api_key
 from agent_layer.local.scripted.engine import ScriptedEngine
 from agent_layer.local.scripted.serving import serve_in_thread
-from agent_layer.local.stack import ensure_api_key
 from agent_layer.recorder.shipping import ensure_shipper
 from agent_layer.store.store import open_store
 

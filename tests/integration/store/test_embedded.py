@@ -14,6 +14,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.embedded import socket_path
+from agent_layer.infra.redis.keys import Keys
 from agent_layer.infra.redis.programs import find_redis_server, list_append_only_files
 from agent_layer.settings import Settings
 
@@ -146,9 +147,10 @@ def test_the_socket_is_private_and_short_in_a_deep_directory(tmp_path):
 
 
 def test_clients_give_bytes(settings, redis):
-    redis.set(f"al:{{{settings.namespace}}}:x", "1")
+    key = Keys(settings.namespace).ordinals
+    redis.set(key, "1")
 
-    assert redis.get(f"al:{{{settings.namespace}}}:x") == b"1"
+    assert redis.get(key) == b"1"
 
 
 def test_an_unreachable_server_is_named_without_its_password():

@@ -1,12 +1,15 @@
 """The engine registry remembers what operators want, knows tokenizers by content, and reads older entries."""
 
 import json
+import random
+from contextlib import suppress
 
 import msgspec
 import pytest
 from redis.client import Pipeline
 
 from agent_layer.engines.fingerprints import Fingerprints, read_fingerprints
+from agent_layer.engines.owners import PushedVersion, hold_engines, release_engines
 from agent_layer.engines.registry import Engine, EngineRegistry
 from agent_layer.errors import EngineError, NotFoundError
 
@@ -113,6 +116,79 @@ def test_an_engine_that_left_is_gone_for_all(registry):
     assert registry.engines() == []
     with pytest.raises(NotFoundError, match="agent-layer engines"):
         registry.change(URL, is_drained=True)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_during_a_hold_no_engine_stays_out_of_service(redis, keys, registry, monkeypatch, seed):
+    rng, urls = random.Random(seed), [f"http://127.0.0.1:{port}" for port in (1, 2, 3)]
+    other, multi, is_calm = EngineRegistry(redis, keys), Pipeline.multi, [True]
+
+    def interfere(changes):
+        if not is_calm and rng.random() < 0.3:
+            is_calm.append(True)  # what interferes is not interfered with
+            url = rng.choice(urls)
+            rng.choice(
+                [
+                    lambda: other.register(msgspec.structs.replace(entry(), url=url)),
+                    lambda: other.forget(url),
+                    lambda: other.renew_gateway("g"),
+                    lambda: other.remove_gateway("g"),
+                    lambda: other.change(url, is_joined=True) if other.read(url) else None,
+                ]
+            )()
+            is_calm.clear()
+        multi(changes)
+
+    monkeypatch.setattr(Pipeline, "multi", interfere)
+    for url in urls:
+        registry.register(msgspec.structs.replace(entry(), url=url))
+    is_calm.clear()
+    with suppress(EngineError):
+        registry.hold(urls, 0.01).release(4, "w4")
+    is_calm.append(True)
+
+    assert {engine.state for engine in registry.engines()} <= {"serving"}
+    registry.remove_gateway("g")
+    if left := [engine.url for engine in registry.engines()]:
+        registry.hold(left).release(5, "w5")
+    assert {(engine.state, engine.version) for engine in registry.engines()} <= {("serving", 5)}
+
+
+@pytest.mark.parametrize("pushed", [None, PushedVersion(number=4, location="w4")], ids=["cancel", "release"])
+def test_an_engine_that_is_registered_again_during_a_hold_keeps_no_other_out(settings, redis, registry, pushed):
+    others = ["http://127.0.0.1:2", "http://127.0.0.1:3"]
+    for url in (URL, *others):
+        registry.register(msgspec.structs.replace(entry(), url=url))
+    hold_engines(settings, redis, [URL, *others], 0.0)
+    registry.register(entry())
+
+    with pytest.raises(EngineError, match=f"{URL}: expected its calls to be held"):
+        release_engines(settings, redis, [URL, *others], pushed)
+    assert {engine.state for engine in registry.engines()} == {"serving"}
+
+
+def test_a_registration_that_was_cut_off_is_none(registry, redis, keys):
+    redis.hset(keys.engine(URL), "epoch", 7)  # all that an earlier version had written when it was killed
+    found = registry.register_unknown(entry())
+
+    assert registry.read(URL) == found
+    assert found.epoch > 7
+    assert registry.register_unknown(entry(version=9)) == found
+
+
+def test_what_gateways_reported_ends_with_what_they_reported_on(registry, redis, keys):
+    registry.register(entry())
+    registry.mark_idle(URL, "ended", 1)
+    registry.mark_quiet(URL, "ended", 1)
+    registry.hold([URL], 0.0).cancel()
+    registry.change(URL, is_drained=True)
+    assert not [name for name in redis.hkeys(keys.engine(URL)) if b"ended" in name]
+
+    registry.mark_quiet(URL, "ends", 1)
+    registry.remove_gateway("ends")
+    registry.forget(URL)
+    registry.mark_idle(URL, "late", 1)
+    assert not redis.exists(keys.engine(URL))
 
 
 def model_in(directory, template="{{ messages }}", vocabulary="a b"):

@@ -85,6 +85,51 @@ def test_an_engine_that_was_started_for_the_run_is_taken_at_its_word(settings, r
         assert engine.num_loads == 0
 
 
+@pytest.mark.parametrize("is_registered", [True, False], ids=["registered again", "answers again"])
+@pytest.mark.parametrize("moment", ["drained", "loaded"])
+def test_an_engine_that_starts_again_during_the_switch_gets_the_version_all_the_same(
+    publisher, registry, monkeypatch, tmp_path, is_registered, moment
+):
+    """And no other is left draining or loading."""
+    with serve_in_thread(ScriptedEngine()) as one, serve_in_thread(ScriptedEngine()) as other:
+        for url in (one.url, other.url):
+            registry.register(make_entry(url))
+        _restart_once(publisher._board, monkeypatch, one.url, moment, make_entry if is_registered else None)
+        publisher.serve(1)
+
+    assert Path(one.weights) == Path(other.weights) == tmp_path
+    assert {(engine.state, engine.version) for engine in registry.engines()} == {("serving", 1)}
+
+
+def _restart_once(board, monkeypatch, url, moment, make):
+    """Let an engine end and start again once, when its calls have ended or when it has loaded."""
+    switch, left = type(board).switch, [True]
+
+    def interrupt(board, at, version, location, load, seconds):
+        def load_and_restart():
+            if at != url or not left:
+                return load()
+            left.clear()
+            model = load() if moment == "loaded" else None
+            if make is None:
+                raise UnreachableError("engine: it ended")
+            board.register(make(url))
+            return model
+
+        return switch(board, at, version, location, load_and_restart, seconds)
+
+    monkeypatch.setattr(type(board), "switch", interrupt)
+
+
+def test_a_redis_that_forgets_the_versions_starts_none_again(publisher, redis, keys, tmp_path):
+    publisher.find(1)
+    redis.delete(keys.policies("r"))
+
+    assert publisher.newest() == 1
+    assert publisher.find(1).location == str(tmp_path)
+    assert redis.hkeys(keys.policies("r")) == [b"1"]
+
+
 def test_with_no_engine_left_the_trainer_hears_of_it(publisher, registry):
     registry.register(make_entry(DEAD))
 

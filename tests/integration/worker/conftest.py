@@ -127,11 +127,13 @@ async def serve_gateway(settings, redis, keys, engine, port=0):
     runner = web.AppRunner(build_app(settings, redis, log), access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port).start()
-    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    await runner.cleanup()
-    # a thread of the gateway still waits for news of engines, and the loop waits for its threads
-    redis.xadd(keys.engine_events, {"url": engine.url})
-    log.close()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+        # a thread of the gateway still waits for news of engines, and the loop waits for its threads
+        redis.xadd(keys.engine_events, {"url": engine.url})
+        log.close()
 
 
 def make_task(name="t", **fields):

@@ -69,6 +69,9 @@ STEPS = {
 BUSY = {"now": 1000.0, "num_waiting": 5}
 STEPPING = {"num_held": 3, "step_times": [100.0, 200.0, 300.0, 400.0]}
 NOW = {
+    "data_lost": ({"data_lost_at": 900.0}, {"data_lost_at": None}),
+    "no_engine": ({"num_engines": 0}, {"num_engines": 1}),
+    "refused": ({"is_refused": True}, {"is_refused": False}),
     "starved": ({"oldest_wait_seconds": 301.0}, {"oldest_wait_seconds": 300.0}),
     "unserved": (
         {"num_held": 1, "num_unserved": 1, "oldest_wait_seconds": 121.0},

@@ -88,8 +88,7 @@ class EngineFleet:
                 if url not in missed:
                     self._register(url, number, location)
         else:
-            self._hold.release(number, location, missed=missed, files=str(self._model))
-            self._hold = None
+            self._end_hold(location, missed)
 
     def replace(self, dead: Sequence[str], relaunch: Callable[[], Mapping[str, str]]) -> None:
         """Start servers in place of dead ones, and send them the weights that the others serve.
@@ -114,9 +113,13 @@ class EngineFleet:
         for url in dead:
             if url not in new:  # a new server may have the address of a dead one
                 self._registry.forget(url)
-        if self._hold is not None:
-            self._hold.release(self.version, location, missed=[*dead, *missed], files=str(self._model))
-        self._hold = None
+        self._end_hold(location, [*dead, *missed])
+
+    def _end_hold(self, location: str, missed: Collection[str]) -> None:
+        """Release the servers; one that another driver moved raises an error, and the next switch holds it again."""
+        hold, self._hold = self._hold, None
+        if hold is not None and self.version is not None:
+            hold.release(self.version, location, missed=missed, files=str(self._model))
 
     def remove(self) -> None:
         """Remove the servers from the registry: they end with the trainer."""
