@@ -24,7 +24,7 @@ from agent_layer.settings import Settings
 
 _LeaseFields: TypeAlias = tuple[bytes, bytes, int, bytes, bytes, int, bytes]
 _Leased: TypeAlias = tuple[list[_LeaseFields], list[bytes]]
-_NothingToLease: TypeAlias = tuple[list[_LeaseFields], list[bytes], bytes, int]
+_NothingToLease: TypeAlias = tuple[list[_LeaseFields], list[bytes], int]
 _Answer: TypeAlias = tuple[bytes, bytes, bytes, int]
 
 _LUA = Path(__file__).parent / "lua"
@@ -47,32 +47,36 @@ def _script(name: str, preludes: str, commands: str, reads: str = "", writes: st
     )
 
 
-_END_PRELUDES = "prelude runs ready groups leases"
+_END_PRELUDES = "prelude index runs ready groups leases"
+_INDEX_COMMANDS = "del hdel hget hgetall hincrby incrby pexpire rpush sadd smembers zadd zcard zpopmin zrange"
 _END_COMMANDS = (
-    "expire hdel hget hincrby hkeys hlen hmget hset hsetnx lpush lrange ltrim sadd time xadd zadd zrem zscore"
+    "expire hdel hexists hget hincrby hkeys hlen hmget hset hsetnx lpush lrange ltrim sadd time xadd zadd zrem zscore"
+    f" {_INDEX_COMMANDS}"
 )
 
 ADD = _script(
     "add",
-    "prelude ready runs groups",
-    "exists hexists hget hmget hset hsetnx incrby sadd smembers time xadd zadd zcard",
+    "prelude index runs ready groups",
+    f"{_INDEX_COMMANDS} exists get hexists hmget hset hsetnx time xadd",
     reads="group:* dead",
 )
 CLAIM = _script(
     "claim",
-    "prelude",
-    "exists hget hkeys hmget hset sismember smembers srem time xrevrange zadd zrange zrem zremrangebyrank",
+    "prelude index choose",
+    f"{_INDEX_COMMANDS} exists hexists hkeys hmget hset sismember srem time zrandmember zrem zremrangebyrank",
     reads="t:* policies:*",
 )
-UPCOMING = _script("upcoming", "prelude", "hexists hget smembers time zrange", reads="q:*", writes="")
-HEARTBEAT = _script("heartbeat", "prelude", "hdel hmget hset sismember smembers srem time zadd zrangebyscore zrem")
+UPCOMING = _script(
+    "upcoming", "prelude choose", "hexists hget hkeys hmget smembers time zrange", reads="q:* policies:*", writes=""
+)
+HEARTBEAT = _script("heartbeat", "prelude", "hdel hmget hset sismember srem time zadd zrangebyscore zrem")
 CHECKPOINT = _script("checkpoint", "prelude", "hmget hset time")
 SETTLE = _script("settle", _END_PRELUDES, _END_COMMANDS, writes="q:* outbox")
 REAP = _script("reap", _END_PRELUDES, f"{_END_COMMANDS} zrangebyscore", writes="q:* outbox")
 CANCEL = _script("cancel", _END_PRELUDES, _END_COMMANDS, writes="q:* outbox")
-DEAD = _script("dead", "prelude runs ready", _END_COMMANDS)
-RUN = _script("run", "prelude runs ready", "del expire hdel hget hset sadd srem time xadd zrange")
-DRAIN = _script("drain", "prelude ready", "expire sadd time xadd zscore")
+DEAD = _script("dead", "prelude index runs ready", _END_COMMANDS)
+RUN = _script("run", "prelude index runs ready", f"{_INDEX_COMMANDS} expire hset srem time xadd")
+DRAIN = _script("drain", "prelude index ready", f"{_INDEX_COMMANDS} expire time xadd zscore")
 INSPECT = _script(
     "inspect",
     "prelude states",
@@ -95,6 +99,19 @@ class Rules(NamedTuple):
     """Newest attempts of a run over which the failure rate is taken."""
     rate: float
     """Share of the window that may fail."""
+
+
+class ClaimTerms(NamedTuple):
+    """What a claim does besides leasing."""
+
+    waiter: str = ""
+    """Id of the wait that this look belongs to; its list ``wake`` gets a token when there is work for it."""
+    wait_seconds: float = 0.0
+    """After a look that found nothing: until the waiter looks again without a token; 0: it waits no longer."""
+    wants_lacking: bool = False
+    """Whether to return needs of sandboxes for which rollouts wait that are left to others."""
+    is_reaped: bool = False
+    """Lease although something may be due to be reaped."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,22 +160,22 @@ class Scripts:
         *,
         lease_seconds: float,
         run: str,
-        is_reaped: bool = False,
+        terms: ClaimTerms = ClaimTerms(),  # noqa: B008  # immutable
     ) -> Claim:
         """Lease up to ``num`` rollouts of a run (empty: of any run); lease none while something is due to be reaped.
 
         The client repeats the call when its answer is lost; the script then returns the leases that it made before.
         """
-        arguments = [num, _ms(lease_seconds), worker, run, int(is_reaped), new_id(), *capabilities]
+        looks = [int(terms.is_reaped), new_id(), terms.waiter, _ms(terms.wait_seconds), int(terms.wants_lacking)]
+        arguments = [num, _ms(lease_seconds), worker, run, *looks, *capabilities]
         answer = cast("_Leased | _NothingToLease | tuple[()]", self._claim(self._keys, arguments))
         if len(answer) == 0:
             return Claim(leases=[], is_due=True)
         lacking = [need.decode() for need in answer[1]]
         if len(answer) == 2:  # leases, and what is lacking
             return _claim(answer[0], lacking)
-        _, _, wake_id, due_ms = answer
-        due_seconds = due_ms / 1000 if due_ms >= 0 else None
-        return Claim(leases=[], lacking=lacking, wake_id=wake_id.decode(), due_seconds=due_seconds)
+        due_seconds = answer[2] / 1000 if answer[2] >= 0 else None
+        return Claim(leases=[], lacking=lacking, due_seconds=due_seconds)
 
     def upcoming(self, num: int, capabilities: Iterable[str], run: str) -> list[bytes]:
         """Return the encoded tasks of up to ``num`` rollouts that are likely to be leased next."""

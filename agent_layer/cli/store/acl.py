@@ -92,7 +92,7 @@ _FOLLOW = _Duty(
     commands="xlen xread hkeys sadd",
     scripts=CLAIM_SCRIPTS,
 )
-_LEASE = _Duty(writes="q:* outbox", commands="xread zrem hdel srem unlink", scripts=LEASE_SCRIPTS)
+_LEASE = _Duty(writes="q:* outbox", commands="blpop xread zrem hdel srem unlink", scripts=LEASE_SCRIPTS)
 _SUBMIT = _Duty(writes="q:* outbox", commands="xread xrevrange", scripts=SUBMIT_SCRIPTS)
 _WATCH_QUEUE = _Duty(reads="q:* outbox", commands="xlen time xread xrevrange", scripts=(INSPECT,))
 _WATCH_ENGINES = _Duty(

@@ -9,11 +9,7 @@ local LEAD = 256 -- places that a rollout gains by being expected to take twice 
 local MAX_DOUBLINGS = 16
 
 local function num_queued()
-  local num = redis.call('ZCARD', key('delayed'))
-  for _, name in ipairs(redis.call('SMEMBERS', key('ready'))) do
-    num = num + redis.call('ZCARD', key('ready', name))
-  end
-  return num
+  return redis.call('ZCARD', key('delayed')) + (redis.call('GET', key('num_waiting')) or 0)
 end
 
 local function is_known(group)

@@ -33,6 +33,6 @@ for at = 2, #ARGV do
   local is_dead = redis.call('ZSCORE', key('dead'), ARGV[at])
   answers[#answers + 1] = is_dead and apply(ARGV[at], key('r', ARGV[at])) or 'unknown'
 end
-wake()
 write_run_stats({})
+wake()
 return answers

@@ -112,33 +112,24 @@ end
 
 function look.runs()
   local names, cursor = requested_runs()
-  local queued, delayed, paused = waiting_by_run()
+  local delayed, paused = members_by_run('delayed'), members_by_run('paused')
   local states = each(names, function(run)
     local book = hash(key('book', run))
-    return book.weight and run_state(run, book, queued, delayed, paused) or nil
+    return book.weight and run_state(run, book, delayed, paused) or nil
   end)
   return { states, cursor }
 end
 
 function look.needs()
-  local counts, found = {}, {}
-  for _, name in ipairs(redis.call('SMEMBERS', key('ready'))) do
-    local run, needs = name:match('^([^/]*)/[^/]*/[^/]*/(.*)$')
-    if ARGV[2] == '' or ARGV[2] == run then
-      add_to(counts, needs, redis.call('ZCARD', key('ready', name)))
-    end
-  end
-  for needs, num in pairs(counts) do
+  local found = {}
+  for needs, num in pairs(ARGV[2] == '' and waiting_of_all() or waiting_of_run(ARGV[2])) do
     found[#found + 1] = num > 0 and { needs, num } or nil
   end
   return found
 end
 
 function look.stats()
-  local queued = 0
-  for _, name in ipairs(redis.call('SMEMBERS', key('ready'))) do
-    queued = queued + redis.call('ZCARD', key('ready', name))
-  end
+  local queued = sum(waiting_of_all())
   local num_paused = redis.call('ZCARD', key('paused'))
   return { now = at(NOW), num_queued = queued - num_paused, num_delayed = redis.call('ZCARD', key('delayed')), num_paused = num_paused,
     num_leased = redis.call('ZCARD', key('leases')), num_dead = redis.call('ZCARD', key('dead')),

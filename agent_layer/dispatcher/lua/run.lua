@@ -40,11 +40,11 @@ elseif ARGV[1] == 'resume' then
     redis.call('HDEL', book, 'is_failing')
   end
   queue_grew = true
-  wake()
+  index_run(RUN)
 elseif ARGV[1] == 'serve' then
   redis.call('HSET', book, 'served', ARGV[3])
   queue_grew = true
-  wake()
+  index_run(RUN)
 else
   if ARGV[3] ~= '' then
     redis.call('HSET', book, 'weight', ARGV[3])
@@ -54,5 +54,7 @@ else
   elseif ARGV[4] ~= '' then
     redis.call('HSET', book, 'quota', ARGV[4])
   end
+  index_run(RUN)
 end
+wake()
 return 1

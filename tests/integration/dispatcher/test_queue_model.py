@@ -18,7 +18,7 @@ from ...queues import Queue
 from .moves import MOVES
 from .queue_model import MAX_ATTEMPTS, Model, holds
 
-RUNS = ("r1", "r2")
+RUNS = ("r1", "r2", "r3", "group:r4")
 SIZES = st.sampled_from([(1, None), (2, None), (3, None), (1, 3), (2, 3)])
 
 
