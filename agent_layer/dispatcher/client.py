@@ -193,11 +193,7 @@ class Dispatcher:
 
     def cancel(self, group_ids: Sequence[str]) -> int:
         """Cancel what is not final in these groups, which close with what they have; return how many rollouts."""
-        num_cancelled = at = 0
-        while page := group_ids[at : at + _GROUPS_PER_CALL]:
-            num, num_groups = self._scripts.cancel(page)
-            num_cancelled, at = num_cancelled + num, at + num_groups
-        return num_cancelled
+        return sum(self._scripts.cancel(page) for page in batched(group_ids, _GROUPS_PER_CALL))
 
     def share(self, run: str, *, weight: float | None = None, quota: int | None = None) -> None:
         """Change how a run is served beside others of the same priority.

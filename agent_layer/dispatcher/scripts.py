@@ -47,17 +47,17 @@ def _script(name: str, preludes: str, commands: str, reads: str = "", writes: st
     )
 
 
-_END_PRELUDES = "prelude index runs ready groups leases"
+_END_PRELUDES = "prelude index runs ready groups leases closing"
 _INDEX_COMMANDS = "del hdel hget hgetall hincrby incrby pexpire rpush sadd smembers zadd zcard zpopmin zrange"
 _END_COMMANDS = (
-    "expire hdel hexists hget hincrby hkeys hlen hmget hset hsetnx lpush lrange ltrim sadd time xadd zadd zrem zscore"
+    "expire hdel hexists hget hincrby hkeys hlen hmget hset hsetnx lpush lrange ltrim scard srem time xadd zrem zscore"
     f" {_INDEX_COMMANDS}"
 )
 
 ADD = _script(
     "add",
     "prelude index runs ready groups",
-    f"{_INDEX_COMMANDS} exists get hexists hmget hset hsetnx time xadd",
+    f"{_INDEX_COMMANDS} exists get hexists hmget hset hsetnx scard srem time xadd",
     reads="group:* dead",
 )
 CLAIM = _script(
@@ -72,7 +72,7 @@ UPCOMING = _script(
 HEARTBEAT = _script("heartbeat", "prelude", "hdel hmget hset sismember srem time zadd zrangebyscore zrem")
 CHECKPOINT = _script("checkpoint", "prelude", "hmget hset time")
 SETTLE = _script("settle", _END_PRELUDES, _END_COMMANDS, writes="q:* outbox")
-REAP = _script("reap", _END_PRELUDES, f"{_END_COMMANDS} zrangebyscore", writes="q:* outbox")
+REAP = _script("reap", _END_PRELUDES, f"{_END_COMMANDS} srandmember zrangebyscore", writes="q:* outbox")
 CANCEL = _script("cancel", _END_PRELUDES, _END_COMMANDS, writes="q:* outbox")
 DEAD = _script("dead", "prelude index runs ready", _END_COMMANDS)
 RUN = _script("run", "prelude index runs ready", f"{_INDEX_COMMANDS} expire hset srem time xadd")
@@ -80,7 +80,7 @@ DRAIN = _script("drain", "prelude index ready", f"{_INDEX_COMMANDS} expire time 
 INSPECT = _script(
     "inspect",
     "prelude states",
-    "hget hgetall hkeys lrange sismember smembers time xrevrange zcard zrange zrangebyscore zrevrange zscore",
+    "get hget hgetall hkeys hmget lrange sismember smembers time xrevrange zcard zrange zrangebyscore zrevrange zscore",
     reads="q:*",
     writes="",
 )
@@ -149,7 +149,8 @@ class Scripts:
     def add(self, groups: Sequence[tuple[str, Task]], max_queued: int) -> list[bool] | int:
         """Queue (group id, task) pairs; return True for each new group, or the number queued when there is no room."""
         flat = [field for group_id, task in groups for field in _group_fields(group_id, task)]
-        added = cast("list[int]", self._add(self._keys, [max_queued, *flat]))
+        added, num_unfinished = cast("tuple[list[int], int]", self._add(self._keys, [max_queued, *flat]))
+        self._finish(num_unfinished)
         return added[1] if added[:1] == [-1] else [one == 1 for one in added]
 
     def claim(
@@ -203,20 +204,19 @@ class Scripts:
             for report, delay in zip(reports, delays, strict=True)
             for field in _report_fields(report, delay_seconds=delay)
         ]
-        answers = cast("list[_Answer]", self._settle(self._keys, [*self._rules, *flat]))
+        answers, num_unfinished = cast("tuple[list[_Answer], int]", self._settle(self._keys, [*self._rules, *flat]))
+        self._finish(num_unfinished)
         return [_refusal(*answer) for answer in answers]
 
     def reap(self) -> int:
-        """Take back lapsed leases; return how many."""
-        return cast("int", self._reap(self._keys, [*self._rules, _ms(self.settings.lease_seconds)]))
+        """Take back lapsed leases; return how many. Go on with large groups that other calls left unfinished."""
+        return self._reap_once()[0]
 
-    def cancel(self, group_ids: Sequence[str]) -> tuple[int, int]:
-        """Cancel what is not final; return the number of rollouts, and of the groups that this call reached.
-
-        It takes groups in order; call again for the others.
-        """
-        num, num_groups = cast("list[int]", self._cancel(self._keys, list(group_ids)))
-        return num, num_groups
+    def cancel(self, group_ids: Sequence[str]) -> int:
+        """Cancel what is not final; return the number of rollouts."""
+        num, num_unfinished = cast("list[int]", self._cancel(self._keys, list(group_ids)))
+        self._finish(num_unfinished)
+        return num
 
     def retry_dead(self, rollout_ids: Sequence[str]) -> list[str]:
         """Queue dead rollouts of open groups again; return '' (done), 'closed' (its group) or 'unknown' (not dead)."""
@@ -245,6 +245,17 @@ class Scripts:
     def drain(self, workers: Sequence[str]) -> list[str]:
         """Let workers finish what they run and exit; return the names that the queue knows."""
         return [name.decode() for name in cast("list[bytes]", self._drain(self._keys, list(workers)))]
+
+    def _reap_once(self) -> tuple[int, int]:
+        num_lapsed, num_unfinished = cast(
+            "list[int]", self._reap(self._keys, [*self._rules, _ms(self.settings.lease_seconds)])
+        )
+        return num_lapsed, num_unfinished
+
+    def _finish(self, num_unfinished: int) -> None:
+        """Go on with large groups, a slice each call; where this process dies, claims and waiting clients go on."""
+        while num_unfinished:
+            _, num_unfinished = self._reap_once()
 
     def inspect(self, view: str, *arguments: str | int) -> bytes:
         """Read a view of the state; writes nothing. See ``QueueInspector``."""

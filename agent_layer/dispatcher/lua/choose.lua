@@ -230,9 +230,10 @@ local function take_from(classes, priority, line, num, take)
     end
     local head = candidate.heads[#candidate.heads]
     head.at = head.at + 2
-    take(head.found[head.at - 2], head.set)
-    take_turn(candidate)
-    num = num - 1
+    if take(head.found[head.at - 2], head.set) then
+      take_turn(candidate)
+      num = num - 1
+    end
     sort_heads(candidate)
     local share = read_share(candidate.run)
     if #candidate.heads > 0 and share.leased < share.quota then
@@ -271,7 +272,7 @@ local function next_priority_of_run(run, below)
   return highest
 end
 
--- Call take(rollout, ready set) for up to num rollouts, in order, of a run or ('') of all runs.
+-- Take up to num rollouts in order, of a run or ('') of all runs: take(rollout, ready set) returns whether it took one.
 local function take_in_order(num, run, capabilities, take)
   local lists, classes, priority = { open_set(key('classes', '')) }, {}, math.huge
   max_loaded = num + MAX_UNUSED

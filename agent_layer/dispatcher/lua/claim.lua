@@ -16,9 +16,13 @@ local clock = touch_clock(tonumber(ARGV[2]))
 
 local tasks = {}
 
+-- The task of a group; nil where the group is closing.
 local function read_task(group)
-  tasks[group] = tasks[group] or redis.call('HGET', key('g', group), 'task')
-  return tasks[group]
+  if tasks[group] == nil then
+    local task, state = unpack(redis.call('HMGET', key('g', group), 'task', 'state'))
+    tasks[group] = state == 'open' and task
+  end
+  return tasks[group] or nil
 end
 
 local function next_attempt(rollout, attempts)
@@ -37,6 +41,10 @@ local leased = {}
 local function lease(rollout)
   local group, status, queued_at, attempts, checkpoint, ran =
     unpack(redis.call('HMGET', key('r', rollout), 'group', 'status', 'queued_at', 'attempts', 'checkpoint', 'ran'))
+  local task = read_task(group)
+  if not task then
+    return nil
+  end
   local attempt = checkpoint and attempts - 1 or next_attempt(rollout, attempts)
   last_token = last_token + 1
   local token = string.format('%.0f', last_token)
@@ -46,16 +54,17 @@ local function lease(rollout)
   move(rollout, status, 'leased', 'token', token, 'worker', WORKER, 'at', AT, 'attempts', attempt + 1,
     'began', checkpoint and NOW - ran or AT) -- as if it had not paused
   leased[#leased + 1], leased[#leased + 2] = LAPSES_AT, rollout
-  return { rollout, token, attempt, group, read_task(group), NOW - queued_at, checkpoint or '' }
+  return { rollout, token, attempt, group, task, NOW - queued_at, checkpoint or '' }
 end
 
 local leases, num_taken = {}, {}
 
--- Lease a rollout that is the first of a ready set.
+-- Lease a rollout that is the first of a ready set; return whether it was: what is to be cancelled only leaves the set.
 local function take(rollout, set)
+  local made = lease(rollout)
   num_taken[set] = (num_taken[set] or 0) + 1
-  leases[#leases + 1] = lease(rollout)
-  return true
+  leases[#leases + 1] = made
+  return made ~= nil
 end
 
 -- List under due what stands at turns that are past, but for the newest of them: it is in the right order as it is.
@@ -160,7 +169,7 @@ end
 local function lease_again(rollout, token)
   local group, status, queued_at, attempts, checkpoint, held =
     unpack(redis.call('HMGET', key('r', rollout), 'group', 'status', 'queued_at', 'attempts', 'checkpoint', 'token'))
-  if holds(token, held) and status == 'leased' then
+  if holds(token, held) and status == 'leased' and read_task(group) then
     return { rollout, token, attempts - 1, group, read_task(group), NOW - queued_at, checkpoint or '' }
   end
 end
@@ -222,7 +231,8 @@ if #again > 0 then
   return { again, {} }
 end
 local due = math.min(first_at('delayed'), lapses_at('leases'))
-if not IS_REAPED and math.min(due, lapses_at('parting')) <= NOW then
+local is_due = math.min(due, lapses_at('parting')) <= NOW or redis.call('EXISTS', key('unfinished')) == 1
+if is_due and not IS_REAPED then
   return {}
 end
 now_served, prepare_class = clock.turn, admit_due

@@ -91,9 +91,10 @@ end
 
 function look.tally()
   return each(arguments(), function(group)
-    local counts = {}
-    for member = 0, number(redis.call('HGET', key('g', group), 'launched') or nil) - 1 do
-      local status = redis.call('HGET', key('r', group .. '.' .. member), 'status') or 'forgotten'
+    local counts, fields = {}, read_fields(key('g', group), { 'launched', 'unfilled' })
+    for member = 0, number(fields.launched) - 1 do
+      local status = is_unfilled(fields, member) and 'queued'
+        or redis.call('HGET', key('r', group .. '.' .. member), 'status') or 'forgotten'
       counts[status] = (counts[status] or 0) + 1
     end
     return counts
@@ -129,7 +130,7 @@ function look.needs()
 end
 
 function look.stats()
-  local queued = sum(waiting_of_all())
+  local queued = sum(waiting_of_all()) + number(redis.call('GET', key('num_unfilled')) or nil)
   local num_paused = redis.call('ZCARD', key('paused'))
   return { now = at(NOW), num_queued = queued - num_paused, num_delayed = redis.call('ZCARD', key('delayed')), num_paused = num_paused,
     num_leased = redis.call('ZCARD', key('leases')), num_dead = redis.call('ZCARD', key('dead')),

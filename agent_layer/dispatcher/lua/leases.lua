@@ -31,14 +31,6 @@ local function flush_removals()
   removals = {}
 end
 
--- Write what a script changed of leases, groups and runs; once, at its end.
-local function write_all(rules)
-  flush_removals()
-  write_groups()
-  write_run_stats(rules)
-  wake()
-end
-
 -- A repeated error of the same attempt is kept once: an attempt with a checkpoint may be passed over for days.
 local function keep_error(r, error, attempt)
   local num = tonumber(redis.call('HGET', r, 'errors') or 0)
@@ -103,7 +95,7 @@ end
 
 local CANCEL_FIELDS = { 'token', 'group', 'run', 'status', 'ready', 'worker', 'began', 'ran', 'checkpoint', 'attempts' }
 
--- Cancel a rollout that is not final, whatever it does.
+-- Cancel a rollout that is not final, whatever it does; return whether it was not.
 local function cancel(rollout, why)
   local held = read_fields(key('r', rollout), CANCEL_FIELDS)
   if not held.status or FINAL[held.status] then

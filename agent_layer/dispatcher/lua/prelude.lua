@@ -7,7 +7,10 @@
 --                  queued_at at began ran ended accepted checkpoint
 --   g:<group>      hash: run task_id task_type split group_size launched open usable partial state ready task queued_at
 --                  closed_at num_accepted num_dead num_refills fill, kept_ms of its usable rollouts, and of its surplus those that
---                  were cut off while they ran: num_cut cut_ms
+--                  were cut off while they ran: num_cut cut_ms; while it is unfinished: unfilled (members that are to be made
+--                  claimable) base step (their places), swept (members that are closed) cut (why the others are cancelled)
+--   unfinished     set of groups that are launched or closed in part; num_unfilled  sum of what is unfilled
+--   members:<group>  list of its accepted attempts, while it closes
 --   ready:<name>   sorted set of rollouts that may be claimed now, by score; its name is 'run/priority/from_policy/need,need'
 --   ready          set of names of ready sets that an earlier version filled, which are not in the index yet
 --   sets:<run>     set of names of its ready sets; those that became empty go when they are read

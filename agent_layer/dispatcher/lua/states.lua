@@ -35,10 +35,25 @@ local function find_mean(milliseconds, num)
   return num and num ~= '0' and (milliseconds or 0) / num / 1000 or nil -- sums of 0 are not written
 end
 
+-- Whether a member is launched, and other scripts are still to make it claimable.
+local function is_unfilled(fields, member)
+  local launched = number(fields.launched)
+  return member < launched and member >= launched - number(fields.unfilled)
+end
+
+local function unfilled_state(rollout)
+  local group, member = rollout:match('^(.*)%.(%d+)$')
+  local fields = group and hash(key('g', group))
+  if fields and is_unfilled(fields, tonumber(member)) then
+    return { rollout_id = rollout, group_id = group, run = fields.run, status = 'queued', num_attempts = 0, num_failures = 0,
+      since = at(fields.queued_at), errors = {}, error_attempts = {} }
+  end
+end
+
 local function rollout_state(rollout)
   local fields = hash(key('r', rollout))
   if not fields.group then
-    return nil
+    return unfilled_state(rollout)
   end
   local is_queued = fields.status == 'queued'
   local errors, error_attempts = read_errors(fields)

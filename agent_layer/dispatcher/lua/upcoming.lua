@@ -7,5 +7,6 @@ local tasks = {}
 now_served = tonumber(redis.call('HGET', key('clock'), 'turn') or 0)
 take_in_order(tonumber(ARGV[1]), ARGV[2], { unpack(ARGV, 3) }, function(rollout)
   tasks[#tasks + 1] = redis.call('HGET', key('g', redis.call('HGET', key('r', rollout), 'group')), 'task') or ''
+  return true
 end)
 return tasks
