@@ -138,10 +138,13 @@ class WorkerQueue:
 
         Returns: the id to pass next; ``after_id`` itself when there was no news.
         """
-        name = self.keys.queue("calls", worker)
+        names = (self.keys.queue("calls", worker), self.keys.queue("calls"))
+        own, _, of_all = after_id.partition(" ")
+        newest = dict(zip(names, (own, of_all or own), strict=True))
         block_ms = max(1, round(min(seconds, _MAX_BLOCK_SECONDS) * 1000))
-        entries = cast("list[_Entries]", self.redis.xread({name: after_id}, block=block_ms))
-        return entries[0][1][-1][0].decode() if entries else after_id
+        entries = cast("list[_Entries]", self.redis.xread(dict(newest), block=block_ms))
+        newest |= {name.decode(): found[-1][0].decode() for name, found in entries}
+        return " ".join(newest.values()) if entries else after_id
 
     def checkpoint(self, lease: Lease, name: str) -> str | None:
         """Record where the attempt may go on under another lease.

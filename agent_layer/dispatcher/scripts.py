@@ -74,7 +74,8 @@ CHECKPOINT = _script("checkpoint", "prelude", "hmget hset time")
 SETTLE = _script("settle", _END_PRELUDES, _END_COMMANDS, writes="q:* outbox")
 REAP = _script("reap", _END_PRELUDES, f"{_END_COMMANDS} srandmember zrangebyscore", writes="q:* outbox")
 CANCEL = _script("cancel", _END_PRELUDES, _END_COMMANDS, writes="q:* outbox")
-DEAD = _script("dead", "prelude index runs ready", _END_COMMANDS)
+_BOOK_COMMANDS = "expire hexists hkeys hlen hmget hset hsetnx lpush lrange ltrim time xadd zrem zscore"
+DEAD = _script("dead", "prelude index runs ready", f"{_INDEX_COMMANDS} {_BOOK_COMMANDS}")
 RUN = _script("run", "prelude index runs ready", f"{_INDEX_COMMANDS} expire hset srem time xadd")
 DRAIN = _script("drain", "prelude index ready", f"{_INDEX_COMMANDS} expire time xadd zscore")
 INSPECT = _script(

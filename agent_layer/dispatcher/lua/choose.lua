@@ -13,7 +13,7 @@ local loaded = {} -- run → what it has in the priority that is served; false w
 local awaited = {} -- run → oldest policy version that something of it waits for
 local emptied = {} -- ready sets in which nothing waits any more
 local opened = {} -- classes that were read
-local prepare_class -- called with the name of each before it is read
+local prepare_class -- called with each before it is read
 
 -- The newest policy version that answers a run's calls: the one that a trainer declared, because a registered version
 -- may not be loaded yet. Without a declaration, the newest registered one.
@@ -64,7 +64,7 @@ local function load_more(head)
   end
 end
 
--- Put the last of a run's heads at its place; what waits for the oldest policy version comes last, then what was first.
+-- The order of a run's heads, the first one last: what waits for the oldest policy version goes before others.
 local function goes_after(one, other)
   local start, other_start = one.set.from_policy or 0, other.set.from_policy or 0
   if start ~= other_start then
@@ -73,15 +73,23 @@ local function goes_after(one, other)
   return one.score > other.score
 end
 
-local function sort_heads(candidate)
-  local heads = candidate.heads
-  local at, head = #heads, heads[#heads]
+-- Find the first of a ready set that is left; return whether there is one.
+local function find_head(head)
   if not head.found[head.at] then
     load_more(head)
   end
   head.score = tonumber(head.found[head.at + 1])
   if not head.score then
-    emptied[#emptied + 1], heads[at] = head.set, nil
+    emptied[#emptied + 1] = head.set
+  end
+  return head.score ~= nil
+end
+
+local function reinsert_head(candidate)
+  local heads = candidate.heads
+  local at, head = #heads, heads[#heads]
+  if not find_head(head) then
+    heads[at] = nil
     return
   end
   while at > 1 and goes_after(head, heads[at - 1]) do
@@ -106,35 +114,34 @@ local function load_run(run, priority)
       if set.from_policy and newest_policy(run) < set.from_policy then
         awaited[run] = math.min(awaited[run] or math.huge, set.from_policy)
       else
-        table.insert(candidate.heads, { set = set, found = {}, at = 1 })
-        sort_heads(candidate)
+        local head = { set = set, found = {}, at = 1 }
+        candidate.heads[#candidate.heads + 1] = find_head(head) and head or nil
       end
     end
   end
+  table.sort(candidate.heads, goes_after)
   return #candidate.heads > 0 and candidate
 end
 
 -- A sorted set that is read in its order, page by page.
 local function open_set(name, turn)
-  return { name = name, turn = turn, page = {}, at = 1, rank = 0, size = 1 }
+  return { name = name, turn = turn, page = {}, at = 1, rank = 0, size = 2 }
 end
 
 local function read_front(source)
-  if source.page and not source.page[source.at] then
+  if not source.page[source.at] and not source.is_over then
     source.page = redis.call('ZRANGE', source.name, source.rank, source.rank + source.size - 1, 'WITHSCORES')
-    source.rank, source.size, source.at = source.rank + source.size, math.min(4 * source.size, MAX_PAGE), 1
-    source.page = source.page[1] and source.page or nil
+    source.is_over, source.at = #source.page < 2 * source.size, 1
+    source.rank, source.size = source.rank + source.size, math.min(4 * source.size, MAX_PAGE)
   end
-  if source.page then
-    return source.page[source.at], tonumber(source.page[source.at + 1])
-  end
+  return source.page[source.at], tonumber(source.page[source.at + 1])
 end
 
 local function open_class(name)
-  if prepare_class then
-    prepare_class(name)
-  end
   local class = { name = name, due = open_set(key('due', name)), turns = open_set(key('turns', name)), spent = {} }
+  if prepare_class then
+    prepare_class(class)
+  end
   opened[#opened + 1] = class
   return class
 end
@@ -147,7 +154,7 @@ local function read_later(class)
     if read_front(class.later) then
       return class.later
     end
-    class.spent[#class.spent + 1] = class.later.at == 1 and class.later.rank == 1 and turn or nil
+    class.spent[#class.spent + 1] = class.later.at == 1 and class.later.rank == 2 and turn or nil
     class.later, class.turns.at = nil, class.turns.at + 2
     turn = read_front(class.turns)
   end
@@ -174,43 +181,55 @@ local function goes_before(turn, score, other)
   return score < other.score
 end
 
--- Put a run into the line of those that may be served, the first one last.
-local function line_up(line, candidate)
-  candidate.turn, candidate.score = find_turn(candidate.run), candidate.heads[#candidate.heads].score
+-- Put something that has a turn and a score into a line in which the first comes last.
+local function line_up(line, one)
   local low, high = 1, #line + 1
   while low < high do
     local middle = math.floor((low + high) / 2)
-    if goes_before(candidate.turn, candidate.score, line[middle]) then
+    if goes_before(one.turn, one.score, line[middle]) then
       low = middle + 1
     else
       high = middle
     end
   end
-  table.insert(line, low, candidate)
+  table.insert(line, low, one)
 end
 
--- Load runs until the first in line goes before every run that is not loaded.
+local function line_up_run(line, candidate)
+  candidate.turn, candidate.score = find_turn(candidate.run), candidate.heads[#candidate.heads].score
+  line_up(line, candidate)
+end
+
+local function line_up_class(line, class)
+  local source, turn, score = find_next(class)
+  if source then
+    class.turn, class.score = turn, score
+    line_up(line, class)
+  end
+end
+
+-- Load runs until the first in line goes before every run that is not loaded. Classes are lined up by their next run;
+-- that may only be later than when they were.
 local function load_line(line, classes, priority)
-  while num_loaded < max_loaded do
-    local first, source, class, turn, score = line[#line], nil, nil, nil, nil
-    for _, one in ipairs(classes) do
-      local found, its_turn, its_score = find_next(one)
-      if found and (not source or goes_before(its_turn, its_score, { turn = turn, score = score })) then
-        source, class, turn, score = found, one, its_turn, its_score
+  while num_loaded < max_loaded and classes[1] do
+    local first, class = line[#line], table.remove(classes)
+    local source, turn, score = find_next(class)
+    if turn == class.turn and score == class.score then
+      if first and not goes_before(turn, score, first) then
+        table.insert(classes, class)
+        return
+      end
+      local run = source.page[source.at]
+      source.at = source.at + 2
+      table.insert(visited, { class = class, key = source.name, run = run, score = score, loaded = loaded })
+      if loaded[run] == nil then
+        loaded[run] = load_run(run, priority)
+        if loaded[run] then
+          line_up_run(line, loaded[run])
+        end
       end
     end
-    if not source or (first and not goes_before(turn, score, first)) then
-      return
-    end
-    local run = source.page[source.at]
-    source.at = source.at + 2
-    table.insert(visited, { class = class.name, key = source.name, run = run, score = score, loaded = loaded })
-    if loaded[run] == nil then
-      loaded[run] = load_run(run, priority)
-      if loaded[run] then
-        line_up(line, loaded[run])
-      end
-    end
+    line_up_class(classes, class)
   end
 end
 
@@ -234,10 +253,10 @@ local function take_from(classes, priority, line, num, take)
       take_turn(candidate)
       num = num - 1
     end
-    sort_heads(candidate)
+    reinsert_head(candidate)
     local share = read_share(candidate.run)
     if #candidate.heads > 0 and share.leased < share.quota then
-      line_up(line, candidate)
+      line_up_run(line, candidate)
     end
   end
   return num
@@ -245,7 +264,7 @@ end
 
 -- The classes that this worker can serve, of the highest priority that is left.
 local function next_classes(lists)
-  local names, lowest = {}, nil
+  local classes, lowest = {}, nil
   for _, list in ipairs(lists) do
     local _, score = read_front(list)
     lowest = score and math.min(lowest or score, score) or lowest
@@ -253,12 +272,14 @@ local function next_classes(lists)
   for _, list in ipairs(lowest and lists or {}) do
     local name, score = read_front(list)
     while score == lowest do
-      names[#names + 1] = meets(name:match('^[^/]*/(.*)$')) and open_class(name) or nil
+      if meets(name:match('^[^/]*/(.*)$')) then
+        line_up_class(classes, open_class(name))
+      end
       list.at = list.at + 2
       name, score = read_front(list)
     end
   end
-  return names, lowest and -lowest
+  return classes, lowest and -lowest
 end
 
 -- The next priority in which a worker of one run may find something.
@@ -288,7 +309,7 @@ local function take_in_order(num, run, capabilities, take)
       priority = next_priority_of_run(run, priority)
       local candidate = priority and load_run(run, priority)
       if candidate then
-        line_up(line, candidate)
+        line_up_run(line, candidate)
       end
     end
     if not priority then

@@ -69,22 +69,24 @@ end
 
 -- List under due what stands at turns that are past, but for the newest of them: it is in the right order as it is.
 local function admit_due(class)
-  local turns, left = redis.call('ZRANGE', key('turns', class), 0, 1, 'WITHSCORES'), MAX_MOVED
-  while turns[4] and tonumber(turns[4]) <= now_served and left > 0 do
-    local later = key('later', class .. ':' .. turns[1])
+  local left = MAX_MOVED
+  read_front(class.turns)
+  while left > 0 and class.turns.page[4] and tonumber(class.turns.page[4]) <= now_served do
+    local turn = class.turns.page[1]
+    local later = key('later', class.name .. ':' .. turn)
     local listed, places = redis.call('ZRANGE', later, 0, left - 1, 'WITHSCORES'), {}
     for at = 1, #listed, 2 do
       places[at], places[at + 1] = listed[at + 1], listed[at]
     end
     if #places > 0 then
-      redis.call('ZADD', key('due', class), 'LT', unpack(places))
+      redis.call('ZADD', class.due.name, 'LT', unpack(places))
       redis.call('ZREMRANGEBYRANK', later, 0, #places / 2 - 1)
     end
     if #places / 2 < left then
-      redis.call('ZREM', key('turns', class), turns[1])
+      redis.call('ZREM', class.turns.name, turn)
     end
-    left = left - #places / 2
-    turns = redis.call('ZRANGE', key('turns', class), 0, 1, 'WITHSCORES')
+    left, class.turns = left - #places / 2, open_set(class.turns.name)
+    read_front(class.turns)
   end
 end
 
@@ -100,17 +102,24 @@ local function admit_awaiting()
   index_entered()
 end
 
-local function correct_place(one)
-  local candidate, turn, lowest = one.loaded[one.run], read_share(one.run).turn, nil
-  for _, head in ipairs(candidate and candidate.heads or {}) do
-    if head.set.class == one.class then
-      lowest = math.min(lowest or head.score, head.score)
+-- The lowest score that a run has in each class; nothing where it may not be served.
+local function find_lowest(candidate)
+  if candidate and not candidate.lowest then
+    candidate.lowest = {}
+    for _, head in ipairs(candidate.heads) do
+      candidate.lowest[head.set.class] = math.min(candidate.lowest[head.set.class] or head.score, head.score)
     end
   end
-  if lowest ~= one.score or one.key ~= name_place(one.class, turn, now_served) then
+  return candidate and candidate.lowest or {}
+end
+
+local function correct_place(one)
+  local turn, lowest = read_share(one.run).turn, find_lowest(one.loaded[one.run])[one.class.name]
+  one.class.is_used = one.class.is_used or lowest ~= nil
+  if lowest ~= one.score or one.key ~= name_place(one.class.name, turn, now_served) then
     redis.call('ZREM', one.key, one.run)
     if lowest then
-      place(one.class, one.run, lowest, turn, now_served)
+      place(one.class.name, one.run, lowest, turn, now_served)
     end
   end
 end
@@ -133,7 +142,7 @@ local function correct_index()
     correct_place(one)
   end
   for _, class in ipairs(opened) do
-    if redis.call('EXISTS', key('due', class.name), key('turns', class.name)) == 0 then
+    if not class.is_used and redis.call('EXISTS', class.due.name, class.turns.name) == 0 then
       redis.call('ZREM', list_of_class(class.name:match('^[^/]*/(.*)$')), class.name)
     end
   end

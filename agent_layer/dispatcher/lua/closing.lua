@@ -2,6 +2,7 @@
 
 local COST_OF_CANCEL = 3 -- beside launching a rollout, or looking at one
 local MAX_UNFINISHED = 16 -- groups that one script goes on with
+local continued = {} -- those that other scripts have begun
 
 -- Groups that wait for other scripts to go on with them.
 local function num_unfinished()
@@ -91,17 +92,20 @@ local function continue_group(group)
   end
 end
 
--- Go on with what this script has begun.
+-- Go on with what this script has begun, in that order, then with what it has taken up.
 local function continue_groups()
-  for _, group in pairs(read) do
+  for _, group in ipairs(closing) do
+    continue_group(group)
+  end
+  for _, group in ipairs(continued) do
     continue_group(group)
   end
 end
 
 -- Take up what other scripts have begun.
-local function read_unfinished()
-  for _, name in ipairs(redis.call('SRANDMEMBER', key('unfinished'), MAX_UNFINISHED)) do
-    read_group(name)
+local function take_up_groups()
+  for at, name in ipairs(redis.call('SRANDMEMBER', key('unfinished'), MAX_UNFINISHED)) do
+    continued[at] = read_group(name)
   end
 end
 

@@ -12,6 +12,7 @@ local CHANGING = { 'state', 'cut', 'base', 'step', unpack(COUNTED) }
 local FIELDS_OF_GROUP = { 'run', 'task_id', 'task_type', 'split', 'partial', 'ready', 'group_size', unpack(CHANGING) }
 local budget = 150 -- rollouts that a script still launches or looks at, so that none holds up the server; a cancel counts more
 local read, before = {}, {}
+local closing = {} -- groups that are closed next, in this order
 
 local function read_group(name)
   if not read[name] then
@@ -35,8 +36,10 @@ end
 
 local function write_groups()
   for name, group in pairs(read) do
-    if is_unfinished(group) ~= is_unfinished(before[name]) then
-      redis.call(is_unfinished(group) and 'SADD' or 'SREM', key('unfinished'), name)
+    if is_unfinished(group) and not is_unfinished(before[name]) then
+      redis.call('SADD', key('unfinished'), name)
+    elseif is_unfinished(before[name]) and not is_unfinished(group) then
+      redis.call('SREM', key('unfinished'), name)
     end
     if group.unfilled ~= before[name].unfilled then
       redis.call('INCRBY', key('num_unfilled'), group.unfilled - before[name].unfilled)
@@ -96,6 +99,7 @@ end
 -- Decide a group: nothing of it is leased or accepted any more, and the rest is cancelled for this reason.
 local function begin_closing(group, why)
   group.state, group.cut = 'closing', why
+  closing[#closing + 1] = group
 end
 
 -- Set the final status of a rollout; the last one of a group closes the group.

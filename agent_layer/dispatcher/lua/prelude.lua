@@ -33,7 +33,7 @@
 --   window:<run>   list of its newest attempts, newest first: 0 ended well, 1 failed; the first stop_failure_window count
 --   ended:<run>    hash: minute → rollouts that were accepted in it; took:<run>  hash: task → ms that an attempt takes
 --   workers, worker, claims  when each was seen, what it reported, id and leases of its newest claim; draining  set of those that finish and exit
---   calls:<worker> stream that wakes one worker; wake, closed  streams that wake pages and waiting clients
+--   calls:<worker> stream that wakes one worker; calls  one that wakes all; wake, closed  streams that wake pages and waiting clients
 --   seq            counter; clock  hash: newest token, turn that is served, heard: about the time of the last
 --                  call, away and truce: leases that ran out after the one do not lapse before the other
 -- All times are milliseconds of this server's clock.

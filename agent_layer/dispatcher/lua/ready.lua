@@ -13,15 +13,23 @@ end
 
 local notified = {}
 
--- Make one worker's heartbeat come at once: there is news for it.
-local function notify_worker(worker)
-  if notified[worker] then
+local function notify(calls)
+  if notified[calls] then
     return
   end
-  notified[worker] = true
-  local calls = key('calls', worker)
+  notified[calls] = true
   redis.call('XADD', calls, 'MAXLEN', '~', 16, '*', 'at', AT)
   redis.call('EXPIRE', calls, KEEP_SECONDS)
+end
+
+-- Make one worker's heartbeat come at once: there is news for it.
+local function notify_worker(worker)
+  notify(key('calls', worker))
+end
+
+-- Make the heartbeats of all workers come at once.
+local function notify_workers()
+  notify(key('calls'))
 end
 
 -- Let go of the task of a closed group, and in time of all that is known of it; by then the index knows it.

@@ -54,6 +54,6 @@ end
 
 local num = reap()
 promote()
-read_unfinished()
+take_up_groups()
 write_all(RULES)
 return { num, num_unfinished() }

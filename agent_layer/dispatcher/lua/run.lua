@@ -10,13 +10,6 @@
 local RUN = ARGV[2]
 local book = key('book', RUN)
 
--- Make the heartbeats of all workers come at once.
-local function notify_workers()
-  for _, worker in ipairs(redis.call('ZRANGE', key('workers'), 0, -1)) do
-    notify_worker(worker)
-  end
-end
-
 local paused = redis.call('HGET', key('paused_runs'), RUN)
 
 if ARGV[1] == 'pause' then

@@ -153,3 +153,19 @@ def test_runs_that_wait_for_a_policy_version_are_found_when_it_is_registered(har
 
     harness.redis.hset(harness.keys.policies("r37"), "1", b"a version")
     assert wait_until(lambda: harness.claimed(4)) == ["t37"]
+
+
+def test_a_pause_calls_all_workers_at_once_at_the_cost_of_one(harness):
+    costs = []
+    for num in (1, 300):
+        for at in range(num):
+            harness.queue.heartbeat(f"w{at}", b"{}", [])
+        heard = harness.queue.listen("w0", "0-0", 0.01)
+        harness.queue.resume("r")
+        with count_commands(harness.redis) as counts:
+            harness.queue.pause("r", leased_too=True)
+        costs.append(counts)
+        called = harness.queue.listen("w0", heard, 5)
+        assert heard != called == harness.queue.listen("w0", called, 0.01)
+
+    assert costs[0] == costs[1]
