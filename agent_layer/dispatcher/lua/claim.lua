@@ -12,6 +12,7 @@ local RUN, CAPABILITIES = ARGV[4], { unpack(ARGV, 10) }
 local WORKER, IS_REAPED, CLAIM_ID = ARGV[3], ARGV[5] == '1', ARGV[6]
 local WAITER, WAIT_MS, WANTS_LACKING = ARGV[7], tonumber(ARGV[8]), ARGV[9] == '1'
 local MAX_MOVED, MAX_AWAITING = 64, 8
+local num_moved = 0
 local clock = touch_clock(tonumber(ARGV[2]))
 
 local tasks = {}
@@ -116,9 +117,11 @@ end
 local function correct_place(one)
   local turn, lowest = read_share(one.run).turn, find_lowest(one.loaded[one.run])[one.class.name]
   one.class.is_used = one.class.is_used or lowest ~= nil
-  if lowest ~= one.score or one.key ~= name_place(one.class.name, turn, now_served) then
+  local is_right = lowest == one.score and one.key == name_place(one.class.name, turn, now_served)
+  if not lowest or (not is_right and num_moved < MAX_MOVED) then
     redis.call('ZREM', one.key, one.run)
     if lowest then
+      num_moved = num_moved + 1
       place(one.class.name, one.run, lowest, turn, now_served)
     end
   end
