@@ -142,7 +142,7 @@ class WorkerQueue:
         own, _, of_all = after_id.partition(" ")
         newest = dict(zip(names, (own, of_all or own), strict=True))
         block_ms = max(1, round(min(seconds, _MAX_BLOCK_SECONDS) * 1000))
-        entries = cast("list[_Entries]", self.redis.xread(dict(newest), block=block_ms))
+        entries = cast("list[_Entries]", self.redis.xread({**newest}, block=block_ms))
         newest |= {name.decode(): found[-1][0].decode() for name, found in entries}
         return " ".join(newest.values()) if entries else after_id
 

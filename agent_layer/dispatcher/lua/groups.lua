@@ -1,7 +1,7 @@
 -- Groups: launched, filled up again, and decided.
 --
 -- A group may have thousands of members. A script launches or closes as many as its budget allows; other scripts go on
--- where it stopped (closing.lua), whoever calls them. To all readers the group has its members, and is decided, at once:
+-- where it stopped (closing.lua), of any caller. To all readers the group has its members, and is decided, at once:
 -- 'open' counts members that are not filled yet, and a group that is closing leases and accepts nothing.
 --
 -- Several members of a group often end in one script: each group is read once and written once.

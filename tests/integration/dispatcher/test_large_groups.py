@@ -1,4 +1,4 @@
-"""Large groups are launched, cancelled and closed in slices; whoever dies between two of them, others go on.
+"""Large groups are launched, cancelled and closed in slices; where a process dies between two, others go on.
 
 At every slice a group keeps its promises: it closes once and with all of its members, what it decided is final, and
 nothing of it is leased or accepted that is to be cancelled.
