@@ -198,10 +198,8 @@ class Dispatcher:
 
         def cancel() -> int:
             nonlocal num_cancelled
-            at = 0
-            while page := group_ids[at : at + _GROUPS_PER_CALL]:
-                num, num_groups = self._scripts.cancel(page)
-                num_cancelled, at = num_cancelled + num, at + num_groups
+            for page in batched(group_ids, _GROUPS_PER_CALL):
+                num_cancelled += self._scripts.cancel(page)
             return num_cancelled
 
         return self._scripts.complete(cancel)

@@ -50,8 +50,6 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing was leased: leases lapsed or back-offs ended, and must be reaped first."""
     lacking: list[str] = []
     """Needs of sandboxes that keep this worker from rollouts which wait."""
-    wake_id: str = "0-0"
-    """Newest entry of the wake stream when the look found nothing."""
     due_seconds: float | None = None
     """After a look that found nothing: until a back-off or a lease ends; None when there is neither."""
 

@@ -18,11 +18,11 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError, TimeoutError as RedisTimeoutError
 
 from agent_layer.dispatcher.models import HeartbeatAnswer, HeldRollout, Lease, LeaseEnding, Report
-from agent_layer.dispatcher.scripts import Refusal, Scripts
+from agent_layer.dispatcher.scripts import ClaimTerms, Refusal, Scripts
 from agent_layer.errors import BadInputError, CorruptRecordError, LeaseLostError
 from agent_layer.infra import Keys, batched
 from agent_layer.recorder import KeyScrubber
-from agent_layer.schema import Cause, Outcome, Task, decode
+from agent_layer.schema import Cause, Outcome, Task, decode, new_id
 from agent_layer.settings import Settings
 
 _MAX_DOUBLINGS = 6
@@ -32,6 +32,8 @@ _MAX_PASSES = 16
 """Attempts at an unreadable task that count as no failure, ``lease_seconds`` apart: another worker may be newer."""
 _MAX_BLOCK_SECONDS = 1.0
 """A wait is cut into blocks of this length, well below any socket time limit."""
+_MIN_BLOCK_SECONDS = 0.002
+"""Servers before Redis 7 round down to milliseconds, and 0 blocks for ever."""
 _Entries: TypeAlias = tuple[bytes, list[tuple[bytes, object]]]
 """Name of a stream, and entries of it with their ids."""
 _log = logging.getLogger(__name__)
@@ -82,23 +84,25 @@ class WorkerQueue:
         """
         deadline = time.monotonic() + wait_seconds
         offered = list(capabilities)
-        seconds = self.settings.lease_seconds
-        look = partial(self._scripts.claim, worker, min(num, _ROWS_PER_CALL), offered, lease_seconds=seconds, run=run)
+        seconds, waiter = self.settings.lease_seconds, new_id() if wait_seconds > 0 else ""
+        claim_now = partial(
+            self._scripts.claim, worker, min(num, _ROWS_PER_CALL), offered, lease_seconds=seconds, run=run
+        )
         while True:
-            claim = look()
-            if claim.is_due:
+            block_seconds = min(max(0.0, deadline - time.monotonic()), _MAX_BLOCK_SECONDS)
+            terms = ClaimTerms(waiter, block_seconds, on_lack is not None)
+            claim = claim_now(terms=terms)
+            while claim.is_due:
                 self._scripts.reap()
-                claim = look(is_reaped=True)
+                claim = claim_now(terms=terms._replace(is_reaped=True))
             self._pass_over(claim.unreadable)
-            left = deadline - time.monotonic()
             if claim.lacking and on_lack is not None:
                 on_lack(claim.lacking)
                 return claim.leases
-            if claim.leases or left <= 0:
+            if claim.leases or block_seconds == 0:
                 return claim.leases
-            seconds = min(left, claim.due_seconds or left, _MAX_BLOCK_SECONDS)
-            block_ms = max(1, round(seconds * 1000))
-            self.redis.xread({self.keys.queue("wake"): claim.wake_id}, count=1, block=block_ms)
+            seconds = max(_MIN_BLOCK_SECONDS, min(block_seconds, claim.due_seconds or block_seconds))
+            self.redis.blpop([self.keys.queue("wake", waiter)], timeout=seconds)
 
     def peek(self, num: int, capabilities: Iterable[str] = (), *, run: str = "") -> list[Task]:
         """Return the tasks of the rollouts that a worker is likely to lease next, without leasing them.
@@ -142,10 +146,13 @@ class WorkerQueue:
 
         Returns: the id to pass next; ``after_id`` itself when there was no news.
         """
-        name = self.keys.queue("calls", worker)
+        names = (self.keys.queue("calls", worker), self.keys.queue("calls"))
+        own, _, of_all = after_id.partition(" ")
+        newest = dict(zip(names, (own, of_all or own), strict=True))
         block_ms = max(1, round(min(seconds, _MAX_BLOCK_SECONDS) * 1000))
-        entries = cast("list[_Entries]", self.redis.xread({name: after_id}, block=block_ms))
-        return entries[0][1][-1][0].decode() if entries else after_id
+        entries = cast("list[_Entries]", self.redis.xread({**newest}, block=block_ms))
+        newest |= {name.decode(): found[-1][0].decode() for name, found in entries}
+        return " ".join(newest.values()) if entries else after_id
 
     def checkpoint(self, lease: Lease, name: str) -> str | None:
         """Record where the attempt may go on under another lease.

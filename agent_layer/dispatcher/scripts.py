@@ -39,7 +39,7 @@ _Call: TypeAlias = Callable[[Sequence[str], Sequence[str | int | float | bytes]]
 
 _LeaseFields: TypeAlias = tuple[bytes, bytes, int, bytes, bytes, int, bytes]
 _Leased: TypeAlias = tuple[list[_LeaseFields], list[bytes]]
-_NothingToLease: TypeAlias = tuple[list[_LeaseFields], list[bytes], bytes, int]
+_NothingToLease: TypeAlias = tuple[list[_LeaseFields], list[bytes], int]
 _Answer: TypeAlias = tuple[bytes, bytes, bytes, int]
 
 _LUA = Path(__file__).parent / "lua"
@@ -64,45 +64,51 @@ def _script(name: str, preludes: str, commands: str, reads: str = "", writes: st
     )
 
 
-_END_PRELUDES = "prelude gate runs ready groups leases"
+_END_PRELUDES = "prelude gate index runs ready groups leases closing"
+_INDEX_COMMANDS = "del hdel hget hgetall hincrby incrby pexpire rpush sadd smembers zadd zcard zpopmin zrange"
 _END_COMMANDS = (
-    "expire hdel hget hincrby hkeys hlen hmget hset hsetnx lpush lrange ltrim sadd time xadd zadd zrem zscore"
+    "expire hdel hexists hget hincrby hkeys hlen hmget hset hsetnx lpush lrange ltrim scard srem time xadd zrem zscore"
+    f" {_INDEX_COMMANDS}"
 )
 
 ADD = _script(
     "add",
-    "prelude gate ready runs groups",
-    "exists hexists hget hmget hset hsetnx incrby sadd smembers time xadd zadd zcard",
+    "prelude gate index runs ready groups",
+    f"{_INDEX_COMMANDS} exists get hexists hmget hset hsetnx scard srem time xadd",
     reads="group:* dead",
 )
 CLAIM = _script(
     "claim",
-    "prelude gate",
-    "exists hget hkeys hmget hset set sismember smembers srem time xrevrange zadd zrange zrem zremrangebyrank",
+    "prelude gate index choose",
+    f"{_INDEX_COMMANDS} exists hexists hkeys hmget hset set sismember srem time zrandmember zrem zremrangebyrank",
     reads="t:* policies:*",
     writes="q:* clock",
 )
-UPCOMING = _script("upcoming", "prelude", "hexists hget smembers time zrange", reads="q:*", writes="")
+UPCOMING = _script(
+    "upcoming", "prelude choose", "hexists hget hkeys hmget smembers time zrange", reads="q:* policies:*", writes=""
+)
 HEARTBEAT = _script(
-    "heartbeat",
-    "prelude",
-    "hdel hmget hset set sismember smembers srem time zadd zrangebyscore zrem",
-    writes="q:* clock",
+    "heartbeat", "prelude", "hdel hmget hset set sismember srem time zadd zrangebyscore zrem", writes="q:* clock"
 )
 CHECKPOINT = _script("checkpoint", "prelude", "hmget hset time")
-_STANDING = f"{_END_COMMANDS} exists get"
+_STANDING = f"{_END_COMMANDS} exists"
 SETTLE = _script("settle", f"{_END_PRELUDES} forgotten", _STANDING, "t:* group:*", "q:* outbox")
 REAP = _script(
-    "reap", f"{_END_PRELUDES} forgotten", f"{_STANDING} set zrangebyscore", "t:* group:*", "q:* outbox clock"
+    "reap",
+    f"{_END_PRELUDES} forgotten",
+    f"{_STANDING} set srandmember zrangebyscore",
+    "t:* group:*",
+    "q:* outbox clock",
 )
-CANCEL = _script("cancel", _END_PRELUDES, f"{_END_COMMANDS} exists", "group:*", "q:* outbox")
-DEAD = _script("dead", "prelude runs ready", _END_COMMANDS)
-RUN = _script("run", "prelude runs ready", "del expire hdel hget hset sadd srem time xadd zrange")
-DRAIN = _script("drain", "prelude ready", "expire sadd time xadd zscore")
+CANCEL = _script("cancel", _END_PRELUDES, _STANDING, "group:*", "q:* outbox")
+_BOOK_COMMANDS = "expire hexists hkeys hlen hmget hset hsetnx lpush lrange ltrim time xadd zrem zscore"
+DEAD = _script("dead", "prelude index runs ready", f"{_INDEX_COMMANDS} {_BOOK_COMMANDS}")
+RUN = _script("run", "prelude index runs ready", f"{_INDEX_COMMANDS} expire hset srem time xadd")
+DRAIN = _script("drain", "prelude index ready", f"{_INDEX_COMMANDS} expire time xadd zscore")
 INSPECT = _script(
     "inspect",
     "prelude states",
-    "hget hgetall hkeys lrange sismember smembers time xrevrange zcard zrange zrangebyscore zrevrange zscore",
+    "get hget hgetall hkeys hmget lrange sismember smembers time xrevrange zcard zrange zrangebyscore zrevrange zscore",
     reads="q:*",
     writes="",
 )
@@ -121,6 +127,19 @@ class Rules(NamedTuple):
     """Newest attempts of a run over which the failure rate is taken."""
     rate: float
     """Share of the window that may fail."""
+
+
+class ClaimTerms(NamedTuple):
+    """What a claim does besides leasing."""
+
+    waiter: str = ""
+    """Id of the wait that this look belongs to; its list ``wake`` gets a token when there is work for it."""
+    wait_seconds: float = 0.0
+    """After a look that found nothing: until the waiter looks again without a token; 0: it waits no longer."""
+    wants_lacking: bool = False
+    """Whether to return needs of sandboxes for which rollouts wait that are left to others."""
+    is_reaped: bool = False
+    """Lease although something may be due to be reaped."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,7 +190,8 @@ class Scripts:
     def add(self, groups: Sequence[tuple[str, Task]], max_queued: int) -> list[bool] | int:
         """Queue (group id, task) pairs; return True for each new group, or the number queued when there is no room."""
         flat = [field for group_id, task in groups for field in _group_fields(group_id, task)]
-        added = cast("list[int]", self._add(self._keys, [max_queued, *flat]))
+        added, num_unfinished = cast("tuple[list[int], int]", self._add(self._keys, [max_queued, *flat]))
+        self._finish(num_unfinished)
         return added[1] if added[:1] == [-1] else [one == 1 for one in added]
 
     def claim(
@@ -182,22 +202,22 @@ class Scripts:
         *,
         lease_seconds: float,
         run: str,
-        is_reaped: bool = False,
+        terms: ClaimTerms = ClaimTerms(),  # noqa: B008  # immutable
     ) -> Claim:
         """Lease up to ``num`` rollouts of a run (empty: of any run); lease none while something is due to be reaped.
 
         The client repeats the call when its answer is lost; the script then returns the leases that it made before.
         """
-        arguments = [num, _ms(lease_seconds), worker, run, int(is_reaped), new_id(), *capabilities]
+        looks = [int(terms.is_reaped), new_id(), terms.waiter, _ms(terms.wait_seconds), int(terms.wants_lacking)]
+        arguments = [num, _ms(lease_seconds), worker, run, *looks, *capabilities]
         answer = cast("_Leased | _NothingToLease | tuple[()]", self._claim(self._keys, arguments))
         if len(answer) == 0:
             return Claim(leases=[], is_due=True)
         lacking = [need.decode() for need in answer[1]]
         if len(answer) == 2:  # leases, and what is lacking
             return _claim(answer[0], lacking)
-        _, _, wake_id, due_ms = answer
-        due_seconds = due_ms / 1000 if due_ms >= 0 else None
-        return Claim(leases=[], lacking=lacking, wake_id=wake_id.decode(), due_seconds=due_seconds)
+        due_seconds = answer[2] / 1000 if answer[2] >= 0 else None
+        return Claim(leases=[], lacking=lacking, due_seconds=due_seconds)
 
     def upcoming(self, num: int, capabilities: Iterable[str], run: str) -> list[bytes]:
         """Return the encoded tasks of up to ``num`` rollouts that are likely to be leased next."""
@@ -225,20 +245,19 @@ class Scripts:
             for report, delay in zip(reports, delays, strict=True)
             for field in _report_fields(report, delay_seconds=delay)
         ]
-        answers = cast("list[_Answer]", self._settle(self._keys, [*self._rules, *flat]))
+        answers, num_unfinished = cast("tuple[list[_Answer], int]", self._settle(self._keys, [*self._rules, *flat]))
+        self._finish(num_unfinished)
         return [_refusal(*answer) for answer in answers]
 
     def reap(self) -> int:
-        """Take back lapsed leases; return how many."""
-        return cast("int", self._reap(self._keys, [*self._rules, _ms(self.settings.lease_seconds)]))
+        """Take back lapsed leases; return how many. Go on with large groups that other calls left unfinished."""
+        return self._reap_once()[0]
 
-    def cancel(self, group_ids: Sequence[str]) -> tuple[int, int]:
-        """Cancel what is not final; return the number of rollouts, and of the groups that this call reached.
-
-        It takes groups in order; call again for the others.
-        """
-        num, num_groups = cast("list[int]", self._cancel(self._keys, list(group_ids)))
-        return num, num_groups
+    def cancel(self, group_ids: Sequence[str]) -> int:
+        """Cancel what is not final; return the number of rollouts."""
+        num, num_unfinished = cast("list[int]", self._cancel(self._keys, list(group_ids)))
+        self._finish(num_unfinished)
+        return num
 
     def retry_dead(self, rollout_ids: Sequence[str]) -> list[str]:
         """Queue dead rollouts of open groups again; return '' (done), 'closed' (its group) or 'unknown' (not dead)."""
@@ -267,6 +286,17 @@ class Scripts:
     def drain(self, workers: Sequence[str]) -> list[str]:
         """Let workers finish what they run and exit; return the names that the queue knows."""
         return [name.decode() for name in cast("list[bytes]", self._drain(self._keys, list(workers)))]
+
+    def _reap_once(self) -> tuple[int, int]:
+        num_lapsed, num_unfinished = cast(
+            "list[int]", self._reap(self._keys, [*self._rules, _ms(self.settings.lease_seconds)])
+        )
+        return num_lapsed, num_unfinished
+
+    def _finish(self, num_unfinished: int) -> None:
+        """Go on with large groups, a slice each call; where this process dies, claims and waiting clients go on."""
+        while num_unfinished:
+            _, num_unfinished = self._reap_once()
 
     def inspect(self, view: str, *arguments: str | int) -> bytes:
         """Read a view of the state; writes nothing. See ``QueueInspector``."""

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from bench_async_training import measure_async_training
 from bench_capture import measure_capture
 from bench_dispatch import measure_dispatch
+from bench_dispatch_costs import measure_dispatch_costs
 from bench_dispatch_live import measure_dispatch_live
 from bench_dispatch_rollouts import measure_dispatch_rollouts
 from bench_gateway import measure_gateway
@@ -58,6 +59,7 @@ def _parts(most: int) -> dict[str, Callable[[Path], list[Figure]]]:
         "async training": measure_async_training,
         "sandbox": measure_sandbox,
         "dispatch": measure_dispatch,
+        "dispatch costs": measure_dispatch_costs,
         "dispatch live": measure_dispatch_live,
         "dispatch rollouts": measure_dispatch_rollouts,
         "store ingest": measure_store_ingest,

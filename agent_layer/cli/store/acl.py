@@ -96,7 +96,7 @@ _FOLLOW = _Duty(
     commands="xlen xread hkeys sadd get time",
     scripts=CLAIM_SCRIPTS,
 )
-_LEASE = _Duty(writes="q:* outbox", commands="get time xread zrem hdel srem unlink", scripts=LEASE_SCRIPTS)
+_LEASE = _Duty(writes="q:* outbox", commands="blpop get time xread zrem hdel srem unlink", scripts=LEASE_SCRIPTS)
 _SUBMIT = _Duty(writes="q:* outbox", commands="get time xread xrevrange", scripts=SUBMIT_SCRIPTS)
 _WATCH_QUEUE = _Duty(reads="q:* outbox", commands="get xlen time xread xrevrange", scripts=(INSPECT,))
 _WATCH_ENGINES = _Duty(

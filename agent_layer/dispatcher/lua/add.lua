@@ -2,18 +2,16 @@
 --
 -- ARGV: max_queued, then per group: group_id run task_id task_type split group_size launched partial needs priority
 -- from_policy expected_ms task; from_policy and expected_ms may be ''.
--- Returns per group 1 (queued) or 0 (known before), or {-1, num_queued} when the queue is too full for all of them.
+-- Returns {per group 1 (queued) or 0 (known before), number of groups that reap.lua has to go on with}, or
+-- {{-1, num_queued}, 0} when the queue is too full for all of them.
 
 local FIELDS = 13
 local LEAD = 256 -- places that a rollout gains by being expected to take twice as long; at most 16 times that
 local MAX_DOUBLINGS = 16
 
 local function num_queued()
-  local num = redis.call('ZCARD', key('delayed'))
-  for _, name in ipairs(redis.call('SMEMBERS', key('ready'))) do
-    num = num + redis.call('ZCARD', key('ready', name))
-  end
-  return num
+  return redis.call('ZCARD', key('delayed')) + (redis.call('GET', key('num_waiting')) or 0)
+    + (redis.call('GET', key('num_unfilled')) or 0)
 end
 
 local function is_known(group)
@@ -48,9 +46,7 @@ local function add(group, run, task_id, task_type, split, size, launched, partia
     'split', split, 'group_size', size, 'partial', partial, 'ready', ready, 'task', task, 'queued_at', AT)
   local seq, lead = redis.call('INCRBY', key('seq'), launched) - launched + 1, find_lead(run, task_id, expected)
   redis.call('ZADD', key('open'), seq, group)
-  launch(read_group(group), tonumber(launched), function(member)
-    return seq + member - lead
-  end)
+  launch(read_group(group), tonumber(launched), seq - lead, 1)
   redis.call('HSETNX', key('book', run), 'weight', 1)
   redis.call('SADD', key('runs'), run)
   return 1
@@ -58,7 +54,7 @@ end
 
 local queued, requested = num_queued(), num_requested()
 if requested > 0 and queued + requested > tonumber(ARGV[1]) then
-  return { -1, queued }
+  return { { -1, queued }, 0 }
 end
 local added = {}
 for at = 2, #ARGV, FIELDS do
@@ -66,4 +62,4 @@ for at = 2, #ARGV, FIELDS do
 end
 write_groups()
 wake()
-return added
+return { added, redis.call('SCARD', key('unfinished')) }

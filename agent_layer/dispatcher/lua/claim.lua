@@ -1,157 +1,29 @@
--- Lease rollouts: of the highest priority, then of the run whose turn it is, then what waited for the oldest policy
--- version, which is trained first, then what comes first.
+-- Lease rollouts in the order of choose.lua.
 --
--- ARGV: num, lease_ms, worker, run or '' for any, 1 where reap.lua was just called, id of this claim, then what the
+-- ARGV: num, lease_ms, worker, run or '' for any, 1 where reap.lua was just called, id of this claim, id of the waiter or
+-- '', for how many ms it waits where there is nothing to lease (0: not), 1 where it asks what it lacks; then what the
 -- worker is capable of. A claim that is repeated with its id, because its answer was lost, returns the same leases.
 -- Returns {leases, lacking}; or {} when reap.lua is to be called first; or, where there is nothing to lease, {{}, lacking,
--- newest id of the wake stream, ms until a back-off or a lease ends, or -1 when there is neither}. Lacking are the needs
--- of sandboxes for which rollouts are left to others: this worker may not have tried yet what it can do. A lease is {rollout_id, token, attempt,
+-- ms until a back-off or a lease ends, or -1 when there is neither}. Lacking are the needs of sandboxes for which
+-- rollouts are left to others: this worker may not have tried yet what it can do. A lease is {rollout_id, token, attempt,
 -- group_id, task, ms in the queue, checkpoint or ''}.
 
-local NUM, WORKER, RUN, IS_REAPED = tonumber(ARGV[1]), ARGV[3], ARGV[4], ARGV[5] == '1'
-local capable, newest, shares, paused, lacking = {}, {}, {}, {}, {}
-local CLAIM_ID = ARGV[6]
-for at = 7, #ARGV do
-  capable[ARGV[at]] = true
-end
-
--- The newest policy version that answers a run's calls: the one that a trainer declared, because a registered version
--- may not be loaded yet. Without a declaration, the newest registered one.
-local function newest_policy(run)
-  if not newest[run] then
-    newest[run] = tonumber(redis.call('HGET', key('book', run), 'served') or -1)
-    for _, number in ipairs(newest[run] < 0 and redis.call('HKEYS', POLICIES .. run) or {}) do
-      newest[run] = math.max(newest[run], tonumber(number))
-    end
-  end
-  return newest[run]
-end
-
--- What a run may have: weight is its share, quota the most leases, turn when it is served next.
-local function read_share(run)
-  if not shares[run] then
-    local weight, quota, turn, leased = unpack(redis.call('HMGET', key('book', run), 'weight', 'quota', 'turn', 'leased'))
-    shares[run] = { weight = tonumber(weight or 1), turn = tonumber(turn or 0), leased = tonumber(leased or 0),
-      quota = tonumber(quota or nil) or math.huge }
-  end
-  return shares[run]
-end
-
-local function may_take(run, from_policy, needs)
-  if (RUN ~= '' and RUN ~= run) or paused[run] then
-    return false
-  end
-  for need in needs:gmatch('[^,]+') do
-    if not capable[need] then
-      if need:match('^sandbox:') or need:match('^isolation:') then
-        lacking[need] = true
-      end
-      return false
-    end
-  end
-  return from_policy == '' or newest_policy(run) >= tonumber(from_policy)
-end
-
--- The first rollout of a ready set that this worker may take; nil when there is none.
-local function read_head(name)
-  local run, priority, from_policy, needs = name:match('^([^/]*)/([^/]*)/([^/]*)/(.*)$')
-  if not may_take(run, from_policy, needs) then
-    return nil
-  end
-  local found = redis.call('ZRANGE', key('ready', name), 0, 0, 'WITHSCORES') -- most lease none: others go first
-  if not found[1] then
-    redis.call('SREM', key('ready'), name)
-    return nil
-  end
-  return { name = name, run = run, priority = tonumber(priority), start = tonumber(from_policy) or 0, found = found, at = 1,
-    score = tonumber(found[2]) }
-end
-
+local RUN, CAPABILITIES = ARGV[4], { unpack(ARGV, 10) }
+local WORKER, IS_REAPED, CLAIM_ID = ARGV[3], ARGV[5] == '1', ARGV[6]
+local WAITER, WAIT_MS, WANTS_LACKING = ARGV[7], tonumber(ARGV[8]), ARGV[9] == '1'
+local MAX_MOVED, MAX_AWAITING = 64, 8
+local num_moved = 0
 local clock = touch_clock(tonumber(ARGV[2]))
-local now_served = clock.turn
-
--- A run that had nothing to do does not get the turns that it missed.
-local function find_turn(run)
-  return math.max(read_share(run).turn, now_served)
-end
-
-local function goes_before(one, other)
-  if one.priority ~= other.priority then
-    return one.priority > other.priority
-  end
-  if one.run == other.run and one.start ~= other.start then
-    return one.start < other.start
-  end
-  if one.run ~= other.run and find_turn(one.run) ~= find_turn(other.run) then
-    return find_turn(one.run) < find_turn(other.run)
-  end
-  return one.score < other.score
-end
-
--- Each run's heads in their order, the last first: what comes first in a run says nothing of others.
-local function group_heads(heads)
-  local heads_by_run = {}
-  for _, head in ipairs(heads) do
-    heads_by_run[head.run] = heads_by_run[head.run] or {}
-    table.insert(heads_by_run[head.run], head)
-  end
-  for _, run_heads in pairs(heads_by_run) do
-    table.sort(run_heads, function(one, other)
-      return goes_before(other, one)
-    end)
-  end
-  return heads_by_run
-end
-
-local function choose_head(heads_by_run)
-  local first
-  for run, run_heads in pairs(heads_by_run) do
-    local share, head = read_share(run), run_heads[#run_heads]
-    if head and share.leased < share.quota and (not first or goes_before(head, first)) then
-      first = head
-    end
-  end
-  return first
-end
-
--- Look at more of a ready set; at four times as many in all, for one that yields much.
-local function load_more(head)
-  local num = #head.found / 2
-  for _, one in ipairs(redis.call('ZRANGE', key('ready', head.name), num, 4 * num - 1, 'WITHSCORES')) do
-    table.insert(head.found, one)
-  end
-end
-
--- Put the first of a line back to its place, after its first rollout was taken.
-local function reinsert_head(run_heads)
-  local at, head = #run_heads, run_heads[#run_heads]
-  if not head.found[head.at] then
-    load_more(head)
-  end
-  head.score = tonumber(head.found[head.at + 1])
-  if not head.score then
-    run_heads[at] = nil
-    return
-  end
-  while at > 1 and goes_before(run_heads[at - 1], head) do
-    run_heads[at], at = run_heads[at - 1], at - 1
-  end
-  run_heads[at] = head
-end
-
-local function take_turn(run)
-  local share = read_share(run)
-  now_served = find_turn(run)
-  share.turn = now_served + 1 / share.weight
-  share.leased = share.leased + 1
-  share.has_changed = true
-end
 
 local tasks = {}
 
+-- The task of a group; nil where the group is closing.
 local function read_task(group)
-  tasks[group] = tasks[group] or redis.call('HGET', key('g', group), 'task')
-  return tasks[group]
+  if tasks[group] == nil then
+    local task, state = unpack(redis.call('HMGET', key('g', group), 'task', 'state'))
+    tasks[group] = state == 'open' and task
+  end
+  return tasks[group] or nil
 end
 
 -- A number that no attempt has: this server may have forgotten a claim of what was queued before it changed.
@@ -171,6 +43,10 @@ local leased = {}
 local function lease(rollout)
   local group, status, queued_at, attempts, checkpoint, ran =
     unpack(redis.call('HMGET', key('r', rollout), 'group', 'status', 'queued_at', 'attempts', 'checkpoint', 'ran'))
+  local task = read_task(group)
+  if not task then
+    return nil
+  end
   local attempt = checkpoint and attempts - 1 or next_attempt(rollout, attempts, queued_at)
   last_token = last_token + 1
   local token = string.format('%.0f', last_token)
@@ -180,21 +56,108 @@ local function lease(rollout)
   move(rollout, status, 'leased', 'token', token, 'worker', WORKER, 'at', AT, 'attempts', attempt + 1,
     'began', checkpoint and NOW - ran or AT) -- as if it had not paused
   leased[#leased + 1], leased[#leased + 2] = LAPSES_AT, rollout
-  return { rollout, token, attempt, group, read_task(group), NOW - queued_at, checkpoint or '' }
+  return { rollout, token, attempt, group, task, NOW - queued_at, checkpoint or '' }
 end
 
--- Take the head's first rollout out of it.
-local function take(head)
-  head.at = head.at + 2
-  return head.found[head.at - 2]
+local leases, num_taken = {}, {}
+
+-- Lease a rollout that is the first of a ready set; return whether it was: what is to be cancelled only leaves the set.
+local function take(rollout, set)
+  local made = lease(rollout)
+  num_taken[set] = (num_taken[set] or 0) + 1
+  leases[#leases + 1] = made
+  return made ~= nil
 end
 
-local function save_claims(heads)
-  for _, head in ipairs(heads) do
-    if head.at > 1 then
-      redis.call('ZREMRANGEBYRANK', key('ready', head.name), 0, (head.at - 1) / 2 - 1)
+-- List under due what stands at turns that are past, but for the newest of them: it is in the right order as it is.
+local function admit_due(class)
+  local left = MAX_MOVED
+  read_front(class.turns)
+  while left > 0 and class.turns.page[4] and tonumber(class.turns.page[4]) <= now_served do
+    local turn = class.turns.page[1]
+    local later = key('later', class.name .. ':' .. turn)
+    local listed, places = redis.call('ZRANGE', later, 0, left - 1, 'WITHSCORES'), {}
+    for at = 1, #listed, 2 do
+      places[at], places[at + 1] = listed[at + 1], listed[at]
+    end
+    if #places > 0 then
+      redis.call('ZADD', class.due.name, 'LT', unpack(places))
+      redis.call('ZREMRANGEBYRANK', later, 0, #places / 2 - 1)
+    end
+    if #places / 2 < left then
+      redis.call('ZREM', class.turns.name, turn)
+    end
+    left, class.turns = left - #places / 2, open_set(class.turns.name)
+    read_front(class.turns)
+  end
+end
+
+-- List again the runs whose policy version was registered meanwhile: of some runs each time, of all in time.
+local function admit_awaiting()
+  local waiting = redis.call('ZRANDMEMBER', key('awaiting'), MAX_AWAITING, 'WITHSCORES')
+  for at = 1, #waiting, 2 do
+    if newest_policy(waiting[at]) >= tonumber(waiting[at + 1]) then
+      redis.call('ZREM', key('awaiting'), waiting[at])
+      index_run(waiting[at], 0)
     end
   end
+  index_entered()
+end
+
+-- The lowest score that a run has in each class; nothing where it may not be served.
+local function find_lowest(candidate)
+  if candidate and not candidate.lowest then
+    candidate.lowest = {}
+    for _, head in ipairs(candidate.heads) do
+      candidate.lowest[head.set.class] = math.min(candidate.lowest[head.set.class] or head.score, head.score)
+    end
+  end
+  return candidate and candidate.lowest or {}
+end
+
+local function correct_place(one)
+  local turn, lowest = read_share(one.run).turn, find_lowest(one.loaded[one.run])[one.class.name]
+  one.class.is_used = one.class.is_used or lowest ~= nil
+  local is_right = lowest == one.score and one.key == name_place(one.class.name, turn, now_served)
+  if not lowest or (not is_right and num_moved < MAX_MOVED) then
+    redis.call('ZREM', one.key, one.run)
+    if lowest then
+      num_moved = num_moved + 1
+      place(one.class.name, one.run, lowest, turn, now_served)
+    end
+  end
+end
+
+-- Correct all places that were read: what was taken, what may not be served now, what was never there.
+local function correct_index()
+  for set, num in pairs(num_taken) do
+    redis.call('ZREMRANGEBYRANK', key('ready', set.name), 0, num - 1)
+    count_waiting(set.needs, -num)
+  end
+  for _, set in ipairs(emptied) do
+    redis.call('SREM', key('sets', set.run), set.name)
+  end
+  for _, class in ipairs(opened) do
+    if #class.spent > 0 then
+      redis.call('ZREM', key('turns', class.name), unpack(class.spent))
+    end
+  end
+  for _, one in ipairs(visited) do
+    correct_place(one)
+  end
+  for _, class in ipairs(opened) do
+    if not class.is_used and redis.call('EXISTS', class.due.name, class.turns.name) == 0 then
+      redis.call('ZREM', list_of_class(class.name:match('^[^/]*/(.*)$')), class.name)
+    end
+  end
+  for run, from_policy in pairs(awaited) do
+    redis.call('ZADD', key('awaiting'), 'LT', from_policy, run)
+  end
+  index_entered()
+end
+
+local function save_claims()
+  correct_index()
   if #leased > 0 then
     redis.call('ZADD', key('leases'), unpack(leased))
     redis.call('HSET', key('clock'), 'token', string.format('%.0f', last_token), 'turn', string.format('%.17g', now_served))
@@ -219,7 +182,7 @@ end
 local function lease_again(rollout, token)
   local group, status, queued_at, attempts, checkpoint, held =
     unpack(redis.call('HMGET', key('r', rollout), 'group', 'status', 'queued_at', 'attempts', 'checkpoint', 'token'))
-  if holds(token, held) and status == 'leased' then
+  if holds(token, held) and status == 'leased' and read_task(group) then
     return { rollout, token, attempts - 1, group, read_task(group), NOW - queued_at, checkpoint or '' }
   end
 end
@@ -241,46 +204,64 @@ local function remember_claim(leases)
   redis.call('HSET', key('claims'), WORKER, cjson.encode(made))
 end
 
-local function list_names(set)
-  local names = {}
-  for name in pairs(set) do
-    names[#names + 1] = name
+-- Needs of sandboxes that this worker lacks, and nothing before them, for rollouts that wait.
+local function list_lacking()
+  local lacking, names = {}, {}
+  for _, needs in ipairs(redis.call('HKEYS', key('waiting'))) do
+    local need = find_lack(capable, needs)
+    if need and (need:match('^sandbox:') or need:match('^isolation:')) and not lacking[need] then
+      lacking[need] = true
+      names[#names + 1] = need
+    end
   end
   return names
 end
 
+-- A kind is what a worker serves: all that is in it can be leased by each of its workers.
+local function find_kind()
+  table.sort(CAPABILITIES)
+  local about = cmsgpack.pack({ RUN, CAPABILITIES })
+  return redis.sha1hex(about), about
+end
+
+local function end_wait()
+  redis.call('ZREM', key('waiters', (find_kind())), WAITER)
+  redis.call('DEL', key('wake', WAITER))
+end
+
+-- What enters from now on wakes this waiter, until it looks by itself.
+local function begin_wait()
+  local kind, about = find_kind()
+  redis.call('HSET', key('kinds'), kind, about)
+  redis.call('ZADD', key('waiters', kind), NOW + WAIT_MS, WAITER)
+end
+
+if WAITER ~= '' then
+  end_wait()
+end
 local again = repeat_claim()
 if #again > 0 then
   return { again, {} }
 end
 local due = math.min(first_at('delayed'), lapses_at('leases'))
-if not IS_REAPED and math.min(due, lapses_at('parting')) <= NOW then
+local is_due = math.min(due, lapses_at('parting')) <= NOW or redis.call('EXISTS', key('unfinished')) == 1
+if is_due and not IS_REAPED then
   return {}
 end
-local heads, leases = {}, {}
-local drains = redis.call('SISMEMBER', key('draining'), WORKER) == 1
-for _, run in ipairs(redis.call('HKEYS', key('paused_runs'))) do
-  paused[run] = true
+now_served, prepare_class = clock.turn, admit_due
+admit_awaiting()
+local drains, lacking = redis.call('SISMEMBER', key('draining'), WORKER) == 1, {}
+if not drains then
+  take_in_order(tonumber(ARGV[1]), RUN, CAPABILITIES, take)
+  lacking = WANTS_LACKING and list_lacking() or lacking
 end
-for _, name in ipairs(drains and {} or redis.call('SMEMBERS', key('ready'))) do
-  heads[#heads + 1] = read_head(name)
-end
-local heads_by_run = group_heads(heads)
-for taken = 1, NUM do
-  local first = choose_head(heads_by_run)
-  if not first then
-    break
-  end
-  take_turn(first.run)
-  leases[#leases + 1] = lease(take(first))
-  if taken < NUM then
-    reinsert_head(heads_by_run[first.run])
-  end
-end
-save_claims(heads)
+save_claims()
 if #leases > 0 then
   remember_claim(leases)
-  return { leases, list_names(lacking) }
+  return { leases, lacking }
+elseif num_loaded > 0 and num_loaded >= max_loaded then
+  return {} -- what it looked at may not be served; it goes on behind that
+elseif WAIT_MS > 0 then
+  begin_wait()
 end
-local woken = redis.call('XREVRANGE', key('wake'), '+', '-', 'COUNT', 1)[1]
-return { leases, list_names(lacking), woken and woken[1] or '0-0', due < math.huge and math.max(due - NOW, 1) or -1 }
+return { leases, lacking, due < math.huge and math.max(due - NOW, 1) or -1 }

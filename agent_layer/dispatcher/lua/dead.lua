@@ -19,9 +19,11 @@ end
 local function drop(rollout, r)
   redis.call('ZREM', key('dead'), rollout)
   local g = key('g', redis.call('HGET', r, 'group'))
-  if redis.call('HGET', g, 'state') == 'closed' then -- else its end lets go of them
+  local state, swept = unpack(redis.call('HMGET', g, 'state', 'swept'))
+  local is_swept = state == 'closing' and tonumber(rollout:match('%d+$')) < tonumber(swept or 0)
+  if state == 'closed' or is_swept then -- else its end lets go of them
     redis.call('EXPIRE', r, KEEP_SECONDS)
-    if redis.call('HINCRBY', g, 'num_dead', -1) <= 0 then
+    if redis.call('HINCRBY', g, 'num_dead', -1) <= 0 and state == 'closed' then
       forget_group(g)
     end
   end
@@ -33,6 +35,6 @@ for at = 2, #ARGV do
   local is_dead = redis.call('ZSCORE', key('dead'), ARGV[at])
   answers[#answers + 1] = is_dead and apply(ARGV[at], key('r', ARGV[at])) or 'unknown'
 end
-wake()
 write_run_stats({})
+wake()
 return answers

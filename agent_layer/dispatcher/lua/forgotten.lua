@@ -16,22 +16,17 @@ end
 
 -- Close a group whose record is stored: its members are the accepted ones, all others are cancelled.
 local function adopt_group(name)
-  local group, accepted = read_group(name), {}
+  local group = read_group(name)
   for _, id in ipairs(cmsgpack.unpack(redis.call('GET', STORED_GROUP .. name)).trajectory_ids or {}) do
     local rollout, attempt = id:match('^(.*)-(%d+)$')
-    accepted[rollout] = attempt
-  end
-  for member = 0, group.launched - 1 do
-    local rollout = name .. '.' .. member
-    local held, attempt = read_fields(key('r', rollout), CANCEL_FIELDS), accepted[rollout]
+    local held = read_fields(key('r', rollout), CANCEL_FIELDS)
     if held.status and not FINAL[held.status] then
       withdraw(rollout, held)
-      redis.call('HSET', key('r', rollout), 'status', attempt and 'completed' or 'cancelled', 'at', AT, 'token', '',
-        attempt and 'accepted' or 'ended', attempt or '')
+      redis.call('HSET', key('r', rollout), 'status', 'completed', 'at', AT, 'token', '', 'accepted', attempt)
+      group.open = group.open - 1
     end
   end
-  group.open = 0
-  close_group(group)
+  begin_closing(group, 'cancelled')
 end
 
 -- Finish a rollout by the attempt that was accepted.
@@ -52,7 +47,7 @@ local function adopt(rollout, held)
   if FINAL[held.status] then -- with its group, a moment ago
     return true
   end
-  if redis.call('EXISTS', STORED_GROUP .. held.group) == 1 and read_group(held.group).state ~= 'closed' then
+  if read_group(held.group).state == 'open' and redis.call('EXISTS', STORED_GROUP .. held.group) == 1 then
     adopt_group(held.group)
     return true
   end

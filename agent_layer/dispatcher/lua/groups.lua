@@ -1,17 +1,26 @@
--- Groups: launched, filled up again, rid of their surplus, and written to the outbox when they close.
+-- Groups: launched, filled up again, and decided.
+--
+-- A group may have thousands of members. A script launches or closes as many as its budget allows; other scripts go on
+-- where it stopped (closing.lua), of any caller. To all readers the group has its members, and is decided, at once:
+-- 'open' counts members that are not filled yet, and a group that is closing leases and accepts nothing.
 --
 -- Several members of a group often end in one script: each group is read once and written once.
 
 local MAX_REFILLS = 3 -- times that a group is filled up again before it is decided as it is
-local CHANGING = { 'launched', 'open', 'usable', 'num_refills', 'kept_ms', 'num_cut', 'cut_ms', 'state' }
+local COUNTED = { 'launched', 'open', 'usable', 'num_refills', 'kept_ms', 'num_cut', 'cut_ms', 'unfilled', 'swept', 'num_dead' }
+local CHANGING = { 'state', 'cut', 'base', 'step', unpack(COUNTED) }
 local FIELDS_OF_GROUP = { 'run', 'task_id', 'task_type', 'split', 'partial', 'ready', 'group_size', unpack(CHANGING) }
+local budget = 150 -- rollouts that a script still launches or looks at, so that none holds up the server; a cancel counts more
 local read, before = {}, {}
+local closing = {} -- groups that are closed next, in this order
 
 local function read_group(name)
   if not read[name] then
     local group, found = read_fields(key('g', name), FIELDS_OF_GROUP), {}
+    for _, field in ipairs(COUNTED) do
+      group[field] = tonumber(group[field] or 0)
+    end
     for _, field in ipairs(CHANGING) do
-      group[field] = field == 'state' and group.state or tonumber(group[field] or 0)
       found[field] = group[field]
     end
     group.group_size, group.name = tonumber(group.group_size), name
@@ -20,13 +29,26 @@ local function read_group(name)
   return read[name]
 end
 
+-- Whether more is to be done for a group than one script does.
+local function is_unfinished(group)
+  return group.unfilled > 0 or group.state == 'closing'
+end
+
 local function write_groups()
   for name, group in pairs(read) do
+    if is_unfinished(group) and not is_unfinished(before[name]) then
+      redis.call('SADD', key('unfinished'), name)
+    elseif is_unfinished(before[name]) and not is_unfinished(group) then
+      redis.call('SREM', key('unfinished'), name)
+    end
+    if group.unfilled ~= before[name].unfilled then
+      redis.call('INCRBY', key('num_unfilled'), group.unfilled - before[name].unfilled)
+    end
     local changes = {}
     for _, field in ipairs(CHANGING) do
       if group[field] ~= before[name][field] then
         changes[#changes + 1] = field
-        changes[#changes + 1] = group[field]
+        changes[#changes + 1] = group[field] or ''
       end
     end
     if #changes > 0 then
@@ -35,102 +57,57 @@ local function write_groups()
   end
 end
 
--- Make rollouts of a group claimable. find_score gives the place of each member in the order.
-local function launch(group, num, find_score)
-  local places = {}
-  for member = group.launched, group.launched + num - 1 do
-    local rollout, score = group.name .. '.' .. member, find_score(member) -- as schema.ids.make_rollout_id
+-- Make rollouts claimable that were launched, as many as there is budget for.
+local function fill(group)
+  local places, first = {}, group.launched - group.unfilled
+  local num = math.min(group.unfilled, budget)
+  for member = first, first + num - 1 do
+    local rollout, score = group.name .. '.' .. member, group.base + member * group.step -- as schema.ids.make_rollout_id
     move(rollout, 'new', 'queued', 'queued_at', AT, 'group', group.name, 'run', group.run, 'ready', group.ready,
       'score', score, 'attempts', 0, 'failures', 0)
     places[#places + 1], places[#places + 2] = score, rollout
   end
-  enter_all(group.ready, places)
-  group.launched, group.open = group.launched + num, group.open + num
-end
-
-local function list_members(group)
-  local accepted, num_dead = {}, 0
-  for member = 0, group.launched - 1 do
-    local rollout = group.name .. '.' .. member
-    local r = key('r', rollout)
-    local status, attempt = unpack(redis.call('HMGET', r, 'status', 'accepted'))
-    if attempt then
-      accepted[#accepted + 1] = trajectory_id(rollout, attempt)
-    end
-    if status == 'dead' and redis.call('ZSCORE', key('dead'), rollout) then
-      num_dead = num_dead + 1
-    else
-      redis.call('EXPIRE', r, KEEP_SECONDS)
-    end
+  budget, group.unfilled = budget - num, group.unfilled - num
+  if group.unfilled == 0 then
+    group.base, group.step = nil, nil
   end
-  return accepted, num_dead
-end
-
-local function mean(total, num)
-  return num > 0 and seconds(total / num) or ''
-end
-
--- Note how long its usable attempts took, and how long its surplus had run when it was cut off: the two show the bias
--- of taking what ends first.
-local function note_times(group)
-  if group.usable > 0 then
-    note_time(group.run, group.task_id, group.kept_ms / group.usable)
-  end
-  if group.num_cut > 0 then
-    count(group.run, 'num_kept', group.usable)
-    count(group.run, 'kept_ms', group.kept_ms)
-    count(group.run, 'num_cut', group.num_cut)
-    count(group.run, 'cut_ms', group.cut_ms)
+  if num > 0 and group.state == 'open' then
+    enter_all(group.ready, places)
   end
 end
 
-local function write_record(group, members, fill)
-  redis.call('XADD', OUTBOX, '*', 'kind', 'group', 'group_id', group.name, 'run', group.run, 'task_id', group.task_id,
-    'task_type', group.task_type, 'split', group.split, 'group_size', group.group_size, 'at', now_of_day(),
-    'members', fill == 'dropped' and '' or table.concat(members, ','), 'num_launched', group.launched,
-    'num_usable', group.usable, 'fill', fill, 'num_surplus', group.num_cut,
-    'kept_seconds', mean(group.kept_ms, group.usable), 'surplus_seconds', mean(group.cut_ms, group.num_cut))
-end
-
--- Write the group down, for good: its members are the accepted attempts, in member order. A record that is stored stands.
-local function close_group(group)
-  local g = key('g', group.name)
-  local members, num_dead = list_members(group)
-  local is_short = group.usable < group.group_size
-  local fill = not is_short and 'whole' or group.partial == 'drop' and 'dropped' or 'short'
-  if redis.call('EXISTS', STORED_GROUP .. group.name) == 0 then
-    write_record(group, members, fill)
-  end
-  redis.call('HSET', g, 'closed_at', AT, 'num_accepted', #members, 'fill', fill, 'num_dead', num_dead)
-  if num_dead == 0 then -- a dead rollout needs its task to be tried again
-    forget_group(g)
-  end
-  redis.call('ZREM', key('open'), group.name)
-  redis.call('XADD', key('closed'), 'MAXLEN', '~', 1024, '*', 'group_id', group.name, 'run', group.run)
-  group.state = 'closed'
-  note_times(group)
+-- Launch rollouts of a group; a member's place in the order is base + member * step.
+local function launch(group, num, base, step)
+  group.launched, group.open, group.unfilled = group.launched + num, group.open + num, num
+  group.base, group.step = base, step
+  fill(group)
 end
 
 -- Launch as many again as are missing, as soon as it is clear that too few will be usable.
 local function refill(group)
+  if group.partial ~= 'refill' or group.state ~= 'open' or group.unfilled > 0 then
+    return
+  end
   local missing = group.group_size - group.usable - group.open
   if missing > 0 and group.num_refills < MAX_REFILLS then
     group.num_refills = group.num_refills + 1
-    local place = redis.call('HGET', key('r', group.name .. '.0'), 'score') -- the others have waited long enough
-    launch(group, missing, function(member)
-      return place + member / 8192 -- more than a group may have
-    end)
+    local first = redis.call('HGET', key('r', group.name .. '.0'), 'score') -- the others have waited long enough
+    launch(group, missing, tonumber(first), 1 / 8192) -- a group has fewer
   end
+end
+
+-- Decide a group: nothing of it is leased or accepted any more, and the rest is cancelled for this reason.
+local function begin_closing(group, why)
+  group.state, group.cut = 'closing', why
+  closing[#closing + 1] = group
 end
 
 -- Set the final status of a rollout; the last one of a group closes the group.
 local function finish(rollout, from, to, group, ...)
   move(rollout, from, to, 'at', AT, ...)
   group.open = group.open - 1
-  if group.partial == 'refill' and group.state == 'open' then
-    refill(group)
-  end
-  if group.open == 0 then
-    close_group(group)
+  refill(group)
+  if group.open == 0 and group.state == 'open' then
+    begin_closing(group, '')
   end
 end

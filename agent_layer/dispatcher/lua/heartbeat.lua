@@ -6,8 +6,12 @@
 
 local WORKER = ARGV[2]
 local pausing, kept = {}, {}
-for _, run in ipairs(redis.call('SMEMBERS', key('holds'))) do
-  pausing[run] = true
+
+local function is_pausing(run)
+  if pausing[run] == nil then
+    pausing[run] = redis.call('SISMEMBER', key('holds'), run) == 1
+  end
+  return pausing[run]
 end
 
 local function keep(rollout, token, status)
@@ -21,7 +25,7 @@ local function keep(rollout, token, status)
   if may_move(found, status) then -- a report older than the current phase changes nothing
     move(rollout, found, status)
   end
-  return pausing[run] and status == 'running' and 'pause' or 'go'
+  return status == 'running' and is_pausing(run) and 'pause' or 'go'
 end
 
 touch_clock(tonumber(ARGV[1]))

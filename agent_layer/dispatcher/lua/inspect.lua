@@ -91,9 +91,10 @@ end
 
 function look.tally()
   return each(arguments(), function(group)
-    local counts = {}
-    for member = 0, number(redis.call('HGET', key('g', group), 'launched') or nil) - 1 do
-      local status = redis.call('HGET', key('r', group .. '.' .. member), 'status') or 'forgotten'
+    local counts, fields = {}, read_fields(key('g', group), { 'launched', 'unfilled' })
+    for member = 0, number(fields.launched) - 1 do
+      local status = is_unfilled(fields, member) and 'queued'
+        or redis.call('HGET', key('r', group .. '.' .. member), 'status') or 'forgotten'
       counts[status] = (counts[status] or 0) + 1
     end
     return counts
@@ -112,33 +113,24 @@ end
 
 function look.runs()
   local names, cursor = requested_runs()
-  local queued, delayed, paused = waiting_by_run()
+  local delayed, paused = members_by_run('delayed'), members_by_run('paused')
   local states = each(names, function(run)
     local book = hash(key('book', run))
-    return book.weight and run_state(run, book, queued, delayed, paused) or nil
+    return book.weight and run_state(run, book, delayed, paused) or nil
   end)
   return { states, cursor }
 end
 
 function look.needs()
-  local counts, found = {}, {}
-  for _, name in ipairs(redis.call('SMEMBERS', key('ready'))) do
-    local run, needs = name:match('^([^/]*)/[^/]*/[^/]*/(.*)$')
-    if ARGV[2] == '' or ARGV[2] == run then
-      add_to(counts, needs, redis.call('ZCARD', key('ready', name)))
-    end
-  end
-  for needs, num in pairs(counts) do
+  local found = {}
+  for needs, num in pairs(ARGV[2] == '' and waiting_of_all() or waiting_of_run(ARGV[2])) do
     found[#found + 1] = num > 0 and { needs, num } or nil
   end
   return found
 end
 
 function look.stats()
-  local queued = 0
-  for _, name in ipairs(redis.call('SMEMBERS', key('ready'))) do
-    queued = queued + redis.call('ZCARD', key('ready', name))
-  end
+  local queued = sum(waiting_of_all()) + number(redis.call('GET', key('num_unfilled')) or nil)
   local num_paused = redis.call('ZCARD', key('paused'))
   return { now = at(NOW), num_queued = queued - num_paused, num_delayed = redis.call('ZCARD', key('delayed')), num_paused = num_paused,
     num_leased = redis.call('ZCARD', key('leases')), num_dead = redis.call('ZCARD', key('dead')),

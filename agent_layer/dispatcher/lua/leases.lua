@@ -1,10 +1,17 @@
 -- Ends of leases without a result: released, retried, dead, cancelled, lapsed.
 
 local removals = {} -- sorted set → rollouts that are to be taken out of it
+local ready_by_set = {} -- those of them that are ready sets → their names
 
 local function schedule_removal(set, rollout)
   removals[set] = removals[set] or {}
   table.insert(removals[set], rollout)
+end
+
+local function leave_ready(ready, rollout)
+  local set = key('ready', ready)
+  ready_by_set[set] = ready
+  schedule_removal(set, rollout)
 end
 
 local function end_lease(rollout, run)
@@ -15,18 +22,13 @@ end
 local function flush_removals()
   for set, rollouts in pairs(removals) do
     for at = 1, #rollouts, MAX_AT_ONCE do
-      redis.call('ZREM', set, unpack(rollouts, at, math.min(#rollouts, at + MAX_AT_ONCE - 1)))
+      local num = redis.call('ZREM', set, unpack(rollouts, at, math.min(#rollouts, at + MAX_AT_ONCE - 1)))
+      if ready_by_set[set] then
+        count_waiting(parse_set(ready_by_set[set]).needs, -num)
+      end
     end
   end
   removals = {}
-end
-
--- Write what a script changed of leases, groups and runs; once, at its end.
-local function write_all(rules)
-  flush_removals()
-  write_groups()
-  wake()
-  write_run_stats(rules)
 end
 
 -- A repeated error of the same attempt is kept once: an attempt with a checkpoint may be passed over for days.
@@ -63,7 +65,8 @@ local function requeue(rollout, held, how)
     count(held.run, 'dead')
     finish(rollout, status, 'dead', read_group(held.group), 'token', '')
   elseif how.delay_ms > 0 then
-    queue_grew = true -- waiting workers look again, and learn when the delay ends
+    queue_grew = true
+    note_entered(redis.call('HGET', r, 'ready'), math.huge, 1) -- a waiting worker looks again, and learns when the delay ends
     move(rollout, status, 'queued', 'queued_at', AT, 'token', '', 'ran', ran)
     redis.call('ZADD', key('delayed'), NOW + how.delay_ms, rollout)
   else
@@ -81,7 +84,7 @@ local function withdraw(rollout, held)
     notify_worker(held.worker)
     return NOW - held.began
   end
-  schedule_removal(key('ready', held.ready), rollout)
+  leave_ready(held.ready, rollout)
   schedule_removal(key('delayed'), rollout)
   schedule_removal(key('paused'), rollout)
   if held.checkpoint then
@@ -92,7 +95,7 @@ end
 
 local CANCEL_FIELDS = { 'token', 'group', 'run', 'status', 'ready', 'worker', 'began', 'ran', 'checkpoint', 'attempts' }
 
--- Cancel a rollout that is not final, whatever it does.
+-- Cancel a rollout that is not final, whatever it does; return whether it was not.
 local function cancel(rollout, why)
   local held = read_fields(key('r', rollout), CANCEL_FIELDS)
   if not held.status or FINAL[held.status] then

@@ -7,9 +7,20 @@
 --                  queued_at at began ran ended accepted checkpoint
 --   g:<group>      hash: run task_id task_type split group_size launched open usable partial state ready task queued_at
 --                  closed_at num_accepted num_dead num_refills fill, kept_ms of its usable rollouts, and of its surplus those that
---                  were cut off while they ran: num_cut cut_ms
---   ready          set of names of ready sets, each 'run/priority/from_policy/need,need'
---   ready:<name>   sorted set of rollouts that may be claimed now, by score
+--                  were cut off while they ran: num_cut cut_ms; while it is unfinished: unfilled (members that are to be made
+--                  claimable) base step (their places), swept (members that are closed) cut (why the others are cancelled)
+--   unfinished     set of groups that are launched or closed in part; num_unfilled  sum of what is unfilled
+--   members:<group>  list of its accepted attempts, while it closes
+--   ready:<name>   sorted set of rollouts that may be claimed now, by score; its name is 'run/priority/from_policy/need,need'
+--   ready          set of names of ready sets that an earlier version filled, which are not in the index yet
+--   sets:<run>     set of names of its ready sets; those that became empty go when they are read
+--   classes:<need> sorted set of classes 'priority/needs' whose needs begin so (none: ''), by -priority; see index.lua
+--   due:<class>    sorted set of runs whose turn has come, by the lowest score that waits there
+--   turns:<class>  sorted set of turns that come later; later:<class>:<turn>  the runs of that turn, as in due
+--   awaiting       sorted set of runs with rollouts that wait for a policy version, by that version
+--   waiting        hash: needs → how many rollouts are in ready sets with them; num_waiting  their sum
+--   kinds          hash: kind of worker → run and capabilities as msgpack, while workers of it wait
+--   waiters:<kind> sorted set of waiting workers, by when they look by themselves; wake:<waiter>  list that wakes one
 --   delayed        sorted set of rollouts that wait out a back-off, by when that ends
 --   leases         sorted set of leased rollouts, by when the lease lapses
 --   paused         sorted set of paused rollouts, by when they were paused
@@ -22,7 +33,7 @@
 --   window:<run>   list of its newest attempts, newest first: 0 ended well, 1 failed; the first stop_failure_window count
 --   ended:<run>    hash: minute → rollouts that were accepted in it; took:<run>  hash: task → ms that an attempt takes
 --   workers, worker, claims  when each was seen, what it reported, id and leases of its newest claim; draining  set of those that finish and exit
---   calls:<worker> stream that wakes one worker; wake, closed  streams that wake waiting clients
+--   calls:<worker> stream that wakes one worker; calls  one that wakes all; wake, closed  streams that wake pages and waiting clients
 --   seq            counter; clock  hash: newest token, turn that is served, heard: about the time of the last
 --                  call, away and truce: leases that ran out after the one do not lapse before the other
 -- All times are milliseconds of the shared clock (clock.py), which no wall clock moves; only decisions in the outbox carry
@@ -63,6 +74,18 @@ local function read_fields(name, names)
     fields[field] = values[at] or nil
   end
   return fields
+end
+
+local sets_by_name = {}
+
+-- What the name of a ready set says of it.
+local function parse_set(name)
+  if not sets_by_name[name] then
+    local run, priority, from_policy, needs = name:match('^([^/]*)/([^/]*)/([^/]*)/(.*)$')
+    sets_by_name[name] = { name = name, run = run, priority = tonumber(priority), from_policy = tonumber(from_policy),
+      needs = needs, class = priority .. '/' .. needs }
+  end
+  return sets_by_name[name]
 end
 
 local function seconds(milliseconds)

@@ -3,8 +3,9 @@
 local MAX_AT_ONCE = 4000 -- Lua hands on 8000 arguments at most
 local queue_grew = false
 
--- Wake the workers that wait for rollouts. Once per script is enough: they look again at all ready sets.
+-- Wake workers that wait for what entered, and pages. Once per script is enough.
 local function wake()
+  index_entered()
   if queue_grew then
     redis.call('XADD', key('wake'), 'MAXLEN', '~', '64', '*', 'at', AT)
   end
@@ -12,15 +13,23 @@ end
 
 local notified = {}
 
--- Make one worker's heartbeat come at once: there is news for it.
-local function notify_worker(worker)
-  if notified[worker] then
+local function notify(calls)
+  if notified[calls] then
     return
   end
-  notified[worker] = true
-  local calls = key('calls', worker)
+  notified[calls] = true
   redis.call('XADD', calls, 'MAXLEN', '~', 16, '*', 'at', AT)
   redis.call('EXPIRE', calls, KEEP_SECONDS)
+end
+
+-- Make one worker's heartbeat come at once: there is news for it.
+local function notify_worker(worker)
+  notify(key('calls', worker))
+end
+
+-- Make the heartbeats of all workers come at once.
+local function notify_workers()
+  notify(key('calls'))
 end
 
 -- Let go of the task of a closed group, and in time of all that is known of it; by then the index knows it.
@@ -32,10 +41,15 @@ end
 -- Make rollouts claimable. places are score, rollout, score, rollout, …
 local function enter_all(ready, places)
   queue_grew = true
-  redis.call('SADD', key('ready'), ready)
+  local num, lowest = 0, places[1]
   for at = 1, #places, MAX_AT_ONCE do
-    redis.call('ZADD', key('ready', ready), unpack(places, at, math.min(#places, at + MAX_AT_ONCE - 1)))
+    num = num + redis.call('ZADD', key('ready', ready), unpack(places, at, math.min(#places, at + MAX_AT_ONCE - 1)))
   end
+  for at = 3, #places, 2 do
+    lowest = math.min(lowest, places[at])
+  end
+  count_waiting(parse_set(ready).needs, num)
+  note_entered(ready, tonumber(lowest), num)
 end
 
 -- Make a rollout claimable, at the place that it had when it was added.

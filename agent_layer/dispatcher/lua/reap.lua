@@ -1,7 +1,7 @@
--- Take back lapsed leases and put back what has waited out its back-off.
+-- Take back lapsed leases, put back what has waited out its back-off, go on with groups that other scripts left.
 --
--- ARGV: max_attempts, window, rate, lease_ms. Returns the number of lapsed leases; a hundred at most, so that
--- no call holds up the server.
+-- ARGV: max_attempts, window, rate, lease_ms. Returns the number of lapsed leases, and of groups that are unfinished
+-- still; each call does as much as does not hold up the server.
 
 local RULES = rules_at(1)
 
@@ -16,6 +16,10 @@ local function reclaim_lease(rollout)
   local error = 'infra: ' .. worker .. ' sent no heartbeat before its lease lapsed'
   if not checkpoint or failures + 1 >= RULES.max_attempts then
     end_attempt('lost', rollout, attempts - 1, group, run, error)
+  end
+  if read_group(group).state ~= 'open' then
+    cancel(rollout, read_group(group).cut)
+    return
   end
   count(run, 'lapsed')
   requeue(rollout, { group = group, run = run, status = status, began = began, attempts = attempts },
@@ -53,5 +57,6 @@ end
 
 local num = reap()
 promote()
+take_up_groups()
 write_all(RULES)
-return num
+return { num, num_unfinished() }

@@ -10,13 +10,6 @@
 local RUN = ARGV[2]
 local book = key('book', RUN)
 
--- Make the heartbeats of all workers come at once.
-local function notify_workers()
-  for _, worker in ipairs(redis.call('ZRANGE', key('workers'), 0, -1)) do
-    notify_worker(worker)
-  end
-end
-
 local paused = redis.call('HGET', key('paused_runs'), RUN)
 
 if ARGV[1] == 'pause' then
@@ -40,11 +33,11 @@ elseif ARGV[1] == 'resume' then
     redis.call('HDEL', book, 'is_failing')
   end
   queue_grew = true
-  wake()
+  index_run(RUN)
 elseif ARGV[1] == 'serve' then
   redis.call('HSET', book, 'served', ARGV[3])
   queue_grew = true
-  wake()
+  index_run(RUN)
 else
   if ARGV[3] ~= '' then
     redis.call('HSET', book, 'weight', ARGV[3])
@@ -54,5 +47,7 @@ else
   elseif ARGV[4] ~= '' then
     redis.call('HSET', book, 'quota', ARGV[4])
   end
+  index_run(RUN)
 end
+wake()
 return 1

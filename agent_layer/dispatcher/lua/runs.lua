@@ -95,6 +95,10 @@ local function write_run_stats(rules)
     if counts.accepted then
       count_minute(run, counts.accepted)
     end
+    local num_ended = -(counts.leased or 0)
+    if num_ended > 0 and redis.call('HEXISTS', key('book', run), 'quota') == 1 then -- it may have been at its quota
+      index_run(run, num_ended)
+    end
   end
   for run, ends in pairs(ended) do
     judge(run, ends, rules)

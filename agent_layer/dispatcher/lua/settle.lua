@@ -3,8 +3,8 @@
 -- ARGV: max_attempts, window, rate, then per report: rollout_id token ending cause error delay_ms usable.
 -- ending is completed or truncated (accepted), pause (the attempt goes on later), retry (counts as a failure), release
 -- (does not), dead (never again). usable is 1 when the attempt counts towards its group.
--- Returns per report {'yes', '', '', 0} or {'no', status, worker, newest attempt}. The same report, repeated by its
--- owner, is answered yes.
+-- Returns {answers, number of groups that reap.lua has to go on with}; per report {'yes', '', '', 0} or {'no', status,
+-- worker, newest attempt}. The same report, repeated by its owner, is answered yes.
 
 local FIELDS = 7
 local YES = { 'yes', '', '', 0 }
@@ -23,10 +23,8 @@ local function accept(rollout, held, report)
     group.usable, group.kept_ms = group.usable + 1, group.kept_ms + NOW - held.began
   end
   finish(rollout, held.status, report.ending, group, 'accepted', attempt, 'token', '', 'ended', report.report_id)
-  if is_usable and group.usable >= group.group_size and group.open > 0 then
-    for member = 0, group.launched - 1 do
-      cancel(held.group .. '.' .. member, 'surplus')
-    end
+  if is_usable and group.usable >= group.group_size and group.state == 'open' then
+    begin_closing(group, 'surplus')
   end
 end
 
@@ -64,10 +62,13 @@ local HELD_FIELDS = { 'status', 'group', 'run', 'attempts', 'token', 'began' }
 
 local function settle(rollout, token, ending, cause, error, delay_ms, usable)
   local held, report_id = read_fields(key('r', rollout), HELD_FIELDS), token .. ' ' .. ending
-  if holds(token, held.token) and adopt(rollout, held) then
-    held.token = '' -- refused below, by the decision that stands
-    held.status = redis.call('HGET', key('r', rollout), 'status')
-  elseif holds(token, held.token) then
+  local group = holds(token, held.token) and read_group(held.group)
+  if group and (adopt(rollout, held) or group.state ~= 'open') then -- it was decided: what is left of it is cancelled
+    if group.state ~= 'open' then
+      cancel(rollout, group.cut)
+    end
+    held = read_fields(key('r', rollout), HELD_FIELDS)
+  elseif group then
     apply(rollout, held, { ending = ending, report_id = report_id, cause = cause, error = error, delay_ms = delay_ms, usable = usable })
     return YES
   end
@@ -83,4 +84,4 @@ for at = 4, #ARGV, FIELDS do
   answers[#answers + 1] = settle(unpack(ARGV, at, at + FIELDS - 1))
 end
 write_all(RULES)
-return answers
+return { answers, num_unfinished() }

@@ -38,10 +38,25 @@ local function find_mean(milliseconds, num)
   return num and num ~= '0' and (milliseconds or 0) / num / 1000 or nil -- sums of 0 are not written
 end
 
+-- Whether a member is launched, and other scripts are still to make it claimable.
+local function is_unfilled(fields, member)
+  local launched = number(fields.launched)
+  return member < launched and member >= launched - number(fields.unfilled)
+end
+
+local function unfilled_state(rollout)
+  local group, member = rollout:match('^(.*)%.(%d+)$')
+  local fields = group and hash(key('g', group))
+  if fields and is_unfilled(fields, tonumber(member)) then
+    return { rollout_id = rollout, group_id = group, run = fields.run, status = 'queued', num_attempts = 0, num_failures = 0,
+      since = at(fields.queued_at), errors = {}, error_attempts = {} }
+  end
+end
+
 local function rollout_state(rollout)
   local fields = hash(key('r', rollout))
   if not fields.group then
-    return nil
+    return unfilled_state(rollout)
   end
   local is_queued = fields.status == 'queued'
   local errors, error_attempts = read_errors(fields)
@@ -81,6 +96,14 @@ local function add_to(map, name, by)
   map[name] = (map[name] or 0) + by
 end
 
+local unlisted
+
+-- Ready sets of an earlier version that no change has listed yet.
+local function unlisted_sets()
+  unlisted = unlisted or redis.call('SMEMBERS', key('ready'))
+  return unlisted
+end
+
 -- Count the members of a set, by run. A large set is sampled, and the other members are taken to be like the sample.
 local function members_by_run(set)
   local counts, ids = {}, redis.call('ZRANGE', key(set), 0, MAX_COUNTED - 1)
@@ -94,13 +117,38 @@ local function members_by_run(set)
   return counts
 end
 
--- What waits, by run: queued (paused ones among them), delayed, paused.
-local function waiting_by_run()
-  local queued = {}
-  for _, name in ipairs(redis.call('SMEMBERS', key('ready'))) do
-    add_to(queued, name:match('^[^/]*'), redis.call('ZCARD', key('ready', name)))
+-- How many rollouts of a run are in ready sets (paused ones among them), by needs.
+local function waiting_of_run(run)
+  local counts = {}
+  for _, name in ipairs(redis.call('SMEMBERS', key('sets', run))) do
+    add_to(counts, parse_set(name).needs, redis.call('ZCARD', key('ready', name)))
   end
-  return queued, members_by_run('delayed'), members_by_run('paused')
+  for _, name in ipairs(unlisted_sets()) do
+    if parse_set(name).run == run then
+      add_to(counts, parse_set(name).needs, redis.call('ZCARD', key('ready', name)))
+    end
+  end
+  return counts
+end
+
+-- As waiting_of_run, of all runs.
+local function waiting_of_all()
+  local counts = {}
+  for needs, num in pairs(hash(key('waiting'))) do
+    counts[needs] = tonumber(num)
+  end
+  for _, name in ipairs(unlisted_sets()) do
+    add_to(counts, parse_set(name).needs, redis.call('ZCARD', key('ready', name)))
+  end
+  return counts
+end
+
+local function sum(counts)
+  local total = 0
+  for _, num in pairs(counts) do
+    total = total + num
+  end
+  return total
 end
 
 -- How many were accepted lately, and in how many seconds: since the minute of the first, one minute at least.
@@ -116,7 +164,7 @@ local function accepted_lately(run)
   return num, math.max(60, NOW / 1000 - first * 60)
 end
 
-local function run_state(run, book, queued, delayed, paused)
+local function run_state(run, book, delayed, paused)
   local causes = {}
   for name, num in pairs(book) do
     causes[#causes + 1] = name:match('^failed:') and { name:sub(8), tonumber(num) } or nil
@@ -128,7 +176,7 @@ local function run_state(run, book, queued, delayed, paused)
   end
   return { run = run, weight = number(book.weight), quota = tonumber(book.quota),
     paused = redis.call('HGET', key('paused_runs'), run) or nil,
-    num_queued = math.max(0, (queued[run] or 0) - (paused[run] or 0)), num_delayed = delayed[run] or 0,
+    num_queued = math.max(0, sum(waiting_of_run(run)) - (paused[run] or 0)), num_delayed = delayed[run] or 0,
     num_paused = paused[run] or 0,
     is_failing = book.is_failing == '1',
     num_leased = number(book.leased), num_accepted = number(book.accepted), num_unusable = number(book.unusable),

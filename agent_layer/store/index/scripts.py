@@ -52,7 +52,7 @@ COMMIT = LuaScript(
     constants=INDEX_CONSTANTS + _COMMIT_CONSTANTS,
     preludes=(*INDEX_PRELUDE, _EVENTS, _REWARD_BASIS, _DEATH, _MERGED),
     commands="bitpos del exists get hdel hexists hget hgetall hkeys hmget hset hsetnx hvals incr sadd set setbit setnx"
-    " setrange sismember smembers srem xadd zadd zrem",
+    " setrange sismember srem xadd zadd zrem",
     reads="dead replaced:* feeds:* acked:*",
     writes=f"{_ROWS} ordinals rewrite runs policies:* batches:* batch-segments group:* groups:* group-segments blob:*"
     " blobs unneeded claims:*:waiting steps",
@@ -75,8 +75,7 @@ FORGET = LuaScript(
     file=_LUA / "forget.lua",
     constants=INDEX_CONSTANTS,
     preludes=(*INDEX_PRELUDE, _EVENTS, _DEATH),
-    commands="bitpos del exists hdel hget hkeys hmget hset hsetnx sadd setbit setnx setrange smembers srem xadd zrem",
-    reads="runs",
+    commands="bitpos del exists get hdel hget hkeys hmget hset hsetnx sadd setbit setnx setrange srem xadd zrem",
     writes=f"{_ROWS} dead rewrite group:* groups:* group-segments blob:* unneeded",
 )
 RETIRE = LuaScript(

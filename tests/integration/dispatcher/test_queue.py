@@ -1,7 +1,10 @@
 """Promises of the queue that one example shows better than a model."""
 
+import base64
+import json
 import pickle
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -277,3 +280,66 @@ def test_a_task_that_cannot_be_queued_is_refused_before_any_is(dispatcher):
         dispatcher.submit([task("a"), task("b", group_size=0)])
 
     assert dispatcher.stats().num_queued == 0
+
+
+def restore_old_queue(redis, keys):
+    """Write the keys of a queue that commit cd7c8a16 left: groups in every state, runs paused, shared, waiting."""
+
+    def read(text):
+        return text[1:].encode() if text.startswith("=") else base64.b64decode(text)
+
+    def read_fields(fields):
+        return {read(field): read(text) for field, text in fields.items()}
+
+    writers = {
+        "hash": lambda key, fields: redis.hset(key, mapping=read_fields(fields)),
+        "zset": lambda key, scores: redis.zadd(key, {read(member): score for member, score in scores.items()}),
+        "set": lambda key, members: redis.sadd(key, *map(read, members)),
+        "list": lambda key, members: redis.rpush(key, *map(read, members)),
+        "stream": lambda key, entries: [redis.xadd(key, read_fields(fields), id=one) for one, fields in entries],
+        "string": lambda key, text: redis.set(key, read(text)),
+    }
+    for name, (kind, content) in json.loads(Path(__file__).with_name("old_queue.json").read_text()).items():
+        writers[kind](keys.name(name), content)
+
+
+FIRST_CHANGES = {
+    "a claim": lambda queue: queue.claim("w9", 1, run="no run"),
+    "a submission": lambda queue: queue.add([Task(id="added", run="r4")]),
+    "a reap": lambda queue: queue.reap(),
+    "a resume": lambda queue: queue.resume("r5"),
+    "a cancel": lambda queue: queue.cancel(["over.1d3e13e27314"]),
+}
+
+
+@pytest.mark.parametrize("first", FIRST_CHANGES)
+def test_a_queue_of_an_earlier_version_opens_and_goes_on_in_its_order(queue, dispatcher, redis, keys, first):
+    restore_old_queue(redis, keys)
+    before, needs = dispatcher.stats(), queue.views.needs()
+
+    FIRST_CHANGES[first](queue)
+
+    added = first == "a submission"
+    assert (before.num_queued, before.num_delayed, before.num_paused, before.num_dead) == (15, 1, 1, 1)
+    assert dispatcher.stats().num_queued == 15 + added
+    assert sum(queue.views.needs().values()) == sum(needs.values()) + added == 16 + added
+    assert [one.task.id for one in queue.claim("w2", 1, ["gpu"])] == ["first"]
+    order = [
+        "paused",
+        "dead",
+        "refilled",
+        "second",
+        "refilled",
+        "wide",
+        "second",
+        "wide",
+        "wide",
+        "wide",
+        "wide",
+        "wide",
+    ]
+    assert [one.task.id for one in queue.claim("w2", 12)] == order
+    queue.resume("r4")
+    dispatcher.serve("r3", 2)
+    rest = [one.task.id for one in queue.claim("w2", 9, ["sandbox:oci", "gpu"])]
+    assert rest == ["late", "held", *["added"] * added]

@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, Phase, settings as hypothesis_settings, stra
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from redis import Redis
 
+from agent_layer.dispatcher import LEASE_SCRIPTS, SUBMIT_SCRIPTS
 from agent_layer.dispatcher.models import Lease, Report
 from agent_layer.errors import LeaseLostError
 from agent_layer.infra.redis.client import open_redis
@@ -18,7 +19,7 @@ from ...queues import Queue
 from .moves import MOVES
 from .queue_model import MAX_ATTEMPTS, Model, holds
 
-RUNS = ("r1", "r2")
+RUNS = ("r1", "r2", "r3", "group:r4")
 SIZES = st.sampled_from([(1, None), (2, None), (3, None), (1, 3), (2, 3)])
 
 
@@ -229,12 +230,16 @@ class QueueMachine(RuleBasedStateMachine):
             self.redis.delete(*names)
 
 
-def test_the_queue_does_what_its_model_does(settings):
+@pytest.mark.parametrize("budget", [150, 2])
+def test_the_queue_does_what_its_model_does(settings, monkeypatch, budget):
+    """Also where each script does so little that large steps take many."""
+    for script in {*LEASE_SCRIPTS, *SUBMIT_SCRIPTS}:
+        monkeypatch.setitem(script.__dict__, "text", script.text.replace("budget = 150", f"budget = {budget}"))
     redis = open_redis(settings)
     run_state_machine_as_test(
         lambda: QueueMachine(redis, settings),
         settings=hypothesis_settings(
-            max_examples=num_examples(40),
+            max_examples=num_examples(30),
             stateful_step_count=50,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -7,8 +7,9 @@ import pytest
 from agent_layer.recorder import Recorder
 from agent_layer.store import open_store
 
-from ...builders import group_of_one
-from ...stored import stored_owners
+from ...builders import closed_group, group_of_one
+from ...stored import mark_deleted, stored_owners, write_segment
+from ...watching import count_commands
 
 
 @pytest.fixture
@@ -54,3 +55,19 @@ def test_what_is_said_of_the_dead_alone_is_not_stored(store, log, ship_here):
 
     assert stored_owners(store) == set()
     assert store.admin.check().findings == []
+
+
+def test_deleting_groups_costs_the_same_whatever_number_of_runs_there_is(store):
+    names = [f"group:g{number}" for number in range(8)]
+    costs = []
+    for runs in (range(1), range(1, 300)):
+        store.redis.sadd(store.keys.runs, *(f"run:{number}" for number in runs))
+        groups = [closed_group(name, run=f"run:{at % 2}", closed_at=9.0 + at) for at, name in enumerate(names)]
+        write_segment(store, *groups)
+        with count_commands(store.redis) as counts:
+            mark_deleted(store, *(f"group:{name}" for name in names))
+        costs.append(counts)
+        names = [f"{name}:again" for name in names]
+
+    assert costs[0] == costs[1]
+    assert [store.redis.zcard(store.keys.closed_groups(f"run:{number}")) for number in (0, 1)] == [0, 0]

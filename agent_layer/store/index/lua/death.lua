@@ -20,12 +20,18 @@ local function forget_trajectory(id)
   redis.call('DEL', row, key('t', id, 'chunks'), key('t', id, 'calls'), key('t', id, 'rewards'), key('t', id, 'blobs'))
 end
 
+-- Drop the group from the list of its run, which its record names; one without a record was never listed.
+local function unlist_group(id)
+  local record = redis.call('GET', key('group', id))
+  if record then redis.call('ZREM', key('groups', cmsgpack.unpack(record).run), id) end
+end
+
 local function forget_group(id)
   for segment in (redis.call('HGET', key('group-segments'), id) or ''):gmatch('%S+') do
     redis.call('SADD', key('rewrite'), segment)
   end
   redis.call('HDEL', key('group-segments'), id)
+  unlist_group(id)
   redis.call('DEL', key('group', id))
-  for _, run in ipairs(redis.call('SMEMBERS', key('runs'))) do redis.call('ZREM', key('groups', run), id) end
 end
 

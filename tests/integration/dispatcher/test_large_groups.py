@@ -1,0 +1,136 @@
+"""Large groups are launched, cancelled and closed in slices; where a process dies between two, others go on.
+
+At every slice a group keeps its promises: it closes once and with all of its members, what it decided is final, and
+nothing of it is leased or accepted that is to be cancelled.
+"""
+
+import pytest
+
+from agent_layer.dispatcher import LEASE_SCRIPTS, SUBMIT_SCRIPTS
+from agent_layer.dispatcher.scripts import Scripts
+from agent_layer.errors import LeaseLostError
+
+SIZE = 40
+SLICES = range(0, 24, 3)
+"""Slices after which the process dies, up to more than any of these groups needs."""
+
+
+@pytest.fixture(autouse=True)
+def _small_slices(monkeypatch):
+    for script in {*LEASE_SCRIPTS, *SUBMIT_SCRIPTS}:
+        monkeypatch.setitem(script.__dict__, "text", script.text.replace("local budget = 150", "local budget = 7"))
+
+
+@pytest.fixture
+def die_after(monkeypatch):
+    """``die_after(3)``: the process goes on for three slices, then dies."""
+    finish = Scripts._finish
+
+    def set_limit(num):
+        def stop_early(scripts, num_unfinished):
+            for _ in range(num):
+                if num_unfinished:
+                    _, num_unfinished = scripts._reap_once()
+
+        monkeypatch.setattr(Scripts, "_finish", stop_early if num is not None else finish)
+
+    return set_limit
+
+
+def go_on(harness):
+    """Another process looks for work, as idle workers do."""
+    while harness.redis.exists(harness.keys.queue("unfinished")):
+        assert harness.claim(worker="idle", run="no run") == []
+
+
+def group_entries(harness, group_id):
+    return [entry for entry in harness.decisions("group") if entry["group_id"] == group_id]
+
+
+def assert_nothing_is_left(harness, group_id):
+    queue = harness.keys.queue
+    assert harness.redis.exists(queue("unfinished"), queue("members", group_id)) == 0
+    assert int(harness.redis.get(queue("num_unfilled")) or 0) == 0
+    assert harness.dispatcher.stats().num_queued == int(harness.redis.get(queue("num_waiting")) or 0) == 0
+    assert harness.redis.ttl(queue("g", group_id)) > 0
+
+
+@pytest.mark.parametrize("num_slices", SLICES)
+def test_a_group_that_is_launched_in_part_has_all_its_members_and_closes_with_all(harness, die_after, num_slices):
+    die_after(num_slices)
+    group_id = harness.add(group_size=SIZE)
+
+    assert harness.dispatcher.stats().num_queued == SIZE
+    assert harness.statuses(group_id) == ["queued"] * SIZE
+    assert harness.dispatcher.inspector.tally([harness.group(group_id)]) == [{"queued": SIZE}]
+    assert harness.add(group_size=SIZE) == group_id
+    while leases := harness.claim(3):
+        for lease in leases:
+            harness.end(lease)
+
+    go_on(harness)
+    (entry,) = group_entries(harness, group_id)
+    assert entry["members"].split(",") == [f"{group_id}.{member}-0" for member in range(SIZE)]
+    assert entry["fill"] == "whole"
+    assert_nothing_is_left(harness, group_id)
+
+
+@pytest.mark.parametrize("num_slices", SLICES)
+@pytest.mark.parametrize("is_launched", [True, False])
+def test_surplus_is_refused_and_not_leased_before_it_is_cancelled(harness, die_after, num_slices, is_launched):
+    die_after(None if is_launched else 1)
+    group_id = harness.add(group_size=5, launch=SIZE)
+    leases = harness.claim(20) if is_launched else harness.claim(8)
+    die_after(num_slices)
+    for lease in leases[:5]:
+        harness.end(lease)
+
+    assert isinstance(harness.end(leases[6]), LeaseLostError)
+    assert isinstance(harness.end(leases[5], "retry"), LeaseLostError)
+    harness.lapse(leases[7])
+    assert harness.claim(3) == []
+    go_on(harness)
+
+    (entry,) = group_entries(harness, group_id)
+    assert entry["members"].split(",") == [lease.trajectory_id for lease in leases[:5]]
+    assert (entry["num_launched"], entry["num_usable"]) == (str(SIZE), "5")
+    assert sorted(harness.statuses(group_id)) == ["cancelled"] * (SIZE - 5) + ["completed"] * 5
+    assert (harness.run().num_surplus, harness.run().num_leased, harness.run().num_accepted) == (SIZE - 5, 0, 5)
+    assert len(harness.decisions("accepted")) == 5
+    assert_nothing_is_left(harness, group_id)
+
+
+@pytest.mark.parametrize("num_slices", SLICES)
+def test_a_group_that_is_cancelled_in_part_leases_accepts_and_revives_nothing(harness, die_after, num_slices):
+    group_id = harness.add(group_size=SIZE, partial="refill")
+    first, done, dead, other_dead, held = harness.claim(5)
+    harness.end(done)
+    harness.end(dead, "dead")
+    harness.end(other_dead, "dead")
+    die_after(num_slices)
+
+    assert harness.dispatcher.cancel([group_id]) == SIZE - 1
+    assert harness.dispatcher.cancel([group_id]) == 0
+    assert isinstance(harness.end(held), LeaseLostError)
+    assert isinstance(harness.end(first, "release"), LeaseLostError)
+    assert harness.queue.scripts.retry_dead([dead.rollout_id]) == ["closed"]
+    assert harness.dispatcher.drop_dead([dead.rollout_id, other_dead.rollout_id]) == 2
+    assert harness.claim(3) == []
+    go_on(harness)
+
+    (entry,) = group_entries(harness, group_id)
+    assert (entry["members"], entry["fill"], entry["num_launched"]) == (done.trajectory_id, "short", str(SIZE + 2))
+    assert harness.run().num_cancelled == SIZE - 1
+    assert harness.statuses(group_id).count("cancelled") == SIZE - 1
+    assert_nothing_is_left(harness, group_id)
+    assert not harness.redis.hexists(harness.keys.queue("g", group_id), "task")
+
+
+def test_more_groups_than_one_script_goes_on_with_all_end(harness, die_after):
+    group_ids = [harness.add(f"t{number}", group_size=9) for number in range(30)]
+    die_after(0)
+    assert harness.dispatcher.cancel(group_ids) == 30 * 9
+
+    go_on(harness)
+
+    assert [len(group_entries(harness, group_id)) for group_id in group_ids] == [1] * 30
