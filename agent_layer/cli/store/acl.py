@@ -24,7 +24,6 @@ from agent_layer.store import (
     MARK_COMMITTED,
     RELEASE_UNNEEDED,
     RETIRE,
-    SEARCH,
 )
 
 Role: TypeAlias = Literal["gateway", "worker", "trainer", "shipper", "reader", "operator"]
@@ -78,7 +77,7 @@ _CONNECT = _Duty(commands="ping hello")
 _QUERY = _Duty(
     reads=f"{_INDEX} dead ordinals reindexing cooled",
     commands="get mget hget hgetall hmget hkeys hvals hscan hexists exists smembers scard zcard xrange xrevrange xread",
-    scripts=(SEARCH, AUDIT_ROWS),
+    scripts=(AUDIT_ROWS,),
 )
 _SHIP = _Duty(
     reads="feeds:* acked:* dead replaced:*",

@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha1
 from typing import Literal, NamedTuple, TypeAlias, TypedDict
 
@@ -105,12 +105,17 @@ def _find_bucket_begin(bucket: int) -> float:
     return first
 
 
-def parse_filters(filters: Filters) -> Conditions:
+def parse_filters(filters: Filters, occurs: Callable[[str, str], bool] | None = None) -> Conditions:
     """Translate filters to conditions.
+
+    Args:
+        filters: of trajectories.
+        occurs: whether a field (by its bitmap) has this value in the index; then it passes, though no choice of this
+            version; None: it never does.
 
     Raises: BadInputError: no such filter, or it cannot have this value.
     """
-    _check(filters)
+    _check(filters, occurs)
     accepted = filters.get("accepted")
     names = [*_exact(filters), *([_ACCEPTED] if accepted else [])]
     names += [_REWARDED] if filters.get("reward") not in (None, (None, None)) else []
@@ -124,12 +129,12 @@ def parse_filters(filters: Filters) -> Conditions:
 def _exact(filters: Filters) -> Iterator[str]:
     for name, field in _BY_VALUE.items():
         if (value := filters.get(name)) is not None:
-            yield _named(str(field.bitmap), _engine_address(str(value)) if name == "engine" else str(value))
+            yield name_bitmap(str(field.bitmap), _engine_address(str(value)) if name == "engine" else str(value))
     for label, value in (filters.get("labels") or {}).items():
-        yield _named("label", f"{_LABEL_ENDS.sub(_escaped, label)}={value}")
+        yield name_bitmap("label", f"{_LABEL_ENDS.sub(_escaped, label)}={value}")
     match filters.get("step"):
         case ("tool", str(name)):
-            yield _named("tool", name)
+            yield name_bitmap("tool", name)
         case _:
             pass
 
@@ -144,7 +149,8 @@ def _escaped(found: re.Match[str]) -> str:
     return f"\0{found[0]}"
 
 
-def _named(field: str, value: str) -> str:
+def name_bitmap(field: str, value: str) -> str:
+    """Return the name of the bitmap of a value; that of a long one has its hash."""
     stored = value.encode("utf-8", "surrogatepass")
     return f"{field}={sha1(stored, usedforsecurity=False).hexdigest() if len(stored) > _MAX_VALUE_LENGTH else value}"
 
@@ -176,15 +182,15 @@ def _least_steps(step: Which | None) -> int | None:
             return 1
 
 
-def _check(filters: Filters) -> None:
+def _check(filters: Filters, occurs: Callable[[str, str], bool] | None) -> None:
     if unknown := filters.keys() - Filters.__annotations__.keys():
         known = ", ".join(Filters.__annotations__)
         raise BadInputError(f"filter {min(unknown)!r}: expected one of {known}; correct it or leave it out")
     for name, field in _BY_VALUE.items():
-        if field.choices and filters.get(name) not in (None, *field.choices):
-            raise BadInputError(
-                f"{name} {filters.get(name)!r}: expected one of {', '.join(field.choices)}; choose one of these"
-            )
+        value = filters.get(name)
+        is_known = not field.choices or value in (None, *field.choices)
+        if not is_known and not (occurs and occurs(str(field.bitmap), str(value))):
+            raise BadInputError(f"{name} {value!r}: expected one of {', '.join(field.choices)}; choose one of these")
     if ":" in (finding := filters.get("finding") or ""):
         kind = finding.partition(":")[0]
         raise BadInputError(f"finding {finding!r}: expected a kind, without a colon; ask for {kind!r}, and see 'show'")

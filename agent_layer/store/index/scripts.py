@@ -1,4 +1,4 @@
-"""Declarations of the Lua scripts of the index: its searches, and every change of it."""
+"""Declarations of the Lua scripts of the index: every change of it."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,8 +12,8 @@ _LUA = Path(__file__).parent / "lua"
 INDEX_PRELUDE = (KEY_PRELUDE, _LUA / "prelude.lua")
 """How rows are indexed in bitmaps and columns; scripts of maintenance begin with it, too."""
 
-_SCAN, _EVENTS, _REWARD_BASIS, _DEATH, _MERGED = (
-    _LUA / f"{name}.lua" for name in ("scan", "events", "reward_basis", "death", "merged")
+_EVENTS, _REWARD_BASIS, _DEATH, _MERGED = (
+    _LUA / f"{name}.lua" for name in ("events", "reward_basis", "death", "merged")
 )
 
 
@@ -44,8 +44,6 @@ _COMMIT_CONSTANTS = "".join(
 )
 
 _ROWS = "t:* b:* v:* values:* zones events"
-
-SEARCH = LuaScript(file=_LUA / "search.lua", preludes=(_SCAN,), commands="get hget", reads="b:* t:*")
 
 COMMIT = LuaScript(
     file=_LUA / "commit.lua",

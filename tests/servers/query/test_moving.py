@@ -18,8 +18,8 @@ class Overtaken(Index):
         super().__init__(index.redis, index.keys)
         self._arrivals = list(arrivals)
 
-    def search_blocks(self, sought):
-        found = super().search_blocks(sought)
+    def find_ids(self, ordinals):
+        found = super().find_ids(ordinals)
         if self._arrivals:
             self._arrivals.pop(0)()
         return found
