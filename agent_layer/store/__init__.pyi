@@ -16,7 +16,7 @@ from .index.index import Index as Index
 from .index.plan import Order as Order
 from .index.rows import TrajectoryRow as TrajectoryRow
 from .index.scripts import COMMIT as COMMIT, ENTER_REWARDS as ENTER_REWARDS, FORGET as FORGET
-from .index.scripts import MARK_COMMITTED as MARK_COMMITTED, RETIRE as RETIRE
+from .index.scripts import MARK_COMMITTED as MARK_COMMITTED, RESTORE as RESTORE, RETIRE as RETIRE
 from .maintenance.audit import Finding as Finding
 from .maintenance.call_stats import describe_call_stats as describe_call_stats
 from .maintenance.deletion import DeletionReport as DeletionReport

@@ -23,6 +23,7 @@ from agent_layer.store import (
     HOLD_BLOBS,
     MARK_COMMITTED,
     RELEASE_UNNEEDED,
+    RESTORE,
     RETIRE,
 )
 
@@ -106,7 +107,7 @@ _SHOW_PAGE = _Duty(writes="pages", commands="zadd zrem zremrangebyscore zrange t
 _MAINTAIN = _Duty(
     writes="exported:* reindexing cooled judged:* dead replaced:* merging compacting",
     commands="set del unlink srem pttl pexpire scan info hlen hstrlen strlen object|encoding memory|usage",
-    scripts=(FORGET, RETIRE, RELEASE_UNNEEDED, COUNT_ORPHAN_BITS),
+    scripts=(FORGET, RESTORE, RETIRE, RELEASE_UNNEEDED, COUNT_ORPHAN_BITS),
 )
 
 _DUTIES: dict[Role, tuple[_Duty, ...]] = {

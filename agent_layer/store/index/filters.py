@@ -131,7 +131,7 @@ def _exact(filters: Filters) -> Iterator[str]:
         if (value := filters.get(name)) is not None:
             yield name_bitmap(str(field.bitmap), _engine_address(str(value)) if name == "engine" else str(value))
     for label, value in (filters.get("labels") or {}).items():
-        yield name_bitmap("label", f"{_LABEL_ENDS.sub(_escaped, label)}={value}")
+        yield name_label(label, value)
     match filters.get("step"):
         case ("tool", str(name)):
             yield name_bitmap("tool", name)
@@ -143,6 +143,11 @@ def _engine_address(text: str) -> str:
     """Return an engine's address as calls record it."""
     address = text.rstrip("/").removesuffix("/v1")
     return f"http://{address}" if _HOST_AND_PORT.fullmatch(address) else address
+
+
+def name_label(label: str, value: str) -> str:
+    """Return the name of the bitmap of a label's value."""
+    return name_bitmap("label", f"{_LABEL_ENDS.sub(_escaped, label)}={value}")
 
 
 def _escaped(found: re.Match[str]) -> str:

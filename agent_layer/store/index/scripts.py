@@ -12,8 +12,8 @@ _LUA = Path(__file__).parent / "lua"
 INDEX_PRELUDE = (KEY_PRELUDE, _LUA / "prelude.lua")
 """How rows are indexed in bitmaps and columns; scripts of maintenance begin with it, too."""
 
-_EVENTS, _REWARD_BASIS, _DEATH, _MERGED = (
-    _LUA / f"{name}.lua" for name in ("events", "reward_basis", "death", "merged")
+_EVENTS, _REWARD_BASIS, _BLOB_REFS, _DEATH, _MERGED = (
+    _LUA / f"{name}.lua" for name in ("events", "reward_basis", "blob_refs", "death", "merged")
 )
 
 
@@ -48,12 +48,20 @@ _ROWS = "t:* b:* v:* values:* zones events"
 COMMIT = LuaScript(
     file=_LUA / "commit.lua",
     constants=INDEX_CONSTANTS + _COMMIT_CONSTANTS,
-    preludes=(*INDEX_PRELUDE, _EVENTS, _REWARD_BASIS, _DEATH, _MERGED),
-    commands="bitpos del exists get hdel hexists hget hgetall hkeys hmget hset hsetnx hvals incr sadd set setbit setnx"
-    " setrange sismember smembers srem xadd zadd zrem",
+    preludes=(*INDEX_PRELUDE, _EVENTS, _REWARD_BASIS, _BLOB_REFS, _DEATH, _MERGED),
+    commands="bitcount bitpos del exists get getbit hdel hexists hget hgetall hkeys hmget hset hsetnx hvals sadd set"
+    " setbit setnx setrange sismember smembers srem xadd zadd zrem",
     reads="dead replaced:* feeds:* acked:*",
     writes=f"{_ROWS} ordinals rewrite runs policies:* batches:* batch-segments group:* groups:* group-segments blob:*"
     " blobs unneeded claims:*:waiting steps",
+)
+RESTORE = LuaScript(
+    file=_LUA / "restore.lua",
+    constants=INDEX_CONSTANTS,
+    preludes=(*INDEX_PRELUDE, _EVENTS, _BLOB_REFS),
+    commands="bitcount bitpos exists get getbit hexists hget hset sadd set setbit setnx setrange xadd",
+    reads="dead replaced:*",
+    writes=f"{_ROWS} ordinals runs blob:* blobs steps",
 )
 ENTER_REWARDS = LuaScript(
     file=_LUA / "rewards.lua",
@@ -72,7 +80,7 @@ MARK_COMMITTED = LuaScript(
 FORGET = LuaScript(
     file=_LUA / "forget.lua",
     constants=INDEX_CONSTANTS,
-    preludes=(*INDEX_PRELUDE, _EVENTS, _DEATH),
+    preludes=(*INDEX_PRELUDE, _EVENTS, _BLOB_REFS, _DEATH),
     commands="bitpos del exists hdel hget hkeys hmget hset hsetnx sadd setbit setnx setrange smembers srem xadd zrem",
     reads="runs",
     writes=f"{_ROWS} dead rewrite group:* groups:* group-segments blob:* unneeded",

@@ -134,6 +134,30 @@ local function find_place(ordinal)
   return math.floor(ordinal / BLOCK), ordinal % BLOCK
 end
 
+-- The number of the next block, 'following' if possible. Once numbers reach twice those in use, the least free one is
+-- taken again: 'v:<name>' has a bit for each, so no number may grow for ever.
+local MIN_BLOCK_NUMBERS = 16
+local function find_free_block(following)
+  local num_in_use = redis.call('BITCOUNT', key('v', 'all'))
+  local function is_free(block)
+    return redis.call('GETBIT', key('v', 'all'), block) == 0 and redis.call('HEXISTS', key('zones'), block) == 0
+  end
+  if following < 2 * num_in_use + MIN_BLOCK_NUMBERS and is_free(following) then return following end
+  local block = redis.call('BITPOS', key('v', 'all'), 0)
+  while not is_free(block) do block = block + 1 end
+  return block
+end
+
+-- The first of 'count' ordinals in a row, all of one block; 'ordinals' is the next one. With a step of 8 they begin at a
+-- whole byte of its bitmaps, and no other call gets a place of their last byte.
+local function issue_ordinals(count, step)
+  local first = math.ceil((tonumber(redis.call('GET', key('ordinals'))) or 0) / step) * step
+  local block, at = find_place(first)
+  if at == 0 or at + count > BLOCK then first = find_free_block(at == 0 and block or block + 1) * BLOCK end
+  redis.call('SET', key('ordinals'), first + math.ceil(count / step) * step)
+  return first
+end
+
 local function ids_key(block, at)
   return in_block(block, 'ids:' .. math.floor(at / IDS_TOGETHER))
 end
@@ -144,7 +168,7 @@ local function file(id, row, before)
   if not after.started_at then return after end
   local ordinal, is_whole = after.ordinal, is_repairing
   if not ordinal then
-    ordinal, is_whole, before = redis.call('INCR', key('ordinals')) - 1, true, {}
+    ordinal, is_whole, before = issue_ordinals(1, 1), true, {}
     redis.call('HSET', row, 'ordinal', ordinal)
   end
   local block, at = find_place(ordinal)
