@@ -4,13 +4,14 @@ Redis only hands out strings, some thousand at a time: a script that counts keep
 longer than operations on integers.
 """
 
+import re
 import struct
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import compress, islice
 from typing import Final, NamedTuple, cast
 
 from agent_layer.infra import batched
-from agent_layer.store.index.filters import Conditions, NumberRange
+from agent_layer.store.index.filters import BoundedValue, Conditions, NumberRange
 from agent_layer.store.index.index import BLOCK, Index, Zone
 from agent_layer.store.index.plan import Ordering, RewardTest, bucket_name, plan_blocks
 
@@ -71,8 +72,8 @@ def find_matches(
         columns: that the caller needs besides.
         only: blocks to look at; None: all.
     """
-    others = *conditions.without, *names
-    scope = index.read_map(conditions.names, others)
+    others = *conditions.without, *(one.rest for one in conditions.bounded), *names
+    scope = index.read_map(conditions, others)
     test = RewardTest.of(conditions.ranges, scope.buckets)
     ranges = [one for one in conditions.ranges if one.column != "reward"]
     inside, partly = [*map(bucket_name, test.inside)], [*map(bucket_name, test.partly)]
@@ -88,7 +89,7 @@ def find_matches(
         tested = [one for one in ranges if not all(_is_sure(zone, one) for zone in page)]
         needed = {*columns, *(one.column for one in tested), *(["reward"] if {*partly} & {*here} else [])}
         found = read_blocks(index, blocks, here, sorted(needed))
-        members = find_common(found, conditions)
+        members = find_common(index, found, conditions)
         if test.wanted is not None:
             cut = join_bitmaps(found.bitmaps, partly) & members
             members &= join_bitmaps(found.bitmaps, inside) | (cut & _in_range(found, test.wanted) if cut else 0)
@@ -103,14 +104,29 @@ def _is_sure(zone: Zone, wanted: NumberRange) -> bool:
     return wanted.column == "started_at" and wanted.low <= low and high <= wanted.high
 
 
-def find_common(found: Matches, conditions: Conditions) -> int:
+def find_common(index: Index, found: Matches, conditions: Conditions) -> int:
     """Return the members that have all names, and none that they must not have, whatever their numbers."""
-    members = (1 << found.num_places) - 1
-    for name in conditions.names:
+    members, bounded = (1 << found.num_places) - 1, {one.name for one in conditions.bounded}
+    for name in (one for one in conditions.names if one not in bounded):
         members &= found.bitmaps[name]
     for name in conditions.without:
         members &= ~found.bitmaps.get(name, 0)
+    for one in conditions.bounded:
+        listed = members & found.bitmaps.get(one.name, 0)
+        others = members & found.bitmaps.get(one.rest, 0) & ~listed
+        members = listed | (_find_in_rows(index, found, others, one) if others else 0)
     return members
+
+
+def _find_in_rows(index: Index, found: Matches, members: int, wanted: BoundedValue) -> int:
+    """Return those of the members whose rows have the value."""
+    passing, last = 0, found.num_places - 1
+    for page in batched((hit.start() for hit in re.finditer("1", f"{members:0{found.num_places}b}")), _MAX_KEYS):
+        ordinals = {BLOCK * found.blocks[place // BLOCK] + place % BLOCK: place for place in page}
+        for ordinal, values in index.read_lists(ordinals, wanted.field):
+            if wanted.value in values:
+                passing |= 1 << last - ordinals[ordinal]
+    return passing
 
 
 def join_bitmaps(bitmaps: Mapping[str, int], names: Iterable[str]) -> int:

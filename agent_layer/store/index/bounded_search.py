@@ -139,7 +139,7 @@ class _Counts(NamedTuple):
 def _find_best(
     index: Index, conditions: Conditions, ordering: Ordering, best: _Best, after: Position | None
 ) -> _Counts:
-    scope = index.read_map(conditions.names, conditions.without)
+    scope = index.read_map(conditions, conditions.without)
     turns = plan_turns(scope.buckets, conditions.ranges, ordering, after)
     places = index.blocks_with([name for turn in turns for name in turn.any_of or ()])
     members = _Members(index, conditions, scope.places | places)
@@ -173,8 +173,9 @@ class _Members:
     def find(self, zones: Sequence[Zone], any_of: Sequence[str] | None) -> list[_Standing]:
         """Return the blocks with such members that are in one of the bitmaps, too; None: in any."""
         if fresh := [zone.block for zone in zones if zone.block not in self._known]:
-            found = self._read(fresh, self._conditions.names, self._conditions.without)
-            self._known |= _split(fresh, find_common(found, self._conditions))
+            rests = [one.rest for one in self._conditions.bounded]
+            found = self._read(fresh, self._conditions.names, [*self._conditions.without, *rests])
+            self._known |= _split(fresh, find_common(self._index, found, self._conditions))
         standing = [(zone, self._known[zone.block]) for zone in zones if self._known[zone.block]]
         if any_of is None or not standing:
             return standing

@@ -8,7 +8,7 @@ from hashlib import sha1
 from typing import Literal, NamedTuple, TypeAlias, TypedDict
 
 from agent_layer.errors import BadInputError
-from agent_layer.store.segments.fields import FIELDS
+from agent_layer.store.segments.fields import FIELDS, rest_name
 from agent_layer.times import parse_time
 
 Range: TypeAlias = tuple[float | None, float | None]
@@ -68,11 +68,25 @@ class NumberRange(NamedTuple):
     high: float
 
 
+class BoundedValue(NamedTuple):
+    """Value of a field of which only so many values have a bitmap each."""
+
+    name: str
+    """Its bitmap, if it has one."""
+    rest: str
+    """Bitmap of the members whose rows may have it, too."""
+    field: str
+    """Field of a row, a list, that decides about these."""
+    value: str
+
+
 class Conditions(NamedTuple):
     """Conditions on the members of a block."""
 
     names: tuple[str, ...]
     """Bitmaps that it must be in; at least one, ``all``."""
+    bounded: tuple[BoundedValue, ...] = ()
+    """Those of the names for which a bitmap does not have all members."""
     without: tuple[str, ...] = ()
     """Bitmaps that it must not be in."""
     ranges: tuple[NumberRange, ...] = ()
@@ -121,6 +135,7 @@ def parse_filters(filters: Filters, occurs: Callable[[str, str], bool] | None = 
     names += [_REWARDED] if filters.get("reward") not in (None, (None, None)) else []
     return Conditions(
         names=tuple(names) or ("all",),
+        bounded=tuple(_list_bounded(filters)),
         without=(_ACCEPTED,) if accepted is False else (),
         ranges=tuple(_ranges(filters)),
     )
@@ -137,6 +152,15 @@ def _exact(filters: Filters) -> Iterator[str]:
             yield name_bitmap("tool", name)
         case _:
             pass
+
+
+def _list_bounded(filters: Filters) -> Iterator[BoundedValue]:
+    for name, field in _BY_VALUE.items():
+        bitmap, step = str(field.bitmap), filters.get("step")
+        values = {filters.get(name), step[1] if name == "tool" and isinstance(step, tuple) else None} - {None}
+        if field.is_bounded:
+            for value in map(str, values):
+                yield BoundedValue(name_bitmap(bitmap, value), rest_name(bitmap), field.name, value)
 
 
 def _engine_address(text: str) -> str:

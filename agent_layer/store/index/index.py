@@ -5,10 +5,11 @@ Redis only hands out strings and rows, a bounded number at a time, so that no se
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final, NamedTuple, TypeAlias, cast
 
+import msgspec
 from redis import Redis
 from redis.client import Pipeline
 
@@ -71,7 +72,7 @@ class BlockMap(NamedTuple):
     buckets: list[int]
     """Buckets of rewards that occur, lowest first."""
     places: dict[str, frozenset[int]]
-    """Blocks in which a name occurs, by name, of those that were asked for."""
+    """Blocks in which a name occurs, or for a bounded value may occur, by name, of those that were asked for."""
 
 
 _Map: TypeAlias = tuple[dict[bytes, bytes], set[bytes], *tuple[list[bytes | None], ...]]
@@ -119,6 +120,16 @@ class Index:
         pairs = zip(chain.from_iterable(by_hash.values()), chain.from_iterable(found), strict=True)
         return {ordinal: id_.decode() for ordinal, id_ in pairs if id_ is not None}
 
+    def read_lists(self, ordinals: Iterable[int], field: str) -> Iterator[tuple[int, list[str]]]:
+        """Yield ordinal and value of a field that is a list; of trajectories that are there."""
+        ids = self.find_ids(ordinals)
+        pipeline = self.pipeline()
+        for trajectory_id in ids.values():
+            pipeline.hget(self.keys.trajectory(trajectory_id), field)
+        for ordinal, stored in zip(ids, cast("list[bytes | None]", pipeline.execute()), strict=True):
+            if stored is not None:
+                yield ordinal, msgspec.json.decode(stored, type=list[str])
+
     def chunks(self, trajectory_id: str) -> list[tuple[str, Chunk]]:
         """Location of the trajectory's bytes: (segment name, chunk), in order of segment."""
         found = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.chunks(trajectory_id)))
@@ -147,15 +158,15 @@ class Index:
     def _occurs(self, field: str, value: str) -> bool:
         return value.encode() in self.redis.smembers(self.keys.values(field))
 
-    def read_map(self, names: Iterable[str] = (), besides: Iterable[str] = ()) -> BlockMap:
-        """Return the blocks in which all of the names occur, from one read; all blocks where there are no names.
+    def read_map(self, conditions: Conditions | None = None, besides: Iterable[str] = ()) -> BlockMap:
+        """Return the blocks in which all names of the conditions occur, from one read; None: all blocks.
 
         Args:
-            names: of bitmaps.
+            conditions: on members.
             besides: names whose places are read, too.
         """
-        needed = list(names)
-        unique_names = list(dict.fromkeys((*needed, *besides)))
+        needed, bounded = ((), ()) if conditions is None else (conditions.names, conditions.bounded)
+        unique_names = list(dict.fromkeys((*needed, *(one.rest for one in bounded), *besides)))
         pipeline = self.pipeline()
         pipeline.hgetall(self.keys.zones)
         pipeline.smembers(self.keys.values("bucket"))
@@ -163,6 +174,7 @@ class Index:
             pipeline.mget([self.keys.blocks_with(name) for name in page])
         packed, buckets, *pages = cast("_Map", pipeline.execute())
         places = _read_places(unique_names, chain.from_iterable(pages))
+        places |= {one.name: places[one.name] | places[one.rest] for one in bounded}
         with_ends = frozenset(int(block) for block, ends in packed.items() if ends)
         blocks = with_ends.intersection(*(places[name] for name in needed))
         return BlockMap(

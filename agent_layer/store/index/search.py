@@ -172,7 +172,10 @@ def explain_search(index: Index, filters: Filters, order: Order = "newest", limi
 def _single(conditions: Conditions) -> list[Conditions]:
     """Each condition alone."""
     return [
-        *(Conditions(names=(name,)) for name in conditions.names),
+        *(
+            Conditions(names=(name,), bounded=tuple(one for one in conditions.bounded if one.name == name))
+            for name in conditions.names
+        ),
         *(Conditions(names=("all",), without=(name,)) for name in conditions.without),
         *(Conditions(names=("all",), ranges=(one,)) for one in conditions.ranges),
     ]

@@ -5,7 +5,8 @@
 -- 'v:<name>' names the blocks in which a value occurs; 'zones' has the least and greatest number of each column of a
 -- block (its zone). A zone never narrows while its block exists: it only rules blocks out.
 -- Constants before it, from scripts.py: COLUMNS, SINGLE (field → bitmap of its value), LISTS (field with a JSON list →
--- bitmap of each value), COUNTED (bitmaps whose values 'values:<name>' lists).
+-- bitmap of each value), COUNTED (bitmaps whose values 'values:<name>' lists), REST (bitmap of a bounded field → bitmap of
+-- the values that have none of their own), MAX_LISTED (values that have one).
 local BLOCK, IDS_TOGETHER, MAX_VALUE_LENGTH = 2048, 128, 64 -- hashes this small are kept packed
 local COLUMN_AT = {}
 for at, column in ipairs(COLUMNS) do COLUMN_AT[column] = at end
@@ -60,7 +61,18 @@ local function in_block(block, name)
   return begin .. name
 end
 
+-- Whether a value has a bitmap of its own: agents may invent tools without end.
+local function has_bitmap(field, value)
+  if not REST[field] then return true end
+  local values = key('values', field)
+  return redis.call('SISMEMBER', values, value) == 1 or redis.call('SCARD', values) < MAX_LISTED
+end
+
 local function mark(block, at, name, what)
+  if not has_bitmap(what[1], what[2]) then
+    name = REST[what[1]]
+    what = {name}
+  end
   local bitmap = in_block(block, name)
   local is_known = redis.call('SETBIT', bitmap, at, 1) == 1 and not is_repairing
   if is_known or occurring[bitmap] then return end
@@ -194,6 +206,7 @@ local function unfile(row)
   local block, at = find_place(ordinal)
   local filed = read_filed(row)
   for name, what in pairs(list_names(filed)) do unmark(block, at, name, what) end
+  for _, rest in pairs(REST) do unmark(block, at, rest, {rest}) end
   if filed.reward then write_reward(block, at, tonumber(filed.reward), nil) end
   redis.call('HDEL', ids_key(block, at), at)
   for _, column in ipairs(COLUMNS) do write(block, at, column, nil) end

@@ -51,13 +51,25 @@ local function enter_all(first)
   announce_growth(growing)
 end
 
+local function mark_each(block, begin, name, what, bits)
+  for i = 1, #bits do
+    for b = 0, 7 do
+      if bit.band(bits:byte(i), bit.rshift(128, b)) > 0 then mark(block, begin + 8 * (i - 1) + b, name, what) end
+    end
+  end
+end
+
 local function mark_all(first)
   local block, begin = find_place(first)
   for _, one in ipairs(batch.marks) do
     local name, field, value, offset, bits = unpack(one)
-    redis.call('SETRANGE', in_block(block, name), begin / 8 + offset, bits)
-    redis.call('SETBIT', key('v', name), block, 1)
-    if COUNTED[field] then redis.call('SADD', key('values', field), value) end
+    if has_bitmap(field, value) then
+      redis.call('SETRANGE', in_block(block, name), begin / 8 + offset, bits)
+      redis.call('SETBIT', key('v', name), block, 1)
+      if COUNTED[field] then redis.call('SADD', key('values', field), value) end
+    else
+      mark_each(block, begin + 8 * offset, name, {field, value}, bits)
+    end
   end
   local ends = read_ends(block)
   for i, column in ipairs(COLUMNS) do

@@ -12,6 +12,7 @@ for i = 1, #ids, 2 do
   local at, filed = tonumber(ids[i]), read_filed(key('t', ids[i + 1]))
   if tonumber(filed.ordinal) == block * BLOCK + at then
     names_at[at] = list_names(filed)
+    for _, rest in pairs(REST) do names_at[at][rest] = true end
     if filed.reward then
       names_at[at].rewarded, names_at[at]['bucket=' .. find_bucket(tonumber(filed.reward))] = true, true
     end
