@@ -23,7 +23,7 @@ __getattr__, __all__ = face(
         "index.filters": "Which bucket_ends",
         "index.index": "Index",
         "index.plan": "Order",
-        "index.scripts": "COMMIT ENTER_REWARDS FORGET MARK_COMMITTED RESTORE RETIRE",
+        "index.scripts": "COMMIT ENTER_REWARDS FETCH_MEMBERS FORGET MARK_COMMITTED RESTORE RETIRE",
         "maintenance.audit": "Finding",
         "maintenance.call_stats": "describe_call_stats",
         "maintenance.deletion": "DeletionReport",

@@ -15,8 +15,8 @@ from .index.filters import Filters as Filters, Which as Which, bucket_ends as bu
 from .index.index import Index as Index
 from .index.plan import Order as Order
 from .index.rows import TrajectoryRow as TrajectoryRow
-from .index.scripts import COMMIT as COMMIT, ENTER_REWARDS as ENTER_REWARDS, FORGET as FORGET
-from .index.scripts import MARK_COMMITTED as MARK_COMMITTED, RESTORE as RESTORE, RETIRE as RETIRE
+from .index.scripts import COMMIT as COMMIT, ENTER_REWARDS as ENTER_REWARDS, FETCH_MEMBERS as FETCH_MEMBERS
+from .index.scripts import FORGET as FORGET, MARK_COMMITTED as MARK_COMMITTED, RESTORE as RESTORE, RETIRE as RETIRE
 from .maintenance.audit import Finding as Finding
 from .maintenance.call_stats import describe_call_stats as describe_call_stats
 from .maintenance.deletion import DeletionReport as DeletionReport

@@ -19,6 +19,7 @@ from agent_layer.store import (
     COMMIT,
     COUNT_ORPHAN_BITS,
     ENTER_REWARDS,
+    FETCH_MEMBERS,
     FORGET,
     HOLD_BLOBS,
     MARK_COMMITTED,
@@ -78,7 +79,7 @@ _CONNECT = _Duty(commands="ping hello")
 _QUERY = _Duty(
     reads=f"{_INDEX} dead ordinals reindexing cooled",
     commands="get mget hget hgetall hmget hkeys hvals hscan hexists exists smembers scard zcard xrange xrevrange xread",
-    scripts=(AUDIT_ROWS,),
+    scripts=(FETCH_MEMBERS, AUDIT_ROWS),
 )
 _SHIP = _Duty(
     reads="feeds:* acked:* dead replaced:*",

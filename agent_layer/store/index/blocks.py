@@ -24,7 +24,7 @@ _MAX_BLOCKS: Final = 64
 """Blocks whose members are looked at together."""
 _ORDERING: Final = Ordering("started_at", descending=False)
 _UNKNOWN: Final = struct.pack("<d", float("nan")) * BLOCK
-_AS_FLAGS: Final = bytes.maketrans(b"0", b"\0")
+AS_FLAGS: Final = bytes.maketrans(b"0", b"\0")
 _AS_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 
 
@@ -53,7 +53,7 @@ class Matches(NamedTuple):
 
     def numbers(self, column: str, members: int) -> Iterator[float]:
         """Yield the numbers of some members, in their order."""
-        return compress(self.columns[column], f"{members:0{self.num_places}b}".encode().translate(_AS_FLAGS))
+        return compress(self.columns[column], f"{members:0{self.num_places}b}".encode().translate(AS_FLAGS))
 
 
 def find_matches(
@@ -166,10 +166,11 @@ def read_parts(
 
     Returns: by name, one of each block.
     """
-    at_once = max(1, min(_MAX_KEYS // max(1, len(names)), _MAX_COLUMNS // max(1, len(columns))))
+    at_once = max(1, min(_MAX_KEYS // max(1, len(names)), _MAX_COLUMNS // len(columns) if columns else _MAX_KEYS))
     parts: dict[str, list[bytes]] = {name: [] for name in (*names, *columns)}
     for page in batched(blocks, at_once):
-        begins = [index.keys.in_block(block, "") for block in page]
+        begin = index.keys.name("b")
+        begins = [f"{begin}:{block}:" for block in page]
         stored = _read_strings(index, [f"{begin}{name}" for name in parts for begin in begins])
         for name in parts:
             parts[name] += islice(stored, len(page))

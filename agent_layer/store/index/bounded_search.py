@@ -2,41 +2,41 @@
 
 Of the blocks in which every requested name occurs, the plan skips one if its zone lies outside the ranges, or if
 earlier pages covered all that it can hold. The others are read in the order of their best members: first the bitmaps,
-many blocks at a time, then the numbers of the blocks in which members have all names.
+many blocks at a time, then the numbers of the members that have all names.
 
 Proof that the first ``limit`` answers are found: once there are ``limit`` of them, a block is left out only if its best
-member comes after the last of these, and so do all blocks behind it in the plan. By reward, the highest buckets are
-searched first, and what is in a lower one comes later.
+member comes after the last of these, and so do all blocks behind it in the plan. By reward, the members of the highest
+buckets are looked at first, and what is in a lower bucket comes later.
 """
 
-import re
-import struct
+import math
 from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
-from itertools import compress, takewhile
-from math import isnan
-from typing import Final, NamedTuple, TypeAlias
+from itertools import takewhile
+from typing import Final, NamedTuple
 
 import msgspec
 
-from agent_layer.store.index.blocks import BITMAP_BYTES, Matches, find_common, join_bitmaps, read_blocks, read_parts
-from agent_layer.store.index.filters import Conditions
-from agent_layer.store.index.index import BLOCK, Index, Position, Zone
-from agent_layer.store.index.plan import Ordering, Turn, keep_with_any, plan_blocks, plan_turns
+from agent_layer.infra import batched
+from agent_layer.store.index.blocks import BITMAP_BYTES, find_common, join_bitmaps, read_blocks
+from agent_layer.store.index.filters import Conditions, NumberRange, find_bucket
+from agent_layer.store.index.index import BlockMap, Index, Position, Zone
+from agent_layer.store.index.members import Entry, MemberReader, Standing, count_members
+from agent_layer.store.index.plan import Ordering, RewardTest, bucket_name, plan_blocks
 
-_FIRST_BLOCKS: Final = 8
-"""Blocks whose bitmaps are read at first: the best ones often suffice. Then ever more."""
+_FIRST_BLOCKS: Final = 64
+"""Blocks whose bitmaps are read at first; then ever more."""
+_DENSE_BLOCKS: Final = 2
+"""The same, where every member has all names."""
 _MAX_BLOCKS: Final = 512
-_NUMBERED_BLOCKS: Final = 16
-"""Blocks whose numbers are read at a time."""
-_DENSE: Final = 256
-"""Members of a block from which on its whole column is unpacked."""
-_NUMBER: Final = struct.Struct("<d")
-_COLUMN: Final = struct.Struct(f"<{BLOCK}d")
-
-_Entry: TypeAlias = tuple[float, float, int]
-"""Value, start and ordinal of a member."""
-_Standing: TypeAlias = tuple[Zone, int]
-"""A block, and its members that have all names."""
+_FIRST_BUCKETS: Final = 4
+"""Buckets that are read at first, by reward; then ever more."""
+_FEWEST: Final = 64
+"""Members whose numbers are read together at least, as some may be out of range."""
+_FEW: Final = 256
+"""Members whose rewards are rather compared than looked up in buckets."""
+_MAX_BUCKETS: Final = 16
+"""More than these are no narrow range: then it is quicker to compare the numbers."""
+_ALL_REWARDS: Final = NumberRange("reward", -math.inf, math.inf)
 
 
 class Match(NamedTuple):
@@ -54,7 +54,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     num_blocks: int
     """Blocks of the whole index."""
     num_planned: int
-    """Blocks that could hold answers; by reward, each is counted for each turn of buckets."""
+    """Blocks that could hold answers."""
     num_read: int
     """Blocks whose bitmaps were read before the answer was complete."""
     num_tested: int
@@ -67,9 +67,15 @@ def search(
     """Read blocks, best first, until none that is left can hold a better answer."""
     gone = set[int]()
     while True:
+        scope = index.read_map(conditions, conditions.without)
+        zones = plan_blocks(scope.zones, conditions.ranges, ordering, after)
         best = _Best(ordering, limit, after, gone)
-        counts = _find_best(index, conditions, ordering, best, after)
-        ids = index.find_ids(ordinal for _, _, ordinal in best.entries)
+        walk = _Walk(index, conditions, ordering, scope, best)
+        if ordering.column == "reward":
+            walk.search_by_reward(zones, after)
+        else:
+            walk.search_by_block(zones)
+        ids = walk.find_ids()
         if not (missing := {ordinal for _, _, ordinal in best.entries} - ids.keys()):
             break
         gone |= missing  # deleted meanwhile: others take their place
@@ -77,10 +83,10 @@ def search(
     behind = [one for one in matches if after is None or ordering.is_before(after, one.position)]
     return Search(
         matches=sorted(behind, reverse=ordering.descending)[:limit],
-        num_blocks=counts.num_blocks,
-        num_planned=counts.num_planned,
-        num_read=counts.num_read,
-        num_tested=counts.num_tested,
+        num_blocks=scope.num_blocks,
+        num_planned=len(zones),
+        num_read=walk.num_read,
+        num_tested=walk.num_tested,
     )
 
 
@@ -89,12 +95,12 @@ class _Best:
 
     def __init__(self, ordering: Ordering, limit: int, after: Position | None, gone: set[int]) -> None:
         self._ordering, self._limit, self._gone = ordering, limit, gone
-        self._begin = None if after is None else after[:2]
-        self._level, self._best = list[_Entry](), list[_Entry]()
+        self.begin = None if after is None else after[:2]
+        self._level, self._best = list[Entry](), list[Entry]()
         self._bound: tuple[float, float] | None = None
 
     @property
-    def entries(self) -> list[_Entry]:
+    def entries(self) -> list[Entry]:
         """All of them; ties are in no order."""
         return [*self._level, *self._best]
 
@@ -104,17 +110,22 @@ class _Best:
         return self._bound is not None
 
     @property
+    def num_kept(self) -> int:
+        """Members of one block that can be among the best."""
+        return self._limit + len(self._gone)
+
+    @property
     def num_lacking(self) -> int:
-        """Members that are still wanted."""
-        return max(0, self._limit - len(self._best))
+        """Members that are still wanted, at least 1."""
+        return max(1, self._limit - len(self._best))
 
     def may_grow_from(self, zone: Zone) -> bool:
         """Whether a member of the block may be better than the last one that is wanted."""
         return self._bound is None or not self._ordering.is_before(self._bound, self._ordering.best_bound(zone))
 
-    def add(self, fresh: Sequence[_Entry]) -> None:
+    def add(self, fresh: Sequence[Entry]) -> None:
         """Add members, and drop those behind the last one that is wanted."""
-        is_before, begin, bound = self._ordering.is_before, self._begin, self._bound
+        is_before, begin, bound = self._ordering.is_before, self.begin, self._bound
         if self._gone:
             fresh = [one for one in fresh if one[2] not in self._gone]
         if begin is not None:
@@ -129,63 +140,96 @@ class _Best:
             self._best = [*self._best[: self._limit], *tied]
 
 
-class _Counts(NamedTuple):
-    num_blocks: int
-    num_planned: int
-    num_read: int
-    num_tested: int
+class _Walk:
+    """One walk over blocks, which adds to the best."""
 
+    def __init__(self, index: Index, conditions: Conditions, ordering: Ordering, scope: BlockMap, best: _Best) -> None:
+        self._index, self._conditions, self._scope, self._best = index, conditions, scope, best
+        self._places: Mapping[str, AbstractSet[int]] = scope.places
+        self._is_by_reward = ordering.column == "reward"
+        self._reader = MemberReader(index, ordering, best.begin)
+        self.num_read = self.num_tested = 0
 
-def _find_best(
-    index: Index, conditions: Conditions, ordering: Ordering, best: _Best, after: Position | None
-) -> _Counts:
-    scope = index.read_map(conditions, conditions.without)
-    turns = plan_turns(scope.buckets, conditions.ranges, ordering, after)
-    places = index.blocks_with([name for turn in turns for name in turn.any_of or ()])
-    members = _Members(index, conditions, scope.places | places)
-    num_planned = num_read = num_tested = 0
-    for turn in turns:
-        zones = keep_with_any(scope.zones, turn.any_of, places)
-        left, size = plan_blocks(zones, conditions.ranges, ordering, after), _FIRST_BLOCKS
-        num_planned += len(left)
+    def find_ids(self) -> dict[int, str]:
+        """Return the trajectories of the best, by ordinal; one that is gone is left out."""
+        return self._reader.find_ids([ordinal for _, _, ordinal in self._best.entries])
+
+    def search_by_block(self, zones: Sequence[Zone]) -> None:
+        """Look through blocks in the order of their best members."""
+        is_any = self._conditions.names == ("all",) and not self._conditions.without
+        left, size = [*zones], _DENSE_BLOCKS if is_any else _FIRST_BLOCKS
         while left:
-            standing, num_read = members.find(left[:size], turn.any_of), num_read + len(left[:size])
-            left, size = left[size:], min(8 * size, _MAX_BLOCKS)
-            while standing:
-                num_chosen = _count_needed(standing, best.num_lacking)
-                chosen, standing = standing[:num_chosen], standing[num_chosen:]
-                best.add([*_read_entries(index, chosen, turn, ordering)])
-                num_tested += sum(bits.bit_count() for _, bits in chosen)
-                standing = [*takewhile(lambda one: best.may_grow_from(one[0]), standing)]
-            left = [*takewhile(best.may_grow_from, left)]
-        if ordering.column == "reward" and best.is_full:
-            break  # what is in lower buckets comes later
-    return _Counts(scope.num_blocks, num_planned, num_read, num_tested)
+            standing = self._find_members(left[:size])
+            num_first = self._reader.count_blocks(standing, self._best.num_lacking)
+            self._consume(standing[:num_first], self._conditions.ranges)  # often the answer, without looking at buckets
+            standing = [*takewhile(lambda one: self._best.may_grow_from(one[0]), standing[num_first:])]
+            self._consume(*self._apply_buckets(standing))
+            left = [*takewhile(self._best.may_grow_from, left[size:])]
+            size = min(4 * size, _MAX_BLOCKS)
 
+    def search_by_reward(self, zones: Sequence[Zone], after: Position | None) -> None:
+        """Look through buckets, the highest first, in all blocks."""
+        standing = [one for page in batched(zones, _MAX_BLOCKS) for one in self._find_members(page)]
+        test = RewardTest.of([*self._conditions.ranges, _ALL_REWARDS], self._scope.buckets)
+        fitting = sorted((*test.inside, *test.partly), reverse=True)
+        left, size = [one for one in fitting if after is None or one <= find_bucket(after.value)], _FIRST_BUCKETS
+        if count_members(standing) <= _FEW:
+            return self._consume(standing, self._conditions.ranges)
+        while left and not self._best.is_full:
+            for group in self._group_by_bucket(standing, left[:size]):
+                self._consume(group, self._conditions.ranges)
+                if self._best.is_full:
+                    return None  # what is in lower buckets comes later
+            left, size = left[size:], 2 * size
+        return None
 
-class _Members:
-    """Members of blocks that have all names, each block read once."""
-
-    def __init__(self, index: Index, conditions: Conditions, places: Mapping[str, AbstractSet[int]]) -> None:
-        self._index, self._conditions, self._places = index, conditions, places
-        self._known = dict[int, int]()
-
-    def find(self, zones: Sequence[Zone], any_of: Sequence[str] | None) -> list[_Standing]:
-        """Return the blocks with such members that are in one of the bitmaps, too; None: in any."""
-        if fresh := [zone.block for zone in zones if zone.block not in self._known]:
-            rests = [one.rest for one in self._conditions.bounded]
-            found = self._read(fresh, self._conditions.names, [*self._conditions.without, *rests])
-            self._known |= _split(fresh, find_common(self._index, found, self._conditions))
-        standing = [(zone, self._known[zone.block]) for zone in zones if self._known[zone.block]]
-        if any_of is None or not standing:
-            return standing
-        blocks = [zone.block for zone, _ in standing]
-        here = _split(blocks, join_bitmaps(self._read(blocks, (), any_of).bitmaps, any_of))
-        return [(zone, both) for zone, bits in standing if (both := bits & here[zone.block])]
-
-    def _read(self, blocks: Sequence[int], needed: Sequence[str], others: Sequence[str]) -> Matches:
+    def _find_members(self, zones: Sequence[Zone]) -> list[Standing]:
+        """Return the blocks in which members have all names."""
+        blocks, conditions = [zone.block for zone in zones], self._conditions
+        others = [*conditions.without, *(one.rest for one in conditions.bounded)]
         here = [name for name in others if not self._places[name].isdisjoint(blocks)]
-        return read_blocks(self._index, blocks, [*needed, *here], ())
+        found = read_blocks(self._index, blocks, [*conditions.names, *here], ())
+        self.num_read += len(blocks)
+        bits = _split(blocks, find_common(self._index, found, conditions))
+        return [(zone, bits[zone.block]) for zone in zones if bits[zone.block]]
+
+    def _apply_buckets(self, standing: list[Standing]) -> tuple[list[Standing], Sequence[NumberRange]]:
+        """Leave those that are in a bucket of rewards that may fit; return the ranges that remain to be compared."""
+        ranges = self._conditions.ranges
+        if count_members(standing) <= _FEW or all(one.column != "reward" for one in ranges):
+            return standing, ranges
+        test = RewardTest.of(ranges, self._scope.buckets)
+        fitting = [*test.inside, *test.partly]
+        if len(fitting) > _MAX_BUCKETS:
+            return standing, ranges
+        blocks, names = [zone.block for zone, _ in standing], [*map(bucket_name, fitting)]
+        bits = _split(blocks, join_bitmaps(read_blocks(self._index, blocks, names, ()).bitmaps, names))
+        left = [(zone, both) for zone, mine in standing if (both := mine & bits[zone.block])]
+        return left, ranges if test.partly else [one for one in ranges if one.column != "reward"]
+
+    def _group_by_bucket(self, standing: Sequence[Standing], buckets: Sequence[int]) -> Iterator[list[Standing]]:
+        """Yield the members of the highest buckets, as many buckets at a time as may fill the answer."""
+        blocks, names = [zone.block for zone, _ in standing], [*map(bucket_name, buckets)]
+        found = read_blocks(self._index, blocks, names, ())
+        group = dict.fromkeys(blocks, 0)
+        for name in names:
+            bits = _split(blocks, found.bitmaps[name])
+            group = {zone.block: group[zone.block] | (mine & bits[zone.block]) for zone, mine in standing}
+            chosen = [(zone, group[zone.block]) for zone, _ in standing if group[zone.block]]
+            if count_members(chosen) >= self._best.num_lacking or name == names[-1]:
+                yield chosen
+                group = dict.fromkeys(blocks, 0)
+
+    def _consume(self, standing: Sequence[Standing], ranges: Sequence[NumberRange]) -> None:
+        """Read members in the order of their blocks until none that is left can be better."""
+        left = [*standing]
+        while left:
+            num_wanted = max(_FEWEST, 2 * self._best.num_lacking) if ranges else self._best.num_lacking
+            num_blocks = self._reader.count_blocks(left, math.inf if self._is_by_reward else num_wanted)
+            chosen, left = left[:num_blocks], left[num_blocks:]
+            self._best.add(self._reader.read(chosen, ranges, self._best.num_kept))
+            self.num_tested += count_members(chosen)
+            left = [*takewhile(lambda one: self._best.may_grow_from(one[0]), left)]
 
 
 def _split(blocks: Sequence[int], members: int) -> dict[int, int]:
@@ -195,49 +239,3 @@ def _split(blocks: Sequence[int], members: int) -> dict[int, int]:
         block: int.from_bytes(packed[begin : begin + BITMAP_BYTES])
         for block, begin in zip(blocks, range(0, len(packed), BITMAP_BYTES), strict=True)
     }
-
-
-def _count_needed(standing: Sequence[_Standing], num_lacking: int) -> int:
-    """Return how many blocks have enough members, if all of these are in range."""
-    num_members = 0
-    for number, (_, bits) in enumerate(standing[:_NUMBERED_BLOCKS], start=1):
-        num_members += bits.bit_count()
-        if num_members >= num_lacking:
-            return number
-    return min(len(standing), _NUMBERED_BLOCKS)
-
-
-def _read_entries(index: Index, chosen: Sequence[_Standing], turn: Turn, ordering: Ordering) -> Iterator[_Entry]:
-    """Yield the members whose numbers are known, and in range."""
-    columns = list(dict.fromkeys((ordering.column, "started_at", *(one.column for one in turn.ranges))))
-    stored = read_parts(index, [zone.block for zone, _ in chosen], (), columns)
-    for at, (zone, bits) in enumerate(chosen):
-        places = _list_places(bits)
-        for wanted in turn.ranges:
-            numbers = _pick(stored[wanted.column][at], places)
-            places = [
-                place for place, number in zip(places, numbers, strict=True) if wanted.low <= number <= wanted.high
-            ]
-        values = starts = _pick(stored[ordering.column][at], places)
-        if ordering.column != "started_at":
-            starts = _pick(stored["started_at"][at], places)
-        first = zone.block * BLOCK
-        for value, start, place in zip(values, starts, places, strict=True):
-            if not isnan(value):
-                yield value, start, first + place
-
-
-def _list_places(bits: int) -> list[int]:
-    """Return the positions of the members in their block."""
-    text = f"{bits:0{BLOCK}b}"
-    if bits.bit_count() >= _DENSE:
-        return [*compress(range(BLOCK), map(int, text))]
-    return [found.start() for found in re.finditer("1", text)]
-
-
-def _pick(column: bytes, places: Sequence[int]) -> list[float]:
-    """Return the numbers at some places of a column."""
-    if len(places) >= _DENSE:
-        numbers = _COLUMN.unpack(column)
-        return [numbers[place] for place in places]
-    return [number for place in places for number in _NUMBER.unpack_from(column, 8 * place)]

@@ -4,6 +4,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from hashlib import sha1
 from typing import Literal, NamedTuple, TypeAlias, TypedDict
 
@@ -104,6 +105,7 @@ def find_bucket(reward: float) -> int:
     return math.floor(max(-_LAST_BUCKET, min(_LAST_BUCKET, reward * _BUCKETS_PER_UNIT)))
 
 
+@cache
 def bucket_ends(bucket: int) -> tuple[float, float]:
     """Return the least and the greatest reward of a bucket; the first and the last one have an open end."""
     return (

@@ -1,19 +1,13 @@
-"""Which blocks of the index can hold answers, and in which order they are read.
+"""Which blocks and buckets of rewards can hold answers, and in which order blocks are read.
 
 A block's zone bounds the numbers of its members, so the best member that it can hold is known before it is read.
 """
 
-import math
-from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from agent_layer.store.index.filters import NumberRange, bucket_ends, find_bucket
+from agent_layer.store.index.filters import NumberRange, bucket_ends
 from agent_layer.store.index.index import Position, Zone
-
-_MAX_BUCKETS = 16
-"""More than these are no narrow range: then it is quicker to compare the numbers."""
-_ALL_REWARDS = NumberRange("reward", -math.inf, math.inf)
-
 
 Order: TypeAlias = Literal["newest", "oldest", "reward", "policy"]
 """``reward`` and ``policy`` (newest version) put the largest first, the newest first among equals, and show only
@@ -86,46 +80,6 @@ def bucket_name(bucket: int) -> str:
     return f"bucket={bucket}"
 
 
-class Turn(NamedTuple):
-    """Part of a search: all answers of a turn come before those of the next one."""
-
-    any_of: Sequence[str] | None
-    """Bitmaps; a member must be in at least one. None: no such condition."""
-    ranges: Sequence[NumberRange]
-    """In which the numbers of these members must lie."""
-
-
-def plan_turns(
-    buckets: Sequence[int], ranges: Sequence[NumberRange], ordering: Ordering, after: Position | None = None
-) -> list[Turn]:
-    """In which buckets of rewards to look, in turns.
-
-    Args:
-        buckets: that occur, lowest first.
-        ranges: in which numbers must lie.
-        ordering: of the answer. By reward, the highest bucket comes first, then ever more at once.
-        after: where the answer begins.
-    """
-    is_by_reward = ordering.column == "reward"
-    test = RewardTest.of([*ranges, _ALL_REWARDS] if is_by_reward else ranges, buckets)
-    fitting = sorted([*test.inside, *test.partly], reverse=True)
-    if test.wanted is None or (len(fitting) > _MAX_BUCKETS and not is_by_reward):
-        return [Turn(None, ranges)]
-    others, cut = [one for one in ranges if one.column != "reward"], {*test.partly}
-
-    def make_turn(some: Sequence[int]) -> Turn:
-        return Turn([*map(bucket_name, some)], ranges if not cut.isdisjoint(some) else others)
-
-    if not is_by_reward:
-        return [make_turn(fitting)] if fitting else []
-    left = [one for one in fitting if after is None or one <= find_bucket(after.value)]
-    turns, size = list[Turn](), 1
-    while left:
-        turns.append(make_turn(left[:size]))
-        left, size = left[size:], 2 * size
-    return turns
-
-
 def plan_blocks(
     zones: Iterable[Zone], ranges: Sequence[NumberRange], ordering: Ordering, after: Position | None = None
 ) -> list[Zone]:
@@ -145,13 +99,3 @@ def plan_blocks(
         and (after is None or not ordering.is_before(ordering.worst_bound(zone), after[:2]))
     ]
     return sorted(fitting, key=ordering.best_bound, reverse=ordering.descending)
-
-
-def keep_with_any(
-    zones: Iterable[Zone], names: Sequence[str] | None, places: Mapping[str, AbstractSet[int]]
-) -> Iterable[Zone]:
-    """Blocks in which at least one of the names occurs; None: all of them."""
-    if names is None:
-        return zones
-    blocks = frozenset[int]().union(*(places[name] for name in names))
-    return [zone for zone in zones if zone.block in blocks]

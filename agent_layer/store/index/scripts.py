@@ -48,6 +48,8 @@ _COMMIT_CONSTANTS = "".join(
 
 _ROWS = "t:* b:* v:* values:* zones events"
 
+FETCH_MEMBERS = LuaScript(file=_LUA / "members.lua", preludes=(KEY_PRELUDE,), commands="get getrange hget", reads="b:*")
+
 COMMIT = LuaScript(
     file=_LUA / "commit.lua",
     constants=INDEX_CONSTANTS + _COMMIT_CONSTANTS,
@@ -84,8 +86,8 @@ FORGET = LuaScript(
     file=_LUA / "forget.lua",
     constants=INDEX_CONSTANTS,
     preludes=(*INDEX_PRELUDE, _EVENTS, _BLOB_REFS, _DEATH),
-    commands="bitpos del exists hdel hget hkeys hmget hset hsetnx sadd scard setbit setnx setrange sismember smembers srem"
-    " xadd zrem",
+    commands="bitpos del exists hdel hget hkeys hmget hset hsetnx sadd scard setbit setnx setrange sismember smembers"
+    " srem xadd zrem",
     reads="runs",
     writes=f"{_ROWS} dead rewrite group:* groups:* group-segments blob:* unneeded",
 )
