@@ -1,7 +1,7 @@
 """Commit of segments to the index, in idempotent steps; each segment is marked as committed last."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Literal, TypeAlias, cast, get_args
 
@@ -174,6 +174,7 @@ def compute_rewards(bases: Iterable[Sequence[bytes]]) -> list[str]:
     return arguments
 
 
+@cache
 def make_outcome(status: str, cause: str) -> Outcome:
     """Return as much of an end as decides about the reward."""
     known = cast("Cause", cause) if cause else None

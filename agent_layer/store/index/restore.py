@@ -10,6 +10,7 @@ import struct
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
 from itertools import chain, compress
 from typing import Final, NamedTuple, TypeAlias, cast
 
@@ -41,7 +42,10 @@ _BITS: Final = [1 << _MAX_TOGETHER - 1 - place for place in range(_MAX_TOGETHER)
 
 _Name: TypeAlias = tuple[str, str, str]
 """A bitmap, its field, and the value of it that the bitmap stands for."""
-_NAME_OF_ALL: Final[list[_Name]] = [("all", "all", "")]
+_NAME_OF_ALL: Final[_Name] = ("all", "all", "")
+_REWARDED: Final[_Name] = ("rewarded", "rewarded", "")
+_Labels: TypeAlias = dict[str, tuple[str, str | None]]
+"""Label given later → (rank, value or None for withdrawn)."""
 _SINGLE: Final = [(field.name, field.bitmap) for field in FIELDS if field.bitmap and field.kind == "text"]
 _LISTS: Final = [(field.name, field.bitmap) for field in FIELDS if field.bitmap and field.kind == "json"]
 _LABELS: Final = msgspec.json.Decoder(dict[str, str])
@@ -55,8 +59,8 @@ class _Part(NamedTuple):
     summary: TrajectorySummary
 
 
-class _Merged(NamedTuple):
-    """A whole trajectory, as the index has it."""
+class _Whole(NamedTuple):
+    """A whole trajectory, as the index will have it."""
 
     trajectory_id: str
     fields: dict[str, str]
@@ -65,9 +69,7 @@ class _Merged(NamedTuple):
     numbers: list[float]
     """Of COLUMNS; NaN is not known."""
     chunks: dict[str, str]
-    calls: dict[str, str]
-    rewards: dict[str, bytes]
-    blobs: list[str]
+    summary: TrajectorySummary
 
 
 def restore_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment]) -> None:
@@ -77,7 +79,7 @@ def restore_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment]
     entered = set[str]()
     with ThreadPoolExecutor(1) as threads:
         sender = _Sender(redis, keys, threads)
-        for batch in _batches(_merge(name, found) for name, found in parts.items() if name not in rest):
+        for batch in _batches(_describe_whole(name, found) for name, found in parts.items() if name not in rest):
             sender.send(batch)
             entered.update(one.trajectory_id for one in batch)
         entered -= sender.finish()
@@ -119,10 +121,10 @@ class _Sender:
 
     def __init__(self, redis: Redis, keys: Keys, threads: ThreadPoolExecutor) -> None:
         self._script, self._keys, self._threads = RESTORE.load(redis), keys, threads
-        self._waiting: deque[tuple[Sequence[_Merged], Future[object]]] = deque()
+        self._waiting: deque[tuple[Sequence[_Whole], Future[object]]] = deque()
         self._refused = set[str]()
 
-    def send(self, batch: Sequence[_Merged]) -> None:
+    def send(self, batch: Sequence[_Whole]) -> None:
         """Send trajectories; wait only if too many are on their way."""
         packed = msgspec.msgpack.encode(_describe(batch))
         answer = self._threads.submit(self._script, keys=[self._keys.name()], args=[packed])
@@ -145,12 +147,12 @@ class _Sender:
                 self.send(left)
 
 
-def _batches(found: Iterable[_Merged | None]) -> Iterator[list[_Merged]]:
-    batch, weight = list[_Merged](), 0
+def _batches(found: Iterable[_Whole | None]) -> Iterator[list[_Whole]]:
+    batch, weight = list[_Whole](), 0
     for one in found:
         if one is None:
             continue
-        more = 1 + len(one.calls) + len(one.rewards) + len(one.blobs)
+        more = 1 + len(one.summary.calls) + len(one.summary.rewards) + len(one.summary.blobs)
         if batch and (len(batch) == _MAX_TOGETHER or weight + more > _MAX_WEIGHT):
             yield batch
             batch, weight = [], 0
@@ -160,7 +162,7 @@ def _batches(found: Iterable[_Merged | None]) -> Iterator[list[_Merged]]:
         yield batch
 
 
-def _describe(batch: Sequence[_Merged]) -> dict[str, object]:
+def _describe(batch: Sequence[_Whole]) -> dict[str, object]:
     """What restore.lua reads; it knows no bytes, see ``as_text``."""
     places: defaultdict[_Name, int] = defaultdict(int)
     for one, bit in zip(batch, _BITS, strict=False):
@@ -175,23 +177,22 @@ def _describe(batch: Sequence[_Merged]) -> dict[str, object]:
     }
 
 
-def _describe_row(one: _Merged) -> list[object]:
-    fields = one.fields
+def _describe_row(one: _Whole) -> list[object]:
+    fields, summary = one.fields, one.summary
     is_event = "status" in fields or "accepted" in fields
-    rewards = [text for reward_id, record in one.rewards.items() for text in (reward_id, as_text(record))]
     return [
         one.trajectory_id,
         fields.get("run", ""),
         fields.get("status", "") if is_event else False,
         [*chain.from_iterable(fields.items())],
         [*chain.from_iterable(one.chunks.items())],
-        [*chain.from_iterable(one.calls.items())],
-        rewards,
-        one.blobs,
+        [text for call, (bits, choices) in summary.calls.items() for text in (call, f"{bits} {choices}")],
+        [text for reward_id, record in summary.rewards.items() for text in (reward_id, as_text(record))],
+        summary.blobs,
     ]
 
 
-def _describe_mark(name: "_Name", bits: int) -> list[object]:
+def _describe_mark(name: _Name, bits: int) -> list[object]:
     packed = bits.to_bytes(_MAX_TOGETHER // 8)
     tail = packed.lstrip(b"\0")
     return [*name, len(packed) - len(tail), as_text(tail.rstrip(b"\0"))]
@@ -203,108 +204,110 @@ def _describe_column(numbers: Sequence[float]) -> list[object]:
     return [as_text(packed), min(known, default=math.inf), max(known, default=-math.inf)]
 
 
-def _merge(trajectory_id: str, parts: Sequence[_Part]) -> _Merged | None:
-    """Merge the parts of a trajectory as commit.lua does; None: too large for one script, or of no known start."""
-    summaries = [part.summary for part in parts]
-    fields, calls = _merge_blocks(summaries), _merge_calls(summaries)
-    rewards = {name: record for one in reversed(summaries) for name, record in one.rewards.items()}  # the first stands
-    blobs = list(dict.fromkeys(name for one in summaries for name in one.blobs))
-    if "started_at" not in fields or max(map(len, (calls, rewards, blobs))) > _MAX_ENTRIES:
+def _describe_whole(trajectory_id: str, parts: Sequence[_Part]) -> _Whole | None:
+    """Return what the index has of a trajectory; None: too large for one script, or of no known start."""
+    summary = parts[0].summary if len(parts) == 1 else _merge([part.summary for part in parts])
+    opening, ending = summary.opening, summary.ending
+    num_entries = max(len(summary.calls), len(summary.rewards), len(summary.blobs))
+    if opening is None or "started_at" not in opening.fields or num_entries > _MAX_ENTRIES:
         return None
-    fields |= _merge_numbers(summaries, calls)
-    names = [*_NAME_OF_ALL, *_merge_names(summaries, fields), *_merge_labels(summaries, fields)]
-    names += [(name_bitmap(bitmap, fields[name]), bitmap, fields[name]) for name, bitmap in _SINGLE if name in fields]
-    if any(map(may_change_reward, summaries)):
-        names += _enter_reward(fields, rewards)
-    return _Merged(
-        trajectory_id=trajectory_id,
-        fields=fields,
-        names=names,
-        numbers=[float(fields.get(column, math.nan)) for column in COLUMNS],
-        chunks={part.segment: part.place for part in parts},
-        calls={call: f"{bits} {num_choices}" for call, (bits, num_choices) in calls.items()},
-        rewards=rewards,
-        blobs=blobs,
-    )
-
-
-def _merge_blocks(summaries: Sequence[TrajectorySummary]) -> dict[str, str]:
-    """Return the fields of the best opening and ending, and what else is known of the state."""
-    fields = dict[str, str]()
-    for field, blocks in (
-        ("opened", [one.opening for one in summaries if one.opening]),
-        ("ended", [one.ending for one in summaries if one.ending]),
-    ):
-        if blocks:
-            best = min(blocks, key=_rank)
-            fields |= {**best.fields, field: best.rank}
-    if any(one.is_started for one in summaries):
+    fields = {**opening.fields, "opened": opening.rank}
+    if ending is not None:
+        fields |= ending.fields
+        fields["ended"] = ending.rank
+    if summary.is_started:
         fields.setdefault("status", "running")
-    if any(one.is_accepted for one in summaries):
+    if summary.is_accepted:
         fields["accepted"] = "1"
-    return fields
+    _enter_numbers(fields, summary)
+    names = [_NAME_OF_ALL, *_enter_lists(fields, summary), *_enter_labels(fields, summary.given_labels)]
+    names += [_make_name(bitmap, fields[name]) for name, bitmap in _SINGLE if name in fields]
+    if may_change_reward(summary):
+        names += _enter_reward(fields, summary)
+    numbers = [float(fields[column]) if column in fields else math.nan for column in COLUMNS]
+    return _Whole(trajectory_id, fields, names, numbers, {part.segment: part.place for part in parts}, summary)
+
+
+def _enter_numbers(fields: dict[str, str], summary: TrajectorySummary) -> None:
+    if summary.calls:
+        fields["num_calls"] = str(len(summary.calls))
+        fields["num_steps"] = str(sum([choices for _, choices in summary.calls.values()]))
+    if summary.policy_min is not None:
+        fields["policy_min"] = str(summary.policy_min)
+    if summary.policy_max is not None:
+        fields["policy_max"] = str(summary.policy_max)
+
+
+def _enter_lists(fields: dict[str, str], summary: TrajectorySummary) -> list[_Name]:
+    """Enter the lists of names into the fields; return what they are filed under."""
+    filed = list[_Name]()
+    for field, bitmap in _LISTS:
+        if names := cast("list[str]", getattr(summary, field)):
+            if len(names) > 1:
+                names = sorted({*names})
+            fields[field] = msgspec.json.encode(names).decode()
+            filed += [_make_name(bitmap, name) for name in names]
+    return filed
+
+
+def _enter_labels(fields: dict[str, str], given: _Labels) -> list[_Name]:
+    """Enter the labels given later into the fields; return what all labels are filed under."""
+    labels = cast("dict[str, str | None]", _LABELS.decode(fields["labels"]) if "labels" in fields else {})
+    if given:
+        kept = {name: [rank] if value is None else [rank, value] for name, (rank, value) in sorted(given.items())}
+        fields["given_labels"] = msgspec.json.encode(kept).decode()
+        labels |= {name: value for name, (_, value) in given.items()}
+    return [(name_label(name, value), "label", value) for name, value in labels.items() if value is not None]
+
+
+def _enter_reward(fields: dict[str, str], summary: TrajectorySummary) -> list[_Name]:
+    """Enter the reward into the fields; return what it is filed under."""
+    outcome = make_outcome(fields.get("status", ""), fields.get("cause", "")) if "ended" in fields else None
+    reward = compute_reward(fields.get("declared", ""), summary.rewards.values(), outcome)
+    if reward is None:
+        return []
+    fields["reward"], bucket = repr(reward), find_bucket(reward)
+    return [_REWARDED, (bucket_name(bucket), "bucket", str(bucket))]
+
+
+@lru_cache(maxsize=65_536)
+def _make_name(bitmap: str, value: str) -> _Name:
+    """Return what a value is filed under; the same values come again and again."""
+    return name_bitmap(bitmap, value), bitmap, value
+
+
+def _merge(summaries: Sequence[TrajectorySummary]) -> TrajectorySummary:
+    """Merge the parts of a trajectory by the rules of commit.lua; of equal ranks the first counts."""
+    calls: dict[str, tuple[int, int]] = {}
+    labels: _Labels = {}
+    for one in summaries:
+        for call, (bits, num_choices) in one.calls.items():
+            known_bits, known_choices = calls.get(call, (0, 0))
+            calls[call] = bits | known_bits, max(num_choices, known_choices)
+        for name, label in one.given_labels.items():
+            labels[name] = max(labels.get(name, label), label, key=_rank_label)
+    return TrajectorySummary(
+        trajectory_id=summaries[0].trajectory_id,
+        opening=min((one.opening for one in summaries if one.opening), key=_rank, default=None),
+        is_started=any(one.is_started for one in summaries),
+        ending=min((one.ending for one in summaries if one.ending), key=_rank, default=None),
+        is_accepted=any(one.is_accepted for one in summaries),
+        calls=calls,
+        agents=[name for one in summaries for name in one.agents],
+        tools=[name for one in summaries for name in one.tools],
+        policy_min=min((one.policy_min for one in summaries if one.policy_min is not None), default=None),
+        policy_max=max((one.policy_max for one in summaries if one.policy_max is not None), default=None),
+        rewards={name: record for one in reversed(summaries) for name, record in one.rewards.items()},
+        blobs=list(dict.fromkeys(name for one in summaries for name in one.blobs)),
+        findings=[name for one in summaries for name in one.findings],
+        engines=[name for one in summaries for name in one.engines],
+        given_labels=labels,
+    )
 
 
 def _rank(block: Block) -> str:
     return block.rank
 
 
-def _merge_numbers(summaries: Sequence[TrajectorySummary], calls: dict[str, tuple[int, int]]) -> dict[str, str]:
-    fields = dict[str, str]()
-    if calls:
-        fields = {"num_calls": str(len(calls)), "num_steps": str(sum(number for _, number in calls.values()))}
-    for field, versions, choose in (
-        ("policy_min", [one.policy_min for one in summaries if one.policy_min is not None], min),
-        ("policy_max", [one.policy_max for one in summaries if one.policy_max is not None], max),
-    ):
-        if versions:
-            fields[field] = str(choose(versions))
-    return fields
-
-
-def _enter_reward(fields: dict[str, str], rewards: dict[str, bytes]) -> list[_Name]:
-    """Enter the reward into the fields; return what it is filed under."""
-    outcome = make_outcome(fields.get("status", ""), fields.get("cause", "")) if "ended" in fields else None
-    reward = compute_reward(fields.get("declared", ""), rewards.values(), outcome)
-    if reward is None:
-        return []
-    fields["reward"], bucket = repr(reward), find_bucket(reward)
-    return [("rewarded", "rewarded", ""), (bucket_name(bucket), "bucket", str(bucket))]
-
-
-def _merge_calls(summaries: Sequence[TrajectorySummary]) -> dict[str, tuple[int, int]]:
-    if len(summaries) == 1:
-        return summaries[0].calls
-    calls: dict[str, tuple[int, int]] = {}
-    for one in summaries:
-        for call, (bits, num_choices) in one.calls.items():
-            known_bits, known_choices = calls.get(call, (0, 0))
-            calls[call] = bits | known_bits, max(num_choices, known_choices)
-    return calls
-
-
-def _merge_names(summaries: Sequence[TrajectorySummary], fields: dict[str, str]) -> Iterator[_Name]:
-    """Enter the lists of names into the fields; yield what they are filed under."""
-    for field, bitmap in _LISTS:
-        if names := {name for one in summaries for name in getattr(one, field)}:
-            fields[field] = msgspec.json.encode(sorted(names)).decode()
-            yield from ((name_bitmap(bitmap, name), bitmap, name) for name in names)
-
-
-def _merge_labels(summaries: Sequence[TrajectorySummary], fields: dict[str, str]) -> Iterator[_Name]:
-    """Enter the labels given later into the fields; yield what all labels are filed under."""
-    labels = cast("dict[str, str | None]", _LABELS.decode(fields["labels"]) if "labels" in fields else {})
-    given: dict[str, tuple[str, str | None]] = {}
-    for one in summaries:
-        for name, label in one.given_labels.items():
-            if name not in given or _label_rank(given[name]) < _label_rank(label):
-                given[name] = label
-    if given:
-        kept = {name: [rank] if value is None else [rank, value] for name, (rank, value) in sorted(given.items())}
-        fields["given_labels"] = msgspec.json.encode(kept).decode()
-        labels |= {name: value for name, (_, value) in given.items()}
-    return ((name_label(name, value), "label", value) for name, value in labels.items() if value is not None)
-
-
-def _label_rank(label: tuple[str, str | None]) -> tuple[str, str]:
+def _rank_label(label: tuple[str, str | None]) -> tuple[str, str]:
     return label[0], label[1] or ""

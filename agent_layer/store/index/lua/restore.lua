@@ -5,10 +5,12 @@
 -- commit.lua merges these. If there is any, nothing is written.
 local batch = cmsgpack.unpack(ARGV[1])
 
+local has_dead = redis.call('EXISTS', key('dead')) == 1
+
 local function is_refused(id)
   local row = key('t', id)
   return redis.call('EXISTS', row, row .. ':chunks', row .. ':calls', row .. ':rewards') > 0
-    or is_dead('trajectory', id)
+    or has_dead and is_dead('trajectory', id)
 end
 
 local function list_refused()
