@@ -119,7 +119,7 @@ class Keys:
     # -- shared state: only in Redis, kept by its append-only file ---------------------------------------------
     @property
     def ordinals(self) -> str:
-        """String: number of ordinals ever assigned."""
+        """String: the next ordinal."""
         return self.name("ordinals")
 
     @property

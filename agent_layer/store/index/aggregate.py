@@ -102,7 +102,7 @@ def find_newest_starts(index: Index, field: By) -> dict[str, float]:
     """
     values = {name_bitmap(str(_BITMAPS[field]), value): value for value in _find_values(index, [field], {})[field]}
     scope, newest = index.read_map(besides=values), dict.fromkeys(values, -inf)
-    latest = {zone.block: zone.ends["started_at"][1] for zone in scope.zones}
+    latest = {zone.block: zone.ends("started_at")[1] for zone in scope.zones}
     for block in sorted(latest, key=lambda block: latest[block], reverse=True):
         if candidates := [name for name in values if block in scope.places[name] and newest[name] < latest[block]]:
             found = read_blocks(index, [block], candidates, ["started_at"])

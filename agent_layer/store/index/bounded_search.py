@@ -222,7 +222,7 @@ class _Walk:
 
     def _consume(self, standing: Sequence[Standing], ranges: Sequence[NumberRange]) -> None:
         """Read members in the order of their blocks until none that is left can be better."""
-        left = [*standing]
+        left: Sequence[Standing] = standing
         while left:
             num_wanted = max(_FEWEST, 2 * self._best.num_lacking) if ranges else self._best.num_lacking
             num_blocks = self._reader.count_blocks(left, math.inf if self._is_by_reward else num_wanted)

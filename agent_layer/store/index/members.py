@@ -1,4 +1,4 @@
-"""Numbers and ids of members of blocks, read in the way that is cheaper for so many of them.
+"""Numbers and ids of members of blocks, read in the way that is cheaper for their number.
 
 Of a few, a script of Redis picks them out; of many, whole columns come as strings.
 """
@@ -68,7 +68,7 @@ class MemberReader:
         Args:
             chosen: blocks with members.
             ranges: of their numbers.
-            num_best: of a block with many members, more than so many of the best behind the begin are not needed.
+            num_best: number of the best behind the begin that suffice, of a block with many members.
         """
         columns = list(dict.fromkeys((self._ordering.column, "started_at", *(one.column for one in ranges))))
         if count_members(chosen) < _DENSE * len(chosen):

@@ -1,8 +1,8 @@
 """Bulk entry of segments into an index that lost them: the state that commit.lua would arrive at, merged in Python.
 
-A trajectory of which Redis has nothing is entered whole, many in one script, their bits of a bitmap as one string. Of
-any other the parts go through ``commit_segments``, as those of live commits do: nothing is lost or doubled, whoever
-comes first. The script decides, so a commit in the same moment is no exception.
+A trajectory that Redis does not know is entered whole, many in one script, their bits of a bitmap as one string. The
+parts of any other go through ``commit_segments``, as those of live commits do. The script decides, so nothing is lost
+or doubled when a shipper commits in the same moment.
 """
 
 import math
@@ -67,7 +67,7 @@ class _Whole(NamedTuple):
     names: list[_Name]
     """All that it is filed under."""
     numbers: list[float]
-    """Of COLUMNS; NaN is not known."""
+    """Numbers of COLUMNS; NaN is not known."""
     chunks: dict[str, str]
     summary: TrajectorySummary
 

@@ -5,7 +5,7 @@ The segments in the objects are the truth. A namespace that is done can leave Re
 
 import gc
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -44,7 +44,7 @@ _NUM_AT_ONCE = 16
 _SEGMENTS_TOGETHER = 32
 """Segments indexed between two records of the rebuild's progress."""
 _FAMILIES = (("t",), ("b",), ("v", "values", "group", "groups", "policies", "batches"))
-"""In turns: rows go before their bits, else a commit in between would leave bits without a row."""
+"""Turns of the removal: rows go before their bits, else a commit in between would leave bits without a row."""
 _KEYS_TOGETHER = 512
 
 
@@ -102,7 +102,7 @@ def reindex(
 
 
 @contextmanager
-def _pause_gc() -> Iterator[None]:
+def _pause_gc() -> Generator[None]:
     """Keep Python from looking for cycles: footers have none, and each search walks all of them, a third of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
