@@ -70,7 +70,7 @@ class NumberRange(NamedTuple):
 
 
 class BoundedValue(NamedTuple):
-    """Value of a field of which only so many values have a bitmap each."""
+    """Value of a field whose first values alone have a bitmap each."""
 
     name: str
     """Its bitmap, if it has one."""

@@ -103,7 +103,7 @@ def reindex(
 
 @contextmanager
 def _pause_gc() -> Generator[None]:
-    """Keep Python from looking for cycles: footers have none, and each search walks all of them, a third of the time."""
+    """Keep Python from looking for cycles: footers have none, and its searches would take a third of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

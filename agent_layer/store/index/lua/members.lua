@@ -2,7 +2,7 @@
 -- Preludes: keys.lua.
 -- ARGV[1]: msgpack of {columns, {block, places, block, places, ...}}.
 -- Returns the numbers as one string of float64s, by member and column, then the id of each member; '' where it is gone.
-local IDS_TOGETHER, MANY = 128, 16 -- from so many places of a block on, its whole column is read
+local IDS_TOGETHER, MANY = 128, 16 -- from MANY places of a block on, its whole column is read
 local NOT_KNOWN = struct.pack('<d', 0 / 0)
 local columns, wanted = unpack(cmsgpack.unpack(ARGV[1]))
 local numbers, answer = {}, {''}

@@ -1,7 +1,7 @@
--- Enter whole trajectories of which the index has nothing, each merged by the caller from all that it read of it.
+-- Enter whole trajectories that the index does not have, each merged by the caller from all that it read.
 -- Preludes: keys.lua, prelude.lua, events.lua, blob_refs.lua.
 -- ARGV[1]: msgpack of a batch, see restore.py.
--- Returns the trajectories of which the index has something, that were deleted, or of whose segments one was replaced:
+-- Returns the trajectories that the index has in part, that were deleted, or that have a segment that was replaced:
 -- commit.lua merges these. If there is any, nothing is written.
 local batch = cmsgpack.unpack(ARGV[1])
 
