@@ -124,7 +124,7 @@ class Keys:
 
     @property
     def ordinals(self) -> str:
-        """String: number of ordinals ever assigned."""
+        """String: the next ordinal."""
         return self.name("ordinals")
 
     @property

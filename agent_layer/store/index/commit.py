@@ -1,6 +1,7 @@
 """Commit of segments to the index, in idempotent steps; each segment is marked as committed last."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Literal, TypeAlias, cast, get_args
 
@@ -115,7 +116,7 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
                     "summary": msgspec.structs.replace(part, rewards={}) if part.rewards else part,
                     "segment": footer.name,
                     "place": places[trajectory_owner(summary.trajectory_id)],
-                    "rewards": {reward_id: _as_text(record) for reward_id, record in part.rewards.items()},
+                    "rewards": {reward_id: as_text(record) for reward_id, record in part.rewards.items()},
                     "is_judged": may_change_reward(part),
                 },
             )
@@ -132,7 +133,7 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
 
 
 def _list_fields(entry: PolicyEntry | BatchEntry | GroupEntry) -> dict[str, object]:
-    return {**msgspec.structs.asdict(entry), "record": _as_text(entry.record)}
+    return {**msgspec.structs.asdict(entry), "record": as_text(entry.record)}
 
 
 def _split_summary(summary: TrajectorySummary) -> Iterator[TrajectorySummary]:
@@ -153,7 +154,7 @@ def _split_summary(summary: TrajectorySummary) -> Iterator[TrajectorySummary]:
         yield more
 
 
-def _as_text(content: bytes) -> msgspec.Raw:
+def as_text(content: bytes) -> msgspec.Raw:
     """A record's stored form under the header of a msgpack text, which the reader inside Redis does know."""
     return msgspec.Raw(b"\xdb" + len(content).to_bytes(4, "big") + content)
 
@@ -167,17 +168,31 @@ def compute_rewards(bases: Iterable[Sequence[bytes]]) -> list[str]:
     arguments: list[str] = []
     for basis in bases:
         trajectory_id, mark, declared, ended, status, cause = (value.decode() for value in basis[:6])
-        outcome = Outcome(
-            trajectory_id="",
-            run="",
-            ended_at=0.0,
-            status=cast("RolloutStatus", status),
-            cause=cast("Cause", cause) if cause else None,
-        )
-        reward = rollout_reward(
-            msgspec.json.decode(declared, type=dict[str, RewardSpec]) if declared else {},
-            [cast("Reward", decode_known(reward)) for reward in basis[6:]],
-            outcome if ended else None,
-        )
+        outcome = make_outcome(status, cause) if ended else None
+        reward = compute_reward(declared, basis[6:], outcome)
         arguments += [trajectory_id, mark, "" if reward is None else repr(reward)]
     return arguments
+
+
+@cache
+def make_outcome(status: str, cause: str) -> Outcome:
+    """Return as much of an end as decides about the reward."""
+    known = cast("Cause", cause) if cause else None
+    return Outcome(trajectory_id="", run="", ended_at=0.0, status=cast("RolloutStatus", status), cause=known)
+
+
+def compute_reward(declared: str, rewards: Iterable[bytes], outcome: Outcome | None) -> float | None:
+    """Compute the reward of a rollout from what the index holds of it.
+
+    Args:
+        declared: JSON of the task's rewards; empty: it declares none.
+        rewards: encoded judgements.
+        outcome: how it ended; None while it runs.
+    """
+    judged = [cast("Reward", decode_known(reward)) for reward in rewards]
+    return rollout_reward(_read_declared(declared) if declared else {}, judged, outcome)
+
+
+@lru_cache(maxsize=1_024)
+def _read_declared(declared: str) -> dict[str, RewardSpec]:
+    return msgspec.json.decode(declared, type=dict[str, RewardSpec])

@@ -47,7 +47,7 @@ _FIELDS = (
 )
 _PARTS = 16
 """Parts of a block, each examined by separate scripts."""
-_NAMES_AT_ONCE = 256
+_NAMES_AT_ONCE = 1_024
 """Most bitmaps for one script, so that Redis stays responsive."""
 _SCAN_COUNT = 1_000
 

@@ -1,7 +1,7 @@
 -- Merge the summaries of segments into the index. Every value is a set, a minimum, a maximum or the first by rank, so
 -- neither the order of commits nor a repeated commit changes the result, and a deleted owner stays deleted. (Ordinals
 -- depend on the order of commits: no answer shows them.)
--- Preludes: keys.lua, prelude.lua, events.lua, reward_basis.lua, death.lua, merged.lua.
+-- Preludes: keys.lua, prelude.lua, events.lua, reward_basis.lua, blob_refs.lua, death.lua, merged.lua.
 -- Constants before it, from scripts.py: OPENING and ENDING, the fields of these two blocks.
 -- ARGV[1]: msgpack of entries by kind, see _batches in commit.py.
 -- Returns the basis (see reward_basis.lua) of each trajectory whose reward may have changed.
@@ -92,15 +92,6 @@ local function merge_row(id, row, incoming, before)
   if incoming.given_labels then merge_labels(row, incoming.given_labels) end
   if incoming.policy_min then merge_policy(row, 'policy_min', incoming.policy_min, math.min) end
   if incoming.policy_max then merge_policy(row, 'policy_max', incoming.policy_max, math.max) end
-end
-
--- The blobs of a committed segment are stored: a shipper with the same content need not store it again.
-local function keep_blob(id, name)
-  redis.call('SADD', key('blob', name), id)
-  redis.call('HSET', key('t', id, 'blobs'), name, 1)
-  local content_hash = name:match('^%x+')
-  local current = redis.call('HGET', key('blobs'), content_hash)
-  if not current or current:match('^%S+') == name then redis.call('HSET', key('blobs'), content_hash, name .. ' 1') end
 end
 
 local is_merged = {}

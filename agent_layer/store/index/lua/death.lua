@@ -1,10 +1,4 @@
--- Removes deleted trajectories and groups from the index. Comes after prelude.lua and events.lua.
-
--- Release a blob. A blob that no trajectory needs may be removed: see unneeded.lua.
-local function release_blob(id, name)
-  redis.call('SREM', key('blob', name), id)
-  if redis.call('EXISTS', key('blob', name)) == 0 then redis.call('SADD', key('unneeded'), name) end
-end
+-- Removes deleted trajectories and groups from the index. Comes after prelude.lua, events.lua and blob_refs.lua.
 
 local function forget_trajectory(id)
   local row = key('t', id)
