@@ -22,7 +22,7 @@ from agent_layer.settings import Settings
 
 _PIECE_BYTES = 1 << 16
 _ZSTD_PIECE_BYTES = 1 << 8
-"""Of packed bytes; four of them may become 128 KB."""
+"""Size of packed pieces of zstd; four bytes may become 128 KB."""
 _MAX_WINDOW_BYTES = 8 << 20
 """Largest window of a zstd frame, as RFC 9659 has it."""
 _MAX_MEMBERS = 1_024

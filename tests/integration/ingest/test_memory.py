@@ -50,7 +50,7 @@ packings = pytest.mark.parametrize(("coding", "pack"), PACKERS.values(), ids=PAC
 @given(parts=st.lists(st.binary(min_size=1, max_size=300_000), min_size=1, max_size=4))
 def test_what_is_packed_in_any_number_of_members_comes_out_whole_and_is_counted(coding, pack, parts):
     if pack is bare_deflate:
-        parts = parts[:1]  # a second one could not be told from the first one's end
+        parts = parts[:1]  # a second one could not be distinguished from the first one's end
     memory = IngestMemory(MEGABYTE)
 
     with memory.hold() as held:
@@ -133,7 +133,7 @@ NUM_AT_ONCE = 20
 _PACK = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstandard.compress}
 
 
-async def pieces_of(body: bytes):
+async def send_in_pieces(body: bytes):
     """A body of unknown length."""
     yield body
 
@@ -153,7 +153,7 @@ async def test_many_small_bodies_that_become_large_take_no_more_than_the_setting
 
     async def send(client: TestClient) -> int:
         path = f"/v1/logs/{settings.namespace}/{new_id()}-host-1" if make is log else "/v1/traces"
-        sent = pieces_of(body) if length == "chunked" else body
+        sent = send_in_pieces(body) if length == "chunked" else body
         async with client.post(path, data=sent, headers=KEY | headers, skip_auto_headers=["content-type"]) as answer:
             await answer.read()
             return answer.status
