@@ -25,7 +25,7 @@ from agent_layer.schema import (
 )
 from agent_layer.store.index.scripts import COMMIT, ENTER_REWARDS, MARK_COMMITTED
 from agent_layer.store.segments.format import SealedSegment
-from agent_layer.store.segments.summary import may_change_reward
+from agent_layer.store.segments.summary import split_rewards
 from agent_layer.store.segments.tombstones import member_ids
 
 _MAX_BATCH_SIZE = 256
@@ -108,6 +108,7 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
     places = {chunk.owner: f"{chunk.offset} {chunk.size_bytes}" for chunk in footer.chunks}
     for summary in footer.trajectories:
         for part in _split_summary(summary):
+            judged = split_rewards(part.rewards)
             yield _Entry(
                 kind="trajectories",
                 weight=1 + sum(map(len, (part.calls, part.rewards, part.blobs, part.given_labels))),
@@ -115,8 +116,9 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
                     "summary": msgspec.structs.replace(part, rewards={}) if part.rewards else part,
                     "segment": footer.name,
                     "place": places[trajectory_owner(summary.trajectory_id)],
-                    "rewards": {reward_id: _as_text(record) for reward_id, record in part.rewards.items()},
-                    "is_judged": may_change_reward(part),
+                    "rewards": {reward_id: _as_text(record) for reward_id, record in judged.of_rollout.items()},
+                    "part_rewards": [(name, replaced, _as_text(record)) for name, replaced, record in judged.of_parts],
+                    "is_judged": bool(part.is_started or part.ending or judged.of_rollout),
                 },
             )
     for policy in footer.policies:

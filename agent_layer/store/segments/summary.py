@@ -3,8 +3,8 @@
 Of several records of one kind, the one with the lowest rank counts. Ranks are compared as text.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -91,9 +91,22 @@ def make_footer(
     )
 
 
-def may_change_reward(summary: TrajectorySummary) -> bool:
-    """Whether these records may change the reward of the rollout."""
-    return bool(summary.is_started or summary.ending or summary.rewards)
+class JudgementParts(NamedTuple):
+    """Rewards of a summary: those that may decide the reward of the rollout, and those of its steps and agents."""
+
+    of_rollout: dict[str, bytes]
+    of_parts: list[tuple[str, str, bytes]]
+    """(reward id, id of the reward that it supersedes or '', record), oldest first."""
+
+
+def split_rewards(rewards: Mapping[str, bytes]) -> JudgementParts:
+    """Tell apart what a commit of thousands of steps with a reward each has to read again, and what it need not."""
+    decoded = {reward_id: cast("Reward", decode_known(content)) for reward_id, content in rewards.items()}
+    of_parts = sorted((one.at, name, one.supersedes or "") for name, one in decoded.items() if one.scope != "rollout")
+    return JudgementParts(
+        {name: rewards[name] for name, one in decoded.items() if one.scope == "rollout"},
+        [(name, superseded, rewards[name]) for _, name, superseded in of_parts],
+    )
 
 
 def _make_entry(record: _OfOneRecord) -> PolicyEntry | BatchEntry | GroupEntry:

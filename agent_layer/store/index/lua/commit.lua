@@ -141,6 +141,19 @@ local function merge_listing_place(hash, id, segment, members)
   redis.call('HSET', hash, id, table.concat(names, ' '))
 end
 
+-- Rewards of steps and agents are kept apart: they decide nothing, unless they supersede a reward of the rollout.
+-- Returns whether one of them may.
+local function merge_part_rewards(row, rewards)
+  local is_judged = false
+  for _, one in ipairs(rewards) do
+    local id, superseded, reward = unpack(one)
+    local counts = superseded ~= '' and redis.call('HEXISTS', row .. ':part-rewards', superseded) == 0
+    redis.call('HSETNX', row .. (counts and ':rewards' or ':part-rewards'), id, reward)
+    is_judged = is_judged or counts
+  end
+  return is_judged
+end
+
 local bases, growing = {}, {}
 local function merge_trajectory(one)
   local incoming = one.summary
@@ -159,6 +172,7 @@ local function merge_trajectory(one)
   for reward_id, reward in pairs(one.rewards) do
     redis.call('HSETNX', row .. ':rewards', reward_id, reward)
   end
+  local is_judged = merge_part_rewards(row, one.part_rewards) or one.is_judged
   local after = file(id, row, before)
   if after.run then redis.call('SADD', key('runs'), after.run) end
   if after.started_at and (before.status ~= after.status or before.accepted ~= after.accepted) then
@@ -168,7 +182,7 @@ local function merge_trajectory(one)
   elseif is_more then
     growing[#growing + 1] = {id, after.run or ''}
   end
-  if one.is_judged then bases[#bases + 1] = read_basis(id) end
+  if is_judged then bases[#bases + 1] = read_basis(id) end
 end
 
 -- Offer a group to consumers whose position is already behind it; see consumers/lua/prelude.lua.
