@@ -24,6 +24,7 @@ from agent_layer.infra import Keys, ObjectStore, batched
 from agent_layer.schema import Content, ContentRef, LogRecord, decode, encode
 from agent_layer.store.segments.blobs import BlobLimits, blob_key, blob_name, is_large, pack
 from agent_layer.store.segments.format import StoredRecord, list_segments, segment_name
+from agent_layer.store.segments.outline import Outline
 from agent_layer.store.segments.scripts import HOLD_BLOBS, RELEASE_UNNEEDED
 
 _AT_ONCE = 256
@@ -104,7 +105,7 @@ def _without_repeats(records: Iterable[StoredRecord]) -> Iterator[StoredRecord]:
             seen.add(name)
 
 
-def _identity(record: LogRecord) -> tuple[str, str] | None:
+def _identity(record: LogRecord | Outline) -> tuple[str, str] | None:
     """Identity of a content: equal for repeated ones; None for other records."""
     return (record.trajectory_id, record.hash) if isinstance(record, Content) else None
 

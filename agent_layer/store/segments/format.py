@@ -36,6 +36,7 @@ from agent_layer.schema import (
     record_owner,
     trajectory_owner,
 )
+from agent_layer.store.segments.outline import Outline
 from agent_layer.store.segments.summary import OwnerEntry, describe_owner, make_footer
 
 _TRAILER = struct.Struct("<II8s")
@@ -69,9 +70,9 @@ def list_segments(keys: Keys, objects: ObjectStore) -> list[str]:
 
 
 class StoredRecord(NamedTuple):
-    """A record beside its stored form."""
+    """A record, or its outline, beside its stored form."""
 
-    record: LogRecord
+    record: LogRecord | Outline
     content: bytes
 
 
