@@ -25,7 +25,7 @@ from agent_layer.schema import (
 )
 from agent_layer.store.index.scripts import COMMIT, ENTER_REWARDS, MARK_COMMITTED
 from agent_layer.store.segments.format import SealedSegment
-from agent_layer.store.segments.summary import split_rewards
+from agent_layer.store.segments.summary import JudgementParts, split_rewards
 from agent_layer.store.segments.tombstones import member_ids
 
 _MAX_BATCH_SIZE = 256
@@ -119,6 +119,7 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
                     "rewards": {reward_id: _as_text(record) for reward_id, record in judged.of_rollout.items()},
                     "part_rewards": [(name, replaced, _as_text(record)) for name, replaced, record in judged.of_parts],
                     "is_judged": bool(part.is_started or part.ending or judged.of_rollout),
+                    "reward": _judge_alone(part, judged),
                 },
             )
     for policy in footer.policies:
@@ -131,6 +132,19 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
         members = member_ids(one.record)
         fields = _list_fields(one) | {"segment": footer.name, "members": members}
         yield _Entry(kind=kind, weight=1 + len(members), fields=fields)
+
+
+def _judge_alone(summary: TrajectorySummary, judged: JudgementParts) -> str:
+    """Compute the reward of a trajectory of which the index knows nothing else; empty for null."""
+    opening = summary.opening.fields if summary.opening else {}
+    ending = summary.ending.fields if summary.ending else {}
+    basis = [
+        *("", "", opening.get("declared", ""), summary.ending.rank if summary.ending else ""),
+        *(ending.get("status", ""), ending.get("cause", "")),
+    ]
+    superseding = [record for _, superseded, record in judged.of_parts if superseded]
+    *_, reward = compute_rewards([[*(text.encode() for text in basis), *judged.of_rollout.values(), *superseding]])
+    return reward
 
 
 def _list_fields(entry: PolicyEntry | BatchEntry | GroupEntry) -> dict[str, object]:

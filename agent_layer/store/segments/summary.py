@@ -57,6 +57,7 @@ from agent_layer.store.segments.outline import (
     decode_outline,
 )
 
+_FIELDS = {origin: [field for field in FIELDS if field.origin == origin] for origin in ("started", "outcome")}
 _MAX_VERSION = 2**53
 """Redis and its scripts count exactly up to here."""
 
@@ -65,15 +66,13 @@ _KEPT_WHOLE = (Reward, PolicyVersion, TrainedBatch, Group)
 
 OwnerEntry: TypeAlias = TrajectorySummary | PolicyEntry | BatchEntry | GroupEntry
 _OfOneRecord: TypeAlias = PolicyVersion | TrainedBatch | Group
-_OfTrajectory: TypeAlias = (
-    StepOutline
-    | StepPart
-    | ObservationOutline
-    | Observation
-    | TrainedTokensOutline
+_OF_ONE_RECORD = (PolicyVersion, TrainedBatch, Group)
+_STEP_PARTS = (StepOutline, StepPart)
+_OBSERVATIONS = (ObservationOutline, Observation)
+_Other: TypeAlias = (
+    TrainedTokensOutline
     | TrainedTokens
     | AttemptStarted
-    | Content
     | ContentRef
     | Reward
     | Label
@@ -82,8 +81,14 @@ _OfTrajectory: TypeAlias = (
     | Resumed
     | ExcludedRollout
 )
-_MANY = (StepOutline, StepPart, ObservationOutline, Observation, TrainedTokensOutline, TrainedTokens, Content)
-"""Records of which a trajectory has many; each is looked at a few times."""
+
+
+class _OfTrajectory(NamedTuple):
+    """Records of one trajectory, in order; contents say nothing to the index."""
+
+    parts: list[StepOutline | StepPart]
+    observations: list[ObservationOutline | Observation]
+    others: list[_Other]
 
 
 def read_record(content: bytes) -> Outline | LogRecord:
@@ -92,14 +97,28 @@ def read_record(content: bytes) -> Outline | LogRecord:
     Raises: CorruptRecordError: these bytes are no record.
     """
     record = decode_outline(content)
-    return cast("LogRecord", decode(content)) if isinstance(record, _KEPT_WHOLE) else record
+    if not isinstance(record, _KEPT_WHOLE) or encode(record) == content:
+        return record
+    return cast("LogRecord", decode(content))  # with fields that this version does not know
 
 
-def describe_owner(records: Sequence[Outline | LogRecord]) -> list[OwnerEntry]:
+def describe_owner(records: Iterable[Outline | LogRecord]) -> list[OwnerEntry]:
     """Summarise the records that one segment holds of one owner."""
-    entries: list[OwnerEntry] = [_make_entry(record) for record in records if isinstance(record, _OfOneRecord)]
-    ours = [record for record in records if not isinstance(record, _OfOneRecord)]
-    return [*entries, _summarise_trajectory(ours[0].trajectory_id, ours)] if ours else entries
+    entries: list[OwnerEntry] = []
+    ours = _OfTrajectory([], [], [])
+    trajectory_id: str | None = None
+    for record in records:  # one pass, and the most frequent first: a trajectory has dozens of records
+        if isinstance(record, _STEP_PARTS):
+            ours.parts.append(record)
+        elif isinstance(record, _OBSERVATIONS):
+            ours.observations.append(record)
+        elif isinstance(record, _OF_ONE_RECORD):
+            entries.append(_make_entry(record))
+            continue
+        elif not isinstance(record, Content):
+            ours.others.append(record)
+        trajectory_id = trajectory_id or record.trajectory_id
+    return entries if trajectory_id is None else [*entries, _summarise_trajectory(trajectory_id, ours)]
 
 
 def make_footer(
@@ -147,10 +166,8 @@ def _make_entry(record: _OfOneRecord) -> PolicyEntry | BatchEntry | GroupEntry:
             return GroupEntry(run=run, group_id=record.group_id, closed_at=_written(record.closed_at), record=content)
 
 
-def _summarise_trajectory(trajectory_id: str, records: Sequence[_OfTrajectory]) -> TrajectorySummary:
-    parts = [record for record in records if isinstance(record, StepOutline | StepPart)]
-    observations = [record for record in records if isinstance(record, ObservationOutline | Observation)]
-    others = [record for record in records if not isinstance(record, _MANY)]
+def _summarise_trajectory(trajectory_id: str, ours: _OfTrajectory) -> TrajectorySummary:
+    parts, observations, others = ours
     started = [record for record in others if isinstance(record, AttemptStarted)]
     actions = [action for part in parts for action in part.actions or ()]
     versions = [
@@ -160,7 +177,7 @@ def _summarise_trajectory(trajectory_id: str, records: Sequence[_OfTrajectory]) 
     findings = {finding.partition(":")[0] for part in parts for finding in part.findings}
     return TrajectorySummary(
         trajectory_id=trajectory_id,
-        opening=_make_opening(started) if started else _guess_opening(trajectory_id, records),
+        opening=_make_opening(started) if started else _guess_opening(trajectory_id, (*parts, *observations, *others)),
         is_started=bool(started),
         ending=_first(_make_ending(record) for record in others if isinstance(record, Outcome)),
         is_accepted=any(isinstance(record, Accepted) for record in others),
@@ -192,7 +209,9 @@ def _make_opening(started: Iterable[AttemptStarted]) -> Block | None:
     )
 
 
-def _guess_opening(trajectory_id: str, records: Iterable[_OfTrajectory]) -> Block | None:
+def _guess_opening(
+    trajectory_id: str, records: Iterable[StepOutline | StepPart | ObservationOutline | Observation | _Other]
+) -> Block | None:
     """What stands in for an AttemptStarted that was lost or is on its way, so that nothing stored is out of reach."""
     at, run = min((found for record in records if (found := _read_time_and_run(record))), default=(None, ""))
     if at is None:
@@ -206,7 +225,9 @@ def _guess_opening(trajectory_id: str, records: Iterable[_OfTrajectory]) -> Bloc
     return Block(f"2 {sortable_time(at)}", fields)
 
 
-def _read_time_and_run(record: _OfTrajectory) -> tuple[float, str] | None:
+def _read_time_and_run(
+    record: StepOutline | StepPart | ObservationOutline | Observation | _Other,
+) -> tuple[float, str] | None:
     """When a record was made, and in which run."""
     match record:
         case Outcome():
@@ -215,7 +236,7 @@ def _read_time_and_run(record: _OfTrajectory) -> tuple[float, str] | None:
             return record.accepted_at, record.run
         case ExcludedRollout(at=float(at), run=str(run)):
             return at, run
-        case AttemptStarted() | Content() | ContentRef() | ExcludedRollout():
+        case AttemptStarted() | ContentRef() | ExcludedRollout():
             return None
         case _:
             return record.at, record.run
@@ -224,21 +245,17 @@ def _read_time_and_run(record: _OfTrajectory) -> tuple[float, str] | None:
 def _block_fields(record: AttemptStarted | Outcome, origin: Literal["started", "outcome"]) -> dict[str, str]:
     """Fields that the record sets, as text; unknown ones are left out."""
     values = {
-        field.name: _as_text(getattr(record, field.attribute or field.name), field.kind)
-        for field in FIELDS
-        if field.origin == origin
+        field.name: _as_text(getattr(record, field.attribute or field.name), field.kind) for field in _FIELDS[origin]
     }
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _as_text(value: object, kind: str) -> str | None:
-    match kind:
-        case "time":
-            return _written(cast("float", value))
-        case "json":
-            return msgspec.json.encode(value).decode() if value else None
-        case _:
-            return None if value is None else str(value)
+    if kind == "time":
+        return _written(cast("float", value))
+    if kind == "json":
+        return msgspec.json.encode(value).decode() if value else None
+    return None if value is None else str(value)
 
 
 def _make_ending(outcome: Outcome) -> Block:
