@@ -4,6 +4,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -80,7 +81,7 @@ class ShipperLoop:
                 return False
         return True
 
-    def _report(self, errors: list[Exception]) -> None:
+    def _report(self, errors: Sequence[Exception]) -> None:
         """Let writers read why their records wait, as long as something is refused."""
         path = self._directory / SHIPPER_REFUSAL
         with suppress(OSError):  # the log has it, too

@@ -135,7 +135,7 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
 
 
 def _judge_alone(summary: TrajectorySummary, judged: JudgementParts) -> str:
-    """Compute the reward of a trajectory of which the index knows nothing else; empty for null."""
+    """Compute the reward of a trajectory that is new to the index; empty for null."""
     opening = summary.opening.fields if summary.opening else {}
     ending = summary.ending.fields if summary.ending else {}
     basis = [
