@@ -101,7 +101,9 @@ class CountedSizes(dict):
         return super().__getitem__(name)
 
 
-@pytest.mark.parametrize("size_at", [lambda _: 1, lambda at: 1 + at % 90, lambda at: 2 ** (at // 25)], ids=str)
+@pytest.mark.parametrize(
+    "size_at", [lambda _: 1, lambda at: 1 + at % 90, lambda at: 2 ** (at // 25)], ids=["equal", "mixed", "doubling"]
+)
 def test_each_size_is_read_a_few_times_however_many_segments_there_are(size_at):
     limits = Limits(small_bytes=2**2_000, target_bytes=2**2_001, least_age_seconds=60.0)
     sizes = CountedSizes({name_at(NOW - 61 - at): size_at(at) for at in range(16_000)})
