@@ -81,7 +81,7 @@ class ShipperLoop:
                 return False
         return True
 
-    def _report(self, errors: Sequence[Exception]) -> None:
+    def _report(self, errors: Sequence[Exception]) -> None:  # kept: beside what is logged, for other processes
         """Let writers read why their records wait, as long as something is refused."""
         path = self._directory / SHIPPER_REFUSAL
         with suppress(OSError):  # the log has it, too
