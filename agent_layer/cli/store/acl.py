@@ -127,7 +127,7 @@ _DUTIES: dict[Role, tuple[_Duty, ...]] = {
     "reader": (_CONNECT, _QUERY, _WATCH_QUEUE, _WATCH_ENGINES, _WATCH_LOSS, _LINK),
     "operator": (
         *(_CONNECT, _QUERY, _WAIT, _SHIP, _FOLLOW, _SUBMIT, _WATCH_QUEUE, _WATCH_ENGINES, _DRIVE_ENGINES),
-        *(_MAINTAIN, _SHOW_PAGE),
+        *(_MAINTAIN, _SHOW_PAGE, _OPEN_DOORS),
     ),
 }
 

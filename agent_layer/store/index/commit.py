@@ -26,7 +26,7 @@ from agent_layer.schema import (
 )
 from agent_layer.store.index.scripts import COMMIT, ENTER_REWARDS, MARK_COMMITTED
 from agent_layer.store.segments.format import SealedSegment
-from agent_layer.store.segments.summary import may_change_reward
+from agent_layer.store.segments.summary import JudgementParts, split_rewards
 from agent_layer.store.segments.tombstones import member_ids
 
 _MAX_BATCH_SIZE = 256
@@ -46,7 +46,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
     weight: int
     """Rows, calls, rewards and members in it."""
     fields: Mapping[str, object]
-    """Fields as commit.lua reads them. The reader inside Redis knows no bytes: see ``_as_text``."""
+    """Fields as commit.lua reads them. The reader inside Redis knows no bytes: see ``as_text``."""
 
 
 def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment], *, again: bool = False) -> None:
@@ -109,6 +109,7 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
     places = {chunk.owner: f"{chunk.offset} {chunk.size_bytes}" for chunk in footer.chunks}
     for summary in footer.trajectories:
         for part in _split_summary(summary):
+            judged = split_rewards(part.rewards)
             yield _Entry(
                 kind="trajectories",
                 weight=1 + sum(map(len, (part.calls, part.rewards, part.blobs, part.given_labels))),
@@ -116,8 +117,10 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
                     "summary": msgspec.structs.replace(part, rewards={}) if part.rewards else part,
                     "segment": footer.name,
                     "place": places[trajectory_owner(summary.trajectory_id)],
-                    "rewards": {reward_id: as_text(record) for reward_id, record in part.rewards.items()},
-                    "is_judged": may_change_reward(part),
+                    "rewards": {reward_id: as_text(record) for reward_id, record in judged.of_rollout.items()},
+                    "part_rewards": [(name, replaced, as_text(record)) for name, replaced, record in judged.of_parts],
+                    "is_judged": bool(part.is_started or part.ending or judged.of_rollout),
+                    "reward": _judge_alone(part, judged),
                 },
             )
     for policy in footer.policies:
@@ -130,6 +133,16 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
         members = member_ids(one.record)
         fields = _list_fields(one) | {"segment": footer.name, "members": members}
         yield _Entry(kind=kind, weight=1 + len(members), fields=fields)
+
+
+def _judge_alone(summary: TrajectorySummary, judged: JudgementParts) -> str:
+    """Compute the reward of a trajectory that is new to the index; empty for null."""
+    opening = summary.opening.fields if summary.opening else {}
+    ending = summary.ending.fields if summary.ending else {}
+    outcome = make_outcome(ending.get("status", ""), ending.get("cause", "")) if summary.ending else None
+    superseding = [record for _, superseded, record in judged.of_parts if superseded]
+    reward = compute_reward(opening.get("declared", ""), [*judged.of_rollout.values(), *superseding], outcome)
+    return "" if reward is None else repr(reward)
 
 
 def _list_fields(entry: PolicyEntry | BatchEntry | GroupEntry) -> dict[str, object]:

@@ -8,7 +8,7 @@ or doubled when a shipper commits in the same moment.
 import math
 import struct
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from itertools import chain, compress
@@ -25,7 +25,7 @@ from agent_layer.store.index.plan import bucket_name
 from agent_layer.store.index.scripts import RESTORE
 from agent_layer.store.segments.fields import COLUMNS, FIELDS
 from agent_layer.store.segments.format import SealedSegment
-from agent_layer.store.segments.summary import may_change_reward
+from agent_layer.store.segments.summary import split_rewards
 from agent_layer.store.segments.tombstones import owner_hash
 
 _MAX_TOGETHER: Final = 128
@@ -187,9 +187,25 @@ def _describe_row(one: _Whole) -> list[object]:
         [*chain.from_iterable(fields.items())],
         [*chain.from_iterable(one.chunks.items())],
         [text for call, (bits, choices) in summary.calls.items() for text in (call, f"{bits} {choices}")],
-        [text for reward_id, record in summary.rewards.items() for text in (reward_id, as_text(record))],
+        *_describe_rewards(summary.rewards),
         summary.blobs,
     ]
+
+
+def _describe_rewards(rewards: Mapping[str, bytes]) -> tuple[list[object], list[object]]:
+    """Return what may decide the reward of the rollout, and what does not, by the rule of commit.lua."""
+    if not rewards:
+        return [], []
+    judged = split_rewards(rewards)
+    deciding, parts = [*judged.of_rollout.items()], dict[str, bytes]()
+    for name, superseded, record in judged.of_parts:
+        if superseded and superseded not in parts:
+            deciding.append((name, record))
+        else:
+            parts[name] = record
+    pairs = (deciding, parts.items())
+    of_rollout, of_parts = ([one for name, record in some for one in (name, as_text(record))] for some in pairs)
+    return of_rollout, of_parts
 
 
 def _describe_mark(name: _Name, bits: int) -> list[object]:
@@ -222,7 +238,7 @@ def _describe_whole(trajectory_id: str, parts: Sequence[_Part]) -> _Whole | None
     _enter_numbers(fields, summary)
     names = [_NAME_OF_ALL, *_enter_lists(fields, summary), *_enter_labels(fields, summary.given_labels)]
     names += [_make_name(bitmap, fields[name]) for name, bitmap in _SINGLE if name in fields]
-    if may_change_reward(summary):
+    if summary.is_started or summary.ending or summary.rewards:
         names += _enter_reward(fields, summary)
     numbers = [float(fields[column]) if column in fields else math.nan for column in COLUMNS]
     return _Whole(trajectory_id, fields, names, numbers, {part.segment: part.place for part in parts}, summary)

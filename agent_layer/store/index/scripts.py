@@ -55,7 +55,7 @@ COMMIT = LuaScript(
     constants=INDEX_CONSTANTS + _COMMIT_CONSTANTS,
     preludes=(*INDEX_PRELUDE, _EVENTS, _REWARD_BASIS, _BLOB_REFS, _DEATH, _MERGED),
     commands="bitcount bitpos del exists get getbit hdel hexists hget hgetall hkeys hmget hset hsetnx hvals sadd scard"
-    " set setbit setnx setrange sismember smembers srem xadd zadd zrem",
+    " set setbit setnx setrange sismember srem xadd zadd zrem",
     reads="dead replaced:* feeds:* acked:*",
     writes=f"{_ROWS} ordinals rewrite runs policies:* batches:* batch-segments group:* groups:* group-segments blob:*"
     " blobs unneeded claims:*:waiting steps",
@@ -86,9 +86,8 @@ FORGET = LuaScript(
     file=_LUA / "forget.lua",
     constants=INDEX_CONSTANTS,
     preludes=(*INDEX_PRELUDE, _EVENTS, _BLOB_REFS, _DEATH),
-    commands="bitpos del exists get hdel hget hkeys hmget hset hsetnx sadd scard setbit setnx setrange sismember smembers"
-    " srem xadd zrem",
-    reads="runs",
+    commands="bitpos del exists get hdel hget hkeys hmget hset hsetnx sadd scard setbit setnx setrange sismember srem"
+    " xadd zrem",
     writes=f"{_ROWS} dead rewrite group:* groups:* group-segments blob:* unneeded",
 )
 RETIRE = LuaScript(

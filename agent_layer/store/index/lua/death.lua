@@ -11,7 +11,8 @@ local function forget_trajectory(id)
     announce('kind', 'deleted', 'trajectory_id', id, 'run', run)
   end
   for _, name in ipairs(redis.call('HKEYS', key('t', id, 'blobs'))) do release_blob(id, name) end
-  redis.call('DEL', row, key('t', id, 'chunks'), key('t', id, 'calls'), key('t', id, 'rewards'), key('t', id, 'blobs'))
+  redis.call('DEL', row)
+  for _, part in ipairs({'chunks', 'calls', 'rewards', 'part-rewards', 'blobs'}) do redis.call('DEL', key('t', id, part)) end
 end
 
 -- Drop the group from the list of its run, which its record names; one without a record was never listed.

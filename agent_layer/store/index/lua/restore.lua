@@ -9,7 +9,7 @@ local has_dead = redis.call('EXISTS', key('dead')) == 1
 
 local function is_refused(id)
   local row = key('t', id)
-  return redis.call('EXISTS', row, row .. ':chunks', row .. ':calls', row .. ':rewards') > 0
+  return redis.call('EXISTS', row, row .. ':chunks', row .. ':calls', row .. ':rewards', row .. ':part-rewards') > 0
     or has_dead and is_dead('trajectory', id)
 end
 
@@ -32,12 +32,13 @@ local function enter_all(first)
   local block, begin = find_place(first)
   local ids, growing = {}, {}
   for i, one in ipairs(batch.trajectories) do
-    local id, run, status, fields, chunks, calls, rewards, blobs = unpack(one)
+    local id, run, status, fields, chunks, calls, rewards, part_rewards, blobs = unpack(one)
     local row, at = key('t', id), begin + i - 1
     redis.call('HSET', row, 'ordinal', first + i - 1, unpack(fields))
     set_all(row .. ':chunks', chunks)
     set_all(row .. ':calls', calls)
     set_all(row .. ':rewards', rewards)
+    set_all(row .. ':part-rewards', part_rewards)
     for _, name in ipairs(blobs) do keep_blob(id, name) end
     local hash = ids_key(block, at)
     ids[hash] = ids[hash] or {}
