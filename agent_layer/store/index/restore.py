@@ -192,7 +192,7 @@ def _describe_row(one: _Whole) -> list[object]:
     ]
 
 
-def _describe_rewards(rewards: Mapping[str, bytes]) -> tuple[list[object], list[object]]:
+def _describe_rewards(rewards: Mapping[str, bytes]) -> tuple[Sequence[object], Sequence[object]]:
     """Return what may decide the reward of the rollout, and what does not, by the rule of commit.lua."""
     if not rewards:
         return [], []
