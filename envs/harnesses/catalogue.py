@@ -1,6 +1,9 @@
 """Our declarations. Each version and switch was tried against the gateway; ``harnesses check`` tries them again."""
 
+from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from agent_layer.schema import ROLE_HEADER
 from envs.harnesses.harness import Harness, SideCall, ToolShape
@@ -49,6 +52,27 @@ _CLAUDE_CODE = Harness(
     compaction="create a detailed summary of",
     compact_tokens=38_000,
     findings=["not_applied:context_management", "rearranged:system", "side_call:model"],
+)
+
+_SDK_PROGRAM: Final = "claude_sdk.py"
+_CLAUDE_SDK = msgspec.structs.replace(
+    _CLAUDE_CODE,
+    name="claude-agent-sdk",
+    package="claude-agent-sdk",
+    version="0.2.189",
+    installer="pypi",
+    program="python",
+    runs_scripts=False,
+    start_arguments=[
+        *("-I", "-c"),
+        (
+            "import subprocess, claude_agent_sdk as sdk; from pathlib import Path;"
+            " subprocess.run([Path(sdk.__file__).parent / '_bundled' / 'claude', '--version'], check=True)"
+        ),
+    ],
+    arguments=["-I", f"$home/{_SDK_PROGRAM}", "$model", "$prompt"],
+    resume_arguments=["-I", f"$home/{_SDK_PROGRAM}", "--continue", "$model", "$prompt"],
+    files={_SDK_PROGRAM: (Path(__file__).parent / _SDK_PROGRAM).read_text(encoding="utf-8")},
 )
 
 _CODEX = Harness(
@@ -430,7 +454,7 @@ _VIBE = Harness(
 HARNESSES: Final = {
     one.name: one
     for one in (
-        *(_CLAUDE_CODE, _CODEX, _OPENCODE, _QWEN_CODE, _PI, _COPILOT, _CLINE, _CONTINUE, _GEMINI),
+        *(_CLAUDE_CODE, _CLAUDE_SDK, _CODEX, _OPENCODE, _QWEN_CODE, _PI, _COPILOT, _CLINE, _CONTINUE, _GEMINI),
         *(_MINI, _AIDER, _VIBE),
     )
 }

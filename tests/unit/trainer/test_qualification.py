@@ -175,6 +175,7 @@ def with_part(**fields):
         (with_part(forks={"template": 2}), "forks was {}, is {'template': 2}"),
         (with_part(findings=["unread"]), "findings was [], is ['unread']"),
         (msgspec.structs.replace(RESULT, version="2"), "version was 1, is 2"),
+        (msgspec.structs.replace(RESULT, box="session"), "box was none, is session"),
         (msgspec.structs.replace(RESULT, first_request=600), "first request was 300 words, is 600"),
         (msgspec.structs.replace(RESULT, parts=[]), "part 'tools' is gone"),
         (with_part(num_steps=4), "num_steps was 3, is 4"),
