@@ -72,6 +72,8 @@ _CLAUDE_SDK = msgspec.structs.replace(
     ],
     arguments=["-I", f"$home/{_SDK_PROGRAM}", "$model", "$prompt"],
     resume_arguments=["-I", f"$home/{_SDK_PROGRAM}", "--continue", "$model", "$prompt"],
+    environment={**_CLAUDE_CODE.environment, "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1"},
+    side_calls=[SideCall(what="title", mark="model", pattern="You are naming a coding session")],
     files={_SDK_PROGRAM: (Path(__file__).parent / _SDK_PROGRAM).read_text(encoding="utf-8")},
 )
 
@@ -137,7 +139,12 @@ _OPENCODE = Harness(
     dialect="chat",
     arguments=["run", "--auto", "$prompt"],
     resume_arguments=["run", "--auto", "--continue", "$prompt"],
-    environment={**_NO_COLOUR, "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"},
+    environment={
+        **_NO_COLOUR,
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_EXPERIMENTAL_DISABLE_FILEWATCHER": "1",
+    },
     files={
         ".config/opencode/opencode.json": {
             "model": "gateway/$model",
@@ -159,7 +166,7 @@ _OPENCODE = Harness(
         }
     },
     side_calls=[SideCall(what="title", mark="header", pattern="You are a title generator")],
-    switched_off=["updates, sharing, the list of models"],
+    switched_off=["updates, sharing, the list of models", "the watcher of files, which hangs in a sandbox"],
     shell=ToolShape(name="bash", arguments={"command": "$command", "description": "as the script says"}),
     sub_agent=ToolShape(
         name="task", arguments={"description": "a part", "prompt": "$prompt", "subagent_type": "general"}
@@ -184,10 +191,11 @@ _QWEN_CODE = Harness(
             "general": {"disableAutoUpdate": True},
             "privacy": {"usageStatisticsEnabled": False},
             "telemetry": {"enabled": False},
+            "tools": {"shell": {"enableInteractiveShell": False}},
             "model": {"generationConfig": {"contextWindowSize": "$context_tokens"}},
         }
     },
-    switched_off=["updates, statistics"],
+    switched_off=["updates, statistics", "terminals of its shell, which a sandbox does not have"],
     shell=ToolShape(name="run_shell_command", arguments={"command": "$command", "is_background": False}),
     sub_agent=ToolShape(
         name="agent", arguments={"description": "a part", "prompt": "$prompt", "subagent_type": "general-purpose"}
