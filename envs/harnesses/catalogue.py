@@ -441,8 +441,8 @@ _VIBE = Harness(
     program="vibe",
     python="3.12",
     dialect="chat",
-    arguments=["--trust", "-p", "$prompt"],
-    resume_arguments=["--trust", "--continue", "-p", "$prompt"],
+    arguments=["--trust", "--auto-approve", "-p", "$prompt"],
+    resume_arguments=["--trust", "--auto-approve", "--continue", "-p", "$prompt"],
     environment={**_NO_COLOUR, "AGENT_LAYER_MODEL_KEY": "$api_key"},
     files={
         ".vibe/config.toml": (

@@ -20,7 +20,6 @@ from agent_layer.schema import OpenedRollout, OpenRequest, Task
 from agent_layer.settings import Settings, program_environment
 from agent_layer.store import open_store
 from envs.commands import CommandEnd, CommandOptions, CommandTarget
-from envs.failures import EndedError
 from envs.harnesses import Harness, Installation, PartFigures, Qualification, make_harness_target
 from envs.sandbox import AttemptSandbox, SupervisorHandle, TakeBox
 from tracer.core import Rollout
@@ -167,7 +166,7 @@ class _Check:
             yield None
             return
         request = TakeBox(owner=owner, task=owner, spec=spec, seconds=self._settings.sandbox_start_seconds)
-        taken = await boxes.take_box(request, lambda _: None)  # whoever uses a lost box is told
+        taken = await boxes.take_box(request, lambda _: None)  # the next use of a lost box raises
         box = AttemptSandbox(taken.facts, taken.address)
         try:
             yield box
@@ -203,7 +202,7 @@ class _Check:
                 if is_cut:
                     return f"it ended before its answer was cut: {tail}"
                 return f"it ended with status {end.exit_code}: {tail}" if end.exit_code else None
-        except (EndedError, SandboxError) as error:
+        except (AgentFailedError, SandboxError) as error:
             return str(error)
         finally:
             agent.cancel()
