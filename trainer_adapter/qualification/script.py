@@ -83,8 +83,9 @@ def list_parts(harness: Harness) -> list[Part]:
         ]
         cut = [Speak(_slow_text(), is_slow=True), edit]
         return [*parts, Part(name="cut and resume", turns=cut, is_cut=True)] if harness.resume_arguments else parts
-    one = Shell(("echo first$((6*7)) > notes.txt; cat notes.txt",), ("first42",))
-    two = Shell(("echo second$((6*7))", "echo third$((6*7))"), ("second42", "third42"))
+    # without a substitution, which some agents refuse
+    one = Shell(("printf first%%word > notes.txt; cat notes.txt",), ("first%word",))
+    two = Shell(("printf second%%word", "printf third%%word"), ("second%word", "third%word"))
     parts = [Part(name="tools", turns=[one, two, end])]
     if harness.sub_agent is not None:
         waits = [] if harness.waits is None else [Wait(0), Wait(1)]
