@@ -33,7 +33,9 @@ def write_tables() -> str:
 
 
 def _table_of_runs(known: list[Harness]) -> Iterator[str]:
-    yield from _head("agent", "version, from", "dialect", "checked", "parts", "calls = steps", "sampled", "policy lost")
+    yield from _head(
+        "agent", "version, from", "dialect", "checked, sandbox", "parts", "calls = steps", "sampled", "policy lost"
+    )
     for harness in known:
         start = f"| `{harness.name}` | {harness.version}, {harness.installer} | {harness.dialect} |"
         result = _read(harness.name)
@@ -50,7 +52,8 @@ def _table_of_runs(known: list[Harness]) -> Iterator[str]:
         others = sum(number for cause, number in lost.items() if cause not in ("aux", "cut_stream"))
         of_all = f"{calls} = {steps}" if calls == steps else f"**{calls} ≠ {steps}**"
         yield (
-            f"{start} {result.checked_on} | {len(result.parts)} | {of_all} | {sampled} = {trained}{named} | {others} |"
+            f"{start} {result.checked_on}, {result.box} | {len(result.parts)} | {of_all} |"
+            f" {sampled} = {trained}{named} | {others} |"
         )
 
 

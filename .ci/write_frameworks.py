@@ -105,7 +105,7 @@ def write_works_with() -> str:
     rows = [
         *_wrap("[frameworks](docs/frameworks.md)", [_name(one) for one in frameworks if one.name not in _CLIENTS]),
         ("clients", f"{', '.join(clients)}; npm: {npm}"),
-        ("[coding agents](docs/coding-agents.md)", ", ".join(list_harness_names())),
+        *_wrap("[coding agents](docs/coding-agents.md)", list_harness_names()),
         ("any program, any language", "by `OPENAI_BASE_URL`, `ANTHROPIC_BASE_URL` or `GOOGLE_GEMINI_BASE_URL`"),
         (
             "traced without a gateway",

@@ -7,7 +7,7 @@ __getattr__, __all__ = face(
     {
         "directories": "OUTSIDE hash_template",
         "boxed": "choose_box",
-        "options": "CommandFlags as_arguments make_box_spec take_command_flags",
+        "options": "BoxOption CommandFlags as_arguments make_box_spec take_command_flags",
         "plan": "CommandEnd CommandOptions CommandPlace CommandPlan TaskDefaults read_last_line",
         "target": "CommandTarget",
     },

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 import typer
@@ -23,6 +23,17 @@ _FLAGS: Final = "flags"
 
 def _option(name: str, description: str, metavar: str | None = None) -> object:
     return typer.Option(name, metavar=metavar, help=description, rich_help_panel=_PANEL)
+
+
+BoxOption: TypeAlias = Annotated[
+    str | None,
+    _option(
+        "--box",
+        "Run in a sandbox (auto, session, oci, docker, …) that reaches the rollout's model, and nothing else; none:"
+        " with your rights. Else auto for --harness, none for COMMAND.",
+        "KIND",
+    ),
+]
 
 
 class CommandFlags(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,15 +78,7 @@ class CommandFlags(msgspec.Struct, frozen=True, kw_only=True):
             "NAME",
         ),
     ] = None
-    box: Annotated[
-        str | None,
-        _option(
-            "--box",
-            "Run in a sandbox (auto, session, oci, docker, …) that reaches the rollout's model, and nothing else; none:"
-            " with your rights. Else auto for --harness, none for COMMAND.",
-            "KIND",
-        ),
-    ] = None
+    box: BoxOption = None
     box_memory: Annotated[
         int | None,
         typer.Option(

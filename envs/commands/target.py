@@ -60,6 +60,8 @@ class _Attempt:
         """None: it has no box, or its command has not begun."""
         self.baseline: Baseline | None = None
         """None: no diff was asked for, or the command has not begun."""
+        self.is_filled = False
+        """Whether its templates and the task's files are in place."""
 
 
 class CommandTarget:
@@ -119,17 +121,37 @@ class CommandTarget:
             BadInputError: no such program exists, or a file has no place.
             EndedError: it ended as the policy would have it, in its box.
         """
+        return self._read_result(await self.run(task, rollout, self._plan))
+
+    async def run(self, task: Task, rollout: Rollout, plan: PlanCommand, *, continues: bool = False) -> CommandEnd:
+        """Run a plan in the attempt's box or directories.
+
+        Args:
+            task: its files are written there.
+            rollout: the attempt.
+            plan: what runs.
+            continues: where an earlier plan of this attempt has left box or directories, as they are; else they begin.
+
+        Raises: BadInputError, EndedError: as a call. SandboxError: the box was lost.
+        """
+        name = rollout.trajectory_id
         if isinstance(rollout.box, AttemptSandbox) and self.is_boxed:
-            return self._read_result(await self._run_boxed(task, rollout, rollout.box))
-        if not self.options.is_shared:
-            making = asyncio.create_task(asyncio.to_thread(self._directories.make, rollout.trajectory_id))
-            attempt = self._attempts[rollout.trajectory_id] = _Attempt(making)
-            try:
-                attempt.directory = await asyncio.shield(making)
-                return self._read_result(await self._run_here(task, rollout, attempt))
-            finally:
-                attempt.is_running = False
-        return self._read_result(await self._run_here(task, rollout, None))
+            attempt = self._attempts[name] = self._attempts[name] if continues else _Attempt(None)
+            return await self._run_boxed(task, rollout, rollout.box, attempt, plan)
+        if self.options.is_shared:
+            return await self._run_here(task, rollout, None, plan)
+        if continues:
+            attempt = self._attempts[name]
+        else:
+            making = asyncio.create_task(asyncio.to_thread(self._directories.make, name))
+            attempt = self._attempts[name] = _Attempt(making)
+        assert attempt.making is not None
+        attempt.is_running = True
+        try:
+            attempt.directory = await asyncio.shield(attempt.making)
+            return await self._run_here(task, rollout, attempt, plan)
+        finally:
+            attempt.is_running = False
 
     async def write_diff(self, trajectory_id: str) -> None:
         """Write the diff of an attempt into its box, where it has one."""
@@ -179,7 +201,9 @@ class CommandTarget:
             await self.remove(trajectory_id)
         await asyncio.to_thread(self._directories.close)
 
-    async def _run_here(self, task: Task, rollout: Rollout, attempt: _Attempt | None) -> CommandEnd:
+    async def _run_here(
+        self, task: Task, rollout: Rollout, attempt: _Attempt | None, make_plan: PlanCommand
+    ) -> CommandEnd:
         """Run on this machine, in the attempt's directory or, without one, where the worker runs."""
         directory = None if attempt is None else attempt.directory
         inherited = clear_secrets(agent_environment()) | self._passed
@@ -189,7 +213,7 @@ class CommandTarget:
             inside = {name: value for name, value in variables.items() if name not in OUTSIDE}
             variables = inside | directory.variables()
         home = variables.get("HOME", "")
-        plan = self._plan(_describe_place(task, rollout, home, str(directory.work if directory else self._start)))
+        plan = make_plan(_describe_place(task, rollout, home, str(directory.work if directory else self._start)))
         stdin = None
         if directory is None and (plan.home_files or plan.files or plan.stdin):
             raise BadInputError(
@@ -197,13 +221,15 @@ class CommandTarget:
                 " option out"
             )
         if attempt is not None and directory is not None:
-            stdin = await asyncio.to_thread(_fill_directory, directory, task, plan)
+            files = {} if attempt.is_filled or task.sandbox is not None else task.files  # else they are the sandbox's
+            stdin = await asyncio.to_thread(_fill_directory, directory, files, plan)
+            attempt.is_filled = True
             found = self._look_up(plan, self._directories.checkout())
             plan = msgspec.structs.replace(plan, argv=found.argv)
             if found.needs_modules:
                 paths = [str(self._start), *filter(None, [variables.get("PYTHONPATH")])]
                 variables |= {"PYTHONPATH": os.pathsep.join(paths)}
-            if self.options.diff is not None:
+            if self.options.diff is not None and attempt.baseline is None:
                 baseline = Baseline(run_git_here, str(directory.top / "baseline"), str(directory.work))
                 await baseline.record()
                 attempt.baseline = baseline
@@ -220,14 +246,15 @@ class CommandTarget:
             mark=None if directory is None else directory.tmp,
         )
 
-    async def _run_boxed(self, task: Task, rollout: Rollout, box: AttemptSandbox) -> CommandEnd:
+    async def _run_boxed(
+        self, task: Task, rollout: Rollout, box: AttemptSandbox, attempt: _Attempt, make_plan: PlanCommand
+    ) -> CommandEnd:
         """Run in the attempt's box, which reaches the rollout's gateway and nothing else."""
-        attempt = self._attempts[rollout.trajectory_id] = _Attempt(None)
         async with open_tunnel(box, rollout.base_url or "") as address:
             inside = dataclasses.replace(rollout, base_url=address, box=None)
             workdir = box.spec.workdir
-            plan = self._plan(_describe_place(task, inside, BOX_HOME, workdir, is_boxed=True))
-            work = await asyncio.to_thread(self._directories.checkout)
+            plan = make_plan(_describe_place(task, inside, BOX_HOME, workdir, is_boxed=True))
+            work = None if attempt.is_filled else await asyncio.to_thread(self._directories.checkout)
             found = self._look_up(plan, work)
             if found.files or found.needs_modules:
                 named = found.files[0] if found.files else "a module of the start directory"
@@ -235,8 +262,10 @@ class CommandTarget:
                     f"command: {named} is not in the sandbox, which sees no file of {self._start}; name that directory"
                     " with --workdir, so that each attempt has a copy"
                 )
-            await fill_box(box, work=work, home=self._directories.home, files=task.files, plan=plan)
-            if self.options.diff is not None:
+            home = None if attempt.is_filled else self._directories.home
+            await fill_box(box, work=work, home=home, files=task.files, plan=plan)
+            attempt.is_filled = True
+            if self.options.diff is not None and attempt.baseline is None:
                 baseline = Baseline(run_git_in(box), _BOX_BASELINE, workdir)
                 await baseline.record()
                 attempt.baseline, attempt.box_workdir = baseline, workdir
@@ -279,10 +308,9 @@ def _describe_place(task: Task, rollout: Rollout, home: str, workdir: str, *, is
     )
 
 
-def _fill_directory(directory: AttemptDirectory, task: Task, plan: CommandPlan) -> Path | None:
+def _fill_directory(directory: AttemptDirectory, files: Mapping[str, str], plan: CommandPlan) -> Path | None:
     """Write an attempt's files; return that of its standard input, None: it reads nothing."""
-    if task.sandbox is None:  # else they are the sandbox's
-        write_files(directory.work, task.files, "the task's file")
+    write_files(directory.work, files, "the task's file")
     write_files(directory.work, plan.files, "file")
     write_files(directory.home, plan.home_files, "file of HOME")
     if not plan.stdin:

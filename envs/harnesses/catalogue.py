@@ -1,6 +1,9 @@
 """Our declarations. Each version and switch was tried against the gateway; ``harnesses check`` tries them again."""
 
+from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from agent_layer.schema import ROLE_HEADER
 from envs.harnesses.harness import Harness, SideCall, ToolShape
@@ -49,6 +52,29 @@ _CLAUDE_CODE = Harness(
     compaction="create a detailed summary of",
     compact_tokens=38_000,
     findings=["not_applied:context_management", "rearranged:system", "side_call:model"],
+)
+
+_SDK_PROGRAM: Final = "claude_sdk.py"
+_CLAUDE_SDK = msgspec.structs.replace(
+    _CLAUDE_CODE,
+    name="claude-agent-sdk",
+    package="claude-agent-sdk",
+    version="0.2.189",
+    installer="pypi",
+    program="python",
+    runs_scripts=False,
+    start_arguments=[
+        *("-I", "-c"),
+        (
+            "import subprocess, claude_agent_sdk as sdk; from pathlib import Path;"
+            " subprocess.run([Path(sdk.__file__).parent / '_bundled' / 'claude', '--version'], check=True)"
+        ),
+    ],
+    arguments=["-I", f"$home/{_SDK_PROGRAM}", "$model", "$prompt"],
+    resume_arguments=["-I", f"$home/{_SDK_PROGRAM}", "--continue", "$model", "$prompt"],
+    environment={**_CLAUDE_CODE.environment, "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1"},
+    side_calls=[SideCall(what="title", mark="model", pattern="You are naming a coding session")],
+    files={_SDK_PROGRAM: (Path(__file__).parent / _SDK_PROGRAM).read_text(encoding="utf-8")},
 )
 
 _CODEX = Harness(
@@ -113,7 +139,12 @@ _OPENCODE = Harness(
     dialect="chat",
     arguments=["run", "--auto", "$prompt"],
     resume_arguments=["run", "--auto", "--continue", "$prompt"],
-    environment={**_NO_COLOUR, "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"},
+    environment={
+        **_NO_COLOUR,
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_EXPERIMENTAL_DISABLE_FILEWATCHER": "1",
+    },
     files={
         ".config/opencode/opencode.json": {
             "model": "gateway/$model",
@@ -135,7 +166,7 @@ _OPENCODE = Harness(
         }
     },
     side_calls=[SideCall(what="title", mark="header", pattern="You are a title generator")],
-    switched_off=["updates, sharing, the list of models"],
+    switched_off=["updates, sharing, the list of models", "the watcher of files, which hangs in a sandbox"],
     shell=ToolShape(name="bash", arguments={"command": "$command", "description": "as the script says"}),
     sub_agent=ToolShape(
         name="task", arguments={"description": "a part", "prompt": "$prompt", "subagent_type": "general"}
@@ -160,10 +191,11 @@ _QWEN_CODE = Harness(
             "general": {"disableAutoUpdate": True},
             "privacy": {"usageStatisticsEnabled": False},
             "telemetry": {"enabled": False},
+            "tools": {"shell": {"enableInteractiveShell": False}},
             "model": {"generationConfig": {"contextWindowSize": "$context_tokens"}},
         }
     },
-    switched_off=["updates, statistics"],
+    switched_off=["updates, statistics", "terminals of its shell, which a sandbox does not have"],
     shell=ToolShape(name="run_shell_command", arguments={"command": "$command", "is_background": False}),
     sub_agent=ToolShape(
         name="agent", arguments={"description": "a part", "prompt": "$prompt", "subagent_type": "general-purpose"}
@@ -409,8 +441,8 @@ _VIBE = Harness(
     program="vibe",
     python="3.12",
     dialect="chat",
-    arguments=["--trust", "-p", "$prompt"],
-    resume_arguments=["--trust", "--continue", "-p", "$prompt"],
+    arguments=["--trust", "--auto-approve", "-p", "$prompt"],
+    resume_arguments=["--trust", "--auto-approve", "--continue", "-p", "$prompt"],
     environment={**_NO_COLOUR, "AGENT_LAYER_MODEL_KEY": "$api_key"},
     files={
         ".vibe/config.toml": (
@@ -430,7 +462,7 @@ _VIBE = Harness(
 HARNESSES: Final = {
     one.name: one
     for one in (
-        *(_CLAUDE_CODE, _CODEX, _OPENCODE, _QWEN_CODE, _PI, _COPILOT, _CLINE, _CONTINUE, _GEMINI),
+        *(_CLAUDE_CODE, _CLAUDE_SDK, _CODEX, _OPENCODE, _QWEN_CODE, _PI, _COPILOT, _CLINE, _CONTINUE, _GEMINI),
         *(_MINI, _AIDER, _VIBE),
     )
 }

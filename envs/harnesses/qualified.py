@@ -70,6 +70,8 @@ class Qualification(msgspec.Struct, frozen=True, kw_only=True):
     """Date, UTC."""
     agent_layer: str
     interpreter: str
+    box: str = "none"
+    """Kind of sandbox that it ran in; ``none``: it had the user's rights."""
     first_request: int
     """Words of its first request."""
     parts: list[PartFigures]

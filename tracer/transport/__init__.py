@@ -3,5 +3,5 @@
 from agent_layer.lazy import face
 
 __getattr__, __all__ = face(
-    __name__, {"gateway_client": "GatewayClient connect_gateway", "inheritance": "rollout_from_environment"}
+    __name__, {"gateway_client": "GatewayClient connect_gateway", "inheritance": "RewardSink rollout_from_environment"}
 )

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from agent_layer.errors import AgentFailedError
 from agent_layer.settings import Settings
+from envs.commands import BoxOption, CommandFlags
 from envs.harnesses import (
     ALLOWED_LOSSES,
     PartFigures,
@@ -26,19 +27,23 @@ def check(
     name: Annotated[str, typer.Argument(help="See 'agent-layer harnesses'.")],
     *,
     part: Annotated[str | None, typer.Option(help="Only this part; nothing is stored then.")] = None,
+    box: BoxOption = None,
 ) -> None:
     """Drive an installed agent through a fixed script, and count what it sampled and what of it is trained.
 
-    The agent runs unmodified behind a gateway and a scripted engine of their own: tools, two calls at once, sub-agents,
-    forty turns, a refused call, a cut stream, resuming. Each sampled token is trained or has a cause. The exit status
-    is 1 if the policy lost a token for another cause than 'aux' or 'cut_stream'. The result is compared with the last.
+    The agent runs unmodified in a sandbox, behind a gateway and a scripted engine of their own: tools, two calls at
+    once, sub-agents, forty turns, a refused call, a cut stream, resuming. Each sampled token is trained or has a cause.
+    The exit status is 1 if the policy lost a token for another cause than 'aux' or 'cut_stream'. The result is compared
+    with the last.
 
         agent-layer harnesses check mini-swe-agent
     """
     settings: Settings = context.obj
     harness = find_harness(name)
     before = find_qualification(settings, name)
-    result = check_harness(settings, harness, partial(typer.echo, err=True), part)
+    result = check_harness(
+        settings, harness, partial(typer.echo, err=True), part, CommandFlags(box=box).read(is_harness=True)
+    )
     _print(result)
     if part is None:
         if before is not None:
@@ -74,7 +79,8 @@ def _print(result: Qualification) -> None:
             _join(one.forks),
         )
     Console().print(table)
-    typer.echo(f"{result.harness} {result.version}: first request {result.first_request} words")
+    where = "without a sandbox" if result.box == "none" else f"in a sandbox ({result.box})"
+    typer.echo(f"{result.harness} {result.version}, {where}: first request {result.first_request} words")
     for one in result.rendered:
         typer.echo(
             f"{one.template}: first request {one.first_request} tokens, longest row {one.longest_row},"

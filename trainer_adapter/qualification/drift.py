@@ -8,7 +8,7 @@ from envs.harnesses import PartFigures, Qualification, RenderedFigures
 from trainer_adapter.qualification.account import CUT
 
 _COMPARED = ("num_calls", "num_steps", "sampled", "trained", "lost", "num_rows", "forks", "findings", "fault")
-_VERSIONS = ("version", "agent_layer", "interpreter")
+_VERSIONS = ("version", "agent_layer", "interpreter", "box")
 
 
 def find_drift(before: Qualification, after: Qualification) -> Iterator[str]:

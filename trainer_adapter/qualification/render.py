@@ -84,7 +84,7 @@ def _render(
             answer = vocabulary.encode(_render_answer(template, call.answer), allowed_special="all")
             whole.append(prompts[-1] + answer)
             sampled += len(answer)
-        first = first or len(prompts[0])
+        first = first or len(next(iter(prompts), ()))
         found = measure_rows(prompts, whole)
         rows += found
         short_row = max(short_row, *([] if part.is_long else found), 0)

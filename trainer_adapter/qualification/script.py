@@ -29,6 +29,8 @@ class Shell(msgspec.Struct, frozen=True):
     """The model calls the shell, once for each command, all at once."""
 
     commands: tuple[str, ...]
+    output: tuple[str, ...] = ()
+    """Words that no command holds, and the answers of the shell do."""
 
 
 class Delegate(msgspec.Struct, frozen=True):
@@ -81,7 +83,9 @@ def list_parts(harness: Harness) -> list[Part]:
         ]
         cut = [Speak(_slow_text(), is_slow=True), edit]
         return [*parts, Part(name="cut and resume", turns=cut, is_cut=True)] if harness.resume_arguments else parts
-    one, two = Shell(("echo first > notes.txt; cat notes.txt",)), Shell(("echo second", "echo third"))
+    # without a substitution, which some agents refuse
+    one = Shell(("printf first%%word > notes.txt; cat notes.txt",), ("first%word",))
+    two = Shell(("printf second%%word", "printf third%%word"), ("second%word", "third%word"))
     parts = [Part(name="tools", turns=[one, two, end])]
     if harness.sub_agent is not None:
         waits = [] if harness.waits is None else [Wait(0), Wait(1)]
@@ -123,6 +127,8 @@ class ScriptedModel:
         """Calls of the policy, those of sub-agents included, but for refused and slow ones."""
         self.unexpected: list[str] = []
         """Ends of main requests behind the last turn."""
+        self.output: list[str] = []
+        """Words that the shell was to print and no request has shown."""
 
     def __call__(self, prompt: ScriptPrompt) -> ScriptAnswer:
         """Answer one request."""
@@ -137,6 +143,7 @@ class ScriptedModel:
         """Return the answer, and whether the policy gives it."""
         texts = [_read_text(message) for message in prompt.messages]
         everything = "\n".join(texts)
+        self.output = [one for one in self.output if one not in everything]
         if any(call.pattern and re.search(call.pattern, everything) for call in self._harness.side_calls):
             self.num_side_calls += 1
             return "a short title", False
@@ -171,6 +178,7 @@ class ScriptedModel:
                 return self._call([fill_tool(finish)], text) if is_end and finish else text
             case Shell(commands=commands):
                 assert self._harness.shell is not None
+                self.output += turn.output
                 return self._call([fill_tool(self._harness.shell, command=one) for one in commands], "I run it.")
             case Wait(position=position):
                 assert self._harness.waits is not None
@@ -235,6 +243,7 @@ def find_fault(
     faults = {
         f"all {len(part.turns)} turns to be asked for, found {len(model.left)} left": model.left,
         f"no request behind the last turn, found {len(model.unexpected)}: …{model.unexpected[:1]}": model.unexpected,
+        f"its shell to print {', '.join(model.output)}, found no such answer": model.output,
         "it to summarise its conversation, found no such request": is_compacted and not model.num_summaries,
         f"{num_started} sub-agents to ask, found {model.num_delegated}": model.num_delegated < num_started,
         f"{num_started} sub-agents with names and rows of their own, found {num_agents}":

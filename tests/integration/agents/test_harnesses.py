@@ -2,15 +2,19 @@
 
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
 
 from agent_layer.infra.processes.marked import list_marked
 from agent_layer.settings import Settings
+from envs.commands import CommandFlags
 from envs.harnesses import Harness, Installation, SideCall, ToolShape, find_harness
 from trainer_adapter.qualification.check import check_harness
 from trainer_adapter.qualification.drift import find_drift
+
+from ...boxes import require_kind
 
 PROGRAM = Path(__file__).parent / "programs" / "small_agent.py"
 SMALL = Harness(
@@ -39,25 +43,33 @@ SMALL = Harness(
 
 @pytest.fixture
 def small(tmp_path):
-    """Settings and declaration of the small agent, installed."""
+    """Settings and declaration of the small agent, installed where sandboxes can show it."""
+    with TemporaryDirectory(prefix="agent-layer-test-", dir="/var/tmp") as place:
+        yield install_small(tmp_path, Path(place))
+
+
+def install_small(tmp_path, place):
     environment = SMALL.environment | {"DIRECTORY_OF_TEST": str(tmp_path)}
     harness = msgspec.structs.replace(SMALL, lock=tmp_path / "lock", environment=environment)
     harness.lock_folder.mkdir(exist_ok=True)
     (harness.lock_folder / "requirements.txt").write_text("")
-    settings = Settings(dir=tmp_path / "agent-layer")
+    settings = Settings(dir=place)
     installation = Installation(settings, harness)
     installation.program.parent.mkdir(parents=True, exist_ok=True)
-    installation.program.write_text(f'#!/bin/sh\nexec {sys.executable} -I {PROGRAM} "$@"\n')
+    installation.program.write_text(f"#!/usr/bin/python3 -I\n{PROGRAM.read_text()}")
     installation.program.chmod(0o700)
     marker = {"version": "1", "lock_hash": installation._hash_lock(), "interpreter": "Python"}
     (installation.folder / "installed.json").write_bytes(msgspec.json.encode(marker))
     return settings, harness
 
 
-def test_an_agent_loses_only_side_calls_and_what_was_cut_and_drifts_by_nothing(small):
+@pytest.mark.parametrize("box", ["none", pytest.param("auto", marks=pytest.mark.long)])
+def test_an_agent_loses_only_side_calls_and_what_was_cut_and_drifts_by_nothing(small, box):
     settings, harness = small
+    if box == "auto":
+        require_kind("session", "oci", "docker", "namespace")
 
-    result = check_harness(settings, harness, print)
+    result = check_harness(settings, harness, print, options=CommandFlags(box=box).read(is_harness=True))
 
     assert [part.fault for part in result.parts] == [None] * 6
     assert result.is_clean
@@ -71,7 +83,8 @@ def test_an_agent_loses_only_side_calls_and_what_was_cut_and_drifts_by_nothing(s
     assert [by_name[name].num_agents for name in ("tools", "sub-agent", "two sub-agents", "retry")] == [0, 1, 2, 0]
     assert by_name["forty turns"].forks.keys() == {"compaction"}
     assert list(find_drift(result, result)) == []
-    assert list_marked("DIRECTORY_OF_TEST", str(settings.dir.parent)) == []
+    assert (result.box == "none") == (box == "none")
+    assert list_marked("DIRECTORY_OF_TEST", harness.environment["DIRECTORY_OF_TEST"]) == []
 
 
 @pytest.mark.long

@@ -25,7 +25,7 @@ from trainer_adapter.qualification.account import EngineAnswer, account_tokens
 from trainer_adapter.qualification.check import check_harness
 from trainer_adapter.qualification.drift import find_drift
 from trainer_adapter.qualification.render import find_needed_lengths, measure_rows
-from trainer_adapter.qualification.script import Delegate, Part, ScriptedModel, Speak, find_fault
+from trainer_adapter.qualification.script import Delegate, Part, ScriptedModel, Shell, Speak, find_fault
 
 from ...profiles import num_examples
 from .step_trees import call, make_trajectory, step_trees
@@ -175,6 +175,7 @@ def with_part(**fields):
         (with_part(forks={"template": 2}), "forks was {}, is {'template': 2}"),
         (with_part(findings=["unread"]), "findings was [], is ['unread']"),
         (msgspec.structs.replace(RESULT, version="2"), "version was 1, is 2"),
+        (msgspec.structs.replace(RESULT, box="session"), "box was none, is session"),
         (msgspec.structs.replace(RESULT, first_request=600), "first request was 300 words, is 600"),
         (msgspec.structs.replace(RESULT, parts=[]), "part 'tools' is gone"),
         (with_part(num_steps=4), "num_steps was 3, is 4"),
@@ -248,6 +249,22 @@ def test_needed_lengths_are_those_of_the_longest_template_and_of_short_parts():
 def test_a_part_that_does_not_exist_is_named_before_anything_starts(tmp_path):
     with pytest.raises(BadInputError, match=r"expected --part as one of 'tools', .*'cut and resume', found 'tool'"):
         check_harness(Settings(dir=tmp_path), HARNESS, print, "tool")
+
+
+@pytest.mark.parametrize(("printed", "fault"), [("ran42", None), ("forkpty(3) failed.", "its shell to print ran42")])
+def test_a_shell_that_does_not_run_what_it_is_told_is_named(printed, fault):
+    turns = [Shell(("echo ran$((6*7))",), ("ran42",)), Speak("Done.")]
+    model = ScriptedModel(HARNESS, turns, ScriptedEngine(model="policy"))
+    messages = [{"role": "user", "content": "Do it."}]
+
+    messages += [
+        {"role": "assistant", **model(ScriptPrompt(messages=messages, tools=[], choice=0, body={}, weights=str))},
+        {"role": "tool", "content": printed},
+    ]
+    model(ScriptPrompt(messages=messages, tools=[], choice=0, body={}, weights=str))
+
+    found = find_fault(model, Part(name="p", turns=turns), HARNESS, num_aux=0, num_cut=0, num_agents=0)
+    assert found is None if fault is None else fault in found
 
 
 @pytest.mark.parametrize(

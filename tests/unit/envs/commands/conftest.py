@@ -3,6 +3,7 @@
 import pytest
 
 from agent_layer.schema.task import Task
+from envs.commands.plan import read_last_line
 from envs.commands.target import CommandTarget
 from tracer.core import Rollout
 
@@ -13,8 +14,8 @@ class Attempts:
     def __init__(self, plan, options=None, **more):
         self.target = CommandTarget(plan, options, **more)
 
-    async def run(self, name="r-0", **task):
-        """Run an attempt to its end; return its result."""
+    async def run(self, name="r-0", then=None, **task):
+        """Run an attempt to its end, and a plan behind it in the same place; return the last result."""
         rollout = Rollout(
             trajectory_id=name,
             rollout_id=name.rpartition("-")[0],
@@ -25,7 +26,11 @@ class Attempts:
             api_key="key",
             model="policy",
         )
-        return await self.target(Task(**({"id": "t", "run": "run", "input": "hi"} | task)), rollout)
+        task = Task(**({"id": "t", "run": "run", "input": "hi"} | task))
+        result = await self.target(task, rollout)
+        if then is None:
+            return result
+        return read_last_line(await self.target.run(task, rollout, lambda _: then, continues=True))
 
     async def collect(self, *patterns, name="r-0", max_bytes=1 << 20):
         """Take its files, and remove its directories."""

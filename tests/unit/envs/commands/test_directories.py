@@ -1,10 +1,12 @@
 """Promises of an attempt's directories: fresh, apart from all others, and gone when it has ended."""
 
 import asyncio
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,24 @@ async def test_attempts_side_by_side_share_no_file_and_begin_with_the_same(attem
         assert (one["found"]["cwd"], one["found"]["HOME"], one["found"]["TMPDIR"]) == (expected, expected, [])
     assert (template / "src/a.py").read_text() == "a = 1\n"
     assert not (template / "mine").exists()
+
+
+async def test_a_plan_that_continues_finds_what_the_one_before_left_and_adds_its_own_files(attempts, template):
+    options = CommandOptions(workdir=str(template), home=str(template), diff="changes.patch")
+    running = attempts(["sh", "-c", "echo b > again.py; echo c > task.txt; rm ~/again.py; touch $TMPDIR/left"], options)
+    code = "cat again.py task.txt new.txt ~/mine; ls $TMPDIR; ls ~/again.py 2>/dev/null"
+    then = CommandPlan(
+        argv=["sh", "-c", f"({code}) | tr '\\n' ' '"], files={"new.txt": "d "}, home_files={"mine": "e "}
+    )
+
+    result = await running.run(files={"task.txt": "t"}, then=then)
+    left = await running.collect()
+
+    assert result == "b c d e left"
+    with tarfile.open(fileobj=io.BytesIO(left.archive)) as archive:
+        changes = archive.extractfile("changes.patch").read().decode()
+    assert "-a = 1\n" in changes
+    assert "+d " in changes
 
 
 @pytest.mark.parametrize("ends", ["well", "fails", "cancelled"])
