@@ -8,7 +8,8 @@ from agent_layer.dispatcher import Dispatcher
 
 CALLS = {
     *("cancel", "close", "dead", "drain", "drop_dead", "finished", "groups", "pause", "resume", "retry_dead"),
-    *("begin_pause", "end_pause", "serve", "rollouts", "runs", "share", "stats", "submit", "wait", "workers"),
+    *("begin_pause", "end_pause", "find_server_change"),
+    *("serve", "rollouts", "runs", "share", "stats", "submit", "wait", "workers"),
 }
 
 

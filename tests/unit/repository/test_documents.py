@@ -114,7 +114,9 @@ def test_the_table_of_health_is_the_catalogue():
 
 def test_the_table_of_alarms_of_this_moment_is_the_catalogue():
     limits = {
-        one.name: ("duration", format_span(one.warn or 0)) if one.unit == "seconds" else (one.unit, _limit(one.warn))
+        one.name: ("duration", format_span(one.warn or 0))
+        if one.unit == "seconds"
+        else (one.unit, ("below " if one.is_low_bad else "") + _limit(one.warn))
         for one in LIVE_CHECKS
     }
     rows = {f"| `{one.name}` | {one.measures} | {' | '.join(limits[one.name])} |" for one in LIVE_CHECKS}
