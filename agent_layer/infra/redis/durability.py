@@ -16,8 +16,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeVar, cast
+from typing import BinaryIO, Literal, TypeAlias, TypeVar, cast
 
 from redis import Redis
 from redis.connection import AbstractConnection
@@ -33,7 +34,7 @@ WaitKind: TypeAlias = Literal["always", "own file", "WAITAOF", "age"]
 
 GREET = LuaScript(
     file=Path(__file__).parent / "lua" / "greet.lua",
-    commands="hget hincrby hset time",
+    commands="hmget hset",
     writes="q:server",
 )
 
@@ -168,17 +169,23 @@ class DurableWrites:
 
         A write that was answered may still be in the server's memory, because it writes nothing while it syncs.
         """
-        mark, deadline = new_id(), time.monotonic() + _MARK_SECONDS
-        sizes = {file: file.stat().st_size for file in self._find_files()}
-        if sizes:
-            redis.set(self._keys.synced, mark)
-        while sizes and time.monotonic() < deadline:
-            files = self._find_files()
-            if any(_contains(file, sizes.get(file, 0), mark) for file in files):
-                for file in files:
-                    with file.open("rb") as opened:
-                        os.fsync(opened.fileno())
-                return True
+        deadline, mark, sizes = time.monotonic() + _MARK_SECONDS, "", dict[int, int]()
+        while time.monotonic() < deadline:
+            with ExitStack() as cleanup:
+                try:
+                    files = [cleanup.enter_context(file.open("rb")) for file in self._find_files()]
+                except FileNotFoundError:  # rewritten meanwhile
+                    continue
+                if not files:
+                    return False
+                found = {(state := os.fstat(file.fileno())).st_ino: state.st_size for file in files}
+                if found.keys() != sizes.keys() or any(found[inode] < size for inode, size in sizes.items()):
+                    mark, sizes = new_id(), found  # first, or the server restarted or rewrites its file
+                    redis.set(self._keys.synced, mark)
+                if any(_contains(file, sizes[inode], mark) for inode, file in zip(found, files, strict=True)):
+                    for file in files:
+                        os.fsync(file.fileno())
+                    return True
             time.sleep(_POLL_SECONDS)
         return False
 
@@ -193,10 +200,18 @@ def durable_writes(redis: Redis, keys: Keys) -> DurableWrites:
     return owner if isinstance(owner, DurableWrites) else DurableWrites(keys)
 
 
+def read_server_change(redis: Redis, keys: Keys) -> bytes:
+    """Return the name of the server's last change; empty after it was emptied, until ``greet_again``.
+
+    As long as it stays the same, the server forgets nothing: a step that relies on earlier ones compares it.
+    """
+    return cast("bytes | None", redis.hget(keys.queue("server"), "change")) or b""
+
+
 def greet_again(redis: Redis, keys: Keys) -> None:
     """Note the server once more, after it was emptied."""
     server_id = str(redis.info("server")["run_id"])  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
-    GREET.load(redis)(keys=[keys.name()], args=[server_id])
+    GREET.load(redis)(keys=[keys.name()], args=[server_id, new_id()])
 
 
 def _read_server(connection: AbstractConnection) -> dict[str, str]:  # kept: a refusal is an answer
@@ -213,11 +228,12 @@ def _send_greeting(connection: AbstractConnection, keys: Keys, server_id: str) -
     try:
         if _ask(connection, "HGET", keys.queue("server"), "id") == server_id.encode():
             return
+        change = new_id()
         try:
-            _ask(connection, "EVALSHA", sha, 1, keys.name(), server_id)
+            _ask(connection, "EVALSHA", sha, 1, keys.name(), server_id, change)
         except NoScriptError:
             _ask(connection, "SCRIPT LOAD", GREET.text)
-            _ask(connection, "EVALSHA", sha, 1, keys.name(), server_id)
+            _ask(connection, "EVALSHA", sha, 1, keys.name(), server_id, change)
     except (NoPermissionError, ReadOnlyError):  # a reader, or a replica: neither decides anything
         return
 
@@ -272,10 +288,6 @@ def _list_files(options: Mapping[str, str]) -> list[Path]:
     return [directory / line[1] for line in lines if line[-1] == "i" and os.access(directory / line[1], os.R_OK)]
 
 
-def _contains(file: Path, offset: int, mark: str) -> bool:
-    try:
-        with file.open("rb") as opened:
-            opened.seek(offset)
-            return mark.encode() in opened.read()
-    except FileNotFoundError:  # rewritten meanwhile
-        return False
+def _contains(file: BinaryIO, offset: int, mark: str) -> bool:
+    file.seek(offset)
+    return mark.encode() in file.read()

@@ -3,6 +3,7 @@
 from itertools import combinations
 
 import pytest
+from redis import Redis
 
 from agent_layer.dispatcher import Report
 from agent_layer.infra.objects.filesystem import open_objects
@@ -11,9 +12,17 @@ from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.durability import durable_writes
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.infra.redis.retry import RedisUnreachableError
-from agent_layer.schema import Accepted, Group, Task, decode, encode, new_id
+from agent_layer.schema import Accepted, Group, Task, decode, encode, new_id, trajectory_owner
 from agent_layer.shipper.direct import DirectDestination
-from agent_layer.store import open_store
+from agent_layer.store import (
+    StoredRecord,
+    build_segment,
+    commit_segments,
+    open_store,
+    read_record,
+    restore_index,
+    segment_key,
+)
 
 from ...builders import attempt
 from ...forgetful import ForgetfulRedis
@@ -182,6 +191,58 @@ def test_a_forgotten_claim_leaves_its_number_unused(line, forgetful):
     assert len(again) == len(forgotten) == 2
     assert {one.trajectory_id for one in again}.isdisjoint(one.trajectory_id for one in forgotten)
     assert min(int(one.token) for one in again) > max(int(one.token) for one in forgotten)
+
+
+@pytest.fixture
+def forget_at(monkeypatch):
+    """``forget_at(number, forget)``: call ``forget`` before the command of that number from now on; it is then sent."""
+
+    def arrange(number, forget):
+        execute, left = Redis.execute_command, [number]
+
+        def run(client, *command, **options):
+            left[0] -= 1
+            if left[0] == -1:
+                forget()
+            return execute(client, *command, **options)
+
+        monkeypatch.setattr(Redis, "execute_command", run)
+
+    return arrange
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_no_segment_is_named_as_committed_without_its_rows(line, forgetful, forget_at, number):
+    restore_index(line.redis, line.keys, line.objects)
+    trajectory_id = "t.0.0-0"
+    records = [StoredRecord(read_record(one), one) for one in map(encode, attempt(trajectory_id, score=1.0))]
+    segment, sealed = build_segment(new_id(), {trajectory_owner(trajectory_id): records})
+    line.objects.put(segment_key(line.keys, sealed.footer.name), segment)
+    begin = forgetful.mark()
+    forget_at(number, lambda: forgetful.forget_since(begin))
+
+    commit_segments(line.redis, line.keys, [sealed])
+
+    assert line.redis.hexists(line.keys.segments, sealed.footer.name)
+    assert line.redis.hexists(line.keys.chunks(trajectory_id), sealed.footer.name)
+    assert line.redis.hget(line.keys.trajectory(trajectory_id), "accepted") == b"1"
+
+
+_QUICK_COMMANDS = {8, 11}
+
+
+@pytest.mark.parametrize(
+    "number", [pytest.param(one, marks=[] if one in _QUICK_COMMANDS else pytest.mark.long) for one in range(24)]
+)
+def test_a_power_loss_while_decisions_are_shipped_loses_none(line, forgetful, forget_at, number):
+    for name in POINTS[: POINTS.index("close") + 1]:
+        getattr(line, name)()
+    forget_at(number, forgetful.lose_power)
+
+    line.ship()
+    line.finish()
+
+    line.check()
 
 
 def test_an_emptied_server_decides_nothing_before_its_index_is_back(line):
