@@ -18,8 +18,8 @@ from agent_layer.ingest.decoding import (
     refuse_json,
     refuse_protobuf,
 )
-from agent_layer.ingest.http import IngestKeys, read_body
-from agent_layer.ingest.intake import Intake, Log
+from agent_layer.ingest.http import IngestKeys, IngestMemory, read_body
+from agent_layer.ingest.intake import Intake, IntakeResult, Log
 from agent_layer.ingest.ledger import OwnLog
 from agent_layer.ingest.logs import LogReceiver
 from agent_layer.ingest.spans import ReceivedSpan
@@ -29,8 +29,6 @@ from agent_layer.settings import Settings
 _RETRY_SECONDS = "5"
 _SPANS_PER_BODY = 10
 """Collectors send many spans at once, each about as large as a request to a model; they are decoded one by one."""
-_INLINE_BYTES = 1 << 16
-"""Larger bodies are decoded in a thread."""
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +62,8 @@ def build_app(settings: Settings, log: _Log) -> web.Application:
     Raises: BadInputError: there is no key.
     """
     app = web.Application(client_max_size=settings.max_body_bytes)
-    access = IngestKeys(settings)
-    spans, logs = _SpanReceiver(settings, access, log), LogReceiver(settings, access, log)
+    access, memory = IngestKeys(settings), IngestMemory(settings.ingest_bytes)
+    spans, logs = _SpanReceiver(settings, access, memory, log), LogReceiver(settings, access, memory, log)
     app.add_routes(
         [
             web.post("/v1/traces", spans.receive),
@@ -83,10 +81,11 @@ async def _health(_: web.Request) -> web.Response:
 
 
 class _SpanReceiver:
-    """Writes one request after the other into the log."""
+    """Decodes one request after the other and writes it into the log."""
 
-    def __init__(self, settings: Settings, access: IngestKeys, log: Log) -> None:
+    def __init__(self, settings: Settings, access: IngestKeys, memory: IngestMemory, log: Log) -> None:
         self._access = access
+        self._memory = memory
         self._intake = Intake(log, settings.run)
         self._turn = asyncio.Lock()
         self._bounds = BodyBounds(
@@ -103,15 +102,15 @@ class _SpanReceiver:
         try:
             if named := request.headers.get(ROLLOUT_HEADER):
                 split_trajectory_id(check_name(named, "trajectory"))
-            body = await read_body(request, "OTLP request")
+            with self._memory.hold() as held:
+                body = await read_body(request, "OTLP request", held)
 
-            def read() -> list[ReceivedSpan]:
-                encoding.check(body, self._bounds, "OTLP request")
-                return encoding.decode(body)
+                def read() -> IntakeResult:
+                    encoding.check(body, self._bounds, "OTLP request")
+                    return self._intake.add_spans(encoding.decode(body), named)
 
-            spans = read() if len(body) <= _INLINE_BYTES else await asyncio.to_thread(read)
-            async with self._turn:
-                taken = await asyncio.to_thread(self._intake.add_spans, spans, named)
+                async with self._turn:
+                    taken = await asyncio.to_thread(read)
         except BadInputError as error:
             return _respond(request, 400, encoding.refuse(str(error)))
         except BackPressureError as error:

@@ -7,13 +7,12 @@ sends it again, which is always safe.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BackPressureError, BadInputError, CorruptRecordError
-from agent_layer.ingest.http import IngestKeys, read_body, unpack
+from agent_layer.ingest.http import IngestKeys, IngestMemory, read_body, unpack
 from agent_layer.ingest.ledger import IngestLedger, OwnLog
 from agent_layer.ingest.times import check_times
 from agent_layer.recorder import read_frames
@@ -28,13 +27,12 @@ _RETRY_SECONDS = "1"
 class LogReceiver:
     """Receives the logs of one namespace."""
 
-    def __init__(self, settings: Settings, access: IngestKeys, log: OwnLog) -> None:
+    def __init__(self, settings: Settings, access: IngestKeys, memory: IngestMemory, log: OwnLog) -> None:
         self._settings = settings
         self._access = access
+        self._memory = memory
         self._log = log
         self._ledger = IngestLedger(log)
-        self._num_bytes = 0
-        """Total size of bodies that are being read or are not in our log yet."""
 
     async def watch_commits(self, _: web.Application) -> AsyncIterator[None]:
         """Run the ledger's background task while the application runs."""
@@ -71,27 +69,16 @@ class LogReceiver:
     async def _keep(self, name: str, request: web.Request) -> str:
         if not _NAME.fullmatch(name):
             raise BadInputError(f"log {name!r}: expected the name of a log, found none; check what was sent")
-        longest = self._settings.max_body_bytes
-        with self._holding(longest if request.content_length is None else request.content_length):
-            body = await read_body(request, f"log {name}")
-            is_packed = request.content_type == _PACKED
-            return await self._ledger.append_log(
-                name, body, lambda body: read_log(name, unpack(body, f"log {name}", longest) if is_packed else body)
-            )
-
-    @contextmanager
-    def _holding(self, num_bytes: int) -> Generator[None]:
-        """Count a body's size while it is in memory.
-
-        Raises: BackPressureError: too many bytes are in memory, or our log is full.
-        """
-        if not self._log.has_room() or (self._num_bytes and self._num_bytes + num_bytes > self._settings.ingest_bytes):
+        if not self._log.has_room():
             raise BackPressureError("ingest: expected room for another log, found none; send it again later")
-        self._num_bytes += num_bytes
-        try:
-            yield
-        finally:
-            self._num_bytes -= num_bytes
+        is_packed, subject, longest = request.content_type == _PACKED, f"log {name}", self._settings.max_body_bytes
+        with self._memory.hold() as held:
+            body = await read_body(request, subject, held)
+            return await self._ledger.append_log(
+                name,
+                body,
+                lambda body: read_log(name, unpack(body, "zstd", subject, longest, held) if is_packed else body),
+            )
 
 
 def read_log(name: str, frames: bytes) -> list[bytes]:

@@ -9,6 +9,6 @@ __getattr__, __all__ = face(
         "log": "FlushReport PreparedRecords Recorder open_recorder",
         "logfile": "CLOSED CORRUPT OPEN adopt",
         "scrubbing": "KeyScrubber",
-        "shipping": "SHIPPER_ERROR ensure_shipper",
+        "shipping": "SHIPPER_ERROR SHIPPER_REFUSAL ensure_shipper",
     },
 )

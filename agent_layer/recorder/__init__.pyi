@@ -5,4 +5,5 @@ from .log import FlushReport as FlushReport, PreparedRecords as PreparedRecords,
 from .log import open_recorder as open_recorder
 from .logfile import CLOSED as CLOSED, CORRUPT as CORRUPT, OPEN as OPEN, adopt as adopt
 from .scrubbing import KeyScrubber as KeyScrubber
-from .shipping import SHIPPER_ERROR as SHIPPER_ERROR, ensure_shipper as ensure_shipper
+from .shipping import SHIPPER_ERROR as SHIPPER_ERROR, SHIPPER_REFUSAL as SHIPPER_REFUSAL
+from .shipping import ensure_shipper as ensure_shipper

@@ -27,7 +27,7 @@ from agent_layer.recorder.logfile import LogFile, is_set_aside, is_settled
 from agent_layer.recorder.quota import Quota
 from agent_layer.recorder.redaction import load_redaction, redact_record
 from agent_layer.recorder.scrubbing import KeyScrubber
-from agent_layer.recorder.shipping import ensure_shipper, read_shipper_error
+from agent_layer.recorder.shipping import ensure_shipper, read_refusal, read_shipper_error
 from agent_layer.schema import LogRecord, encode, new_id
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
     recorded: int
     """Records that ``append`` accepted."""
     error: str | None = None
-    """Why no shipper can start, so that pending records stay in the log directory; None: one works, or may yet."""
+    """Why records are pending: no shipper can start, or what refused them last; None: none are, or it is not known."""
 
 
 class PreparedRecords(msgspec.Struct, frozen=True):
@@ -171,6 +171,8 @@ class Recorder:
             time.sleep(_POLL_SECONDS)
         with self._changed:
             pending = sum(file.num_records for file in waited_for if not self.is_settled(file.name))
+            if pending and error is None:
+                error = read_refusal(self._directory)
             return FlushReport(pending=pending, lost=self._num_lost, recorded=self._num_recorded, error=error)
 
     def close(self) -> None:

@@ -17,6 +17,8 @@ os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after
 
 SHIPPER_ERROR: Final = "shipper.error"
 """File of a log directory: why its last shipper could not start. Records stay in the directory until one can."""
+SHIPPER_REFUSAL: Final = "shipper.refusal"
+"""File of a log directory, while something is refused: what its shipper tries again, and why."""
 _PAUSE_SECONDS = 1.0
 """Least time between two starts for one directory, in case shippers die at once."""
 
@@ -55,6 +57,14 @@ def read_shipper_error(directory: Path, *, since: float) -> str | None:
     try:
         return path.read_text() or None if path.stat().st_mtime >= since else None
     except OSError:  # there is none, or this process cannot read it now
+        return None
+
+
+def read_refusal(directory: Path) -> str | None:
+    """Return why records of this directory are not stored yet; None: nothing was refused, or it is not known."""
+    try:
+        return (directory / SHIPPER_REFUSAL).read_text() or None
+    except OSError:
         return None
 
 

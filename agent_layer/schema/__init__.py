@@ -43,7 +43,7 @@ __getattr__, __all__ = face(
         ),
         "step": (
             "CaptureLevel Content ContentRef GraphPlace PartSource PromptDelta Role StepPart StepStatus Usage"
-            " is_caller_note requested_tool_names tool_names"
+            " is_caller_note requested_tool_names"
         ),
         "task": "NOT_SAMPLING History ShortGroupPolicy SideCall Split check_side_calls hash_input",
         "trace": "TraceContext derive_span_id derive_trace_id parse_trace",

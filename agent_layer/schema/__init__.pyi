@@ -36,7 +36,7 @@ from .step import Action as Action, CaptureLevel as CaptureLevel, Content as Con
 from .step import GraphPlace as GraphPlace, Observation as Observation, PartSource as PartSource, PolicyRun as PolicyRun
 from .step import PromptDelta as PromptDelta, Role as Role, Step as Step, StepPart as StepPart, StepState as StepState
 from .step import StepStatus as StepStatus, Usage as Usage, is_caller_note as is_caller_note
-from .step import requested_tool_names as requested_tool_names, tool_names as tool_names
+from .step import requested_tool_names as requested_tool_names
 from .task import History as History, Limits as Limits, NOT_SAMPLING as NOT_SAMPLING, RewardSpec as RewardSpec
 from .task import ShortGroupPolicy as ShortGroupPolicy, SideCall as SideCall, Split as Split, Task as Task
 from .task import TaskView as TaskView, check_side_calls as check_side_calls, hash_input as hash_input

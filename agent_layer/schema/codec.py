@@ -7,7 +7,7 @@ kind, so that other values are not visited.
 
 from collections.abc import Callable
 from functools import cache
-from typing import TypeAlias, cast
+from typing import Protocol, TypeAlias, cast
 
 import msgspec
 from msgspec import inspect
@@ -218,7 +218,14 @@ def _unreadable(error: Exception) -> CorruptRecordError:
     )
 
 
-def record_owner(record: LogRecord) -> str:
+class _OfTrajectory(Protocol):
+    """A record of a trajectory, or its outline."""
+
+    @property
+    def trajectory_id(self) -> str: ...
+
+
+def record_owner(record: LogRecord | _OfTrajectory) -> str:
     """Return the owner of the record: a trajectory, a group, a policy version or a step of training.
 
     See ``owner_text``.

@@ -9,7 +9,6 @@ from typing import Final
 
 import msgspec
 
-from agent_layer.schema.record import Record
 from agent_layer.schema.reward import TAMPERING, Reward
 from agent_layer.schema.rollout import Outcome, Resumed
 from agent_layer.schema.step import Action, Step, StepPart
@@ -78,7 +77,7 @@ REFUSED: Final = "refused"
 """Finding of a rollout whose requests the gateway refused; ``refused: CODE``."""
 
 
-def finding_kinds(record: Record) -> Iterator[str]:
+def finding_kinds(record: object) -> Iterator[str]:
     """Yield the kinds of the findings in a record, with repetition: each is the part before the first colon."""
     match record:
         case StepPart() | Outcome():

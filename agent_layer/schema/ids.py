@@ -4,6 +4,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Literal, TypeAlias, get_args
 
@@ -95,6 +96,7 @@ def owner_text(kind: OwnerKind, name: str) -> str:
     return name if is_plain else f"{kind}:{name}"
 
 
+@lru_cache(maxsize=1_024)
 def trajectory_owner(trajectory_id: str) -> str:
     """Return the owner of a trajectory's records; see ``owner_text``."""
     return owner_text("trajectory", trajectory_id)

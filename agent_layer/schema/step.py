@@ -4,8 +4,8 @@ Several layers see the same call. Each writes its own immutable ``StepPart`` rec
 layer, joined by the call id that the outermost layer minted.
 """
 
-from collections.abc import Iterator
-from typing import Final, Literal, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -167,13 +167,26 @@ class StepPart(Record, frozen=True, kw_only=True, tag="step_part"):
     """Findings such as ``prefix_break``; merged over all parts."""
 
 
-def is_caller_note(part: StepPart) -> bool:
+class _PartLike(Protocol):
+    """What a part of a step says of its recorder."""
+
+    @property
+    def source(self) -> PartSource: ...
+    @property
+    def phase(self) -> Literal["start", "end"]: ...
+    @property
+    def capture_level(self) -> CaptureLevel | None: ...
+    @property
+    def actions(self) -> Sequence[object] | None: ...
+
+
+def is_caller_note(part: _PartLike) -> bool:
     """Whether this part only says who made a call: it is no step unless another layer recorded the call.
 
     The gateway may have refused the call, or never have seen it.
     """
     is_program = part.source in ("hook", "handler", "decorator")
-    return is_program and part.phase == "start" and part.capture_level is None
+    return is_program and part.phase == "start" and part.capture_level is None and not part.actions
 
 
 class Step(Record, frozen=True, kw_only=True, tag="step"):
@@ -244,19 +257,14 @@ class Observation(Record, frozen=True, kw_only=True, tag="observation"):
     """Whether the output was cut."""
 
 
-def tool_names(record: Record) -> Iterator[str]:
-    """Yield the tool names in a record, in order, with repetition."""
-    match record:
-        case StepPart():
-            for action in record.actions or ():
-                yield from requested_tool_names(action)
-        case Observation():
-            yield record.name
-        case _:
-            return
+class _ActionLike(Protocol):
+    """An answer's message."""
+
+    @property
+    def message(self) -> JsonObject | None: ...
 
 
-def requested_tool_names(action: Action) -> Iterator[str]:
+def requested_tool_names(action: _ActionLike) -> Iterator[str]:
     """Yield the names of the tools that the model requested, in order."""
     message: JsonObject = action.message or {}
     for call in as_json_objects(message.get("tool_calls")):

@@ -93,7 +93,7 @@ class Settings(BaseSettings):
     ingest_roll_seconds: float = 0.1
     """How long ``ingest`` collects the logs of all machines into one segment (or up to ``log_roll_bytes``)."""
     ingest_bytes: int = 256 << 20
-    """Largest amount that ``ingest`` keeps in memory; beyond it, senders must retry."""
+    """Largest amount of bodies, packed and unpacked, that ``ingest`` keeps in memory; beyond it, senders must retry."""
     ingest_seconds: float = 20.0
     """How long ``ingest`` lets a sender wait for the commit, before the sender must retry."""
     vllm_urls: str | None = None

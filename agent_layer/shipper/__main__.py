@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from agent_layer.errors import AgentLayerError
 from agent_layer.infra import LOCK_DESCRIPTOR, make_private, try_lock
-from agent_layer.recorder import SHIPPER_ERROR
+from agent_layer.recorder import SHIPPER_ERROR, SHIPPER_REFUSAL
 from agent_layer.settings import Settings, load_settings
 from agent_layer.shipper.lifecycle import ShipperLoop
 
@@ -33,7 +33,8 @@ def main(arguments: Sequence[str]) -> int:
         if lock is None:
             log.info("another shipper is at work directory=%s", settings.log_dir)
             return 0
-        (settings.log_dir / SHIPPER_ERROR).unlink(missing_ok=True)
+        for file in (SHIPPER_ERROR, SHIPPER_REFUSAL):
+            (settings.log_dir / file).unlink(missing_ok=True)
         return 0 if ShipperLoop(settings, lock, stop).run() else 1
     except AgentLayerError as error:
         log.critical("shipper ended error=%s", error)

@@ -9,7 +9,7 @@ from redis.exceptions import RedisError
 
 from agent_layer.errors import CorruptRecordError, UnreachableError
 from agent_layer.infra import Keys, ObjectStore, RedisUnreachableError, durable_writes, open_objects, open_redis
-from agent_layer.schema import ContentRef, LogRecord, encode, record_owner
+from agent_layer.schema import ContentRef, LogRecord, decode_known, encode, record_owner
 from agent_layer.settings import Settings
 from agent_layer.state import Decisions, read_outbox, remove_decisions
 from agent_layer.store import (
@@ -56,17 +56,21 @@ def store_records(
 
 
 def read_log_record(content: bytes) -> LogRecord:
-    """Decode a record of a log.
+    """Decode all of a record of a log.
 
     Raises: CorruptRecordError: these bytes are not a record, or one that only segments may hold.
     """
-    record = read_record(content)
+    record = decode_known(content)
+    _check_kind(record)
+    return record
+
+
+def _check_kind(record: object) -> None:
     if isinstance(record, ContentRef):
         raise CorruptRecordError(
             f"log record of trajectory {record.trajectory_id}: expected contents with their bodies, found a reference"
             " to a blob; only shippers may refer to blobs"
         )
-    return record
 
 
 class DirectDestination:
@@ -84,7 +88,9 @@ class DirectDestination:
     def store(self, name: str, contents: Sequence[bytes]) -> str | None:
         """See Destination."""
         try:
-            records = [StoredRecord(read_log_record(content), content) for content in contents]
+            records = [StoredRecord(read_record(content), content) for content in contents]
+            for one in records:
+                _check_kind(one.record)
         except CorruptRecordError as error:
             return str(error)
         self._store_durably(name, records)

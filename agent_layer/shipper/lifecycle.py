@@ -4,10 +4,13 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from agent_layer.errors import CorruptRecordError, UnreachableError
 from agent_layer.infra import Backoff, is_locked, try_lock
+from agent_layer.recorder import SHIPPER_REFUSAL
 from agent_layer.settings import Settings
 from agent_layer.shipper.destination import open_destination
 from agent_layer.shipper.ship import Shipper
@@ -64,6 +67,7 @@ class ShipperLoop:
                 self._stop.wait(_BACKOFF.delay_seconds(self._num_failures))
             if errors is None:
                 return True
+            self._report(errors)
             for error in errors:
                 # few at a time and the same only at intervals, so that an outage of days fills no disk
                 now = time.monotonic()
@@ -76,6 +80,15 @@ class ShipperLoop:
                 log.error("shipping given up, logs stay directory=%s error=%s", self._directory, errors[0])
                 return False
         return True
+
+    def _report(self, errors: Sequence[Exception]) -> None:  # kept: beside what is logged, for other processes
+        """Let writers read why their records wait, as long as something is refused."""
+        path = self._directory / SHIPPER_REFUSAL
+        with suppress(OSError):  # the log has it, too
+            if errors:
+                path.write_text(str(errors[0]))
+            elif self._shipper is not None and self._shipper.is_idle:
+                path.unlink(missing_ok=True)
 
     def _ship_or_leave(self) -> list[Exception] | None:
         """Do one round; return what failed, or None where it was the last round."""

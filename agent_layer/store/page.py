@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from agent_layer.store.index.bounded_search import Order
 from agent_layer.store.index.filters import Filters
 from agent_layer.store.index.index import Index
+from agent_layer.store.index.plan import Order
 from agent_layer.store.index.rows import TrajectoryRow
 from agent_layer.store.index.search import RowPage, find_trajectories, scan_trajectories
 

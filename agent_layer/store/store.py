@@ -16,9 +16,9 @@ from agent_layer.store.admin import StoreAdmin
 from agent_layer.store.consumers.claims import ONLY_MEMBER, Consumer, acknowledge
 from agent_layer.store.consumers.follower import MAX_UNACKED, Follower, FollowOptions, GroupDelivery
 from agent_layer.store.index.aggregate import By, Summary, count_trajectories, summarise_trajectories
-from agent_layer.store.index.bounded_search import Order
 from agent_layer.store.index.filters import Filters
 from agent_layer.store.index.index import Index
+from agent_layer.store.index.plan import Order
 from agent_layer.store.index.rows import TrajectoryRow
 from agent_layer.store.index.search import Explanation, explain_search, scan_trajectories
 from agent_layer.store.maintenance.deletion import DeletionReport

@@ -54,7 +54,7 @@ class Shape(msgspec.Struct, frozen=True):
     ask: Callable[[Draw], Question]
     kind: str = "query"
     """``page``: that behind 50 others; else the name of a method of the store."""
-    aim: str = "p99 ≤ 10 ms"
+    aim: str = "p50 ≤ 2.5 × the floor"
 
 
 _HALF = (0.5, None)

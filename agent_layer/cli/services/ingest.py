@@ -43,4 +43,4 @@ def ingest(
         app = build_app(settings, recorder)
         app.on_startup.append(announce)
         tls = load_tls(settings)
-        asyncio.run(serve_until_stopped(app, [listener], tls, settings.header_seconds, unpacks=True))
+        asyncio.run(serve_until_stopped(app, [listener], tls, settings.header_seconds))

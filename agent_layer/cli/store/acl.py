@@ -19,12 +19,13 @@ from agent_layer.store import (
     COMMIT,
     COUNT_ORPHAN_BITS,
     ENTER_REWARDS,
+    FETCH_MEMBERS,
     FORGET,
     HOLD_BLOBS,
     MARK_COMMITTED,
     RELEASE_UNNEEDED,
+    RESTORE,
     RETIRE,
-    SEARCH,
 )
 
 Role: TypeAlias = Literal["gateway", "worker", "trainer", "shipper", "reader", "operator"]
@@ -78,7 +79,7 @@ _CONNECT = _Duty(commands="ping hello info cluster|slots")
 _QUERY = _Duty(
     reads=f"{_INDEX} dead ordinals reindexing cooled",
     commands="get mget hget hgetall hmget hkeys hvals hscan hexists exists smembers scard zcard xrange xrevrange xread",
-    scripts=(SEARCH, AUDIT_ROWS),
+    scripts=(FETCH_MEMBERS, AUDIT_ROWS),
 )
 _WAIT = _Duty(writes="synced", commands="set wait hget", scripts=(GREET,))
 _SHIP = _Duty(
@@ -115,7 +116,7 @@ _SHOW_PAGE = _Duty(writes="pages", commands="get zadd zrem zremrangebyscore zran
 _MAINTAIN = _Duty(
     writes="exported:* reindexing cooled judged:* dead replaced:* merging compacting data-loss",
     commands="set del unlink srem pttl pexpire scan info hlen hstrlen strlen object|encoding memory|usage",
-    scripts=(FORGET, RETIRE, RELEASE_UNNEEDED, COUNT_ORPHAN_BITS),
+    scripts=(FORGET, RESTORE, RETIRE, RELEASE_UNNEEDED, COUNT_ORPHAN_BITS),
 )
 
 _DUTIES: dict[Role, tuple[_Duty, ...]] = {
@@ -126,7 +127,7 @@ _DUTIES: dict[Role, tuple[_Duty, ...]] = {
     "reader": (_CONNECT, _QUERY, _WATCH_QUEUE, _WATCH_ENGINES, _WATCH_LOSS, _LINK),
     "operator": (
         *(_CONNECT, _QUERY, _WAIT, _SHIP, _FOLLOW, _SUBMIT, _WATCH_QUEUE, _WATCH_ENGINES, _DRIVE_ENGINES),
-        *(_MAINTAIN, _SHOW_PAGE),
+        *(_MAINTAIN, _SHOW_PAGE, _OPEN_DOORS),
     ),
 }
 

@@ -36,15 +36,13 @@ async def serve_until_stopped(
     listeners: Sequence[socket],
     tls: SSLContext | None,
     header_seconds: float,
-    *,
-    unpacks: bool = False,
 ) -> None:
     """Serve an application until SIGINT or SIGTERM, with as many connections as allowed; see ``GuardedRunner``."""
     raise_file_limit()
     stop = asyncio.Event()
     for number in (SIGINT, SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    runner = GuardedRunner(app, header_seconds, shutdown_timeout=_SHUTDOWN_SECONDS, unpacks=unpacks)
+    runner = GuardedRunner(app, header_seconds, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
     try:
         for listener in listeners:
@@ -55,25 +53,21 @@ async def serve_until_stopped(
 
 
 class GuardedRunner(web.AppRunner):
-    """Runs an application.
+    """Runs an application. Bodies stay packed: applications undo gzip and deflate themselves, beside the event loop.
 
     Args:
         app: what is served.
         header_seconds: longest wait for the whole head of a connection's next request.
         shutdown_timeout: seconds that running requests may go on at the end.
-        unpacks: whether the server undoes gzip and deflate, on the event loop, before the application sees a body. The
-            gateway does it itself, beside the loop (``read_text``).
     """
 
-    def __init__(
-        self, app: web.Application, header_seconds: float, *, shutdown_timeout: float, unpacks: bool = False
-    ) -> None:
+    def __init__(self, app: web.Application, header_seconds: float, *, shutdown_timeout: float) -> None:
         super().__init__(
             app,
             access_log=None,
             keepalive_timeout=header_seconds,
             shutdown_timeout=shutdown_timeout,
-            auto_decompress=unpacks,
+            auto_decompress=False,
         )
 
     async def setup(self) -> None:

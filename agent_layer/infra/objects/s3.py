@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
+from hashlib import md5
 from typing import TypedDict, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -18,7 +19,7 @@ from agent_layer.settings import Settings
 T = TypeVar("T")
 
 _BACKOFF = Backoff(0.05, 1.0)
-_TOO_MANY, _BROKEN = 429, 500
+_TOO_MANY, _BROKEN, _NOT_IMPLEMENTED = 429, 500, 501
 _PASSING = frozenset(
     (
         "SlowDown",
@@ -29,7 +30,7 @@ _PASSING = frozenset(
         "XAmzContentSHA256Mismatch",
     )
 )
-"""Transient refusals: the same request may succeed later. So may every status 429, or from 500 up."""
+"""Transient refusals: the same request may succeed later. So may every status 429, or from 500 up but 501."""
 _STALE = frozenset(("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken"))
 """Refusals of credentials that may have been rotated since they were read."""
 
@@ -54,10 +55,27 @@ class S3Objects:
         self._bucket = parts.netloc
         self._root = f"{parts.path.strip('/')}/".lstrip("/")
         self._client = open_s3(settings)
+        self._has_other_digests = False
+        """Whether an ETag was seen that is no MD5 of a whole object, such as that of an encrypted one."""
 
     def put(self, key: str, content: bytes) -> None:
-        """See ObjectStore. The request carries the object's checksum; a server that computes another one refuses it."""
-        self._ask("store", key, lambda s3: s3.put_object(Bucket=self._bucket, Key=self._root + key, Body=content))
+        """See ObjectStore. The request carries the object's checksum; a server that computes another one refuses it.
+
+        Not every server reads it, and some keep the frames that came around the body. So the digest that the server
+        answers is compared; where its digests are of another kind, the first object is read again.
+        """
+        stored = self._ask(
+            "store", key, lambda s3: s3.put_object(Bucket=self._bucket, Key=self._root + key, Body=content)
+        )
+        digest = md5(content, usedforsecurity=False).hexdigest()
+        if self._has_other_digests or stored.get("ETag", "").strip('"').lower() == digest:
+            return
+        if self.get(key) != content:
+            raise UnreachableError(
+                f"object store {self._location}: expected {key!r} as it was sent, found other bytes stored; if the"
+                " server knows no checksums, start this process with AWS_REQUEST_CHECKSUM_CALCULATION=when_required"
+            )
+        self._has_other_digests = True
 
     def get(self, key: str, offset: int = 0, size: int | None = None) -> bytes:
         """See ObjectStore."""
@@ -121,10 +139,15 @@ class S3Objects:
 def _passes(error: Exception) -> bool:
     """Whether the same request may succeed later."""
     if isinstance(error, ClientError):
-        about = cast("dict[str, dict[str, int]]", error.response)  # pyright: ignore[reportUnknownMemberType]  # untyped
-        status = about.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        return status == _TOO_MANY or status >= _BROKEN or _code(error) in _PASSING | _STALE
+        status = _status(error)
+        is_passing = status == _TOO_MANY or (status >= _BROKEN and status != _NOT_IMPLEMENTED)
+        return is_passing or _code(error) in _PASSING | _STALE
     return isinstance(error, HTTPClientError | FlexibleChecksumError) and not isinstance(error, SSLError)
+
+
+def _status(error: ClientError) -> int:
+    about = cast("dict[str, dict[str, int]]", error.response)  # pyright: ignore[reportUnknownMemberType]  # untyped
+    return about.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
 
 
 def _remedy(error: Exception) -> str:
@@ -134,6 +157,8 @@ def _remedy(error: Exception) -> str:
         return "the credentials, which have expired"
     if _code(error) == "NoSuchBucket":
         return "AGENT_LAYER_OBJECTS_URL, or create the bucket"
+    if isinstance(error, ClientError) and _status(error) == _NOT_IMPLEMENTED:
+        return "the server's manual; if it knows no checksums, set AWS_REQUEST_CHECKSUM_CALCULATION=when_required"
     return "AGENT_LAYER_OBJECTS_URL, AWS_ENDPOINT_URL_S3 and the credentials"
 
 

@@ -16,7 +16,7 @@ class Body(Protocol):
 class S3Client(Protocol):
     """The part of boto3 that we use; boto3 has no types. Arguments are spelled as in S3."""
 
-    def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> object:  # noqa: N803
+    def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> dict[str, str]:  # noqa: N803
         """Store an object; it is there as a whole or not at all."""
         ...
 

@@ -31,7 +31,7 @@ class KeyFamily(msgspec.Struct, frozen=True):
     @property
     def expression(self) -> str:
         """Regular expression of its names below the namespace."""
-        return re.sub(r"<[^>]*>", ".+", self.pattern)
+        return re.sub(r"<[^>]*>", ".*", self.pattern)
 
 
 _QUEUE: Final = "queued rollouts, leases and back-off"
@@ -44,6 +44,9 @@ KEY_FAMILIES: Final[tuple[KeyFamily, ...]] = (
     ),
     KeyFamily("t:<trajectory>:chunks", "store", "rebuilt", "hash: segment → offset and size of its frame there"),
     KeyFamily("t:<trajectory>:calls", "store", "rebuilt", "hash: call id → which of start and end is stored, choices"),
+    KeyFamily(
+        "t:<trajectory>:part-rewards", "store", "rebuilt", "hash: reward id → encoded `Reward` of a step or an agent"
+    ),
     KeyFamily("t:<trajectory>:rewards", "store", "rebuilt", "hash: reward id → encoded `Reward`"),
     KeyFamily(
         "t:<trajectory>:blobs", "store", "rebuilt", "hash: blob that it needs → 1; 0 while its segment is on its way"
@@ -73,6 +76,13 @@ KEY_FAMILIES: Final[tuple[KeyFamily, ...]] = (
     KeyFamily("runs", "store", "rebuilt", "set of runs"),
     KeyFamily("blobs", "store", "rebuilt", "hash: content hash → name of its blob, and whether it is stored"),
     KeyFamily("blob:<name>", "store", "rebuilt", "set: trajectories that need a blob"),
+    KeyFamily(
+        "q:server",
+        "infra",
+        "announced",
+        "hash: run id of the server, how often it changed, up to where the index is whole",
+    ),
+    KeyFamily("clock", "infra", "announced", "time by which leases lapse; each process counts on from it"),
     KeyFamily("engines", "engines", "announced", "set: addresses of engines"),
     KeyFamily(
         "engine:<url>",
@@ -100,7 +110,26 @@ KEY_FAMILIES: Final[tuple[KeyFamily, ...]] = (
     ),
     KeyFamily("q:r:<rollout>", "dispatcher", "lost", "hash: status, attempts, lease and errors of a rollout", _QUEUE),
     KeyFamily("q:g:<group>", "dispatcher", "lost", "hash: task, size and state of a group", _QUEUE),
-    KeyFamily("q:ready", "dispatcher", "lost", "set: names of ready sets", _QUEUE),
+    KeyFamily("q:ready", "dispatcher", "lost", "set: names of ready sets that an earlier version filled", _QUEUE),
+    KeyFamily("q:sets:<run>", "dispatcher", "lost", "set: names of ready sets of a run", _QUEUE),
+    KeyFamily("q:classes:<need>", "dispatcher", "lost", "sorted set: classes of ready sets, by priority", _QUEUE),
+    KeyFamily(
+        "q:due:<class>",
+        "dispatcher",
+        "lost",
+        "sorted set: runs whose turn has come, by the lowest place that waits",
+        _QUEUE,
+    ),
+    KeyFamily("q:turns:<class>", "dispatcher", "lost", "sorted set: turns that come later", _QUEUE),
+    KeyFamily("q:later:<class>:<turn>", "dispatcher", "lost", "sorted set: runs of that turn", _QUEUE),
+    KeyFamily("q:awaiting", "dispatcher", "lost", "sorted set: runs that wait for a policy version", _QUEUE),
+    KeyFamily("q:waiting", "dispatcher", "lost", "hash: needs → rollouts that may be claimed with them", _QUEUE),
+    KeyFamily("q:num_waiting", "dispatcher", "lost", "sum of these", _QUEUE),
+    KeyFamily("q:unfinished", "dispatcher", "lost", "set: groups that are launched or closed in part", _QUEUE),
+    KeyFamily("q:num_unfilled", "dispatcher", "lost", "rollouts of these that are not claimable yet", _QUEUE),
+    KeyFamily(
+        "q:members:<group>", "dispatcher", "lost", "list: accepted attempts of a group that is being closed", _QUEUE
+    ),
     KeyFamily(
         "q:ready:<name>", "dispatcher", "lost", "sorted set: rollouts that may be claimed, by their place", _QUEUE
     ),
@@ -113,7 +142,11 @@ KEY_FAMILIES: Final[tuple[KeyFamily, ...]] = (
     KeyFamily("q:clock", "dispatcher", "lost", "hash: newest token, turn, time of the last call", _QUEUE),
     KeyFamily("q:claims", "dispatcher", "lost", "hash: worker → leases of its newest claim"),
     KeyFamily("q:calls:<worker>", "dispatcher", "lost", "stream that wakes one worker"),
-    KeyFamily("q:wake", "dispatcher", "lost", "stream that wakes waiting workers"),
+    KeyFamily("q:calls", "dispatcher", "lost", "stream that wakes all workers"),
+    KeyFamily("q:kinds", "dispatcher", "lost", "hash: kind of waiting worker → what it can serve"),
+    KeyFamily("q:waiters:<kind>", "dispatcher", "lost", "sorted set: waiting workers, by when they look by themselves"),
+    KeyFamily("q:wake:<waiter>", "dispatcher", "lost", "list that wakes one of them"),
+    KeyFamily("q:wake", "dispatcher", "lost", "stream that wakes pages"),
     KeyFamily("q:closed", "dispatcher", "lost", "stream of closed groups"),
     KeyFamily(
         "q:draining",
@@ -162,6 +195,8 @@ KEY_FAMILIES: Final[tuple[KeyFamily, ...]] = (
         "position of `export otlp --follow`",
         "positions of exports that follow",
     ),
+    KeyFamily("q:restoring", "store", "lost", "holder of the restoration of the index"),
+    KeyFamily("synced", "infra", "lost", "written before each wait for the disk"),
     KeyFamily("reindexing", "store", "lost", "hash: position of an unfinished rebuild"),
     KeyFamily("cooled", "store", "lost", "set: runs whose index `store cool` removed; a rebuild empties it"),
     KeyFamily("replaced:<segment>", "store", "lost", "for a day: what a segment was merged into"),

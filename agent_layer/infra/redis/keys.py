@@ -27,8 +27,12 @@ class Keys:
         return self.name("t", trajectory_id, "calls")
 
     def rewards(self, trajectory_id: str) -> str:
-        """Hash: reward id → encoded Reward."""
+        """Hash: reward id → encoded Reward, of those that may decide the reward of the rollout."""
         return self.name("t", trajectory_id, "rewards")
+
+    def part_rewards(self, trajectory_id: str) -> str:
+        """Hash: reward id → encoded Reward of a step or an agent."""
+        return self.name("t", trajectory_id, "part-rewards")
 
     def trajectory_blobs(self, trajectory_id: str) -> str:
         """Hash: name of each blob that it needs → 1 when a committed segment says so, 0 while that is on its way."""
@@ -124,7 +128,7 @@ class Keys:
 
     @property
     def ordinals(self) -> str:
-        """String: number of ordinals ever assigned."""
+        """String: the next ordinal."""
         return self.name("ordinals")
 
     @property

@@ -11,9 +11,10 @@ from typing import Literal, TypeAlias, cast, get_args
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.store.index.blocks import Matches, bucket_name, find_matches, read_blocks
-from agent_layer.store.index.filters import Filters, parse_filters
+from agent_layer.store.index.blocks import Matches, find_matches, read_blocks
+from agent_layer.store.index.filters import Filters, name_bitmap
 from agent_layer.store.index.index import Index
+from agent_layer.store.index.plan import bucket_name
 from agent_layer.store.segments.fields import FIELDS
 
 By: TypeAlias = Literal[
@@ -47,7 +48,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 def count_trajectories(index: Index, filters: Filters) -> int:
     """Count the trajectories that pass all filters."""
-    return sum(found.members.bit_count() for found in find_matches(index, parse_filters(filters)))
+    return sum(found.members.bit_count() for found in find_matches(index, index.parse(filters)))
 
 
 def count_by_fields(
@@ -62,11 +63,11 @@ def count_by_fields(
     _check_fields(fields)
     values = _find_values(index, [field for field in fields if field != "policy"], filters)
     names: dict[str, tuple[By, str]] = {
-        _name_bitmap(field, value): (field, value) for field in values for value in values[field]
+        name_bitmap(str(_BITMAPS[field]), value): (field, value) for field in values for value in values[field]
     }
     counts: dict[By, Counter[str | int | None]] = {field: Counter() for field in fields}
     columns, num_all = (["policy_max"] if "policy" in fields else []), 0
-    for found in find_matches(index, parse_filters(filters), names, columns):
+    for found in find_matches(index, index.parse(filters), names, columns):
         num_all += found.members.bit_count()
         for name in names.keys() & found.bitmaps.keys():
             field, value = names[name]
@@ -85,7 +86,7 @@ def count_by_bucket(index: Index, filters: Filters) -> tuple[int, dict[int, int]
     """
     counts = dict.fromkeys(index.read_map().buckets, 0)
     names, num_all = {bucket_name(bucket): bucket for bucket in counts}, 0
-    for found in find_matches(index, parse_filters(filters), names):
+    for found in find_matches(index, index.parse(filters), names):
         num_all += found.members.bit_count()
         for name in names.keys() & found.bitmaps.keys():
             counts[names[name]] += (found.members & found.bitmaps[name]).bit_count()
@@ -99,9 +100,9 @@ def find_newest_starts(index: Index, field: By) -> dict[str, float]:
         index: of the namespace.
         field: any but policy.
     """
-    values = {_name_bitmap(field, value): value for value in _find_values(index, [field], {})[field]}
+    values = {name_bitmap(str(_BITMAPS[field]), value): value for value in _find_values(index, [field], {})[field]}
     scope, newest = index.read_map(besides=values), dict.fromkeys(values, -inf)
-    latest = {zone.block: zone.ends["started_at"][1] for zone in scope.zones}
+    latest = {zone.block: zone.ends("started_at")[1] for zone in scope.zones}
     for block in sorted(latest, key=lambda block: latest[block], reverse=True):
         if candidates := [name for name in values if block in scope.places[name] and newest[name] < latest[block]]:
             found = read_blocks(index, [block], candidates, ["started_at"])
@@ -126,11 +127,11 @@ def summarise_trajectories(index: Index, by: Sequence[By], filters: Filters, suc
     _check_fields(by)
     fields: list[By] = [field for field in by if field != "policy"]
     values = _find_values(index, fields, filters)
-    names = {field: {value: _name_bitmap(field, value) for value in values[field]} for field in fields}
+    names = {field: {value: name_bitmap(str(_BITMAPS[field]), value) for value in values[field]} for field in fields}
     wanted = [_REWARDED, *(name for named in names.values() for name in named.values())]
     columns = ["reward", "policy_max"] if "policy" in by else ["reward"]
     tallies: defaultdict[_Line, _Tally] = defaultdict(_Tally)
-    for found in find_matches(index, parse_filters(filters), wanted, columns):
+    for found in find_matches(index, index.parse(filters), wanted, columns):
         for shared, members in _split(found, found.members, [names[field] for field in fields]):
             if "policy" in by:
                 for version, rewards in _by_version(found, members).items():
@@ -207,12 +208,6 @@ def _make_summary(tally: _Tally, by: dict[str, str | int | None]) -> Summary:
         mean_reward=float(tally.reward_sum / num) if num else None,
         success_rate=tally.num_successes / num if num else None,
     )
-
-
-def _name_bitmap(field: str, value: str) -> str:
-    """Return the name of the bitmap of a value."""
-    (name,) = parse_filters(cast("Filters", {field: value})).names
-    return name
 
 
 def _find_values(index: Index, fields: Sequence[By], filters: Filters) -> dict[By, list[str]]:

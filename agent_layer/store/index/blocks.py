@@ -4,19 +4,18 @@ Redis only hands out strings, some thousand at a time: a script that counts keep
 longer than operations on integers.
 """
 
+import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import compress, islice
 from typing import Final, NamedTuple, cast
 
 from agent_layer.infra import batched
-from agent_layer.store.index.bounded_search import Ordering, plan_blocks
-from agent_layer.store.index.filters import Conditions, NumberRange, bucket_ends
-from agent_layer.store.index.index import Index, Zone
+from agent_layer.store.index.filters import BoundedValue, Conditions, NumberRange
+from agent_layer.store.index.index import BLOCK, Index, Zone
+from agent_layer.store.index.plan import Ordering, RewardTest, bucket_name, plan_blocks
 
-BLOCK: Final = 2048
-"""Members of a block; lua/prelude.lua has the same number."""
-_BITMAP_BYTES: Final = BLOCK // 8
+BITMAP_BYTES: Final = BLOCK // 8
 _MAX_KEYS: Final = 2048
 """Bitmaps per command: Redis copies these in about a millisecond."""
 _MAX_COLUMNS: Final = 32
@@ -25,7 +24,7 @@ _MAX_BLOCKS: Final = 64
 """Blocks whose members are looked at together."""
 _ORDERING: Final = Ordering("started_at", descending=False)
 _UNKNOWN: Final = struct.pack("<d", float("nan")) * BLOCK
-_AS_FLAGS: Final = bytes.maketrans(b"0", b"\0")
+AS_FLAGS: Final = bytes.maketrans(b"0", b"\0")
 _AS_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 
 
@@ -34,20 +33,35 @@ class Matches(NamedTuple):
 
     members: int
     """Those that meet the conditions."""
-    num_places: int
-    """[num_blocks * BLOCK]"""
+    blocks: Sequence[int]
+    """Their numbers."""
     bitmaps: Mapping[str, int]
     """Bitmaps by name; one that none of these blocks has is left out."""
     columns: Mapping[str, Sequence[float]]
     """[num_places]; NaN is not known."""
 
+    @property
+    def num_places(self) -> int:
+        """Bits of an integer."""
+        return BLOCK * len(self.blocks)
+
+    def has_member(self, ordinal: int) -> bool:
+        """Whether the member of one of these blocks meets the conditions."""
+        block, at = divmod(ordinal, BLOCK)
+        place = BLOCK * self.blocks.index(block) + at
+        return bool(self.members >> self.num_places - 1 - place & 1)
+
     def numbers(self, column: str, members: int) -> Iterator[float]:
         """Yield the numbers of some members, in their order."""
-        return compress(self.columns[column], f"{members:0{self.num_places}b}".encode().translate(_AS_FLAGS))
+        return compress(self.columns[column], f"{members:0{self.num_places}b}".encode().translate(AS_FLAGS))
 
 
 def find_matches(
-    index: Index, conditions: Conditions, names: Iterable[str] = (), columns: Iterable[str] = ()
+    index: Index,
+    conditions: Conditions,
+    names: Iterable[str] = (),
+    columns: Iterable[str] = (),
+    only: Container[int] | None = None,
 ) -> Iterator[Matches]:
     """Yield all members that meet the conditions, some blocks at a time.
 
@@ -56,74 +70,67 @@ def find_matches(
         conditions: on members.
         names: bitmaps that the caller needs besides.
         columns: that the caller needs besides.
+        only: blocks to look at; None: all.
     """
-    others = *conditions.without, *names
-    scope = index.read_map(conditions.names, others)
-    test = _RewardTest.of(conditions.ranges, scope.buckets)
+    others = *conditions.without, *(one.rest for one in conditions.bounded), *names
+    scope = index.read_map(conditions, others)
+    test = RewardTest.of(conditions.ranges, scope.buckets)
     ranges = [one for one in conditions.ranges if one.column != "reward"]
-    rewards = *test.inside, *test.partly
+    inside, partly = [*map(bucket_name, test.inside)], [*map(bucket_name, test.partly)]
+    rewards = *inside, *partly
     wanted = [*dict.fromkeys((*conditions.names, *others, *rewards))]
     places = scope.places | index.blocks_with(rewards)
-    zones = plan_blocks(scope.zones, conditions.ranges, _ORDERING)
+    zones = [
+        zone for zone in plan_blocks(scope.zones, conditions.ranges, _ORDERING) if only is None or zone.block in only
+    ]
     for page in batched(zones, _MAX_BLOCKS):
         blocks = [zone.block for zone in page]
         here = [name for name in wanted if name in conditions.names or not places[name].isdisjoint(blocks)]
         tested = [one for one in ranges if not all(_is_sure(zone, one) for zone in page)]
-        needed = {*columns, *(one.column for one in tested), *(["reward"] if {*test.partly} & {*here} else [])}
+        needed = {*columns, *(one.column for one in tested), *(["reward"] if {*partly} & {*here} else [])}
         found = read_blocks(index, blocks, here, sorted(needed))
-        yield found._replace(members=_members(found, conditions, test, tested))
-
-
-class _RewardTest(NamedTuple):
-    """A range of rewards as buckets: those inside, and those that it cuts."""
-
-    wanted: NumberRange | None
-    inside: Sequence[str]
-    partly: Sequence[str]
-
-    @classmethod
-    def of(cls, ranges: Iterable[NumberRange], buckets: Iterable[int]) -> "_RewardTest":
-        """Sort the buckets that occur."""
-        wanted = next((one for one in ranges if one.column == "reward"), None)
-        if wanted is None:
-            return cls(None, (), ())
-        inside, partly = list[str](), list[str]()
-        for bucket in buckets:
-            first, last = bucket_ends(bucket)
-            if wanted.low <= first and last <= wanted.high:
-                inside.append(bucket_name(bucket))
-            elif first <= wanted.high and wanted.low <= last:
-                partly.append(bucket_name(bucket))
-        return cls(wanted, inside, partly)
-
-
-def bucket_name(bucket: int) -> str:
-    """Return the name of the bitmap of a bucket of rewards."""
-    return f"bucket={bucket}"
+        members = find_common(index, found, conditions)
+        if test.wanted is not None:
+            cut = join_bitmaps(found.bitmaps, partly) & members
+            members &= join_bitmaps(found.bitmaps, inside) | (cut & _in_range(found, test.wanted) if cut else 0)
+        for one in tested:
+            members &= _in_range(found, one) if members else 0
+        yield found._replace(members=members)
 
 
 def _is_sure(zone: Zone, wanted: NumberRange) -> bool:
     """Whether every member of the block is in the range. Each has a start; other numbers may be unknown."""
-    low, high = zone.ends[wanted.column]
+    low, high = zone.ends(wanted.column)
     return wanted.column == "started_at" and wanted.low <= low and high <= wanted.high
 
 
-def _members(found: Matches, conditions: Conditions, test: _RewardTest, tested: Sequence[NumberRange]) -> int:
-    bitmaps = found.bitmaps
-    members = (1 << found.num_places) - 1
-    for name in conditions.names:
-        members &= bitmaps[name]
+def find_common(index: Index, found: Matches, conditions: Conditions) -> int:
+    """Return the members that have all names, and none that they must not have, whatever their numbers."""
+    members, bounded = (1 << found.num_places) - 1, {one.name for one in conditions.bounded}
+    for name in (one for one in conditions.names if one not in bounded):
+        members &= found.bitmaps[name]
     for name in conditions.without:
-        members &= ~bitmaps.get(name, 0)
-    if test.wanted is not None:
-        inside, partly = (_join_bitmaps(bitmaps, names) for names in (test.inside, test.partly))
-        members &= inside | (partly & _in_range(found, test.wanted) if partly & members else 0)
-    for one in tested:
-        members &= _in_range(found, one) if members else 0
+        members &= ~found.bitmaps.get(name, 0)
+    for one in conditions.bounded:
+        listed = members & found.bitmaps.get(one.name, 0)
+        others = members & found.bitmaps.get(one.rest, 0) & ~listed
+        members = listed | (_find_in_rows(index, found, others, one) if others else 0)
     return members
 
 
-def _join_bitmaps(bitmaps: Mapping[str, int], names: Iterable[str]) -> int:
+def _find_in_rows(index: Index, found: Matches, members: int, wanted: BoundedValue) -> int:
+    """Return those of the members whose rows have the value."""
+    passing, last = 0, found.num_places - 1
+    for page in batched((hit.start() for hit in re.finditer("1", f"{members:0{found.num_places}b}")), _MAX_KEYS):
+        ordinals = {BLOCK * found.blocks[place // BLOCK] + place % BLOCK: place for place in page}
+        for ordinal, values in index.read_lists(ordinals, wanted.field):
+            if wanted.value in values:
+                passing |= 1 << last - ordinals[ordinal]
+    return passing
+
+
+def join_bitmaps(bitmaps: Mapping[str, int], names: Iterable[str]) -> int:
+    """Return the members of at least one of the bitmaps."""
     members = 0
     for name in names:
         members |= bitmaps.get(name, 0)
@@ -140,26 +147,36 @@ def read_blocks(index: Index, blocks: Sequence[int], names: Sequence[str], colum
 
     Returns: without members, and with all names.
     """
-    at_once = max(1, min(_MAX_KEYS // max(1, len(names)), _MAX_COLUMNS // max(1, len(columns))))
-    parts: dict[str, list[bytes]] = {name: [] for name in (*names, *columns)}
-    for page in batched(blocks, at_once):
-        begins = [index.keys.in_block(block, "") for block in page]
-        stored = _read_strings(index, [f"{begin}{name}" for name in parts for begin in begins])
-        for name in parts:
-            parts[name] += islice(stored, len(page))
+    parts = read_parts(index, blocks, names, columns)
     num_places = BLOCK * len(blocks)
     return Matches(
         members=0,
-        num_places=num_places,
+        blocks=blocks,
         bitmaps={
-            name: int.from_bytes(b"".join([one.ljust(_BITMAP_BYTES, b"\0") for one in parts[name]])) for name in names
+            name: int.from_bytes(b"".join([one.ljust(BITMAP_BYTES, b"\0") for one in parts[name]])) for name in names
         },
-        columns={
-            # a column that was lost, and written again from some place on, ends where the last one stands
-            name: struct.unpack(f"<{num_places}d", b"".join([one + _UNKNOWN[len(one) :] for one in parts[name]]))
-            for name in columns
-        },
+        columns={name: struct.unpack(f"<{num_places}d", b"".join(parts[name])) for name in columns},
     )
+
+
+def read_parts(
+    index: Index, blocks: Sequence[int], names: Sequence[str], columns: Sequence[str]
+) -> dict[str, list[bytes]]:
+    """Read bitmaps and columns as they are stored; a column is padded with what is not known.
+
+    Returns: by name, one of each block.
+    """
+    at_once = max(1, min(_MAX_KEYS // max(1, len(names)), _MAX_COLUMNS // len(columns) if columns else _MAX_KEYS))
+    parts: dict[str, list[bytes]] = {name: [] for name in (*names, *columns)}
+    for page in batched(blocks, at_once):
+        begin = index.keys.name("b")
+        begins = [f"{begin}:{block}:" for block in page]
+        stored = _read_strings(index, [f"{begin}{name}" for name in parts for begin in begins])
+        for name in parts:
+            parts[name] += islice(stored, len(page))
+    for name in columns:  # one that was lost, and written again from some place on, ends where the last one stands
+        parts[name] = [one + _UNKNOWN[len(one) :] for one in parts[name]]
+    return parts
 
 
 def _read_strings(index: Index, keys: Sequence[str]) -> Iterator[bytes]:

@@ -1,88 +1,62 @@
 """The search of an index: branch and bound over its blocks.
 
-A block's zone bounds the numbers of its members, so the best member that it can hold is known before it is read. Of the
-blocks in which every requested name occurs, the plan skips one if its zone lies outside the ranges, or if earlier pages
-covered all that it can hold. The others are scanned in the order of their best members.
+Of the blocks in which every requested name occurs, the plan skips one if its zone lies outside the ranges, or if
+earlier pages covered all that it can hold. The others are read in the order of their best members: first the bitmaps,
+many blocks at a time, then the numbers of the members that have all names.
 
 Proof that the first ``limit`` answers are found: once there are ``limit`` of them, a block is left out only if its best
-member comes after the last of these, and so do all blocks behind it in the plan. By reward, the buckets are searched
-one by one, the highest first, and what is in a lower one comes later.
+member comes after the last of these, and so do all blocks behind it in the plan. By reward, the members of the highest
+buckets are looked at first, and what is in a lower bucket comes later.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 from itertools import takewhile
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import msgspec
 
+from agent_layer.infra import batched
+from agent_layer.store.index.blocks import BITMAP_BYTES, find_common, join_bitmaps, read_blocks
 from agent_layer.store.index.filters import Conditions, NumberRange, find_bucket
-from agent_layer.store.index.index import Index, Position, Zone, scan_request
+from agent_layer.store.index.index import BlockMap, Index, Position, Zone
+from agent_layer.store.index.members import Entry, MemberReader, Standing, count_members
+from agent_layer.store.index.plan import Ordering, RewardTest, bucket_name, plan_blocks
 
-_MAX_BLOCKS = 32
-"""Blocks per call: one at first, because the newest often suffices; at most this many, which blocks Redis shortly."""
-
-_MAX_TESTED = 8_192
-"""Members that one call should test, which takes Redis 4 to 8 ms; calls take fewer blocks where they are dense."""
-
-_MAX_BUCKETS = 16
+_FIRST_BLOCKS: Final = 64
+"""Blocks whose bitmaps are read at first; then ever more."""
+_DENSE_BLOCKS: Final = 2
+"""The same, where every member has all names."""
+_MAX_BLOCKS: Final = 512
+_FIRST_BUCKETS: Final = 4
+"""Buckets that are read at first, by reward; then ever more."""
+_FEWEST: Final = 64
+"""Members whose numbers are read together at least, as some may be out of range."""
+_FEW: Final = 256
+"""Members whose rewards are rather compared than looked up in buckets."""
+_MAX_BUCKETS: Final = 16
 """More than these are no narrow range: then it is quicker to compare the numbers."""
+_ALL_REWARDS: Final = NumberRange("reward", -math.inf, math.inf)
 
 
-Order: TypeAlias = Literal["newest", "oldest", "reward", "policy"]
-"""``reward`` and ``policy`` (newest version) put the largest first, the newest first among equals, and show only
-trajectories that have one."""
+class Match(NamedTuple):
+    """One answer."""
 
-
-class Ordering(NamedTuple):
-    """How an order sorts."""
-
-    column: str
-    descending: bool
-
-    def best_bound(self, zone: Zone) -> tuple[float, float]:
-        """The best (value, start) that a member of the block can have."""
-        end = 1 if self.descending else 0
-        return zone.ends[self.column][end], zone.ends["started_at"][end]
-
-    def worst_bound(self, zone: Zone) -> tuple[float, float]:
-        """The worst (value, start) that a member of the block can have."""
-        end = 0 if self.descending else 1
-        return zone.ends[self.column][end], zone.ends["started_at"][end]
-
-    def is_before(self, one: tuple[float, float] | Position, other: tuple[float, float] | Position) -> bool:
-        """Whether one comes before another."""
-        return one > other if self.descending else one < other
-
-    def sort(self, positions: Iterable[Position]) -> list[Position]:
-        """Put positions in order."""
-        return sorted(positions, reverse=self.descending)
-
-
-_ORDERINGS: dict[str, Ordering] = {
-    "newest": Ordering("started_at", descending=True),
-    "oldest": Ordering("started_at", descending=False),
-    "reward": Ordering("reward", descending=True),
-    "policy": Ordering("policy_max", descending=True),
-}
-
-
-def find_ordering(order: str) -> Ordering | None:
-    """How an order sorts; None where there is no such order."""
-    return _ORDERINGS.get(order)
+    position: Position
+    ordinal: int
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a search."""
 
-    positions: list[Position]
+    matches: list[Match]
     """[at most limit], in order."""
     num_blocks: int
     """Blocks of the whole index."""
     num_planned: int
-    """Blocks that could hold answers; by reward, each is counted for each bucket that it is looked through for."""
+    """Blocks that could hold answers."""
     num_read: int
-    """Blocks that were scanned before the answer was complete."""
+    """Blocks whose bitmaps were read before the answer was complete."""
     num_tested: int
     """Members of these that have all requested names, and whose numbers were compared."""
 
@@ -90,94 +64,178 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
 def search(
     index: Index, conditions: Conditions, ordering: Ordering, limit: int, after: Position | None = None
 ) -> Search:
-    """Scan blocks, best first, until none that is left can hold a better answer."""
-    scope = index.read_map(conditions.names)
-    best, bound = list[Position](), None
-    num_planned = num_read = num_tested = 0
-    for buckets in choose_buckets(scope.buckets, conditions.ranges, ordering, after):
-        any_of = None if buckets is None else [f"bucket={bucket}" for bucket in buckets]
-        request = scan_request(conditions, (), any_of)
-        left, num_at_once = plan_blocks(index.zones_with_any(scope, any_of), conditions.ranges, ordering, after), 1
-        num_planned += len(left)
-        while left:
-            blocks, left = left[:num_at_once], left[num_at_once:]
-            fresh = index.search_blocks(
-                msgspec.structs.replace(
-                    request,
-                    blocks=[zone.block for zone in blocks],
-                    column=ordering.column,
-                    descending=ordering.descending,
-                    limit=limit,
-                    after=after and after[:2],
-                    bound=bound,
-                )
-            )
-            behind = [one for one in fresh.positions if after is None or ordering.is_before(after, one)]
-            best = ordering.sort({*best, *behind})[:limit]
-            num_read, num_tested = num_read + len(blocks), num_tested + fresh.num_tested
-            if 2 * fresh.num_tested <= _MAX_TESTED:
-                num_at_once = min(2 * num_at_once, _MAX_BLOCKS)
-            elif fresh.num_tested > _MAX_TESTED:
-                num_at_once = max(1, num_at_once // 2)
-            if len(best) == limit:
-                bound = best[-1][:2]
-                left = [
-                    *takewhile(lambda zone, last=bound: not ordering.is_before(last, ordering.best_bound(zone)), left)
-                ]
-        if ordering.column == "reward" and bound is not None:
-            break  # what is in lower buckets comes later
+    """Read blocks, best first, until none that is left can hold a better answer."""
+    gone = set[int]()
+    while True:
+        scope = index.read_map(conditions, conditions.without)
+        zones = plan_blocks(scope.zones, conditions.ranges, ordering, after)
+        best = _Best(ordering, limit, after, gone)
+        walk = _Walk(index, conditions, ordering, scope, best)
+        if ordering.column == "reward":
+            walk.search_by_reward(zones, after)
+        else:
+            walk.search_by_block(zones)
+        ids = walk.find_ids()
+        if not (missing := {ordinal for _, _, ordinal in best.entries} - ids.keys()):
+            break
+        gone |= missing  # deleted meanwhile: others take their place
+    matches = [Match(Position(value, start, ids[ordinal]), ordinal) for value, start, ordinal in best.entries]
+    behind = [one for one in matches if after is None or ordering.is_before(after, one.position)]
     return Search(
-        positions=best,
+        matches=sorted(behind, reverse=ordering.descending)[:limit],
         num_blocks=scope.num_blocks,
-        num_planned=num_planned,
-        num_read=num_read,
-        num_tested=num_tested,
+        num_planned=len(zones),
+        num_read=walk.num_read,
+        num_tested=walk.num_tested,
     )
 
 
-def plan_blocks(
-    zones: Iterable[Zone], ranges: Sequence[NumberRange], ordering: Ordering, after: Position | None = None
-) -> list[Zone]:
-    """Blocks that can hold answers, best first.
+class _Best:
+    """The best members so far, and all that tie with the last of them or with where the answer begins."""
 
-    Args:
-        zones: of the blocks in which every requested name occurs.
-        ranges: in which numbers must lie.
-        ordering: of the answer.
-        after: where the answer begins.
-    """
-    fitting = [
-        zone
-        for zone in zones
-        if all(zone.ends[one.column][0] <= one.high and zone.ends[one.column][1] >= one.low for one in ranges)
-        and zone.ends[ordering.column][0] <= zone.ends[ordering.column][1]  # else no member has the number
-        and (after is None or not ordering.is_before(ordering.worst_bound(zone), after[:2]))
-    ]
-    return sorted(fitting, key=ordering.best_bound, reverse=ordering.descending)
+    def __init__(self, ordering: Ordering, limit: int, after: Position | None, gone: set[int]) -> None:
+        self._ordering, self._limit, self._gone = ordering, limit, gone
+        self.begin = None if after is None else after[:2]
+        self._level, self._best = list[Entry](), list[Entry]()
+        self._bound: tuple[float, float] | None = None
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All of them; ties are in no order."""
+        return [*self._level, *self._best]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many as wanted."""
+        return self._bound is not None
+
+    @property
+    def num_kept(self) -> int:
+        """Members of one block that can be among the best."""
+        return self._limit + len(self._gone)
+
+    @property
+    def num_lacking(self) -> int:
+        """Members that are still wanted, at least 1."""
+        return max(1, self._limit - len(self._best))
+
+    def may_grow_from(self, zone: Zone) -> bool:
+        """Whether a member of the block may be better than the last one that is wanted."""
+        return self._bound is None or not self._ordering.is_before(self._bound, self._ordering.best_bound(zone))
+
+    def add(self, fresh: Sequence[Entry]) -> None:
+        """Add members, and drop those behind the last one that is wanted."""
+        is_before, begin, bound = self._ordering.is_before, self.begin, self._bound
+        if self._gone:
+            fresh = [one for one in fresh if one[2] not in self._gone]
+        if begin is not None:
+            self._level += [one for one in fresh if one[:2] == begin]
+            fresh = [one for one in fresh if is_before(begin, one[:2])]
+        if bound is not None:
+            fresh = [one for one in fresh if not is_before(bound, one[:2])]
+        self._best = sorted({*self._best, *fresh}, reverse=self._ordering.descending)
+        if len(self._best) >= self._limit:
+            self._bound = last = self._best[self._limit - 1][:2]
+            tied = takewhile(lambda one: one[:2] == last, self._best[self._limit :])
+            self._best = [*self._best[: self._limit], *tied]
 
 
-def choose_buckets(
-    buckets: Sequence[int], ranges: Sequence[NumberRange], ordering: Ordering, after: Position | None = None
-) -> list[list[int] | None]:
-    """In which buckets of rewards to look, in turns whose answers follow one another; None: whatever the bucket.
+class _Walk:
+    """One walk over blocks, which adds to the best."""
 
-    Args:
-        buckets: that occur, lowest first.
-        ranges: in which numbers must lie.
-        ordering: of the answer. By reward, buckets are taken one by one, the highest first.
-        after: where the answer begins.
-    """
-    wanted = next((one for one in ranges if one.column == "reward"), None)
-    if wanted is None and ordering.column != "reward":
-        return [None]
-    low, high = (wanted.low, wanted.high) if wanted else (-math.inf, math.inf)
-    fitting = [one for one in buckets if _bucket_end(low) <= one <= _bucket_end(high)]
-    if ordering.column == "reward":
-        return [[one] for one in reversed(fitting) if after is None or one <= find_bucket(after.value)]
-    if len(fitting) > _MAX_BUCKETS:
-        return [None]
-    return [fitting] if fitting else []
+    def __init__(self, index: Index, conditions: Conditions, ordering: Ordering, scope: BlockMap, best: _Best) -> None:
+        self._index, self._conditions, self._scope, self._best = index, conditions, scope, best
+        self._places: Mapping[str, AbstractSet[int]] = scope.places
+        self._is_by_reward = ordering.column == "reward"
+        self._reader = MemberReader(index, ordering, best.begin)
+        self.num_read = self.num_tested = 0
+
+    def find_ids(self) -> dict[int, str]:
+        """Return the trajectories of the best, by ordinal; one that is gone is left out."""
+        return self._reader.find_ids([ordinal for _, _, ordinal in self._best.entries])
+
+    def search_by_block(self, zones: Sequence[Zone]) -> None:
+        """Look through blocks in the order of their best members."""
+        is_any = self._conditions.names == ("all",) and not self._conditions.without
+        left, size = [*zones], _DENSE_BLOCKS if is_any else _FIRST_BLOCKS
+        while left:
+            standing = self._find_members(left[:size])
+            num_first = self._reader.count_blocks(standing, self._best.num_lacking)
+            self._consume(standing[:num_first], self._conditions.ranges)  # often the answer, without looking at buckets
+            standing = [*takewhile(lambda one: self._best.may_grow_from(one[0]), standing[num_first:])]
+            self._consume(*self._apply_buckets(standing))
+            left = [*takewhile(self._best.may_grow_from, left[size:])]
+            size = min(4 * size, _MAX_BLOCKS)
+
+    def search_by_reward(self, zones: Sequence[Zone], after: Position | None) -> None:
+        """Look through buckets, the highest first, in all blocks."""
+        standing = [one for page in batched(zones, _MAX_BLOCKS) for one in self._find_members(page)]
+        test = RewardTest.of([*self._conditions.ranges, _ALL_REWARDS], self._scope.buckets)
+        fitting = sorted((*test.inside, *test.partly), reverse=True)
+        left, size = [one for one in fitting if after is None or one <= find_bucket(after.value)], _FIRST_BUCKETS
+        if count_members(standing) <= _FEW:
+            return self._consume(standing, self._conditions.ranges)
+        while left and not self._best.is_full:
+            for group in self._group_by_bucket(standing, left[:size]):
+                self._consume(group, self._conditions.ranges)
+                if self._best.is_full:
+                    return None  # what is in lower buckets comes later
+            left, size = left[size:], 2 * size
+        return None
+
+    def _find_members(self, zones: Sequence[Zone]) -> list[Standing]:
+        """Return the blocks in which members have all names."""
+        blocks, conditions = [zone.block for zone in zones], self._conditions
+        others = [*conditions.without, *(one.rest for one in conditions.bounded)]
+        here = [name for name in others if not self._places[name].isdisjoint(blocks)]
+        found = read_blocks(self._index, blocks, [*conditions.names, *here], ())
+        self.num_read += len(blocks)
+        bits = _split(blocks, find_common(self._index, found, conditions))
+        return [(zone, bits[zone.block]) for zone in zones if bits[zone.block]]
+
+    def _apply_buckets(self, standing: list[Standing]) -> tuple[list[Standing], Sequence[NumberRange]]:
+        """Leave those that are in a bucket of rewards that may fit; return the ranges that remain to be compared."""
+        ranges = self._conditions.ranges
+        if count_members(standing) <= _FEW or all(one.column != "reward" for one in ranges):
+            return standing, ranges
+        test = RewardTest.of(ranges, self._scope.buckets)
+        fitting = [*test.inside, *test.partly]
+        if len(fitting) > _MAX_BUCKETS:
+            return standing, ranges
+        blocks, names = [zone.block for zone, _ in standing], [*map(bucket_name, fitting)]
+        bits = _split(blocks, join_bitmaps(read_blocks(self._index, blocks, names, ()).bitmaps, names))
+        left = [(zone, both) for zone, mine in standing if (both := mine & bits[zone.block])]
+        return left, ranges if test.partly else [one for one in ranges if one.column != "reward"]
+
+    def _group_by_bucket(self, standing: Sequence[Standing], buckets: Sequence[int]) -> Iterator[list[Standing]]:
+        """Yield the members of the highest buckets, as many buckets at a time as may fill the answer."""
+        blocks, names = [zone.block for zone, _ in standing], [*map(bucket_name, buckets)]
+        found = read_blocks(self._index, blocks, names, ())
+        group = dict.fromkeys(blocks, 0)
+        for name in names:
+            bits = _split(blocks, found.bitmaps[name])
+            group = {zone.block: group[zone.block] | (mine & bits[zone.block]) for zone, mine in standing}
+            chosen = [(zone, group[zone.block]) for zone, _ in standing if group[zone.block]]
+            if count_members(chosen) >= self._best.num_lacking or name == names[-1]:
+                yield chosen
+                group = dict.fromkeys(blocks, 0)
+
+    def _consume(self, standing: Sequence[Standing], ranges: Sequence[NumberRange]) -> None:
+        """Read members in the order of their blocks until none that is left can be better."""
+        left: Sequence[Standing] = standing
+        while left:
+            num_wanted = max(_FEWEST, 2 * self._best.num_lacking) if ranges else self._best.num_lacking
+            num_blocks = self._reader.count_blocks(left, math.inf if self._is_by_reward else num_wanted)
+            chosen, left = left[:num_blocks], left[num_blocks:]
+            self._best.add(self._reader.read(chosen, ranges, self._best.num_kept))
+            self.num_tested += count_members(chosen)
+            left = [*takewhile(lambda one: self._best.may_grow_from(one[0]), left)]
 
 
-def _bucket_end(end: float) -> float:
-    return end if math.isinf(end) else find_bucket(end)
+def _split(blocks: Sequence[int], members: int) -> dict[int, int]:
+    """Return the members by block."""
+    packed = members.to_bytes(BITMAP_BYTES * len(blocks))
+    return {
+        block: int.from_bytes(packed[begin : begin + BITMAP_BYTES])
+        for block, begin in zip(blocks, range(0, len(packed), BITMAP_BYTES), strict=True)
+    }

@@ -1,6 +1,7 @@
 """Commit of segments to the index, in idempotent steps; each segment is marked as committed last."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Literal, TypeAlias, cast, get_args
 
@@ -25,7 +26,7 @@ from agent_layer.schema import (
 )
 from agent_layer.store.index.scripts import COMMIT, ENTER_REWARDS, MARK_COMMITTED
 from agent_layer.store.segments.format import SealedSegment
-from agent_layer.store.segments.summary import may_change_reward
+from agent_layer.store.segments.summary import JudgementParts, split_rewards
 from agent_layer.store.segments.tombstones import member_ids
 
 _MAX_BATCH_SIZE = 256
@@ -45,7 +46,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
     weight: int
     """Rows, calls, rewards and members in it."""
     fields: Mapping[str, object]
-    """Fields as commit.lua reads them. The reader inside Redis knows no bytes: see ``_as_text``."""
+    """Fields as commit.lua reads them. The reader inside Redis knows no bytes: see ``as_text``."""
 
 
 def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment], *, again: bool = False) -> None:
@@ -115,6 +116,7 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
     places = {chunk.owner: f"{chunk.offset} {chunk.size_bytes}" for chunk in footer.chunks}
     for summary in footer.trajectories:
         for part in _split_summary(summary):
+            judged = split_rewards(part.rewards)
             yield _Entry(
                 kind="trajectories",
                 weight=1 + sum(map(len, (part.calls, part.rewards, part.blobs, part.given_labels))),
@@ -122,8 +124,10 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
                     "summary": msgspec.structs.replace(part, rewards={}) if part.rewards else part,
                     "segment": footer.name,
                     "place": places[trajectory_owner(summary.trajectory_id)],
-                    "rewards": {reward_id: _as_text(record) for reward_id, record in part.rewards.items()},
-                    "is_judged": may_change_reward(part),
+                    "rewards": {reward_id: as_text(record) for reward_id, record in judged.of_rollout.items()},
+                    "part_rewards": [(name, replaced, as_text(record)) for name, replaced, record in judged.of_parts],
+                    "is_judged": bool(part.is_started or part.ending or judged.of_rollout),
+                    "reward": _judge_alone(part, judged),
                 },
             )
     for policy in footer.policies:
@@ -138,8 +142,18 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
         yield _Entry(kind=kind, weight=1 + len(members), fields=fields)
 
 
+def _judge_alone(summary: TrajectorySummary, judged: JudgementParts) -> str:
+    """Compute the reward of a trajectory that is new to the index; empty for null."""
+    opening = summary.opening.fields if summary.opening else {}
+    ending = summary.ending.fields if summary.ending else {}
+    outcome = make_outcome(ending.get("status", ""), ending.get("cause", "")) if summary.ending else None
+    superseding = [record for _, superseded, record in judged.of_parts if superseded]
+    reward = compute_reward(opening.get("declared", ""), [*judged.of_rollout.values(), *superseding], outcome)
+    return "" if reward is None else repr(reward)
+
+
 def _list_fields(entry: PolicyEntry | BatchEntry | GroupEntry) -> dict[str, object]:
-    return {**msgspec.structs.asdict(entry), "record": _as_text(entry.record)}
+    return {**msgspec.structs.asdict(entry), "record": as_text(entry.record)}
 
 
 def _split_summary(summary: TrajectorySummary) -> Iterator[TrajectorySummary]:
@@ -160,7 +174,7 @@ def _split_summary(summary: TrajectorySummary) -> Iterator[TrajectorySummary]:
         yield more
 
 
-def _as_text(content: bytes) -> msgspec.Raw:
+def as_text(content: bytes) -> msgspec.Raw:
     """A record's stored form under the header of a msgpack text, which the reader inside Redis does know."""
     return msgspec.Raw(b"\xdb" + len(content).to_bytes(4, "big") + content)
 
@@ -174,17 +188,31 @@ def compute_rewards(bases: Iterable[Sequence[bytes]]) -> list[str]:
     arguments: list[str] = []
     for basis in bases:
         trajectory_id, mark, declared, ended, status, cause = (value.decode() for value in basis[:6])
-        outcome = Outcome(
-            trajectory_id="",
-            run="",
-            ended_at=0.0,
-            status=cast("RolloutStatus", status),
-            cause=cast("Cause", cause) if cause else None,
-        )
-        reward = rollout_reward(
-            msgspec.json.decode(declared, type=dict[str, RewardSpec]) if declared else {},
-            [cast("Reward", decode_known(reward)) for reward in basis[6:]],
-            outcome if ended else None,
-        )
+        outcome = make_outcome(status, cause) if ended else None
+        reward = compute_reward(declared, basis[6:], outcome)
         arguments += [trajectory_id, mark, "" if reward is None else repr(reward)]
     return arguments
+
+
+@cache
+def make_outcome(status: str, cause: str) -> Outcome:
+    """Return as much of an end as decides about the reward."""
+    known = cast("Cause", cause) if cause else None
+    return Outcome(trajectory_id="", run="", ended_at=0.0, status=cast("RolloutStatus", status), cause=known)
+
+
+def compute_reward(declared: str, rewards: Iterable[bytes], outcome: Outcome | None) -> float | None:
+    """Compute the reward of a rollout from what the index holds of it.
+
+    Args:
+        declared: JSON of the task's rewards; empty: it declares none.
+        rewards: encoded judgements.
+        outcome: how it ended; None while it runs.
+    """
+    judged = [cast("Reward", decode_known(reward)) for reward in rewards]
+    return rollout_reward(_read_declared(declared) if declared else {}, judged, outcome)
+
+
+@lru_cache(maxsize=1_024)
+def _read_declared(declared: str) -> dict[str, RewardSpec]:
+    return msgspec.json.decode(declared, type=dict[str, RewardSpec])

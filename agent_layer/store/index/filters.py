@@ -3,12 +3,13 @@
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from hashlib import sha1
 from typing import Literal, NamedTuple, TypeAlias, TypedDict
 
 from agent_layer.errors import BadInputError
-from agent_layer.store.segments.fields import FIELDS
+from agent_layer.store.segments.fields import FIELDS, rest_name
 from agent_layer.times import parse_time
 
 Range: TypeAlias = tuple[float | None, float | None]
@@ -68,11 +69,25 @@ class NumberRange(NamedTuple):
     high: float
 
 
+class BoundedValue(NamedTuple):
+    """Value of a field whose first values alone have a bitmap each."""
+
+    name: str
+    """Its bitmap, if it has one."""
+    rest: str
+    """Bitmap of the members whose rows may have it, too."""
+    field: str
+    """Field of a row, a list, that decides about these."""
+    value: str
+
+
 class Conditions(NamedTuple):
     """Conditions on the members of a block."""
 
     names: tuple[str, ...]
     """Bitmaps that it must be in; at least one, ``all``."""
+    bounded: tuple[BoundedValue, ...] = ()
+    """Those of the names for which a bitmap does not have all members."""
     without: tuple[str, ...] = ()
     """Bitmaps that it must not be in."""
     ranges: tuple[NumberRange, ...] = ()
@@ -90,6 +105,7 @@ def find_bucket(reward: float) -> int:
     return math.floor(max(-_LAST_BUCKET, min(_LAST_BUCKET, reward * _BUCKETS_PER_UNIT)))
 
 
+@cache
 def bucket_ends(bucket: int) -> tuple[float, float]:
     """Return the least and the greatest reward of a bucket; the first and the last one have an open end."""
     return (
@@ -105,17 +121,23 @@ def _find_bucket_begin(bucket: int) -> float:
     return first
 
 
-def parse_filters(filters: Filters) -> Conditions:
+def parse_filters(filters: Filters, occurs: Callable[[str, str], bool] | None = None) -> Conditions:
     """Translate filters to conditions.
+
+    Args:
+        filters: of trajectories.
+        occurs: whether a field (by its bitmap) has this value in the index; then it passes, though no choice of this
+            version; None: it never does.
 
     Raises: BadInputError: no such filter, or it cannot have this value.
     """
-    _check(filters)
+    _check(filters, occurs)
     accepted = filters.get("accepted")
     names = [*_exact(filters), *([_ACCEPTED] if accepted else [])]
     names += [_REWARDED] if filters.get("reward") not in (None, (None, None)) else []
     return Conditions(
         names=tuple(names) or ("all",),
+        bounded=tuple(_list_bounded(filters)),
         without=(_ACCEPTED,) if accepted is False else (),
         ranges=tuple(_ranges(filters)),
     )
@@ -124,14 +146,23 @@ def parse_filters(filters: Filters) -> Conditions:
 def _exact(filters: Filters) -> Iterator[str]:
     for name, field in _BY_VALUE.items():
         if (value := filters.get(name)) is not None:
-            yield _named(str(field.bitmap), _engine_address(str(value)) if name == "engine" else str(value))
+            yield name_bitmap(str(field.bitmap), _engine_address(str(value)) if name == "engine" else str(value))
     for label, value in (filters.get("labels") or {}).items():
-        yield _named("label", f"{_LABEL_ENDS.sub(_escaped, label)}={value}")
+        yield name_label(label, value)
     match filters.get("step"):
         case ("tool", str(name)):
-            yield _named("tool", name)
+            yield name_bitmap("tool", name)
         case _:
             pass
+
+
+def _list_bounded(filters: Filters) -> Iterator[BoundedValue]:
+    for name, field in _BY_VALUE.items():
+        bitmap, step = str(field.bitmap), filters.get("step")
+        values = {filters.get(name), step[1] if name == "tool" and isinstance(step, tuple) else None} - {None}
+        if field.is_bounded:
+            for value in map(str, values):
+                yield BoundedValue(name_bitmap(bitmap, value), rest_name(bitmap), field.name, value)
 
 
 def _engine_address(text: str) -> str:
@@ -140,11 +171,17 @@ def _engine_address(text: str) -> str:
     return f"http://{address}" if _HOST_AND_PORT.fullmatch(address) else address
 
 
+def name_label(label: str, value: str) -> str:
+    """Return the name of the bitmap of a label's value."""
+    return name_bitmap("label", f"{_LABEL_ENDS.sub(_escaped, label)}={value}")
+
+
 def _escaped(found: re.Match[str]) -> str:
     return f"\0{found[0]}"
 
 
-def _named(field: str, value: str) -> str:
+def name_bitmap(field: str, value: str) -> str:
+    """Return the name of the bitmap of a value; that of a long one has its hash."""
     stored = value.encode("utf-8", "surrogatepass")
     return f"{field}={sha1(stored, usedforsecurity=False).hexdigest() if len(stored) > _MAX_VALUE_LENGTH else value}"
 
@@ -176,15 +213,15 @@ def _least_steps(step: Which | None) -> int | None:
             return 1
 
 
-def _check(filters: Filters) -> None:
+def _check(filters: Filters, occurs: Callable[[str, str], bool] | None) -> None:
     if unknown := filters.keys() - Filters.__annotations__.keys():
         known = ", ".join(Filters.__annotations__)
         raise BadInputError(f"filter {min(unknown)!r}: expected one of {known}; correct it or leave it out")
     for name, field in _BY_VALUE.items():
-        if field.choices and filters.get(name) not in (None, *field.choices):
-            raise BadInputError(
-                f"{name} {filters.get(name)!r}: expected one of {', '.join(field.choices)}; choose one of these"
-            )
+        value = filters.get(name)
+        is_known = not field.choices or value in (None, *field.choices)
+        if not is_known and not (occurs and occurs(str(field.bitmap), str(value))):
+            raise BadInputError(f"{name} {value!r}: expected one of {', '.join(field.choices)}; choose one of these")
     if ":" in (finding := filters.get("finding") or ""):
         kind = finding.partition(":")[0]
         raise BadInputError(f"finding {finding!r}: expected a kind, without a colon; ask for {kind!r}, and see 'show'")

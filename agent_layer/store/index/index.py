@@ -1,12 +1,13 @@
-"""Reads of the Redis index: rows, locations of bytes, and the scans that searches consist of.
+"""Reads of the Redis index: rows, locations of bytes, and the map of its blocks.
 
-Scans run inside Redis, over a bounded number of blocks at a time, so that no search blocks the server for long.
+Redis only hands out strings and rows, a bounded number at a time, so that no search blocks the server for long.
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 
 import msgspec
 from redis import Redis
@@ -14,15 +15,20 @@ from redis.client import Pipeline
 
 from agent_layer.infra import Keys, batched
 from agent_layer.schema import Chunk, trajectory_owner
-from agent_layer.store.index.filters import Conditions
+from agent_layer.store.index.filters import Conditions, Filters, NumberRange, parse_filters
 from agent_layer.store.index.rows import TrajectoryRow, read_row
-from agent_layer.store.index.scripts import SEARCH
 from agent_layer.store.segments.fields import COLUMNS
 from agent_layer.store.segments.tombstones import owner_hash
 
 _MAX_KEYS = 512
 """Per command, so that none takes long."""
 _ENDS = struct.Struct(f"<{2 * len(COLUMNS)}d")
+_ENDS_AT = {column: 2 * at for at, column in enumerate(COLUMNS)}
+
+BLOCK: Final = 2_048
+"""Ordinals in a block; lua/prelude.lua has the same number."""
+IDS_TOGETHER: Final = 128
+"""Members whose ids one hash holds; lua/prelude.lua has the same number."""
 
 
 class Position(NamedTuple):
@@ -34,10 +40,26 @@ class Position(NamedTuple):
 
 
 class Zone(NamedTuple):
-    """Bounds of the numbers of a block: (least, greatest) by column."""
+    """Bounds of the numbers of a block."""
 
     block: int
-    ends: dict[str, tuple[float, float]]
+    packed: tuple[float, ...]
+    """Least and greatest number of each column, in the order of COLUMNS; of one that no member has, inf and -inf."""
+
+    def ends(self, column: str) -> tuple[float, float]:
+        """Least and greatest number of a column."""
+        at = _ENDS_AT[column]
+        return self.packed[at], self.packed[at + 1]
+
+    def has_known(self, column: str) -> bool:
+        """Whether a member may have this number."""
+        low, high = self.ends(column)
+        return low <= high
+
+    def overlaps(self, wanted: NumberRange) -> bool:
+        """Whether a member may be in the range."""
+        low, high = self.ends(wanted.column)
+        return low <= wanted.high and high >= wanted.low
 
 
 class BlockMap(NamedTuple):
@@ -50,33 +72,10 @@ class BlockMap(NamedTuple):
     buckets: list[int]
     """Buckets of rewards that occur, lowest first."""
     places: dict[str, frozenset[int]]
-    """Blocks in which a name occurs, by name, of those that were asked for."""
-
-
-class ScanResult(NamedTuple):
-    """Result of one scan."""
-
-    num_tested: int
-    positions: list[Position]
-    """The first matches, and all that tie with the last of them or with the start of the scan, by all but the id."""
+    """Blocks in which a name occurs, or for a bounded value may occur, by name, of those that were asked for."""
 
 
 _Map: TypeAlias = tuple[dict[bytes, bytes], set[bytes], *tuple[list[bytes | None], ...]]
-
-
-class ScanRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Arguments of a scan; see lua/scan.lua and search.lua."""
-
-    blocks: Sequence[int]
-    names: Sequence[str]
-    without: Sequence[str]
-    any: Sequence[str] | None = None
-    ranges: Sequence[tuple[str, float, float]]
-    column: str = "started_at"
-    descending: bool = True
-    limit: int = 1
-    after: tuple[float, float] | None = None
-    bound: tuple[float, float] | None = None
 
 
 class Index:
@@ -85,21 +84,51 @@ class Index:
     def __init__(self, redis: Redis, keys: Keys) -> None:
         self.redis = redis
         self.keys = keys
-        self._search = SEARCH.load(redis)
 
     def rows(self, trajectory_ids: Iterable[str]) -> list[TrajectoryRow]:
         """Rows in the order asked for; ids that the index does not know are left out."""
         ids = list(trajectory_ids)
         return [read_row(id_, fields) for id_, fields in zip(ids, self._read_hashes(ids), strict=True) if fields]
 
-    def rows_with_positions(self, trajectory_ids: Iterable[str], column: str) -> list[tuple[Position, TrajectoryRow]]:
-        """Rows with their positions, from one read; a row without a value in the column is left out."""
-        ids = list(trajectory_ids)
+    def rows_with_positions(
+        self, found: Sequence[tuple[str, int]], column: str
+    ) -> list[tuple[Position, TrajectoryRow]]:
+        """Rows with their positions, from one read.
+
+        Args:
+            found: trajectories with their ordinals. A row that was lost, and filed again elsewhere, is left out.
+            column: that sorts; a row without a value in it is left out.
+        """
+        by = column.encode()
+        stored = self._read_hashes([trajectory_id for trajectory_id, _ in found])
         return [
-            (Position(float(fields[column.encode()]), float(fields[b"started_at"]), id_), read_row(id_, fields))
-            for id_, fields in zip(ids, self._read_hashes(ids), strict=True)
-            if column.encode() in fields and b"started_at" in fields
+            (Position(float(fields[by]), float(fields[b"started_at"]), trajectory_id), read_row(trajectory_id, fields))
+            for (trajectory_id, ordinal), fields in zip(found, stored, strict=True)
+            if by in fields and b"started_at" in fields and int(fields.get(b"ordinal", -1)) == ordinal
         ]
+
+    def find_ids(self, ordinals: Iterable[int]) -> dict[int, str]:
+        """Trajectories by ordinal; one whose trajectory is gone is left out."""
+        by_hash = defaultdict[str, list[int]](list)
+        for ordinal in ordinals:
+            block, at = divmod(ordinal, BLOCK)
+            by_hash[self.keys.in_block(block, f"ids:{at // IDS_TOGETHER}")].append(ordinal)
+        pipeline = self.pipeline()
+        for key, those in by_hash.items():
+            pipeline.hmget(key, [ordinal % BLOCK for ordinal in those])
+        found = cast("list[list[bytes | None]]", pipeline.execute())
+        pairs = zip(chain.from_iterable(by_hash.values()), chain.from_iterable(found), strict=True)
+        return {ordinal: id_.decode() for ordinal, id_ in pairs if id_ is not None}
+
+    def read_lists(self, ordinals: Iterable[int], field: str) -> Iterator[tuple[int, list[str]]]:
+        """Yield ordinal and value of a field that is a list; of trajectories that are there."""
+        ids = self.find_ids(ordinals)
+        pipeline = self.pipeline()
+        for trajectory_id in ids.values():
+            pipeline.hget(self.keys.trajectory(trajectory_id), field)
+        for ordinal, stored in zip(ids, cast("list[bytes | None]", pipeline.execute()), strict=True):
+            if stored is not None:
+                yield ordinal, msgspec.json.decode(stored, type=list[str])
 
     def chunks(self, trajectory_id: str) -> list[tuple[str, Chunk]]:
         """Location of the trajectory's bytes: (segment name, chunk), in order of segment."""
@@ -119,44 +148,40 @@ class Index:
             return []
         return [when is not None for when in self.redis.hmget(self.keys.dead, [owner_hash(one) for one in owners])]
 
-    def read_map(self, names: Iterable[str] = (), besides: Iterable[str] = ()) -> BlockMap:
-        """Return the blocks in which all of the names occur, from one read; all blocks where there are no names.
+    def parse(self, filters: Filters) -> Conditions:
+        """Translate filters to conditions; a value that this version does not know is accepted where it occurs.
+
+        Raises: BadInputError: no such filter, or it cannot have this value.
+        """
+        return parse_filters(filters, self._occurs)
+
+    def _occurs(self, field: str, value: str) -> bool:
+        return value.encode() in self.redis.smembers(self.keys.values(field))
+
+    def read_map(self, conditions: Conditions | None = None, besides: Iterable[str] = ()) -> BlockMap:
+        """Return the blocks in which all names of the conditions occur, from one read; None: all blocks.
 
         Args:
-            names: of bitmaps.
+            conditions: on members.
             besides: names whose places are read, too.
         """
-        needed = list(names)
-        unique_names = list(dict.fromkeys((*needed, *besides)))
+        needed, bounded = ((), ()) if conditions is None else (conditions.names, conditions.bounded)
+        unique_names = list(dict.fromkeys((*needed, *(one.rest for one in bounded), *besides)))
         pipeline = self.pipeline()
         pipeline.hgetall(self.keys.zones)
         pipeline.smembers(self.keys.values("bucket"))
         for page in batched(unique_names, _MAX_KEYS):
             pipeline.mget([self.keys.blocks_with(name) for name in page])
         packed, buckets, *pages = cast("_Map", pipeline.execute())
-        zones = {int(block): _unpack_zone(int(block), ends) for block, ends in packed.items() if ends}
         places = _read_places(unique_names, chain.from_iterable(pages))
+        places |= {one.name: places[one.name] | places[one.rest] for one in bounded}
+        with_ends = frozenset(int(block) for block, ends in packed.items() if ends)
+        blocks = with_ends.intersection(*(places[name] for name in needed))
         return BlockMap(
-            zones=[zones[block] for block in frozenset(zones).intersection(*(places[name] for name in needed))],
+            zones=[Zone(block, _ENDS.unpack(packed[b"%d" % block])) for block in blocks],
             num_blocks=len(packed),
             buckets=sorted(map(int, buckets)),
             places=places,
-        )
-
-    def zones_with_any(self, scope: BlockMap, names: Sequence[str] | None) -> list[Zone]:
-        """Blocks in which at least one of the names occurs; None: all blocks."""
-        if names is None:
-            return scope.zones
-        blocks = frozenset(chain.from_iterable(self.blocks_with(names).values()))
-        return [zone for zone in scope.zones if zone.block in blocks]
-
-    def search_blocks(self, sought: ScanRequest) -> ScanResult:
-        """The first members of some blocks; see lua/search.lua."""
-        answer = self._search(keys=[self.keys.name()], args=[msgspec.msgpack.encode(sought)])
-        num_tested, *found = cast("list[bytes]", answer)
-        triples = zip(found[::3], found[1::3], found[2::3], strict=True)
-        return ScanResult(
-            int(num_tested), [Position(float(value), float(at), id_.decode()) for id_, value, at in triples]
         )
 
     def blocks_with(self, names: Sequence[str]) -> dict[str, frozenset[int]]:
@@ -174,22 +199,6 @@ class Index:
         for trajectory_id in trajectory_ids:
             pipeline.hgetall(self.keys.trajectory(trajectory_id))
         return cast("list[dict[bytes, bytes]]", pipeline.execute())
-
-
-def scan_request(conditions: Conditions, blocks: Sequence[int], any_of: Sequence[str] | None = None) -> ScanRequest:
-    """Arguments of one scan of these blocks."""
-    return ScanRequest(
-        blocks=blocks,
-        names=conditions.names,
-        without=conditions.without,
-        any=any_of,
-        ranges=conditions.ranges,
-    )
-
-
-def _unpack_zone(block: int, packed: bytes) -> Zone:
-    ends = _ENDS.unpack(packed)
-    return Zone(block, {column: (ends[2 * at], ends[2 * at + 1]) for at, column in enumerate(COLUMNS)})
 
 
 def _read_places(names: Sequence[str], bitmaps: Iterable[bytes | None]) -> dict[str, frozenset[int]]:

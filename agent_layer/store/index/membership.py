@@ -1,15 +1,11 @@
 """Whether given trajectories pass filters, by the bitmaps and columns of their blocks alone."""
 
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import cast
 
-import msgspec
-
-from agent_layer.store.index.filters import Filters, parse_filters
-from agent_layer.store.index.index import Index, scan_request
-
-BLOCK: Final = 2_048
-"""Ordinals in a block; lua/prelude.lua has the same number."""
+from agent_layer.store.index.blocks import find_matches
+from agent_layer.store.index.filters import Filters
+from agent_layer.store.index.index import BLOCK, Index
 
 
 def select_matching(index: Index, trajectory_ids: Sequence[str], filters: Filters) -> set[str]:
@@ -17,13 +13,16 @@ def select_matching(index: Index, trajectory_ids: Sequence[str], filters: Filter
 
     Raises: BadInputError: a filter is not valid.
     """
-    conditions = parse_filters(filters)
+    conditions = index.parse(filters)
     pipeline = index.pipeline()
     for trajectory_id in trajectory_ids:
         pipeline.hget(index.keys.trajectory(trajectory_id), "ordinal")
-    ordinals = cast("list[bytes | None]", pipeline.execute())
-    found = set[str]()
-    for block in sorted({int(ordinal) // BLOCK for ordinal in ordinals if ordinal is not None}):
-        sought = msgspec.structs.replace(scan_request(conditions, [block]), limit=BLOCK)
-        found.update(one.trajectory_id for one in index.search_blocks(sought).positions)
-    return found.intersection(trajectory_ids)
+    stored = zip(trajectory_ids, cast("list[bytes | None]", pipeline.execute()), strict=True)
+    ordinals = {trajectory_id: int(ordinal) for trajectory_id, ordinal in stored if ordinal is not None}
+    blocks, found = {ordinal // BLOCK for ordinal in ordinals.values()}, set[str]()
+    for matches in find_matches(index, conditions, only=blocks):
+        here = {*matches.blocks}
+        found.update(
+            id_ for id_, ordinal in ordinals.items() if ordinal // BLOCK in here and matches.has_member(ordinal)
+        )
+    return found

@@ -5,7 +5,6 @@ from typing import cast
 
 import msgspec
 
-from agent_layer.schema import Cause, RolloutStatus, Split
 from agent_layer.store.segments.fields import FIELDS
 from agent_layer.times import format_time
 
@@ -19,10 +18,11 @@ class TrajectoryRow(msgspec.Struct, frozen=True, kw_only=True):
     task_id: str | None = None
     task_type: str | None = None
     run: str | None = None
-    split: Split | None = None
+    split: str | None = None
+    """A ``Split``, or a word of a later version; so are ``status`` and ``cause``."""
     group_id: str | None = None
-    status: RolloutStatus | None = None
-    cause: Cause | None = None
+    status: str | None = None
+    cause: str | None = None
     """What ended the attempt; None for a plain completion, and while it runs."""
     accepted: bool = False
     """This attempt, and no other, counts for its rollout."""
@@ -62,7 +62,25 @@ class GivenLabel(msgspec.Struct, frozen=True, array_like=True):
 
 
 def read_row(trajectory_id: str, fields: Mapping[bytes, bytes]) -> TrajectoryRow:
-    """Convert the index's hash of a trajectory to a row."""
+    """Convert the index's hash of a trajectory to a row.
+
+    Of what a later version wrote in another form, a field is None (or empty), not the whole row an error.
+    """
+    try:
+        return _convert(trajectory_id, fields)
+    except (ValueError, msgspec.MsgspecError):
+        return _convert(trajectory_id, {name: value for name, value in fields.items() if _is_readable(name, value)})
+
+
+def _is_readable(name: bytes, value: bytes) -> bool:
+    try:
+        _convert("", {name: value})
+    except (ValueError, msgspec.MsgspecError):
+        return False
+    return True
+
+
+def _convert(trajectory_id: str, fields: Mapping[bytes, bytes]) -> TrajectoryRow:
     values: dict[str, object] = {name.decode(): value.decode() for name, value in fields.items()}
     values |= {name: read(fields[name.encode()]) for name, read in _READERS.items() if name in values}
     if b"given_labels" in fields:

@@ -1,10 +1,10 @@
-"""Declarations of the Lua scripts of the index: its searches, and every change of it."""
+"""Declarations of the Lua scripts of the index: every change of it."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from agent_layer.infra import LuaScript
-from agent_layer.store.segments.fields import COLUMNS, FIELDS
+from agent_layer.store.segments.fields import COLUMNS, FIELDS, MAX_LISTED, rest_name
 from agent_layer.store.segments.scripts import KEY_PRELUDE
 
 _LUA = Path(__file__).parent / "lua"
@@ -12,8 +12,8 @@ _LUA = Path(__file__).parent / "lua"
 INDEX_PRELUDE = (KEY_PRELUDE, _LUA / "prelude.lua")
 """How rows are indexed in bitmaps and columns; scripts of maintenance begin with it, too."""
 
-_SCAN, _EVENTS, _REWARD_BASIS, _DEATH, _MERGED = (
-    _LUA / f"{name}.lua" for name in ("scan", "events", "reward_basis", "death", "merged")
+_EVENTS, _REWARD_BASIS, _BLOB_REFS, _DEATH, _MERGED = (
+    _LUA / f"{name}.lua" for name in ("events", "reward_basis", "blob_refs", "death", "merged")
 )
 
 
@@ -33,10 +33,13 @@ INDEX_CONSTANTS = "".join(
         "SINGLE": _lua_table({one.name: f"'{one.bitmap}'" for one in FIELDS if one.bitmap and one.kind == "text"}),
         "LISTS": _lua_table({one.name: f"'{one.bitmap}'" for one in FIELDS if one.bitmap and one.kind == "json"}),
         "COUNTED": _lua_table(dict.fromkeys((*_LISTED, "bucket"), "true")),
+        "REST": _lua_table({str(one.bitmap): f"'{rest_name(str(one.bitmap))}'" for one in FIELDS if one.is_bounded}),
+        "MAX_LISTED": str(MAX_LISTED),
     }.items()
 )
 """Lua tables that prelude.lua needs: columns; field → bitmap of its one value, or of each value in its JSON list; names
-of the bitmaps whose values are listed. Rewards lie in buckets, which are listed, too."""
+of the bitmaps whose values are listed. Rewards lie in buckets, which are listed, too. REST: bitmap of a bounded field →
+that of all values beyond MAX_LISTED."""
 
 _COMMIT_CONSTANTS = "".join(
     f"local {name} = {_lua_list(field.name for field in FIELDS if field.origin == origin)}\n"
@@ -45,23 +48,31 @@ _COMMIT_CONSTANTS = "".join(
 
 _ROWS = "t:* b:* v:* values:* zones events"
 
-SEARCH = LuaScript(file=_LUA / "search.lua", preludes=(_SCAN,), commands="get hget", reads="b:* t:*")
+FETCH_MEMBERS = LuaScript(file=_LUA / "members.lua", preludes=(KEY_PRELUDE,), commands="get getrange hget", reads="b:*")
 
 COMMIT = LuaScript(
     file=_LUA / "commit.lua",
     constants=INDEX_CONSTANTS + _COMMIT_CONSTANTS,
-    preludes=(*INDEX_PRELUDE, _EVENTS, _REWARD_BASIS, _DEATH, _MERGED),
-    commands="bitpos del exists get hdel hexists hget hgetall hkeys hmget hset hsetnx hvals incr sadd set setbit setnx"
-    " setrange sismember srem xadd zadd zrem",
+    preludes=(*INDEX_PRELUDE, _EVENTS, _REWARD_BASIS, _BLOB_REFS, _DEATH, _MERGED),
+    commands="bitcount bitpos del exists get getbit hdel hexists hget hgetall hkeys hmget hset hsetnx hvals sadd scard"
+    " set setbit setnx setrange sismember srem xadd zadd zrem",
     reads="dead replaced:* feeds:* acked:*",
     writes=f"{_ROWS} ordinals rewrite runs policies:* batches:* batch-segments group:* groups:* group-segments blob:*"
     " blobs unneeded claims:*:waiting steps",
+)
+RESTORE = LuaScript(
+    file=_LUA / "restore.lua",
+    constants=INDEX_CONSTANTS,
+    preludes=(*INDEX_PRELUDE, _EVENTS, _BLOB_REFS),
+    commands="bitcount bitpos exists get getbit hexists hget hset sadd scard set setbit setnx setrange sismember xadd",
+    reads="dead replaced:*",
+    writes=f"{_ROWS} ordinals runs blob:* blobs steps",
 )
 ENTER_REWARDS = LuaScript(
     file=_LUA / "rewards.lua",
     constants=INDEX_CONSTANTS,
     preludes=(*INDEX_PRELUDE, _EVENTS, _REWARD_BASIS),
-    commands="bitpos del hdel hget hmget hset hvals sadd setbit setnx setrange srem xadd",
+    commands="bitpos del hdel hget hmget hset hvals sadd scard setbit setnx setrange sismember srem xadd",
     writes=f"{_ROWS} steps",
 )
 MARK_COMMITTED = LuaScript(
@@ -74,8 +85,9 @@ MARK_COMMITTED = LuaScript(
 FORGET = LuaScript(
     file=_LUA / "forget.lua",
     constants=INDEX_CONSTANTS,
-    preludes=(*INDEX_PRELUDE, _EVENTS, _DEATH),
-    commands="bitpos del exists get hdel hget hkeys hmget hset hsetnx sadd setbit setnx setrange srem xadd zrem",
+    preludes=(*INDEX_PRELUDE, _EVENTS, _BLOB_REFS, _DEATH),
+    commands="bitpos del exists get hdel hget hkeys hmget hset hsetnx sadd scard setbit setnx setrange sismember srem"
+    " xadd zrem",
     writes=f"{_ROWS} dead rewrite group:* groups:* group-segments blob:* unneeded",
 )
 RETIRE = LuaScript(

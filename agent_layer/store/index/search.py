@@ -10,9 +10,10 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.infra import batched
 from agent_layer.store.index.blocks import find_matches
-from agent_layer.store.index.bounded_search import Order, Ordering, find_ordering, search
-from agent_layer.store.index.filters import Conditions, Filters, parse_filters
+from agent_layer.store.index.bounded_search import Match, search
+from agent_layer.store.index.filters import Conditions, Filters
 from agent_layer.store.index.index import Index, Position
+from agent_layer.store.index.plan import Order, Ordering, find_ordering
 from agent_layer.store.index.rows import TrajectoryRow
 
 _PAGE = 512
@@ -43,15 +44,15 @@ def find_trajectories(
 
     Raises: BadInputError: a filter, the order, the limit or the cursor is not valid.
     """
-    conditions, ordering = parse_filters(filters), check_order(order, limit)
-    found, after = list[Position](), _read_cursor(cursor, order)
+    conditions, ordering = index.parse(filters), check_order(order, limit)
+    found, after = list[Match](), _read_cursor(cursor, order)
     while (num_wanted := min(limit + 1 - len(found), MAX_SEARCH)) > 0:
-        more = search(index, conditions, ordering, num_wanted, after).positions
+        more = search(index, conditions, ordering, num_wanted, after).matches
         found += more
         if len(more) < num_wanted:
             break
-        after = more[-1]
-    last = found[limit - 1] if len(found) > limit else None
+        after = more[-1].position
+    last = found[limit - 1].position if len(found) > limit else None
     return RowPage(
         items=_read_in_order(index, ordering, found[:limit], last),
         cursor=None if last is None else _write_cursor(last, order),
@@ -59,7 +60,7 @@ def find_trajectories(
 
 
 def _read_in_order(
-    index: Index, ordering: Ordering, found: Sequence[Position], last: Position | None
+    index: Index, ordering: Ordering, found: Sequence[Match], last: Position | None
 ) -> list[TrajectoryRow]:
     """Read the rows, sorted by their current values: a start or a reward may have become known meanwhile.
 
@@ -68,7 +69,9 @@ def _read_in_order(
     standing = [
         stands
         for page in batched(found, _PAGE)
-        for stands in index.rows_with_positions((one.trajectory_id for one in page), ordering.column)
+        for stands in index.rows_with_positions(
+            [(one.position.trajectory_id, one.ordinal) for one in page], ordering.column
+        )
     ]
     here = dict(stands for stands in standing if last is None or not ordering.is_before(last, stands[0]))
     return [here[position] for position in ordering.sort(here)]
@@ -135,7 +138,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     num_planned: int
     """Blocks that can hold answers: every requested value occurs in them, and their zones overlap each range."""
     num_read: int
-    """Blocks that were scanned before the answer was complete."""
+    """Blocks whose bitmaps were read before the answer was complete."""
     num_tested: int
     """Trajectories in these whose numbers were compared."""
     num_found: int
@@ -148,7 +151,7 @@ def explain_search(index: Index, filters: Filters, order: Order = "newest", limi
 
     Raises: BadInputError: what ``find_trajectories`` raises it for.
     """
-    conditions = parse_filters(filters)
+    conditions = index.parse(filters)
     began = time.perf_counter()
     found = search(index, conditions, check_order(order, limit), min(limit, MAX_SEARCH))
     seconds = time.perf_counter() - began
@@ -161,7 +164,7 @@ def explain_search(index: Index, filters: Filters, order: Order = "newest", limi
         num_planned=found.num_planned,
         num_read=found.num_read,
         num_tested=found.num_tested,
-        num_found=len(found.positions),
+        num_found=len(found.matches),
         seconds=seconds,
     )
 
@@ -169,7 +172,10 @@ def explain_search(index: Index, filters: Filters, order: Order = "newest", limi
 def _single(conditions: Conditions) -> list[Conditions]:
     """Each condition alone."""
     return [
-        *(Conditions(names=(name,)) for name in conditions.names),
+        *(
+            Conditions(names=(name,), bounded=tuple(one for one in conditions.bounded if one.name == name))
+            for name in conditions.names
+        ),
         *(Conditions(names=("all",), without=(name,)) for name in conditions.without),
         *(Conditions(names=("all",), ranges=(one,)) for one in conditions.ranges),
     ]

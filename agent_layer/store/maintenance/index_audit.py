@@ -47,7 +47,7 @@ _FIELDS = (
 )
 _PARTS = 16
 """Parts of a block, each examined by separate scripts."""
-_NAMES_AT_ONCE = 256
+_NAMES_AT_ONCE = 1_024
 """Most bitmaps for one script, so that Redis stays responsive."""
 _SCAN_COUNT = 1_000
 
@@ -126,8 +126,9 @@ def _make_probes(keys: Keys, segment: str, summary: TrajectorySummary, chunk: Ch
         calls = ("HMGET", keys.calls(owner), *summary.calls)
         yield _Probe(owner, calls, partial(_calls_hold, summary))
     if summary.rewards:
-        rewards = ("HMGET", keys.rewards(owner), *summary.rewards)
-        yield _Probe(owner, rewards, _are_known)
+        found: list[object] = []  # a reward is in one of two places, or in both
+        for hash_key in (keys.rewards(owner), keys.part_rewards(owner)):
+            yield _Probe(owner, ("HMGET", hash_key, *summary.rewards), partial(_are_known, found))
     if summary.blobs:
         known = ("HMGET", keys.trajectory_blobs(owner), *summary.blobs)
         yield _Probe(owner, known, partial(eq, [b"1"] * len(summary.blobs)))
@@ -206,8 +207,11 @@ def _is_known(found: object) -> bool:
     return found is not None
 
 
-def _are_known(found: object) -> bool:
-    return None not in cast("_Stored", found)
+def _are_known(earlier: list[object], found: object) -> bool:
+    """Whether each value is in this answer or in the earlier one; True for the first of two answers."""
+    earlier.append(found)
+    first, *others = (cast("_Stored", one) for one in earlier)
+    return not others or None not in [one or other for one, other in zip(first, others[0], strict=True)]
 
 
 def count_orphan_bits(redis: Redis, keys: Keys, *, clear: bool = False) -> dict[int, int]:

@@ -106,22 +106,26 @@ def may_replace(name: str) -> bool:
 
 
 def _fill(names: Iterable[str], sizes: Mapping[str, int], target_bytes: int) -> Iterator[list[str]]:
-    pack: list[str] = []
+    pack, total = list[str](), 0
     for name in names:
-        if pack and sum(sizes[one] for one in pack) + sizes[name] > target_bytes:
+        size = sizes[name]
+        if pack and total + size > target_bytes:
             yield pack
-            pack = []
+            pack, total = [], 0
         pack.append(name)
+        total += size
     if pack:
         yield pack
 
 
-def _worth_merging(pack: list[str], sizes: Mapping[str, int], due: Collection[str]) -> list[str]:
+def _worth_merging(pack: Sequence[str], sizes: Mapping[str, int], due: Collection[str]) -> list[str]:
     """Leave out what is larger than all others together; empty if a single segment remains that is not due."""
-    left = list(pack)
-    while optional := [name for name in left if name not in due]:
-        largest = max(optional, key=lambda name: sizes[name])
-        if sizes[largest] <= sum(sizes[name] for name in left) - sizes[largest]:
+    of_pack = {name: sizes[name] for name in pack}
+    total, too_large = sum(of_pack.values()), set[str]()
+    for name in sorted((one for one in pack if one not in due), key=of_pack.__getitem__, reverse=True):
+        if 2 * of_pack[name] <= total:
             break
-        left.remove(largest)
+        too_large.add(name)
+        total -= of_pack[name]
+    left = [name for name in pack if name not in too_large]
     return left if len(left) > 1 or any(name in due for name in left) else []

@@ -93,7 +93,7 @@ def find_successors(
     keys: Keys, objects: ObjectStore, committed: Iterable[str], names: Collection[str]
 ) -> Mapping[str, list[MergeInput]]:
     """Return the committed segments that claim to replace these, by name; unreadable ones are left out."""
-    days = {find_day(name) for name in names}
+    wanted, days = set(names), {find_day(name) for name in names}
     candidates = [one for one in committed if may_replace(one) and find_day(one) in days]
 
     def read(name: str) -> MergeInput | None:
@@ -105,7 +105,7 @@ def find_successors(
     found: defaultdict[str, list[MergeInput]] = defaultdict(list)
     with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
         for source in filter(None, threads.map(read, candidates)):
-            for name in set(names).intersection(source.footer.replaces):
+            for name in wanted.intersection(source.footer.replaces):
                 found[name].append(source)
     return found
 
@@ -115,7 +115,7 @@ def is_superseded(redis: Redis, keys: Keys, segment: MergeInput, others: Sequenc
 
     Raises: BrokenSegmentError: one of them is unreadable.
     """
-    deaths = deletion_times(redis, keys, named_owners(segment.footer))
+    deaths = frozenset(deletion_times(redis, keys, named_owners(segment.footer)))
     places: defaultdict[str, list[tuple[MergeInput, Chunk]]] = defaultdict(list)
     for other in others:
         for chunk in other.footer.chunks:

@@ -5,8 +5,9 @@ that a consumer of the run has not acknowledged.
 """
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -123,12 +124,18 @@ class PendingConsumers:
         for feed in feeds:
             consumer, _, split = feed.decode().rpartition(":")
             splits.setdefault(consumer, set()).add(split)
-        prefix = self._index.keys.acked(run, "")
-        found = self._index.redis.scan_iter(match=f"{prefix}*", count=1_000)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped in redis-py
-        named = {key.decode().removeprefix(prefix) for key in cast("Iterator[bytes]", found)}
-        consumers = {one for one in named if ":" not in one} | splits.keys()  # others are of a run R:x, not of this R
-        for consumer in sorted(consumers):
+        for consumer in sorted(self._acknowledging.get(run, set()) | splits.keys()):
             yield _Reader(consumer, frozenset(splits[consumer]) if consumer in splits else None)
+
+    @cached_property
+    def _acknowledging(self) -> Mapping[str, set[str]]:
+        """Consumers that acknowledged a group, by run: from one scan, because it passes all keys of the server."""
+        prefix, consumers = self._index.keys.name("acked", ""), defaultdict[str, set[str]](set)
+        found = self._index.redis.scan_iter(match=f"{prefix}*", count=1_000)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped in redis-py
+        for key in cast("Iterator[bytes]", found):
+            run, _, consumer = key.decode().removeprefix(prefix).rpartition(":")  # only the run may have a ':'
+            consumers[run].add(consumer)
+        return consumers
 
 
 class ExpiryRules(Filters, total=False):

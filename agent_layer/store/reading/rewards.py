@@ -99,7 +99,11 @@ def find_current_reward(known: Sequence[Reward], topic: RewardTopic) -> Reward |
 
 def read_rewards(redis: Redis, keys: Keys, trajectory_id: str) -> list[Reward]:
     """Return all indexed rewards of a trajectory, in order of time."""
-    stored = cast("list[bytes]", redis.hvals(keys.rewards(trajectory_id)))
+    pipeline = redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+    pipeline.hgetall(keys.rewards(trajectory_id))
+    pipeline.hgetall(keys.part_rewards(trajectory_id))
+    of_rollout, of_parts = cast("list[dict[bytes, bytes]]", pipeline.execute())
+    stored = (of_parts | of_rollout).values()  # an earlier version kept all of them together
     return sorted(map(_decode_reward, stored), key=lambda reward: (reward.at, reward.reward_id))
 
 

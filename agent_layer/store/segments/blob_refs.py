@@ -24,6 +24,7 @@ from agent_layer.infra import Keys, ObjectStore, batched, durable_writes
 from agent_layer.schema import Content, ContentRef, LogRecord, decode, encode
 from agent_layer.store.segments.blobs import BlobLimits, blob_key, blob_name, is_large, pack
 from agent_layer.store.segments.format import StoredRecord, list_segments, segment_name
+from agent_layer.store.segments.outline import Outline
 from agent_layer.store.segments.scripts import HOLD_BLOBS, RELEASE_UNNEEDED
 
 _AT_ONCE = 256
@@ -45,6 +46,8 @@ def store_contents(
     kept = {owner: list(_without_repeats(records)) for owner, records in records_by_owner.items()}
     contents = (one.record for records in kept.values() for one in records if isinstance(one.record, Content))
     large = [one for one in contents if is_large(one, limits)]
+    if not large:
+        return kept
     held = {_identity(one): blob for one, blob in zip(large, _hold(redis, keys, large), strict=True)}
     bodies = {blob.name: one.body for one in large if not (blob := held[_identity(one)]).is_stored}
 
@@ -99,14 +102,15 @@ def find_orphans(redis: Redis, keys: Keys, objects: ObjectStore, names: Iterable
 def _without_repeats(records: Iterable[StoredRecord]) -> Iterator[StoredRecord]:
     seen: set[tuple[str, str]] = set()
     for one in records:
-        name = _identity(one.record)
-        if name is None or name not in seen:
-            yield one
-        if name is not None:
+        if isinstance(one.record, Content):
+            name = one.record.trajectory_id, one.record.hash
+            if name in seen:
+                continue
             seen.add(name)
+        yield one
 
 
-def _identity(record: LogRecord) -> tuple[str, str] | None:
+def _identity(record: LogRecord | Outline) -> tuple[str, str] | None:
     """Identity of a content: equal for repeated ones; None for other records."""
     return (record.trajectory_id, record.hash) if isinstance(record, Content) else None
 

@@ -23,6 +23,8 @@ class Field(NamedTuple):
     """Name before '=' of the bitmaps that hold its values; None: no search by value. Stored, never to be changed."""
     is_listed: bool = False
     """Whether the set ``values:<bitmap>`` lists its values, so that summaries can group by it."""
+    is_bounded: bool = False
+    """Whether agents may invent values without end: then only the first that come get a bitmap each."""
     filter: str | None = None
     """Filter by value, which is also the name of the command-line option."""
     help: str = ""
@@ -105,6 +107,7 @@ FIELDS = (
         "json",
         bitmap="tool",
         is_listed=True,
+        is_bounded=True,
         filter="tool",
         help="Name of a tool that the model called or that answered.",
     ),
@@ -134,5 +137,14 @@ FIELDS = (
 )
 """Segments store fields, and blocks store the ends of columns, in this order: it never changes, new ones come last."""
 
+MAX_LISTED = 1_024
+"""Values of a bounded field that have a bitmap each. Trajectories with others share one, ``tool~``, and their rows say
+which."""
+
 COLUMNS = tuple(field.name for field in FIELDS if field.is_column)
 """Numbers that blocks keep, in the order in which a zone has their ends."""
+
+
+def rest_name(bitmap: str) -> str:
+    """Return the name of the bitmap of all values of a bounded field that have none of their own."""
+    return f"{bitmap}~"

@@ -36,6 +36,7 @@ from agent_layer.schema import (
     record_owner,
     trajectory_owner,
 )
+from agent_layer.store.segments.outline import Outline
 from agent_layer.store.segments.summary import OwnerEntry, describe_owner, make_footer
 
 _TRAILER = struct.Struct("<II8s")
@@ -71,9 +72,9 @@ def list_segments(keys: Keys, objects: ObjectStore) -> list[str]:
 
 
 class StoredRecord(NamedTuple):
-    """A record beside its stored form."""
+    """A record, or its outline, beside its stored form."""
 
-    record: LogRecord
+    record: LogRecord | Outline
     content: bytes
 
 
@@ -122,14 +123,14 @@ class SegmentBuilder:
     """
 
     def __init__(self, level: int = _LEVEL) -> None:
-        self._level = level
+        self._compressor = zstandard.ZstdCompressor(level=level)  # one for all: making it takes as long as its work
         self._stored = bytearray()
         self._chunks: list[Chunk] = []
         self._entries: list[OwnerEntry] = []
 
     def add(self, owner: str, records: Sequence[StoredRecord]) -> None:
         """Add all that the segment is to hold of one owner, as ``record_owner`` names it."""
-        packed = _pack([one.content for one in records], self._level)
+        packed = self._pack([one.content for one in records])
         self._chunks.append(Chunk(owner=owner, offset=len(self._stored), size_bytes=len(packed)))
         self._entries += describe_owner([one.record for one in records])
         self._stored += packed
@@ -141,9 +142,12 @@ class SegmentBuilder:
     def finish(self, name: str, replaces: Iterable[str] = ()) -> tuple[bytes, SealedSegment]:
         """Return the segment's bytes and its description; see ``build_segment``."""
         footer = make_footer(name, self._chunks, self._entries, replaces)
-        packed = _pack([encode(footer)], self._level)
+        packed = self._pack([encode(footer)])
         content = b"".join((self._stored, packed, _TRAILER.pack(len(packed), _FORMAT_VERSION, _MAGIC)))
         return content, SealedSegment(footer, len(content))
+
+    def _pack(self, records: Sequence[bytes]) -> bytes:
+        return frame(self._compressor.compress(msgspec.msgpack.encode(records)))
 
 
 def build_segment(
@@ -248,10 +252,6 @@ def find_frames(content: bytes) -> list[tuple[int, int]]:
             places.append((offset, size))
         offset += size
     return places
-
-
-def _pack(records: Sequence[bytes], level: int) -> bytes:
-    return frame(zstandard.ZstdCompressor(level=level).compress(msgspec.msgpack.encode(records)))
 
 
 def unpack(packed: bytes, size_bytes: int, subject: str) -> list[bytes]:

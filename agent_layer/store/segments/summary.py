@@ -3,8 +3,8 @@
 Of several records of one kind, the one with the lowest rank counts. Ranks are compared as text.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -17,6 +17,7 @@ from agent_layer.schema import (
     BatchEntry,
     Block,
     Chunk,
+    Content,
     ContentRef,
     ExcludedRollout,
     Group,
@@ -43,12 +44,20 @@ from agent_layer.schema import (
     known_time,
     label_rank,
     newest_labels,
+    requested_tool_names,
     sortable_time,
     split_trajectory_id,
-    tool_names,
 )
 from agent_layer.store.segments.fields import FIELDS
+from agent_layer.store.segments.outline import (
+    ObservationOutline,
+    Outline,
+    StepOutline,
+    TrainedTokensOutline,
+    decode_outline,
+)
 
+_FIELDS = {origin: [field for field in FIELDS if field.origin == origin] for origin in ("started", "outcome")}
 _MAX_VERSION = 2**53
 """Redis and its scripts count exactly up to here."""
 
@@ -57,22 +66,59 @@ _KEPT_WHOLE = (Reward, PolicyVersion, TrainedBatch, Group)
 
 OwnerEntry: TypeAlias = TrajectorySummary | PolicyEntry | BatchEntry | GroupEntry
 _OfOneRecord: TypeAlias = PolicyVersion | TrainedBatch | Group
+_OF_ONE_RECORD = (PolicyVersion, TrainedBatch, Group)
+_STEP_PARTS = (StepOutline, StepPart)
+_OBSERVATIONS = (ObservationOutline, Observation)
+_Other: TypeAlias = (
+    TrainedTokensOutline
+    | TrainedTokens
+    | AttemptStarted
+    | ContentRef
+    | Reward
+    | Label
+    | Outcome
+    | Accepted
+    | Resumed
+    | ExcludedRollout
+)
 
 
-def read_record(content: bytes) -> LogRecord:
-    """Decode a record for the index; one that the index keeps whole keeps its unknown fields, too.
+class _OfTrajectory(NamedTuple):
+    """Records of one trajectory, in order; contents say nothing to the index."""
+
+    parts: list[StepOutline | StepPart]
+    observations: list[ObservationOutline | Observation]
+    others: list[_Other]
+
+
+def read_record(content: bytes) -> Outline | LogRecord:
+    """Read what the index needs of a record; one that the index keeps whole keeps its unknown fields, too.
 
     Raises: CorruptRecordError: these bytes are no record.
     """
-    record = decode_known(content)
-    return cast("LogRecord", decode(content)) if isinstance(record, _KEPT_WHOLE) else record
+    record = decode_outline(content)
+    if not isinstance(record, _KEPT_WHOLE) or encode(record) == content:
+        return record
+    return cast("LogRecord", decode(content))  # with fields that this version does not know
 
 
-def describe_owner(records: Sequence[LogRecord]) -> list[OwnerEntry]:
+def describe_owner(records: Iterable[Outline | LogRecord]) -> list[OwnerEntry]:
     """Summarise the records that one segment holds of one owner."""
-    entries: list[OwnerEntry] = [_make_entry(record) for record in records if isinstance(record, _OfOneRecord)]
-    ours = [record for record in records if not isinstance(record, _OfOneRecord)]
-    return [*entries, _summarise_trajectory(ours[0].trajectory_id, ours)] if ours else entries
+    entries: list[OwnerEntry] = []
+    ours = _OfTrajectory([], [], [])
+    trajectory_id: str | None = None
+    for record in records:  # one pass, and the most frequent first: a trajectory has dozens of records
+        if isinstance(record, _STEP_PARTS):
+            ours.parts.append(record)
+        elif isinstance(record, _OBSERVATIONS):
+            ours.observations.append(record)
+        elif isinstance(record, _OF_ONE_RECORD):
+            entries.append(_make_entry(record))
+            continue
+        elif not isinstance(record, Content):
+            ours.others.append(record)
+        trajectory_id = trajectory_id or record.trajectory_id
+    return entries if trajectory_id is None else [*entries, _summarise_trajectory(trajectory_id, ours)]
 
 
 def make_footer(
@@ -91,9 +137,22 @@ def make_footer(
     )
 
 
-def may_change_reward(summary: TrajectorySummary) -> bool:
-    """Whether these records may change the reward of the rollout."""
-    return bool(summary.is_started or summary.ending or summary.rewards)
+class JudgementParts(NamedTuple):
+    """Rewards of a summary: those that may decide the reward of the rollout, and those of its steps and agents."""
+
+    of_rollout: dict[str, bytes]
+    of_parts: list[tuple[str, str, bytes]]
+    """(reward id, id of the reward that it supersedes or '', record), oldest first."""
+
+
+def split_rewards(rewards: Mapping[str, bytes]) -> JudgementParts:
+    """Return apart what a commit has to read again, and what it need not, however many steps have a reward."""
+    decoded = {reward_id: cast("Reward", decode_known(content)) for reward_id, content in rewards.items()}
+    of_parts = sorted((one.at, name, one.supersedes or "") for name, one in decoded.items() if one.scope != "rollout")
+    return JudgementParts(
+        {name: rewards[name] for name, one in decoded.items() if one.scope == "rollout"},
+        [(name, superseded, rewards[name]) for _, name, superseded in of_parts],
+    )
 
 
 def _make_entry(record: _OfOneRecord) -> PolicyEntry | BatchEntry | GroupEntry:
@@ -107,28 +166,33 @@ def _make_entry(record: _OfOneRecord) -> PolicyEntry | BatchEntry | GroupEntry:
             return GroupEntry(run=run, group_id=record.group_id, closed_at=_written(record.closed_at), record=content)
 
 
-def _summarise_trajectory(trajectory_id: str, records: Sequence[LogRecord]) -> TrajectorySummary:
-    parts = [record for record in records if isinstance(record, StepPart)]
-    versions = [version for part in parts for version in _list_versions(part)]
-    named = [record.agent for record in records if isinstance(record, StepPart | AttemptStarted)]
+def _summarise_trajectory(trajectory_id: str, ours: _OfTrajectory) -> TrajectorySummary:
+    parts, observations, others = ours
+    started = [record for record in others if isinstance(record, AttemptStarted)]
+    actions = [action for part in parts for action in part.actions or ()]
+    versions = [
+        min(max(one, -_MAX_VERSION), _MAX_VERSION) for action in actions for one, _ in action.policy_versions or ()
+    ]
+    tools = {tool for action in actions for tool in requested_tool_names(action)}
+    findings = {finding.partition(":")[0] for part in parts for finding in part.findings}
     return TrajectorySummary(
         trajectory_id=trajectory_id,
-        opening=_make_opening(trajectory_id, records),
-        is_started=any(isinstance(record, AttemptStarted) for record in records),
-        ending=_first(_make_ending(record) for record in records if isinstance(record, Outcome)),
-        is_accepted=any(isinstance(record, Accepted) for record in records),
+        opening=_make_opening(started) if started else _guess_opening(trajectory_id, (*parts, *observations, *others)),
+        is_started=bool(started),
+        ending=_first(_make_ending(record) for record in others if isinstance(record, Outcome)),
+        is_accepted=any(isinstance(record, Accepted) for record in others),
         calls=_count_calls(parts),
-        agents=sorted({agent for agent in named if agent is not None}),
-        tools=sorted({tool for record in records for tool in tool_names(record)}),
+        agents=sorted({one.agent for one in (*parts, *started) if one.agent is not None}),
+        tools=sorted(tools.union(one.name for one in observations)),
         engines=sorted({part.engine for part in parts if part.engine is not None}),
         policy_min=min(versions, default=None),
         policy_max=max(versions, default=None),
-        rewards={record.reward_id: encode(record) for record in records if isinstance(record, Reward)},
-        blobs=sorted({record.blob for record in records if isinstance(record, ContentRef)}),
-        findings=sorted({kind for record in records for kind in finding_kinds(record)}),
+        rewards={record.reward_id: encode(record) for record in others if isinstance(record, Reward)},
+        blobs=sorted({record.blob for record in others if isinstance(record, ContentRef)}),
+        findings=sorted(findings.union(kind for record in others for kind in finding_kinds(record))),
         given_labels={
             name: (label_rank(label)[0], label.value)
-            for name, label in sorted(newest_labels(one for one in records if isinstance(one, Label)).items())
+            for name, label in sorted(newest_labels(one for one in others if isinstance(one, Label)).items())
         },
     )
 
@@ -137,54 +201,21 @@ def _first(blocks: Iterable[Block]) -> Block | None:
     return min(blocks, key=lambda block: block.rank, default=None)
 
 
-def _make_opening(trajectory_id: str, records: Sequence[LogRecord]) -> Block | None:
-    """An AttemptStarted that knows the task stands before one that does not, and that before all other records."""
-    if started := [record for record in records if isinstance(record, AttemptStarted)]:
-        return _first(
-            Block(f"{'0' if one.task else '1'} {sortable_time(one.started_at)}", _block_fields(one, "started"))
-            for one in started
-        )
-    at, run = min((found for record in records if (found := _read_time_and_run(record))), default=(None, ""))
-    return None if at is None else _guess(trajectory_id, run, at)
+def _make_opening(started: Iterable[AttemptStarted]) -> Block | None:
+    """One that knows the task stands before one that does not, and that before all other records."""
+    return _first(
+        Block(f"{'0' if one.task else '1'} {sortable_time(one.started_at)}", _block_fields(one, "started"))
+        for one in started
+    )
 
 
-def _read_time_and_run(record: LogRecord) -> tuple[float, str] | None:
-    """When a record was made, and in which run."""
-    match record:
-        case StepPart() | Observation() | Reward() | Label() | Resumed() | TrainedTokens():
-            return record.at, record.run
-        case ExcludedRollout(at=float(at), run=str(run)):
-            return at, run
-        case Outcome():
-            return record.ended_at, record.run
-        case Accepted():
-            return record.accepted_at, record.run
-        case _:
-            return None
-
-
-def _block_fields(record: AttemptStarted | Outcome, origin: Literal["started", "outcome"]) -> dict[str, str]:
-    """Fields that the record sets, as text; unknown ones are left out."""
-    values = {
-        field.name: _as_text(getattr(record, field.attribute or field.name), field.kind)
-        for field in FIELDS
-        if field.origin == origin
-    }
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _as_text(value: object, kind: str) -> str | None:
-    match kind:
-        case "time":
-            return _written(cast("float", value))
-        case "json":
-            return msgspec.json.encode(value).decode() if value else None
-        case _:
-            return None if value is None else str(value)
-
-
-def _guess(trajectory_id: str, run: str, at: float) -> Block:
+def _guess_opening(
+    trajectory_id: str, records: Iterable[StepOutline | StepPart | ObservationOutline | Observation | _Other]
+) -> Block | None:
     """What stands in for an AttemptStarted that was lost or is on its way, so that nothing stored is out of reach."""
+    at, run = min((found for record in records if (found := _read_time_and_run(record))), default=(None, ""))
+    if at is None:
+        return None
     fields = {"run": run, "started_at": _written(at)}
     try:
         rollout_id, attempt = split_trajectory_id(trajectory_id)
@@ -194,12 +225,45 @@ def _guess(trajectory_id: str, run: str, at: float) -> Block:
     return Block(f"2 {sortable_time(at)}", fields)
 
 
+def _read_time_and_run(
+    record: StepOutline | StepPart | ObservationOutline | Observation | _Other,
+) -> tuple[float, str] | None:
+    """When a record was made, and in which run."""
+    match record:
+        case Outcome():
+            return record.ended_at, record.run
+        case Accepted():
+            return record.accepted_at, record.run
+        case ExcludedRollout(at=float(at), run=str(run)):
+            return at, run
+        case AttemptStarted() | ContentRef() | ExcludedRollout():
+            return None
+        case _:
+            return record.at, record.run
+
+
+def _block_fields(record: AttemptStarted | Outcome, origin: Literal["started", "outcome"]) -> dict[str, str]:
+    """Fields that the record sets, as text; unknown ones are left out."""
+    values = {
+        field.name: _as_text(getattr(record, field.attribute or field.name), field.kind) for field in _FIELDS[origin]
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _as_text(value: object, kind: str) -> str | None:
+    if kind == "time":
+        return _written(cast("float", value))
+    if kind == "json":
+        return msgspec.json.encode(value).decode() if value else None
+    return None if value is None else str(value)
+
+
 def _make_ending(outcome: Outcome) -> Block:
     rank = f"{sortable_time(outcome.ended_at)} {outcome.status} {outcome.cause}"
     return Block(rank, _block_fields(outcome, "outcome"))
 
 
-def _count_calls(parts: Iterable[StepPart]) -> dict[str, tuple[int, int]]:
+def _count_calls(parts: Iterable[StepOutline | StepPart]) -> dict[str, tuple[int, int]]:
     calls: dict[str, tuple[int, int]] = {}
     for part in parts:
         if is_caller_note(part):
@@ -209,11 +273,6 @@ def _count_calls(parts: Iterable[StepPart]) -> dict[str, tuple[int, int]]:
             bits |= STARTED if part.phase == "start" else ENDED
         calls[part.call_id] = bits, max(num_choices, len(part.actions or ()))
     return calls
-
-
-def _list_versions(part: StepPart) -> list[int]:
-    versions = (version for action in part.actions or () for version, _ in action.policy_versions or ())
-    return [min(max(version, -_MAX_VERSION), _MAX_VERSION) for version in versions]
 
 
 def _written(at: float) -> str:

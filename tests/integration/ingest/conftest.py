@@ -119,7 +119,7 @@ def serve_receiver():
 
 
 async def _serve(app):
-    runner = web.AppRunner(app)
+    runner = web.AppRunner(app, auto_decompress=False)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     return runner

@@ -16,7 +16,7 @@ from hypothesis import given, strategies as st
 
 from agent_layer.errors import BadInputError
 from agent_layer.ingest.app import build_app
-from agent_layer.ingest.http import unpack
+from agent_layer.ingest.http import IngestMemory, unpack
 from agent_layer.ingest.ledger import IngestLedger
 from agent_layer.ingest.logs import read_log
 from agent_layer.recorder import Recorder
@@ -60,16 +60,16 @@ def test_a_log_that_is_cut_off_is_refused_or_ends_with_a_whole_record(length):
 
 @pytest.mark.parametrize("packed", [b"", b"poetry", zstandard.compress(LOG)[:-1], zstandard.compress(LOG) + b"more"])
 def test_what_zstd_did_not_pack_is_refused(packed):
-    with pytest.raises(BadInputError, match="zstd body"):
-        unpack(packed, "log", 1 << 20)
+    with IngestMemory(1 << 20).hold() as held, pytest.raises(BadInputError, match="zstd body"):
+        unpack(packed, "zstd", "log", 1 << 20, held)
 
 
 @pytest.mark.parametrize("says_its_size", [True, False])
 def test_a_small_body_that_would_become_a_large_one_is_refused_unopened(says_its_size):
     bomb = zstandard.ZstdCompressor(write_content_size=says_its_size).compress(bytes(1 << 24))
 
-    with pytest.raises((web.HTTPRequestEntityTooLarge, BadInputError)):
-        unpack(bomb, "log", 1 << 20)
+    with IngestMemory(1 << 20).hold() as held, pytest.raises(web.HTTPRequestEntityTooLarge):
+        unpack(bomb, "zstd", "log", 1 << 20, held)
 
 
 @pytest.mark.parametrize("at", [math.nan, math.inf, -1.0, 1e12])

@@ -192,14 +192,17 @@ def write_old(start_redis, name, directory) -> dict[Path, bytes]:
 
 
 @pytest.mark.parametrize("name", ["redis6", pytest.param("redis7", marks=pytest.mark.long)])
-def test_a_directory_of_an_older_server_opens_one_way_and_its_files_stay(start_redis, redis_programs, tmp_path, name):
+def test_a_directory_of_an_older_server_opens_one_way_and_its_files_stay(
+    start_redis, redis_programs, tmp_path, wait_until, name
+):
     directory = tmp_path / "redis"
     before = write_old(start_redis, name, directory)
 
-    user, *_, num_seen = use(tmp_path, "new")
+    user, pid, _, num_seen = use(tmp_path, "new")
     with Redis(unix_socket_path=str(socket_path(directory))) as redis:
         assert (redis.get("after"), redis.hlen("h"), redis.xlen("s")) == (b"rewrite", 1000, 1)
     end(user)
+    wait_until(lambda: not is_running(pid))
 
     assert num_seen == 2
     (kept,) = directory.glob("kept-redis-*")

@@ -14,7 +14,7 @@ from agent_layer.cli.store.acl import granted_scripts
 from agent_layer.store.cli_filters import takes_filters
 from agent_layer.store.index.aggregate import By
 from agent_layer.store.index.filters import Filters, bucket_ends, find_bucket, parse_filters
-from agent_layer.store.index.membership import BLOCK
+from agent_layer.store.index.index import BLOCK, IDS_TOGETHER
 from agent_layer.store.index.rows import TrajectoryRow
 from agent_layer.store.index.scripts import INDEX_CONSTANTS
 from agent_layer.store.segments.fields import COLUMNS, FIELDS
@@ -52,11 +52,10 @@ def test_what_a_file_defines_is_used_by_some_script(name):
         assert max(counts) > 1, defined
 
 
-def test_scans_walk_blocks_of_the_size_that_trajectories_are_filed_in():
-    filed, scanned, found = (numbers_in(name) for name in ("index/prelude", "index/scan", "index/search"))
+def test_scripts_and_searches_agree_on_the_size_of_blocks_and_of_the_hashes_of_ids():
+    numbers = numbers_in("index/prelude")
 
-    assert scanned["NUM_WORDS"] * scanned["WORD_BITS"] == filed["BLOCK"] == BLOCK
-    assert found["IDS_TOGETHER"] == filed["IDS_TOGETHER"]
+    assert (numbers["BLOCK"], numbers["IDS_TOGETHER"]) == (BLOCK, IDS_TOGETHER)
 
 
 def test_long_values_are_filed_under_their_hash_from_the_same_length_on():

@@ -1,17 +1,23 @@
 """A rebuild of the index that is killed at any moment goes on where it was; those who write meanwhile lose nothing."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import pytest
 
 from agent_layer.recorder import Recorder
 from agent_layer.store import open_store
+from agent_layer.store.index.index import BLOCK, Index
+from agent_layer.store.maintenance.index_audit import count_orphan_bits, find_inconsistent_rows
+from agent_layer.store.maintenance.rebuild import drop_index, index_segment
 
 from ...builders import attempt
+from ...stored import mark_deleted, write_segment
 from ...waiting import communicate, join, wait_for_exit
 
 NUM_SEGMENTS = 160
@@ -151,3 +157,55 @@ def test_what_is_shipped_during_a_rebuild_is_there_after_it(settings, store, shi
     assert len(written) > 3
     assert store.count(status="completed") == len(before | written)
     assert store.admin.check().findings == []
+
+
+@pytest.fixture
+def names(settings):
+    """Segments of 100 trajectories, each in three of them, all indexed."""
+    store = open_store(settings)
+    attempts = map(make_attempt, range(100))
+    parts = [part for records in attempts for part in (records[:1], records[1:3], records[3:])]
+    return [write_segment(store, *part) for part in parts]
+
+
+def test_commits_and_deletions_beside_a_rebuild_lose_nothing_and_double_nothing(settings, names):
+    store, deleted = open_store(settings), ["r.0-0", "r.1-0", "r.2-0"]
+    left = [row for row in store.scan() if row.trajectory_id not in deleted]
+
+    def ship(seed):
+        for name in random.Random(seed).sample(names, 150):
+            index_segment(store.redis, store.keys, store.objects, name)
+
+    moves = [partial(ship, 1), partial(ship, 2), *(partial(mark_deleted, store, one) for one in deleted)]
+    threads = [threading.Thread(target=move) for move in moves]
+    drop_index(store.redis, store.keys)
+    for thread in threads:
+        thread.start()
+    store.admin.reindex()
+    for thread in threads:
+        join(thread)
+
+    index = Index(store.redis, store.keys)
+    assert list(store.scan()) == left
+    assert (store.count(), store.count(reward=(0.5, None))) == (97, sum(row.reward >= 0.5 for row in left))
+    ids = [row.trajectory_id for row in left]
+    assert len({store.redis.hget(store.keys.trajectory(one), "ordinal") for one in ids}) == len(ids)
+    assert count_orphan_bits(store.redis, store.keys) == {}
+    assert list(find_inconsistent_rows(index, ids)) == []
+
+
+def test_numbers_of_empty_blocks_are_used_again(settings):
+    """So that the bitmaps of blocks do not grow with all that ever was."""
+    store = open_store(settings)
+    for number in range(4):
+        write_segment(store, *make_attempt(number))
+    for next_block in (15, 16, 17, 400):
+        store.redis.set(store.keys.ordinals, next_block * BLOCK)
+        for number in (0, 1):
+            write_segment(store, *make_attempt(1_000 * next_block + number))
+
+    rows = [row.trajectory_id for row in store.scan()]
+    blocks = [int(store.redis.hget(store.keys.trajectory(name), "ordinal")) // BLOCK for name in rows]
+    assert blocks == [0] * 4 + [15] * 2 + [16] * 2 + [17] * 2 + [1] * 2
+    assert store.count(reward=(0.0, None)) == len(rows) == 12
+    assert list(find_inconsistent_rows(Index(store.redis, store.keys), rows)) == []

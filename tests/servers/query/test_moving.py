@@ -18,11 +18,10 @@ class Overtaken(Index):
         super().__init__(index.redis, index.keys)
         self._arrivals = list(arrivals)
 
-    def search_blocks(self, sought):
-        found = super().search_blocks(sought)
+    def rows_with_positions(self, found, column):
         if self._arrivals:
             self._arrivals.pop(0)()
-        return found
+        return super().rows_with_positions(found, column)
 
 
 def call(name: str, at: float):

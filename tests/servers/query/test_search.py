@@ -149,3 +149,19 @@ def test_a_version_that_no_trainer_makes_does_not_spoil_what_all_others_ask(stor
 def test_what_cannot_be_asked_is_refused_by_name(store, wanted, subject):
     with pytest.raises(BadInputError, match=subject):
         store.query(**wanted)
+
+
+def test_answers_stay_through_deletion_compaction_and_rebuilds(full_store, models):
+    chance = random.Random(8)
+    left = [one for number, one in enumerate(models.all) if number % 7]
+    gone = [one.id for number, one in enumerate(models.all) if number % 7 == 0]
+    requests = [{}, {"tool": "search", "reward": (0.0, 1.0)}, {"accepted": False}, {"policy": (3, 5), "run": "r"}]
+    apply_tombstones(full_store.redis, full_store.keys, gone, 1.0)
+
+    for move in (None, full_store.admin.compact, full_store.admin.reindex):
+        if move:
+            move()
+        for wanted in requests:
+            order = chance.choice(models.orders)
+            assert list(pages(full_store, wanted, order, 40)) == models.answer(wanted, order, left), (move, wanted)
+            assert full_store.count(**wanted) == len(models.answer(wanted, "newest", left))

@@ -1,5 +1,6 @@
 """The compaction plan: which segments are merged, and that planning terminates."""
 
+import pytest
 from hypothesis import given, strategies as st
 
 from agent_layer.schema.ids import id_timestamp, new_id
@@ -88,6 +89,29 @@ def test_runs_come_to_an_end_and_leave_few_small_segments_of_a_day(found):
         total = sum(size for name, size in sizes.items() if find_day(name) == day)
         small = [name for name, size in sizes.items() if find_day(name) == day and size < LIMITS.small_bytes]
         assert len(small) <= 8 * (1 + total // LIMITS.target_bytes)
+
+
+class CountedSizes(dict):
+    """Sizes that count how often they are read."""
+
+    num_reads = 0
+
+    def __getitem__(self, name):
+        self.num_reads += 1
+        return super().__getitem__(name)
+
+
+@pytest.mark.parametrize(
+    "size_at", [lambda _: 1, lambda at: 1 + at % 90, lambda at: 2 ** (at // 25)], ids=["equal", "mixed", "doubling"]
+)
+def test_each_size_is_read_a_few_times_however_many_segments_there_are(size_at):
+    limits = Limits(small_bytes=2**2_000, target_bytes=2**2_001, least_age_seconds=60.0)
+    sizes = CountedSizes({name_at(NOW - 61 - at): size_at(at) for at in range(16_000)})
+
+    packs = plan_packs(sizes, (), limits, NOW)
+
+    assert sum(map(len, packs)) > 0.99 * len(sizes)
+    assert sizes.num_reads <= 4 * len(sizes)
 
 
 @given(st.lists(ages, min_size=1, max_size=5), st.binary(max_size=4))

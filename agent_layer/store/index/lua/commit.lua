@@ -1,10 +1,11 @@
 -- Merge the summaries of segments into the index. Every value is a set, a minimum, a maximum or the first by rank, so
 -- neither the order of commits nor a repeated commit changes the result, and a deleted owner stays deleted. (Ordinals
 -- depend on the order of commits: no answer shows them.)
--- Preludes: keys.lua, prelude.lua, events.lua, reward_basis.lua, death.lua, merged.lua.
+-- Preludes: keys.lua, prelude.lua, events.lua, reward_basis.lua, blob_refs.lua, death.lua, merged.lua.
 -- Constants before it, from scripts.py: OPENING and ENDING, the fields of these two blocks.
 -- ARGV[1]: msgpack of entries by kind, see _batches in commit.py.
--- Returns the basis (see reward_basis.lua) of each trajectory whose reward may have changed.
+-- Returns the basis (see reward_basis.lua) of each trajectory whose reward may have changed, but for new ones: their
+-- reward follows from their entry alone, and comes with it.
 local batch = cmsgpack.unpack(ARGV[1])
 is_repairing = batch.again
 
@@ -94,15 +95,6 @@ local function merge_row(id, row, incoming, before)
   if incoming.policy_max then merge_policy(row, 'policy_max', incoming.policy_max, math.max) end
 end
 
--- The blobs of a committed segment are stored: a shipper with the same content need not store it again.
-local function keep_blob(id, name)
-  redis.call('SADD', key('blob', name), id)
-  redis.call('HSET', key('t', id, 'blobs'), name, 1)
-  local content_hash = name:match('^%x+')
-  local current = redis.call('HGET', key('blobs'), content_hash)
-  if not current or current:match('^%S+') == name then redis.call('HSET', key('blobs'), content_hash, name .. ' 1') end
-end
-
 local is_merged = {}
 for _, name in ipairs(batch.merged) do is_merged[name] = true end
 
@@ -141,6 +133,19 @@ local function merge_listing_place(hash, id, segment, members)
   redis.call('HSET', hash, id, table.concat(names, ' '))
 end
 
+-- Rewards of steps and agents are kept apart: they decide nothing, unless they supersede a reward of the rollout.
+-- Returns whether one of them may.
+local function merge_part_rewards(row, rewards)
+  local is_judged = false
+  for _, one in ipairs(rewards) do
+    local id, superseded, reward = unpack(one)
+    local counts = superseded ~= '' and redis.call('HEXISTS', row .. ':part-rewards', superseded) == 0
+    redis.call('HSETNX', row .. (counts and ':rewards' or ':part-rewards'), id, reward)
+    is_judged = is_judged or counts
+  end
+  return is_judged
+end
+
 local bases, growing = {}, {}
 local function merge_trajectory(one)
   local incoming = one.summary
@@ -153,12 +158,15 @@ local function merge_trajectory(one)
     return
   end
   local before = read_filed(row)
+  local is_new = not before.started_at and redis.call('EXISTS', row, row .. ':rewards') == 0
   local is_more = merge_place(row .. ':chunks', one.segment, one.place)
   merge_row(id, row, incoming, before)
   for _, name in ipairs(incoming.blobs or {}) do keep_blob(id, name) end
   for reward_id, reward in pairs(one.rewards) do
     redis.call('HSETNX', row .. ':rewards', reward_id, reward)
   end
+  local is_judged = merge_part_rewards(row, one.part_rewards) or one.is_judged
+  if is_new and one.reward ~= '' then redis.call('HSET', row, 'reward', one.reward) end
   local after = file(id, row, before)
   if after.run then redis.call('SADD', key('runs'), after.run) end
   if after.started_at and (before.status ~= after.status or before.accepted ~= after.accepted) then
@@ -168,7 +176,7 @@ local function merge_trajectory(one)
   elseif is_more then
     growing[#growing + 1] = {id, after.run or ''}
   end
-  if one.is_judged then bases[#bases + 1] = read_basis(id) end
+  if is_judged and not is_new then bases[#bases + 1] = read_basis(id) end
 end
 
 -- Offer a group to consumers whose position is already behind it; see consumers/lua/prelude.lua.

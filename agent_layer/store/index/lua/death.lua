@@ -1,10 +1,4 @@
--- Removes deleted trajectories and groups from the index. Comes after prelude.lua and events.lua.
-
--- Release a blob. A blob that no trajectory needs may be removed: see unneeded.lua.
-local function release_blob(id, name)
-  redis.call('SREM', key('blob', name), id)
-  if redis.call('EXISTS', key('blob', name)) == 0 then redis.call('SADD', key('unneeded'), name) end
-end
+-- Removes deleted trajectories and groups from the index. Comes after prelude.lua, events.lua and blob_refs.lua.
 
 local function forget_trajectory(id)
   local row = key('t', id)
@@ -17,7 +11,8 @@ local function forget_trajectory(id)
     announce('kind', 'deleted', 'trajectory_id', id, 'run', run)
   end
   for _, name in ipairs(redis.call('HKEYS', key('t', id, 'blobs'))) do release_blob(id, name) end
-  redis.call('DEL', row, key('t', id, 'chunks'), key('t', id, 'calls'), key('t', id, 'rewards'), key('t', id, 'blobs'))
+  redis.call('DEL', row)
+  for _, part in ipairs({'chunks', 'calls', 'rewards', 'part-rewards', 'blobs'}) do redis.call('DEL', key('t', id, part)) end
 end
 
 -- Drop the group from the list of its run, which its record names; one without a record was never listed.

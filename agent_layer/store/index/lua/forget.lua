@@ -1,5 +1,5 @@
 -- Delete trajectories and groups: the index drops them, and no later commit brings them back.
--- Preludes: keys.lua, prelude.lua, events.lua, death.lua.
+-- Preludes: keys.lua, prelude.lua, events.lua, blob_refs.lua, death.lua.
 -- ARGV: time of the deletion, then owners (trajectories and groups, see keys.lua).
 for i = 2, #ARGV do
   local owner = ARGV[i]

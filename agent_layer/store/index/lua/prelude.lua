@@ -5,7 +5,8 @@
 -- 'v:<name>' names the blocks in which a value occurs; 'zones' has the least and greatest number of each column of a
 -- block (its zone). A zone never narrows while its block exists: it only rules blocks out.
 -- Constants before it, from scripts.py: COLUMNS, SINGLE (field → bitmap of its value), LISTS (field with a JSON list →
--- bitmap of each value), COUNTED (bitmaps whose values 'values:<name>' lists).
+-- bitmap of each value), COUNTED (bitmaps whose values 'values:<name>' lists), REST (bitmap of a bounded field → bitmap of
+-- the values that have none of their own), MAX_LISTED (values that have one).
 local BLOCK, IDS_TOGETHER, MAX_VALUE_LENGTH = 2048, 128, 64 -- hashes this small are kept packed
 local COLUMN_AT = {}
 for at, column in ipairs(COLUMNS) do COLUMN_AT[column] = at end
@@ -60,7 +61,18 @@ local function in_block(block, name)
   return begin .. name
 end
 
+-- Whether a value has a bitmap of its own: agents may invent tools without end.
+local function has_bitmap(field, value)
+  if not REST[field] then return true end
+  local values = key('values', field)
+  return redis.call('SISMEMBER', values, value) == 1 or redis.call('SCARD', values) < MAX_LISTED
+end
+
 local function mark(block, at, name, what)
+  if not has_bitmap(what[1], what[2]) then
+    name = REST[what[1]]
+    what = {name}
+  end
   local bitmap = in_block(block, name)
   local is_known = redis.call('SETBIT', bitmap, at, 1) == 1 and not is_repairing
   if is_known or occurring[bitmap] then return end
@@ -134,6 +146,30 @@ local function find_place(ordinal)
   return math.floor(ordinal / BLOCK), ordinal % BLOCK
 end
 
+-- The number of the next block, 'following' if possible. Once numbers reach twice those in use, the least free one is
+-- taken again: 'v:<name>' has a bit for each, so no number may grow for ever.
+local MIN_BLOCK_NUMBERS = 16
+local function find_free_block(following)
+  local num_in_use = redis.call('BITCOUNT', key('v', 'all'))
+  local function is_free(block)
+    return redis.call('GETBIT', key('v', 'all'), block) == 0 and redis.call('HEXISTS', key('zones'), block) == 0
+  end
+  if following < 2 * num_in_use + MIN_BLOCK_NUMBERS and is_free(following) then return following end
+  local block = redis.call('BITPOS', key('v', 'all'), 0)
+  while not is_free(block) do block = block + 1 end
+  return block
+end
+
+-- The first of 'count' ordinals in a row, all of one block; 'ordinals' is the next one. With a step of 8 they begin at a
+-- whole byte of its bitmaps, and no other call gets a place of their last byte.
+local function issue_ordinals(count, step)
+  local first = math.ceil((tonumber(redis.call('GET', key('ordinals'))) or 0) / step) * step
+  local block, at = find_place(first)
+  if at == 0 or at + count > BLOCK then first = find_free_block(at == 0 and block or block + 1) * BLOCK end
+  redis.call('SET', key('ordinals'), first + math.ceil(count / step) * step)
+  return first
+end
+
 local function ids_key(block, at)
   return in_block(block, 'ids:' .. math.floor(at / IDS_TOGETHER))
 end
@@ -144,7 +180,7 @@ local function file(id, row, before)
   if not after.started_at then return after end
   local ordinal, is_whole = after.ordinal, is_repairing
   if not ordinal then
-    ordinal, is_whole, before = redis.call('INCR', key('ordinals')) - 1, true, {}
+    ordinal, is_whole, before = issue_ordinals(1, 1), true, {}
     redis.call('HSET', row, 'ordinal', ordinal)
   end
   local block, at = find_place(ordinal)
@@ -170,6 +206,7 @@ local function unfile(row)
   local block, at = find_place(ordinal)
   local filed = read_filed(row)
   for name, what in pairs(list_names(filed)) do unmark(block, at, name, what) end
+  for _, rest in pairs(REST) do unmark(block, at, rest, {rest}) end
   if filed.reward then write_reward(block, at, tonumber(filed.reward), nil) end
   redis.call('HDEL', ids_key(block, at), at)
   for _, column in ipairs(COLUMNS) do write(block, at, column, nil) end

@@ -16,6 +16,8 @@ local function occurs(block, name)
 end
 
 local function is_named(block, at, name, what)
+  local rest = REST[what[1]]
+  if rest and redis.call('GETBIT', in_block(block, rest), at) == 1 and occurs(block, rest) then return true end
   return redis.call('GETBIT', in_block(block, name), at) == 1 and occurs(block, name)
     and (not COUNTED[what[1]] or is_member(key('values', what[1]), what[2]))
 end

@@ -12,6 +12,7 @@ for i = 1, #ids, 2 do
   local at, filed = tonumber(ids[i]), read_filed(key('t', ids[i + 1]))
   if tonumber(filed.ordinal) == block * BLOCK + at then
     names_at[at] = list_names(filed)
+    for _, rest in pairs(REST) do names_at[at][rest] = true end
     if filed.reward then
       names_at[at].rewarded, names_at[at]['bucket=' .. find_bucket(tonumber(filed.reward))] = true, true
     end
@@ -31,7 +32,7 @@ for i = 4, #ARGV do
   local bits = redis.call('GETRANGE', in_block(block, ARGV[i]), first / 8, (first + IDS_TOGETHER) / 8 - 1)
   for offset = 1, #bits do
     local byte = bits:byte(offset)
-    for b = 0, 7 do
+    for b = 0, byte > 0 and 7 or -1 do
       if bit.band(byte, bit.rshift(128, b)) ~= 0 then look_at(ARGV[i], first + 8 * (offset - 1) + b) end
     end
   end

@@ -1,0 +1,112 @@
+"""Outlines of records: the fields that the index needs. The rest of a long record is skipped, and stored as it came.
+
+A shipper and a compaction read every record that is stored; most of a step is tokens, messages and log-probabilities.
+"""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from agent_layer.schema import (
+    UNREADABLE,
+    Accepted,
+    AttemptStarted,
+    CaptureLevel,
+    Content,
+    ContentRef,
+    ExcludedRollout,
+    Group,
+    JsonObject,
+    Label,
+    LogRecord,
+    Outcome,
+    PartSource,
+    PolicyVersion,
+    Resumed,
+    Reward,
+    TrainedBatch,
+    decode_known,
+)
+
+
+class ActionOutline(msgspec.Struct, frozen=True):
+    """See Action."""
+
+    packed_message: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="message")
+    policy_versions: list[tuple[int, int]] | None = None
+
+    @property
+    def message(self) -> JsonObject | None:
+        """The message of an action that requests tools; None for others, and for one that cannot be read."""
+        if b"tool_calls" not in bytes(self.packed_message):
+            return None
+        try:
+            return msgspec.msgpack.decode(self.packed_message, type=JsonObject)
+        except UNREADABLE:
+            return None
+
+
+class StepOutline(msgspec.Struct, frozen=True, tag="step_part"):
+    """See StepPart."""
+
+    trajectory_id: str
+    call_id: str
+    run: str
+    source: PartSource
+    phase: Literal["start", "end"]
+    at: float
+    agent: str | None = None
+    actions: list[ActionOutline] | None = None
+    engine: str | None = None
+    capture_level: CaptureLevel | None = None
+    findings: list[str] = []
+
+
+class ObservationOutline(msgspec.Struct, frozen=True, tag="observation"):
+    """See Observation."""
+
+    trajectory_id: str
+    run: str
+    name: str
+    at: float
+
+
+class TrainedTokensOutline(msgspec.Struct, frozen=True, tag="trained_tokens"):
+    """See TrainedTokens."""
+
+    trajectory_id: str
+    run: str
+    at: float
+
+
+Outline: TypeAlias = (
+    StepOutline
+    | ObservationOutline
+    | TrainedTokensOutline
+    | AttemptStarted
+    | Content
+    | ContentRef
+    | Reward
+    | Label
+    | Outcome
+    | Accepted
+    | Resumed
+    | Group
+    | PolicyVersion
+    | TrainedBatch
+    | ExcludedRollout
+)
+"""Short records as they are, long ones by their outline."""
+
+_DECODER = msgspec.msgpack.Decoder(Outline)
+
+
+def decode_outline(content: bytes) -> Outline | LogRecord:
+    """Read the outline of a record of a log.
+
+    Raises: CorruptRecordError: these bytes are no record.
+    """
+    try:
+        return _DECODER.decode(content)
+    except UNREADABLE:
+        return decode_known(content)  # says why

@@ -1,0 +1,201 @@
+"""Memory of ``ingest``: what bodies become is bounded and counted while they are unpacked, however they are packed."""
+
+import asyncio
+import gzip
+import json
+import tracemalloc
+import zlib
+from random import Random
+
+import pytest
+import zstandard
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from hypothesis import given, strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from agent_layer.errors import BackPressureError, BadInputError
+from agent_layer.ingest.app import build_app
+from agent_layer.ingest.http import IngestMemory, unpack
+from agent_layer.recorder import Recorder
+from agent_layer.recorder.frames import frame
+from agent_layer.schema.codec import encode
+from agent_layer.schema.ids import new_id
+from agent_layer.schema.step import Content
+
+MEGABYTE = 1 << 20
+KEY = {"x-api-key": "ingest-key"}
+
+
+def bare_deflate(body: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(body) + packer.flush()
+
+
+def zstd_of_unknown_size(body: bytes) -> bytes:
+    return zstandard.ZstdCompressor(write_content_size=False).compress(body)
+
+
+PACKERS = {
+    "gzip": ("gzip", gzip.compress),
+    "deflate": ("deflate", zlib.compress),
+    "bare deflate": ("deflate", bare_deflate),
+    "zstd": ("zstd", zstandard.compress),
+    "zstd of unknown size": ("zstd", zstd_of_unknown_size),
+}
+packings = pytest.mark.parametrize(("coding", "pack"), PACKERS.values(), ids=PACKERS.keys())
+
+
+@packings
+@given(parts=st.lists(st.binary(min_size=1, max_size=300_000), min_size=1, max_size=4))
+def test_what_is_packed_in_any_number_of_members_comes_out_whole_and_is_counted(coding, pack, parts):
+    if pack is bare_deflate:
+        parts = parts[:1]  # a second one could not be distinguished from the first one's end
+    memory = IngestMemory(MEGABYTE)
+
+    with memory.hold() as held:
+        assert unpack(b"".join(map(pack, parts)), coding, "body", 4 * MEGABYTE, held) == b"".join(parts)
+        assert memory.num_bytes == sum(map(len, parts))
+    assert memory.num_bytes == 0
+
+
+@packings
+@given(cut=st.integers(0, 10_000), tail=st.sampled_from([b"", b"more", bytes(9)]))
+def test_what_is_cut_off_or_has_something_behind_it_is_refused(coding, pack, cut, tail):
+    packed = pack(Random(cut).randbytes(9_000))
+    broken = packed + tail if tail else packed[: cut % len(packed)]
+
+    with IngestMemory(MEGABYTE).hold() as held, pytest.raises(BadInputError, match=f"no whole {coding} body"):
+        unpack(broken, coding, "body", MEGABYTE, held)
+
+
+@packings
+def test_a_body_beside_others_is_unpacked_only_while_there_is_room(coding, pack):
+    memory, bomb = IngestMemory(8 * MEGABYTE), pack(bytes(16 * MEGABYTE))
+    assert len(bomb) < MEGABYTE // 8
+
+    with memory.hold() as other, memory.hold() as held:
+        other.grow(5 * MEGABYTE)
+        with pytest.raises(BackPressureError):
+            unpack(bomb, coding, "body", 16 * MEGABYTE, held)
+        assert memory.num_bytes <= 8 * MEGABYTE
+    with memory.hold() as alone, pytest.raises(web.HTTPRequestEntityTooLarge):
+        unpack(bomb, coding, "body", 15 * MEGABYTE, alone)
+
+
+def test_bodies_of_many_members_cost_no_time():
+    with IngestMemory(MEGABYTE).hold() as held, pytest.raises(BadInputError, match="more than 1024 members"):
+        unpack(gzip.compress(b"") * 100_000, "gzip", "body", MEGABYTE, held)
+
+
+def test_a_request_that_ended_stops_its_unpacking():
+    memory = IngestMemory(MEGABYTE)
+    with memory.hold() as held:
+        held.grow(5)
+    with pytest.raises(BackPressureError):
+        held.grow(5)
+    assert memory.num_bytes == 0
+
+
+def otlp(num_bytes: int) -> bytes:
+    """A request of one span with a long attribute, which no convention reads."""
+    request = ExportTraceServiceRequest()
+    span = (
+        request.resource_spans.add()
+        .scope_spans.add()
+        .spans.add(
+            trace_id=bytes([1] * 16), span_id=bytes([1] * 8), name="other", start_time_unix_nano=1, end_time_unix_nano=2
+        )
+    )
+    span.attributes.add(key="long").value.string_value = "x" * num_bytes
+    return request.SerializeToString()
+
+
+def otlp_json(num_bytes: int) -> bytes:
+    span = {"traceId": "01" * 16, "spanId": "01" * 8, "name": "other", "attributes": [{"key": "x" * num_bytes}]}
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
+
+
+def log(num_bytes: int) -> bytes:
+    return frame(encode(Content(trajectory_id="r.0-0", hash=new_id(), body=b"x" * num_bytes)))
+
+
+BODIES = [
+    (otlp, {"content-type": "application/x-protobuf", "content-encoding": "gzip"}, "with length"),
+    (otlp, {"content-type": "application/x-protobuf", "content-encoding": "zstd"}, "chunked"),
+    (otlp_json, {"content-type": "application/json", "content-encoding": "deflate"}, "chunked"),
+    (log, {"content-encoding": "gzip"}, "chunked"),
+    (log, {"content-type": "application/zstd"}, "with length"),
+    (log, {"content-type": "application/zstd", "content-encoding": "gzip"}, "chunked"),
+]
+UNPACKED_BYTES = 2 * MEGABYTE
+NUM_AT_ONCE = 20
+_PACK = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstandard.compress}
+
+
+async def send_in_pieces(body: bytes):
+    """A body of unknown length."""
+    yield body
+
+
+@pytest.mark.parametrize(("make", "headers", "length"), BODIES)
+async def test_many_small_bodies_that_become_large_take_no_more_than_the_setting(settings, make, headers, length):
+    limits = {"ingest_key": "ingest-key", "ingest_bytes": 2 * UNPACKED_BYTES, "max_body_bytes": 2 * UNPACKED_BYTES}
+    settings = settings.model_copy(update=limits | {"ingest_seconds": 0.01})
+    recorder = Recorder(settings)
+    app = TestServer(build_app(settings, recorder))
+    await app.start_server(auto_decompress=False)
+    body = make(UNPACKED_BYTES)
+    if headers.get("content-type") == "application/zstd":
+        body = zstandard.compress(body)
+    body = _PACK.get(headers.get("content-encoding"), bytes)(body)
+    assert len(body) < UNPACKED_BYTES / 100
+
+    async def send(client: TestClient) -> int:
+        path = f"/v1/logs/{settings.namespace}/{new_id()}-host-1" if make is log else "/v1/traces"
+        sent = send_in_pieces(body) if length == "chunked" else body
+        async with client.post(path, data=sent, headers=KEY | headers, skip_auto_headers=["content-type"]) as answer:
+            await answer.read()
+            return answer.status
+
+    async with TestClient(app) as client:
+        first = await send(client)  # alone, and what it imports is not counted below
+        tracemalloc.start()
+        statuses = await asyncio.gather(*(send(client) for _ in range(NUM_AT_ONCE)))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert await send(client) == first  # all was given back
+    recorder.close()
+    assert first in {200, 503}
+    assert {*statuses} <= {200, 503}
+    # what ingest may hold, and copies of one body while that is decoded and kept
+    assert peak < 2 * UNPACKED_BYTES + 7 * UNPACKED_BYTES
+
+
+@pytest.mark.parametrize("coding", ["br", "gzip, gzip", "gzip, deflate", "snappy"])
+async def test_an_encoding_that_nothing_undoes_is_named(settings, coding):
+    settings = settings.model_copy(update={"ingest_key": "ingest-key"})
+    recorder = Recorder(settings)
+    server = TestServer(build_app(settings, recorder))
+    await server.start_server(auto_decompress=False)
+    headers = KEY | {"content-type": "application/json", "content-encoding": coding}
+    async with (
+        TestClient(server) as client,
+        client.post("/v1/traces", data=gzip.compress(gzip.compress(b"{}")), headers=headers) as answer,
+    ):
+        assert answer.status == 400
+        assert f"gzip or deflate or zstd, found '{coding}'" in await answer.text()
+    recorder.close()
+
+
+async def test_a_server_that_unpacks_bodies_itself_serves_ingest_too(settings):
+    recorder = Recorder(settings.model_copy(update={"ingest_key": "ingest-key"}))
+    app = TestServer(build_app(settings.model_copy(update={"ingest_key": "ingest-key"}), recorder))
+    headers = KEY | {"content-type": "application/x-protobuf", "content-encoding": "gzip"}
+
+    async with (
+        TestClient(app) as client,
+        client.post("/v1/traces", data=gzip.compress(otlp(9)), headers=headers) as got,
+    ):
+        assert got.status == 200
+    recorder.close()
