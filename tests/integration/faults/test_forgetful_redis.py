@@ -245,6 +245,44 @@ def test_a_power_loss_while_decisions_are_shipped_loses_none(line, forgetful, fo
     line.check()
 
 
+@pytest.mark.parametrize("shown", [-3600, 3600])
+def test_a_wall_clock_that_jumps_at_a_restart_hides_no_forgotten_claim(
+    settings, redis_programs, tmp_path, moved_clock, shown
+):
+    moved_clock.move(0)
+    forgetful = ForgetfulRedis(redis_programs["carried"], tmp_path, variables=moved_clock.variables)
+    line = Line(settings.model_copy(update={"redis_url": forgetful.url}))
+    line.submit()
+    begin = forgetful.mark()
+    line.claim()
+    forgotten = line.leases
+    moved_clock.move(shown)
+    forgetful.forget_since(begin)
+
+    again = line.queue.claim("v", 2)
+    forgetful.close()
+
+    assert {one.trajectory_id for one in again}.isdisjoint(one.trajectory_id for one in forgotten)
+
+
+def test_rollouts_begin_with_their_first_attempt_soon_after_a_restart_though_the_shared_time_stood_still(
+    line, forgetful
+):
+    passed = 0.0
+    queue = Queue(line.redis, line.keys, line.settings, monotonic=lambda: passed)
+    line.redis.set(line.keys.clock, round(1000 * (line.redis.time()[0] - 3 * 86_400)))  # nobody ran for three days
+    line.submit()
+    forgetful.forget_since(forgetful.mark())
+    queue.claim("v", 2)
+    passed += 3.0
+
+    queue.heartbeat("v", b"{}", [])
+    queue.dispatcher.submit([Task(id="later", run="r")])
+    (lease,) = queue.claim("w", 1)
+
+    assert lease.attempt == 0
+
+
 def test_an_emptied_server_decides_nothing_before_its_index_is_back(line):
     for name in POINTS[:7]:
         getattr(line, name)()
