@@ -43,6 +43,8 @@ AGE_SECONDS = 2.0
 _MAX_BLOCK_MS = 1_000
 """A wait is cut into blocks of this length, below the socket's time limit."""
 _POLL_SECONDS = 0.001
+_WHOLE_VALKEY = 9
+_REWRITE_SECONDS = 5.0
 _MARK_SECONDS = 2.5
 """Time for a write to appear in the append-only file, before the file is looked for again."""
 
@@ -212,6 +214,38 @@ def greet_again(redis: Redis, keys: Keys) -> None:
     """Note the server once more, after it was emptied."""
     server_id = str(redis.info("server")["run_id"])  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
     GREET.load(redis)(keys=[keys.name()], args=[server_id, new_id()])
+
+
+def may_be_torn(facts: Mapping[str, object]) -> bool:
+    """Whether the file of a server that restarted may hold half of a transaction, by what ``INFO`` says.
+
+    A power loss may tear the file inside a transaction. Redis leaves the rest of it out at the next start, and runs it
+    at the one after that; see ``rewrite_torn_file``. Valkey 9 cuts it off.
+    """
+    is_free = int(str(facts.get("valkey_version", "0")).partition(".")[0]) >= _WHOLE_VALKEY
+    return not is_free and bool(facts.get("aof_enabled")) and facts.get("aof_last_rewrite_time_sec") == -1
+
+
+def rewrite_torn_file(redis: Redis) -> None:
+    """Let a server that restarted begin its append-only file again, from memory, where that may be torn.
+
+    Waits for the end, for some seconds: until then, another restart would bring half of a forgotten decision back.
+    """
+    if not may_be_torn(_read_facts(redis)):
+        return
+    try:
+        redis.bgrewriteaof()  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+    except (ResponseError, RedisUnreachableError) as error:
+        if not _is_refusal(error):
+            raise
+        return  # this user may not ('doctor' says so), or it is under way
+    deadline = time.monotonic() + _REWRITE_SECONDS
+    while may_be_torn(_read_facts(redis)) and time.monotonic() < deadline:
+        time.sleep(10 * _POLL_SECONDS)
+
+
+def _read_facts(redis: Redis) -> dict[str, object]:
+    return {**redis.info("server"), **redis.info("persistence")}  # pyright: ignore[reportUnknownMemberType]  # untyped
 
 
 def _read_server(connection: AbstractConnection) -> dict[str, str]:  # kept: a refusal is an answer

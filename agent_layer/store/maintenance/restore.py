@@ -15,7 +15,15 @@ from typing import Final, cast
 from redis import Redis
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.infra import Keys, ObjectStore, SharedClock, batched, greet_again, read_server_change
+from agent_layer.infra import (
+    Keys,
+    ObjectStore,
+    SharedClock,
+    batched,
+    greet_again,
+    read_server_change,
+    rewrite_torn_file,
+)
 from agent_layer.store.index.commit import commit_segments
 from agent_layer.store.segments.format import SealedSegment, read_footer, salvage_segment, segment_name
 from agent_layer.store.segments.tombstones import list_tombstones, load_tombstones
@@ -45,6 +53,9 @@ def restore_index(redis: Redis, keys: Keys, objects: ObjectStore) -> bool:
         return True
     if not redis.set(lock, 1, nx=True, px=_LOCK_MS):
         return False
+    if restored:  # else a new namespace
+        rewrite_torn_file(redis)
+        redis.hset(server, "restarted", 1)
     num = 0
     if not redis.exists(keys.cooled):  # else it lacks segments on purpose
         dead = cast("dict[bytes, bytes]", redis.hgetall(keys.dead))

@@ -283,6 +283,45 @@ def test_rollouts_begin_with_their_first_attempt_soon_after_a_restart_though_the
     assert lease.attempt == 0
 
 
+@pytest.mark.parametrize("number", [pytest.param(one, marks=pytest.mark.long if one % 8 else []) for one in range(24)])
+def test_a_rebuild_enters_all_though_its_server_forgets(line, forgetful, forget_at, number):
+    for name in POINTS[:7]:
+        getattr(line, name)()
+    begin = forgetful.mark()
+    forget_at(number, lambda: forgetful.forget_since(begin))
+
+    line.store.admin.reindex(drop=True)
+
+    assert not line.redis.exists(line.keys.reindexing)
+    assert not line.store.admin.check().findings
+
+
+@pytest.mark.parametrize("make", [pytest.param(one, marks=pytest.mark.other_make) for one in ("redis6", "redis7")])
+def test_half_of_a_torn_decision_never_comes_back(settings, redis_programs, tmp_path, make):
+    if make not in redis_programs:
+        pytest.skip(f"no {make} server; 'make test' puts it there")
+    forgetful = ForgetfulRedis(redis_programs[make], tmp_path)
+    line = Line(settings.model_copy(update={"redis_url": forgetful.url}))
+    for name in ("submit", "claim", "record"):
+        getattr(line, name)()
+    begin = forgetful.mark()
+    line.accept()
+    forgetful.mark()
+    written = begin.file.read_bytes()
+    torn = written.index(b"HSET", written.index(b"XADD", begin.size_bytes)) + 2
+    forgetful.forget_since(begin._replace(size_bytes=torn))
+    restore_index(line.redis, line.keys, line.objects)
+    line.redis.eval(
+        "redis.call('SET', KEYS[1], 1) redis.call('DEL', KEYS[1])", 1, line.keys.synced
+    )  # ends a transaction
+    forgetful.mark()
+    forgetful.kill()
+    forgetful.start()
+
+    assert line.redis.xlen(line.keys.outbox) == 0
+    forgetful.close()
+
+
 def test_an_emptied_server_decides_nothing_before_its_index_is_back(line):
     for name in POINTS[:7]:
         getattr(line, name)()

@@ -2,7 +2,8 @@
 -- queue decides nothing until the index is restored from the objects (store/maintenance/restore.py).
 --
 -- KEYS[1] prefix of the namespace. Its key q:server is a hash: run id of the server; change names its last change;
--- restored is the change for which the index is whole, changed_at the shared time (ms) before which that one was.
+-- restored is the change for which the index is whole, changed_at the shared time (ms) before which that one was;
+-- restarted is 1 where there was an earlier one.
 -- ARGV: run id, a name that no change had: a counter that the server forgets would name two alike.
 local server = KEYS[1] .. ':q:server'
 local id, change = unpack(redis.call('HMGET', server, 'id', 'change'))
