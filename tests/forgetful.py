@@ -141,9 +141,8 @@ class ForgetfulRedis:
         log = path.parent / "log"
         with log.open("ab") as output:
             dies = partial(die_with_parent, os.getpid(), signal.SIGKILL)
-            server = subprocess.Popen(  # noqa: PLW1509  # no thread of ours runs yet
-                command, stdout=output, stderr=output, preexec_fn=dies, env=self._environment
-            )
+            options = {"stdout": output, "stderr": output, "env": self._environment}
+            server = subprocess.Popen(command, preexec_fn=dies, **options)  # noqa: PLW1509  # no thread of ours runs yet
         wait_until(lambda: _is_ready(path), log=log)
         return server
 

@@ -6,7 +6,7 @@ is promoted lacks what had not reached it. What was decided therefore leaves Red
     always     the server syncs before it answers: no wait
     own file   we can read its append-only file: we sync it ourselves (milliseconds)
     WAITAOF    from Redis 7.2 and Valkey 8 on: up to a second where the server syncs once a second
-    age        any other server: two seconds, in which it syncs by itself
+    age        any other server: until it says that a sync which began later has ended; two seconds if it says nothing
 
 Each new connection greets its server. So a change of the server is known before the first command to the new one.
 """
@@ -43,6 +43,9 @@ AGE_SECONDS = 2.0
 _MAX_BLOCK_MS = 1_000
 """A wait is cut into blocks of this length, below the socket's time limit."""
 _POLL_SECONDS = 0.001
+_SYNC_SECONDS = 1.25
+"""A server that syncs once a second, when the second of its clock changes, has begun within this time."""
+_SYNC_POLL_SECONDS = 0.02
 _WHOLE_VALKEY = 9
 _REWRITE_SECONDS = 5.0
 _MARK_SECONDS = 2.5
@@ -144,7 +147,7 @@ class DurableWrites:
                 self._wait_for_server(redis, "WAITAOF", 1)
                 return
             case "age":
-                time.sleep(AGE_SECONDS)
+                self._wait_for_sync(redis)
         if self._num_replicas:
             self._wait_for_server(redis, "WAIT")
 
@@ -165,6 +168,34 @@ class DurableWrites:
                     f" {self._seconds:g} s, found {command} at {synced}; look after disk and replicas, or lower"
                     " AGENT_LAYER_REDIS_REPLICAS"
                 )
+
+    def _wait_for_sync(self, redis: Redis) -> None:
+        """Wait until a sync that began after this call has ended; where the server does not tell, give it time.
+
+        Once no sync runs, all that was answered is in the file, and the next second brings a sync of it.
+        """
+        deadline, idle_since = time.monotonic() + self._seconds, None
+        while True:
+            try:
+                facts = cast("dict[str, object]", redis.info("persistence"))  # pyright: ignore[reportUnknownMemberType]
+            except (ResponseError, RedisUnreachableError) as error:
+                if not _is_refusal(error):
+                    raise
+                facts = {}
+            if not facts.get("aof_enabled"):
+                time.sleep(AGE_SECONDS)
+                return
+            now = time.monotonic()
+            if facts["aof_pending_bio_fsync"] == 0 and facts["aof_last_write_status"] == "ok":
+                idle_since = idle_since or now
+                if now - idle_since >= _SYNC_SECONDS:
+                    return
+            if now > deadline:
+                raise RedisUnreachableError(
+                    f"Redis: expected its newest writes on disk within {self._seconds:g} s, found that its syncs take"
+                    " longer; look after its disk"
+                )
+            time.sleep(_SYNC_POLL_SECONDS)
 
     def _sync_file(self, redis: Redis) -> bool:
         """Write, find it in the append-only file, and sync that; False where it does not appear.

@@ -5,7 +5,11 @@
 -- restored is the change for which the index is whole, changed_at the shared time (ms) before which that one was;
 -- restarted is 1 where there was an earlier one.
 -- ARGV: run id, a name that no change had: a counter that the server forgets would name two alike.
-local server = KEYS[1] .. ':q:server'
+local function key(...)
+  return table.concat({ KEYS[1], ... }, ':')
+end
+
+local server = key('q', 'server')
 local id, change = unpack(redis.call('HMGET', server, 'id', 'change'))
 if id ~= ARGV[1] or not change then
   redis.call('HSET', server, 'id', ARGV[1], 'change', ARGV[2])
