@@ -14,7 +14,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -45,10 +45,14 @@ class ForgetfulRedis:
         program: redis-server or valkey-server.
         directory: of its data; the socket is inside.
         options: as on its command line.
+        variables: of its environment, beside ours.
     """
 
-    def __init__(self, program: str, directory: Path, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self, program: str, directory: Path, options: Sequence[str] = (), variables: Mapping[str, str] | None = None
+    ) -> None:
         self.directory = directory
+        self._environment = {**os.environ, **(variables or {})}
         self.socket = directory / "redis.sock"
         self.url = f"unix://{self.socket}"
         self._command = [
@@ -137,7 +141,8 @@ class ForgetfulRedis:
         log = path.parent / "log"
         with log.open("ab") as output:
             dies = partial(die_with_parent, os.getpid(), signal.SIGKILL)
-            server = subprocess.Popen(command, stdout=output, stderr=output, preexec_fn=dies)  # noqa: PLW1509  # no thread of ours runs yet
+            options = {"stdout": output, "stderr": output, "env": self._environment}
+            server = subprocess.Popen(command, preexec_fn=dies, **options)  # noqa: PLW1509  # no thread of ours runs yet
         wait_until(lambda: _is_ready(path), log=log)
         return server
 

@@ -270,7 +270,7 @@ class Dispatcher:
 
         None: the server was emptied a moment ago.
         """
-        return cast("bytes | None", self._scripts.redis.hget(self._scripts.keys.queue("server"), "changed_at"))
+        return cast("bytes | None", self._scripts.redis.hget(self._scripts.keys.queue("server"), "change"))
 
     @property
     def _closed(self) -> str:

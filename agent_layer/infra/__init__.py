@@ -32,7 +32,8 @@ __getattr__, __all__ = face(
         "processes.supervised": "SupervisedProcess start_supervised supervised_command",
         "redis.client": "AsyncRedis open_async_redis open_redis",
         "redis.clock": "ADVANCE_CLOCK CLOCK_PRELUDE SharedClock",
-        "redis.durability": "GREET WaitKind durable_writes greet_again",
+        "redis.durability": "GREET WaitKind durable_writes greet_again may_be_torn read_server_change"
+        " rewrite_torn_file",
         "redis.embedded": "is_redis_running",
         "redis.key_table": "describe_lost",
         "redis.keys": "Keys",

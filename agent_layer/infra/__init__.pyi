@@ -34,7 +34,8 @@ from .processes.supervised import supervised_command as supervised_command
 from .redis.client import AsyncRedis as AsyncRedis, open_async_redis as open_async_redis, open_redis as open_redis
 from .redis.clock import ADVANCE_CLOCK as ADVANCE_CLOCK, CLOCK_PRELUDE as CLOCK_PRELUDE, SharedClock as SharedClock
 from .redis.durability import GREET as GREET, WaitKind as WaitKind, durable_writes as durable_writes
-from .redis.durability import greet_again as greet_again
+from .redis.durability import greet_again as greet_again, may_be_torn as may_be_torn
+from .redis.durability import read_server_change as read_server_change, rewrite_torn_file as rewrite_torn_file
 from .redis.embedded import is_redis_running as is_redis_running
 from .redis.key_table import describe_lost as describe_lost
 from .redis.keys import Keys as Keys

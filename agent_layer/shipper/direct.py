@@ -93,8 +93,7 @@ class DirectDestination:
                 _check_kind(one.record)
         except CorruptRecordError as error:
             return str(error)
-        # its log goes next: until then, it would bring back what Redis forgets
-        self._durable.complete(self._redis, lambda: self._store(name, records))
+        self._store_durably(name, records)
         return None
 
     def ship_decisions(self) -> int:
@@ -107,7 +106,9 @@ class DirectDestination:
             with suppress(UnreachableError):  # the objects are away: what waits to be stored there says so
                 restore_index(self._redis, self._keys, self._objects)
             while (decisions := self._read_durable()) is not None:
-                self._store(decisions.name, [StoredRecord(record, encode(record)) for record in decisions.records])
+                self._store_durably(
+                    decisions.name, [StoredRecord(record, encode(record)) for record in decisions.records]
+                )
                 remove_decisions(self._redis, self._keys, decisions)
                 num_segments += 1
         return num_segments
@@ -121,6 +122,10 @@ class DirectDestination:
     def close(self) -> None:
         """See Destination."""
         self._redis.close()
+
+    def _store_durably(self, name: str, records: Sequence[StoredRecord]) -> None:
+        """Store records whose log, or entries in the outbox, go next: these would bring back what Redis forgets."""
+        self._durable.complete(self._redis, lambda: self._store(name, records))
 
     def _store(self, name: str, records: Iterable[StoredRecord]) -> None:
         with _redis_errors():

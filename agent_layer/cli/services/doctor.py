@@ -30,6 +30,7 @@ from agent_layer.infra import (
     durable_writes,
     find_redis_server,
     install_command,
+    may_be_torn,
     open_objects,
     open_redis,
 )
@@ -83,6 +84,8 @@ class ServerFacts(NamedTuple):
     """Every client that reaches it may do everything."""
     wait: WaitKind
     """How a decision is known to be on its disk."""
+    is_torn: bool = False
+    """Its append-only file may hold half of a transaction, which its next start would bring back."""
 
 
 def look_at_redis(settings: Settings) -> Iterator[Diagnosis]:
@@ -108,6 +111,9 @@ def judge(facts: ServerFacts) -> Iterator[Diagnosis]:
     if facts.has_aof and facts.wait == "WAITAOF":
         finding = "it syncs once a second where appendfsync is everysec, and each decision waits for that"
         yield Diagnosis("redis", "ok", f"{finding}; 'always' takes milliseconds")
+    if facts.is_torn:
+        finding = "its file may hold half of a decision from before its restart, which the next one would bring back"
+        yield Diagnosis("redis", "note", f"{finding}; run 'redis-cli bgrewriteaof', and after each power loss")
     if facts.eviction != "noeviction":
         finding = f"its maxmemory-policy is {facts.eviction}, so that it may drop any key"
         yield Diagnosis("redis", "bad", f"{finding}; run 'redis-cli config set maxmemory-policy noeviction'")
@@ -149,7 +155,11 @@ def _judge_own(settings: Settings) -> Iterator[Diagnosis]:
 def _ask_redis(settings: Settings, url: str) -> ServerFacts:
     with open_redis(settings) as redis:
         server = cast("dict[str, object]", redis.info())  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
-        wait = durable_writes(redis, Keys(settings.namespace)).find_kind(redis)
+        keys = Keys(settings.namespace)
+        wait, has_restarted = (
+            durable_writes(redis, keys).find_kind(redis),
+            redis.hexists(keys.queue("server"), "restarted"),
+        )
     is_valkey = "valkey_version" in server
     return ServerFacts(
         url=url,
@@ -159,6 +169,7 @@ def _ask_redis(settings: Settings, url: str) -> ServerFacts:
         eviction=str(server.get("maxmemory_policy", "noeviction")),
         is_open=not url.startswith("unix:") and _is_open(url, settings.connect_seconds),
         wait=wait,
+        is_torn=has_restarted and may_be_torn(server),
     )
 
 

@@ -89,7 +89,7 @@ _SHIP = _Duty(
         "xrange xdel hset hdel hsetnx hget hgetall hmget sadd unlink multi exec"
         " set pexpire del exists time"  # restores the index
     ),
-    scripts=(COMMIT, ENTER_REWARDS, MARK_COMMITTED, HOLD_BLOBS),
+    scripts=(COMMIT, ENTER_REWARDS, MARK_COMMITTED, HOLD_BLOBS, ADVANCE_CLOCK),
 )
 _FOLLOW = _Duty(
     reads="outbox",

@@ -6,7 +6,7 @@ is promoted lacks what had not reached it. What was decided therefore leaves Red
     always     the server syncs before it answers: no wait
     own file   we can read its append-only file: we sync it ourselves (milliseconds)
     WAITAOF    from Redis 7.2 and Valkey 8 on: up to a second where the server syncs once a second
-    age        any other server: two seconds, in which it syncs by itself
+    age        any other server: until it says that a sync which began later has ended; two seconds if it says nothing
 
 Each new connection greets its server. So a change of the server is known before the first command to the new one.
 """
@@ -16,8 +16,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeVar, cast
+from typing import BinaryIO, Literal, TypeAlias, TypeVar, cast
 
 from redis import Redis
 from redis.connection import AbstractConnection
@@ -33,7 +34,7 @@ WaitKind: TypeAlias = Literal["always", "own file", "WAITAOF", "age"]
 
 GREET = LuaScript(
     file=Path(__file__).parent / "lua" / "greet.lua",
-    commands="hget hincrby hset time",
+    commands="hmget hset",
     writes="q:server",
 )
 
@@ -42,6 +43,11 @@ AGE_SECONDS = 2.0
 _MAX_BLOCK_MS = 1_000
 """A wait is cut into blocks of this length, below the socket's time limit."""
 _POLL_SECONDS = 0.001
+_SYNC_SECONDS = 1.25
+"""A server that syncs once a second, when the second of its clock changes, has begun within this time."""
+_SYNC_POLL_SECONDS = 0.02
+_WHOLE_VALKEY = 9
+_REWRITE_SECONDS = 5.0
 _MARK_SECONDS = 2.5
 """Time for a write to appear in the append-only file, before the file is looked for again."""
 
@@ -141,7 +147,7 @@ class DurableWrites:
                 self._wait_for_server(redis, "WAITAOF", 1)
                 return
             case "age":
-                time.sleep(AGE_SECONDS)
+                self._wait_for_sync(redis)
         if self._num_replicas:
             self._wait_for_server(redis, "WAIT")
 
@@ -163,22 +169,56 @@ class DurableWrites:
                     " AGENT_LAYER_REDIS_REPLICAS"
                 )
 
+    def _wait_for_sync(self, redis: Redis) -> None:
+        """Wait until a sync that began after this call has ended; where the server does not tell, give it time.
+
+        Once no sync runs, all that was answered is in the file, and the next second brings a sync of it.
+        """
+        deadline, idle_since = time.monotonic() + self._seconds, None
+        while True:
+            try:
+                facts = cast("dict[str, object]", redis.info("persistence"))  # pyright: ignore[reportUnknownMemberType]
+            except (ResponseError, RedisUnreachableError) as error:
+                if not _is_refusal(error):
+                    raise
+                facts = {}
+            if not facts.get("aof_enabled"):
+                time.sleep(AGE_SECONDS)
+                return
+            now = time.monotonic()
+            if facts["aof_pending_bio_fsync"] == 0 and facts["aof_last_write_status"] == "ok":
+                idle_since = idle_since or now
+                if now - idle_since >= _SYNC_SECONDS:
+                    return
+            if now > deadline:
+                raise RedisUnreachableError(
+                    f"Redis: expected its newest writes on disk within {self._seconds:g} s, found that its syncs take"
+                    " longer; look after its disk"
+                )
+            time.sleep(_SYNC_POLL_SECONDS)
+
     def _sync_file(self, redis: Redis) -> bool:
         """Write, find it in the append-only file, and sync that; False where it does not appear.
 
         A write that was answered may still be in the server's memory, because it writes nothing while it syncs.
         """
-        mark, deadline = new_id(), time.monotonic() + _MARK_SECONDS
-        sizes = {file: file.stat().st_size for file in self._find_files()}
-        if sizes:
-            redis.set(self._keys.synced, mark)
-        while sizes and time.monotonic() < deadline:
-            files = self._find_files()
-            if any(_contains(file, sizes.get(file, 0), mark) for file in files):
-                for file in files:
-                    with file.open("rb") as opened:
-                        os.fsync(opened.fileno())
-                return True
+        deadline, mark, sizes = time.monotonic() + _MARK_SECONDS, "", dict[int, int]()
+        while time.monotonic() < deadline:
+            with ExitStack() as cleanup:
+                try:
+                    files = [cleanup.enter_context(file.open("rb")) for file in self._find_files()]
+                except FileNotFoundError:  # rewritten meanwhile
+                    continue
+                if not files:
+                    return False
+                found = {(state := os.fstat(file.fileno())).st_ino: state.st_size for file in files}
+                if found.keys() != sizes.keys() or any(found[inode] < size for inode, size in sizes.items()):
+                    mark, sizes = new_id(), found  # first, or the server restarted or rewrites its file
+                    redis.set(self._keys.synced, mark)
+                if any(_contains(file, sizes[inode], mark) for inode, file in zip(found, files, strict=True)):
+                    for file in files:
+                        os.fsync(file.fileno())
+                    return True
             time.sleep(_POLL_SECONDS)
         return False
 
@@ -193,10 +233,50 @@ def durable_writes(redis: Redis, keys: Keys) -> DurableWrites:
     return owner if isinstance(owner, DurableWrites) else DurableWrites(keys)
 
 
+def read_server_change(redis: Redis, keys: Keys) -> bytes:
+    """Return the name of the server's last change; empty after it was emptied, until ``greet_again``.
+
+    As long as it stays the same, the server forgets nothing: a step that relies on earlier ones compares it.
+    """
+    return cast("bytes | None", redis.hget(keys.queue("server"), "change")) or b""
+
+
 def greet_again(redis: Redis, keys: Keys) -> None:
     """Note the server once more, after it was emptied."""
     server_id = str(redis.info("server")["run_id"])  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
-    GREET.load(redis)(keys=[keys.name()], args=[server_id])
+    GREET.load(redis)(keys=[keys.name()], args=[server_id, new_id()])
+
+
+def may_be_torn(facts: Mapping[str, object]) -> bool:
+    """Whether the file of a server that restarted may hold half of a transaction, by what ``INFO`` says.
+
+    A power loss may tear the file inside a transaction. Redis leaves the rest of it out at the next start, and runs it
+    at the one after that; see ``rewrite_torn_file``. Valkey 9 cuts it off.
+    """
+    is_free = int(str(facts.get("valkey_version", "0")).partition(".")[0]) >= _WHOLE_VALKEY
+    return not is_free and bool(facts.get("aof_enabled")) and facts.get("aof_last_rewrite_time_sec") == -1
+
+
+def rewrite_torn_file(redis: Redis) -> None:
+    """Let a server that restarted begin its append-only file again, from memory, where that may be torn.
+
+    Waits for the end, for some seconds: until then, another restart would bring half of a forgotten decision back.
+    """
+    if not may_be_torn(_read_facts(redis)):
+        return
+    try:
+        redis.bgrewriteaof()  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+    except (ResponseError, RedisUnreachableError) as error:
+        if not _is_refusal(error):
+            raise
+        return  # this user may not ('doctor' says so), or it is under way
+    deadline = time.monotonic() + _REWRITE_SECONDS
+    while may_be_torn(_read_facts(redis)) and time.monotonic() < deadline:
+        time.sleep(10 * _POLL_SECONDS)
+
+
+def _read_facts(redis: Redis) -> dict[str, object]:
+    return {**redis.info("server"), **redis.info("persistence")}  # pyright: ignore[reportUnknownMemberType]  # untyped
 
 
 def _read_server(connection: AbstractConnection) -> dict[str, str]:  # kept: a refusal is an answer
@@ -213,11 +293,12 @@ def _send_greeting(connection: AbstractConnection, keys: Keys, server_id: str) -
     try:
         if _ask(connection, "HGET", keys.queue("server"), "id") == server_id.encode():
             return
+        change = new_id()
         try:
-            _ask(connection, "EVALSHA", sha, 1, keys.name(), server_id)
+            _ask(connection, "EVALSHA", sha, 1, keys.name(), server_id, change)
         except NoScriptError:
             _ask(connection, "SCRIPT LOAD", GREET.text)
-            _ask(connection, "EVALSHA", sha, 1, keys.name(), server_id)
+            _ask(connection, "EVALSHA", sha, 1, keys.name(), server_id, change)
     except (NoPermissionError, ReadOnlyError):  # a reader, or a replica: neither decides anything
         return
 
@@ -272,10 +353,6 @@ def _list_files(options: Mapping[str, str]) -> list[Path]:
     return [directory / line[1] for line in lines if line[-1] == "i" and os.access(directory / line[1], os.R_OK)]
 
 
-def _contains(file: Path, offset: int, mark: str) -> bool:
-    try:
-        with file.open("rb") as opened:
-            opened.seek(offset)
-            return mark.encode() in opened.read()
-    except FileNotFoundError:  # rewritten meanwhile
-        return False
+def _contains(file: BinaryIO, offset: int, mark: str) -> bool:
+    file.seek(offset)
+    return mark.encode() in file.read()

@@ -1,12 +1,17 @@
 """Lua scripts that run inside Redis. Each is declared beside its callers, with the rights that it needs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from redis import Redis
 from redis.commands.core import Script
+from redis.exceptions import NoScriptError
+from redis.typing import EncodableT, KeyT
+
+_NUM_RESTARTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +49,20 @@ class LuaScript:
 
     def load(self, redis: Redis) -> Script:
         """Return the script as a function of its keys and arguments; Redis receives its text on the first call."""
-        return redis.register_script(self.text)
+        return _Script(redis, self.text)
+
+
+class _Script(Script):
+    """A script whose server may restart between its text and its call."""
+
+    def __call__(  # pyright: ignore[reportIncompatibleMethodOverride]  # no client here is a cluster's
+        self, keys: Sequence[KeyT] | None = None, args: Iterable[EncodableT] | None = None, client: Redis | None = None
+    ) -> object:
+        arguments = list(args or ())
+        for _ in range(_NUM_RESTARTS):
+            with suppress(NoScriptError):
+                return super().__call__(keys, arguments, client)
+        return super().__call__(keys, arguments, client)
 
 
 def list_commands(scripts: Iterable[LuaScript]) -> set[str]:

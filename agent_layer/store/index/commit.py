@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, cast, get_args
 import msgspec
 from redis import Redis
 
-from agent_layer.infra import Keys, batched
+from agent_layer.infra import Keys, batched, read_server_change
 from agent_layer.schema import (
     BatchEntry,
     Cause,
@@ -55,19 +55,26 @@ def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment],
     Repeated commits, and commits in another order, give the same index. With ``again``, bitmaps and columns that
     contradict a row are repaired, too.
     """
+    while not _commit_once(redis, keys, segments, again=again):  # the server changed meanwhile, and may forget rows
+        pass
+    for one in segments:  # so that the replaced ones go even if the process that merged them died
+        for page in batched(one.footer.replaces, _MAX_BATCH_SIZE):
+            sizes = cast("list[bytes | None]", redis.hmget(keys.segments, page))
+            if committed := [name for name, size in zip(page, sizes, strict=True) if size is not None]:
+                remember_replaced(redis, keys, committed, one.footer.name)
+
+
+def _commit_once(redis: Redis, keys: Keys, segments: Sequence[SealedSegment], *, again: bool) -> bool:
+    """Merge all rows, then mark the segments as committed; return False where the server changed in between."""
+    change = read_server_change(redis, keys)
     commit, enter, mark = (script.load(redis) for script in (COMMIT, ENTER_REWARDS, MARK_COMMITTED))
     merged = [one.footer.name for one in segments if one.footer.replaces]
     for batch in _batches(segments, merged, again=again):
         bases = cast("list[list[bytes]]", commit(keys=[keys.name()], args=[batch]))
         while bases:  # again for those whose basis changed meanwhile
             bases = cast("list[list[bytes]]", enter(keys=[keys.name()], args=compute_rewards(bases)))
-    if segments:
-        mark(keys=[keys.name()], args=[value for one in segments for value in (one.footer.name, one.size_bytes)])
-    for one in segments:  # so that the replaced ones go even if the process that merged them died
-        for page in batched(one.footer.replaces, _MAX_BATCH_SIZE):
-            sizes = cast("list[bytes | None]", redis.hmget(keys.segments, page))
-            if committed := [name for name, size in zip(page, sizes, strict=True) if size is not None]:
-                remember_replaced(redis, keys, committed, one.footer.name)
+    names_and_sizes = [value for one in segments for value in (one.footer.name, one.size_bytes)]
+    return mark(keys=[keys.name()], args=[change, *names_and_sizes]) == 1
 
 
 def remember_replaced(redis: Redis, keys: Keys, names: Sequence[str], by: str) -> None:

@@ -78,8 +78,8 @@ ENTER_REWARDS = LuaScript(
 MARK_COMMITTED = LuaScript(
     file=_LUA / "mark.lua",
     preludes=(KEY_PRELUDE, _MERGED),
-    commands="get hexists hset sadd",
-    reads="replaced:*",
+    commands="get hexists hget hset sadd",
+    reads="replaced:* q:server",
     writes="segments rewrite",
 )
 FORGET = LuaScript(

@@ -15,7 +15,7 @@ import msgspec
 from redis import Redis
 
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
-from agent_layer.infra import Keys, MemoryObjects, ObjectStore, batched
+from agent_layer.infra import Keys, MemoryObjects, ObjectStore, batched, read_server_change
 from agent_layer.schema import LogRecord, decode
 from agent_layer.store.index.aggregate import count_trajectories
 from agent_layer.store.index.commit import commit_segments
@@ -81,7 +81,8 @@ def reindex(
     ``only`` names the keys of the segments that are committed, in order, for an index over a part.
     """
     check_permission(redis, keys)
-    done_to = _begin(redis, keys, drop=drop)
+    change = read_server_change(redis, keys)
+    done_to = _begin(redis, keys, change, drop=drop)
     load_tombstones(redis, keys, list_tombstones(keys, objects))
     segments = list_segments(keys, objects) if only is None else only
     left = [key for key in segments if key > done_to]
@@ -95,6 +96,8 @@ def reindex(
             if progress:
                 progress(num_done, len(segments))
             gc.collect(1)
+    if read_server_change(redis, keys) != change:  # what was entered, it may have forgotten
+        return reindex(redis, keys, objects, drop=drop, only=only, progress=progress)
     if not redis.hexists(keys.reindexing, "began_empty"):
         count_orphan_bits(redis, keys, clear=True)
     redis.delete(keys.reindexing, keys.cooled)
@@ -113,17 +116,18 @@ def _pause_gc() -> Generator[None]:
             gc.enable()
 
 
-def _begin(redis: Redis, keys: Keys, *, drop: bool) -> str:
+def _begin(redis: Redis, keys: Keys, change: bytes, *, drop: bool) -> str:
     """Empty the index if requested or not finished; return the key up to which all segments are indexed."""
     state = cast("dict[bytes, bytes]", redis.hgetall(keys.reindexing))
-    if b"done_to" in state and (not drop or b"drop" in state):
+    is_known = state.get(b"change", b"") == change  # else the server may have forgotten what was entered
+    if b"done_to" in state and is_known and (not drop or b"drop" in state):
         return state[b"done_to"].decode()
     if drop or b"drop" in state:
         redis.hset(keys.reindexing, "drop", 1)
         drop_index(redis, keys)
     if not redis.exists(keys.zones, keys.blocks_with("all")):  # so no bits without a row can be there
         redis.hset(keys.reindexing, "began_empty", 1)
-    redis.hset(keys.reindexing, "done_to", "")
+    redis.hset(keys.reindexing, mapping={"done_to": "", "change": change})
     return ""
 
 

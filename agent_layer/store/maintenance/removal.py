@@ -43,12 +43,18 @@ def remove_segments(
 
     Returns: names of the removed ones. A segment that is still needed, because the index lost the others, stays.
     """
-    remember_replaced(redis, keys, [one.name for one in olds], news[0].name if news else "")
     leaves = list(_leaves(olds, news))
-    needed = durable_writes(redis, keys).complete(redis, lambda: _leave(redis, keys, leaves))
-    gone = [one.name for one in olds if one.name not in needed]
+
+    def leave() -> list[str]:
+        remember_replaced(redis, keys, [one.name for one in olds], news[0].name if news else "")
+        needed = _leave(redis, keys, leaves)
+        gone = [one.name for one in olds if one.name not in needed]
+        for page in batched(gone, _PAGE):
+            redis.hdel(keys.segments, *page)
+        return gone
+
+    gone = durable_writes(redis, keys).complete(redis, leave)
     for page in batched(gone, _PAGE):
-        redis.hdel(keys.segments, *page)
         with ThreadPoolExecutor(_NUM_AT_ONCE) as threads:
             for _ in threads.map(objects.delete, [segment_key(keys, name) for name in page]):
                 pass

@@ -15,7 +15,15 @@ from typing import Final, cast
 from redis import Redis
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.infra import Keys, ObjectStore, batched, greet_again
+from agent_layer.infra import (
+    Keys,
+    ObjectStore,
+    SharedClock,
+    batched,
+    greet_again,
+    read_server_change,
+    rewrite_torn_file,
+)
 from agent_layer.store.index.commit import commit_segments
 from agent_layer.store.segments.format import SealedSegment, read_footer, salvage_segment, segment_name
 from agent_layer.store.segments.tombstones import list_tombstones, load_tombstones
@@ -23,6 +31,8 @@ from agent_layer.store.segments.tombstones import list_tombstones, load_tombston
 _NUM_DAYS: Final = 2
 _LOCK_MS: Final = 10_000
 """Time after which another process goes on with what a killed one began."""
+_LAG_SECONDS: Final = 2.0
+"""The stored time is at most this much behind any time that the server knows (``keep_time`` in the queue's scripts)."""
 _PAGE: Final = 256
 _NUM_AT_ONCE: Final = 16
 _NUM_TOGETHER: Final = 32
@@ -37,14 +47,15 @@ def restore_index(redis: Redis, keys: Keys, objects: ObjectStore) -> bool:
     Raises: UnreachableError. CorruptRecordError: a tombstone is unreadable, so that what it deleted would come back.
     """
     server, lock = keys.queue("server"), keys.queue("restoring")
-    changes, restored = cast("list[bytes | None]", redis.hmget(server, ["changes", "restored"]))
-    if changes is None:
+    while not (change := read_server_change(redis, keys)):
         greet_again(redis, keys)
-        changes = cast("bytes", redis.hget(server, "changes"))
-    if changes == restored:
+    if (restored := redis.hget(server, "restored")) == change:
         return True
     if not redis.set(lock, 1, nx=True, px=_LOCK_MS):
         return False
+    if restored:  # else a new namespace
+        rewrite_torn_file(redis)
+        redis.hset(server, "restarted", 1)
     num = 0
     if not redis.exists(keys.cooled):  # else it lacks segments on purpose
         dead = cast("dict[bytes, bytes]", redis.hgetall(keys.dead))
@@ -56,9 +67,10 @@ def restore_index(redis: Redis, keys: Keys, objects: ObjectStore) -> bool:
                 read = threads.map(partial(_read, redis, keys, objects), page)
                 commit_segments(redis, keys, [one for one in read if one is not None], again=True)
                 num += len(page)
-    redis.hset(server, "restored", changes)
+    changed_at = SharedClock(redis, keys).advance() + (_LAG_SECONDS if restored else 0.0)
+    redis.hset(server, mapping={"restored": change, "changed_at": round(changed_at * 1000)})
     redis.delete(lock)
-    log.info("index restored server_changes=%s num_segments=%d", changes.decode(), num)
+    log.info("index restored server_change=%s num_segments=%d", change.decode(), num)
     return True
 
 

@@ -3,6 +3,7 @@
 from itertools import combinations
 
 import pytest
+from redis import Redis
 
 from agent_layer.dispatcher import Report
 from agent_layer.infra.objects.filesystem import open_objects
@@ -11,9 +12,17 @@ from agent_layer.infra.redis.client import open_redis
 from agent_layer.infra.redis.durability import durable_writes
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.infra.redis.retry import RedisUnreachableError
-from agent_layer.schema import Accepted, Group, Task, decode, encode, new_id
+from agent_layer.schema import Accepted, Group, Task, decode, encode, new_id, trajectory_owner
 from agent_layer.shipper.direct import DirectDestination
-from agent_layer.store import open_store
+from agent_layer.store import (
+    StoredRecord,
+    build_segment,
+    commit_segments,
+    open_store,
+    read_record,
+    restore_index,
+    segment_key,
+)
 
 from ...builders import attempt
 from ...forgetful import ForgetfulRedis
@@ -182,6 +191,135 @@ def test_a_forgotten_claim_leaves_its_number_unused(line, forgetful):
     assert len(again) == len(forgotten) == 2
     assert {one.trajectory_id for one in again}.isdisjoint(one.trajectory_id for one in forgotten)
     assert min(int(one.token) for one in again) > max(int(one.token) for one in forgotten)
+
+
+@pytest.fixture
+def forget_at(monkeypatch):
+    """``forget_at(number, forget)``: call ``forget`` before the command of that number from now on; it is then sent."""
+
+    def arrange(number, forget):
+        execute, left = Redis.execute_command, [number]
+
+        def run(client, *command, **options):
+            left[0] -= 1
+            if left[0] == -1:
+                forget()
+            return execute(client, *command, **options)
+
+        monkeypatch.setattr(Redis, "execute_command", run)
+
+    return arrange
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_no_segment_is_named_as_committed_without_its_rows(line, forgetful, forget_at, number):
+    restore_index(line.redis, line.keys, line.objects)
+    trajectory_id = "t.0.0-0"
+    records = [StoredRecord(read_record(one), one) for one in map(encode, attempt(trajectory_id, score=1.0))]
+    segment, sealed = build_segment(new_id(), {trajectory_owner(trajectory_id): records})
+    line.objects.put(segment_key(line.keys, sealed.footer.name), segment)
+    begin = forgetful.mark()
+    forget_at(number, lambda: forgetful.forget_since(begin))
+
+    commit_segments(line.redis, line.keys, [sealed])
+
+    assert line.redis.hexists(line.keys.segments, sealed.footer.name)
+    assert line.redis.hexists(line.keys.chunks(trajectory_id), sealed.footer.name)
+    assert line.redis.hget(line.keys.trajectory(trajectory_id), "accepted") == b"1"
+
+
+_QUICK_COMMANDS = {8, 11}
+
+
+@pytest.mark.parametrize(
+    "number", [pytest.param(one, marks=[] if one in _QUICK_COMMANDS else pytest.mark.long) for one in range(24)]
+)
+def test_a_power_loss_while_decisions_are_shipped_loses_none(line, forgetful, forget_at, number):
+    for name in POINTS[: POINTS.index("close") + 1]:
+        getattr(line, name)()
+    forget_at(number, forgetful.lose_power)
+
+    line.ship()
+    line.finish()
+
+    line.check()
+
+
+@pytest.mark.parametrize("shown", [-3600, 3600])
+def test_a_wall_clock_that_jumps_at_a_restart_hides_no_forgotten_claim(
+    settings, redis_programs, tmp_path, moved_clock, shown
+):
+    moved_clock.move(0)
+    forgetful = ForgetfulRedis(redis_programs["carried"], tmp_path, variables=moved_clock.variables)
+    line = Line(settings.model_copy(update={"redis_url": forgetful.url}))
+    line.submit()
+    begin = forgetful.mark()
+    line.claim()
+    forgotten = line.leases
+    moved_clock.move(shown)
+    forgetful.forget_since(begin)
+
+    again = line.queue.claim("v", 2)
+    forgetful.close()
+
+    assert {one.trajectory_id for one in again}.isdisjoint(one.trajectory_id for one in forgotten)
+
+
+def test_rollouts_begin_with_their_first_attempt_soon_after_a_restart_though_the_shared_time_stood_still(
+    line, forgetful
+):
+    passed = 0.0
+    queue = Queue(line.redis, line.keys, line.settings, monotonic=lambda: passed)
+    line.redis.set(line.keys.clock, round(1000 * (line.redis.time()[0] - 3 * 86_400)))  # nobody ran for three days
+    line.submit()
+    forgetful.forget_since(forgetful.mark())
+    queue.claim("v", 2)
+    passed += 3.0
+
+    queue.heartbeat("v", b"{}", [])
+    queue.dispatcher.submit([Task(id="later", run="r")])
+    (lease,) = queue.claim("w", 1)
+
+    assert lease.attempt == 0
+
+
+@pytest.mark.parametrize("number", [pytest.param(one, marks=pytest.mark.long if one % 8 else []) for one in range(24)])
+def test_a_rebuild_enters_all_though_its_server_forgets(line, forgetful, forget_at, number):
+    for name in POINTS[:7]:
+        getattr(line, name)()
+    begin = forgetful.mark()
+    forget_at(number, lambda: forgetful.forget_since(begin))
+
+    line.store.admin.reindex(drop=True)
+
+    assert not line.redis.exists(line.keys.reindexing)
+    assert not line.store.admin.check().findings
+
+
+@pytest.mark.parametrize("make", [pytest.param(one, marks=pytest.mark.other_make) for one in ("redis6", "redis7")])
+def test_half_of_a_torn_decision_never_comes_back(settings, redis_programs, tmp_path, make):
+    if make not in redis_programs:
+        pytest.skip(f"no {make} server; 'make test' puts it there")
+    forgetful = ForgetfulRedis(redis_programs[make], tmp_path)
+    line = Line(settings.model_copy(update={"redis_url": forgetful.url}))
+    for name in ("submit", "claim", "record"):
+        getattr(line, name)()
+    begin = forgetful.mark()
+    line.accept()
+    forgetful.mark()
+    written = begin.file.read_bytes()
+    torn = written.index(b"HSET", written.index(b"XADD", begin.size_bytes)) + 2
+    forgetful.forget_since(begin._replace(size_bytes=torn))
+    restore_index(line.redis, line.keys, line.objects)
+    line.redis.eval(
+        "redis.call('SET', KEYS[1], 1) redis.call('DEL', KEYS[1])", 1, line.keys.synced
+    )  # ends a transaction
+    forgetful.mark()
+    forgetful.kill()
+    forgetful.start()
+
+    assert line.redis.xlen(line.keys.outbox) == 0
+    forgetful.close()
 
 
 def test_an_emptied_server_decides_nothing_before_its_index_is_back(line):

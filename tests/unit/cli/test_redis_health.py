@@ -30,6 +30,7 @@ def test_holes_in_lua_are_known_by_series_and_patch(make, version, has_holes):
         ({"has_aof": False}, "bad", "append-only file is off"),
         ({"eviction": "allkeys-lru"}, "bad", "maxmemory-policy is allkeys-lru"),
         ({"is_open": True}, "bad", "every client that reaches redis.example may do everything"),
+        ({"is_torn": True}, "note", "redis-cli bgrewriteaof"),
         ({"is_open": True, "url": "rediss://127.0.0.1:1"}, "note", "may do everything"),
         ({"url": "redis://redis.example:1"}, "note", "travel readable to redis.example"),
         ({"version": "7.0.15"}, "note", "reached over the network, and it has known holes in Lua"),

@@ -1,16 +1,16 @@
 -- Note which server holds the namespace. Another one, a restarted one or an emptied one may lack its newest writes: the
 -- queue decides nothing until the index is restored from the objects (store/maintenance/restore.py).
 --
--- KEYS[1] prefix of the namespace. Its key q:server is a hash: run id of the server; changes counts how often it was
--- another one, changed_at when it last was (ms of its clock), restored the value of changes for which the index is whole.
--- ARGV: run id.
+-- KEYS[1] prefix of the namespace. Its key q:server is a hash: run id of the server; change names its last change;
+-- restored is the change for which the index is whole, changed_at the shared time (ms) before which that one was;
+-- restarted is 1 where there was an earlier one.
+-- ARGV: run id, a name that no change had: a counter that the server forgets would name two alike.
 local function key(...)
   return table.concat({ KEYS[1], ... }, ':')
 end
 
 local server = key('q', 'server')
-if redis.call('HGET', server, 'id') ~= ARGV[1] then
-  local seconds, microseconds = unpack(redis.call('TIME'))
-  redis.call('HSET', server, 'id', ARGV[1], 'changed_at', seconds * 1000 + math.floor(microseconds / 1000))
-  redis.call('HINCRBY', server, 'changes', 1)
+local id, change = unpack(redis.call('HMGET', server, 'id', 'change'))
+if id ~= ARGV[1] or not change then
+  redis.call('HSET', server, 'id', ARGV[1], 'change', ARGV[2])
 end

@@ -1,0 +1,62 @@
+"""A server without WAITAOF: what was answered leaves only after a sync that began later has ended."""
+
+import pytest
+from redis.exceptions import NoPermissionError
+
+from agent_layer.infra.redis import durability
+from agent_layer.infra.redis.durability import AGE_SECONDS, DurableWrites
+from agent_layer.infra.redis.keys import Keys
+from agent_layer.infra.redis.retry import RedisUnreachableError
+
+
+class SlowDisk:
+    """A server whose clock passes only while a client sleeps: each second it begins a sync, unless one still runs."""
+
+    def __init__(self, begin, durations):
+        self.now = begin
+        self.syncs, second = [], 0.0
+        for duration in durations:
+            self.syncs.append((second, second + duration))
+            second = float(int(second + max(duration, 0.001)) + 1)
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+    def info(self, _section):
+        is_syncing = any(begin <= self.now < end for begin, end in self.syncs)
+        return {"aof_enabled": 1, "aof_pending_bio_fsync": int(is_syncing), "aof_last_write_status": "ok"}
+
+
+@pytest.mark.parametrize("begin", [0.0, 0.01, 0.5, 0.99, 1.5, 2.3])
+@pytest.mark.parametrize("duration", [0.0, 0.02, 0.4, 0.97, 1.5, 2.7, 6.4])
+def test_a_wait_ends_after_a_later_sync(monkeypatch, begin, duration):
+    disk = SlowDisk(begin, [0.01, *[duration] * 40])
+    monkeypatch.setattr(durability, "time", disk)
+
+    DurableWrites(Keys("n"))._wait_for_sync(disk)
+
+    assert any(begin <= began and ended <= disk.now for began, ended in disk.syncs)
+
+
+def test_a_disk_that_never_syncs_is_named(monkeypatch):
+    disk = SlowDisk(0.5, [1e6])
+    monkeypatch.setattr(durability, "time", disk)
+
+    with pytest.raises(RedisUnreachableError, match="its syncs take longer"):
+        DurableWrites(Keys("n"), seconds=30.0)._wait_for_sync(disk)
+
+
+def test_a_server_that_does_not_tell_gets_time(monkeypatch):
+    disk = SlowDisk(0.5, [])
+    monkeypatch.setattr(durability, "time", disk)
+
+    def refuse(_section):
+        raise NoPermissionError
+
+    disk.info = refuse
+    DurableWrites(Keys("n"))._wait_for_sync(disk)
+
+    assert disk.now == 0.5 + AGE_SECONDS
