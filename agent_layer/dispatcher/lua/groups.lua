@@ -60,7 +60,7 @@ end
 -- Make rollouts claimable that were launched, as many as there is budget for.
 local function fill(group)
   local places, first = {}, group.launched - group.unfilled
-  local num = math.min(group.unfilled, budget)
+  local num = math.max(0, math.min(group.unfilled, math.floor(budget))) -- a sweep before it spends parts, and too much
   for member = first, first + num - 1 do
     local rollout, score = group.name .. '.' .. member, group.base + member * group.step -- as schema.ids.make_rollout_id
     move(rollout, 'new', 'queued', 'queued_at', AT, 'group', group.name, 'run', group.run, 'ready', group.ready,
