@@ -1,10 +1,10 @@
 -- Decisions that the index knows and this server has forgotten. They stand: nothing is decided a second time.
 
--- The attempt that counts; nil where the index knows none. Only what was tried again, or began before this server
--- changed, can have one.
+-- The attempt that counts; nil where the index knows none. Only what was tried again, or had its number before the
+-- server changed, can have one.
 local function find_accepted(rollout, held)
   local newest = held.attempts - 1
-  if newest == 0 and tonumber(held.began) >= SERVER_CHANGED_AT then
+  if newest == 0 and held.server == SERVER_CHANGES then
     return nil
   end
   for attempt = newest, 0, -1 do

@@ -64,7 +64,7 @@ local function fill(group)
   for member = first, first + num - 1 do
     local rollout, score = group.name .. '.' .. member, group.base + member * group.step -- as schema.ids.make_rollout_id
     move(rollout, 'new', 'queued', 'queued_at', AT, 'group', group.name, 'run', group.run, 'ready', group.ready,
-      'score', score, 'attempts', 0, 'failures', 0)
+      'score', score, 'attempts', 0, 'failures', 0, 'server', SERVER_CHANGES)
     places[#places + 1], places[#places + 2] = score, rollout
   end
   budget, group.unfilled = budget - num, group.unfilled - num

@@ -58,7 +58,7 @@ local function apply(rollout, held, report)
     max_attempts = ending == 'dead' and 1 or RULES.max_attempts, delay_ms = tonumber(report.delay_ms) })
 end
 
-local HELD_FIELDS = { 'status', 'group', 'run', 'attempts', 'token', 'began' }
+local HELD_FIELDS = { 'status', 'group', 'run', 'attempts', 'token', 'began', 'server' }
 
 local function settle(rollout, token, ending, cause, error, delay_ms, usable)
   local held, report_id = read_fields(key('r', rollout), HELD_FIELDS), token .. ' ' .. ending

@@ -170,6 +170,39 @@ def test_what_was_decided_and_stored_is_never_decided_otherwise(line, forgetful,
     line.check()
 
 
+HOUR = 3_600_000
+"""In milliseconds."""
+
+
+def test_an_accepted_attempt_that_had_paused_is_not_accepted_again(line, forgetful):
+    line.submit()
+    line.claim()
+    line.record()
+    line.queue.checkpoint(line.leases[0], "c")
+    line.queue.settle([Report(lease=one, ending="pause") for one in line.leases[:1]])
+    position = forgetful.mark()
+    (again,) = line.queue.claim("w", 1)
+    line.queue.settle([Report(lease=again, ending="completed")])
+    line.ship()
+    forgetful.forget_since(position)
+    line.redis.incrby(line.keys.clock, HOUR)
+
+    (third,) = line.queue.claim("w", 1)
+    assert line.queue.settle([Report(lease=third, ending="completed")]) != [None]
+    line.finish()
+
+    line.check()
+
+
+@pytest.mark.parametrize("ahead_ms", [-HOUR, 0, HOUR])
+def test_attempts_are_numbered_from_0_whatever_the_server_shows(line, ahead_ms):
+    line.redis.set(line.keys.clock, round(1000 * line.redis.time()[0]) + ahead_ms)
+    line.submit()
+    line.claim()
+
+    assert [lease.attempt for lease in line.leases] == [0, 0]
+
+
 def test_a_forgotten_claim_leaves_its_number_unused(line, forgetful):
     line.submit()
     position = forgetful.mark()
