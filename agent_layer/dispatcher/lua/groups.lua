@@ -102,6 +102,13 @@ local function begin_closing(group, why)
   closing[#closing + 1] = group
 end
 
+-- Close a group that has as many usable rollouts as were asked for; the others are surplus.
+local function close_if_enough(group)
+  if group.usable >= group.group_size and group.state == 'open' then
+    begin_closing(group, 'surplus')
+  end
+end
+
 -- Set the final status of a rollout; the last one of a group closes the group.
 local function finish(rollout, from, to, group, ...)
   move(rollout, from, to, 'at', AT, ...)

@@ -23,9 +23,7 @@ local function accept(rollout, held, report)
     group.usable, group.kept_ms = group.usable + 1, group.kept_ms + NOW - held.began
   end
   finish(rollout, held.status, report.ending, group, 'accepted', attempt, 'token', '', 'ended', report.report_id)
-  if is_usable and group.usable >= group.group_size and group.state == 'open' then
-    begin_closing(group, 'surplus')
-  end
+  close_if_enough(group)
 end
 
 -- Pause an attempt that can go on; return whether it can.

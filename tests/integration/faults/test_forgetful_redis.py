@@ -194,6 +194,32 @@ def test_an_accepted_attempt_that_had_paused_is_not_accepted_again(line, forgetf
     line.check()
 
 
+def test_a_group_closes_as_soon_as_an_adopted_attempt_makes_it_whole(line, forgetful):
+    line.queue.dispatcher.submit([Task(id="t", run="r", group_size=2, launch=3)])
+    leases = line.leases = line.queue.claim("w", 3)
+    line.record()
+    position = forgetful.mark()
+    line.accept()
+    line.ship()
+    forgetful.forget_since(position)
+
+    assert line.queue.settle([Report(lease=leases[1], ending="completed")]) == [None]
+    line.queue.settle([Report(lease=leases[0], ending="retry")])
+
+    (group,) = line.queue.dispatcher.groups([leases[0].group_id])
+    assert (group.is_closed, group.num_accepted, group.fill) == (True, 2, "whole")
+
+
+@pytest.mark.parametrize("forget", [forget_by_cut, forget_by_promotion])
+def test_a_group_whose_record_is_stored_shows_what_the_record_says(line, forgetful, forget):
+    forget(line, forgetful, 2, 7)
+
+    line.finish()
+
+    (group,) = line.queue.dispatcher.groups([line.group_id])
+    assert (group.is_closed, group.num_accepted, group.num_usable, group.fill) == (True, 2, 2, "whole")
+
+
 @pytest.mark.parametrize("ahead_ms", [-HOUR, 0, HOUR])
 def test_attempts_are_numbered_from_0_whatever_the_server_shows(line, ahead_ms):
     line.redis.set(line.keys.clock, round(1000 * line.redis.time()[0]) + ahead_ms)
