@@ -26,9 +26,9 @@ local function read_task(group)
   return tasks[group] or nil
 end
 
--- A number that no attempt has: this server may have forgotten a claim of what was queued before it changed.
-local function next_attempt(rollout, attempts, queued_at)
-  local attempt = attempts + (tonumber(queued_at) < SERVER_CHANGED_AT and 1 or 0)
+-- A number that no attempt has: since it gave the newest one, the server may have changed and forgotten another.
+local function next_attempt(rollout, attempts, server)
+  local attempt = attempts + (server ~= SERVER_CHANGE and 1 or 0)
   while redis.call('EXISTS', STORED_TRAJECTORY .. trajectory_id(rollout, attempt)) == 1 do
     attempt = attempt + 1
   end
@@ -41,20 +41,21 @@ local LAPSES_AT = string.format('%d', NOW + ARGV[2])
 local leased = {}
 
 local function lease(rollout)
-  local group, status, queued_at, attempts, checkpoint, ran =
-    unpack(redis.call('HMGET', key('r', rollout), 'group', 'status', 'queued_at', 'attempts', 'checkpoint', 'ran'))
+  local group, status, queued_at, attempts, checkpoint, ran, server =
+    unpack(redis.call('HMGET', key('r', rollout), 'group', 'status', 'queued_at', 'attempts', 'checkpoint', 'ran', 'server'))
   local task = read_task(group)
   if not task then
     return nil
   end
-  local attempt = checkpoint and attempts - 1 or next_attempt(rollout, attempts, queued_at)
+  local attempt = checkpoint and attempts - 1 or next_attempt(rollout, attempts, server)
   last_token = last_token + 1
   local token = string.format('%.0f', last_token)
   if status == 'paused' then
     redis.call('ZREM', key('paused'), rollout)
   end
   move(rollout, status, 'leased', 'token', token, 'worker', WORKER, 'at', AT, 'attempts', attempt + 1,
-    'began', checkpoint and NOW - ran or AT) -- as if it had not paused
+    'began', checkpoint and NOW - ran or AT, -- as if it had not paused
+    'server', checkpoint and (server or '') or SERVER_CHANGE)
   leased[#leased + 1], leased[#leased + 2] = LAPSES_AT, rollout
   return { rollout, token, attempt, group, task, NOW - queued_at, checkpoint or '' }
 end

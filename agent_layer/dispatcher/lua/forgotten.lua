@@ -1,10 +1,10 @@
 -- Decisions that the index knows and this server has forgotten. They stand: nothing is decided a second time.
 
--- The attempt that counts; nil where the index knows none. Only what was tried again, or began before this server
--- changed, can have one.
+-- The attempt that counts; nil where the index knows none. Only what was tried again, or had its number before the
+-- server changed, can have one.
 local function find_accepted(rollout, held)
   local newest = held.attempts - 1
-  if newest == 0 and tonumber(held.began) >= SERVER_CHANGED_AT then
+  if newest == 0 and held.server == SERVER_CHANGE then
     return nil
   end
   for attempt = newest, 0, -1 do
@@ -16,8 +16,10 @@ end
 
 -- Close a group whose record is stored: its members are the accepted ones, all others are cancelled.
 local function adopt_group(name)
-  local group = read_group(name)
-  for _, id in ipairs(cmsgpack.unpack(redis.call('GET', STORED_GROUP .. name)).trajectory_ids or {}) do
+  local group, record = read_group(name), cmsgpack.unpack(redis.call('GET', STORED_GROUP .. name))
+  group.usable = record.num_usable or group.usable
+  group.kept_ms = record.kept_seconds and 1000 * record.kept_seconds * group.usable or group.kept_ms
+  for _, id in ipairs(record.trajectory_ids or {}) do
     local rollout, attempt = id:match('^(.*)-(%d+)$')
     local held = read_fields(key('r', rollout), CANCEL_FIELDS)
     if held.status and not FINAL[held.status] then
@@ -40,6 +42,7 @@ local function adopt_rollout(rollout, held, attempt)
     count(held.run, 'unusable')
   end
   finish(rollout, held.status, 'completed', group, 'accepted', attempt, 'token', '')
+  close_if_enough(group)
 end
 
 -- Let a decision about a leased rollout stand; return whether there is one.

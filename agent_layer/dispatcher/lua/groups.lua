@@ -60,11 +60,11 @@ end
 -- Make rollouts claimable that were launched, as many as there is budget for.
 local function fill(group)
   local places, first = {}, group.launched - group.unfilled
-  local num = math.min(group.unfilled, budget)
+  local num = math.max(0, math.min(group.unfilled, math.floor(budget))) -- a sweep before it spends parts, and too much
   for member = first, first + num - 1 do
     local rollout, score = group.name .. '.' .. member, group.base + member * group.step -- as schema.ids.make_rollout_id
     move(rollout, 'new', 'queued', 'queued_at', AT, 'group', group.name, 'run', group.run, 'ready', group.ready,
-      'score', score, 'attempts', 0, 'failures', 0)
+      'score', score, 'attempts', 0, 'failures', 0, 'server', SERVER_CHANGE)
     places[#places + 1], places[#places + 2] = score, rollout
   end
   budget, group.unfilled = budget - num, group.unfilled - num
@@ -100,6 +100,13 @@ end
 local function begin_closing(group, why)
   group.state, group.cut = 'closing', why
   closing[#closing + 1] = group
+end
+
+-- Close a group that has as many usable rollouts as were asked for; the others are surplus.
+local function close_if_enough(group)
+  if group.usable >= group.group_size and group.state == 'open' then
+    begin_closing(group, 'surplus')
+  end
 end
 
 -- Set the final status of a rollout; the last one of a group closes the group.

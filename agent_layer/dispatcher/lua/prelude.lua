@@ -4,7 +4,7 @@
 -- trajectories in the index begin with, KEYS[5] hash of what was deleted, KEYS[6] what the keys of policy versions begin
 -- with, KEYS[7] the shared clock. Everything else is derived from them, in their slot.
 --   r:<rollout>    hash: group run status ready score attempts failures errors error:<n> error_attempt:<n> token worker
---                  queued_at at began ran ended accepted checkpoint
+--                  queued_at at began ran ended accepted checkpoint, and server: its changes when the newest attempt had its number
 --   g:<group>      hash: run task_id task_type split group_size launched open usable partial state ready task queued_at
 --                  closed_at num_accepted num_dead num_refills fill, kept_ms of its usable rollouts, and of its surplus those that
 --                  were cut off while they ran: num_cut cut_ms; while it is unfinished: unfilled (members that are to be made

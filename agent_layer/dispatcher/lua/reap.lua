@@ -8,9 +8,9 @@ local RULES = rules_at(1)
 -- Take back a lease that lapsed: its holder is gone. An attempt that has a checkpoint goes on from there, if it may;
 -- any other is lost.
 local function reclaim_lease(rollout)
-  local group, run, status, attempts, worker, checkpoint, began, failures = unpack(redis.call('HMGET', key('r', rollout),
-    'group', 'run', 'status', 'attempts', 'worker', 'checkpoint', 'began', 'failures'))
-  if adopt(rollout, { group = group, run = run, status = status, attempts = attempts, began = began }) then
+  local group, run, status, attempts, worker, checkpoint, began, failures, server = unpack(redis.call('HMGET',
+    key('r', rollout), 'group', 'run', 'status', 'attempts', 'worker', 'checkpoint', 'began', 'failures', 'server'))
+  if adopt(rollout, { group = group, run = run, status = status, attempts = attempts, server = server }) then
     return
   end
   local error = 'infra: ' .. worker .. ' sent no heartbeat before its lease lapsed'

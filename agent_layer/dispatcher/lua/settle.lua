@@ -23,9 +23,7 @@ local function accept(rollout, held, report)
     group.usable, group.kept_ms = group.usable + 1, group.kept_ms + NOW - held.began
   end
   finish(rollout, held.status, report.ending, group, 'accepted', attempt, 'token', '', 'ended', report.report_id)
-  if is_usable and group.usable >= group.group_size and group.state == 'open' then
-    begin_closing(group, 'surplus')
-  end
+  close_if_enough(group)
 end
 
 -- Pause an attempt that can go on; return whether it can.
@@ -58,7 +56,7 @@ local function apply(rollout, held, report)
     max_attempts = ending == 'dead' and 1 or RULES.max_attempts, delay_ms = tonumber(report.delay_ms) })
 end
 
-local HELD_FIELDS = { 'status', 'group', 'run', 'attempts', 'token', 'began' }
+local HELD_FIELDS = { 'status', 'group', 'run', 'attempts', 'token', 'began', 'server' }
 
 local function settle(rollout, token, ending, cause, error, delay_ms, usable)
   local held, report_id = read_fields(key('r', rollout), HELD_FIELDS), token .. ' ' .. ending

@@ -83,6 +83,8 @@ class _AsyncClient(AsyncRedis):
 
 def _max_seconds(command: Sequence[object]) -> float | None:
     """Return the time after which an answer to a command that blocks is overdue; None: it does not block."""
+    if command[0] == "BLPOP":
+        return float(str(command[-1])) + _SLACK_SECONDS
     if command[0] != "XREAD" or b"BLOCK" not in command:
         return None
     return int(str(command[command.index(b"BLOCK") + 1])) / 1000 + _SLACK_SECONDS

@@ -31,8 +31,6 @@ from agent_layer.store.segments.tombstones import list_tombstones, load_tombston
 _NUM_DAYS: Final = 2
 _LOCK_MS: Final = 10_000
 """Time after which another process goes on with what a killed one began."""
-_LAG_SECONDS: Final = 2.0
-"""The stored time is at most this much behind any time that the server knows (``keep_time`` in the queue's scripts)."""
 _PAGE: Final = 256
 _NUM_AT_ONCE: Final = 16
 _NUM_TOGETHER: Final = 32
@@ -67,8 +65,7 @@ def restore_index(redis: Redis, keys: Keys, objects: ObjectStore) -> bool:
                 read = threads.map(partial(_read, redis, keys, objects), page)
                 commit_segments(redis, keys, [one for one in read if one is not None], again=True)
                 num += len(page)
-    changed_at = SharedClock(redis, keys).advance() + (_LAG_SECONDS if restored else 0.0)
-    redis.hset(server, mapping={"restored": change, "changed_at": round(changed_at * 1000)})
+    redis.hset(server, "restored", change)
     redis.delete(lock)
     log.info("index restored server_change=%s num_segments=%d", change.decode(), num)
     return True

@@ -134,3 +134,20 @@ def test_more_groups_than_one_script_goes_on_with_all_end(harness, die_after):
     go_on(harness)
 
     assert [len(group_entries(harness, group_id)) for group_id in group_ids] == [1] * 30
+
+
+@pytest.mark.parametrize("num_slices", SLICES)
+def test_groups_that_close_and_groups_that_are_launched_share_a_slice(harness, die_after, num_slices):
+    die_after(0)
+    closing = [harness.add(f"c{number}", group_size=SIZE) for number in range(3)]
+    launched = [harness.add(f"l{number}", group_size=SIZE) for number in range(3)]
+    die_after(num_slices)
+    harness.dispatcher.cancel(closing)
+    go_on(harness)
+
+    assert [harness.statuses(group_id) for group_id in launched] == [["queued"] * SIZE] * 3
+    leases = harness.claim(4 * SIZE)
+    members = [f"{group_id}.{member}" for group_id in launched for member in range(SIZE)]
+    assert sorted(lease.rollout_id for lease in leases) == sorted(members)
+    assert [len(group_entries(harness, group_id)) for group_id in closing] == [1] * 3
+    assert int(harness.redis.get(harness.keys.queue("num_unfilled"))) == 0

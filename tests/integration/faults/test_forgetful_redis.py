@@ -179,6 +179,65 @@ def test_what_was_decided_and_stored_is_never_decided_otherwise(line, forgetful,
     line.check()
 
 
+HOUR = 3_600_000
+"""In milliseconds."""
+
+
+def test_an_accepted_attempt_that_had_paused_is_not_accepted_again(line, forgetful):
+    line.submit()
+    line.claim()
+    line.record()
+    line.queue.checkpoint(line.leases[0], "c")
+    line.queue.settle([Report(lease=one, ending="pause") for one in line.leases[:1]])
+    position = forgetful.mark()
+    (again,) = line.queue.claim("w", 1)
+    line.queue.settle([Report(lease=again, ending="completed")])
+    line.ship()
+    forgetful.forget_since(position)
+    line.redis.incrby(line.keys.clock, HOUR)
+
+    (third,) = line.queue.claim("w", 1)
+    assert line.queue.settle([Report(lease=third, ending="completed")]) != [None]
+    line.finish()
+
+    line.check()
+
+
+def test_a_group_closes_as_soon_as_an_adopted_attempt_makes_it_whole(line, forgetful):
+    line.queue.dispatcher.submit([Task(id="t", run="r", group_size=2, launch=3)])
+    leases = line.leases = line.queue.claim("w", 3)
+    line.record()
+    position = forgetful.mark()
+    line.accept()
+    line.ship()
+    forgetful.forget_since(position)
+
+    assert line.queue.settle([Report(lease=leases[1], ending="completed")]) == [None]
+    line.queue.settle([Report(lease=leases[0], ending="retry")])
+
+    (group,) = line.queue.dispatcher.groups([leases[0].group_id])
+    assert (group.is_closed, group.num_accepted, group.fill) == (True, 2, "whole")
+
+
+@pytest.mark.parametrize("forget", [forget_by_cut, forget_by_promotion])
+def test_a_group_whose_record_is_stored_shows_what_the_record_says(line, forgetful, forget):
+    forget(line, forgetful, 2, 7)
+
+    line.finish()
+
+    (group,) = line.queue.dispatcher.groups([line.group_id])
+    assert (group.is_closed, group.num_accepted, group.num_usable, group.fill) == (True, 2, 2, "whole")
+
+
+@pytest.mark.parametrize("ahead_ms", [-HOUR, 0, HOUR])
+def test_attempts_are_numbered_from_0_whatever_the_server_shows(line, ahead_ms):
+    line.redis.set(line.keys.clock, round(1000 * line.redis.time()[0]) + ahead_ms)
+    line.submit()
+    line.claim()
+
+    assert [lease.attempt for lease in line.leases] == [0, 0]
+
+
 def test_a_forgotten_claim_leaves_its_number_unused(line, forgetful):
     line.submit()
     position = forgetful.mark()

@@ -2,8 +2,7 @@
 -- queue decides nothing until the index is restored from the objects (store/maintenance/restore.py).
 --
 -- KEYS[1] prefix of the namespace. Its key q:server is a hash: run id of the server; change names its last change;
--- restored is the change for which the index is whole, changed_at the shared time (ms) before which that one was;
--- restarted is 1 where there was an earlier one.
+-- restored is the change for which the index is whole; restarted is 1 where there was an earlier one.
 -- ARGV: run id, a name that no change had: a counter that the server forgets would name two alike.
 local function key(...)
   return table.concat({ KEYS[1], ... }, ':')
