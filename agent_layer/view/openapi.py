@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast, get_args
 
 import msgspec
 
 from agent_layer import __version__
+from agent_layer.schema import Cause, RolloutStatus, Split
 from agent_layer.view.answers.events import Change
 from agent_layer.view.reads.images import IMAGES
 from agent_layer.view.reads.routes import PREFIX, ROUTES, Route
@@ -25,6 +26,8 @@ _NUMBERS: Final = {
     "from": "first token",
     "to": "end of the tokens, not included",
 }
+_WORDS: Final = {"split": get_args(Split), "status": get_args(RolloutStatus), "cause": get_args(Cause)}
+"""Known words of a row's fields; a later version may add more."""
 _TEXTS: Final = {
     "policy": f"policy versions: {_RANGE}",
     "reward": f"rewards: {_RANGE}",
@@ -48,6 +51,9 @@ def make_document() -> _Json:
     routes = (*ROUTES, *JOURNAL_ROUTES)
     records = dict.fromkeys((*(route.answer for route in routes), *WRITES.values(), ExportOrder, WriteLine, Change))
     _, schemas = msgspec.json.schema_components(tuple(records), schema_hook=_make_schema, ref_template=_REFERENCE)
+    row = cast("dict[str, dict[str, _Json]]", schemas["TrajectoryRow"])
+    for name, words in _WORDS.items():
+        row["properties"][name]["anyOf"] = [{"enum": sorted(words)}, {"type": "null"}]
     paths: dict[str, _Json] = {f"{PREFIX}{route.path}": {"get": _read(route)} for route in routes}
     for path, body in WRITES.items():
         paths.setdefault(f"{PREFIX}{path}", {})["post"] = _write(path, body, _describe_json(WriteLine))

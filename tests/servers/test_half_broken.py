@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from agent_layer.schema.reward import Reward
 from agent_layer.schema.rollout import Accepted, AttemptStarted, Group, Outcome
 from agent_layer.schema.step import Action, ContentRef, Observation, StepPart
 from agent_layer.schema.training import PolicyVersion, TrainedBatch
@@ -17,6 +18,8 @@ from ..profiles import num_examples
 SEEDS = range(num_examples(12))
 SHARED = ("ordinals", "events", "steps", "reindexing", "quarantine", "replaced", "unneeded", "compacting", "blobs")
 """Keys whose content is in no segment, or whose loss has no effect."""
+OF_OTHERS = ("acked", "claims", "feeds", "clock", "synced", "q:")
+"""Keys of those who share the namespace."""
 
 
 @pytest.fixture
@@ -55,6 +58,7 @@ def full_store(store, write, make_attempt):
     store.objects.put(blob_key(store.keys, shown.blob), pack(body))
     write(shown)
     write(Outcome(trajectory_id="e.0-0", run="s", status="failed", cause="infra", ended_at=75.0))
+    write(Reward(trajectory_id="e.0-0", run="s", reward_id="e", at=74.0, scope="step", step=0, score=0.5))
     write(Accepted(trajectory_id="e.0-0", run="s", rollout_id="e.0", accepted_at=76.0))
     write(Group(group_id="g", run="r", task_id="t", closed_at=9.0, trajectory_ids=["a.0-0", "b.0-0"]))
     batch = {"policy_version": 0, "trained_at": 1.0, "rollouts": [], "num_samples": 0, "batch_hash": "h"}
@@ -82,7 +86,7 @@ def everything(store, collect_answers):
 def index_keys(store):
     begin = store.keys.name("")
     names = sorted(key.decode().removeprefix(begin) for key in store.redis.scan_iter(match=f"{begin}*"))
-    return [name for name in names if not name.startswith((*SHARED, "acked", "claims", "feeds"))]
+    return [name for name in names if not name.startswith((*SHARED, *OF_OTHERS))]
 
 
 def lose(store, names):

@@ -56,7 +56,7 @@ def open_shown(settings: Settings, demo: bool, bucket: str | None) -> Generator[
             f"view: Redis holds no run of namespace {settings.namespace!r}, which was cooled or lost; this shows what"
             f" {settings.objects_location} holds, and nothing that begins now ('agent-layer store reindex' restores it)"
         )
-    with TemporaryDirectory(prefix="al-view-") as folder:
+    with TemporaryDirectory(prefix="al-view-", ignore_cleanup_errors=True) as folder:  # its server still writes
         location = bucket or settings.objects_location
         archived = archive_settings(settings, location, Path(folder))
         store = open_store(archived)
@@ -77,7 +77,7 @@ def _open_cooled(live: ReadContext) -> Generator[Cooled | None]:
     if not unindexed:
         yield None
         return
-    with TemporaryDirectory(prefix="al-view-") as folder:
+    with TemporaryDirectory(prefix="al-view-", ignore_cleanup_errors=True) as folder:  # its server still writes
         beside = open_store(archive_settings(settings, settings.objects_location, Path(folder)))
         beside.admin.reindex(only=unindexed)
         bucket = ReadContext(settings, beside, is_archive=True, is_cooled=True)
