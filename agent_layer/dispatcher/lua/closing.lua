@@ -35,15 +35,28 @@ local function write_record(group, members, fill)
     'kept_seconds', mean(group.kept_ms, group.usable), 'surplus_seconds', mean(group.cut_ms, group.num_cut))
 end
 
+-- Show what the stored record says, whatever this server knows; return how the group was filled, and its members.
+local function adopt_record(group, record, fill, num_accepted)
+  group.usable = record.num_usable or group.usable
+  group.kept_ms = record.kept_seconds and 1000 * record.kept_seconds * group.usable or group.kept_ms
+  if record.fill == 'dropped' then
+    return 'dropped', num_accepted
+  end
+  return record.fill or fill, #(record.trajectory_ids or {})
+end
+
 -- Write the group down, for good: its members are the accepted attempts, in member order. A record that is stored stands.
 local function close_group(group, members)
   local g = key('g', group.name)
   local is_short = group.usable < group.group_size
   local fill = not is_short and 'whole' or group.partial == 'drop' and 'dropped' or 'short'
-  if redis.call('EXISTS', STORED_GROUP .. group.name) == 0 then
+  local stored, num_accepted = redis.call('GET', STORED_GROUP .. group.name), #members
+  if stored then
+    fill, num_accepted = adopt_record(group, cmsgpack.unpack(stored), fill, num_accepted)
+  else
     write_record(group, members, fill)
   end
-  redis.call('HSET', g, 'closed_at', AT, 'num_accepted', #members, 'fill', fill)
+  redis.call('HSET', g, 'closed_at', AT, 'num_accepted', num_accepted, 'fill', fill)
   if group.num_dead == 0 then -- a dead rollout needs its task to be tried again
     forget_group(g)
   end

@@ -16,10 +16,8 @@ end
 
 -- Close a group whose record is stored: its members are the accepted ones, all others are cancelled.
 local function adopt_group(name)
-  local group, record = read_group(name), cmsgpack.unpack(redis.call('GET', STORED_GROUP .. name))
-  group.usable = record.num_usable or group.usable
-  group.kept_ms = record.kept_seconds and 1000 * record.kept_seconds * group.usable or group.kept_ms
-  for _, id in ipairs(record.trajectory_ids or {}) do
+  local group = read_group(name)
+  for _, id in ipairs(cmsgpack.unpack(redis.call('GET', STORED_GROUP .. name)).trajectory_ids or {}) do
     local rollout, attempt = id:match('^(.*)-(%d+)$')
     local held = read_fields(key('r', rollout), CANCEL_FIELDS)
     if held.status and not FINAL[held.status] then

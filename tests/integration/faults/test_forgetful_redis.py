@@ -219,10 +219,12 @@ def test_a_group_closes_as_soon_as_an_adopted_attempt_makes_it_whole(line, forge
     assert (group.is_closed, group.num_accepted, group.fill) == (True, 2, "whole")
 
 
-@pytest.mark.parametrize("forget", [forget_by_cut, forget_by_promotion])
-def test_a_group_whose_record_is_stored_shows_what_the_record_says(line, forgetful, forget):
-    forget(line, forgetful, 2, 7)
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_group_whose_record_is_stored_shows_what_the_record_says(line, forgetful, is_cancelled):
+    forget_by_cut(line, forgetful, 2, 7)
 
+    if is_cancelled:
+        line.queue.dispatcher.cancel([line.group_id])
     line.finish()
 
     (group,) = line.queue.dispatcher.groups([line.group_id])
