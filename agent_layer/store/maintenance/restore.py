@@ -15,15 +15,7 @@ from typing import Final, cast
 from redis import Redis
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
-from agent_layer.infra import (
-    Keys,
-    ObjectStore,
-    SharedClock,
-    batched,
-    greet_again,
-    read_server_change,
-    rewrite_torn_file,
-)
+from agent_layer.infra import Keys, ObjectStore, batched, greet_again, read_server_change, rewrite_torn_file
 from agent_layer.store.index.commit import commit_segments
 from agent_layer.store.segments.format import SealedSegment, read_footer, salvage_segment, segment_name
 from agent_layer.store.segments.tombstones import list_tombstones, load_tombstones
