@@ -358,7 +358,7 @@ def test_a_server_elsewhere_says_what_is_on_its_disk_or_gets_time(settings, redi
 
 
 def test_nothing_leaves_before_the_replicas_that_must_hold_it_have_it(line):
-    strict = line.settings.model_copy(update={"redis_replicas": 1, "retry_seconds": 0.1})
+    strict = line.settings.model_copy(update={"redis_replicas": 1, "retry_seconds": 0.5})
     with open_redis(strict) as redis:
         for name in POINTS[:4]:
             getattr(line, name)()
