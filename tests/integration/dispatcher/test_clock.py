@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from dataclasses import dataclass, field
 
 import pytest
@@ -145,11 +144,9 @@ def test_members_of_a_consumer_and_gateways_outlive_a_jump(moved_redis, moved_cl
 def test_a_blocked_read_ends_though_the_wall_clock_went_back(settings, moved_redis, moved_clock, read):
     name = moved_redis.get_connection_kwargs()["path"]
     threading.Timer(0.3, moved_clock.move, [-3600]).start()
-    moved = settings.model_copy(update={"redis_url": f"unix://{name}"})
-    began = time.monotonic()
+    moved = settings.model_copy(update={"redis_url": f"unix://{name}", "retry_seconds": 3600.0})
     with open_redis(moved) as client:
         assert not read(client)
-    assert time.monotonic() - began < settings.retry_seconds / 2
 
 
 async def test_a_blocked_read_of_a_loop_ends_too(settings, moved_redis, moved_clock):
