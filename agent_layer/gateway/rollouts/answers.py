@@ -107,8 +107,8 @@ def hash_answer(index: int, message: JsonObject) -> HashedAnswer:
     text, calls = _read_text(message), _list_calls(message)
     thought = _read_reasoning(message)
     if not calls:
-        content, reasoning = hash((text,)), hash(thought[1]) if thought else None
-        return HashedAnswer(index, content, content, frozenset([content]), _NO_CALLS, reasoning)
+        text_hash, reasoning = hash((text,)), hash(thought[1]) if thought else None
+        return HashedAnswer(index, text_hash, text_hash, frozenset([text_hash]), _NO_CALLS, reasoning)
     shown, names = [_list_shown(arguments) for _, _, arguments in calls], [name for _, name, _ in calls]
     return HashedAnswer(
         index,

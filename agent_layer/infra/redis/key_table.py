@@ -80,7 +80,7 @@ KEY_FAMILIES: Final[tuple[KeyFamily, ...]] = (
         "q:server",
         "infra",
         "announced",
-        "hash: run id of the server, how often it changed, up to where the index is whole",
+        "hash: run id of the server, its newest change, the change up to which the index is whole",
     ),
     KeyFamily("clock", "infra", "announced", "time by which leases lapse; each process counts on from it"),
     KeyFamily("engines", "engines", "announced", "set: addresses of engines"),

@@ -122,13 +122,20 @@ def _begin(redis: Redis, keys: Keys, change: bytes, *, drop: bool) -> str:
     is_known = state.get(b"change", b"") == change  # else the server may have forgotten what was entered
     if b"done_to" in state and is_known and (not drop or b"drop" in state):
         return state[b"done_to"].decode()
-    if drop or b"drop" in state:
+    if is_dropped := drop or b"drop" in state:
         redis.hset(keys.reindexing, "drop", 1)
         drop_index(redis, keys)
-    if not redis.exists(keys.zones, keys.blocks_with("all")):  # so no bits without a row can be there
+    is_empty = not redis.exists(keys.zones, keys.blocks_with("all"))
+    if is_empty and (is_dropped or not _has_blocks(redis, keys)):  # so no bits without a row can be there
         redis.hset(keys.reindexing, "began_empty", 1)
     redis.hset(keys.reindexing, mapping={"done_to": "", "change": change})
     return ""
+
+
+def _has_blocks(redis: Redis, keys: Keys) -> bool:
+    """Whether a key of a block is there, which a Redis that lost other keys may have kept."""
+    found = redis.scan_iter(match=keys.name("b", "*"), count=_SCAN_COUNT)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped in redis-py
+    return any(True for _ in cast("Iterator[bytes]", found))
 
 
 def drop_index(redis: Redis, keys: Keys) -> None:

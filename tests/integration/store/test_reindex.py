@@ -209,3 +209,18 @@ def test_numbers_of_empty_blocks_are_used_again(settings):
     assert blocks == [0] * 4 + [15] * 2 + [16] * 2 + [17] * 2 + [1] * 2
     assert store.count(reward=(0.0, None)) == len(rows) == 12
     assert list(find_inconsistent_rows(Index(store.redis, store.keys), rows)) == []
+
+
+def test_a_rebuild_clears_bits_that_were_left_when_the_map_of_blocks_was_lost(settings):
+    store = open_store(settings)
+    for number in range(4):
+        write_segment(store, *make_attempt(number))
+    rows = [row.trajectory_id for row in store.scan()]
+    lost = [*map(store.keys.trajectory, rows), store.keys.zones, store.keys.blocks_with("all")]
+    store.redis.delete(*lost)
+
+    store.admin.reindex()
+
+    assert [row.trajectory_id for row in store.scan()] == rows
+    assert count_orphan_bits(store.redis, store.keys) == {}
+    assert store.admin.check().findings == []
