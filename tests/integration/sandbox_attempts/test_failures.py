@@ -72,6 +72,6 @@ async def test_the_box_of_a_lease_that_ended_ends_within_seconds(harness, how):
             else:
                 await until(lambda: lapses(harness.dispatcher, f"{groups[0]}.0"))
 
-            await until(lambda: not any(map(is_alive, marked)), seconds=5)
+            await until(lambda: not any(map(is_alive, marked)), seconds=30)  # of 600
         finally:
             may_end.set()  # else the agent never ends, nor the worker
