@@ -148,7 +148,7 @@ def _nothing() -> Iterator[None]:
 def write_page(row: str, parts: list[Part]) -> None:
     """Add a row to the page, and replace the tables that show the last run."""
     old = PAGE.read_text().splitlines() if PAGE.exists() else []
-    rows = [line for line in old if line.startswith("| 20")] + [row]
+    rows = [line for line in old if line.startswith("| 20") and line[6:7] == "-"] + [row]
     folders: dict[str, tuple[int, float]] = {}
     for part in parts:
         for folder, (num_tests, seconds) in part.folders.items():

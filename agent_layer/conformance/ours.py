@@ -2,12 +2,11 @@
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from agent_layer.conformance.adapters import RecordedAnswer, RolloutAdapter, as_record
 from agent_layer.conformance.engine import KitEngine
 from agent_layer.errors import BadInputError
+from agent_layer.infra import temporary_home
 from agent_layer.local import run_stack
 from agent_layer.schema import JsonObject, Trajectory, as_json_object
 from agent_layer.settings import Settings
@@ -17,8 +16,8 @@ from agent_layer.store import open_store, show_step
 @contextmanager
 def run_own_gateway(engine: KitEngine) -> Generator[RolloutAdapter]:
     """Run a gateway in front of the engine, with a store of its own that is removed afterwards."""
-    with TemporaryDirectory(prefix="al-conformance-", ignore_cleanup_errors=True) as directory:
-        settings = Settings(dir=Path(directory), run="conformance")
+    with temporary_home("al-conformance-") as directory:
+        settings = Settings(dir=directory, run="conformance")
         with run_stack(settings, engine.engine.url) as stack:
             yield open_own_gateway(stack.settings)
 

@@ -34,7 +34,7 @@ __getattr__, __all__ = face(
         "redis.clock": "ADVANCE_CLOCK CLOCK_PRELUDE SharedClock",
         "redis.durability": "GREET WaitKind durable_writes greet_again may_be_torn read_server_change"
         " rewrite_torn_file",
-        "redis.embedded": "is_redis_running",
+        "redis.embedded": "is_redis_running temporary_home",
         "redis.key_table": "describe_lost",
         "redis.keys": "Keys",
         "redis.programs": "find_redis_server",

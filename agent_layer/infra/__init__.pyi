@@ -36,7 +36,7 @@ from .redis.clock import ADVANCE_CLOCK as ADVANCE_CLOCK, CLOCK_PRELUDE as CLOCK_
 from .redis.durability import GREET as GREET, WaitKind as WaitKind, durable_writes as durable_writes
 from .redis.durability import greet_again as greet_again, may_be_torn as may_be_torn
 from .redis.durability import read_server_change as read_server_change, rewrite_torn_file as rewrite_torn_file
-from .redis.embedded import is_redis_running as is_redis_running
+from .redis.embedded import is_redis_running as is_redis_running, temporary_home as temporary_home
 from .redis.key_table import describe_lost as describe_lost
 from .redis.keys import Keys as Keys
 from .redis.programs import find_redis_server as find_redis_server

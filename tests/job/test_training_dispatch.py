@@ -153,7 +153,7 @@ def test_workers_hear_of_each_switch_if_agents_are_to_pause_and_the_run_goes_on(
     reports = train(configure(3, pause_at_switch=True), settings)
 
     assert [one.policy_version for one in reports] == [1, 2, 3]
-    assert redis.xlen(keys.queue("calls", "w")) == 1 + 3  # engines are looked after once at the start, too
+    assert redis.xlen(keys.queue("calls")) == 1 + 3  # engines are looked after once at the start, too
     assert dispatcher.runs([RUN])[0].paused is None
 
 

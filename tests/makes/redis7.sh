@@ -2,7 +2,7 @@
 # Puts the distribution's own Redis 7 (or newer) into the folder $1, for tests only, without installing it or being
 # root. Where there is no apt, or it offers none, it says so and ends well: the tests then skip what needs it.
 set -euo pipefail
-folder=$1
+folder=$(realpath -m "$1")
 packages=(redis-tools redis-server libjemalloc2 liblzf1 libatomic1)
 
 give_up() {

@@ -7,7 +7,6 @@ from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -16,7 +15,7 @@ from aiohttp import web
 from agent_layer.dispatcher import Dispatcher
 from agent_layer.errors import BadInputError, UnreachableError
 from agent_layer.gateway import check_exposure, listen, load_tls, serve_until_stopped
-from agent_layer.infra import format_count, open_objects, reachable_host
+from agent_layer.infra import format_count, open_objects, reachable_host, temporary_home
 from agent_layer.settings import Settings
 from agent_layer.store import Store, find_unindexed, list_segments, open_store
 from agent_layer.view import Cooled, ReadContext, announce_page, build_view_app, find_cooled, open_recording
@@ -56,9 +55,9 @@ def open_shown(settings: Settings, demo: bool, bucket: str | None) -> Generator[
             f"view: Redis holds no run of namespace {settings.namespace!r}, which was cooled or lost; this shows what"
             f" {settings.objects_location} holds, and nothing that begins now ('agent-layer store reindex' restores it)"
         )
-    with TemporaryDirectory(prefix="al-view-", ignore_cleanup_errors=True) as folder:  # its server still writes
+    with temporary_home("al-view-") as folder:
         location = bucket or settings.objects_location
-        archived = archive_settings(settings, location, Path(folder))
+        archived = archive_settings(settings, location, folder)
         store = open_store(archived)
         found = store.admin.reindex()
         typer.echo(f"view: {found.num_segments} segments of {location}, {len(found.corrupt)} of them damaged")
@@ -77,8 +76,8 @@ def _open_cooled(live: ReadContext) -> Generator[Cooled | None]:
     if not unindexed:
         yield None
         return
-    with TemporaryDirectory(prefix="al-view-", ignore_cleanup_errors=True) as folder:  # its server still writes
-        beside = open_store(archive_settings(settings, settings.objects_location, Path(folder)))
+    with temporary_home("al-view-") as folder:
+        beside = open_store(archive_settings(settings, settings.objects_location, folder))
         beside.admin.reindex(only=unindexed)
         bucket = ReadContext(settings, beside, is_archive=True, is_cooled=True)
         cooled = find_cooled(live, bucket)

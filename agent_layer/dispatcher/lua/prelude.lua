@@ -111,8 +111,7 @@ local function holds(token, held)
   return token ~= '' and token == held
 end
 
--- Store the time, so that no time which this server knows is much later than the one that it can tell after a restart:
--- restore.py counts on it.
+-- Store the time, so that no time which this server knows is much later than the one that it can tell after a restart.
 local function keep_time()
   if NOW - STORED_TIME > 1000 then
     store_time(CLOCK, NOW)

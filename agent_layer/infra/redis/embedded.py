@@ -10,6 +10,8 @@ server.
 import os
 import tempfile
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 
@@ -27,7 +29,8 @@ from agent_layer.settings import Settings
 
 _MAX_SOCKET_PATH_LENGTH = 100
 _held: dict[Path, int] = {}
-"""Locks of this process by directory. The kernel releases them when the process ends; no code does."""
+"""Locks of this process by directory. The kernel releases them when the process ends, or ``temporary_home`` does."""
+_END_SECONDS = 5.0
 
 
 def acquire_server(settings: Settings) -> Path:
@@ -44,6 +47,28 @@ def acquire_server(settings: Settings) -> Path:
             _held[users] = share_lock(users)
         _ensure_answer(settings, directory, socket)
     return socket
+
+
+@contextmanager
+def temporary_home(prefix: str) -> Generator[Path]:
+    """Make a directory (``Settings.dir``) for this block. Its server has ended before the directory is removed."""
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
+        try:
+            yield Path(name)
+        finally:
+            _release(Path(name) / "redis")
+
+
+def _release(directory: Path) -> None:
+    """End this process's use of a server; wait until it has ended, unless another process uses it."""
+    if (users := _held.pop(directory / "users.lock", None)) is None:
+        return
+    os.close(users)
+    deadline = time.monotonic() + _END_SECONDS
+    while (keeper := try_lock(directory / "keeper.lock")) is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if keeper is not None:
+        os.close(keeper)
 
 
 def is_redis_running(settings: Settings) -> bool:

@@ -11,13 +11,12 @@ import tarfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
 import zstandard
 
-from agent_layer.infra import Keys, ObjectStore
+from agent_layer.infra import Keys, ObjectStore, temporary_home
 from agent_layer.schema import AttemptStarted, LogRecord, PolicyVersion, decode, encode
 from agent_layer.settings import Settings
 from agent_layer.store import (
@@ -49,8 +48,7 @@ def open_recording(settings: Settings, recording: Path = RECORDING) -> Generator
 
     Returns: settings and store in a temporary directory, with a Redis that ends with this process or the block.
     """
-    with TemporaryDirectory(prefix="agent-layer-demo-", ignore_cleanup_errors=True) as name:
-        home = Path(name)
+    with temporary_home("agent-layer-demo-") as home:
         unpacked = io.BytesIO(zstandard.ZstdDecompressor().decompress(recording.read_bytes()))
         with tarfile.open(fileobj=unpacked) as archive:
             archive.extractall(home, filter="data")
