@@ -101,7 +101,7 @@ REAP = _script(
     "t:* group:*",
     "q:* outbox clock",
 )
-CANCEL = _script("cancel", _END_PRELUDES, _STANDING, "group:*", "q:* outbox clock")
+CANCEL = _script("cancel", _END_PRELUDES, _END_COMMANDS, "group:*", "q:* outbox clock")
 _BOOK_COMMANDS = "expire hexists hkeys hlen hmget hset hsetnx lpush lrange ltrim time xadd zrem zscore"
 DEAD = _script("dead", "prelude index runs ready", f"{_INDEX_COMMANDS} {_BOOK_COMMANDS} set", writes="q:* clock")
 RUN = _script("run", "prelude index runs ready", f"{_INDEX_COMMANDS} expire hset srem time xadd")

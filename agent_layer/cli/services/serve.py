@@ -43,13 +43,13 @@ def serve(
     options = {"tls_cert": tls_cert, "tls_key": tls_key, "insecure": insecure or None}
     given: Settings = context.obj
     settings = claim_operator_key(given).model_copy(update={name: value for name, value in options.items() if value})
+    _know_engines(settings, are_needed=not engines_later)
     if not given.api_key:
         typer.echo(
             f"operator key: kept in {operator_key_path(given)}; set AGENT_LAYER_API_KEY on the machines of workers,"
             " trainers and other gateways",
             err=True,
         )
-    _know_engines(settings, are_needed=not engines_later)
     ensure_shipper(settings)  # for logs of processes that were killed
     with run_provider_proxy(settings) as found, run_compactor(found):
         if processes > 1:

@@ -65,9 +65,18 @@ class _Client(Redis):
     def parse_response(
         self, connection: Connection, command_name: str, *, max_seconds: float | None = None, **options: object
     ) -> object:
-        if max_seconds is not None and not connection.can_read(max_seconds):
+        if max_seconds is not None and not _can_read(connection, max_seconds):
             raise RedisTimeoutError(f"Timeout after {max_seconds:g} s of a blocked read")
         return super().parse_response(connection, command_name, **options)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped
+
+
+def _can_read(connection: Connection, seconds: float) -> bool:
+    """Whether an answer came. An interrupted wait closes the connection: the next command would get its answer."""
+    try:
+        return connection.can_read(seconds)
+    except BaseException:
+        connection.disconnect()  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+        raise
 
 
 class _AsyncClient(AsyncRedis):

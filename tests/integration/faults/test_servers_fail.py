@@ -82,9 +82,8 @@ def test_a_short_fault_of_s3_is_not_noticed(s3_settings, proxy, mood):
         (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0")),
         (("REPLICAOF", "127.0.0.1", "1"), ("REPLICAOF", "NO", "ONE")),
         (("CLIENT", "PAUSE", "60000", "WRITE"), ("CLIENT", "UNPAUSE")),
-        (("DEBUG", "RELOAD"), ("PING",)),
     ],
-    ids=["is out of memory", "is read-only", "stands still", "reads its file again"],
+    ids=["is out of memory", "is read-only", "stands still"],
 )
 def test_what_redis_does_not_take_stays_in_the_log_and_arrives_later(settings, own_redis, spoil, mend):
     own_settings = settings.model_copy(update={"redis_url": own_redis.url})
@@ -93,7 +92,7 @@ def test_what_redis_does_not_take_stays_in_the_log_and_arrives_later(settings, o
         recorder = open_recorder(own_settings)
         recorder.append(reward("a"))
 
-        assert mend == ("PING",) or recorder.flush(timeout=1.0).pending == 1
+        assert recorder.flush(timeout=1.0).pending == 1
         redis.execute_command(*mend)
         assert recorder.flush(timeout=scaled(60)).pending == 0
         store = open_store(own_settings)

@@ -58,7 +58,7 @@ def change(registry, rng, version):
 @pytest.mark.parametrize("seed", range(12))
 async def test_whatever_redis_forgets_the_fleet_is_as_the_gateway_knew_it(settings, redis, keys, seed):
     rng, settings = random.Random(seed), settings.model_copy(update={"gateway_seconds": 0.0})
-    driver = EngineRegistry(redis, keys, 0.0)
+    driver = EngineRegistry(redis, keys, -1.0)  # all gateways are silent for too long
     watcher = EngineWatcher(EngineRegistry(redis, keys, 0.0), "gateway", settings)
     copies = [{}]
     for number in range(1, 25):

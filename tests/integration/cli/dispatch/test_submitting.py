@@ -16,12 +16,12 @@ from ....waiting import communicate, join, read_line, scaled, wait_for_exit
 DIES_WHILE_IT_SENDS = """
 import os, signal, socket
 
-send, left = socket.socket.sendall, iter(range(20))
+send = socket.socket.sendall
 
-def sendall(self, *content):
-    if next(left, None) is None:
+def sendall(self, content, *flags):
+    if b"t1000" in bytes(content):
         os.kill(os.getpid(), signal.SIGKILL)
-    return send(self, *content)
+    return send(self, content, *flags)
 
 socket.socket.sendall = sendall
 """
