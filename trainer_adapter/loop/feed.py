@@ -139,8 +139,7 @@ class GroupFeed:
             while awaited not in closed:
                 if (delivery := next(closings, None)) is None:
                     return
-                if delivery.group.group_id in self._open:  # else of no submission here, or trained before
-                    closed[delivery.group.group_id] = delivery
+                closed[delivery.group.group_id] = delivery  # perhaps of a submission that comes later: it closed before
             self._yielded.add(awaited)
             yield closed.pop(awaited)
 
