@@ -8,6 +8,7 @@ __getattr__, __all__ = face(
         "control": "EngineControl EngineReport read_model_list",
         "entry": "Engine",
         "fingerprints": "read_fingerprints",
+        "holds": "EngineHold",
         "join": (
             "drain_engine join_engine leave_engine open_engine_registry read_engine_address register_engine"
             " remove_ended_engines"
@@ -15,7 +16,7 @@ __getattr__, __all__ = face(
         "kinds": "ADAPTER_FILE KINDS",
         "owners": "PushedVersion hold_engines release_engines",
         "policies": "behind_seconds get_policy newest_number newest_policy register_policy restore_policies",
-        "registry": "EngineHold EngineRegistry",
+        "registry": "EngineRegistry",
         "sampling": (
             "BAD_LOGPROBS GRAMMARS GREEDY LOWEST_TEMPERATURE NEUTRALISED NEUTRAL_SAMPLING NO_LOGPROBS RAW_LOGPROBS"
             " SMALLEST_LOGPROB UNREPRODUCIBLE can_neutralise find_unreproducible is_neutral neutral_value"

@@ -71,8 +71,10 @@ def to_text(value: object) -> str:
     return "" if value is None else str(int(value) if isinstance(value, bool) else value)
 
 
-def read_entry(url: str, fields: dict[bytes, bytes]) -> Engine:
-    """Return the entry that the fields of its hash say, reports of gateways aside."""
+def read_entry(url: str, fields: dict[bytes, bytes]) -> Engine | None:
+    """Return the entry that the fields of its hash say, reports of gateways aside; None: it is not registered."""
+    if b"state" not in fields:
+        return None
     reports = (IDLE.encode(), QUIET.encode())
     values = {name.decode(): value.decode() for name, value in fields.items() if value and not name.startswith(reports)}
     return msgspec.convert({**values, "url": url}, Engine, strict=False)

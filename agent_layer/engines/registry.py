@@ -6,6 +6,8 @@ any more. The trainer loads when every live gateway has reported. A gateway regi
 registry, and a trainer lists gateways *after* it wrote ``draining``, so no gateway is missed. A driver that dies
 half-way leaves the engine draining or loading; no gateway sends to it until the next switch has loaded it.
 
+Holds and releases of several engines happen at one moment, and so do readings of all.
+
 Each change of an entry raises its ``revision``. A process that knows a higher one than Redis holds writes the entry
 again: the server was emptied, or is an older copy. A list of engines that left keeps those from coming back.
 
@@ -20,13 +22,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import cast
 
-import msgspec
 from redis import Redis
 from redis.client import Pipeline
 
 from agent_layer.engines.control import EngineControl
 from agent_layer.engines.entry import IDLE, NUMBERS, QUIET, Engine, list_items, read_entry, to_text
-from agent_layer.engines.fingerprints import read_fingerprints
+from agent_layer.engines.holds import EngineHold
 from agent_layer.errors import EngineError, NotFoundError
 from agent_layer.infra import Keys, SharedClock
 
@@ -64,7 +65,7 @@ class EngineRegistry:
             engine: its entry.
             access_key: that each request to it must carry (bearer); None: it asks for none.
         """
-        self._transact(engine.url, lambda changes: self._write(changes, engine, access_key))
+        self._transact([engine.url], lambda changes: self._write(changes, engine, access_key))
 
     def register_unknown(self, engine: Engine) -> Engine:
         """Register an engine unless it is registered; return the entry."""
@@ -73,19 +74,27 @@ class EngineRegistry:
             if not changes.hexists(self.keys.engine(engine.url), "state"):
                 self._write(changes, engine, self._known_keys.get(engine.url))
 
-        self._transact(engine.url, register)
+        self._transact([engine.url], register)
         return self.read(engine.url) or engine
 
     def read(self, url: str) -> Engine | None:
         """Return one engine; None when it is not registered."""
-        fields = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.engine(url)))
-        if b"state" not in fields:
-            return None
-        found = read_entry(url, fields)
-        known = self._known.get(url)
-        if found.revision > self._left.get(url, -1) and (known is None or known.revision <= found.revision):
-            self._known[url] = found
-            self._left.pop(url, None)
+        return self._read_all([url])[url]
+
+    def _read_all(self, urls: Iterable[str]) -> dict[str, Engine | None]:
+        """Return engines by address, all as they are at one moment."""
+        reading, found = _changes(self.redis), dict[str, Engine | None].fromkeys(urls)
+        for url in found:
+            reading.hgetall(self.keys.engine(url))
+        for url, fields in zip(found, cast("list[dict[bytes, bytes]]", reading.execute()), strict=True):
+            found[url] = read_entry(url, fields)
+        for engine in filter(None, found.values()):
+            known = self._known.get(engine.url)
+            if engine.revision > self._left.get(engine.url, -1) and (
+                known is None or known.revision <= engine.revision
+            ):
+                self._known[engine.url] = engine
+                self._left.pop(engine.url, None)
         return found
 
     def restore_lost(self, found: Iterable[Engine]) -> list[str]:
@@ -102,10 +111,9 @@ class EngineRegistry:
         return back + [known.url for known in lost if self._restore(known)]
 
     def engines(self) -> list[Engine]:
-        """Return all engines, by address."""
+        """Return all engines, by address, as they are at one moment: of a hold of several all are held, or none."""
         urls = cast("set[bytes]", self.redis.smembers(self.keys.engines))
-        found = [self.read(url.decode()) for url in sorted(urls)]
-        return [engine for engine in found if engine is not None]
+        return list(filter(None, self._read_all(url.decode() for url in sorted(urls)).values()))
 
     def access_keys(self) -> dict[str, str]:
         """Return the keys that engines ask for, by address."""
@@ -137,7 +145,7 @@ class EngineRegistry:
             changes.hset(key, mapping={name: to_text(value) for name, value in wanted.items() if value is not None})
             self._finish(changes, url, quiet)
 
-        return cast("int", self._transact(url, change)[0])
+        return cast("int", self._transact([url], change)[0])
 
     def wait_drained(self, url: str, drains: int, seconds: float) -> None:
         """Wait until no gateway has a call in flight at a drained engine.
@@ -161,7 +169,8 @@ class EngineRegistry:
         is_other = engine.is_pushed or engine.started_from not in (None, engine.location)
         if engine.state == "serving" and is_other:
             with suppress(EngineError):  # another driver moved it meanwhile, and knows more
-                self._move(engine.url, engine.epoch, {"state": "loading", "held_since": str(self._now())})
+                held = {"state": "loading", "held_since": str(self._now())}
+                self._move({engine.url: engine.epoch}, lambda _: held)
 
     def forget(self, url: str) -> None:
         """Remove an engine. Calls that it still answers continue."""
@@ -179,7 +188,7 @@ class EngineRegistry:
             self._wake(changes, url)
 
         self._known.pop(url, None)
-        self._transact(url, forget)
+        self._transact([url], forget)
 
     def switch(
         self, url: str, version: int, location: str, load: Callable[[], str | None], drain_seconds: float = 120.0
@@ -202,7 +211,7 @@ class EngineRegistry:
         model = load()
         hold.release(version, location, models={url: model} if model else {})
 
-    def hold(self, urls: Iterable[str], drain_seconds: float = 120.0) -> "EngineHold":
+    def hold(self, urls: Iterable[str], drain_seconds: float = 120.0) -> EngineHold:
         """Hold the calls to some engines, so that their owner can change their weights; see ``EngineHold``.
 
         Returns when no gateway has a call in flight at any of them. Calls that arrive meanwhile wait for the release,
@@ -215,45 +224,55 @@ class EngineRegistry:
         Raises: EngineError: an engine is unknown, left meanwhile, or gateways did not drain in time (all serve as
             before), or another driver moved an engine meanwhile.
         """
-        found = {url: self.read(url) for url in dict.fromkeys(urls)}
+        found = self._read_all(urls)
         if unknown := [url for url, engine in found.items() if engine is None]:
             raise EngineError(f"engine {', '.join(unknown)}: not registered; register it before a switch")
         serving = {url for url, engine in found.items() if engine and engine.state == "serving"}
-        epochs = dict[str, int]()
+        epochs = self._drain(found, serving)
         hold = EngineHold(registry=self, epochs=epochs, serving=serving)
         try:
-            for url in found:
-                epochs[url] = self._drain(url, is_unchanged=url in serving)
-            self._wait_idle(hold.epochs, drain_seconds)
-            for url, epoch in epochs.items():
-                self._move(url, epoch, {"state": "loading"})
+            self._wait_idle(epochs, drain_seconds)
+            if left := epochs.keys() - self._move(epochs, lambda _: {"state": "loading"}):
+                raise _left_meanwhile(left)
         except EngineError:
             with suppress(EngineError):  # of an engine that another driver moved; the first error says why
                 hold.cancel()
             raise
         return hold
 
-    def find_hold(self, urls: Iterable[str]) -> "EngineHold":
+    def find_hold(self, urls: Iterable[str]) -> EngineHold:
         """Return the hold that another process began, of those engines whose calls wait."""
-        found = {url: self.read(url) for url in dict.fromkeys(urls)}
+        found = self._read_all(urls)
         held = {url: engine for url, engine in found.items() if engine and engine.state == "loading"}
         epochs = {url: engine.epoch for url, engine in held.items()}
         unchanged = {url for url, engine in held.items() if engine.is_unchanged}
         return EngineHold(registry=self, epochs=epochs, serving=unchanged)
 
-    def serve(self, url: str, epoch: int, fields: Mapping[str, str], *, is_switch: bool = True) -> float:
-        """End the hold of one engine, if it is still in this epoch; return how long it held calls.
+    def serve(
+        self, epochs: Mapping[str, int], fields: Mapping[str, Mapping[str, str]], *, is_switch: bool = True
+    ) -> float:
+        """End the hold of engines, all at one moment, so that none of them gets the calls that waited for the others.
 
-        Raises: EngineError: another driver moved it meanwhile, or it left.
+        Args:
+            epochs: by address, in which they are held. An engine that left meanwhile is skipped.
+            fields: by address, what changes.
+            is_switch: they have new weights.
+
+        Returns: the longest time for which one held calls, in seconds.
+        Raises: EngineError: another driver moved an engine meanwhile; all others serve.
         """
-        before = self.read(url)
-        held = max(0.0, self._now() - before.held_since) if before and before.held_since else 0.0
-        values = {"state": "serving", "held_since": "", "is_unchanged": "", **fields}
-        if before:
-            values |= {"stalled_seconds": str(before.stalled_seconds + held)}
-            values |= {"stall_seconds": str(held), "num_switches": str(before.num_switches + 1)} if is_switch else {}
-        self._move(url, epoch, values)
-        return held
+        now, stalls = self._now(), {"": 0.0}
+
+        def end_hold(before: Engine) -> dict[str, str]:
+            stalls[before.url] = held = max(0.0, now - before.held_since) if before.held_since else 0.0
+            values = {"state": "serving", "held_since": "", "is_unchanged": "", **fields[before.url]}
+            values["stalled_seconds"] = str(before.stalled_seconds + held)
+            if is_switch:
+                values |= {"stall_seconds": str(held), "num_switches": str(before.num_switches + 1)}
+            return values
+
+        self._move(epochs, end_hold)
+        return max(stalls.values())
 
     def live_gateways(self) -> list[str]:
         """Return the gateways that renewed themselves within ``gateway_seconds``."""
@@ -261,22 +280,27 @@ class EngineRegistry:
         members = cast("list[bytes]", self.redis.zrange(self.keys.gateways, alive_since, "+inf", byscore=True))  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
         return [member.decode() for member in members]
 
-    def _drain(self, url: str, *, is_unchanged: bool) -> int:
-        key = self.keys.engine(url)
+    def _drain(self, urls: Collection[str], serving: Collection[str]) -> dict[str, int]:
+        """Let engines drain, all at one moment, so that none of them gets the calls of the others; return epochs."""
+        epochs, now = dict[str, int](), self._now()
 
         def drain(changes: Pipeline) -> None:
-            state, began = cast("list[bytes | None]", changes.hmget(key, "state", "held_since"))
-            if state is None:
-                raise EngineError(f"engine {url}: expected it to be registered, but it left meanwhile; join it again")
-            reports = self._list_reports(changes, url, IDLE)
+            found = {url: self._read_in(changes, url) for url in urls}
+            if left := [url for url, engine in found.items() if engine is None]:
+                raise _left_meanwhile(left)
+            reports = {url: self._list_reports(changes, url, IDLE) for url in urls}
             changes.multi()
-            changes.hincrby(key, "epoch", 1)
-            changes.hset(key, mapping={"state": "draining", "is_unchanged": to_text(is_unchanged)})
-            if not began:  # else by a driver that died half-way
-                changes.hset(key, "held_since", str(self._now()))
-            self._finish(changes, url, reports)
+            for engine in filter(None, found.values()):
+                url, key = engine.url, self.keys.engine(engine.url)
+                epochs[url] = engine.epoch + 1
+                changes.hincrby(key, "epoch", 1)
+                changes.hset(key, mapping={"state": "draining", "is_unchanged": to_text(url in serving)})
+                if not engine.held_since:  # else by a driver that died half-way
+                    changes.hset(key, "held_since", str(now))
+                self._finish(changes, url, reports[url])
 
-        return cast("int", self._transact(url, drain)[0])
+        self._transact(urls, drain)
+        return epochs
 
     def _wait_idle(self, epochs: Mapping[str, int], drain_seconds: float) -> None:  # kept: raises in its caller's try
         deadline = time.monotonic() + drain_seconds
@@ -293,22 +317,33 @@ class EngineRegistry:
         stored = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.engine(url)))
         return [name for name in self.live_gateways() if int(stored.get(f"{reported}{name}".encode(), -1)) < number]
 
-    def _move(self, url: str, epoch: int, fields: dict[str, str]) -> None:
-        """Change an engine if it is still in our epoch."""
-        key = self.keys.engine(url)
+    def _move(self, epochs: Mapping[str, int], change: Callable[[Engine], dict[str, str]]) -> set[str]:
+        """Change engines, all at one moment, if they are still in our epochs; return all that have not left.
+
+        Raises: EngineError: another driver moved one; all others are changed.
+        """
+        found = dict[str, Engine | None]()
 
         def move(changes: Pipeline) -> None:
-            found = int(cast("bytes | None", changes.hget(key, "epoch")) or -1)
-            if found != epoch:
-                raise EngineError(
-                    f"engine {url}: this switch is epoch {epoch}, but the registry is at {found}; another driver moved"
-                    " it, run only one trainer per engine"
-                )
+            found.update({url: self._read_in(changes, url) for url in epochs})
             changes.multi()
-            changes.hset(key, items=[part for pair in fields.items() for part in pair])
-            self._finish(changes, url)
+            for url, engine in found.items():
+                if engine and engine.epoch == epochs[url]:
+                    changes.hset(self.keys.engine(url), mapping={**change(engine)})
+                    self._finish(changes, url)
 
-        self._transact(url, move)
+        self._transact(epochs, move)
+        here = [engine for engine in found.values() if engine]
+        if moved := [engine for engine in here if engine.epoch != epochs[engine.url]]:
+            raise EngineError(
+                f"engine {moved[0].url}: this switch is epoch {epochs[moved[0].url]}, but the registry is at"
+                f" {moved[0].epoch}; another driver moved it, run only one trainer per engine"
+            )
+        return {engine.url for engine in here}
+
+    def _read_in(self, changes: Pipeline, url: str) -> Engine | None:
+        """Return an engine as a transaction, before its commands, finds it."""
+        return read_entry(url, cast("dict[bytes, bytes]", changes.hgetall(self.keys.engine(url))))
 
     def renew_gateway(self, gateway_id: str) -> bool:
         """Record that a gateway is alive. It may send for ``gateway_seconds`` from before this call, no longer.
@@ -348,7 +383,7 @@ class EngineRegistry:
                 changes.multi()
                 changes.hset(self.keys.engine(url), name, str(number))
 
-        self._transact(url, report)
+        self._transact([url], report)
 
     def last_event(self) -> str:
         """Return the position from which ``wait_event`` misses no event after this call."""
@@ -360,16 +395,18 @@ class EngineRegistry:
         found = self.redis.xread({self.keys.engine_events: after}, block=max(1, int(seconds * 1000)))
         return self.last_event() if found else after
 
-    def _transact(self, url: str, change: Callable[[Pipeline], None]) -> list[object]:
-        """Change an engine as it was read; again from the start when another, such as a gateway, wrote meanwhile.
+    def _transact(self, urls: Collection[str], change: Callable[[Pipeline], None]) -> list[object]:
+        """Change engines as they were read; again from the start when another, such as a gateway, wrote meanwhile.
 
-        What this process knows of it comes first where Redis has forgotten it: a switch survives that.
+        What this process knows of them comes first where Redis has forgotten it: a switch survives that.
         """
-        key, known = self.keys.engine(url), self._known.get(url)
-        if known is not None and int(cast("bytes | None", self.redis.hget(key, "revision")) or -1) < known.revision:
-            self._restore(known)
-        answers = cast("list[object]", self.redis.transaction(change, key))  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
-        self.read(url)
+        for known in [self._known[url] for url in urls if url in self._known]:
+            stored = cast("bytes | None", self.redis.hget(self.keys.engine(known.url), "revision"))
+            if int(stored or -1) < known.revision:
+                self._restore(known)
+        keys = [self.keys.engine(url) for url in urls]
+        answers = cast("list[object]", self.redis.transaction(change, *keys))  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+        self._read_all(urls)
         return answers
 
     def _write(self, changes: Pipeline, engine: Engine, access_key: str | None) -> None:
@@ -433,66 +470,8 @@ class EngineRegistry:
         return seconds + microseconds / 1e6
 
 
-@dataclass(frozen=True, kw_only=True)
-class EngineHold:
-    """Engines whose calls wait while their owner changes their weights.
-
-    hold ── owner aborts, pushes, resets the cache, resumes ── release(version): calls go on under this version
-      └──── nothing was pushed ─────────────────────────────── cancel():         calls go on as before
-
-    An owner that dies in between leaves the engines out of service, and the next ``hold`` takes them over.
-    """
-
-    registry: EngineRegistry
-    epochs: Mapping[str, int]
-    serving: Collection[str]
-    """Engines that served before."""
-
-    def release(
-        self,
-        version: int,
-        location: str,
-        *,
-        missed: Collection[str] = (),
-        models: Mapping[str, str] | None = None,
-        files: str | None = None,
-    ) -> float:
-        """Let calls go to the engines again. An engine that left meanwhile is skipped.
-
-        Args:
-            version: policy version that they serve now; register it first.
-            location: directory or name of its weights.
-            missed: engines that did not confirm the version: they stay out of service until a later switch.
-            models: by engine the model that calls must name from now on; others as before.
-            files: directory with tokenizer and template; None: ``location``.
-
-        Returns: the longest time for which an engine held calls, in seconds.
-        Raises: EngineError: another driver moved an engine meanwhile; all others are released.
-        """
-        about = {"version": str(version), "location": location, "is_assumed": to_text(value=False)}
-        found = msgspec.structs.asdict(read_fingerprints(files or location))
-        about |= {name: to_text(value) for name, value in found.items()}
-        named = {url: {"model": model} for url, model in (models or {}).items()}
-        return self._serve({url: about | named.get(url, {}) for url in self.epochs if url not in missed})
-
-    def cancel(self) -> None:
-        """Let the engines serve what they served before, because no weights changed.
-
-        Raises: EngineError: another driver moved an engine meanwhile; all others serve.
-        """
-        self._serve({url: {} for url in self.epochs if url in self.serving}, is_switch=False)
-
-    def _serve(self, fields: Mapping[str, Mapping[str, str]], *, is_switch: bool = True) -> float:
-        stalls, errors = [0.0], list[EngineError]()
-        for url, values in fields.items():
-            try:
-                stalls.append(self.registry.serve(url, self.epochs[url], values, is_switch=is_switch))
-            except EngineError as error:
-                if self.registry.read(url):
-                    errors.append(error)
-        if errors:
-            raise errors[0]
-        return max(stalls)
+def _left_meanwhile(urls: Iterable[str]) -> EngineError:
+    return EngineError(f"engine {', '.join(urls)}: expected it to be registered, but it left meanwhile; join it again")
 
 
 def _changes(redis: Redis) -> Pipeline:

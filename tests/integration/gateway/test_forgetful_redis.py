@@ -144,4 +144,4 @@ def test_an_engine_that_leaves_and_comes_back_is_new(redis, keys):
     (found,) = other.engines()
     assert (found.is_drained, found.revision > known.revision) == (False, True)
     with pytest.raises(EngineError, match="another driver moved"):
-        registry.serve(URLS[0], known.epoch, {})
+        registry.serve({URLS[0]: known.epoch}, {URLS[0]: {}})

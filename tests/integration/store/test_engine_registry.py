@@ -2,6 +2,7 @@
 
 import json
 import random
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import msgspec
@@ -116,6 +117,21 @@ def test_an_engine_that_left_is_gone_for_all(registry):
     assert registry.engines() == []
     with pytest.raises(NotFoundError, match="agent-layer engines"):
         registry.change(URL, is_drained=True)
+
+
+def test_several_engines_are_held_and_released_at_one_moment(redis, keys, registry):
+    """Else those that serve a moment longer, or sooner, would get the calls of all, and keep them."""
+    urls, pushes = [f"http://127.0.0.1:{port}" for port in range(1, 9)], range(4, 24)
+    for url in urls:
+        registry.register(msgspec.structs.replace(entry(), url=url))
+    reader, seen = EngineRegistry(redis, keys), set()
+    with ThreadPoolExecutor(1) as pool:
+        pushing = pool.submit(lambda: [registry.hold(urls).release(version, "w") for version in pushes])
+        while not pushing.done():
+            seen.add(tuple({(engine.state, engine.version) for engine in reader.engines()}))
+
+    assert len(pushing.result()) == len(pushes)
+    assert {len(states) for states in seen} == {1}, seen
 
 
 @pytest.mark.parametrize("seed", range(20))
