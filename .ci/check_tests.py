@@ -21,6 +21,10 @@ LEFT_OUT = (
 )
 """The waits themselves; what runs the suite; programs that measure; attacks."""
 EXEMPTION = "# wait: "
+CLOCKS = (
+    *("time.monotonic", "time.time", "time.perf_counter"),
+    *("loop.time", "asyncio.get_running_loop().time", "asyncio.get_event_loop().time"),
+)
 DEAR = (
     *("torch", "transformers", "peft", "verl", "vllm", "ray", "trainer_adapter.verl"),
     *("google.genai", "litellm", "dspy", "datasets"),
@@ -64,7 +68,7 @@ def find_dear_imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _is_clock(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func) in ("time.monotonic", "time.time", "time.perf_counter")
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in CLOCKS
 
 
 def _find_limit(call: ast.Call) -> ast.expr | None:
