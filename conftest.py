@@ -4,6 +4,7 @@ Fixtures stand in ``tests/conftest.py``: from here nothing of ``tests`` can be i
 package of that name.
 """
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,15 @@ _FOLDERS = ("soak", "job", "gpu", "servers", "integration", "browser", "unit")
 """Folders, the longest tests first, so that processes which share the tests end at about the same time."""
 _ORDER_OF_JOBS = {"test_main_job.py": 0, "test_on_ray.py": 2}
 """Each starts an engine and a trainer, so the second begins when the first is about over."""
+
+gc.disable()  # what is imported and collected stays: to look through it again and again takes a third of that time
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Collect garbage from now on, but not among what imports and the list of tests hold."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -21,8 +21,15 @@ LEFT_OUT = (
 )
 """The waits themselves; what runs the suite; programs that measure; attacks."""
 EXEMPTION = "# wait: "
-DEAR = ("torch", "transformers", "peft", "verl", "vllm", "ray", "trainer_adapter.verl")
-"""Each test process imports all modules of tests: these would cost each of them 8 seconds."""
+CLOCKS = (
+    *("time.monotonic", "time.time", "time.perf_counter"),
+    *("loop.time", "asyncio.get_running_loop().time", "asyncio.get_event_loop().time"),
+)
+DEAR = (
+    *("torch", "transformers", "peft", "verl", "vllm", "ray", "trainer_adapter.verl"),
+    *("google.genai", "litellm", "dspy", "datasets"),
+)
+"""Each test process imports all modules of tests: each of these would cost each of them seconds."""
 
 
 def find_waits(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -54,14 +61,14 @@ def find_dear_imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in tree.body:
         names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and not node.level:
-            names = [node.module or ""]
+            names = [node.module or "", *(f"{node.module}.{one.name}" for one in node.names)]
         for name in names:
             if name.startswith(tuple(f"{one}." for one in DEAR)) or name in DEAR:
                 yield node.lineno, f"import of {name}: move it into the fixture or test that needs it"
 
 
 def _is_clock(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func) in ("time.monotonic", "time.time", "time.perf_counter")
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in CLOCKS
 
 
 def _find_limit(call: ast.Call) -> ast.expr | None:
@@ -83,7 +90,7 @@ def main() -> int:
         lines = text.splitlines()
         tree = ast.parse(text)
         found = [one for one in find_waits(tree) if EXEMPTION not in lines[one[0] - 1]]
-        if path.name.startswith(("test_", "conftest")):
+        if path.name.startswith(("test_", "conftest")) or path.parent == ROOT / "tests":
             found += find_dear_imports(tree)
         findings += [f"{name}:{number}: {advice}" for number, advice in sorted(found)]
     print(*findings, sep="\n", end="\n" if findings else "")

@@ -1,12 +1,15 @@
-"""Numbers of the types in which scores come, and what looks like a score and is none."""
+"""Numbers of the types in which scores come, and what looks like a score and is none.
+
+torch takes seconds to import, so a function makes each of its numbers, and collection imports none (``make_number``).
+"""
 
 import math
 from decimal import Decimal
 from enum import IntEnum
 from fractions import Fraction
+from types import FunctionType
 
 import numpy as np
-import torch
 
 
 class _Grade(IntEnum):
@@ -28,9 +31,9 @@ HALVES = {
     "numpy array of no axis": np.array(0.5),
     "Decimal": Decimal("0.5"),
     "Fraction": Fraction(1, 2),
-    "torch": torch.tensor(0.5),
-    "torch.bfloat16": torch.tensor(0.5, dtype=torch.bfloat16),
-    "torch with a gradient": torch.tensor(0.5, requires_grad=True),
+    "torch": lambda torch: torch.tensor(0.5),
+    "torch.bfloat16": lambda torch: torch.tensor(0.5, dtype=torch.bfloat16),
+    "torch with a gradient": lambda torch: torch.tensor(0.5, requires_grad=True),
 }
 ONES = {
     "bool": True,
@@ -39,8 +42,8 @@ ONES = {
     "numpy.bool": np.bool_(True),  # noqa: FBT003 - its only argument
     "numpy.int64": np.int64(1),
     "numpy.uint8": np.uint8(1),
-    "torch.bool": torch.tensor(True),  # noqa: FBT003 - its only argument
-    "torch.int64": torch.tensor(1),
+    "torch.bool": lambda torch: torch.tensor(True),  # noqa: FBT003 - its only argument
+    "torch.int64": lambda torch: torch.tensor(1),
 }
 NUMBERS = [*((name, one, 0.5) for name, one in HALVES.items()), *((name, one, 1.0) for name, one in ONES.items())]
 NOT_FINITE = {
@@ -48,7 +51,7 @@ NOT_FINITE = {
     "inf": math.inf,
     "-inf": -math.inf,
     "numpy nan": np.float32("nan"),
-    "torch inf": torch.tensor(math.inf),
+    "torch inf": lambda torch: torch.tensor(math.inf),
     "Decimal NaN": Decimal("NaN"),
     "Decimal Infinity": Decimal("Infinity"),
     "a huge integer": 10**400,
@@ -61,8 +64,17 @@ NO_NUMBERS = {
     "list": [1.0],
     "numpy array": np.array([0.5, 0.5]),
     "numpy array of one": np.array([0.5]),
-    "torch of one": torch.tensor([0.5]),
+    "torch of one": lambda torch: torch.tensor([0.5]),
     "numpy time": np.datetime64("2026-01-01"),
     "type": float,
     "object": object(),
 }
+
+
+def make_number(found: object) -> object:
+    """Return the number that stands above, or that the function above makes."""
+    if not isinstance(found, FunctionType):
+        return found
+    import torch  # noqa: PLC0415  # it takes seconds
+
+    return found(torch)

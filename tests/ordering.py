@@ -1,10 +1,13 @@
 """Which tests begin first, and which share a process, where pytest-xdist runs files in several.
 
 A long file that begins last runs alone, beside an idle core. So the dearest begin first; the rest stays shuffled.
+In a fresh clone pytest rewrites each module of tests for its assertions. So each process collects from another
+place on: what one has rewritten by then, the others read.
 Tests that train in their own process stay in one, because each process imports torch, veRL and vLLM for ten seconds.
 """
 
-from pathlib import PurePosixPath
+from collections.abc import Generator
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -42,6 +45,15 @@ def share_process(nodeid: str) -> str:
     return _TRAINING if is_shared else file
 
 
+class _Rotated(pytest.Dir):
+    """A folder whose files and folders each process collects from another place on."""
+
+    def collect(self) -> list[pytest.Item | pytest.Collector]:
+        found, worker = list(super().collect()), self.config.workerinput  # pyright: ignore[reportAttributeAccessIssue]
+        first = int(worker["workerid"].removeprefix("gw")) * len(found) // worker["workercount"]
+        return [*found[first:], *found[:first]]
+
+
 class _Scheduling(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
         return share_process(nodeid)
@@ -50,9 +62,17 @@ class _Scheduling(LoadFileScheduling):
 class Ordering:
     """Plugin of every test process."""
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Put the dearest first; pytest-randomly has shuffled them by now."""
+    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+        """Let processes that share the tests collect them from different places on."""
+        is_shared = hasattr(parent.config, "workerinput") and not (path / "__init__.py").exists()
+        return _Rotated.from_parent(parent, path=path) if is_shared else None
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+        """Put the dearest first, once pytest-randomly has shuffled them: in all processes alike, so sorted before."""
+        if hasattr(config, "workerinput"):
+            items.sort(key=lambda item: item.nodeid)
+        yield
         items.sort(key=lambda item: rank_test(item.nodeid))
 
     @pytest.hookimpl(optionalhook=True)

@@ -40,6 +40,9 @@ __all__ = [
 T = TypeVar("T")
 Log = Path | Callable[[], str] | None
 _LOOK_SECONDS = 0.005
+_MAX_LOOK_SECONDS = 0.025
+_LOOK_SHARE = 0.2
+"""Of a processor, for looking at what is awaited; the rest is for what brings it."""
 _CALM_SECONDS = 0.0085
 """The yardstick on two calm cores (2026-11-28)."""
 _MAX_SLOWDOWN = 20.0
@@ -78,6 +81,11 @@ class _Limit:
     def __init__(self, seconds: float, awaited: object, log: Log) -> None:
         self._seconds, self._awaited, self._log = seconds, awaited, log
         self._began = time.monotonic()
+
+    def pause_seconds(self, cost_seconds: float = 0.0) -> float:
+        """Length of the pause after a look: longer in a long wait, and after one that took much of a processor."""
+        passed = time.monotonic() - self._began
+        return max(min(_MAX_LOOK_SECONDS, max(_LOOK_SECONDS, passed / 50)), cost_seconds / _LOOK_SHARE)
 
     @property
     def left_seconds(self) -> float:
@@ -121,28 +129,29 @@ def wait_until(condition: Callable[[], T], seconds: float = 60.0, what: str = ""
         log: shown when the wait expires: a file, or what returns a text.
     Raises: WaitExpired: it did not hold in time.
     """
-    limit = _Limit(seconds, what or condition, log)
+    limit, used = _Limit(seconds, what or condition, log), time.thread_time()
     while not (found := condition()):
         if not limit.left_seconds:
             raise limit.expired()
-        time.sleep(_LOOK_SECONDS)
+        used, before = time.thread_time(), used
+        time.sleep(limit.pause_seconds(used - before))
     return found
 
 
 async def until(condition: Callable[[], T | Awaitable[T]], seconds: float = 60.0, what: str = "", log: Log = None) -> T:
     """Like ``wait_until`` without blocking the loop; the condition may be a coroutine function."""
-    async with within(seconds, what or _describe(condition), log):
+    async with within(seconds, what or _describe(condition), log) as limit:
         while True:
             found = condition()
             if inspect.isawaitable(found):
                 found = await found
             if found:
                 return found
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(limit.pause_seconds())
 
 
 @asynccontextmanager
-async def within(seconds: float, what: str, log: Log = None) -> AsyncIterator[None]:
+async def within(seconds: float, what: str, log: Log = None) -> AsyncIterator[_Limit]:
     """Cancel the body, and raise WaitExpired, when it takes longer. What the body itself raises passes."""
     limit, loop = _Limit(seconds, what, log), asyncio.get_running_loop()
 
@@ -157,7 +166,7 @@ async def within(seconds: float, what: str, log: Log = None) -> AsyncIterator[No
     timeout = asyncio.timeout(None)
     try:
         async with timeout:
-            yield
+            yield limit
     except TimeoutError:
         if timeout.expired():
             raise limit.expired() from None

@@ -58,7 +58,7 @@ class Cluster:
             cleanup.callback(server.stop)
             self.nodes.append(Redis(port=port))
         for number, node in enumerate(self.nodes):
-            wait_until(lambda node=node: _answers(node), 20)
+            wait_until(lambda node=node: _answers(node))
             first, last = number * _NUM_SLOTS // 3, (number + 1) * _NUM_SLOTS // 3 - 1
             node.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
             node.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)

@@ -69,7 +69,7 @@ def receiver() -> Iterator[Receiver]:
     thread.start()
     yield received
     server.shutdown()
-    join(thread, 20)
+    join(thread)
     server.server_close()
 
 

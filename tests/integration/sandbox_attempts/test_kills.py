@@ -74,15 +74,15 @@ def test_nothing_is_left_of_a_killed(victim, spec, dispatcher, start_worker, tmp
 
     if victim == "worker":
         wait_for_exit(worker)
-        wait_until(lambda: not any(map(is_alive, below)), seconds=5)
+        wait_until(lambda: not any(map(is_alive, below)))
         assert lapses(dispatcher, f"{group}.0")  # else a lease of minutes would have to end
         start_worker("agent:agent")
     elif victim == "supervisor":
-        wait_until(lambda: not any(map(is_alive, boxes)), seconds=5)
+        wait_until(lambda: not any(map(is_alive, boxes)))
     (state,) = dispatcher.wait([group], timeout=scaled(60))
     assert (state.is_closed, state.num_accepted) == (True, 1)
     if victim != "host":
-        wait_until(lambda: not list_directories(supervisor) | list_cgroups(supervisor), seconds=5)
+        wait_until(lambda: not list_directories(supervisor) | list_cgroups(supervisor))
         assert (
             not list(Path(tempfile.gettempdir()).glob(f"agent-layer-supervisor-{worker.pid}-*")) or victim != "worker"
         )

@@ -273,8 +273,8 @@ async def test_a_killed_supervisor_leaves_nothing_and_the_next_box_has_another(o
 
         assert "its supervisor has ended" in await lost
         assert (await running).status == "gone"
-    await until(lambda: not any(map(is_alive, below)), seconds=5)
-    await until(lambda: not _has_directory(taken), seconds=5)
+    await until(lambda: not any(map(is_alive, below)))
+    await until(lambda: not _has_directory(taken))
     again = await take(own_supervisor, "mine")
     assert own_supervisor.process_id != first
     async with connect_sandbox(again.address) as connection:
@@ -297,7 +297,7 @@ async def test_a_supervisor_that_hangs_is_killed_and_the_next_box_has_another(ow
         await own_supervisor.stats()
 
     assert "its supervisor has ended" in await lost
-    await until(lambda: not any(map(is_alive, {first, *boxes})), seconds=10)
+    await until(lambda: not any(map(is_alive, {first, *boxes})))
     own_supervisor.answer_seconds = 60.0
     await take(own_supervisor, "mine")
     assert own_supervisor.process_id != first

@@ -330,8 +330,10 @@ async def score(task, trajectory, result):
     while len(list(HERE.glob("began-*"))) < 8:  # all are in the process when one blocks it
         await asyncio.sleep(0.01)
     if task.id in ("slow0", "slow1"):
+        (HERE / "blocked").touch()
         time.sleep(600)
-    await asyncio.sleep(0.3)
+    while not (HERE / "blocked").exists():
+        await asyncio.sleep(0.01)
     return 0.5
 """
 
@@ -339,7 +341,7 @@ async def score(task, trajectory, result):
 async def test_a_scorer_that_blocks_its_process_nulls_no_attempt_beside_it(harness, task, chatter, write_module):
     write_module("blocking", BLOCKING)
     names = ["slow0", "slow1", *(f"fast{number}" for number in range(6))]
-    once = harness.settings.model_copy(update={"score_seconds": 1.0, "score_attempts": 1})
+    once = harness.settings.model_copy(update={"score_seconds": scaled(1.0), "score_attempts": 1})
 
     ran = await replace(harness, settings=once).run(chatter, *[task(name, scorer="blocking:score") for name in names])
 

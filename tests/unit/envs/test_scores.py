@@ -18,9 +18,11 @@ from envs.scorers import explain_no_score, make_rewards, null_rewards, reported_
 from ...numbers import NO_NUMBERS, NOT_FINITE, NUMBERS
 from ...waiting import scaled
 
-ANY_NUMBER = pytest.mark.parametrize(("value", "score"), [one[1:] for one in NUMBERS], ids=[one[0] for one in NUMBERS])
+ANY_NUMBER = pytest.mark.parametrize(
+    ("value", "score"), [one[1:] for one in NUMBERS], ids=[one[0] for one in NUMBERS], indirect=["value"]
+)
 NO_SCORE = pytest.mark.parametrize(
-    "value", [*NOT_FINITE.values(), *NO_NUMBERS.values()], ids=[*NOT_FINITE, *NO_NUMBERS]
+    "value", [*NOT_FINITE.values(), *NO_NUMBERS.values()], ids=[*NOT_FINITE, *NO_NUMBERS], indirect=True
 )
 
 

@@ -1,8 +1,6 @@
 import json
 
 import pytest
-from google import genai
-from google.genai import errors
 
 import tracer
 
@@ -21,6 +19,8 @@ def _instrumented():
 @pytest.fixture
 async def connect():
     """``connect(address, **options)``: a client of Google's."""
+    from google import genai  # noqa: PLC0415  # it takes seconds, which collecting must not
+
     made = []
 
     def open_client(address, **options):
@@ -96,6 +96,8 @@ async def test_a_stream_that_its_reader_leaves_is_aborted(dialects, connect, is_
 
 @pytest.mark.parametrize(("is_async", "is_streamed"), MANNERS)
 async def test_a_failed_call_is_an_error_and_the_error_goes_on(dialects, connect, is_async, is_streamed):
+    from google.genai import errors  # noqa: PLC0415  # it takes seconds, which collecting must not
+
     client = connect(dialects.url)
     with tracer.testing.capture() as captured, tracer.rollout(task="t"), pytest.raises(errors.ClientError):
         await ask(client, is_async=is_async, is_streamed=is_streamed, model="none")

@@ -2,7 +2,6 @@
 
 import json
 
-import datasets
 import duckdb
 import pandas
 import pyarrow.parquet
@@ -28,6 +27,14 @@ def steps_in(directory):
 
 
 @pytest.fixture
+def load_dataset():
+    """Of Hugging Face's library."""
+    import datasets  # noqa: PLC0415  # it takes seconds, which collecting must not
+
+    return datasets.load_dataset
+
+
+@pytest.fixture
 def answer(settings):
     """``answer(**filters)``: the store's answer, in the form of ``rows_in`` and ``steps_in``."""
 
@@ -47,14 +54,14 @@ def test_a_dataset_holds_what_the_store_answers(record, make_attempt, agent_laye
     assert (rows_in(tmp_path / "d"), steps_in(tmp_path / "d")) == answer()
 
 
-def test_pandas_duckdb_and_datasets_read_the_same_rows(record, make_attempt, agent_layer, tmp_path):
+def test_pandas_duckdb_and_datasets_read_the_same_rows(record, make_attempt, agent_layer, load_dataset, tmp_path):
     record(*(make_attempt(f"x.{number}-0", at=100.0 + number, score=number / 4) for number in range(5)))
     agent_layer("store", "export", "parquet", tmp_path / "d", "--contents")
     files = str(tmp_path / "d" / "steps" / "*.parquet")
 
     frame = pandas.read_parquet(tmp_path / "d" / "steps")
     in_duckdb = duckdb.sql(f"select * from '{files}' order by trajectory_id, index").to_arrow_table().to_pylist()
-    loaded = datasets.load_dataset("parquet", data_files=files, cache_dir=str(tmp_path / "cache"))["train"]
+    loaded = load_dataset("parquet", data_files=files, cache_dir=str(tmp_path / "cache"))["train"]
 
     assert list(frame.columns) == loaded.column_names == list(in_duckdb[0]) == STEP_SCHEMA.names
     for name in ("trajectory_id", "index", "rollout_reward", "messages", "message"):
@@ -67,7 +74,7 @@ def test_pandas_duckdb_and_datasets_read_the_same_rows(record, make_attempt, age
     assert loaded[0]["observations"][0]["output"] == '{"a":1}'
 
 
-def test_labels_and_times_are_read_by_all(record, make_attempt, agent_layer, tmp_path):
+def test_labels_and_times_are_read_by_all(record, make_attempt, agent_layer, load_dataset, tmp_path):
     record(make_attempt("x.0-0"))
     agent_layer("store", "export", "parquet", tmp_path / "d")
     file = str(tmp_path / "d" / "trajectories" / "*.parquet")
@@ -75,14 +82,14 @@ def test_labels_and_times_are_read_by_all(record, make_attempt, agent_layer, tmp
     [[level, year]] = duckdb.sql(
         f"select map_from_entries(labels)['level'], year(started_at at time zone 'UTC') from '{file}'"
     ).fetchall()
-    loaded = datasets.load_dataset("parquet", data_files=file, cache_dir=str(tmp_path / "cache"))["train"]
+    loaded = load_dataset("parquet", data_files=file, cache_dir=str(tmp_path / "cache"))["train"]
 
     assert (level, year) == ("1", 1970)
     assert loaded[0]["labels"] == [{"key": "level", "value": "1"}]
     assert loaded[0]["started_at"].isoformat() == "1970-01-01T00:01:40+00:00"
 
 
-def test_an_empty_answer_is_a_dataset_without_rows(agent_layer, tmp_path):
+def test_an_empty_answer_is_a_dataset_without_rows(agent_layer, load_dataset, tmp_path):
     assert agent_layer("store", "export", "parquet", tmp_path / "d")[0] == 0
 
     for table, schema in {"trajectories": TRAJECTORY_SCHEMA, "steps": STEP_SCHEMA}.items():
@@ -91,7 +98,7 @@ def test_an_empty_answer_is_a_dataset_without_rows(agent_layer, tmp_path):
         assert pandas.read_parquet(directory).empty
         assert duckdb.sql(f"select * from '{directory}/*.parquet'").fetchall() == []
         files = str(directory / "*.parquet")
-        streamed = datasets.load_dataset("parquet", data_files=files, cache_dir=str(tmp_path), streaming=True)["train"]
+        streamed = load_dataset("parquet", data_files=files, cache_dir=str(tmp_path), streaming=True)["train"]
         assert list(streamed) == []  # unstreamed it refuses whatever has no rows
 
 

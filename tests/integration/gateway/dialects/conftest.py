@@ -5,7 +5,6 @@ import json
 import anthropic
 import openai
 import pytest
-from google import genai
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
 SYSTEM = "be brief"
@@ -196,6 +195,8 @@ async def clients(gateway):
 @pytest.fixture
 async def google(gateway):
     """``google(opened, base, **options)``: Google's client of a rollout; it tries once."""
+    from google import genai  # noqa: PLC0415  # it takes seconds, which collecting must not
+
     made = []
 
     def connect(opened, base="", **options):

@@ -6,7 +6,6 @@ import logging
 
 import pytest
 from aiohttp import web
-from google.genai import errors
 from pydantic import BaseModel
 
 from agent_layer.local.scripted.script import echo, token_logprob
@@ -149,14 +148,22 @@ async def test_log_probabilities_and_parsed_answers_and_ids(gateway, opened, goo
     assert seen.body["response_format"]["json_schema"]["schema"]["properties"]["total"]["type"] == "integer"
 
 
-async def test_refusals_are_googles_errors(gateway, google):
+@pytest.fixture
+def errors():
+    """Errors of Google's client."""
+    from google.genai import errors  # noqa: PLC0415  # it takes seconds, which collecting must not
+
+    return errors
+
+
+async def test_refusals_are_googles_errors(gateway, google, errors):
     opened = await gateway.open(limits={"turns": 1})
     models = google(opened).aio.models
     wrong = google({**opened, "api_key": "rk-wrong"}).aio.models
     await models.generate_content(model="m", contents="hi")
 
-    async def read(asking, kind=errors.ClientError):
-        with pytest.raises(kind) as raised:
+    async def read(asking):
+        with pytest.raises(errors.ClientError) as raised:
             await asking
         return raised.value.code, raised.value.status, raised.value.message
 
@@ -178,7 +185,7 @@ async def test_refusals_are_googles_errors(gateway, google):
     assert len(gateway.engine.calls) == 1
 
 
-async def test_an_answer_that_breaks_off_is_an_error_of_the_client(gateway, opened, google):
+async def test_an_answer_that_breaks_off_is_an_error_of_the_client(gateway, opened, google, errors):
     gateway.engine.script = lambda _: {"content": "so far", "error": {"message": "no memory", "type": "InternalError"}}
 
     with pytest.raises(errors.ServerError, match="no memory"):
