@@ -135,9 +135,10 @@ class Access:
 
 def _read_keys(request: web.Request) -> Sequence[str]:
     """Return the keys that a request sends, at least one."""
-    sent = [key for name in _KEY_HEADERS for key in request.headers.getall(name, ())]
-    sent += request.query.getall("key", ()) if is_google(request.path) else ()
-    for value in request.headers.getall(hdrs.AUTHORIZATION, ()):
+    headers = request.headers
+    sent = [key for name in _KEY_HEADERS if name in headers for key in headers.getall(name)]
+    sent += request.query.getall("key", ()) if request.query_string and is_google(request.path) else ()
+    for value in headers.getall(hdrs.AUTHORIZATION, ()):
         scheme, _, key = value.strip().partition(" ")
         sent += [key] if scheme.lower() == "bearer" else []
     return [key.strip() for key in sent] or _NO_KEY
