@@ -442,7 +442,7 @@ class LiveRollout:
 
 
 def _last_answer(roles: list[str]) -> int:
-    return next((index for index in range(len(roles) - 1, -1, -1) if roles[index] == ANSWERER), -1)
+    return len(roles) - 1 - roles[::-1].index(ANSWERER) if ANSWERER in roles else -1
 
 
 def new_key() -> str:
