@@ -25,7 +25,7 @@ from aiohttp import web
 from agent_layer.engines import Engine
 from agent_layer.errors import BackPressureError, BadInputError, EngineError
 from agent_layer.gateway.calls.arrangement import arrange
-from agent_layer.gateway.calls.call import ModelCall, ParsedCall, Room, choose_sampling_policy, must_ask_whole
+from agent_layer.gateway.calls.call import ModelCall, ParsedCall, Room, choose_sampling_policy
 from agent_layer.gateway.calls.client import Client
 from agent_layer.gateway.calls.continuation import can_continue, post_continued
 from agent_layer.gateway.calls.delivery import Delivery, Reply, read_beginning, read_reply, refuse, repeat_response
@@ -112,14 +112,15 @@ class Calls:
     async def _parse(self, rollout: LiveRollout, client: Client, dialect: Dialect, *, is_operator: bool) -> ParsedCall:
         body, headers = await client.read(), client.headers
 
-        def read() -> tuple[ChatRequest, Caller, PromptContents]:
+        def read() -> tuple[ChatRequest, Caller, SamplingPolicy | None, PromptContents]:
             source = self.read_question(rollout, dialect, body, is_operator=is_operator)
             caller = self._judge(rollout, source, headers)
-            request = self._arrange(rollout, source, caller)
+            policy = self._choose_policy(rollout, caller)
+            request = self._arrange(rollout, source, policy)
             prompt = rollout.inspect_prompt(request, with_reasoning=self._restores_reasoning(caller))
-            return source, caller, prompt
+            return source, caller, policy, prompt
 
-        source, caller, prompt = await in_background(len(body), read)
+        source, caller, sampling_policy, prompt = await in_background(len(body), read)
         request = prompt.request
         most = client.max_messages
         if len(request.messages) > most:  # the gateway remembers a conversation: what continues it may be short
@@ -138,7 +139,7 @@ class Calls:
             headers=headers,
             dialect=dialect,
             size_bytes=max(len(body), memoryview(request.pieces["messages"]).nbytes),
-            sampling_policy=self._choose_policy(rollout, caller),
+            sampling_policy=sampling_policy,
         )
 
     def _judge(self, rollout: LiveRollout, source: ChatRequest, headers: Mapping[str, str]) -> Caller:
@@ -155,13 +156,14 @@ class Calls:
         """Whether reasoning that an agent dropped is put back: a judge reads no more than it is shown."""
         return caller.role != "aux" and self.settings.dropped_reasoning == "restore"
 
-    def _arrange(self, rollout: LiveRollout, source: ChatRequest, caller: Caller) -> ChatRequest:
+    def _arrange(self, rollout: LiveRollout, source: ChatRequest, policy: SamplingPolicy | None) -> ChatRequest:
         """Return a request as an engine takes it; that for an external model stays."""
         if self.pool.find_external(source) is not None or source.endpoint != CHAT:
             return source
-        is_free = self._choose_policy(rollout, caller) == "neutralise"
+        if policy != "neutralise":
+            return arrange(source)
         sampling = source.sampling | rollout.fixed_sampling(source)
-        return arrange(source, describe_form(sampling, with_tools=source.has_tools) if is_free else None)
+        return arrange(source, describe_form(sampling, with_tools=source.has_tools))
 
     def read_question(self, rollout: LiveRollout, dialect: Dialect, body: bytes, *, is_operator: bool) -> ChatRequest:
         """Read a body. Raises: BadInputError, RefusedError: it cannot be asked, or its media lie elsewhere."""
@@ -215,7 +217,7 @@ class Calls:
         engine = await self.pool.acquire(rollout)
         try:
             caller = self._judge(rollout, source, headers)
-            return await self._count_at(engine, self._arrange(rollout, source, caller))
+            return await self._count_at(engine, self._arrange(rollout, source, self._choose_policy(rollout, caller)))
         finally:
             self.pool.release(engine)
 
@@ -333,8 +335,7 @@ class Calls:
         reply = await upstream.enter_async_context(self._post(call))
         if reply.status in _KEY_REFUSED and call.route.engine is not None:
             raise EngineError(f"engine {call.route.url}: it refuses the gateway's key ({reply.status}); ask again")
-        is_whole = call.route.engine is not None and must_ask_whole(call.route.engine, call.parsed.request)
-        return WholeReply(reply, call.parsed.request) if is_whole else reply
+        return WholeReply(reply, call.parsed.request) if call.route.needs_whole_answer else reply
 
     def _post(self, call: ModelCall) -> AbstractAsyncContextManager[Reply]:
         """Send the request, in a way that survives a switch of weights where the settings ask for it."""
