@@ -236,11 +236,9 @@ class ModelCall:
 
         Raises: RefusedError: the rollout was closed, or its budget is used up. BackPressureError: the log is full.
         """
-        rollout = self.rollout
-        rollout.check_may_call(self.entry.question_id, is_aux=self.parsed.is_aux)
+        rollout, contents, is_aux = self.rollout, self.parsed.prompt.contents, self.parsed.is_aux
+        rollout.check_may_call(self.entry.question_id, is_aux=is_aux)
         rollout.logs.add(self.log.append_prepared(prepared))
-        contents = self.parsed.prompt.contents
-        is_aux = self.parsed.is_aux
         rollout.record_start(self.entry.question_id, [content.hash for content in contents], is_aux=is_aux)
         contents.clear()  # large ones would stay in memory for as long as the answer takes
         self.phase = Phase.RUNNING
@@ -452,7 +450,8 @@ class ModelCall:
 
     def _find_at_end(self, context: Context | None, ending: Ending) -> list[str]:
         """What was noticed of the answer, and of the call's way."""
-        answer, route, tries, found = ending.answer, self.route, self.tries, list[str]()
+        answer, route, tries = ending.answer, self.route, self.tries
+        found: list[str] = []
         if route.engine is not None:
             found += context.findings if context else ()
             found += answer.findings if answer else ()

@@ -47,7 +47,7 @@ from agent_layer.gateway.rollouts.finalize import wait_until
 from agent_layer.gateway.rollouts.log_protocol import Log
 from agent_layer.gateway.rollouts.media import check_media
 from agent_layer.gateway.rollouts.retries import ResponseCache
-from agent_layer.gateway.rollouts.rollout import LiveRollout, PromptContents
+from agent_layer.gateway.rollouts.rollout import LiveRollout
 from agent_layer.gateway.upstream.client import Upstream, was_reached
 from agent_layer.schema import mend_surrogates, new_id
 from agent_layer.settings import Settings
@@ -110,17 +110,19 @@ class Calls:
         return self.settings.max_body_bytes * _BODIES_AT_ONCE
 
     async def _parse(self, rollout: LiveRollout, client: Client, dialect: Dialect, *, is_operator: bool) -> ParsedCall:
-        body, headers = await client.read(), client.headers
+        body = await client.read()
+        return await in_background(
+            len(body), lambda: self._read_call(rollout, client, dialect, body, is_operator=is_operator)
+        )
 
-        def read() -> tuple[ChatRequest, Caller, SamplingPolicy | None, PromptContents]:
-            source = self.read_question(rollout, dialect, body, is_operator=is_operator)
-            caller = self._judge(rollout, source, headers)
-            policy = self._choose_policy(rollout, caller)
-            request = self._arrange(rollout, source, policy)
-            prompt = rollout.inspect_prompt(request, with_reasoning=self._restores_reasoning(caller))
-            return source, caller, policy, prompt
-
-        source, caller, sampling_policy, prompt = await in_background(len(body), read)
+    def _read_call(
+        self, rollout: LiveRollout, client: Client, dialect: Dialect, body: bytes, *, is_operator: bool
+    ) -> ParsedCall:
+        headers, source = client.headers, self.read_question(rollout, dialect, body, is_operator=is_operator)
+        caller = self._judge(rollout, source, headers)
+        sampling_policy = self._choose_policy(rollout, caller)
+        request = self._arrange(rollout, source, sampling_policy)
+        prompt = rollout.inspect_prompt(request, with_reasoning=self._restores_reasoning(caller))
         request = prompt.request
         most = client.max_messages
         if len(request.messages) > most:  # the gateway remembers a conversation: what continues it may be short

@@ -409,11 +409,12 @@ class LiveRollout:
             request: what the agent asks.
             with_reasoning: reasoning that the agent dropped is put back.
         """
-        restored = self.history.answers.restore(request, with_reasoning=with_reasoning)
+        history = self.history
+        restored = history.answers.restore(request, with_reasoning=with_reasoning)
         request, hashes, tools = restored.request, restored.hashes, restored.request.tool_facts
         num_asked = len(hashes) - request.is_prefilled
         sequence = "".join(hashes[:num_asked]).encode()
-        match, earlier = self.history.prompts.find(sequence[:-_HASH_LENGTH])
+        match, earlier = history.prompts.find(sequence[:-_HASH_LENGTH])
         before = match.key if match else None
         tools_name = None if tools is None or request.tools is None else name_stored(tools, request.tools)
         return PromptContents(
@@ -425,7 +426,7 @@ class LiveRollout:
             messages=earlier.extended(sequence[-_HASH_LENGTH:]),
             digest=hash((*hashes, request.rest())),
             request=request,
-            known_answers=self.history.answers,
+            known_answers=history.answers,
         )
 
     def _new_contents(self, request: ChatRequest, hashes: list[str], tools: str | None) -> list[Content]:
