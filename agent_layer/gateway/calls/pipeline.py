@@ -192,16 +192,17 @@ class Calls:
         entry = watched.call = rollout.history.calls.add(key, minted_id, key.agent, earlier)
         entry.has_lost_client = lambda: client.is_gone
         call = ModelCall(parsed=parsed, entry=entry, log=self.log)
-        with rollout.pending_call():
-            try:
-                async with asyncio.timeout(rollout.budget.seconds_left()):
-                    return await self._run(call, client)
-            except (TimeoutError, asyncio.CancelledError) as stop:
-                _refuse_stopped(call, client, stop)
-                raise
-            finally:
-                entry.has_lost_client = None  # it holds the request
-                entry.done.set()
+        rollout.lease.num_pending += 1
+        try:
+            async with asyncio.timeout(rollout.budget.seconds_left()):
+                return await self._run(call, client)
+        except (TimeoutError, asyncio.CancelledError) as stop:
+            _refuse_stopped(call, client, stop)
+            raise
+        finally:
+            rollout.lease.num_pending -= 1
+            entry.has_lost_client = None  # it holds the request
+            entry.done.set()
 
     async def count_tokens(self, rollout: LiveRollout, source: ChatRequest, headers: Mapping[str, str]) -> int:
         """Let an engine count the tokens of a prompt.
@@ -224,11 +225,13 @@ class Calls:
             self.pool.release(engine)
 
     async def _run(self, call: ModelCall, client: Client) -> web.Response | None:
-        await self._wait_for_room()
+        if not self.log.has_room():
+            await self._wait_for_room()
         target = await self._find_target(call)
         call.hold_place(target)
         try:
-            await self._count_prompt(call, target)
+            if call.rollout.budget.limits.context_tokens is not None:
+                await self._count_prompt(call, target)
             call.begin(await in_background(call.parsed.size_bytes, lambda: call.prepare(target)))
             with call.rollout.running_task():  # from here on, closing the rollout cancels the call
                 async with AsyncExitStack() as upstream:
@@ -243,13 +246,12 @@ class Calls:
             self._release(call)
 
     async def _count_prompt(self, call: ModelCall, target: Engine | ExternalModel) -> None:
-        """Count the tokens of a prompt of the policy, where the task limits its context and the engine can count.
+        """Count the tokens of a prompt of the policy, where the engine can: the task limits its context.
 
         Raises: RefusedError: there is no room for an answer.
         """
         rollout, parsed = call.rollout, call.parsed
-        is_limited = rollout.budget.limits.context_tokens is not None
-        if not is_limited or isinstance(target, ExternalModel) or parsed.is_aux:
+        if isinstance(target, ExternalModel) or parsed.is_aux:
             return
         try:
             call.num_prompt = await self._count_at(target, parsed.request)
@@ -371,7 +373,7 @@ class Calls:
 
         Raises: BackPressureError: it stays full for ``log_wait_seconds``.
         """
-        if not self.log.has_room() and not await wait_until(self.log.has_room, self.settings.log_wait_seconds):
+        if not await wait_until(self.log.has_room, self.settings.log_wait_seconds):
             raise BackPressureError(
                 f"gateway: its log {self.settings.log_dir} is over {self.settings.log_quota_bytes} bytes, because"
                 " nothing could be shipped; look at shipper.log there, and whether Redis and the object store answer"

@@ -381,15 +381,6 @@ class LiveRollout:
         self.lease.active_at = self.budget.clock()
 
     @contextmanager
-    def pending_call(self) -> Generator[None]:
-        """Count a question that waits for an answer inside the block."""
-        self.lease.num_pending += 1
-        try:
-            yield
-        finally:
-            self.lease.num_pending -= 1
-
-    @contextmanager
     def running_task(self) -> Generator[None]:
         """Cancel scope: closing the rollout cancels the current task inside the block."""
         task = asyncio.current_task()
