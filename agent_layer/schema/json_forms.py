@@ -28,6 +28,8 @@ from typing import Final, cast
 
 import msgspec
 
+_SURROGATE: Final = re.compile(rb"\\u[dD]")
+"""What each escaped surrogate holds; other texts may hold it, too."""
 _WHOLE: Final = re.compile(
     rb"(?:[^\\]++|\\(?:u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|(?!u[dD][89a-fA-F])[^\\]|\\))*+"
 )
@@ -80,7 +82,7 @@ def read_json(text: bytes | str) -> object:
 
 def mend_surrogates(text: bytes) -> bytes:
     """Return JSON text with U+FFFD, the replacement character, in place of each escaped lone surrogate."""
-    if b"\\u" not in text or (b"\\ud" not in text and b"\\uD" not in text):
+    if b"\\" not in text or not _SURROGATE.search(text):  # one byte is found 30 times as fast as several
         return text
     whole = _WHOLE.match(text)
     end = whole.end() if whole else 0

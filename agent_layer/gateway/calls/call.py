@@ -91,11 +91,6 @@ def choose_sampling_policy(rollout: LiveRollout, caller: Caller, setting: Sampli
     return "keep" if rollout.started.group_id is None else setting
 
 
-def must_ask_whole(engine: Engine, request: ChatRequest) -> bool:
-    """Whether a stream of this engine would lack ids that the record needs; it needs none of side endpoints."""
-    return request.endpoint == CHAT and not KINDS[engine.kind].streams_ids
-
-
 class Room(msgspec.Struct, frozen=True):
     """What a context has left for an answer behind its prompt."""
 
@@ -136,13 +131,15 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     recorded: RecordedTarget
     findings: list[str] = []
     """Findings about sampling that a trainer cannot reproduce, kept or neutralised."""
+    needs_whole_answer: bool = False
+    """Its engine is asked for the answer in one piece, whatever the client asks."""
 
 
 def _fit_length(sampling: JsonObject, room: Room | None) -> JsonObject:
     """Return what takes the place of the length that is asked, where that does not fit."""
-    named = {name: value for name in _LENGTHS if isinstance(value := sampling.get(name), int | float)}
     if room is None:
         return {}
+    named = {name: value for name in _LENGTHS if isinstance(value := sampling.get(name), int | float)}
     return {name: room.tokens if room.tokens is None else min(room.tokens, value) for name, value in named.items()}
 
 
@@ -239,11 +236,9 @@ class ModelCall:
 
         Raises: RefusedError: the rollout was closed, or its budget is used up. BackPressureError: the log is full.
         """
-        rollout = self.rollout
-        rollout.check_may_call(self.entry.question_id, is_aux=self.parsed.is_aux)
+        rollout, contents, is_aux = self.rollout, self.parsed.prompt.contents, self.parsed.is_aux
+        rollout.check_may_call(self.entry.question_id, is_aux=is_aux)
         rollout.logs.add(self.log.append_prepared(prepared))
-        contents = self.parsed.prompt.contents
-        is_aux = self.parsed.is_aux
         rollout.record_start(self.entry.question_id, [content.hash for content in contents], is_aux=is_aux)
         contents.clear()  # large ones would stay in memory for as long as the answer takes
         self.phase = Phase.RUNNING
@@ -298,8 +293,7 @@ class ModelCall:
                 rollout.history, entry.call_id, self.parsed.prompt, ending.answer, self._hash_answers, is_whole=is_whole
             )
         self.phase = Phase.ENDED
-        part = self._complete(end_part(self.start, context, ending))
-        part = msgspec.structs.replace(part, findings=[*part.findings, *ending.findings])
+        part = self._complete(end_part(self.start, context, ending, self._find_at_end(context, ending)))
         rollout.logs.add(self.log.append(part))
         num_sampled = sum(len(action.response_token_ids or ()) for action in part.actions or ())
         is_decided = is_policy and (is_whole or ending.is_context_full)
@@ -323,7 +317,7 @@ class ModelCall:
             return "context_full"
         request, is_free = self.parsed.request, is_set_free(self.route.findings)
         messages = [action.message or {} for action in actions]
-        if not is_free and not any(message.get("tool_calls") for message in messages):
+        if not is_free and not [one for one in messages if one.get("tool_calls")]:
             return None
         sampling = request.sampling | self.rollout.fixed_sampling(request) if is_free else {}
         forms = AskedForms(sampling, request)
@@ -376,7 +370,8 @@ class ModelCall:
                 unread = _find_unread(kind.unread_fields, request, overrides)
                 overrides |= dict.fromkeys(unread)
                 changes = overrides if settled.tools is None else overrides | {"tools": settled.tools}
-                sent = changes | _WHOLE_ANSWER if must_ask_whole(target, request) else changes
+                needs_whole_answer = request.endpoint == CHAT and not kind.streams_ids
+                sent = changes | _WHOLE_ANSWER if needs_whole_answer else changes
                 return Route(
                     url=target.url,
                     model=target.model,
@@ -395,6 +390,7 @@ class ModelCall:
                         tokenizer_hash=target.tokenizer_hash,
                     ),
                     findings=[*settled.findings, *(f"{NOT_APPLIED}:{name}" for name in unread)],
+                    needs_whole_answer=needs_whole_answer,
                 )
 
     def _hash_answers(self) -> Sequence[HashedAnswer]:
@@ -442,22 +438,29 @@ class ModelCall:
 
     def _complete(self, part: StepPart) -> StepPart:
         """Add what became of the call on its way: an external model, preemptions, another engine."""
-        if self.parsed.is_trained:
-            found = [*part.findings, *_find_in_logprobs(part.actions or ())]
-            part = msgspec.structs.replace(part, findings=found)
-        part = msgspec.structs.replace(part, findings=[*part.findings, *self.route.findings])
+        tries = self.tries
         if self.route.engine is None:
-            part = msgspec.structs.replace(part, capture_level="text", findings=[])
-        if self.tries.policy_runs:
+            part = msgspec.structs.replace(part, capture_level="text")
+        if tries.policy_runs:
             actions = [self._versioned(action) for action in part.actions or ()] or None
-            part = msgspec.structs.replace(part, actions=actions, findings=[*part.findings, "continued"])
-        if self.tries.room is not None or self.tries.left_out:
-            found = [*part.findings, *(f"{NOT_APPLIED}:{name}" for name in sorted(self.tries.left_out))]
-            part = msgspec.structs.replace(part, sampling_applied=self.route.sampling, findings=found)
-        if not self.tries.is_moved:
-            return part
-        moved = msgspec.structs.asdict(self.route.recorded)
-        return msgspec.structs.replace(part, findings=[*part.findings, "engine_changed"], **moved)
+            part = msgspec.structs.replace(part, actions=actions)
+        if tries.room is not None or tries.left_out:
+            part = msgspec.structs.replace(part, sampling_applied=self.route.sampling)
+        return msgspec.structs.replace(part, **msgspec.structs.asdict(self.route.recorded)) if tries.is_moved else part
+
+    def _find_at_end(self, context: Context | None, ending: Ending) -> list[str]:
+        """What was noticed of the answer, and of the call's way."""
+        answer, route, tries = ending.answer, self.route, self.tries
+        found: list[str] = []
+        if route.engine is not None:
+            found += context.findings if context else ()
+            found += answer.findings if answer else ()
+            found += _find_in_logprobs(answer.actions) if answer and self.parsed.is_trained else ()
+            found += route.findings
+        found += ["continued"] if tries.policy_runs else ()
+        found += [f"{NOT_APPLIED}:{name}" for name in sorted(tries.left_out)] if tries.left_out else ()
+        found += ["engine_changed"] if tries.is_moved else ()
+        return [*found, *ending.findings]
 
     def _versioned(self, action: Action) -> Action:
         runs = extend_policy_runs(self.tries.policy_runs, self.route.version, len(action.response_token_ids or ()))

@@ -1,6 +1,6 @@
 """Who asks a question and reads its answer: the client of an HTTP request, or of a message on a socket."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,8 +50,8 @@ class Client(Protocol):
         """Begin an answer that comes piece by piece. Raises: ConnectionError: the client is gone."""
         ...
 
-    async def send(self, piece: bytes) -> None:
-        """Send a piece of the answer. Raises: ConnectionError: the client is gone."""
+    def send(self, piece: bytes) -> Awaitable[None]:
+        """Send a piece of an answer that was begun. Raises: ConnectionError: the client is gone."""
         ...
 
 
@@ -102,7 +102,8 @@ class HttpClient:
         self.stream = web.StreamResponse(headers=headers)
         await self.stream.prepare(self.http)
 
-    async def send(self, piece: bytes) -> None:
+    def send(self, piece: bytes) -> Awaitable[None]:
         """See Client."""
-        if self.stream is not None:
-            await self.stream.write(piece)
+        if self.stream is None:
+            raise RuntimeError(f"{self.path}: a piece of an answer was sent before its beginning")
+        return self.stream.write(piece)

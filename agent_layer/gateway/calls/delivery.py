@@ -9,7 +9,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 from aiohttp import hdrs, web
@@ -50,6 +50,8 @@ _NO_TOOL_PARSER = (
 )
 
 
+_WrittenAnswer: TypeAlias = tuple[web.Response, bytes]
+"""(response, its body)."""
 _NO_ENDPOINT: Final = (404, 405, 501)
 _NO_SIDE_ENDPOINT = (
     "engine {}: expected it to serve /v1/{}, found {} {!r}; name a model in AGENT_LAYER_MODELS whose server does, or"
@@ -169,20 +171,22 @@ async def read_reply(call: ModelCall, client: Client, reply: Reply) -> Delivery:
 
     size_bytes = max(len(received), parsed.size_bytes)
 
-    def read() -> tuple[ChatAnswer, Ending]:
-        if parsed.request.endpoint == CHAT:
-            answer = read_answer(received, parsed.request, version, exchange.num_choices)
-        else:
-            answer = read_side_answer(received, parsed.request.endpoint)
-        return answer, end_answer(answer, judge_end(answer, exchange.num_choices))
+    request, num_choices = parsed.request, exchange.num_choices
+    answer, ending = await in_background(size_bytes, lambda: _read_whole(received, request, version, num_choices))
 
-    answer, ending = await in_background(size_bytes, read)
-
-    def write() -> tuple[web.Response, bytes]:
+    def write() -> _WrittenAnswer:
         body = parsed.dialect.write(answer, exchange)
         return _respond(call.entry, body, _JSON), body
 
     return WholeAnswer(client, ending, write, size_bytes)
+
+
+def _read_whole(received: bytes, request: ChatRequest, version: int, num_choices: int) -> tuple[ChatAnswer, Ending]:
+    if request.endpoint == CHAT:
+        answer = read_answer(received, request, version, num_choices)
+    else:
+        answer = read_side_answer(received, request.endpoint)
+    return answer, end_answer(answer, judge_end(answer, num_choices))
 
 
 def repeat_response(call: Call, request: ChatRequest) -> web.Response:
@@ -210,8 +214,8 @@ class WholeAnswer:
 
     client: Client
     ended: Ending
-    write: Callable[[], tuple[web.Response, bytes]]
-    """Returns it in the client's dialect, and its body."""
+    write: Callable[[], _WrittenAnswer]
+    """Returns it in the client's dialect."""
     size_bytes: int = 0
     """Size of what is written; see ``in_background``."""
     content_type: str = _JSON

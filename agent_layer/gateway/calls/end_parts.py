@@ -54,8 +54,8 @@ class Ending(msgspec.Struct, frozen=True):
 CUT_OFF: Final = Ending("aborted", error="the call was cut off")
 
 
-def end_part(start: StepPart, context: Context | None, ending: Ending) -> StepPart:
-    """Record what was answered, as far as it came."""
+def end_part(start: StepPart, context: Context | None, ending: Ending, findings: list[str]) -> StepPart:
+    """Record what was answered, as far as it came, and what was noticed of it."""
     answer = ending.answer
     parent = context.parent if context else None
     return StepPart(
@@ -73,7 +73,7 @@ def end_part(start: StepPart, context: Context | None, ending: Ending) -> StepPa
         status=ending.status,
         error=ending.error,
         usage=_count_usage(answer) if answer else None,
-        findings=[*(context.findings if context else []), *(answer.findings if answer else [])],
+        findings=findings,
     )
 
 

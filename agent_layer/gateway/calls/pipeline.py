@@ -25,7 +25,7 @@ from aiohttp import web
 from agent_layer.engines import Engine
 from agent_layer.errors import BackPressureError, BadInputError, EngineError
 from agent_layer.gateway.calls.arrangement import arrange
-from agent_layer.gateway.calls.call import ModelCall, ParsedCall, Room, choose_sampling_policy, must_ask_whole
+from agent_layer.gateway.calls.call import ModelCall, ParsedCall, Room, choose_sampling_policy
 from agent_layer.gateway.calls.client import Client
 from agent_layer.gateway.calls.continuation import can_continue, post_continued
 from agent_layer.gateway.calls.delivery import Delivery, Reply, read_beginning, read_reply, refuse, repeat_response
@@ -47,7 +47,7 @@ from agent_layer.gateway.rollouts.finalize import wait_until
 from agent_layer.gateway.rollouts.log_protocol import Log
 from agent_layer.gateway.rollouts.media import check_media
 from agent_layer.gateway.rollouts.retries import ResponseCache
-from agent_layer.gateway.rollouts.rollout import LiveRollout, PromptContents
+from agent_layer.gateway.rollouts.rollout import LiveRollout
 from agent_layer.gateway.upstream.client import Upstream, was_reached
 from agent_layer.schema import mend_surrogates, new_id
 from agent_layer.settings import Settings
@@ -110,16 +110,19 @@ class Calls:
         return self.settings.max_body_bytes * _BODIES_AT_ONCE
 
     async def _parse(self, rollout: LiveRollout, client: Client, dialect: Dialect, *, is_operator: bool) -> ParsedCall:
-        body, headers = await client.read(), client.headers
+        body = await client.read()
+        return await in_background(
+            len(body), lambda: self._read_call(rollout, client, dialect, body, is_operator=is_operator)
+        )
 
-        def read() -> tuple[ChatRequest, Caller, PromptContents]:
-            source = self.read_question(rollout, dialect, body, is_operator=is_operator)
-            caller = self._judge(rollout, source, headers)
-            request = self._arrange(rollout, source, caller)
-            prompt = rollout.inspect_prompt(request, with_reasoning=self._restores_reasoning(caller))
-            return source, caller, prompt
-
-        source, caller, prompt = await in_background(len(body), read)
+    def _read_call(
+        self, rollout: LiveRollout, client: Client, dialect: Dialect, body: bytes, *, is_operator: bool
+    ) -> ParsedCall:
+        headers, source = client.headers, self.read_question(rollout, dialect, body, is_operator=is_operator)
+        caller = self._judge(rollout, source, headers)
+        sampling_policy = self._choose_policy(rollout, caller)
+        request = self._arrange(rollout, source, sampling_policy)
+        prompt = rollout.inspect_prompt(request, with_reasoning=self._restores_reasoning(caller))
         request = prompt.request
         most = client.max_messages
         if len(request.messages) > most:  # the gateway remembers a conversation: what continues it may be short
@@ -138,7 +141,7 @@ class Calls:
             headers=headers,
             dialect=dialect,
             size_bytes=max(len(body), memoryview(request.pieces["messages"]).nbytes),
-            sampling_policy=self._choose_policy(rollout, caller),
+            sampling_policy=sampling_policy,
         )
 
     def _judge(self, rollout: LiveRollout, source: ChatRequest, headers: Mapping[str, str]) -> Caller:
@@ -155,13 +158,14 @@ class Calls:
         """Whether reasoning that an agent dropped is put back: a judge reads no more than it is shown."""
         return caller.role != "aux" and self.settings.dropped_reasoning == "restore"
 
-    def _arrange(self, rollout: LiveRollout, source: ChatRequest, caller: Caller) -> ChatRequest:
+    def _arrange(self, rollout: LiveRollout, source: ChatRequest, policy: SamplingPolicy | None) -> ChatRequest:
         """Return a request as an engine takes it; that for an external model stays."""
         if self.pool.find_external(source) is not None or source.endpoint != CHAT:
             return source
-        is_free = self._choose_policy(rollout, caller) == "neutralise"
+        if policy != "neutralise":
+            return arrange(source)
         sampling = source.sampling | rollout.fixed_sampling(source)
-        return arrange(source, describe_form(sampling, with_tools=source.has_tools) if is_free else None)
+        return arrange(source, describe_form(sampling, with_tools=source.has_tools))
 
     def read_question(self, rollout: LiveRollout, dialect: Dialect, body: bytes, *, is_operator: bool) -> ChatRequest:
         """Read a body. Raises: BadInputError, RefusedError: it cannot be asked, or its media lie elsewhere."""
@@ -188,16 +192,17 @@ class Calls:
         entry = watched.call = rollout.history.calls.add(key, minted_id, key.agent, earlier)
         entry.has_lost_client = lambda: client.is_gone
         call = ModelCall(parsed=parsed, entry=entry, log=self.log)
-        with rollout.pending_call():
-            try:
-                async with asyncio.timeout(rollout.budget.seconds_left()):
-                    return await self._run(call, client)
-            except (TimeoutError, asyncio.CancelledError) as stop:
-                _refuse_stopped(call, client, stop)
-                raise
-            finally:
-                entry.has_lost_client = None  # it holds the request
-                entry.done.set()
+        rollout.lease.num_pending += 1
+        try:
+            async with asyncio.timeout(rollout.budget.seconds_left()):
+                return await self._run(call, client)
+        except (TimeoutError, asyncio.CancelledError) as stop:
+            _refuse_stopped(call, client, stop)
+            raise
+        finally:
+            rollout.lease.num_pending -= 1
+            entry.has_lost_client = None  # it holds the request
+            entry.done.set()
 
     async def count_tokens(self, rollout: LiveRollout, source: ChatRequest, headers: Mapping[str, str]) -> int:
         """Let an engine count the tokens of a prompt.
@@ -215,16 +220,18 @@ class Calls:
         engine = await self.pool.acquire(rollout)
         try:
             caller = self._judge(rollout, source, headers)
-            return await self._count_at(engine, self._arrange(rollout, source, caller))
+            return await self._count_at(engine, self._arrange(rollout, source, self._choose_policy(rollout, caller)))
         finally:
             self.pool.release(engine)
 
     async def _run(self, call: ModelCall, client: Client) -> web.Response | None:
-        await self._wait_for_room()
+        if not self.log.has_room():
+            await self._wait_for_room()
         target = await self._find_target(call)
         call.hold_place(target)
         try:
-            await self._count_prompt(call, target)
+            if call.rollout.budget.limits.context_tokens is not None:
+                await self._count_prompt(call, target)
             call.begin(await in_background(call.parsed.size_bytes, lambda: call.prepare(target)))
             with call.rollout.running_task():  # from here on, closing the rollout cancels the call
                 async with AsyncExitStack() as upstream:
@@ -239,13 +246,12 @@ class Calls:
             self._release(call)
 
     async def _count_prompt(self, call: ModelCall, target: Engine | ExternalModel) -> None:
-        """Count the tokens of a prompt of the policy, where the task limits its context and the engine can count.
+        """Count the tokens of a prompt of the policy, where the engine can: the task limits its context.
 
         Raises: RefusedError: there is no room for an answer.
         """
         rollout, parsed = call.rollout, call.parsed
-        is_limited = rollout.budget.limits.context_tokens is not None
-        if not is_limited or isinstance(target, ExternalModel) or parsed.is_aux:
+        if isinstance(target, ExternalModel) or parsed.is_aux:
             return
         try:
             call.num_prompt = await self._count_at(target, parsed.request)
@@ -333,8 +339,7 @@ class Calls:
         reply = await upstream.enter_async_context(self._post(call))
         if reply.status in _KEY_REFUSED and call.route.engine is not None:
             raise EngineError(f"engine {call.route.url}: it refuses the gateway's key ({reply.status}); ask again")
-        is_whole = call.route.engine is not None and must_ask_whole(call.route.engine, call.parsed.request)
-        return WholeReply(reply, call.parsed.request) if is_whole else reply
+        return WholeReply(reply, call.parsed.request) if call.route.needs_whole_answer else reply
 
     def _post(self, call: ModelCall) -> AbstractAsyncContextManager[Reply]:
         """Send the request, in a way that survives a switch of weights where the settings ask for it."""
@@ -368,7 +373,7 @@ class Calls:
 
         Raises: BackPressureError: it stays full for ``log_wait_seconds``.
         """
-        if not self.log.has_room() and not await wait_until(self.log.has_room, self.settings.log_wait_seconds):
+        if not await wait_until(self.log.has_room, self.settings.log_wait_seconds):
             raise BackPressureError(
                 f"gateway: its log {self.settings.log_dir} is over {self.settings.log_quota_bytes} bytes, because"
                 " nothing could be shipped; look at shipper.log there, and whether Redis and the object store answer"

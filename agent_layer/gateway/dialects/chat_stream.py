@@ -334,5 +334,7 @@ def _join_calls(pieces: list[JsonObject]) -> list[JsonObject]:
 
 def ends(lines: bytes) -> bool:
     """Whether the last event of these lines is the closing one."""
-    last = lines.rstrip().rpartition(b"\n")[2]
+    if not (text := lines.rstrip()).endswith(b"[DONE]"):
+        return False
+    last = text.rpartition(b"\n")[2]
     return last.startswith(b"data:") and last[5:].strip() == b"[DONE]"

@@ -81,7 +81,7 @@ class Access:
         found = self._rollouts.look(name[1]) if name else None
         if found is None or not found.is_open:
             return None
-        return found if _hold(map(_digest, _read_keys(request)), _digest(found.lease.api_key)) else None
+        return found if _hold(map(_digest, _read_keys(request)), [_digest(found.lease.api_key)]) else None
 
     def check_may_reward(self, request: web.Request, rollout: LiveRollout) -> None:
         """Raise RefusedError for a rollout's key whose task has a scorer: what the agent runs may hold the key, too."""
@@ -96,7 +96,7 @@ class Access:
 
     def is_operator(self, request: web.Request) -> bool:
         """Whether one of the operator's keys came with a request."""
-        return self._are_operators([_digest(key) for key in _read_keys(request)])
+        return _hold(map(_digest, _read_keys(request)), self._operators)
 
     def check_operator(self, request: web.Request) -> None:
         """Raise RefusedError when the key is not one of the operator's."""
@@ -111,22 +111,19 @@ class Access:
         """Raise RefusedError for a client that may not read the metrics."""
         if self._metrics is None and request.remote in _LOOPBACK:
             return
-        if self._metrics is None or not _hold(map(_digest, _read_keys(request)), self._metrics):
+        if self._metrics is None or not _hold(map(_digest, _read_keys(request)), [self._metrics]):
             self.check_operator(request)
 
     def _enter_address(self, trajectory_id: str, keys: Sequence[bytes]) -> tuple[LiveRollout, bool]:
         found = self._rollouts.look(trajectory_id)
-        is_its_key = _hold(keys, _digest(found.lease.api_key if found else self._nobodys_key))
-        if self._are_operators(keys):
+        is_its_key = _hold(keys, [_digest(found.lease.api_key if found else self._nobodys_key)])
+        if _hold(keys, self._operators):
             return self._rollouts.find(trajectory_id), True
         if found is None or not is_its_key:
             raise self._refusal("unknown", "gateway: this key is not the rollout's; use the one it was given")
         if found.lease.end_of_key is not None and self._rollouts.now() >= found.lease.end_of_key:
             raise self._refusal("expired", f"rollout {trajectory_id}: its key has expired; end the agent")
         return self._rollouts.find(trajectory_id), False
-
-    def _are_operators(self, keys: Sequence[bytes]) -> bool:
-        return sum([_hold(keys, one) for one in self._operators]) > 0  # all of them: in the same time
 
     def _refusal(self, reason: str, sentence: str) -> RefusedError:
         self._counters.add("refused_keys", reason=reason)
@@ -135,17 +132,18 @@ class Access:
 
 def _read_keys(request: web.Request) -> Sequence[str]:
     """Return the keys that a request sends, at least one."""
-    sent = [key for name in _KEY_HEADERS for key in request.headers.getall(name, ())]
-    sent += request.query.getall("key", ()) if is_google(request.path) else ()
-    for value in request.headers.getall(hdrs.AUTHORIZATION, ()):
+    headers = request.headers
+    sent = [key for name in _KEY_HEADERS if name in headers for key in headers.getall(name)]
+    sent += request.query.getall("key", ()) if request.query_string and is_google(request.path) else ()
+    for value in headers.getall(hdrs.AUTHORIZATION, ()):
         scheme, _, key = value.strip().partition(" ")
         sent += [key] if scheme.lower() == "bearer" else []
     return [key.strip() for key in sent] or _NO_KEY
 
 
-def _hold(keys: Iterable[bytes], digest: bytes) -> bool:
-    """Whether one of these digests is the one; all are compared."""
-    return sum([hmac.compare_digest(key, digest) for key in keys]) > 0
+def _hold(keys: Iterable[bytes], digests: Sequence[bytes]) -> bool:
+    """Whether one of the keys' digests is one of these; all are compared, in the same time."""
+    return sum([hmac.compare_digest(key, one) for key in keys for one in digests]) > 0
 
 
 def _digest(key: str) -> bytes:

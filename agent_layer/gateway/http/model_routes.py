@@ -136,7 +136,6 @@ class ModelRoutes:
         posted += [(path.split("/"), self._make_counter(*counted)) for path, counted in _COUNTED.items()]
         read = [([_MODELS], self._list_models), ([_MODELS, _MODEL], self._show_model), (list[str](), _answer_probe)]
         return [
-            web.get("/r/{trajectory_id}", _answer_probe),
             *(
                 route
                 for below in ("/r/{trajectory_id}", "")
@@ -145,6 +144,7 @@ class ModelRoutes:
                     *(web.get(below + make_door(*words), handler) for words, handler in read),
                 )
             ),
+            web.get("/r/{trajectory_id}", _answer_probe),
         ]
 
     def refusals(self) -> list[web.RouteDef]:

@@ -155,12 +155,13 @@ class AnsweredMessages:
             place: of the answer, see ``find_place``.
             call_id: of the call.
         """
-        answer = _Answer(call_id, hash_answer(num_messages, message))
+        hashed = hash_answer(num_messages, message)
+        answer = _Answer(call_id, hashed)
         self._answers.append((place, answer))
         self._index(place, answer)
         self._longest[conversation] = max(num_messages, self._longest.get(conversation, 0))
-        written = _Written(as_json_objects(message.get("tool_calls")), _read_reasoning(message))
-        if written.calls or written.reasoning:
+        if hashed.ids != _NO_CALLS or hashed.reasoning is not None:
+            written = _Written(as_json_objects(message.get("tool_calls")), _read_reasoning(message))
             self.memory.keep(_name_text(answer), msgspec.json.encode(written))
 
     def abandon(self, call_ids: Collection[str]) -> None:
@@ -178,12 +179,14 @@ class AnsweredMessages:
         hashed = answer.hashed
         self._whole.add((hashed.exact, hashed.reasoning))
         self._stood_at[hashed.meaning] = hashed.index
-        names = [("meaning", hashed.meaning), *(("shown", value) for value in hashed.shown)]
+        exact, *names = ("exact", hashed.exact), ("meaning", hashed.meaning), *[("shown", one) for one in hashed.shown]
         for kind, meaning in names:
             self._here.setdefault((place, kind, meaning), []).append(answer)
-        for kind, value in (("exact", hashed.exact), *names):
-            self._anywhere.setdefault((kind, value, hashed.ids), answer)
+        for kind, value in (exact, names[0]):
             self._anywhere.setdefault((kind, value, _ANY_IDS), answer)
+        if hashed.ids != _NO_CALLS:  # elsewhere a text alone is not restored
+            for kind, value in (exact, *names):
+                self._anywhere.setdefault((kind, value, hashed.ids), answer)
 
     def recognise(self, answer: HashedAnswer) -> Returned:
         """Return whether the model wrote an assistant message of a history, and where that stood."""
@@ -218,12 +221,15 @@ class AnsweredMessages:
             request: what the agent asks.
             with_reasoning: reasoning that the agent dropped is put back.
         """
+        if not self._answers or ANSWERER not in request.roles:
+            texts = zip(request.facts, request.messages, strict=True)
+            return Restored(request, [name_stored(found, message) for found, message in texts])
         surroundings, digest, num_hashed = hash_surroundings(request), blake2b(digest_size=16), 0
         facts, messages, hashes, changed = list(request.facts), list(request.messages), list[str](), list[str]()
         new_ids = list[tuple[str, str]]()
         for index, found in enumerate(request.facts):
             rewritten: _Rewritten | None = None
-            if found.role == ANSWERER and self._answers:
+            if found.role == ANSWERER:
                 digest.update("".join(hashes[num_hashed:]).encode())
                 num_hashed, place = index, name_place(digest.hexdigest(), surroundings)
                 rewritten = self._rewrite(request, index, place, with_reasoning=with_reasoning)
@@ -367,12 +373,16 @@ def _read_text(message: JsonObject) -> str:
 
 def _read_reasoning(message: JsonObject) -> tuple[str, str] | None:
     """(name of its member, text) of what was thought; None: nothing."""
-    return next(((name, str(text)) for name in REASONING if (text := message.get(name))), None)
+    for name in REASONING:
+        if text := message.get(name):
+            return name, str(text)
+    return None
 
 
 def _list_calls(message: JsonObject) -> list[tuple[str, str, str]]:
     """(id, name, arguments) of each tool call."""
-    calls = as_json_objects(message.get("tool_calls"))
+    if not (calls := as_json_objects(message.get("tool_calls"))):
+        return []
     functions = [as_json_object(call.get("function")) for call in calls]
     return [
         (_to_text(call.get("id")), _to_text(function.get("name")), _to_text(function.get("arguments")))

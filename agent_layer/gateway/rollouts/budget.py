@@ -44,13 +44,16 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         A request that names no length gets none, unless its prompt was counted: a cap above what fits in the engine's
         context would be refused there. Calls that run side by side are capped each for itself.
         """
+        limits = self.limits
+        if limits.tokens is None and (limits.context_tokens is None or num_prompt is None):
+            return {}
         named = {name: value for name in _CAPS if isinstance(value := sampling.get(name), int | float)}
         most: list[int] = []
-        if self.limits.tokens is not None:
+        if limits.tokens is not None:
             num_choices = sampling.get("n")
             num_shares = max(1, num_choices) if isinstance(num_choices, int) else 1
-            most.append(max(1, (self.limits.tokens - num_sampled) // num_shares))
-        if self.limits.context_tokens is not None and num_prompt is not None:
-            most.append(max(1, self.limits.context_tokens - num_prompt))
+            most.append(max(1, (limits.tokens - num_sampled) // num_shares))
+        if limits.context_tokens is not None and num_prompt is not None:
+            most.append(max(1, limits.context_tokens - num_prompt))
             named = named or {_CAPS[0]: math.inf}
-        return {name: min(most) for name, value in named.items() if most and value > min(most)}
+        return {name: min(most) for name, value in named.items() if value > min(most)}

@@ -52,6 +52,7 @@ _AGENTS: Final = (
         requires=("x-parent-session-id",), ids=("x-session-id", "x-session-affinity", "x-opencode-session")
     ),
 )
+_AGENT_BY_HEADER: Final = {header: known for known in _AGENTS for header in known.requires}
 _SIDE_HEADERS: Final = {
     "x-claude-code-request-class": ("auxiliary",),
     "x-openai-subagent": ("memory_consolidation",),
@@ -89,7 +90,8 @@ def read_agent(headers: Mapping[str, str]) -> str | None:
     Raises: BadInputError: the name is not UTF-8.
     """
     if not (name := headers.get(AGENT_HEADER)):
-        return next((found for known in _AGENTS if (found := _find_agent(headers, known))), None)
+        sent = [known for header, known in _AGENT_BY_HEADER.items() if header in headers]
+        return next((found for known in sent if (found := _find_agent(headers, known))), None) if sent else None
     try:
         return name.encode().decode()
     except UnicodeEncodeError as error:
@@ -167,7 +169,7 @@ def judge_caller(
     if role is not None:
         return Caller(agent, role)
     for name, values in _SIDE_HEADERS.items():
-        if headers.get(name, "").strip().lower() in values:
+        if name in headers and headers[name].strip().lower() in values:
             return Caller(agent, "aux", name)
     if is_aux_model:
         return Caller(agent, "aux", "model")
@@ -178,7 +180,8 @@ def judge_caller(
 
 
 def _read_role(headers: Mapping[str, str]) -> Role | None:
-    named = headers.get(ROLE_HEADER, "")
+    if not (named := headers.get(ROLE_HEADER)):
+        return None
     role = named.strip().lower()
     if role == "policy" or role == "aux":  # noqa: PLR1714 - narrows the type
         return role

@@ -381,15 +381,6 @@ class LiveRollout:
         self.lease.active_at = self.budget.clock()
 
     @contextmanager
-    def pending_call(self) -> Generator[None]:
-        """Count a question that waits for an answer inside the block."""
-        self.lease.num_pending += 1
-        try:
-            yield
-        finally:
-            self.lease.num_pending -= 1
-
-    @contextmanager
     def running_task(self) -> Generator[None]:
         """Cancel scope: closing the rollout cancels the current task inside the block."""
         task = asyncio.current_task()
@@ -409,11 +400,12 @@ class LiveRollout:
             request: what the agent asks.
             with_reasoning: reasoning that the agent dropped is put back.
         """
-        restored = self.history.answers.restore(request, with_reasoning=with_reasoning)
+        history = self.history
+        restored = history.answers.restore(request, with_reasoning=with_reasoning)
         request, hashes, tools = restored.request, restored.hashes, restored.request.tool_facts
         num_asked = len(hashes) - request.is_prefilled
         sequence = "".join(hashes[:num_asked]).encode()
-        match, earlier = self.history.prompts.find(sequence[:-_HASH_LENGTH])
+        match, earlier = history.prompts.find(sequence[:-_HASH_LENGTH])
         before = match.key if match else None
         tools_name = None if tools is None or request.tools is None else name_stored(tools, request.tools)
         return PromptContents(
@@ -425,7 +417,7 @@ class LiveRollout:
             messages=earlier.extended(sequence[-_HASH_LENGTH:]),
             digest=hash((*hashes, request.rest())),
             request=request,
-            known_answers=self.history.answers,
+            known_answers=history.answers,
         )
 
     def _new_contents(self, request: ChatRequest, hashes: list[str], tools: str | None) -> list[Content]:
@@ -442,7 +434,7 @@ class LiveRollout:
 
 
 def _last_answer(roles: list[str]) -> int:
-    return next((index for index in range(len(roles) - 1, -1, -1) if roles[index] == ANSWERER), -1)
+    return len(roles) - 1 - roles[::-1].index(ANSWERER) if ANSWERER in roles else -1
 
 
 def new_key() -> str:

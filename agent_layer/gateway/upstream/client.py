@@ -35,11 +35,8 @@ class Reply:
         self._connection = connection
         self._url = url
         self.status = connection.head.status
-
-    @property
-    def content_type(self) -> str:
+        self.content_type = self.header("content-type").partition(";")[0].strip().lower()
         """Without parameters, in small letters."""
-        return self.header("content-type").partition(";")[0].strip().lower()
 
     def header(self, name: str) -> str:
         """A header field by its name in small letters; empty where there is none."""
