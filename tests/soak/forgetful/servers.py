@@ -54,6 +54,7 @@ def cut_log(directory: Path, shim: Shim, chance: random.Random) -> str:
     size, durable = log.stat().st_size, shim.read_durable(log)
     left = chance.randint(durable, size)
     os.truncate(log, left)
+    shim.sync(log)  # what is left survived
     return f"cut {size - left} of {size - durable} bytes that were not on disk"
 
 
