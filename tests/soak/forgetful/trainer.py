@@ -2,8 +2,8 @@
 
 It keeps some groups submitted, takes them as they close, records what each step learns from, and keeps a ledger of its
 own, as a checkpoint would. It notes in ``DIRECTORY/journal`` what it submitted, received and suffered. After
-``DIRECTORY/stop`` is there it submits no more, and ends once it has all of its groups. It submits open groups again
-when none came for a while, as a trainer does that starts again.
+``DIRECTORY/stop`` is there it submits no more, and ends once it has all of its groups. Where the server changed, it
+submits open groups again, as ``trainer_adapter.loop.feed`` does.
 """
 
 import base64
@@ -24,8 +24,6 @@ from trainer_adapter.data import read_group, record_batch, select_batch
 
 _NUM_OPEN, _GROUP_SIZE, _GROUPS_PER_STEP = 8, 4, 2
 _QUIET_SECONDS = 0.5
-_MAX_QUIET_TURNS = 16
-"""Turns without a group after which open ones are submitted again."""
 _REST_SECONDS = 0.3
 
 
@@ -40,7 +38,7 @@ class Trainer:
         self._trained: set[str] = set()
         self._pending: dict[str, GroupDelivery] = {}
         self._num_submitted, self._step = 0, 0
-        self._num_quiet = 0
+        self._server_change: bytes | None = None
         self._dispatcher: Dispatcher | None = None
         self._store: Store | None = None
 
@@ -72,13 +70,12 @@ class Trainer:
             self._train(self._store)
 
     def _submit(self, dispatcher: Dispatcher) -> None:
-        self._num_quiet += 1
-        if self._num_quiet > _MAX_QUIET_TURNS and self._open:
+        if (change := dispatcher.find_server_change()) not in (None, self._server_change):
             known = {group.group_id for group in dispatcher.groups(list(self._open))}
             forgotten = [group_id for group_id in self._open if group_id not in known]
             self.note("submitted again", str(len(forgotten)), forgotten)
             dispatcher.submit(list(self._open.values()))
-            self._num_quiet = 0
+            self._server_change = change
         while len(self._open) < _NUM_OPEN and not self._is_stopped():
             task = Task(id=f"t{self._num_submitted}", run=self._run, group_size=_GROUP_SIZE, scorer="agent", input="x")
             (group_id,) = dispatcher.submit([task])
@@ -89,7 +86,6 @@ class Trainer:
     def _receive(self, delivery: GroupDelivery) -> None:
         group_id, members = delivery.group.group_id, [one.trajectory_id for one in delivery.trajectories]
         self.note("received", group_id, [members, delivery.group.trajectory_ids, delivery.group.num_usable])
-        self._num_quiet = 0
         if group_id in self._trained or group_id not in self._open:
             delivery.ack()
         else:
