@@ -46,7 +46,7 @@ _REMEDIES = {
     "OOM": "raise its maxmemory, or free some of it",
     "READONLY": "point AGENT_LAYER_REDIS_URL at the server that takes writes",
     "LOADING": "wait until it has read its append-only file",
-    "MISCONF": "free its disk",
+    "MISCONF": "free its disk, or restart it where a sync has failed",
     "MOVED": "name a node of the cluster by redis:// or rediss://, and let this machine reach every node",
     "ASK": _MIGRATION,
     "TRYAGAIN": _MIGRATION,
@@ -78,7 +78,7 @@ class TimedRetry(Retry):
     Args:
         server: its name in errors.
         seconds: time after which a command fails.
-        revive: called before each next try.
+        revive: called before each next try, with the server's code for its refusal, or without.
         follow: called with the answer of a node of a cluster that is not the one to ask.
     """
 
@@ -86,7 +86,7 @@ class TimedRetry(Retry):
         self,
         server: str,
         seconds: float,
-        revive: Callable[[], object] = lambda: None,
+        revive: Callable[[str], object] = lambda _: None,
         follow: Callable[[MovedError], object] = lambda _: None,
     ) -> None:
         super().__init__(NoBackoff(), 0)
@@ -134,7 +134,7 @@ class TimedRetry(Retry):
                 if (wait := next(waits, None)) is None:
                     raise self._gave_up(error) from error
                 time.sleep(wait)
-                self._revive()
+                self._revive(_code(error) if isinstance(error, ResponseError) else "")
 
     def _gave_up(self, error: Exception) -> RedisUnreachableError:
         remedy = _REMEDIES.get(_code(error), "start it, or correct AGENT_LAYER_REDIS_URL")

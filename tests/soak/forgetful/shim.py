@@ -21,6 +21,7 @@ REFUSALS = {
     "EMFILE": (errno.EMFILE, DESCRIPTORS),
     "ENOSPC": (errno.ENOSPC, WRITES),
     "EIO": (errno.EIO, WRITES | SYNCS),
+    "EIO of syncs": (errno.EIO, SYNCS),
 }
 """By name: the error, and which calls have it."""
 
@@ -42,6 +43,9 @@ class Control:
         """Refuse calls from now on, for this many seconds, each with this chance."""
         code, calls = REFUSALS[name]
         self._map[:] = _CONTROL.pack(self._clock_seconds, time.monotonic() + seconds, chance, code, calls)
+
+    def end_refusals(self) -> None:
+        self.move_clock(self._clock_seconds)
 
     def move_clock(self, seconds: float) -> None:
         """Let the wall clock differ by this from now on."""

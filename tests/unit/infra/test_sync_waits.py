@@ -1,4 +1,4 @@
-"""A server without WAITAOF: what was answered leaves only after a sync that began later has ended."""
+"""What was answered leaves only after a sync that began later has ended, and while none of the server's has failed."""
 
 import pytest
 from redis.exceptions import NoPermissionError
@@ -60,3 +60,34 @@ def test_a_server_that_does_not_tell_gets_time(monkeypatch):
     DurableWrites(Keys("n"))._wait_for_sync(disk)
 
     assert disk.now == 0.5 + AGE_SECONDS
+
+
+class FailedDisk:
+    """A server whose syncs fail so often; before the next write it writes its file again, as a retry lets it do."""
+
+    def __init__(self, directory, num_failures):
+        self.options = {"dir": str(directory), "appendfilename": "appendonly.aof"}
+        self.files, self.num_left, self.has_failed = [directory / "appendonly.aof"], num_failures, False
+        self.files[0].touch()
+
+    def set(self, _name, mark):
+        current = self.files[0]
+        if self.has_failed:
+            self.files.append(current.rename(current.with_suffix(f".{self.num_left}")))
+        self.has_failed = False
+        with current.open("a") as file:
+            file.write(mark)
+
+    def info(self, _section):
+        self.has_failed = self.num_left > 0
+        self.num_left -= 1
+        return {"aof_enabled": 1, "aof_last_write_status": "err" if self.has_failed else "ok", "aof_buffer_length": 0}
+
+
+@pytest.mark.parametrize("num_failures", [0, 1, 3])
+def test_our_sync_counts_only_while_none_of_the_server_has_failed(tmp_path, num_failures):
+    disk, waits = FailedDisk(tmp_path, num_failures), DurableWrites(Keys("n"))
+    waits._options = disk.options
+
+    assert waits._sync_file(disk)
+    assert len(disk.files) == num_failures + 1
