@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +21,7 @@ __all__ = ["EmbeddedServer", "OwnServer", "ReplicatedServer", "Server"]
 
 _RELAY = Path(__file__).parents[1] / "dispatch" / "relay.py"
 _START_SECONDS = 30.0
+_ILL_SECONDS = 10.0
 
 
 class Server(Protocol):
@@ -77,6 +79,7 @@ class OwnServer:
         directory.mkdir(exist_ok=True)
         self.control = Control(directory.with_suffix(".faults"))
         self._process: subprocess.Popen[bytes] | None = None
+        self._well_at = 0.0
 
     def connect(self) -> Redis:
         return Redis(host=self.host, port=self.port, socket_timeout=5)
@@ -97,13 +100,25 @@ class OwnServer:
         assert self._process is not None
         with self.connect() as redis:
             wait_until_ready(self._process, lambda: _answers(redis), _START_SECONDS, self.directory.with_suffix(".log"))
+        self._well_at = time.monotonic()
 
     def tend(self) -> bool:
-        """Start it again if it ended; return whether it had."""
-        if self._process is None or self._process.poll() is None:
+        """Start it again if it ended, or did not answer PING for a while, as a supervisor does; return whether it did.
+
+        Redis 7.0 needs that once a sync has failed.
+        """
+        if self._process is None or (self._process.poll() is None and not self._is_ill()):
             return False
+        self.kill()
         self.start()
         return True
+
+    def _is_ill(self) -> bool:
+        now = time.monotonic()
+        with self.connect() as redis:
+            if _answers(redis):
+                self._well_at = now
+        return now - self._well_at > _ILL_SECONDS
 
     def kill(self) -> None:
         assert self._process is not None
