@@ -120,6 +120,12 @@ class OwnServer:
                 self._well_at = now
         return now - self._well_at > _ILL_SECONDS
 
+    def promote(self) -> None:
+        """Let a replica be a master from now on, also when it starts again."""
+        with self.connect() as redis:
+            redis.execute_command("REPLICAOF", "NO", "ONE")
+        self._options = self._options[: self._options.index("--replicaof")]
+
     def kill(self) -> None:
         assert self._process is not None
         self._process.kill()
@@ -264,8 +270,7 @@ class ReplicatedServer:
         self._master.kill()
         self._link.end()
         self._front.end()
-        with self._replica.connect() as redis:
-            redis.execute_command("REPLICAOF", "NO", "ONE")
+        self._replica.promote()
         self._master = self._replica
         self._front = Relay(self._port, self._master.port)
         self._add_replica()
