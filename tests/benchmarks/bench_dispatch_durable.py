@@ -49,7 +49,7 @@ def measure_dispatch_durable(directory: Path) -> list[Figure]:
     added = [sum(found) for found in waits]
     print(f"  step: {shown_ms(with_waits)} ms with waits, {shown_ms(without)} ms without", file=sys.stderr)
     what = (
-        f"dispatch, embedded server, on-policy step of {NUM_GROUPS} groups of {GROUP_SIZE}: its {num} waits for the disk,"
+        f"dispatch, embedded server, on-policy step of {NUM_GROUPS} groups of {GROUP_SIZE}: {num} waits for the disk,"
         f" p50/p99 ms of {len(waits)} (floor: {num} syncs of an appended line)"
     )
     return [Figure(what, shown_ms(added), shown_ms(floor), f"{median(added) / median(floor):.1f}", "p50 ≤ 50 ms")]
