@@ -155,7 +155,7 @@ class EmbeddedServer:
     def __init__(self, state: Path, shim: Shim) -> None:
         self.directory, self._shim = state / "redis", shim
         self.url = None
-        self.control = Control(state.with_suffix(".faults"))  # moved where its starter is; see Line
+        self.control = Control(state.with_suffix(".faults"))  # of its starter, once there is one; see Line
 
     def connect(self) -> Redis:
         return Redis(unix_socket_path=str(self.directory / "redis.sock"), socket_timeout=5)

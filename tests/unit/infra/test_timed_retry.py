@@ -22,7 +22,7 @@ def _quick(monkeypatch):
 
 
 class Refusing:
-    """Raises an error so many times, then returns."""
+    """Raises an error this many times, then returns."""
 
     def __init__(self, error, num):
         self._error, self._num = error, num
