@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import closing
 
 from aiohttp import web
@@ -161,17 +161,14 @@ class Gateway:
     async def _run_tasks(self, _: web.Application) -> AsyncGenerator[None]:
         with closing(self._upstream):
             await self._engines.refresh()
-            tasks = [
-                asyncio.create_task(self._engines.run(), name="engine watcher"),
-                asyncio.create_task(self._calls.disconnects.run(), name="disconnect watcher"),
-                asyncio.create_task(
-                    reap_expired(self._rollouts, self._finalizer, self._resumption), name="rollout reaper"
-                ),
-            ]
+            names: dict[str, Callable[[], Awaitable[None]]] = {
+                "engine watcher": self._engines.run,
+                "disconnect watcher": self._calls.disconnects.run,
+                "rollout reaper": lambda: reap_expired(self._rollouts, self._finalizer, self._resumption),
+            }
             if self._peers:
-                tasks.append(asyncio.create_task(self._peers.disconnects.run(), name="disconnect watcher of peers"))
-            for task in tasks:
-                task.add_done_callback(_log_crash)
+                names["disconnect watcher of peers"] = self._peers.disconnects.run
+            tasks = [asyncio.create_task(keep_running(name, run)) for name, run in names.items()]
             yield
             for task in tasks:
                 task.cancel()
@@ -195,7 +192,14 @@ class Gateway:
         return self._settings.model or (models[0] if models else "policy")
 
 
-def _log_crash(task: asyncio.Task[None]) -> None:
-    """Without the engine watcher no call is sent, without the reaper no rollout expires: the log must say why."""
-    if not task.cancelled() and (error := task.exception()):
-        log.critical("%s ended", task.get_name(), exc_info=error)
+async def keep_running(name: str, run: Callable[[], Awaitable[None]], pause_seconds: float = 1.0) -> None:
+    """Run a background task, again after each failure; the log says why it failed.
+
+    Without the engine watcher no call is sent, without the reaper no rollout expires.
+    """
+    while True:
+        try:
+            return await run()
+        except Exception as error:  # whatever failed, such as a descriptor that was refused, may pass
+            log.critical("%s failed, it begins again", name, exc_info=error)
+        await asyncio.sleep(pause_seconds)

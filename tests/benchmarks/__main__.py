@@ -14,6 +14,7 @@ from bench_async_training import measure_async_training
 from bench_capture import measure_capture
 from bench_dispatch import measure_dispatch
 from bench_dispatch_costs import measure_dispatch_costs
+from bench_dispatch_durable import measure_dispatch_durable
 from bench_dispatch_live import measure_dispatch_live
 from bench_dispatch_rollouts import measure_dispatch_rollouts
 from bench_gateway import measure_gateway
@@ -60,6 +61,7 @@ def _parts(most: int) -> dict[str, Callable[[Path], list[Figure]]]:
         "sandbox": measure_sandbox,
         "dispatch": measure_dispatch,
         "dispatch costs": measure_dispatch_costs,
+        "dispatch durable": measure_dispatch_durable,
         "dispatch live": measure_dispatch_live,
         "dispatch rollouts": measure_dispatch_rollouts,
         "store ingest": measure_store_ingest,

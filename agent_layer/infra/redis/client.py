@@ -12,11 +12,11 @@ from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.connection import Connection
-from redis.exceptions import BusyLoadingError, RedisError, TimeoutError as RedisTimeoutError
+from redis.exceptions import BusyLoadingError, RedisError, ResponseError, TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from agent_layer.errors import BadInputError, UnreachableError
-from agent_layer.infra.redis.durability import DurableWrites
+from agent_layer.infra.redis.durability import DurableWrites, rewrite_unsynced_file
 from agent_layer.infra.redis.embedded import acquire_server
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.infra.redis.retry import BACKOFF, TimedRetry
@@ -112,14 +112,16 @@ def _limits(settings: Settings) -> _Limits:
 def _timed_retry(settings: Settings, url: str) -> TimedRetry:
     """Retry for a client; it restarts the embedded server first, which ends when its supervisor is killed."""
 
-    def revive() -> None:
+    def revive(code: str) -> None:
         with suppress(UnreachableError):  # then the next try says so
-            acquire_server(settings)
+            if settings.redis_url is None:
+                acquire_server(settings)
+            if code == "MISCONF":
+                with _open_probe(settings, url) as probe, suppress(RedisError):
+                    rewrite_unsynced_file(probe)
 
     server, seconds, route = _without_password(url), settings.retry_seconds, find_route(url, settings.namespace)
-    if settings.redis_url is None:
-        return TimedRetry(server, seconds, revive)
-    return TimedRetry(server, seconds, follow=route.follow) if route else TimedRetry(server, seconds)
+    return TimedRetry(server, seconds, revive, route.follow) if route else TimedRetry(server, seconds, revive)
 
 
 def _answering_url(settings: Settings) -> str:
@@ -161,16 +163,9 @@ def _remedy(error: RedisError) -> str:
 
 def _find_node(settings: Settings, url: str) -> None:
     """Ping once; wait for a server that is still loading its append-only file. In a cluster, find the slot's owner."""
-    route, limit_seconds = find_route(url, settings.namespace), settings.connect_seconds
+    route = find_route(url, settings.namespace)
     waits = BACKOFF.delays(settings.retry_seconds)
-    probe = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
-        url,
-        retry=Retry(NoBackoff(), 0),
-        socket_connect_timeout=limit_seconds,
-        socket_timeout=limit_seconds,
-        **route_options(url, route),
-    )
-    with probe:
+    with _open_probe(settings, url) as probe:
         while True:
             try:
                 probe.ping()  # pyright: ignore[reportUnknownMemberType]
@@ -178,10 +173,26 @@ def _find_node(settings: Settings, url: str) -> None:
                 if (wait := next(waits, None)) is None:
                     raise
                 time.sleep(wait)
+            except ResponseError as error:
+                if "MISCONF" not in str(error):
+                    raise
+                break  # it answers; its first command waits, and helps it
             else:
                 break
         if route is not None:
             route.learn(read_owners(probe, Keys(settings.namespace).name()))
+
+
+def _open_probe(settings: Settings, url: str) -> Redis:
+    """Return a client that tries once."""
+    limit_seconds = settings.connect_seconds
+    return Redis.from_url(  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+        url,
+        retry=Retry(NoBackoff(), 0),
+        socket_connect_timeout=limit_seconds,
+        socket_timeout=limit_seconds,
+        **route_options(url, find_route(url, settings.namespace)),
+    )
 
 
 def _without_password(url: str) -> str:

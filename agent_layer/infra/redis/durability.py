@@ -176,12 +176,7 @@ class DurableWrites:
         """
         deadline, idle_since = time.monotonic() + self._seconds, None
         while True:
-            try:
-                facts = cast("dict[str, object]", redis.info("persistence"))  # pyright: ignore[reportUnknownMemberType]
-            except (ResponseError, RedisUnreachableError) as error:
-                if not _is_refusal(error):
-                    raise
-                facts = {}
+            facts = _read_persistence(redis)
             if not facts.get("aof_enabled"):
                 time.sleep(AGE_SECONDS)
                 return
@@ -200,7 +195,8 @@ class DurableWrites:
     def _sync_file(self, redis: Redis) -> bool:
         """Write, find it in the append-only file, and sync that; False where it does not appear.
 
-        A write that was answered may still be in the server's memory, because it writes nothing while it syncs.
+        A write that was answered may still be in the server's memory, because it writes nothing while it syncs. The
+        kernel reports a failure once, to the server or to us, so our sync counts only if none of the server's failed.
         """
         deadline, mark, sizes = time.monotonic() + _MARK_SECONDS, "", dict[int, int]()
         while time.monotonic() < deadline:
@@ -215,10 +211,14 @@ class DurableWrites:
                 if found.keys() != sizes.keys() or any(found[inode] < size for inode, size in sizes.items()):
                     mark, sizes = new_id(), found  # first, or the server restarted or rewrites its file
                     redis.set(self._keys.synced, mark)
+                    deadline = time.monotonic() + _MARK_SECONDS
                 if any(_contains(file, sizes[inode], mark) for inode, file in zip(found, files, strict=True)):
                     for file in files:
                         os.fsync(file.fileno())
-                    return True
+                    if not _has_failed_sync(_read_persistence(redis)):
+                        return True
+                    rewrite_unsynced_file(redis)
+                    mark, sizes = "", {}
             time.sleep(_POLL_SECONDS)
         return False
 
@@ -262,21 +262,62 @@ def rewrite_torn_file(redis: Redis) -> None:
 
     Waits for the end, for some seconds: until then, another restart would bring half of a forgotten decision back.
     """
-    if not may_be_torn(_read_facts(redis)):
+    if not may_be_torn(_read_facts(redis)) or not _begin_rewrite(redis):
         return
-    try:
-        redis.bgrewriteaof()  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
-    except (ResponseError, RedisUnreachableError) as error:
-        if not _is_refusal(error):
-            raise
-        return  # this user may not ('doctor' says so), or it is under way
     deadline = time.monotonic() + _REWRITE_SECONDS
     while may_be_torn(_read_facts(redis)) and time.monotonic() < deadline:
         time.sleep(10 * _POLL_SECONDS)
 
 
+def rewrite_unsynced_file(redis: Redis) -> None:
+    """Let a server whose sync failed begin its append-only file again, from memory, where this user may.
+
+    No later sync writes what one failed to write (Rebello et al. 2020, Can applications recover from fsync failures?).
+    The server refuses writes until a sync succeeds, and begins none without a write: it would refuse for ever. Redis
+    7.0 does so even then, and has to be restarted. Waits for the end, for some seconds.
+    """
+    facts = _read_facts(redis)
+    is_redis7 = str(facts.get("redis_version")).startswith("7.0.") and "valkey_version" not in facts
+    if not _has_failed_sync(facts) or is_redis7:
+        return
+    _begin_rewrite(redis)
+    deadline = time.monotonic() + _REWRITE_SECONDS
+    while _is_rewriting(_read_facts(redis)) and time.monotonic() < deadline:
+        time.sleep(10 * _POLL_SECONDS)
+
+
+def _is_rewriting(facts: Mapping[str, object]) -> bool:
+    return bool(facts.get("aof_rewrite_in_progress") or facts.get("aof_rewrite_scheduled"))
+
+
+def _has_failed_sync(facts: Mapping[str, object]) -> bool:
+    """Whether writes are refused although all of them are in the file; a full disk leaves some in memory."""
+    return facts.get("aof_last_write_status") == "err" and not facts.get("aof_buffer_length")
+
+
+def _begin_rewrite(redis: Redis) -> bool:
+    """Return whether it has begun: this user may not ('doctor' says so), or it is under way."""
+    try:
+        redis.bgrewriteaof()  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+    except (ResponseError, RedisUnreachableError) as error:
+        if not _is_refusal(error):
+            raise
+        return False
+    return True
+
+
 def _read_facts(redis: Redis) -> dict[str, object]:
     return {**redis.info("server"), **redis.info("persistence")}  # pyright: ignore[reportUnknownMemberType]  # untyped
+
+
+def _read_persistence(redis: Redis) -> dict[str, object]:  # kept: a refusal is an answer
+    """Return the facts of ``INFO persistence``; nothing where this user may not ask."""
+    try:
+        return cast("dict[str, object]", redis.info("persistence"))  # pyright: ignore[reportUnknownMemberType]
+    except (ResponseError, RedisUnreachableError) as error:
+        if not _is_refusal(error):
+            raise
+        return {}
 
 
 def _read_server(connection: AbstractConnection) -> dict[str, str]:  # kept: a refusal is an answer

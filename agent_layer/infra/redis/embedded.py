@@ -17,7 +17,7 @@ from pathlib import Path
 
 from redis import Redis
 from redis.backoff import NoBackoff
-from redis.exceptions import BusyLoadingError, RedisError
+from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 from redis.retry import Retry
 
 from agent_layer.errors import BadInputError, UnreachableError
@@ -138,5 +138,7 @@ def _answers(socket: Path, limit_seconds: float) -> bool:
                 return bool(redis.ping())  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
             except BusyLoadingError:
                 time.sleep(0.05)
+            except ResponseError:  # a refusal is an answer
+                return True
             except RedisError:
                 return False

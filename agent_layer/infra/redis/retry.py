@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import TypeVar, cast
 
 from redis.backoff import NoBackoff
@@ -46,7 +47,7 @@ _REMEDIES = {
     "OOM": "raise its maxmemory, or free some of it",
     "READONLY": "point AGENT_LAYER_REDIS_URL at the server that takes writes",
     "LOADING": "wait until it has read its append-only file",
-    "MISCONF": "free its disk",
+    "MISCONF": "free its disk, or restart it where a sync has failed",
     "MOVED": "name a node of the cluster by redis:// or rediss://, and let this machine reach every node",
     "ASK": _MIGRATION,
     "TRYAGAIN": _MIGRATION,
@@ -78,7 +79,8 @@ class TimedRetry(Retry):
     Args:
         server: its name in errors.
         seconds: time after which a command fails.
-        revive: called before each next try.
+        revive: begins each next try, with the server's code for its refusal, or an empty one. Where this machine
+            refuses it a file (EMFILE, ENOSPC), that try has failed.
         follow: called with the answer of a node of a cluster that is not the one to ask.
     """
 
@@ -86,7 +88,7 @@ class TimedRetry(Retry):
         self,
         server: str,
         seconds: float,
-        revive: Callable[[], object] = lambda: None,
+        revive: Callable[[str], object] = lambda _: None,
         follow: Callable[[MovedError], object] = lambda _: None,
     ) -> None:
         super().__init__(NoBackoff(), 0)
@@ -116,10 +118,10 @@ class TimedRetry(Retry):
 
     def _ask(self, do: Callable[[], T], fail: Callable[[Exception, int], object]) -> T:
         waits = BACKOFF.delays(self._seconds)
-        num_failures = 0
+        num_failures, attempt = 0, do
         while True:
             try:
-                return do()
+                return attempt()
             except RedisUnreachableError:
                 raise
             except (RedisError, OSError) as error:
@@ -134,7 +136,11 @@ class TimedRetry(Retry):
                 if (wait := next(waits, None)) is None:
                     raise self._gave_up(error) from error
                 time.sleep(wait)
-                self._revive()
+                attempt = partial(self._do_revived, do, _code(error))
+
+    def _do_revived(self, do: Callable[[], T], code: str) -> T:
+        self._revive(code)
+        return do()
 
     def _gave_up(self, error: Exception) -> RedisUnreachableError:
         remedy = _REMEDIES.get(_code(error), "start it, or correct AGENT_LAYER_REDIS_URL")

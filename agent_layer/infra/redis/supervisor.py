@@ -36,13 +36,20 @@ def supervise(users_lock: Path, command: Sequence[str]) -> int:
             preexec_fn=partial(die_with_parent, os.getpid(), signal.SIGTERM),  # noqa: PLW1509  # this process has one thread
         )
         while server.poll() is None:
-            if try_lock(users_lock) is not None:
+            if _is_unused(users_lock):
                 server.terminate()
                 return server.wait()
             time.sleep(_POLL_SECONDS)
         history.record_exit(time.monotonic() - started_at)
         if history.must_give_up:
             return server.wait()
+
+
+def _is_unused(users_lock: Path) -> bool:
+    try:
+        return try_lock(users_lock) is not None
+    except OSError:  # the machine refuses a file for now (EMFILE, ENOSPC); it is asked again
+        return False
 
 
 if __name__ == "__main__":

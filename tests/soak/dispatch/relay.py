@@ -69,19 +69,19 @@ class Relay:
             writer.close()
             return
         self._writers |= {writer, far_writer}
-        await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+        with suppress(OSError):  # one side was reset: the other one hears of it, too
+            await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
         self._writers -= {writer, far_writer}
         writer.close()
         far_writer.close()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while content := await reader.read(_CHUNK_BYTES):
-                await self._is_open.wait()
-                writer.write(content)
-                await writer.drain()
-            if writer.can_write_eof():
-                writer.write_eof()
+        while content := await reader.read(_CHUNK_BYTES):
+            await self._is_open.wait()
+            writer.write(content)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
 
 
 async def _connect(target: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -1,8 +1,8 @@
 """A Redis that forgets: ``python tests/soak/forgetful DIRECTORY --server PROGRAM [--kind K] [--rounds N] [--seed S]``.
 
-A line under load (queue, workers, gateway, engine, shipper, trainer with a ledger) suffers one fault per round; then
-what the trainer received is compared with what is stored. Prints what happened, and every breach; ends with 1 when
-there is one. It tests the tree that PYTHONPATH names.
+A line under load (queue, workers, gateway, engine, shipper, trainer with a ledger) suffers one fault per round, or two
+that are combined; then what the trainer received is compared with what is stored. Prints what happened, and every
+breach; ends with 1 when there is one. It tests the tree that PYTHONPATH names.
 """
 
 import argparse
@@ -24,9 +24,9 @@ _KINDS = {
     "own": ["cut", "flush", "empty", "clock", "refuse"],
     "remote": ["cut", "empty"],
     "embedded": ["cut", "flush", "empty", "refuse"],
-    "replicated": ["promote", "cut"],
+    "replicated": ["promote", "cut", "clock", "refuse"],
 }
-"""Faults by kind of server."""
+"""Faults by kind of server; "combined" causes two of them in one round."""
 _SHOWN_BREACHES = 30
 
 
@@ -54,11 +54,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     chance = random.Random(options.seed)
-    faults = options.faults or _KINDS[options.kind]
+    faults = options.faults or [*_KINDS[options.kind], "combined"]
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started ends
     began = time.monotonic()
     line = Line(options.directory, options.server, options.kind)
-    rounds, breaches = Rounds(line, chance), list[str]()
+    rounds, breaches = Rounds(line, chance, _KINDS[options.kind]), list[str]()
     try:
         line.build()
         rounds.await_first_group()

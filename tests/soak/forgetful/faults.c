@@ -1,7 +1,7 @@
 /* Faults inside a process, by LD_PRELOAD: refused system calls, a moved clock; and which bytes of a log are on disk.
 
    FAULTS_CONTROL  file of a struct control: what this process, and those that it starts, suffer now
-   FAULTS_DURABLE  file of a struct durable: up to where the append-only file has been synced, by any process */
+   FAULTS_DURABLE  file of structs durable: up to where each append-only file has been synced, by any process */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -26,7 +26,8 @@ struct control {
   int32_t code;         /* errno */
   int32_t calls;        /* 1: those that make descriptors, 2: those that write files, 4: those that sync */
 };
-struct durable { uint64_t inode, size; };
+struct durable { uint64_t id, size; };
+enum { LOGS = 1024 }; /* as in shim.py */
 
 static struct control *control;
 static struct durable *durable;
@@ -44,7 +45,7 @@ static void *map_file(const char *variable, size_t size) {
 
 __attribute__((constructor)) static void begin(void) {
   control = map_file("FAULTS_CONTROL", sizeof *control);
-  durable = map_file("FAULTS_DURABLE", sizeof *durable);
+  durable = map_file("FAULTS_DURABLE", LOGS * sizeof *durable);
 }
 
 static int is_refused(int call) {
@@ -115,6 +116,25 @@ static void name_descriptor(char *into, int file) {
   strcpy(into, "/proc/self/fd/");
   strcat(into, digits + at);
 }
+
+/* The name is part of the id: an inode is used again for a later log. */
+static uint64_t identify(const char *path, uint64_t inode) {
+  uint64_t id = inode;
+  const char *name = strrchr(path, '/');
+  for (name = name ? name + 1 : path; *name; name++) id = (id ^ (unsigned char)*name) * 1099511628211u;
+  return id;
+}
+
+static void note_durable(const char *path, const struct stat *found) {
+  uint64_t id = identify(path, found->st_ino);
+  for (struct durable *one = durable; one < durable + LOGS; one++) {
+    if (!one->id) __sync_bool_compare_and_swap(&one->id, 0, id);
+    if (one->id != id) continue;
+    if ((uint64_t)found->st_size > one->size) one->size = found->st_size;
+    return;
+  }
+}
+
 #define SYNC(name)                                                                              \
   int name(int file) {                                                                          \
     struct stat found;                                                                          \
@@ -124,11 +144,8 @@ static void name_descriptor(char *into, int file) {
     int is_log = durable && readlink(link, path, sizeof path - 1) > 0 && strstr(path, "appendonly") \
                  && strstr(path, ".aof") && fstat(file, &found) == 0;                           \
     int answer = REAL(name)(file);                                                              \
-    if (is_log && answer == 0 && !strstr(path, ".base.") && !strstr(path, "temp-")) {           \
-      if (durable->inode != found.st_ino) durable->size = 0;                                    \
-      durable->inode = found.st_ino;                                                            \
-      if ((uint64_t)found.st_size > durable->size) durable->size = found.st_size;               \
-    }                                                                                           \
+    if (is_log && answer == 0 && !strstr(path, ".base.") && !strstr(path, "temp-"))             \
+      note_durable(path, &found);                                                               \
     return answer;                                                                              \
   }
 

@@ -58,6 +58,8 @@ class Line(Deployment):
         )
         super().__init__(directory, settings)
         self.controls = {name: Control(directory / f"{name}.faults") for name in self.parts}
+        if isinstance(self.server, EmbeddedServer):  # the gateway starts it
+            self.server.control = self.controls["gateway"]
         self.counts: Counter[str] = Counter()
         self._is_ending = False
 

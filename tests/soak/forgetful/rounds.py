@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from line import Line
 from servers import ReplicatedServer
-from shim import REFUSALS
+from shim import REFUSALS, Control
 from waiting import WaitExpired, wait_until
 
 __all__ = ["FAULTS", "Rounds"]
@@ -16,6 +16,8 @@ _BACK_SECONDS = 30.0
 _STUCK_SECONDS = 90.0
 _LAG_SECONDS = 1.0
 """Longest time that a replica is behind when it is promoted."""
+_GAP_SECONDS = 1.0
+"""Longest time between two faults of one round."""
 _CLOCKS = (-60.0, 60.0, 0.0)
 
 
@@ -25,6 +27,8 @@ class Rounds:
 
     line: Line
     chance: random.Random
+    combined: list[str] = field(default_factory=list[str])
+    """Faults that ``combine`` draws from."""
     history: list[str] = field(default_factory=list[str])
     breaches: list[str] = field(default_factory=list[str])
     seconds_until_back: list[float] = field(default_factory=list[float])
@@ -102,12 +106,28 @@ class Rounds:
 
     def refuse(self) -> str:
         """Refuse descriptors, space or writes to one process, and to those that it starts."""
-        controls = {**self.line.controls, "redis": self.line.server.control}
+        happened, seconds = self._begin_refusals({**self.line.controls, "redis": self.line.server.control})
+        self._pass_time(seconds)
+        return happened
+
+    def _begin_refusals(self, controls: dict[str, Control]) -> tuple[str, float]:
+        """Return what begins, and for how many seconds it lasts."""
         name, what = self.chance.choice(sorted(controls)), self.chance.choice(sorted(REFUSALS))
         seconds, share = self.chance.uniform(0.3, 3.0), self.chance.choice([0.1, 0.5, 1.0])
         controls[name].refuse(what, seconds, share)
-        self._pass_time(seconds)
-        return f"{what} in {name} for {seconds:.1f} s, {share:.0%} of the calls"
+        return f"{what} in {name} for {seconds:.1f} s, {share:.0%} of the calls", seconds
+
+    def combine(self) -> str:
+        """Cause two faults, the second one while the line suffers from the first."""
+        faults = self.chance.choices(self.combined, k=2)
+        happened: list[str] = []
+        for fault in sorted(faults, key=lambda one: one != "refuse"):  # it lasts, so it is the first
+            if fault == "refuse":  # of the line's processes: a Redis that may not start is started by us
+                happened.append(self._begin_refusals(self.line.controls)[0])
+            else:
+                happened.append(FAULTS[fault](self))
+            self._pass_time(self.chance.uniform(0.0, _GAP_SECONDS))
+        return ", then ".join(happened)
 
 
 FAULTS: dict[str, Callable[[Rounds], str]] = {
@@ -117,4 +137,5 @@ FAULTS: dict[str, Callable[[Rounds], str]] = {
     "empty": Rounds.empty,
     "clock": Rounds.move_clock,
     "refuse": Rounds.refuse,
+    "combined": Rounds.combine,
 }

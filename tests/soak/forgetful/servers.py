@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +21,7 @@ __all__ = ["EmbeddedServer", "OwnServer", "ReplicatedServer", "Server"]
 
 _RELAY = Path(__file__).parents[1] / "dispatch" / "relay.py"
 _START_SECONDS = 30.0
+_ILL_SECONDS = 10.0
 
 
 class Server(Protocol):
@@ -54,6 +56,7 @@ def cut_log(directory: Path, shim: Shim, chance: random.Random) -> str:
     size, durable = log.stat().st_size, shim.read_durable(log)
     left = chance.randint(durable, size)
     os.truncate(log, left)
+    shim.sync(log)  # what is left survived
     return f"cut {size - left} of {size - durable} bytes that were not on disk"
 
 
@@ -76,6 +79,7 @@ class OwnServer:
         directory.mkdir(exist_ok=True)
         self.control = Control(directory.with_suffix(".faults"))
         self._process: subprocess.Popen[bytes] | None = None
+        self._well_at = 0.0
 
     def connect(self) -> Redis:
         return Redis(host=self.host, port=self.port, socket_timeout=5)
@@ -96,13 +100,31 @@ class OwnServer:
         assert self._process is not None
         with self.connect() as redis:
             wait_until_ready(self._process, lambda: _answers(redis), _START_SECONDS, self.directory.with_suffix(".log"))
+        self._well_at = time.monotonic()
 
     def tend(self) -> bool:
-        """Start it again if it ended; return whether it had."""
-        if self._process is None or self._process.poll() is None:
+        """Start it again if it ended, or did not answer PING for a while, as a supervisor does; return whether it did.
+
+        Redis 7.0 needs that once a sync has failed.
+        """
+        if self._process is None or (self._process.poll() is None and not self._is_ill()):
             return False
+        self.kill()
         self.start()
         return True
+
+    def _is_ill(self) -> bool:
+        now = time.monotonic()
+        with self.connect() as redis:
+            if _answers(redis):
+                self._well_at = now
+        return now - self._well_at > _ILL_SECONDS
+
+    def promote(self) -> None:
+        """Let a replica be a master from now on, also when it starts again."""
+        with self.connect() as redis:
+            redis.execute_command("REPLICAOF", "NO", "ONE")
+        self._options = self._options[: self._options.index("--replicaof")]
 
     def kill(self) -> None:
         assert self._process is not None
@@ -133,7 +155,7 @@ class EmbeddedServer:
     def __init__(self, state: Path, shim: Shim) -> None:
         self.directory, self._shim = state / "redis", shim
         self.url = None
-        self.control = Control(state.with_suffix(".faults"))  # moved where its starter is; see Line
+        self.control = Control(state.with_suffix(".faults"))  # of its starter, once there is one; see Line
 
     def connect(self) -> Redis:
         return Redis(unix_socket_path=str(self.directory / "redis.sock"), socket_timeout=5)
@@ -248,8 +270,7 @@ class ReplicatedServer:
         self._master.kill()
         self._link.end()
         self._front.end()
-        with self._replica.connect() as redis:
-            redis.execute_command("REPLICAOF", "NO", "ONE")
+        self._replica.promote()
         self._master = self._replica
         self._front = Relay(self._port, self._master.port)
         self._add_replica()

@@ -2,8 +2,8 @@
 
 It keeps some groups submitted, takes them as they close, records what each step learns from, and keeps a ledger of its
 own, as a checkpoint would. It notes in ``DIRECTORY/journal`` what it submitted, received and suffered. After
-``DIRECTORY/stop`` is there it submits no more, and ends once it has all of its groups. It submits open groups again
-when none came for a while, as a trainer does that starts again.
+``DIRECTORY/stop`` is there it submits no more, and ends once it has all of its groups. Where the server changed, it
+submits open groups again, as ``trainer_adapter.loop.feed`` does. One that starts again goes on from its ledger.
 """
 
 import base64
@@ -19,13 +19,12 @@ from agent_layer.dispatcher import Dispatcher, connect
 from agent_layer.errors import AgentLayerError
 from agent_layer.schema.codec import encode
 from agent_layer.schema.task import Task
+from agent_layer.schema.training import TrainedBatch
 from agent_layer.store import GroupDelivery, Store, open_store
 from trainer_adapter.data import read_group, record_batch, select_batch
 
 _NUM_OPEN, _GROUP_SIZE, _GROUPS_PER_STEP = 8, 4, 2
 _QUIET_SECONDS = 0.5
-_MAX_QUIET_TURNS = 16
-"""Turns without a group after which open ones are submitted again."""
 _REST_SECONDS = 0.3
 
 
@@ -39,10 +38,27 @@ class Trainer:
         self._open: dict[str, Task] = {}
         self._trained: set[str] = set()
         self._pending: dict[str, GroupDelivery] = {}
+        self._prepared: tuple[TrainedBatch, list[str]] | None = None
+        """Stored, and not in the ledger yet."""
         self._num_submitted, self._step = 0, 0
-        self._num_quiet = 0
+        self._resume()
+        self._server_change: bytes | None = None
         self._dispatcher: Dispatcher | None = None
         self._store: Store | None = None
+
+    def _resume(self) -> None:
+        for line in map(json.loads, (self._directory / "ledger").read_bytes().splitlines()):
+            self._step = line["step"]
+            self._trained.update(line["groups"])
+        notes = map(json.loads, (self._directory / "journal").read_bytes().splitlines())
+        for group_id in (note["subject"] for note in notes if note["what"] == "submitted"):
+            number = int(group_id.partition(".")[0].removeprefix("t"))
+            self._num_submitted = max(self._num_submitted, number + 1)
+            if group_id not in self._trained:
+                self._open[group_id] = self._make_task(number)
+
+    def _make_task(self, number: int) -> Task:
+        return Task(id=f"t{number}", run=self._run, group_size=_GROUP_SIZE, scorer="agent", input="x")
 
     def note(self, what: str, subject: str, detail: object = None) -> None:
         line = {"at": time.monotonic(), "what": what, "subject": subject, "detail": detail}
@@ -72,15 +88,14 @@ class Trainer:
             self._train(self._store)
 
     def _submit(self, dispatcher: Dispatcher) -> None:
-        self._num_quiet += 1
-        if self._num_quiet > _MAX_QUIET_TURNS and self._open:
+        if (change := dispatcher.find_server_change()) not in (None, self._server_change):
             known = {group.group_id for group in dispatcher.groups(list(self._open))}
             forgotten = [group_id for group_id in self._open if group_id not in known]
             self.note("submitted again", str(len(forgotten)), forgotten)
             dispatcher.submit(list(self._open.values()))
-            self._num_quiet = 0
+            self._server_change = change
         while len(self._open) < _NUM_OPEN and not self._is_stopped():
-            task = Task(id=f"t{self._num_submitted}", run=self._run, group_size=_GROUP_SIZE, scorer="agent", input="x")
+            task = self._make_task(self._num_submitted)
             (group_id,) = dispatcher.submit([task])
             self._open[group_id] = task
             self._num_submitted += 1
@@ -89,26 +104,27 @@ class Trainer:
     def _receive(self, delivery: GroupDelivery) -> None:
         group_id, members = delivery.group.group_id, [one.trajectory_id for one in delivery.trajectories]
         self.note("received", group_id, [members, delivery.group.trajectory_ids, delivery.group.num_usable])
-        self._num_quiet = 0
         if group_id in self._trained or group_id not in self._open:
             delivery.ack()
         else:
             self._pending[group_id] = delivery
 
     def _train(self, store: Store) -> None:
-        deliveries = list(self._pending.values())
-        samples = [read_group(one, 0, 1).samples for one in deliveries]
-        record = record_batch(select_batch(samples, keep_equal=False), self._run, self._step + 1, 0)
-        store.append(record)
-        group_ids = [one.group.group_id for one in deliveries]
+        if self._prepared is None:
+            samples = [read_group(one, 0, 1).samples for one in self._pending.values()]
+            record = record_batch(select_batch(samples, keep_equal=False), self._run, self._step + 1, 0)
+            store.append(record)
+            self._prepared = record, list(self._pending)
+        record, group_ids = self._prepared
         line = {"step": self._step + 1, "groups": group_ids, "record": base64.b64encode(encode(record)).decode()}
         os.write(self._ledger, json.dumps(line).encode() + b"\n")
         os.fsync(self._ledger)
+        self._prepared = None
         self._step += 1
         self._trained.update(group_ids)  # in the checkpoint from now on, acknowledged or not
         for group_id in group_ids:
             self._open.pop(group_id, None)
-            self._pending.pop(group_id)
+        deliveries = [self._pending.pop(group_id) for group_id in group_ids]
         self.note("trained", str(self._step), group_ids)
         for delivery in deliveries:
             delivery.ack()

@@ -1,4 +1,4 @@
-"""A server without WAITAOF: what was answered leaves only after a sync that began later has ended."""
+"""What was answered leaves only after a sync that began later has ended, and while none of the server's has failed."""
 
 import pytest
 from redis.exceptions import NoPermissionError
@@ -12,8 +12,8 @@ from agent_layer.infra.redis.retry import RedisUnreachableError
 class SlowDisk:
     """A server whose clock passes only while a client sleeps: each second it begins a sync, unless one still runs."""
 
-    def __init__(self, begin, durations):
-        self.now = begin
+    def __init__(self, begin, durations, failed=()):
+        self.now, self.failed = begin, failed
         self.syncs, second = [], 0.0
         for duration in durations:
             self.syncs.append((second, second + duration))
@@ -27,18 +27,22 @@ class SlowDisk:
 
     def info(self, _section):
         is_syncing = any(begin <= self.now < end for begin, end in self.syncs)
-        return {"aof_enabled": 1, "aof_pending_bio_fsync": int(is_syncing), "aof_last_write_status": "ok"}
+        num_ended = sum(end <= self.now for _, end in self.syncs)
+        status = "err" if num_ended - 1 in self.failed else "ok"
+        return {"aof_enabled": 1, "aof_pending_bio_fsync": int(is_syncing), "aof_last_write_status": status}
 
 
 @pytest.mark.parametrize("begin", [0.0, 0.01, 0.5, 0.99, 1.5, 2.3])
 @pytest.mark.parametrize("duration", [0.0, 0.02, 0.4, 0.97, 1.5, 2.7, 6.4])
-def test_a_wait_ends_after_a_later_sync(monkeypatch, begin, duration):
-    disk = SlowDisk(begin, [0.01, *[duration] * 40])
+@pytest.mark.parametrize("failed", [(), (1,)])
+def test_a_wait_ends_after_a_later_sync(monkeypatch, begin, duration, failed):
+    disk = SlowDisk(begin, [0.01, *[duration] * 40], failed)
     monkeypatch.setattr(durability, "time", disk)
 
     DurableWrites(Keys("n"))._wait_for_sync(disk)
 
-    assert any(begin <= began and ended <= disk.now for began, ended in disk.syncs)
+    whole = (sync for number, sync in enumerate(disk.syncs) if number not in failed)
+    assert any(begin <= began and ended <= disk.now for began, ended in whole)
 
 
 def test_a_disk_that_never_syncs_is_named(monkeypatch):
@@ -60,3 +64,36 @@ def test_a_server_that_does_not_tell_gets_time(monkeypatch):
     DurableWrites(Keys("n"))._wait_for_sync(disk)
 
     assert disk.now == 0.5 + AGE_SECONDS
+
+
+class FailedDisk:
+    """A server whose syncs of its first writes fail."""
+
+    def __init__(self, directory, num_failures):
+        self.options = {"dir": str(directory), "appendfilename": "appendonly.aof"}
+        self.file, self.num_left = directory / "appendonly.aof", num_failures
+        self.file.touch()
+        self.has_failed, self.num_rewrites = False, 0
+
+    def set(self, _name, mark):
+        with self.file.open("a") as file:
+            file.write(mark)
+        self.has_failed = self.num_left > 0
+        self.num_left -= 1
+
+    def bgrewriteaof(self):
+        self.has_failed, self.num_rewrites = False, self.num_rewrites + 1
+        self.file.rename(self.file.with_suffix(f".{self.num_rewrites}"))  # its inode is not used again
+        self.file.touch()
+
+    def info(self, _section):
+        return {"aof_last_write_status": "err" if self.has_failed else "ok", "aof_buffer_length": 0}
+
+
+@pytest.mark.parametrize("num_failures", [0, 1, 3])
+def test_our_sync_counts_only_in_a_file_that_the_server_has_not_failed_to_sync(tmp_path, num_failures):
+    disk, waits = FailedDisk(tmp_path, num_failures), DurableWrites(Keys("n"))
+    waits._options = disk.options
+
+    assert waits._sync_file(disk)
+    assert (disk.num_rewrites, disk.has_failed) == (num_failures, False)
