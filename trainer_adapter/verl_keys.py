@@ -17,6 +17,8 @@ SECTIONS: Final = (OPTIMIZER, ENGINE, MODEL)
 
 PACKED_ATTENTION: Final = "agent_layer_rows"
 """Name, among the attentions of transformers, of that over rows without padding."""
+CHUNK_TOKENS: Final = 1024
+"""Tokens whose logits exist at a time."""
 _ACTOR: Final = "actor_rollout_ref.actor"
 
 _OURS: Final[dict[str, dict[str, str]]] = {

@@ -7,7 +7,7 @@ torch takes seconds to import, so it is imported inside tests: collection stays 
 import pytest
 
 from agent_layer.errors import BadInputError
-from trainer_adapter.verl_keys import PACKED_ATTENTION
+from trainer_adapter.verl_keys import CHUNK_TOKENS, PACKED_ATTENTION
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 
@@ -66,7 +66,7 @@ def test_scores_in_chunks_and_their_gradients_are_those_of_whole_logits(
 def test_the_gradient_of_a_bfloat16_weight_is_summed_in_float32():
     import torch
 
-    from trainer_adapter.verl.packed.logprobs import CHUNK_TOKENS, LogitRule, ScoredTokens, score_tokens
+    from trainer_adapter.verl.packed.logprobs import LogitRule, ScoredTokens, score_tokens
 
     hidden, weight, _, next_ids, temperature = draw_tokens(12 * CHUNK_TOKENS)
     low = weight.detach().bfloat16().requires_grad_()
@@ -103,8 +103,6 @@ def measure_peak(num_tokens, words):
 
 
 def test_memory_of_logits_does_not_grow_with_rows():
-    from trainer_adapter.verl.packed.logprobs import CHUNK_TOKENS
-
     words = 2000
     chunk = CHUNK_TOKENS * words * 4
     short, long = measure_peak(CHUNK_TOKENS, words), measure_peak(8 * CHUNK_TOKENS, words)

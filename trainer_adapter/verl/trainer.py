@@ -391,6 +391,7 @@ def _engine_config(config: TrainConfig) -> FSDPEngineConfig:
         use_dynamic_bsz=True,
         use_torch_compile=False,
         ulysses_sequence_parallel_size=config.optimizer.sequence_parallel,
+        use_no_sync_for_gradient_accumulation=False,  # else each process keeps the whole gradient between micro-batches
     )
     return FSDPEngineConfig(**engine)
 

@@ -14,13 +14,11 @@ from transformers import PretrainedConfig, PreTrainedModel
 from verl.models.transformers.dense_common import CausalLMOutputForPPO
 
 from agent_layer.errors import BadInputError
+from trainer_adapter.verl_keys import CHUNK_TOKENS
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
 # veRL and much of transformers carry no types.
-
-CHUNK_TOKENS = 1024
-"""Tokens whose logits exist at a time."""
 
 
 class ScoredTokens(NamedTuple):
