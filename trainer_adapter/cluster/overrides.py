@@ -288,9 +288,12 @@ def _unsupported(config: TrainConfig) -> Iterator[tuple[str, str]]:
             "has each engine on one machine: gpus_per_node must be a multiple of it",
         )
     yield from _unheeded(cluster)
-    strategy = {**config.verl, **cluster.verl}.get(f"{_ACTOR}.strategy", "fsdp2")
-    if strategy == "fsdp":
-        yield f"{_ACTOR}.strategy fsdp", "trains with fsdp2: FSDP1 fails on a CPU, and its checkpoints differ"
+    named = {**config.verl, **cluster.verl}
+    engines = {f"{_ACTOR}.strategy": "fsdp2", "actor_rollout_ref.ref.strategy": "fsdp2", "model_engine": "dp"}
+    others = ((name, own, named[name]) for name, own in engines.items() if named.get(name, own) != own)
+    for name, own, found in others:
+        reason = "learning rate, packed rows, export and checks of checkpoints are FSDP2's, and would not hold for it"
+        yield f"{name} {found}", f"trains with {own} only: {reason}"
 
 
 def _unheeded(cluster: ClusterConfig) -> Iterator[tuple[str, str]]:
