@@ -15,6 +15,10 @@ MODEL: Final = "actor_rollout_ref.model"
 SECTIONS: Final = (OPTIMIZER, ENGINE, MODEL)
 """Parts of veRL's configuration that the embedded trainer reads."""
 
+PACKED_ATTENTION: Final = "agent_layer_rows"
+"""Name, among the attentions of transformers, of that over rows without padding."""
+CHUNK_TOKENS: Final = 1024
+"""Tokens whose logits exist at a time."""
 _ACTOR: Final = "actor_rollout_ref.actor"
 
 _OURS: Final[dict[str, dict[str, str]]] = {
@@ -29,7 +33,9 @@ _OURS: Final[dict[str, dict[str, str]]] = {
     ENGINE: {
         "optimizer.precision": "dtype model_dtype mixed_precision",
         "optimizer.microbatch_tokens": "use_dynamic_bsz max_token_len_per_gpu micro_batch_size_per_gpu"
-        " infer_max_token_len_per_gpu infer_micro_batch_size_per_gpu use_remove_padding",
+        " infer_max_token_len_per_gpu infer_micro_batch_size_per_gpu",
+        "no other: rows are always packed": "use_remove_padding use_fused_kernels",
+        "optimizer.sequence_parallel": "ulysses_sequence_parallel_size",
         "seed": "seed",
         "no other: it runs fsdp2, forward and backward": "strategy forward_only",
     },
@@ -37,7 +43,7 @@ _OURS: Final[dict[str, dict[str, str]]] = {
         "model": "path local_path hf_config_path local_hf_config_path tokenizer_path local_tokenizer_path"
         " load_tokenizer use_shm hf_config generation_config tokenizer processor model_type architectures",
         "optimizer.gradient_checkpointing": "enable_gradient_checkpointing",
-        "optimizer.microbatch_tokens": "use_remove_padding",
+        "no other: rows are always packed": "use_remove_padding use_fused_kernels",
         "lora.rank": "lora_rank",
         "lora.alpha": "lora_alpha",
         "lora.target_modules": "target_modules target_parameters exclude_modules",
@@ -58,7 +64,9 @@ _OURS: Final[dict[str, dict[str, str]]] = {
         "optimizer.epochs": "ppo_epochs",
         "optimizer.minibatches": "ppo_mini_batch_size",
         "optimizer.microbatch_tokens": "ppo_micro_batch_size ppo_micro_batch_size_per_gpu ppo_max_token_len_per_gpu"
-        " ppo_infer_max_token_len_per_gpu use_dynamic_bsz use_remove_padding",
+        " ppo_infer_max_token_len_per_gpu use_dynamic_bsz",
+        "no other: rows are always packed": "use_remove_padding use_fused_kernels",
+        "optimizer.sequence_parallel": "ulysses_sequence_parallel_size",
         "optimizer.clip_grad": "grad_clip",
         "keep": "checkpoint",
         "seed": "data_loader_seed",

@@ -13,8 +13,8 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.local import choose_parsers
 from trainer_adapter.algorithms import resolve_algorithm
-from trainer_adapter.config import ClusterConfig, TrainConfig, read_context_length
-from trainer_adapter.verl_keys import refuse_keys_of_options
+from trainer_adapter.config import ClusterConfig, TrainConfig, check_sequence_parallel, read_context_length
+from trainer_adapter.verl_keys import PACKED_ATTENTION, refuse_keys_of_options
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -35,7 +35,9 @@ def refuse_on_ray(config: TrainConfig) -> None:
     """Raise BadInputError for the first option that the driver on Ray cannot honour."""
     for option, found in _unsupported(config):
         raise BadInputError(f"{option}: the driver on Ray {found}; leave it out, or train without --on ray")
-    refuse_keys_of_options((config.cluster or ClusterConfig()).verl)
+    cluster = config.cluster or ClusterConfig()
+    check_sequence_parallel(config, cluster.nodes * cluster.gpus_per_node)
+    refuse_keys_of_options(cluster.verl)
 
 
 def choose_mode(config: TrainConfig) -> str:
@@ -109,15 +111,16 @@ def verl_overrides(
         "algorithm.use_kl_in_reward": False,
         "reward.num_workers": 1,
         f"{_MODEL}.path": str(config.model),
-        f"{_MODEL}.use_remove_padding": False,
+        f"{_MODEL}.use_remove_padding": True,
         f"{_MODEL}.enable_gradient_checkpointing": optimizer.gradient_checkpointing,
-        f"{_MODEL}.override_config.attn_implementation": "sdpa",
+        f"{_MODEL}.override_config.attn_implementation": PACKED_ATTENTION,
         f"{_ACTOR}.strategy": "fsdp2",
         f"{_ACTOR}.data_loader_seed": config.seed,
         f"{_ACTOR}.ppo_mini_batch_size": num_groups,
         f"{_ACTOR}.use_dynamic_bsz": True,
         f"{_ACTOR}.ppo_max_token_len_per_gpu": tokens,
         f"{_ACTOR}.use_torch_compile": False,
+        f"{_ACTOR}.ulysses_sequence_parallel_size": optimizer.sequence_parallel,
         f"{_ACTOR}.use_kl_loss": algorithm.kl > 0,
         f"{_ACTOR}.optim.lr": optimizer.learning_rate.start,
         f"{_ACTOR}.optim.betas": list(optimizer.betas),
@@ -132,6 +135,7 @@ def verl_overrides(
             for name, value in {
                 "model_dtype": "fp32",
                 "use_torch_compile": False,
+                "ulysses_sequence_parallel_size": optimizer.sequence_parallel,
                 "mixed_precision": {"param_dtype": dtype, "reduce_dtype": "fp32", "buffer_dtype": "fp32"},
             }.items()
         },
@@ -284,9 +288,12 @@ def _unsupported(config: TrainConfig) -> Iterator[tuple[str, str]]:
             "has each engine on one machine: gpus_per_node must be a multiple of it",
         )
     yield from _unheeded(cluster)
-    strategy = {**config.verl, **cluster.verl}.get(f"{_ACTOR}.strategy", "fsdp2")
-    if strategy == "fsdp":
-        yield f"{_ACTOR}.strategy fsdp", "trains with fsdp2: FSDP1 fails on a CPU, and its checkpoints differ"
+    named = {**config.verl, **cluster.verl}
+    engines = {f"{_ACTOR}.strategy": "fsdp2", "actor_rollout_ref.ref.strategy": "fsdp2", "model_engine": "dp"}
+    others = ((name, own, named[name]) for name, own in engines.items() if named.get(name, own) != own)
+    for name, own, found in others:
+        reason = "learning rate, packed rows, export and checks of checkpoints are FSDP2's, and would not hold for it"
+        yield f"{name} {found}", f"trains with {own} only: {reason}"
 
 
 def _unheeded(cluster: ClusterConfig) -> Iterator[tuple[str, str]]:

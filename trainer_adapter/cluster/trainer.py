@@ -75,7 +75,7 @@ class _ModelsOf:
 
     @property
     def num_ranks(self) -> int:
-        """Return the number of processes among which rows are divided."""
+        """Return the number of processes of the trained model."""
         return self._trainer.config.trainer.n_gpus_per_node * self._trainer.config.trainer.nnodes
 
     @property

@@ -54,7 +54,7 @@ class Models(Protocol):
 
     @property
     def num_ranks(self) -> int:
-        """Processes among which rows are divided."""
+        """Processes of the trained model."""
         ...
 
     @property
@@ -144,7 +144,6 @@ class ClusterUpdate(PolicyUpdate):
     def _select(self, data: TensorDict, **fields: object) -> KVBatchMeta:
         """Return rows with options for veRL's workers, padded to a multiple of their number."""
         chosen: Sequence[int] = data["row"].tolist()
-        longest = int(data["attention_mask"].sum(dim=1).max())
         rows = KVBatchMeta(
             partition_id="train",
             keys=[self._keys[row] for row in chosen],
@@ -152,11 +151,12 @@ class ClusterUpdate(PolicyUpdate):
             extra_info={
                 "temperature": self._temperature,
                 "use_dynamic_bsz": True,
-                "max_token_len_per_gpu": max(longest, self._config.optimizer.microbatch_tokens),
+                "max_token_len_per_gpu": self._count_microbatch_tokens(data),
                 **fields,
             },
         )
-        return upsample_batch_to_divisible_size(rows, self._models.num_ranks, self._models.end_token)
+        num_shares = self._models.num_ranks // self._config.optimizer.sequence_parallel
+        return upsample_batch_to_divisible_size(rows, num_shares, self._models.end_token)
 
 
 def _jagged(values: Tensor) -> Tensor:

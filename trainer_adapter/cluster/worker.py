@@ -46,8 +46,8 @@ class ClusterWorker(ActorRolloutRefWorker):
     """One process of the trained model."""
 
     def __init__(self, config: DictConfig, role: str, distillation_config: object = None, **options: object) -> None:
+        load_engines(get_device_name())
         if get_device_name() == "cpu":
-            load_engines("cpu")
             engine_workers.initialize_global_process_group_ray = _join_group  # pyright: ignore[reportPrivateImportUsage]
             # a reference is offloaded to pinned memory, which needs an accelerator
             transformer_impl.CPUOffloadPolicy = partial(_unpinned_policy)  # pyright: ignore[reportAttributeAccessIssue, reportPrivateImportUsage]

@@ -11,7 +11,6 @@ __getattr__, __all__ = face(
         "groups": "GroupIntake count_step read_group success_by_task",
         "lengths": "NO_BOUNDS ModelBounds read_bounds",
         "max_staleness": "plan_start_versions",
-        "microbatches": "split_by_length",
         "replay": "Replay rebuild_batch record_batch",
         "samples": "SampleSet read_samples samples_of",
         "update_record": "TokenColumns gap_by_engine list_calls record_tokens",

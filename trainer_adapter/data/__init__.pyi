@@ -7,7 +7,6 @@ from .groups import GroupIntake as GroupIntake, count_step as count_step, read_g
 from .groups import success_by_task as success_by_task
 from .lengths import ModelBounds as ModelBounds, NO_BOUNDS as NO_BOUNDS, read_bounds as read_bounds
 from .max_staleness import plan_start_versions as plan_start_versions
-from .microbatches import split_by_length as split_by_length
 from .replay import Replay as Replay, rebuild_batch as rebuild_batch, record_batch as record_batch
 from .samples import SampleSet as SampleSet, read_samples as read_samples, samples_of as samples_of
 from .update_record import TokenColumns as TokenColumns, gap_by_engine as gap_by_engine, list_calls as list_calls

@@ -285,8 +285,11 @@ class TrainingLoop:
     def _explain_memory(self, batch: TrainingBatch) -> RowTooLargeError:
         """Have the longest rows left out after the restart, or they would end each update to come."""
         longest = max(len(sample.prompt_ids) + len(sample.response_ids) for sample in batch.samples)
-        microbatch = self._config.optimizer.microbatch_tokens
-        most = self._memory_path and lower_row_memory(self._memory_path, longest, microbatch)
+        optimizer = self._config.optimizer
+        microbatch = optimizer.microbatch_tokens
+        most = self._memory_path and lower_row_memory(
+            self._memory_path, longest, microbatch * optimizer.sequence_parallel
+        )
         remedy = (
             f"lower optimizer.microbatch_tokens ({microbatch})"
             if most is None

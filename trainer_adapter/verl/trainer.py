@@ -31,7 +31,7 @@ from verl.workers.engine_workers import TrainingWorker
 from verl.workers.utils.padding import left_right_2_no_padding, no_padding_2_padding
 
 from trainer_adapter.algorithms import ResolvedAlgorithm, resolve_algorithm
-from trainer_adapter.config import TrainConfig
+from trainer_adapter.config import TrainConfig, check_sequence_parallel
 from trainer_adapter.data import TokenColumns, TrainingBatch
 from trainer_adapter.verl.adapters import (
     check_same,
@@ -51,7 +51,7 @@ from trainer_adapter.verl.rank_shares import join_rows, share_rows
 from trainer_adapter.verl.rollout_rows import RolloutRows
 from trainer_adapter.verl.tensors import TEACHER, LogprobGap, add_teacher, measure_logprob_gap, pack_batch, read_columns
 from trainer_adapter.verl.weights import PublishedWeights
-from trainer_adapter.verl_keys import ENGINE, MODEL, OPTIMIZER
+from trainer_adapter.verl_keys import ENGINE, MODEL, OPTIMIZER, PACKED_ATTENTION
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # veRL and tensordict carry no types.
@@ -221,6 +221,11 @@ class PolicyUpdate(ABC):
                 is_first = False
                 yield rows
 
+    def _count_microbatch_tokens(self, data: TensorDict) -> int:
+        """Return the tokens of a process in a micro-batch, so that the longest row fits."""
+        longest, optimizer = int(data["attention_mask"].sum(dim=1).max()), self._config.optimizer
+        return max(-(-longest // optimizer.sequence_parallel), optimizer.microbatch_tokens)
+
     def _needs_present(self, rows: TensorDict) -> bool:
         correction = self._algorithm.correction
         has_weights = correction.weights is not None and self._algorithm.loss == "reinforce"
@@ -259,6 +264,7 @@ class EmbeddedTrainer(PolicyUpdate):
         enter_platform()
         torch.manual_seed(config.seed)
         super().__init__(config)
+        check_sequence_parallel(config, torch.distributed.get_world_size())
         if config.lora:
             check_targets(config.model, config.lora)
         self._worker = _start_worker(config)
@@ -307,13 +313,14 @@ class EmbeddedTrainer(PolicyUpdate):
             "compute_loss": False,
             "no_lora_adapter": reference and self._adapter is not None,
         }
-        rows = self._without_padding(share_rows(data), **fields)
+        rows = self._share(data, **fields)
         output = worker.infer_batch(rows)
         found = {name: no_padding_2_padding(output[name], rows).float() for name in ("log_probs", "entropy")}
-        return {name: join_rows(share, len(data)) for name, share in found.items()}
+        parts = self._config.optimizer.sequence_parallel
+        return {name: join_rows(share, len(data), parts) for name, share in found.items()}
 
     def _make_step(self, minibatch: TensorDict, **fields: object) -> dict[str, float]:
-        output = self._worker.train_batch(self._without_padding(share_rows(minibatch), **fields))
+        output = self._worker.train_batch(self._share(minibatch, **fields))
         found: dict[str, float] = {}
         for name, value in tu.get(output, "metrics").items():  # over processes and microbatches, by veRL's rules
             is_metric = isinstance(value, list) and isinstance(value[0], Metric)
@@ -323,11 +330,11 @@ class EmbeddedTrainer(PolicyUpdate):
     def _set_loss(self, actor: FSDPActorConfig) -> None:
         self._worker.set_loss_fn(make_loss(actor))
 
-    def _without_padding(self, data: TensorDict, **fields: object) -> TensorDict:
-        """Return the rows in the form of veRL's engines, with options."""
-        rows = left_right_2_no_padding(data.clone(recurse=False))
-        longest = int(data["attention_mask"].sum(dim=1).max())
-        tokens = max(longest, self._config.optimizer.microbatch_tokens)
+    def _share(self, data: TensorDict, **fields: object) -> TensorDict:
+        """Return the rows of this process in the form of veRL's engines, with options."""
+        share = share_rows(data, self._config.optimizer.sequence_parallel)
+        rows = left_right_2_no_padding(share.clone(recurse=False))
+        tokens = self._count_microbatch_tokens(data)  # of all rows: each process must have the same limit
         tu.assign_non_tensor(rows, use_dynamic_bsz=True, max_token_len_per_gpu=tokens, **fields)
         return rows
 
@@ -354,9 +361,9 @@ def _start_worker(config: TrainConfig) -> TrainingWorker:
         config.verl,
         MODEL,
         path=str(config.model),
-        use_remove_padding=False,
+        use_remove_padding=True,
         enable_gradient_checkpointing=config.optimizer.gradient_checkpointing,
-        override_config={"attn_implementation": "sdpa"},
+        override_config={"attn_implementation": PACKED_ATTENTION},
         **adapter,
     )
     worker = TrainingWorker(
@@ -368,6 +375,7 @@ def _start_worker(config: TrainConfig) -> TrainingWorker:
             checkpoint_config=CheckpointConfig(save_contents=contents, load_contents=contents),
         )
     )
+    worker.engine.is_mp_src_rank_with_outputs = lambda: True  # veRL's others compute the same, and would return nothing
     worker.reset()
     return worker
 
@@ -382,6 +390,8 @@ def _engine_config(config: TrainConfig) -> FSDPEngineConfig:
         mixed_precision={"param_dtype": compute, "reduce_dtype": "fp32", "buffer_dtype": "fp32"},
         use_dynamic_bsz=True,
         use_torch_compile=False,
+        ulysses_sequence_parallel_size=config.optimizer.sequence_parallel,
+        use_no_sync_for_gradient_accumulation=False,  # else each process keeps the whole gradient between micro-batches
     )
     return FSDPEngineConfig(**engine)
 

@@ -157,3 +157,39 @@ def test_verls_servers_have_the_parsers_of_the_models_family(tmp_path: Path, too
 
     assert overrides.get(f"{ROLLOUT}.engine_kwargs.vllm.tool_call_parser") == found
     assert overrides.get(f"{ROLLOUT}.engine_kwargs.vllm.enable_auto_tool_choice") == (found and True)
+
+
+@pytest.mark.parametrize(
+    ("key", "engine"),
+    [
+        ("actor_rollout_ref.actor.strategy", "megatron"),
+        ("actor_rollout_ref.actor.strategy", "fsdp"),
+        ("actor_rollout_ref.ref.strategy", "megatron"),
+        ("model_engine", "megatron"),
+        ("model_engine", "veomni"),
+    ],
+)
+def test_another_engine_than_fsdp2_is_refused_by_name(key: str, engine: str):
+    with pytest.raises(BadInputError, match=rf"{key} {engine}: the driver on Ray trains with"):
+        refuse_on_ray(configure(verl={key: engine}))
+    refuse_on_ray(configure(verl={key: "dp" if key == "model_engine" else "fsdp2"}))
+
+
+def test_rows_that_processes_share_are_told_to_both_models_and_have_no_padding(tmp_path: Path):
+    sizes = {"num_attention_heads": 8, "num_key_value_heads": 2, "max_position_embeddings": 64}
+    (tmp_path / "config.json").write_bytes(msgspec.json.encode(sizes))
+
+    def share(parts: int) -> TrainConfig:
+        optimizer = OptimizerConfig(sequence_parallel=parts)
+        return msgspec.structs.replace(configure(gpus_per_node=12), model=tmp_path, optimizer=optimizer)
+
+    found = override(share(4), on_cpu=False)
+
+    assert found["actor_rollout_ref.model.use_remove_padding"] is True
+    for model in ("actor", "ref"):
+        assert found[f"actor_rollout_ref.{model}.fsdp_config.ulysses_sequence_parallel_size"] == 4
+    for parts in (1, 2, 4):
+        refuse_on_ray(share(parts))
+    for parts, named in ((5, "12 processes"), (3, "8 attention heads"), (12, "8 attention heads")):
+        with pytest.raises(BadInputError, match=f"sequence_parallel {parts}: .*{named}"):
+            refuse_on_ray(share(parts))

@@ -46,7 +46,7 @@ def test_states_are_shared_and_a_collocated_engine_takes_its_share_beside_them()
     assert sizes(found.sampling) == {**states, "engine": 20 * GB}
     assert sizes(found.sending) == {
         **states,
-        "largest tensor": 2 * GB,
+        "largest tensor": 4 * GB,  # float32 on the wire
         "bucket": 100 * 2**20,
         "engine's weights": TOTAL,  # 2 B each, one half on each of 2 GPUs
     }
@@ -67,12 +67,13 @@ def test_separate_engines_take_nothing_of_the_gpus_that_train():
     found = plan(mode="separate_async", gpus_per_node=2, engine_gpus=2, tensor_parallel=2, engine_memory=0.9)
 
     assert {"engine", "engine's weights"}.isdisjoint({**sizes(found.sampling), **sizes(found.sending)})
+    assert sizes(found.sending)["buckets"] == 2 * 100 * 2**20, "one is filled while the other is sent"
     assert (found.num_all, found.num_engines) == (4, 1)
     assert "2 share the trained model; 1 engine, 2 GPUs for each, beside them" in "\n".join(write_gpus(found))
 
 
 def test_what_does_not_fit_is_named_with_what_to_do():
-    faults = find_gpu_faults(plan(num_found=1, gpus_per_node=1, engine_memory=0.95, microbatch_tokens=100_000))
+    faults = find_gpu_faults(plan(num_found=1, gpus_per_node=1, engine_memory=0.95, microbatch_tokens=2_000_000))
 
     assert [fault.split(";")[0].split(",")[0] for fault in faults] == [
         "memory: expected an update within 80.0 GB of a GPU",
@@ -82,7 +83,7 @@ def test_what_does_not_fit_is_named_with_what_to_do():
 
 
 def test_too_few_gpus_and_an_engine_without_room_for_one_rollout_are_named():
-    few, small = find_gpu_faults(plan(gigabytes=17, num_found=1, gpus_per_node=4, engine_memory=0.23))
+    few, small = find_gpu_faults(plan(gigabytes=20, num_found=1, gpus_per_node=4, engine_memory=0.2))
 
     assert few == "cluster: expected 4 GPUs on this machine for trainer and engines, found 1"
     assert small.startswith("memory: expected an engine that keeps 1,000 tokens, found 0; raise cluster.engine_memory")
