@@ -15,7 +15,10 @@ from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
 from trainer_adapter.config import load_config, write_config
 from trainer_adapter.data.advantages import Credits, advantage_rule, assign_credit, find_changed_code, value_advantages
 from trainer_adapter.data.credit import CreditedValue, CreditRule, RolloutSamples, Turn, differ, find_values
+from trainer_adapter.data.replay import rebuild_batch
 from trainer_adapter.selection import SuccessShare, UserCurriculum
+
+from .test_kept_tokens import rollout, updated
 
 
 def weighted(judged, power=1.0):
@@ -39,6 +42,10 @@ def last_turn(rollout, share=0.5):
     calls = [turn.call_id for turn in rollout.turns]
     early = [CreditedValue(value=share * rollout.reward, place="early", calls=calls[:-1])] if calls[:-1] else []
     return [*early, CreditedValue(value=rollout.reward, place="last", calls=calls[-1:])] if calls else []
+
+
+def doubled(judged):
+    return [2 * value for value in weighted(judged)]
 
 
 class HardFirst:
@@ -75,7 +82,7 @@ class AfterGroups:
 def mine(monkeypatch):
     """A module of a user with these parts."""
     module = ModuleType("mine")
-    for part in (weighted, over_batch, last_turn, HardFirst, OnlyKind, AfterGroups):
+    for part in (weighted, doubled, over_batch, last_turn, HardFirst, OnlyKind, AfterGroups):
         setattr(module, part.__name__, part)
     monkeypatch.setitem(sys.modules, "mine", module)
     return module
@@ -110,6 +117,22 @@ def test_the_record_of_an_update_names_the_part_its_options_and_its_code(mine):
     assert find_changed_code(rule, "mine:last_turn") == "mine:weighted"
 
 
+def replay_differences(**options):
+    """What a replay finds of an update whose kept advantages were 0.5 and -0.5; its rollouts have 3 tokens each."""
+    rule = advantage_rule(resolve_algorithm(AlgorithmConfig(**options)))
+    record, stored = updated(rollout("x", 1.0), rollout("y", 0.0), rule=rule)
+    return lambda: rebuild_batch(record, stored.__getitem__).differences
+
+
+def test_a_replay_computes_advantages_by_the_users_own_code_and_says_where_it_changed(mine):
+    right, wrong = replay_differences(advantage="mine:weighted"), replay_differences(advantage="mine:doubled")
+
+    assert right() == []
+    assert "expected the advantage 1, found 0.5" in wrong()[0]
+    mine.weighted = type("Later", (), {"version": "2", "__call__": over_batch})()
+    assert ["'mine:weighted'" in one and "not compared" in one for one in right()] == [True]
+
+
 def test_records_of_earlier_releases_name_no_code():
     rule = msgspec.json.decode(b'{"estimator": "rloo"}', type=AdvantageRule)
 
@@ -117,22 +140,21 @@ def test_records_of_earlier_releases_name_no_code():
     assert value_advantages(JUDGED, rule) == pytest.approx([1.0, -1.0, 0.0])
 
 
-def rollout(*calls, reward=1.0):
-    turns = [Turn(call_id=call) for call in calls]
-    return RolloutSamples(trajectory_id="t", reward=reward, samples=[], turns=turns)
+def turns(*calls, reward=1.0):
+    return RolloutSamples(trajectory_id="t", reward=reward, samples=[], turns=[Turn(call_id=call) for call in calls])
 
 
 def test_a_credit_of_a_user_judges_calls():
     rule = CreditRule(credit="mine:last_turn", options={"share": 0.25})
 
-    values = find_values(rollout("a", "b", "c"), rule)
+    values = find_values(turns("a", "b", "c"), rule)
 
     assert [(one.calls, one.value, one.place) for one in values] == [
         (["a", "b"], 0.25, "early"),
         (["c"], 1.0, "last"),
     ]
-    assert differ([rollout("a"), rollout("b", reward=0.0)], rule)
-    assert not differ([rollout("a"), rollout("b", "c")], rule), "the early one is compared with none"
+    assert differ([turns("a"), turns("b", reward=0.0)], rule)
+    assert not differ([turns("a"), turns("b", "c")], rule), "the early one is compared with none"
 
 
 def test_a_value_of_several_calls_is_one_value_with_their_tokens():
@@ -169,7 +191,7 @@ def test_a_credit_that_does_not_judge_each_call_once_is_refused_by_name(mine, va
     mine.wrong = lambda _: values
 
     with pytest.raises(BadInputError, match=f"algorithm.credit 'mine:wrong': .*{reason}"):
-        find_values(rollout("a"), CreditRule(credit="mine:wrong"))
+        find_values(turns("a"), CreditRule(credit="mine:wrong"))
 
 
 @pytest.mark.parametrize("found", [[1.0], [1.0, float("inf"), 0.0], [0.0] * 4])
