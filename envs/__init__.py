@@ -12,4 +12,5 @@ __getattr__, __all__ = face(
         "resume": "resumable",
         "tracer": "Rollout",
     },
+    {"plug_ins": "PlugIns", "registry": "code_version"},
 )

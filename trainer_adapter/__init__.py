@@ -10,7 +10,8 @@ __getattr__, __all__ = face(
             "AlgorithmConfig EvaluationConfig HeldOutConfig LoraConfig OptimizerConfig RetentionConfig RolloutConfig"
             " Schedule SourceConfig TrainConfig load_config"
         ),
-        "data": "group_advantages samples_of",
+        "data": "CreditedValue JudgedRollout JudgedValues group_advantages samples_of",
+        "losses": "LossTokens",
         "start": "train",
     },
 )

@@ -14,7 +14,18 @@ from agent_layer.errors import BadInputError
 from agent_layer.health import HealthLimits, set_limits
 from agent_layer.schema import JsonObject, LengthRule, LongRows, Overlong, ShortGroupPolicy, as_json_object
 from trainer_adapter.algorithms import AlgorithmConfig, Schedule, resolve_algorithm
-from trainer_adapter.selection import Curriculum, LevelRamp, TaskFilter
+from trainer_adapter.selection import (
+    CURRICULA,
+    FILTERS,
+    RAMPS,
+    Curriculum,
+    LevelRamp,
+    TaskFilter,
+    UserCurriculum,
+    UserFilter,
+    UserRamp,
+    spell_part,
+)
 from trainer_adapter.verl_keys import refuse_our_keys
 
 __all__ = [
@@ -322,12 +333,20 @@ def load_config(path: Path) -> TrainConfig:
         ) from error
     try:
         resolve_algorithm(config.algorithm)
+        _make_user_parts(config)
         set_limits(config.health)
         _refuse_without_effect(config)
         refuse_our_keys(config.verl)
     except BadInputError as error:
         raise BadInputError(f"configuration {path}: {error}") from error
     return resolve_paths(config, path.parent)
+
+
+def _make_user_parts(config: TrainConfig) -> None:  # kept: making them finds what is wrong
+    """Raise for the first filter, curriculum or ramp of users that there is not."""
+    for one in (*config.filters, config.rollouts.curriculum, *(source.ramp for source in config.tasks)):
+        if isinstance(one, UserCurriculum | UserFilter | UserRamp):
+            _ = one.part
 
 
 def _refuse_without_effect(config: TrainConfig) -> None:
@@ -382,13 +401,22 @@ def _spell_out(options: dict[str, object]) -> dict[str, object]:
     rollouts = _read_section(options.get("rollouts", {}))
     if rollouts.get("curriculum") is not None:
         curriculum = {"name": "success_share", **_read_section(rollouts["curriculum"])}
-        options = {**options, "rollouts": {**rollouts, "curriculum": curriculum}}
+        options = {**options, "rollouts": {**rollouts, "curriculum": spell_part(CURRICULA, curriculum)}}
+    if options.get("filters"):
+        filters = msgspec.convert(options["filters"], list[dict[str, object]])
+        options = {**options, "filters": [spell_part(FILTERS, one) for one in filters]}
     return options
 
 
 def _spell_tasks(section: dict[str, object]) -> dict[str, object]:
     tasks = section.get("tasks")
-    return {**section, "tasks": [{"path": tasks}]} if isinstance(tasks, str) else section
+    if isinstance(tasks, str):
+        return {**section, "tasks": [{"path": tasks}]}
+    sources = [_read_section(one) for one in msgspec.convert(tasks or [], list[object])]
+    spelled = [
+        {**one, "ramp": spell_part(RAMPS, _read_section(one["ramp"]))} if one.get("ramp") else one for one in sources
+    ]
+    return {**section, "tasks": spelled} if sources else section
 
 
 def _read_section(section: object) -> dict[str, object]:

@@ -1,19 +1,24 @@
 """Which tasks are trained, and with how many rollouts: curricula, filters and ramps by name. Pure.
 
 A user chooses them in a configuration, as in ``{name: success_between, low: 0.1}``. A part is a record with its
-options, tagged with its name, and one method; its registration is its place in one of the unions. Parts are pure, so
+options, tagged with its name, and one method; its registration is its place in one of the unions. Another name is a
+part of users: a class that takes its options and has that method (``docs/how-to/own-parts.md``). Parts are pure, so
 that a run that was stopped goes on as if it had not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from math import sqrt
 from statistics import fmean
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias, cast
 
 import msgspec
 from msgspec import Meta
 
+from agent_layer.errors import BadInputError
 from agent_layer.schema import Task
+from envs import PlugIns
+from trainer_adapter.algorithms import find_part
 
 MAX_SUCCESSES = 10_000
 
@@ -60,7 +65,38 @@ class VarianceShare(Part, frozen=True, tag="variance_share"):
         return allot_rollouts(num_rollouts, [sqrt(rate * (1 - rate)) + self.floor for rate in rates], self.minimum)
 
 
-Curriculum: TypeAlias = SuccessShare | VarianceShare
+class UserCurriculum(Part, frozen=True, dict=True, tag="user_curriculum"):
+    """A curriculum of users."""
+
+    of: str
+    """Its name: ``module:attribute``, or of the entry point ``agent_layer.curricula``."""
+    options: dict[str, object] = {}
+
+    @cached_property
+    def part(self) -> object:
+        """The curriculum. Raises: BadInputError: there is none."""
+        return _make_part(CURRICULA, self.of, self.options, "share")
+
+    @property
+    def memory(self) -> float:
+        """Weight of a task's old success rate when new rollouts arrive."""
+        return float(getattr(self.part, "memory", 0.7))
+
+    def share(self, num_rollouts: int, rates: Sequence[float]) -> list[int]:
+        """Return the rollouts of each task, [num_tasks].
+
+        Raises: BadInputError: the curriculum returns no whole number of at least 2 for each task.
+        """
+        shares = [*cast("Curriculum", self.part).share(num_rollouts, list(rates))]
+        if len(shares) != len(rates) or not all(type(one) is int and one > 1 for one in shares):
+            raise BadInputError(
+                f"curriculum {self.of!r}: expected a whole number of at least 2 for each of {len(rates)} tasks, found"
+                f" {len(shares)}: {shares[:8]}; a group of one has no baseline"
+            )
+        return shares
+
+
+Curriculum: TypeAlias = SuccessShare | VarianceShare | UserCurriculum
 """``share(num_rollouts, rates)`` returns how many rollouts each task of a submission gets.
 
 Args: rates: [num_tasks], recent success rate of each task, 0 to 1.
@@ -138,7 +174,29 @@ class Labelled(Part, frozen=True, tag="labelled"):
         return task.labels.get(self.label) in self.values
 
 
-TaskFilter: TypeAlias = SuccessBetween | InputSize | Labelled
+class UserFilter(Part, frozen=True, dict=True, tag="user_filter"):
+    """A filter of users."""
+
+    of: str
+    """Its name: ``module:attribute``, or of the entry point ``agent_layer.filters``."""
+    options: dict[str, object] = {}
+
+    @cached_property
+    def part(self) -> object:
+        """The filter. Raises: BadInputError: there is none."""
+        return _make_part(FILTERS, self.of, self.options, "admits")
+
+    @property
+    def retry(self) -> float:
+        """Share of the turns of other tasks in which they are tried all the same."""
+        return float(getattr(self.part, "retry", 0.0))
+
+    def admits(self, task: Task, success: float | None) -> bool:
+        """Return whether the task is submitted."""
+        return bool(cast("TaskFilter", self.part).admits(task, success))
+
+
+TaskFilter: TypeAlias = SuccessBetween | InputSize | Labelled | UserFilter
 """``admits(task, success)`` returns whether a task is submitted when its turn comes.
 
 ``success`` is its recent success rate, None where it has none. A task that is not admitted is tried in a share
@@ -167,8 +225,59 @@ class GroupRamp(Part, frozen=True, tag="group_ramp"):
         return len(successes) >= self.groups
 
 
-LevelRamp: TypeAlias = SuccessRamp | GroupRamp
+class UserRamp(Part, frozen=True, dict=True, tag="user_ramp"):
+    """A ramp of users."""
+
+    of: str
+    """Its name: ``module:attribute``, or of the entry point ``agent_layer.ramps``."""
+    options: dict[str, object] = {}
+
+    @cached_property
+    def part(self) -> object:
+        """The ramp. Raises: BadInputError: there is none."""
+        return _make_part(RAMPS, self.of, self.options, "rises")
+
+    def rises(self, successes: Sequence[float]) -> bool:
+        """Return whether the task set moves on to its next level."""
+        return bool(cast("LevelRamp", self.part).rises(list(successes)))
+
+
+LevelRamp: TypeAlias = SuccessRamp | GroupRamp | UserRamp
 """``rises(successes)`` returns whether a task set moves on to its next level.
 
 Args: successes: success of the groups that were trained at this level, oldest first, at most ``MAX_SUCCESSES``.
 """
+
+
+CURRICULA = PlugIns(
+    "agent_layer.curricula",
+    "rollouts.curriculum",
+    {"success_share": SuccessShare, "variance_share": VarianceShare},
+    takes_paths=True,
+)
+FILTERS = PlugIns(
+    "agent_layer.filters",
+    "filters",
+    {"success_between": SuccessBetween, "input_size": InputSize, "labelled": Labelled},
+    takes_paths=True,
+)
+RAMPS = PlugIns("agent_layer.ramps", "ramp", {"success_ramp": SuccessRamp, "group_ramp": GroupRamp}, takes_paths=True)
+_USER_TAGS = {CURRICULA.group: "user_curriculum", FILTERS.group: "user_filter", RAMPS.group: "user_ramp"}
+
+
+def spell_part(kind: PlugIns, section: Mapping[str, object]) -> dict[str, object]:
+    """Return the options of a part as its record has them: those of a part of users are apart."""
+    name, tag = section.get("name"), _USER_TAGS[kind.group]
+    if not isinstance(name, str) or name in kind.ours or name == tag:
+        return dict(section)
+    return {"name": tag, "of": name, "options": {key: value for key, value in section.items() if key != "name"}}
+
+
+def _make_part(kind: PlugIns, name: str, options: Mapping[str, object], method: str) -> object:
+    try:
+        part = find_part(kind, name, options, 0)(**options)
+    except (TypeError, ValueError) as error:
+        raise BadInputError(f"{kind.what} {name!r}: cannot be made with {dict(options)}, {error}") from error
+    if not callable(getattr(part, method, None)):
+        raise BadInputError(f"{kind.what} {name!r}: expected a class with a method {method!r}, found none")
+    return part

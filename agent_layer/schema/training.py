@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from agent_layer.schema.record import Advantages, Logprobs, Record, TokenIds, current_version
+from agent_layer.schema.record import Advantages, JsonObject, Logprobs, Record, TokenIds, current_version
 
 
 class StepRef(Record, frozen=True, kw_only=True):
@@ -103,7 +103,14 @@ class DistillRule(Record, frozen=True, kw_only=True):
 class AdvantageRule(Record, frozen=True, kw_only=True):
     """What an update computed advantages by, beside rewards and credit."""
 
-    estimator: Literal["grpo", "rloo", "reinforce++"]
+    estimator: str
+    """``grpo``, ``rloo``, ``reinforce++``, or the name of a part of users."""
+    options: JsonObject = {}
+    """Keyword arguments of such a part."""
+    credit_options: JsonObject = {}
+    """Those of a credit of users."""
+    code: dict[str, str] = {}
+    """Version of each part of users that advantages follow from: ``advantage``, ``credit``."""
     scale_by_std: bool = False
     discount: float = 1.0
     overlong_tokens: int | None = None
@@ -150,8 +157,9 @@ class TrainedBatch(Record, frozen=True, kw_only=True, tag="trained_batch"):
     """Rollouts of the batch that were deleted since; the record does not name them."""
     num_samples: int
     """Samples of all rollouts, deleted ones included."""
-    credit: Literal["rollout", "turn", "agent"] = "rollout"
-    """What shared one advantage. Rewards of steps or agents are part of the batch only where they counted."""
+    credit: str = "rollout"
+    """What shared one advantage: ``rollout``, ``turn``, ``agent``, or the name of a part of users. Rewards of steps or
+    agents are part of the batch only where they counted."""
     lengths: LengthRule = LengthRule()
     """Limits by which rows were left out or cut."""
     advantages: AdvantageRule | None = None

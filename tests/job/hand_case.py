@@ -211,6 +211,8 @@ def expected_update(reader, algorithm, before=None):
         is_weighted = correction.weights and (not correction.bypass or algorithm.loss == "reinforce")
         ratios = torch.exp(new.detach() - engine).clamp(max=correction.upper)
         weights = ratios if is_weighted else torch.ones(len(new))
+        if algorithm.loss == "geo_mean":  # weights of a sequence act by their geometric mean
+            weights = torch.exp(torch.log(weights).mean()).expand_as(weights)
         old = engine if correction.bypass else compute_logprobs(before or reader, rows).detach()
         present = compute_logprobs(before or reader, rows).detach()
         rollouts.append(
@@ -223,6 +225,5 @@ def expected_update(reader, algorithm, before=None):
 
 DECOUPLED = CorrectionConfig()
 NO_WEIGHTS = CorrectionConfig(weights=None)
-"""For ``geo_mean``, whose weights act by their geometric mean."""
 BYPASS = CorrectionConfig(bypass=True)
 """The ratio is that of trainer and engine, so it is not 1 in the first minibatch."""

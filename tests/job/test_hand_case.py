@@ -64,12 +64,11 @@ def reader(model):
 def test_loss_and_gradient_are_those_of_plain_autograd(model, reader, loss, mean, correction, microbatch_tokens):
     from trainer_adapter.verl.trainer import EmbeddedTrainer
 
-    decoupled = NO_WEIGHTS if loss == "geo_mean" else DECOUPLED
     options = AlgorithmConfig(
         loss=loss,
         loss_mean=mean,
         loss_scale_factor=16.0 if mean == "seq-mean-token-sum-norm" else None,
-        correction=BYPASS if correction == "bypass" else decoupled,
+        correction=BYPASS if correction == "bypass" else DECOUPLED,
     )
     config = TrainConfig(
         model=model,

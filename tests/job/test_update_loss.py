@@ -84,7 +84,7 @@ def make_columns(algorithm, batch):
     """Columns with a prompt of one token, as the trainer makes them."""
     import torch
 
-    from trainer_adapter.verl.losses import sequence_log_ratios, weigh_rows
+    from trainer_adapter.verl.losses import rollout_means, weigh_rows
     from trainer_adapter.verl.rollout_rows import RolloutRows
 
     responses = pad([[1] * len(mask) for mask in batch.masks], torch.long)
@@ -105,9 +105,8 @@ def make_columns(algorithm, batch):
         "rollout_is_weights": pad(batch.weights),
         "row_weights": weigh_rows(algorithm, rows),
     }
-    if algorithm.loss in {"gspo", "geo_mean"}:
-        log_ratio = pad(batch.new) - pad(batch.old)
-        columns["sequence_log_ratio"] = sequence_log_ratios(algorithm, rows, log_ratio, columns["advantages"])
+    if algorithm.has_rollout_value:
+        columns["rollout_mean"] = rollout_means(algorithm, rows, columns | {"present": pad(batch.new)})
     return columns
 
 
@@ -118,12 +117,10 @@ def loss_by_verl(algorithm, batch, sizes):
     from verl.utils import tensordict_utils as tu
     from verl.workers.utils.padding import left_right_2_no_padding
 
-    from trainer_adapter.config import TrainConfig
-    from trainer_adapter.verl.losses import minibatch_loss
-    from trainer_adapter.verl.trainer import make_actor_config
+    from trainer_adapter.verl.losses import LossPlan, minibatch_loss
 
     columns, leaf = make_columns(algorithm, batch), pad(batch.new).requires_grad_()
-    actor = make_actor_config(TrainConfig(model="m", tasks=[], steps=1), algorithm, 0)
+    plan = LossPlan.of(algorithm, 0, 1)
     total, start, metrics = 0.0, 0, []
     for size in sizes:
         part = slice(start, start + size)
@@ -133,7 +130,7 @@ def loss_by_verl(algorithm, batch, sizes):
         lengths = [len(mask) for mask in batch.masks[part]]
         pieces = [torch.cat([row[:length], row.new_zeros(1)]) for row, length in zip(leaf[part], lengths, strict=True)]
         output = {"log_probs": torch.cat(pieces), "entropy": -torch.cat(pieces)}
-        loss, found = minibatch_loss(actor, output, data)
+        loss, found = minibatch_loss(plan, output, data)
         total, start = total + loss, start + size
         metrics.append(found)
     total.backward()

@@ -5,11 +5,13 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from trainer_adapter.algorithms.papers import Estimator, KlEstimator, Loss, LossMean
+from trainer_adapter.algorithms.papers import Estimator, KlEstimator, LossMean
 from trainer_adapter.algorithms.schedule import Schedule
 
-Credit: TypeAlias = Literal["rollout", "turn", "agent"]
-"""What shares one advantage: all tokens of a rollout, those of a turn, or those of an agent."""
+Credit: TypeAlias = str
+"""What shares one advantage: all tokens of a ``rollout``, a ``turn`` or an ``agent``, or what a part of users says."""
+Options: TypeAlias = dict[str, object]
+"""Keyword arguments of a part that users bring."""
 Divergence: TypeAlias = Literal[
     "token_k1",
     "token_k2",
@@ -112,9 +114,16 @@ class AlgorithmConfig(_Section, frozen=True):
     """``grpo``, ``dr_grpo``, ``dapo``, ``rloo``, ``reinforce++``, ``gspo``, ``sapo``, ``cispo``, ``gmpo``; None: GRPO
     without division by the deviation, with DAPO's bounds and its mean over tokens."""
     estimator: Estimator | None = None
+    advantage: str | None = None
+    """Another estimator: a name of the entry point ``agent_layer.advantages``, or ``module:attribute``."""
+    advantage_options: Options = {}
     scale_by_std: bool | None = None
     """Divide advantages by the deviation of their group (estimator ``grpo`` only)."""
-    loss: Loss | None = None
+    loss: str | None = None
+    """``vanilla``, ``gspo``, ``sapo``, ``cispo``, ``geo_mean``, ``reinforce``; of veRL ``dppo_tv``, ``dppo_kl`` or
+    ``dro``; a name of the entry point ``agent_layer.losses``, or ``module:attribute``."""
+    loss_options: Options = {}
+    """Keyword arguments of a loss that is not one of the first six."""
     loss_mean: LossMean | None = None
     loss_scale_factor: AboveZero | None = None
     """Divisor of ``seq-mean-token-sum-norm``, a constant such as the most tokens that a rollout may sample; None: 3000
@@ -134,6 +143,8 @@ class AlgorithmConfig(_Section, frozen=True):
     kl_estimator: KlEstimator | None = None
     correction: CorrectionConfig = CorrectionConfig()
     credit: Credit = "rollout"
+    """``rollout``, ``turn``, ``agent``, a name of the entry point ``agent_layer.credits``, or ``module:attribute``."""
+    credit_options: Options = {}
     discount: Annotated[float, Meta(gt=0, le=1)] = 1.0
     """Weight of a reward for the turn before it (credit ``turn`` only)."""
     overlong_penalty: OverlongPenalty | None = None

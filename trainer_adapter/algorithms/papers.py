@@ -195,8 +195,9 @@ GMPO: Final = Algorithm(
     J   = 1/G sum_i A_i exp( 1/|o_i| sum_t v_t )
     v_t = the smaller of log w and clip(log w, -0.4, 0.4) where A_i > 0, the larger where A_i < 0
 
-Bounds hold for the logarithm of each token's ratio; 0.4 is the paper's. veRL's ``geo_mean`` averages the sequences of
-each micro-batch, so that its gradient depends on their number; ours sums over all.
+Bounds hold for the logarithm of each token's ratio; 0.4 is the paper's. Importance weights of a rollout's tokens act by
+their geometric mean. veRL's ``geo_mean`` averages the sequences of each micro-batch, so that its gradient depends on
+their number; ours sums over all.
 """
 
 ALGORITHMS: Final = {one.name: one for one in (GRPO, DR_GRPO, DAPO, RLOO, REINFORCE_PLUS_PLUS, GSPO, SAPO, CISPO, GMPO)}
@@ -211,7 +212,7 @@ DEFAULT: Final = Algorithm(
 )
 """GRPO without division by the deviation, with DAPO's bounds and its mean over tokens."""
 
-CLIP_BOUNDS: Final[dict[Loss, tuple[float, float]]] = {
+CLIP_BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "vanilla": (0.2, 0.28),
     "gspo": (3e-4, 4e-4),
     "cispo": (10.0, 0.2),

@@ -1,6 +1,7 @@
 """What the options of a run amount to, once the defaults of its algorithm are in place."""
 
-from typing import Final, TypeVar
+from collections.abc import Mapping
+from typing import Final, TypeVar, get_args
 
 import msgspec
 
@@ -10,10 +11,12 @@ from trainer_adapter.algorithms.options import (
     CorrectionConfig,
     Credit,
     DistillConfig,
+    Options,
     OverlongPenalty,
     RejectionRule,
 )
 from trainer_adapter.algorithms.papers import ALGORITHMS, CLIP_BOUNDS, DEFAULT, Estimator, KlEstimator, Loss, LossMean
+from trainer_adapter.algorithms.plug_ins import ADVANTAGES, CREDITS, LOSSES, VERL_LOSSES, find_part
 from trainer_adapter.algorithms.schedule import Schedule
 
 _Value = TypeVar("_Value")
@@ -24,6 +27,8 @@ _TAU_POSITIVE, _TAU_NEGATIVE = 1.0, 1.05
 """SAPO's."""
 _CLIP_DUAL: Final = 3.0
 """veRL's."""
+_LOSSES: Final[tuple[str, ...]] = get_args(Loss)
+_CREDITS: Final = ("rollout", "turn", "agent")
 
 
 class ResolvedAlgorithm(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,8 +37,13 @@ class ResolvedAlgorithm(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     paper: str
     estimator: Estimator
+    advantage: str | None
+    """None: ``estimator``."""
+    advantage_options: Options
     scale_by_std: bool
-    loss: Loss
+    loss: str
+    loss_options: Options
+    """Keyword arguments of the loss, of whichever kind it is."""
     loss_mean: LossMean
     loss_scale_factor: float | None
     """None: the mean has no such divisor."""
@@ -48,20 +58,15 @@ class ResolvedAlgorithm(msgspec.Struct, frozen=True, kw_only=True):
     kl_estimator: KlEstimator
     correction: CorrectionConfig
     credit: Credit
+    credit_options: Options
     discount: float
     overlong_penalty: OverlongPenalty | None
     distill: DistillConfig | None
     resamples_equal: bool
-
-    @property
-    def compares_groups(self) -> bool:
-        """Whether the baseline is the group, so that a group of equal values has no advantages."""
-        return self.estimator != "reinforce++"
-
-    @property
-    def has_sequence_ratio(self) -> bool:
-        """Whether the loss has one ratio for a whole rollout, whatever the number of its rows."""
-        return self.loss in ("gspo", "geo_mean")
+    compares_groups: bool
+    """Whether the baseline is the group, so that a group of equal values has no advantages."""
+    has_rollout_value: bool
+    """Whether the loss needs one number of a whole rollout, such as its ratio, whatever the number of its rows."""
 
     def is_regularised(self, step: int, run_steps: int) -> bool:
         """Whether a sample whose reward gives no advantage still changes the weights at this step."""
@@ -75,6 +80,7 @@ def resolve_algorithm(options: AlgorithmConfig) -> ResolvedAlgorithm:
     """
     if options.name is not None and options.name not in ALGORITHMS:
         raise BadInputError(f"algorithm.name: expected one of {', '.join(ALGORITHMS)}, found {options.name!r}")
+    _refuse_unknown_parts(options)
     algorithm = DEFAULT if options.name is None else ALGORITHMS[options.name]
     loss = options.loss or algorithm.loss
     clip_low, clip_high = CLIP_BOUNDS.get(loss, (None, None))  # of the loss that replaces the algorithm's
@@ -85,8 +91,11 @@ def resolve_algorithm(options: AlgorithmConfig) -> ResolvedAlgorithm:
         name=algorithm.name,
         paper=algorithm.paper,
         estimator=options.estimator or algorithm.estimator,
+        advantage=options.advantage,
+        advantage_options=options.advantage_options,
         scale_by_std=_or(options.scale_by_std, algorithm.scale_by_std),
         loss=loss,
+        loss_options=options.loss_options,
         loss_mean=options.loss_mean or algorithm.loss_mean,
         loss_scale_factor=options.loss_scale_factor or algorithm.loss_scale_factor or _LOSS_SCALE_FACTOR,
         clip_low=_or(options.clip_low, clip_low),
@@ -99,23 +108,71 @@ def resolve_algorithm(options: AlgorithmConfig) -> ResolvedAlgorithm:
         kl_estimator=options.kl_estimator or algorithm.kl_estimator,
         correction=options.correction,
         credit=options.credit,
+        credit_options=options.credit_options,
         discount=options.discount,
         overlong_penalty=options.overlong_penalty,
         distill=options.distill,
         resamples_equal=algorithm.resamples_equal and options.distill is None,  # each group teaches
+        compares_groups=_compares_groups(options, algorithm.estimator),
+        has_rollout_value=_has_rollout_value(loss, options.loss_options),
     )
     if resolved.loss_mean != "seq-mean-token-sum-norm":
         resolved = msgspec.structs.replace(resolved, loss_scale_factor=None)
-    if resolved.estimator != "grpo":
+    if resolved.estimator != "grpo" or resolved.advantage is not None:
         resolved = msgspec.structs.replace(resolved, scale_by_std=False)
     _refuse_without_effect(options, resolved)
-    return resolved
+    return msgspec.structs.replace(resolved, loss_options=resolved.loss_options or _options_of_ours(resolved))
+
+
+def _refuse_unknown_parts(options: AlgorithmConfig) -> None:  # kept: beside the refusal of what has no effect
+    """Raise for the first loss, advantage or credit that there is not, or that does not take its options."""
+    if options.advantage is not None:
+        find_part(ADVANTAGES, options.advantage, options.advantage_options)
+    if options.credit not in _CREDITS:
+        find_part(CREDITS, options.credit, options.credit_options)
+    if options.loss is not None and options.loss not in (*_LOSSES, *VERL_LOSSES):
+        find_part(LOSSES, options.loss, options.loss_options)
+
+
+def _compares_groups(options: AlgorithmConfig, estimator: Estimator) -> bool:
+    if options.advantage is not None:
+        found = find_part(ADVANTAGES, options.advantage, options.advantage_options)
+        return bool(getattr(found, "compares_groups", True))
+    return (options.estimator or estimator) != "reinforce++"
+
+
+def _has_rollout_value(loss: str, options: Mapping[str, object]) -> bool:
+    if loss in (*_LOSSES, *VERL_LOSSES):
+        return loss in ("gspo", "geo_mean")
+    return hasattr(find_part(LOSSES, loss, options), "rollout_value")
+
+
+def _options_of_ours(resolved: ResolvedAlgorithm) -> Options:
+    """Return the keyword arguments of a loss of ours."""
+    bounds: Options = {"low": resolved.clip_low, "high": resolved.clip_high}
+    match resolved.loss:
+        case "vanilla":
+            return {**bounds, "dual": resolved.clip_dual}
+        case "gspo" | "cispo" | "geo_mean":
+            return bounds
+        case "sapo":
+            return {"tau_positive": resolved.tau_positive, "tau_negative": resolved.tau_negative}
+        case _:
+            return {}
 
 
 def _refuse_without_effect(options: AlgorithmConfig, resolved: ResolvedAlgorithm) -> None:
     """Raise for the first option that was given and changes nothing, or contradicts another."""
     has_bounds = resolved.loss in CLIP_BOUNDS
     faults = {
+        "advantage: it takes the place of estimator and scale_by_std; leave these out": options.advantage is not None
+        and (options.estimator is not None or bool(options.scale_by_std)),
+        "advantage_options: there is no advantage that takes them; leave them out": bool(options.advantage_options)
+        and options.advantage is None,
+        f"loss_options: loss {resolved.loss!r} takes none; leave them out": bool(options.loss_options)
+        and resolved.loss in _LOSSES,
+        f"credit_options: credit {resolved.credit!r} takes none; leave them out": bool(options.credit_options)
+        and resolved.credit in _CREDITS,
         f"clip_low and clip_high: loss {resolved.loss!r} has no bounds; leave them out": not has_bounds
         and (options.clip_low is not None or options.clip_high is not None),
         f"tau_positive and tau_negative: loss {resolved.loss!r} has no gate; leave them out": resolved.loss != "sapo"
@@ -145,7 +202,7 @@ def _refuse_without_effect(options: AlgorithmConfig, resolved: ResolvedAlgorithm
         raise BadInputError(f"algorithm.{found[0]}")
 
 
-def _faults_of_correction(correction: CorrectionConfig, loss: Loss) -> dict[str, bool]:
+def _faults_of_correction(correction: CorrectionConfig, loss: str) -> dict[str, bool]:
     """Return what may be wrong with a correction, and whether it is."""
     rules = correction.reject
     is_clipped = correction.bypass and loss != "reinforce"
@@ -174,6 +231,7 @@ def _faults_of_distillation(options: AlgorithmConfig, resolved: ResolvedAlgorith
         return {}
     of_rewards = {
         "estimator": options.estimator is not None,
+        "advantage": options.advantage is not None,
         "scale_by_std": options.scale_by_std is not None,
         "credit": options.credit != "rollout",
         "overlong_penalty": options.overlong_penalty is not None,

@@ -25,6 +25,8 @@ MARK = "AGENT_LAYER_RAY_DIRECTORY"
 """Variable that all processes of a run on Ray carry, with the run's directory as value."""
 _LISTEN = "AGENT_LAYER_RAY_LISTEN"
 """Variable of processes on a joined cluster, whose servers listen at the address of their machine ("machine")."""
+CODE = "AGENT_LAYER_RAY_CODE"
+"""Variable of all processes: the directory in which the run was started, where losses of users may be."""
 _NO_LIMIT = 1_000_000
 _BYTES = 2**30
 _FILES = "agent_layer_files"
@@ -231,6 +233,7 @@ def make_environment(config: TrainConfig, directory: Path, *, on_cpu: bool, is_j
     cluster = config.cluster or ClusterConfig()
     variables = {
         MARK: str(directory),
+        CODE: str(Path.cwd()),
         "SPT_NOENV": "1",  # Ray and vLLM show titles, and would overwrite the mark
         "VERL_USE_EXTERNAL_MODULES": "trainer_adapter.cluster.plugin",
         "HF_HUB_OFFLINE": "1",
@@ -277,10 +280,10 @@ def _unsupported(config: TrainConfig) -> Iterator[tuple[str, str]]:
         yield "lora.publish adapter", "sends whole weights, to which the adapter is added"
     if algorithm.correction.bypass and cluster.nodes * cluster.gpus_per_node > 1:
         yield "algorithm.correction.bypass", "has it with one process only"
-    if algorithm.has_sequence_ratio and config.optimizer.epochs > 1:
+    if algorithm.has_rollout_value and config.optimizer.epochs > 1:
         yield (
             f"optimizer.epochs {config.optimizer.epochs} with loss {algorithm.loss}",
-            "has it with one epoch only: veRL's store keeps a rollout's ratio, which a later epoch would find",
+            "has it with one epoch only: veRL's store keeps a rollout's mean, which a later epoch would find",
         )
     if cluster.nodes > 1 and mode != "separate_async" and cluster.gpus_per_node % cluster.tensor_parallel:
         yield (

@@ -5,9 +5,11 @@ that only its own machine reaches.
 """
 
 import os
+import sys
 
 from verl.plugin.platform.platform_manager import PlatformRegistry
 
+from trainer_adapter.cluster.overrides import CODE
 from trainer_adapter.verl import CpuPlatform
 
 # pyright: reportUnknownMemberType=false, reportMissingTypeStubs=false
@@ -29,5 +31,7 @@ def use_own_servers() -> None:
     RolloutReplicaRegistry.register(REPLICA, load)
 
 
+if CODE in os.environ:  # behind everything else, so that it hides nothing
+    sys.path.append(os.environ[CODE])
 if os.environ.get("VERL_PLATFORM") == "cpu":
     PlatformRegistry.register(platform="cpu")(CpuPlatform)

@@ -16,13 +16,13 @@ from torch import Tensor
 from transfer_queue import KVBatchMeta
 from verl.single_controller.ray import RayWorkerGroup
 from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
-from verl.workers.config import FSDPActorConfig
 from verl.workers.utils.padding import response_from_nested
 
 from trainer_adapter.cluster.bridge import UpdateRequest
 from trainer_adapter.cluster.rows import clear_rows, read_jagged_columns, split_rows, write_columns
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.verl import (
+    LossPlan,
     PolicyUpdate,
     PublishedWeights,
     UpdateReport,
@@ -36,7 +36,7 @@ from trainer_adapter.verl import (
 # veRL, tensordict and TransferQueue carry no types; a worker group has the methods of its workers.
 
 _TOKEN_COLUMNS = ("old_log_probs", "advantages", "rollout_is_weights", "ref_log_prob")
-_ROW_COLUMNS = ("row_weights", "sequence_log_ratio")
+_ROW_COLUMNS = ("row_weights", "rollout_mean")
 
 
 class Models(Protocol):
@@ -135,8 +135,8 @@ class ClusterUpdate(PolicyUpdate):
     def _find_adapter(self) -> PeftConfig | None:
         return self._models.actor.find_adapter()[0] if self._config.lora else None
 
-    def _set_loss(self, actor: FSDPActorConfig) -> None:
-        self._models.actor.set_loss_fn(make_loss(actor))
+    def _set_loss(self, plan: LossPlan) -> None:
+        self._models.actor.set_loss_fn(make_loss(plan))
 
     def _set_learning_rate(self, rate: float) -> None:
         self._models.actor.set_learning_rate(rate)

@@ -5,8 +5,11 @@ from agent_layer.lazy import face
 __getattr__, __all__ = face(
     __name__,
     {
-        "advantages": "TrainingBatch advantage_rule assign_credit group_advantages select_batch",
-        "credit": "CreditRule RolloutSamples",
+        "advantages": (
+            "JudgedValues TrainingBatch advantage_rule assign_credit check_estimate group_advantages select_batch"
+            " value_advantages"
+        ),
+        "credit": "CreditRule CreditedValue JudgedRollout RolloutSamples Turn check_credited",
         "exclusions": "find_exclusions",
         "groups": "GroupIntake count_step read_group success_by_task",
         "lengths": "NO_BOUNDS ModelBounds read_bounds",

@@ -1,7 +1,10 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
-from .advantages import TrainingBatch as TrainingBatch, advantage_rule as advantage_rule, assign_credit as assign_credit
+from .advantages import JudgedValues as JudgedValues, TrainingBatch as TrainingBatch, advantage_rule as advantage_rule
+from .advantages import assign_credit as assign_credit, check_estimate as check_estimate
 from .advantages import group_advantages as group_advantages, select_batch as select_batch
-from .credit import CreditRule as CreditRule, RolloutSamples as RolloutSamples
+from .advantages import value_advantages as value_advantages
+from .credit import CreditRule as CreditRule, CreditedValue as CreditedValue, JudgedRollout as JudgedRollout
+from .credit import RolloutSamples as RolloutSamples, Turn as Turn, check_credited as check_credited
 from .exclusions import find_exclusions as find_exclusions
 from .groups import GroupIntake as GroupIntake, count_step as count_step, read_group as read_group
 from .groups import success_by_task as success_by_task

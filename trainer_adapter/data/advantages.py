@@ -1,19 +1,21 @@
 """Selection of rollouts to train: those with a reward, in groups whose values differ; and their advantages.
 
 A rollout that failed for no fault of the policy has no reward: it is not in the baseline of its group and not trained.
-Rewards count once per rollout, however many samples it has. The rule of veRL's ``grpo`` is repeated here in plain
-Python for the record of an update; what trains is ``verl/advantages.py``, and tests compare the two.
+Rewards count once per rollout, however many samples it has.
 """
 
-from collections.abc import Iterable, Sequence
-from math import sqrt
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from math import isfinite, sqrt
 from statistics import fmean, stdev, variance
+from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from agent_layer.errors import EmptyGroupError
+from agent_layer.errors import BadInputError, EmptyGroupError
 from agent_layer.schema import AdvantageRule, DistillRule, Logprobs, Record, TrainingSample
-from trainer_adapter.algorithms import Credit, ResolvedAlgorithm
+from envs import code_version
+from trainer_adapter.algorithms import ADVANTAGES, CREDITS, Credit, ResolvedAlgorithm, find_part
 from trainer_adapter.data.credit import BY_ROLLOUT, CreditRule, RolloutSamples, Turn, differ, find_values
 
 _EPSILON = 1e-6
@@ -63,6 +65,24 @@ class TrainingBatch(Record, frozen=True, kw_only=True):
         return len(set(self.group_ids))
 
 
+class JudgedValues(NamedTuple):
+    """What an estimator of a user sees of a batch: columns of [num_values]."""
+
+    values: list[float]
+    """Each judges a rollout, a turn or an agent, as ``algorithm.credit`` says."""
+    baselines: list[str]
+    """Values with the same name are of one group and one place: they are compared."""
+    num_tokens: list[int]
+    """Trained tokens that the value judges."""
+
+
+AdvantageContract: TypeAlias = Callable[..., Sequence[float]]
+"""``advantage(judged, **options)`` returns [num_values], from the values alone and whatever their order.
+
+The advantages of a group follow from its own values. Where they follow from the whole batch, the function has an
+attribute ``compares_groups = False``; then groups of equal values stay in the batch."""
+
+
 class Credits(msgspec.Struct, frozen=True, kw_only=True):
     """Values of a batch, and the tokens that each of them judges."""
 
@@ -72,6 +92,8 @@ class Credits(msgspec.Struct, frozen=True, kw_only=True):
     """[num_values]; values with the same name are compared."""
     spans: list[list[tuple[int, int, int]]]
     """[num_rows] (first token, number of tokens, index into ``values``), positions in ``response_ids``."""
+    num_tokens: list[int] = []
+    """[num_values] trained tokens that it judges."""
 
 
 def select_batch(groups: Iterable[GroupSamples], *, keep_equal: bool, rule: CreditRule = BY_ROLLOUT) -> TrainingBatch:
@@ -120,17 +142,22 @@ def assign_credit(batch: TrainingBatch, rule: CreditRule) -> Credits:
     place_of: dict[tuple[int, str | None], int] = {}
     for position, rollout in enumerate(_list_rollouts(batch)):
         for one in find_values(rollout, rule):
-            place_of[position, one.part] = len(values)
+            place_of |= dict.fromkeys([(position, part) for part in one.calls or [one.part]], len(values))
             values.append(one.value)
             baselines.append(f"{batch.group_ids[position]} {one.place}")
     spans: list[list[tuple[int, int, int]]] = []
     for position, sample in zip(batch.rollout_of, batch.samples, strict=True):
-        if rule.credit == "turn":
-            spans.append([(ref.start, ref.num_tokens, place_of[position, ref.call_id]) for ref in sample.steps])
-        else:
+        if rule.credit in ("rollout", "agent"):
             part = sample.agent if rule.credit == "agent" else None
             spans.append([(0, len(sample.response_ids), place_of[position, part])])
-    return Credits(values=values, baselines=baselines, spans=spans)
+        else:
+            spans.append([(ref.start, ref.num_tokens, place_of[position, ref.call_id]) for ref in sample.steps])
+    counts = Counter[int]()
+    for sample, row in zip(batch.samples, spans, strict=True):
+        for start, size, value in row:
+            counts[value] += sum(sample.loss_mask[start : start + size])
+    num_tokens = [counts[value] for value in range(len(values))]
+    return Credits(values=values, baselines=baselines, spans=spans, num_tokens=num_tokens)
 
 
 def _list_rollouts(batch: TrainingBatch) -> list[RolloutSamples]:
@@ -178,7 +205,10 @@ def advantage_rule(algorithm: ResolvedAlgorithm) -> AdvantageRule:
     """Return what an update computes advantages by, for its record."""
     penalty, distill = algorithm.overlong_penalty, algorithm.distill
     return AdvantageRule(
-        estimator=algorithm.estimator,
+        estimator=algorithm.advantage or algorithm.estimator,
+        options=algorithm.advantage_options,
+        credit_options=algorithm.credit_options,
+        code=_list_code(algorithm),
         scale_by_std=algorithm.scale_by_std,
         discount=algorithm.discount,
         overlong_tokens=penalty.max_tokens if penalty else None,
@@ -193,15 +223,45 @@ def advantage_rule(algorithm: ResolvedAlgorithm) -> AdvantageRule:
     )
 
 
+def _list_code(algorithm: ResolvedAlgorithm) -> dict[str, str]:
+    """Return the version of each part of users that advantages follow from."""
+    found: dict[str, object] = {}
+    if algorithm.advantage is not None:
+        found["advantage"] = find_part(ADVANTAGES, algorithm.advantage, algorithm.advantage_options)
+    if algorithm.credit not in ("rollout", "turn", "agent"):
+        found["credit"] = find_part(CREDITS, algorithm.credit, algorithm.credit_options)
+    return {name: code_version(part) or "" for name, part in found.items()}
+
+
+def find_changed_code(rule: AdvantageRule, credit: str) -> str | None:
+    """Return the name of the first part of users whose code is missing, or not that of the record; None: none."""
+    for what, version in rule.code.items():
+        is_credit = what == "credit"
+        kind, name = (CREDITS, credit) if is_credit else (ADVANTAGES, rule.estimator)
+        try:
+            found = find_part(kind, name, rule.credit_options if is_credit else rule.options)
+        except BadInputError:
+            return name
+        if (code_version(found) or "") != version:
+            return name
+    return None
+
+
 def value_advantages(judged: Credits, rule: AdvantageRule) -> list[float]:
-    """Return [num_values] advantages that follow from rewards, as the trainer's estimators compute them.
+    """Return [num_values] advantages that follow from rewards.
 
     ``grpo``: see ``group_advantages``. ``rloo``: the value without the mean of the others (Ahmadian et al. 2024).
-    ``reinforce++``: centred over the batch and divided by its deviation (Hu et al. 2025).
+    ``reinforce++``: centred over the batch and divided by its deviation (Hu et al. 2025). Another name: a user's.
+    Computed in float64: in float32 equal rewards differ from their mean by a rounding, which the division by their
+    deviation makes an advantage of 0.056 (seven times 0.7).
     """
     values = judged.values
     if rule.distill is not None and rule.distill.replaces_rewards:
         return [0.0] * len(values)
+    if rule.estimator not in ("grpo", "rloo", "reinforce++"):
+        advantage = cast("AdvantageContract", find_part(ADVANTAGES, rule.estimator, rule.options))
+        seen = JudgedValues(values, judged.baselines, judged.num_tokens)
+        return check_estimate(rule.estimator, seen, advantage(seen, **rule.options))
     if rule.estimator == "reinforce++":
         return _whiten(values)
     members: dict[str, list[int]] = {}
@@ -214,6 +274,20 @@ def value_advantages(judged: Credits, rule: AdvantageRule) -> list[float]:
         for position, one in zip(positions, group_advantages(group, scale_by_std=rule.scale_by_std), strict=True):
             found[position] = factor * (one or 0.0)
     return found
+
+
+def check_estimate(name: str, judged: JudgedValues, found: Sequence[float]) -> list[float]:
+    """Return the advantages that an estimator of a user gives.
+
+    Raises: BadInputError: they are no finite number for each value.
+    """
+    advantages = [float(one) for one in found]
+    if len(advantages) != len(judged.values) or not all(map(isfinite, advantages)):
+        raise BadInputError(
+            f"algorithm.advantage {name!r}: expected a finite number for each of {len(judged.values)} values, found"
+            f" {len(advantages)}: {advantages[:8]}"
+        )
+    return advantages
 
 
 def _whiten(values: Sequence[float]) -> list[float]:  # kept: the name of the formula

@@ -13,19 +13,24 @@ the soft overlong penalty included:
 * ``agent``: the value of agent a is R + r_a, its own rewards added to the team's; its baseline are the values of the
   same agent in the group (Zhao et al. 2025, arXiv 2510.11062, with weight 1 of the team's reward).
 
+A credit of a user (``CreditContract``) returns values with the calls that each of them judges.
 A rollout with a judgement that has no score is left out: a failed judge is not a 0.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from math import isfinite
+from typing import Final, TypeAlias, cast
 
 import msgspec
 
+from agent_layer.errors import BadInputError
 from agent_layer.schema import Logprobs, Record, Reward, TrainingSample, Trajectory, counted_score, current_rewards
-from trainer_adapter.algorithms import Credit, OverlongPenalty, ResolvedAlgorithm
+from trainer_adapter.algorithms import CREDITS, Credit, Options, OverlongPenalty, ResolvedAlgorithm, find_part
 
 _SCOPES = {"rollout": ("rollout",), "turn": ("rollout", "step"), "agent": ("rollout", "agent")}
-"""Scopes of the rewards from which values follow."""
+"""Scopes of the rewards from which values follow; those of a user's credit are all."""
+_ALL_SCOPES = ("rollout", "step", "agent")
 
 
 class Turn(Record, frozen=True, kw_only=True):
@@ -41,6 +46,8 @@ class CreditRule(msgspec.Struct, frozen=True, kw_only=True):
     """How values follow from rewards. Fields mean what they do in ``AlgorithmConfig``."""
 
     credit: Credit = "rollout"
+    options: Options = {}
+    """Keyword arguments of a user's credit."""
     discount: float = 1.0
     overlong_penalty: OverlongPenalty | None = None
 
@@ -48,7 +55,12 @@ class CreditRule(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, algorithm: ResolvedAlgorithm) -> "CreditRule":
         """Return the rule of an algorithm."""
         penalty = algorithm.overlong_penalty
-        return cls(credit=algorithm.credit, discount=algorithm.discount, overlong_penalty=penalty)
+        return cls(
+            credit=algorithm.credit,
+            options=algorithm.credit_options,
+            discount=algorithm.discount,
+            overlong_penalty=penalty,
+        )
 
 
 BY_ROLLOUT: Final = CreditRule()
@@ -68,7 +80,7 @@ class RolloutSamples(msgspec.Struct, frozen=True, kw_only=True):
     turns: list[Turn] = []
     """Turns in order; empty with credit ``rollout``."""
     agent_rewards: dict[str, float] = {}
-    """Sum of the rewards of each agent; empty but with credit ``agent``."""
+    """Sum of the rewards of each agent; empty with credits ``rollout`` and ``turn``."""
     teacher_logprobs: list[Logprobs] = []
     """[num_samples]; see ``TrainingBatch``."""
 
@@ -76,16 +88,35 @@ class RolloutSamples(msgspec.Struct, frozen=True, kw_only=True):
 class CreditedValue(msgspec.Struct, frozen=True, kw_only=True):
     """One value of a rollout."""
 
-    part: str | None
-    """Call id of the turn, name of the agent, or None for the whole rollout and for an agent without a name."""
     value: float
-    place: str
+    place: str = ""
     """Values of a group with the same place are compared."""
+    calls: list[str] = []
+    """Ids of the calls whose tokens it judges, of a user's credit."""
+    part: str | None = None
+    """Call id of the turn, name of the agent, or None for the whole rollout and for an agent without a name."""
+
+
+class JudgedRollout(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user's credit sees of a rollout."""
+
+    reward: float
+    """Reward of the rollout, the soft overlong penalty included."""
+    turns: list[Turn]
+    """Answered calls of the policy, in order, each with the sum of the rewards of its step."""
+    agent_rewards: dict[str, float]
+    """Sum of the rewards of each agent."""
+
+
+CreditContract: TypeAlias = Callable[..., Iterable[CreditedValue]]
+"""``credit(rollout, **options)`` returns values that together name each call of ``rollout.turns`` once."""
 
 
 def effective_rewards(trajectory: Trajectory, credit: Credit) -> list[Reward]:
     """Return the current judgements from which values follow, in order of time."""
-    return [reward for reward in current_rewards(trajectory.rewards) if reward.scope in _SCOPES[credit]]
+    return [
+        reward for reward in current_rewards(trajectory.rewards) if reward.scope in _SCOPES.get(credit, _ALL_SCOPES)
+    ]
 
 
 def find_unscored(trajectory: Trajectory, credit: Credit) -> Reward | None:
@@ -115,7 +146,7 @@ def find_turns(trajectory: Trajectory, credit: Credit) -> list[Turn]:
 
 
 def sum_agent_rewards(trajectory: Trajectory, credit: Credit) -> dict[str, float]:
-    """Return the sum of the rewards of each agent; empty but with credit ``agent``."""
+    """Return the sum of the rewards of each agent; empty with credits ``rollout`` and ``turn``."""
     totals: dict[str, float] = {}
     for reward in effective_rewards(trajectory, credit):
         if reward.scope == "agent" and reward.agent is not None:
@@ -141,6 +172,28 @@ def find_values(rollout: RolloutSamples, rule: CreditRule) -> list[CreditedValue
                 CreditedValue(part=agent, value=total + rollout.agent_rewards.get(agent or "", 0.0), place=repr(agent))
                 for agent in agents
             ]
+        case name:
+            judged = JudgedRollout(reward=total, turns=rollout.turns, agent_rewards=rollout.agent_rewards)
+            credit = cast("CreditContract", find_part(CREDITS, name, rule.options))
+            return check_credited(name, judged, credit(judged, **rule.options))
+
+
+def check_credited(name: str, rollout: JudgedRollout, found: Iterable[CreditedValue]) -> list[CreditedValue]:
+    """Return the values that a user's credit gives.
+
+    Raises: BadInputError: they are no finite values that name each call once.
+    """
+    values = list(found)
+    if wrong := [one for one in values if not isinstance(one, CreditedValue) or not isfinite(one.value)]:  # pyright: ignore[reportUnnecessaryIsInstance]  # users write credits
+        raise BadInputError(f"algorithm.credit {name!r}: expected CreditedValues with finite values, found {wrong[0]}")
+    named = Counter(call for one in values for call in one.calls)
+    calls = [turn.call_id for turn in rollout.turns]
+    if other := sorted({*named, *calls} - {call for call in calls if named[call] == 1}):
+        raise BadInputError(
+            f"algorithm.credit {name!r}: expected each of {len(calls)} calls in one value, found {other[0]!r} in"
+            f" {named[other[0]]}; name the calls of rollout.turns once each"
+        )
+    return values
 
 
 def returns_to_go(rewards: Sequence[float], outcome: float, discount: float) -> list[float]:

@@ -15,7 +15,7 @@ import msgspec
 
 from agent_layer.schema import Advantages, DistillRule, Logprobs, TrainedBatch, TrainedTokens, Trajectory
 from trainer_adapter.algorithms import OverlongPenalty
-from trainer_adapter.data.advantages import TrainingBatch, assign_credit, value_advantages
+from trainer_adapter.data.advantages import TrainingBatch, assign_credit, find_changed_code, value_advantages
 from trainer_adapter.data.credit import CreditRule
 from trainer_adapter.data.samples import StepKey
 
@@ -122,8 +122,13 @@ def compare_tokens(
     kept = [_kept(record, trajectories[trajectory_id]) for trajectory_id in batch.trajectory_ids]
     if not any(kept):
         return None
-    calls, advantages = list_calls(batch), _advantages_of_calls(record, batch)
     differences: list[str] = []
+    if record.advantages is not None and (name := find_changed_code(record.advantages, record.credit)) is not None:
+        differences.append(
+            f"the advantages: {name!r}, by whose code they follow from rewards, is not what it was, or not here; they"
+            " are not compared"
+        )
+    calls, advantages = list_calls(batch), None if differences else _advantages_of_calls(record, batch)
     for position, trajectory_id in enumerate(batch.trajectory_ids):
         if not (one := kept[position]) and calls[position]:
             differences.append(f"trajectory {trajectory_id}: expected what the update computed for it, found nothing")
@@ -150,11 +155,15 @@ def _advantages_of_calls(record: TrainedBatch, batch: TrainingBatch) -> list[lis
     penalty = None
     if rule.overlong_tokens is not None and rule.overlong_buffer is not None:
         penalty = OverlongPenalty(max_tokens=rule.overlong_tokens, buffer_tokens=rule.overlong_buffer)
-    judged = assign_credit(batch, CreditRule(credit=record.credit, discount=rule.discount, overlong_penalty=penalty))
+    of_record = CreditRule(
+        credit=record.credit, options=rule.credit_options, discount=rule.discount, overlong_penalty=penalty
+    )
+    judged = assign_credit(batch, of_record)
     values = value_advantages(judged, rule)
     found: list[list[float]] = [[] for _ in batch.rewards]
     for position, sample, spans in zip(batch.rollout_of, batch.samples, judged.spans, strict=True):
-        of_step = [value for _, _, value in spans] if record.credit == "turn" else [spans[0][2]] * len(sample.steps)
+        has_one = record.credit in ("rollout", "agent")
+        of_step = [spans[0][2]] * len(sample.steps) if has_one else [value for _, _, value in spans]
         found[position] += [values[value] for value in of_step]
     return found
 

@@ -256,10 +256,13 @@ def _look_at_packages(config: TrainConfig) -> list[str]:
     if missing := [name for name in _PACKAGES if find_spec(name) is None]:
         found = f"expected torch and veRL, found no {', '.join(missing)}"
         return [f"packages: {found}; install torch first, then: {install_command('train')}"]
-    from trainer_adapter.verl import check_verl_options  # noqa: PLC0415  # torch and veRL take seconds
+    from trainer_adapter.losses import check_named_loss  # noqa: PLC0415  # torch and veRL take seconds
+    from trainer_adapter.verl import check_verl_options  # noqa: PLC0415
 
+    algorithm = resolve_algorithm(config.algorithm)
     try:
         check_verl_options(config.verl)
+        check_named_loss(algorithm.loss, algorithm.loss_options)
     except BadInputError as error:
         return [str(error)]
     return []

@@ -7,7 +7,7 @@ __getattr__, __all__ = face(
     {
         "adapters": "check_same check_targets find_adapter merged_weights",
         "export": "check_num_processes export_checkpoint",
-        "losses": "make_loss",
+        "losses": "LossPlan make_loss weigh_tokens",
         "options": "check_verl_options",
         "platform": "CpuPlatform load_engines",
         "ranks": "LeadingTrainer follow_leader",

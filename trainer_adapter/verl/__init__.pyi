@@ -2,7 +2,7 @@
 from .adapters import check_same as check_same, check_targets as check_targets, find_adapter as find_adapter
 from .adapters import merged_weights as merged_weights
 from .export import check_num_processes as check_num_processes, export_checkpoint as export_checkpoint
-from .losses import make_loss as make_loss
+from .losses import LossPlan as LossPlan, make_loss as make_loss, weigh_tokens as weigh_tokens
 from .options import check_verl_options as check_verl_options
 from .platform import CpuPlatform as CpuPlatform, load_engines as load_engines
 from .ranks import LeadingTrainer as LeadingTrainer, follow_leader as follow_leader

@@ -4,6 +4,7 @@ Sequences are rollouts: where veRL takes the product, mean or maximum over a seq
 rows of a rollout.
 """
 
+import torch
 from tensordict import TensorDict
 from torch import Tensor
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_rejection_mask
@@ -42,8 +43,17 @@ def correct_rollouts(
     )
     corrected = {"response_mask": rows.split(mask)}
     if weights is not None:
-        corrected["rollout_is_weights"] = rows.split(weights.batch["rollout_is_weights"])
+        found = weights.batch["rollout_is_weights"]
+        if algorithm.loss == "geo_mean":
+            found = _geometric_mean(found, mask).expand_as(found)
+        corrected["rollout_is_weights"] = rows.split(found)
     return data.clone(recurse=False).update(corrected), metrics
+
+
+def _geometric_mean(weights: Tensor, mask: Tensor) -> Tensor:
+    """Return [num_rollouts, 1], the geometric mean of the weights of a rollout's trained tokens (GMPO, eq. 4)."""
+    logarithms = torch.log(weights.clamp(min=torch.finfo(weights.dtype).tiny)) * mask
+    return torch.exp(logarithms.sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True).clamp(min=1))
 
 
 def _threshold(lower: float | None, upper: float) -> str:

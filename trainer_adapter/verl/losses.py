@@ -1,85 +1,109 @@
-"""Loss of an update: veRL's policy losses, weighted so that rollouts count, not rows, whatever the micro-batches are.
+"""Loss of an update: losses of tokens, weighted so that rollouts count, not rows, whatever the micro-batches are.
 
 Every mean over tokens or rollouts is a sum in which each row has one weight (``row_weights``). Weights are fixed before
-micro-batches are made, so the sum does not depend on them. veRL's ``ppo_loss`` counts rows in its ``seq-mean-*`` modes,
-in which a forked rollout would weigh more; this one takes its place, with the same metrics.
+micro-batches are made, and so is what a loss needs of a whole rollout (``rollout_mean``): the sum does not depend on
+them. This takes the place of veRL's ``ppo_loss``, with the same metrics. A loss sees trained tokens alone, so rows may
+be padded or packed (``trainer_adapter/losses``).
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias, cast
 
+import msgspec
 import torch
 from tensordict import TensorDict
 from torch import Tensor
-from verl.trainer.ppo.core_algos import agg_loss, get_policy_loss_fn, kl_penalty, register_policy_loss
+from verl.trainer.ppo.core_algos import kl_penalty
 from verl.utils.metric import AggregationType, Metric
-from verl.utils.torch_functional import masked_mean
-from verl.workers.config import ActorConfig
 from verl.workers.utils.padding import no_padding_2_padding
 
 from trainer_adapter.algorithms import ResolvedAlgorithm
+from trainer_adapter.losses import LossTokens, attach_gradient, compute_losses, find_loss, find_rollout_value
 from trainer_adapter.verl.rollout_rows import RolloutRows
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
 # veRL and tensordict carry no types.
 
-GMPO_LOSS = "agent_layer_geo_mean"
-VERL_LOSSES = {"reinforce": "gpg", "geo_mean": GMPO_LOSS}
-"""veRL's names of losses, where they are not ours."""
 RATIO_GAP = "ratio_gap"
 """Metric: largest |r - 1| of a token, r = its probability in this forward pass / the engine's at sampling."""
 
 
-_PolicyLoss: TypeAlias = Callable[..., tuple[Tensor, dict[str, float]]]
+class LossPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What an update minimises; other processes can unpickle it."""
+
+    loss: str
+    options: dict[str, object]
+    entropy: float
+    """Coefficient of the entropy bonus."""
+    kl: float
+    """Coefficient of the KL penalty."""
+    kl_estimator: str
+
+    @classmethod
+    def of(cls, algorithm: ResolvedAlgorithm, step: int, run_steps: int) -> "LossPlan":
+        """Return that of an algorithm at a step."""
+        return cls(
+            loss=algorithm.loss,
+            options=algorithm.loss_options,
+            entropy=algorithm.entropy.value_at(step, run_steps),
+            kl=algorithm.kl,
+            kl_estimator=algorithm.kl_estimator,
+        )
 
 
 def weigh_rows(algorithm: ResolvedAlgorithm, rows: RolloutRows) -> Tensor:
-    """Return [num_rows], what each token of a row weighs in the loss of a minibatch of R rollouts and N tokens.
+    """Return [num_rows], what each token of a row weighs in the loss of a minibatch."""
+    return weigh_tokens(algorithm, rows.tokens_of_rollout)[rows.rollout]
+
+
+def weigh_tokens(algorithm: ResolvedAlgorithm, tokens_of_rollout: Tensor) -> Tensor:
+    """Return [num_rollouts], what each token weighs in the loss of a minibatch of R rollouts and N tokens.
 
     A rollout of n trained tokens, in any number of rows, has per token: 1/N in ``token-mean``, 1/R in
     ``seq-mean-token-sum``, 1/(R n) in ``seq-mean-token-mean``, 1/(R C) in ``seq-mean-token-sum-norm``.
-    """
-    tokens = rows.tokens_of_rollout.clamp(min=1)
-    num_rollouts = rows.num_rollouts
-    match algorithm.loss_mean:
-        case "token-mean":
-            weights = torch.full_like(tokens, 1 / float(rows.tokens_of_rollout.sum().clamp(min=1)))
-        case "seq-mean-token-sum":
-            weights = torch.full_like(tokens, 1 / num_rollouts)
-        case "seq-mean-token-mean":
-            weights = 1 / (num_rollouts * tokens)
-        case "seq-mean-token-sum-norm":
-            weights = torch.full_like(tokens, 1 / (num_rollouts * (algorithm.loss_scale_factor or 1)))
-    return weights[rows.rollout]
-
-
-def sequence_log_ratios(
-    algorithm: ResolvedAlgorithm, rows: RolloutRows, log_ratio: Tensor, advantages: Tensor
-) -> Tensor:
-    """Return [num_rows], the logarithm of the ratio of each row's whole rollout, as GSPO and GMPO define it.
 
     Args:
-        algorithm: with loss ``gspo`` or ``geo_mean``.
-        rows: of the minibatch.
-        log_ratio: [num_rows, num_response_tokens] present - old log-probability.
-        advantages: as ``log_ratio``.
+        algorithm: with the mean.
+        tokens_of_rollout: [num_rollouts] trained tokens, as floats.
     """
-    if algorithm.loss == "geo_mean":
-        log_ratio = _clip_log_ratio(log_ratio, advantages, algorithm.clip_low or 0.0, algorithm.clip_high or 0.0)
-    return rows.mean_by_rollout(log_ratio)[rows.rollout]
+    tokens, num_rollouts = tokens_of_rollout.clamp(min=1), len(tokens_of_rollout)
+    match algorithm.loss_mean:
+        case "token-mean":
+            return torch.full_like(tokens, 1 / float(tokens_of_rollout.sum().clamp(min=1)))
+        case "seq-mean-token-sum":
+            return torch.full_like(tokens, 1 / num_rollouts)
+        case "seq-mean-token-mean":
+            return 1 / (num_rollouts * tokens)
+        case "seq-mean-token-sum-norm":
+            return torch.full_like(tokens, 1 / (num_rollouts * (algorithm.loss_scale_factor or 1)))
+
+
+def rollout_means(algorithm: ResolvedAlgorithm, rows: RolloutRows, data: TensorDict) -> Tensor:
+    """Return [num_rows], the mean of the loss's ``rollout_value`` over each row's whole rollout, under ``present``.
+
+    Args:
+        algorithm: whose loss has such a value.
+        rows: of the minibatch.
+        data: with ``present``, ``old_log_probs``, ``rollout_log_probs``, ``advantages`` and ``response_mask``.
+    """
+    value = find_rollout_value(find_loss(algorithm.loss, algorithm.loss_options))
+    assert value is not None  # the caller asks for such losses only
+    mask = data["response_mask"].bool()
+    values = torch.zeros_like(data["present"])
+    values[mask] = value(_tokens(data, data["present"], mask), **algorithm.loss_options)
+    return rows.mean_by_rollout(values)[rows.rollout]
 
 
 def minibatch_loss(
-    config: ActorConfig, model_output: dict[str, Tensor], data: TensorDict, dp_group: object = None
+    plan: LossPlan, model_output: dict[str, Tensor], data: TensorDict, dp_group: object = None
 ) -> tuple[Tensor, dict[str, Metric | float]]:
     """Return the share of one micro-batch in the loss of its minibatch, and metrics. veRL calls it.
 
     Args:
-        config: with veRL's name of the loss, its bounds, and the coefficients of entropy and KL.
+        plan: the loss, and the coefficients of entropy and KL.
         model_output: ``log_probs`` and perhaps ``entropy``, as veRL's engines return them.
-        data: rows with ``row_weights``, and ``sequence_log_ratio`` where a rollout has several rows.
+        data: rows with ``row_weights``, and ``rollout_mean`` where a rollout has several rows.
         dp_group: veRL's signature.
     """
     del dp_group
@@ -97,114 +121,71 @@ def minibatch_loss(
     ).to_padded_tensor()
     mask = rows["response_mask"].bool()
     weights = rows["row_weights"].unsqueeze(1) * mask
-    config.global_batch_info.update(dp_size=data["dp_size"], global_batch_size=1)
-    policy_loss, found = _policy_loss(config, log_prob, rows, data.get("sequence_log_ratio", None), weights)
-    share = data["dp_size"] * float(mask.sum()) / max(1, data["batch_num_tokens"])  # veRL averages over processes
+    num_ranks = data["dp_size"]  # veRL averages over processes
+    policy_loss, found = _policy_loss(plan, log_prob, rows, data.get("rollout_mean", None), weights)
+    policy_loss = policy_loss * num_ranks
+    share = num_ranks / max(1, data["batch_num_tokens"])
     metrics: dict[str, Metric | float] = {
-        name: Metric(AggregationType.SUM, value * share)
-        for name, value in found.items()  # means over tokens
+        name: Metric(AggregationType.SUM, float(values.sum()) * share)  # means over tokens
+        for name, values in found.items()
     }
     ratio = torch.exp(log_prob.detach() - rows["rollout_log_probs"])
     metrics[RATIO_GAP] = Metric(AggregationType.MAX, torch.where(mask, (ratio - 1).abs(), 0.0).max())
     metrics["actor/pg_loss"] = Metric(AggregationType.SUM, policy_loss)
     if entropy is not None:
-        bonus = _weighted_sum(config, no_padding_2_padding(entropy, data), weights)
-        policy_loss = policy_loss - config.entropy_coeff * bonus
+        bonus = _weighted_sum(no_padding_2_padding(entropy, data), weights) * num_ranks
+        policy_loss = policy_loss - plan.entropy * bonus
         metrics["actor/entropy_loss"] = Metric(AggregationType.SUM, bonus)
-    if config.use_kl_loss:
+    if plan.kl:
         reference = rows["ref_log_prob"]
-        divergence = kl_penalty(log_prob, reference, config.kl_loss_type)  # pyright: ignore[reportArgumentType]  # any float type
-        penalty = _weighted_sum(config, divergence, weights)
-        policy_loss = policy_loss + config.kl_loss_coef * penalty
+        divergence = kl_penalty(log_prob, reference, plan.kl_estimator)  # pyright: ignore[reportArgumentType]  # any float type
+        penalty = _weighted_sum(divergence, weights) * num_ranks
+        policy_loss = policy_loss + plan.kl * penalty
         metrics["kl_loss"] = Metric(AggregationType.SUM, penalty)
-        metrics["kl_coef"] = config.kl_loss_coef
+        metrics["kl_coef"] = plan.kl
     return policy_loss, metrics
 
 
-def make_loss(config: ActorConfig) -> Callable[..., tuple[Tensor, dict[str, Metric | float]]]:
-    """Return ``minibatch_loss`` with a configuration; other processes can unpickle it."""
-    return partial(minibatch_loss, config=config)
+def make_loss(plan: LossPlan) -> Callable[..., tuple[Tensor, dict[str, Metric | float]]]:
+    """Return ``minibatch_loss`` with a plan; other processes can unpickle it."""
+    return partial(minibatch_loss, plan)
 
 
 def _policy_loss(
-    config: ActorConfig, log_prob: Tensor, rows: TensorDict, sequence_log_ratio: Tensor | None, weights: Tensor
-) -> tuple[Tensor, dict[str, float]]:
-    name, old_log_prob, mask = config.policy_loss.loss_mode, rows["old_log_probs"], rows["response_mask"].bool()
-    extra: dict[str, Tensor] = {}
+    plan: LossPlan, log_prob: Tensor, rows: TensorDict, rollout_mean: Tensor | None, weights: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
+    mask = rows["response_mask"].bool()
+    if not mask.any():  # rows without meaning, of a process that has no other
+        return _weighted_sum(log_prob, weights), {}
     if "rollout_is_weights" in rows:
         weights = weights * rows["rollout_is_weights"]
-    if name == "sapo":  # veRL's averages each row over its tokens, whatever the mode
-        weights = weights * mask.sum(dim=1, keepdim=True)
-    if sequence_log_ratio is not None and name == "gspo":  # only the row's mean of log_prob - old_log_prob counts
-        shift = masked_mean(log_prob.detach() - old_log_prob, mask, axis=1) - sequence_log_ratio
-        old_log_prob = old_log_prob + shift.unsqueeze(1)
-    elif sequence_log_ratio is not None:
-        extra["sequence_log_ratio"] = sequence_log_ratio
-    function = cast("_PolicyLoss", get_policy_loss_fn(name))  # veRL declares positions, and calls by name
-    return function(
-        old_log_prob=old_log_prob,
-        log_prob=log_prob,
-        advantages=rows["advantages"],
-        response_mask=mask,
-        loss_agg_mode="token-sum",
-        config=config,
-        rollout_is_weights=weights,
-        **extra,
+    tokens, loss = _tokens(rows, log_prob, mask), find_loss(plan.loss, plan.options)
+    if (value := find_rollout_value(loss)) is not None:
+        values, places = value(tokens, **plan.options), mask.nonzero()[:, 0]
+        means = _row_means(values.detach(), places, mask) if rollout_mean is None else rollout_mean
+        tokens = tokens._replace(rollout_mean=attach_gradient(means.to(values.dtype)[places], values))
+    losses, metrics = compute_losses(loss, tokens, plan.options)
+    return (losses * weights[mask]).sum(), metrics
+
+
+def _row_means(values: Tensor, places: Tensor, mask: Tensor) -> Tensor:
+    """Return [num_rows], the mean of the values of each row's tokens, where each row is a rollout."""
+    sums = torch.zeros(len(mask), dtype=values.dtype, device=values.device).index_add(0, places, values)
+    return sums / mask.sum(dim=1).clamp(min=1)
+
+
+def _tokens(rows: TensorDict, log_prob: Tensor, mask: Tensor) -> LossTokens:
+    reference = rows.get("ref_log_prob", None)
+    return LossTokens(
+        logprobs=log_prob[mask],
+        old_logprobs=rows["old_log_probs"][mask],
+        engine_logprobs=rows["rollout_log_probs"][mask],
+        advantages=rows["advantages"][mask],
+        reference_logprobs=None if reference is None else reference[mask],
     )
 
 
-def _weighted_sum(config: ActorConfig, values: Tensor, weights: Tensor) -> Tensor:
-    return agg_loss(values * weights, weights > 0, "token-sum", dp_size=config.global_batch_info["dp_size"])
-
-
-@register_policy_loss(GMPO_LOSS)
-def geometric_mean_loss(  # noqa: PLR0913, PLR0917  # veRL's signature
-    old_log_prob: Tensor,
-    log_prob: Tensor,
-    advantages: Tensor,
-    response_mask: Tensor,
-    loss_agg_mode: str = "seq-mean-token-mean",
-    config: ActorConfig | None = None,
-    rollout_is_weights: Tensor | None = None,
-    sequence_log_ratio: Tensor | None = None,
-) -> tuple[Tensor, dict[str, float]]:
-    """Return the loss of GMPO (Zhao et al. 2025, eq. 4) and its metrics; veRL's ``geo_mean`` with any aggregation.
-
-    veRL's averages over the rows of each micro-batch, so its gradient grows with their number. Here each token of a row
-    has the row's loss, and the aggregation of veRL's other losses applies.
-
-    Args:
-        old_log_prob: [num_rows, num_tokens].
-        log_prob: as ``old_log_prob``.
-        advantages: as ``old_log_prob``, one value for each row.
-        response_mask: as ``old_log_prob``.
-        loss_agg_mode: veRL's.
-        config: bounds of the logarithm of a token's ratio.
-        rollout_is_weights: as ``old_log_prob``; weights of a row act by their geometric mean.
-        sequence_log_ratio: [num_rows] value of a rollout with several rows; None: each row is a rollout.
-    """
-    if config is None:
-        raise ValueError("loss geo_mean: expected veRL's actor configuration, found none")
-    mask = response_mask.bool()
-    log_ratio = log_prob - old_log_prob
-    clipped = _clip_log_ratio(log_ratio, advantages, config.clip_ratio_low, config.clip_ratio_high)
-    mean = masked_mean(clipped, mask, axis=1)
-    if sequence_log_ratio is not None:
-        mean = mean - mean.detach() + sequence_log_ratio
-    losses = -masked_mean(advantages, mask, axis=1) * torch.exp(mean)
-    if rollout_is_weights is not None:
-        log_weights = torch.log(rollout_is_weights.clamp(min=torch.finfo(rollout_is_weights.dtype).tiny))
-        losses = losses * torch.exp(masked_mean(log_weights, mask, axis=1))
-    loss = agg_loss(losses.unsqueeze(1).expand_as(log_prob), mask, loss_agg_mode, **config.global_batch_info)
-    is_clipped = (log_ratio < -config.clip_ratio_low) | (log_ratio > config.clip_ratio_high)
-    return loss, {
-        "actor/pg_clipfrac": masked_mean((is_clipped & (advantages > 0)).float(), mask).item(),
-        "actor/ppo_kl": masked_mean(-log_ratio, mask).item(),
-        "actor/pg_clipfrac_lower": masked_mean((is_clipped & (advantages < 0)).float(), mask).item(),
-    }
-
-
-def _clip_log_ratio(log_ratio: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
-    """Return the less favourable of the logarithm of a ratio and its clipped value."""
-    clipped = log_ratio.clamp(-low, high)
-    return torch.where(advantages > 0, torch.minimum(log_ratio, clipped), torch.maximum(log_ratio, clipped))
+def _weighted_sum(values: Tensor, weights: Tensor) -> Tensor:
+    """Return the sum over trained tokens; other places may hold any number."""
+    is_trained = weights > 0
+    return (values[is_trained] * weights[is_trained]).sum()

@@ -19,20 +19,14 @@ from torch import Tensor, nn
 from verl.trainer.config import CheckpointConfig
 from verl.utils import tensordict_utils as tu
 from verl.utils.metric import Metric
-from verl.workers.config import (
-    FSDPActorConfig,
-    FSDPEngineConfig,
-    FSDPOptimizerConfig,
-    HFModelConfig,
-    TrainingWorkerConfig,
-)
-from verl.workers.config.actor import PolicyLossConfig
+from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig, TrainingWorkerConfig
 from verl.workers.engine_workers import TrainingWorker
 from verl.workers.utils.padding import left_right_2_no_padding, no_padding_2_padding
 
-from trainer_adapter.algorithms import ResolvedAlgorithm, resolve_algorithm
+from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import TrainConfig, check_sequence_parallel
 from trainer_adapter.data import TokenColumns, TrainingBatch
+from trainer_adapter.losses import check_named_loss
 from trainer_adapter.verl.adapters import (
     check_same,
     check_targets,
@@ -44,7 +38,7 @@ from trainer_adapter.verl.adapters import (
 )
 from trainer_adapter.verl.correction import correct_rollouts
 from trainer_adapter.verl.export import check_num_processes
-from trainer_adapter.verl.losses import RATIO_GAP, VERL_LOSSES, make_loss, sequence_log_ratios, weigh_rows
+from trainer_adapter.verl.losses import RATIO_GAP, LossPlan, make_loss, rollout_means, weigh_rows
 from trainer_adapter.verl.options import verl_arguments
 from trainer_adapter.verl.platform import enter_platform
 from trainer_adapter.verl.rank_shares import join_rows, share_rows
@@ -59,8 +53,6 @@ from trainer_adapter.verl_keys import ENGINE, MODEL, OPTIMIZER, PACKED_ATTENTION
 
 _STEPS_PER_SEED = 1_000_003
 """Keeps the orders of two seeds apart."""
-_NO_DUAL_CLIP = 3.0
-"""Never read: the loss has no such bound."""
 _TOKENS = "tokens"
 REVERSE_KL = "reverse_kl"
 """Metric, with a teacher: mean of log p - log p_teacher over trained tokens, under the weights before the update."""
@@ -121,6 +113,7 @@ class PolicyUpdate(ABC):
     def __init__(self, config: TrainConfig) -> None:
         self._config = config
         self._algorithm = resolve_algorithm(config.algorithm)
+        check_named_loss(self._algorithm.loss, self._algorithm.loss_options)
 
     @abstractmethod
     def _infer(self, data: TensorDict, *, reference: bool = False) -> dict[str, Tensor]:
@@ -141,8 +134,8 @@ class PolicyUpdate(ABC):
         """
 
     @abstractmethod
-    def _set_loss(self, actor: FSDPActorConfig) -> None:
-        """Compute ``minibatch_loss`` with this configuration from now on."""
+    def _set_loss(self, plan: LossPlan) -> None:
+        """Compute ``minibatch_loss`` with this plan from now on."""
 
     @abstractmethod
     def _set_learning_rate(self, rate: float) -> None:
@@ -166,8 +159,7 @@ class PolicyUpdate(ABC):
         else:
             data, of_correction = correct_rollouts(data, data["present"], self._algorithm)
             metrics |= of_correction
-        actor = make_actor_config(self._config, self._algorithm, step)
-        self._set_loss(actor)
+        self._set_loss(LossPlan.of(self._algorithm, step, self._config.steps))
         rate = self._config.optimizer.learning_rate.value_at(step, self._config.steps)
         self._set_learning_rate(rate)
         trained = torch.zeros_like(data["response_mask"], dtype=torch.bool)
@@ -231,7 +223,7 @@ class PolicyUpdate(ABC):
         has_weights = correction.weights is not None and self._algorithm.loss == "reinforce"
         has_forks = len(rows["rollout"].unique()) < len(rows)
         is_corrected = correction.bypass and (has_weights or len(correction.reject) > 0)
-        return is_corrected or (has_forks and self._algorithm.has_sequence_ratio)
+        return is_corrected or (has_forks and self._algorithm.has_rollout_value)
 
     def _train(self, minibatch: TensorDict, step: int, metrics: dict[str, float]) -> dict[str, float]:
         """Make one optimizer step.
@@ -244,9 +236,8 @@ class PolicyUpdate(ABC):
         if not minibatch["response_mask"].any():
             return {}
         minibatch["row_weights"] = weigh_rows(algorithm, rows)
-        if rows.has_forks and algorithm.has_sequence_ratio:
-            log_ratio = minibatch["present"] - minibatch["old_log_probs"]
-            minibatch["sequence_log_ratio"] = sequence_log_ratios(algorithm, rows, log_ratio, minibatch["advantages"])
+        if rows.has_forks and algorithm.has_rollout_value:
+            minibatch["rollout_mean"] = rollout_means(algorithm, rows, minibatch)
         needs_entropy = algorithm.entropy.value_at(step, self._config.steps) > 0
         found = self._make_step(minibatch, calculate_entropy=needs_entropy, global_batch_size=rows.num_rollouts)
         return found | metrics | {_TOKENS: float(rows.tokens_of_rollout.sum())}
@@ -327,8 +318,8 @@ class EmbeddedTrainer(PolicyUpdate):
             found[name] = float(Metric.aggregate_dp(value) if is_metric else np.mean(value))
         return found
 
-    def _set_loss(self, actor: FSDPActorConfig) -> None:
-        self._worker.set_loss_fn(make_loss(actor))
+    def _set_loss(self, plan: LossPlan) -> None:
+        self._worker.set_loss_fn(make_loss(plan))
 
     def _share(self, data: TensorDict, **fields: object) -> TensorDict:
         """Return the rows of this process in the form of veRL's engines, with options."""
@@ -394,27 +385,6 @@ def _engine_config(config: TrainConfig) -> FSDPEngineConfig:
         use_no_sync_for_gradient_accumulation=False,  # else each process keeps the whole gradient between micro-batches
     )
     return FSDPEngineConfig(**engine)
-
-
-def make_actor_config(config: TrainConfig, algorithm: ResolvedAlgorithm, step: int) -> FSDPActorConfig:
-    """Return what veRL's losses read. A bound that the loss does not have is 0 here, and not read."""
-    return FSDPActorConfig(
-        strategy="fsdp2",
-        rollout_n=config.rollouts.group_size,
-        use_dynamic_bsz=True,
-        clip_ratio_low=algorithm.clip_low or 0.0,
-        clip_ratio_high=algorithm.clip_high or 0.0,
-        clip_ratio_c=algorithm.clip_dual or _NO_DUAL_CLIP,
-        tau_pos=algorithm.tau_positive or 1.0,
-        tau_neg=algorithm.tau_negative or 1.0,
-        loss_agg_mode="token-sum",
-        policy_loss=PolicyLossConfig(loss_mode=VERL_LOSSES.get(algorithm.loss, algorithm.loss)),
-        entropy_coeff=algorithm.entropy.value_at(step, config.steps),
-        use_kl_loss=algorithm.kl > 0,
-        kl_loss_coef=algorithm.kl,
-        kl_loss_type=algorithm.kl_estimator,
-        use_torch_compile=False,
-    )
 
 
 def _mean_metrics(minibatches: Sequence[dict[str, float]]) -> dict[str, float]:

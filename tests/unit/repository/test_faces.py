@@ -66,6 +66,7 @@ PUBLIC = {
             "SourceConfig",
             "TrainConfig",
         ),
+        *("CreditedValue", "JudgedRollout", "JudgedValues", "LossTokens"),
         *("TrainingSample", "group_advantages", "load_config", "samples_of", "train"),
     ),
 }
