@@ -114,7 +114,6 @@ def _new_settings(directory: Path, redis_url: str) -> Iterator[Settings]:
         redis_url=redis_url,
         namespace=f"test-{os.getpid()}-{next(_numbers)}",
         log_roll_seconds=0.05,
-        ship_poll_seconds=0.04,
         ship_linger_seconds=0.2,
         flush_seconds=scaled(60.0),
         connect_seconds=scaled(2.0),
@@ -236,7 +235,6 @@ def machine(tmp_path: Path, settings: Settings) -> Iterator[Callable[..., Settin
         known = {"namespace": settings.namespace, "ingest_url": ingest.url, "ingest_key": ingest.key}
         pace = {
             "log_roll_seconds": 0.05,
-            "ship_poll_seconds": 0.04,
             "ship_linger_seconds": 0.2,
             "flush_seconds": scaled(60.0),
         }

@@ -85,6 +85,7 @@ def find_actor(worker_pid):
     return pid
 
 
+@pytest.mark.long
 def test_tasks_are_done_an_actor_is_killed_and_followed_by_another_and_all_end_with_their_ray(
     start_worker, worker_output, dispatcher, names, worker_pids
 ):
