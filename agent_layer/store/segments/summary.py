@@ -143,6 +143,8 @@ class JudgementParts(NamedTuple):
     of_rollout: dict[str, bytes]
     of_parts: list[tuple[str, str, bytes]]
     """(reward id, id of the reward that it supersedes or '', record), oldest first."""
+    read: dict[str, Reward]
+    """All of them by id; reading a record takes longer than what is done with it."""
 
 
 def split_rewards(rewards: Mapping[str, bytes]) -> JudgementParts:
@@ -152,6 +154,7 @@ def split_rewards(rewards: Mapping[str, bytes]) -> JudgementParts:
     return JudgementParts(
         {name: rewards[name] for name, one in decoded.items() if one.scope == "rollout"},
         [(name, superseded, rewards[name]) for _, name, superseded in of_parts],
+        decoded,
     )
 
 

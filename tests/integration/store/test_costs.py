@@ -122,6 +122,16 @@ def test_a_reward_of_a_step_that_supersedes_one_of_the_rollout_counts_in_any_ord
     assert store.admin.check().findings == []
 
 
+def test_the_embedded_server_keeps_what_belongs_to_an_attempt_in_one_piece_of_memory_each(store):
+    records = [*attempt("a.0-0"), make_reward(1), make_reward(2, name="as long as most are", comment="right " * 8)]
+    write_segment(store, *records)
+    for rebuild in (False, True):
+        if rebuild:
+            store.admin.reindex(drop=True)
+        for key in store.redis.scan_iter(store.keys.trajectory("a.0-0") + "*"):
+            assert store.redis.object("encoding", key) in (b"listpack", b"ziplist"), (key, rebuild)
+
+
 def test_rewards_that_an_earlier_version_stored_together_are_read_once(store):
     write_segment(store, *attempt("a.0-0", score=0.5), make_reward(1), make_reward(2))
     together = store.redis.hgetall(store.keys.part_rewards("a.0-0"))
