@@ -44,7 +44,7 @@ _NUM_AT_ONCE = 16
 _SEGMENTS_TOGETHER = 32
 """Segments indexed between two records of the rebuild's progress."""
 _BATCHES_BETWEEN_SEARCHES = 16
-"""Of these batches, between two searches for cycles: each looks at all of the batch that is being read."""
+"""Batches of segments between two searches for cycles; each looks at all of the batch that is being read."""
 _FAMILIES = (("t",), ("b",), ("v", "values", "group", "groups", "policies", "batches"))
 """Turns of the removal: rows go before their bits, else a commit in between would leave bits without a row."""
 _KEYS_TOGETHER = 512
