@@ -225,11 +225,16 @@ class _OfTrajectory(Protocol):
     def trajectory_id(self) -> str: ...
 
 
+_OWN_OWNERS = frozenset[type]({Group, PolicyVersion, TrainedBatch})
+
+
 def record_owner(record: LogRecord | _OfTrajectory) -> str:
     """Return the owner of the record: a trajectory, a group, a policy version or a step of training.
 
     See ``owner_text``.
     """
+    if type(record) not in _OWN_OWNERS:  # nearly all: a shipper asks this of every record
+        return trajectory_owner(cast("_OfTrajectory", record).trajectory_id)
     match record:
         case Group():
             return owner_text("group", record.group_id)

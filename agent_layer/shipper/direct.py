@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -23,6 +24,8 @@ from agent_layer.store import (
     segment_key,
     store_contents,
 )
+
+T = TypeVar("T")
 
 
 def open_direct(settings: Settings) -> "DirectDestination":
@@ -60,17 +63,16 @@ def read_log_record(content: bytes) -> LogRecord:
 
     Raises: CorruptRecordError: these bytes are not a record, or one that only segments may hold.
     """
-    record = decode_known(content)
-    _check_kind(record)
-    return record
+    return _check_kind(decode_known(content))
 
 
-def _check_kind(record: object) -> None:
-    if isinstance(record, ContentRef):
+def _check_kind(record: T) -> T:
+    if type(record) is ContentRef:
         raise CorruptRecordError(
             f"log record of trajectory {record.trajectory_id}: expected contents with their bodies, found a reference"
             " to a blob; only shippers may refer to blobs"
         )
+    return record
 
 
 class DirectDestination:
@@ -88,9 +90,7 @@ class DirectDestination:
     def store(self, name: str, contents: Sequence[bytes]) -> str | None:
         """See Destination."""
         try:
-            records = [StoredRecord(read_record(content), content) for content in contents]
-            for one in records:
-                _check_kind(one.record)
+            records = [StoredRecord(_check_kind(read_record(content)), content) for content in contents]
         except CorruptRecordError as error:
             return str(error)
         self._store_durably(name, records)

@@ -31,6 +31,8 @@ _MAX_SOCKET_PATH_LENGTH = 100
 _held: dict[Path, int] = {}
 """Locks of this process by directory. The kernel releases them when the process ends, or ``temporary_home`` does."""
 _END_SECONDS = 5.0
+_MAX_PACKED_BYTES = 256
+"""Longest value of a hash that Redis keeps in one piece of memory; 64 if not set, which few rewards fit."""
 
 
 def acquire_server(settings: Settings) -> Path:
@@ -124,6 +126,7 @@ def _start(program: str, directory: Path, socket: Path, lock: int) -> Detached: 
     command = [
         program, "--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700", "--dir", str(directory),
         "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction",
+        "--hash-max-ziplist-value", str(_MAX_PACKED_BYTES),
     ]
     # fmt: on
     arguments = ["-m", "agent_layer.infra.redis.supervisor", str(directory / "users.lock"), *command]

@@ -147,8 +147,8 @@ def _judge_alone(summary: TrajectorySummary, judged: JudgementParts) -> str:
     opening = summary.opening.fields if summary.opening else {}
     ending = summary.ending.fields if summary.ending else {}
     outcome = make_outcome(ending.get("status", ""), ending.get("cause", "")) if summary.ending else None
-    superseding = [record for _, superseded, record in judged.of_parts if superseded]
-    reward = compute_reward(opening.get("declared", ""), [*judged.of_rollout.values(), *superseding], outcome)
+    deciding = [*judged.of_rollout, *(name for name, superseded, _ in judged.of_parts if superseded)]
+    reward = compute_reward(opening.get("declared", ""), [judged.read[name] for name in deciding], outcome)
     return "" if reward is None else repr(reward)
 
 
@@ -189,7 +189,7 @@ def compute_rewards(bases: Iterable[Sequence[bytes]]) -> list[str]:
     for basis in bases:
         trajectory_id, mark, declared, ended, status, cause = (value.decode() for value in basis[:6])
         outcome = make_outcome(status, cause) if ended else None
-        reward = compute_reward(declared, basis[6:], outcome)
+        reward = compute_reward(declared, [cast("Reward", decode_known(one)) for one in basis[6:]], outcome)
         arguments += [trajectory_id, mark, "" if reward is None else repr(reward)]
     return arguments
 
@@ -201,16 +201,15 @@ def make_outcome(status: str, cause: str) -> Outcome:
     return Outcome(trajectory_id="", run="", ended_at=0.0, status=cast("RolloutStatus", status), cause=known)
 
 
-def compute_reward(declared: str, rewards: Iterable[bytes], outcome: Outcome | None) -> float | None:
+def compute_reward(declared: str, rewards: Sequence[Reward], outcome: Outcome | None) -> float | None:
     """Compute the reward of a rollout from what the index holds of it.
 
     Args:
         declared: JSON of the task's rewards; empty: it declares none.
-        rewards: encoded judgements.
+        rewards: judgements that may decide it.
         outcome: how it ended; None while it runs.
     """
-    judged = [cast("Reward", decode_known(reward)) for reward in rewards]
-    return rollout_reward(_read_declared(declared) if declared else {}, judged, outcome)
+    return rollout_reward(_read_declared(declared) if declared else {}, rewards, outcome)
 
 
 @lru_cache(maxsize=1_024)

@@ -25,7 +25,7 @@ from agent_layer.store.index.plan import bucket_name
 from agent_layer.store.index.scripts import RESTORE
 from agent_layer.store.segments.fields import COLUMNS, FIELDS
 from agent_layer.store.segments.format import SealedSegment
-from agent_layer.store.segments.summary import split_rewards
+from agent_layer.store.segments.summary import JudgementParts, split_rewards
 from agent_layer.store.segments.tombstones import owner_hash
 
 _MAX_TOGETHER: Final = 128
@@ -49,6 +49,7 @@ _Labels: TypeAlias = dict[str, tuple[str, str | None]]
 _SINGLE: Final = [(field.name, field.bitmap) for field in FIELDS if field.bitmap and field.kind == "text"]
 _LISTS: Final = [(field.name, field.bitmap) for field in FIELDS if field.bitmap and field.kind == "json"]
 _LABELS: Final = msgspec.json.Decoder(dict[str, str])
+_UNJUDGED: Final = JudgementParts({}, [], {})
 
 
 class _Part(NamedTuple):
@@ -70,6 +71,8 @@ class _Whole(NamedTuple):
     """Numbers of COLUMNS; NaN is not known."""
     chunks: dict[str, str]
     summary: TrajectorySummary
+    judged: JudgementParts
+    """Rewards of the summary."""
 
 
 def restore_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment]) -> None:
@@ -186,17 +189,19 @@ def _describe_row(one: _Whole) -> list[object]:
         fields.get("status", "") if is_event else False,
         [*chain.from_iterable(fields.items())],
         [*chain.from_iterable(one.chunks.items())],
-        [text for call, (bits, choices) in summary.calls.items() for text in (call, f"{bits} {choices}")],
-        *_describe_rewards(summary.rewards),
+        [text for call, counts in summary.calls.items() for text in (call, _write_counts(*counts))],
+        *_describe_rewards(one.judged),
         summary.blobs,
     ]
 
 
-def _describe_rewards(rewards: Mapping[str, bytes]) -> tuple[Sequence[object], Sequence[object]]:
+@lru_cache(maxsize=1_024)
+def _write_counts(bits: int, num_choices: int) -> str:
+    return f"{bits} {num_choices}"
+
+
+def _describe_rewards(judged: JudgementParts) -> tuple[Sequence[object], Sequence[object]]:
     """Return what may decide the reward of the rollout, and what does not, by the rule of commit.lua."""
-    if not rewards:
-        return [], []
-    judged = split_rewards(rewards)
     deciding, parts = [*judged.of_rollout.items()], dict[str, bytes]()
     for name, superseded, record in judged.of_parts:
         if superseded and superseded not in parts:
@@ -238,10 +243,11 @@ def _describe_whole(trajectory_id: str, parts: Sequence[_Part]) -> _Whole | None
     _enter_numbers(fields, summary)
     names = [_NAME_OF_ALL, *_enter_lists(fields, summary), *_enter_labels(fields, summary.given_labels)]
     names += [_make_name(bitmap, fields[name]) for name, bitmap in _SINGLE if name in fields]
+    judged = split_rewards(summary.rewards) if summary.rewards else _UNJUDGED
     if summary.is_started or summary.ending or summary.rewards:
-        names += _enter_reward(fields, summary)
+        names += _enter_reward(fields, judged)
     numbers = [float(fields[column]) if column in fields else math.nan for column in COLUMNS]
-    return _Whole(trajectory_id, fields, names, numbers, {part.segment: part.place for part in parts}, summary)
+    return _Whole(trajectory_id, fields, names, numbers, {part.segment: part.place for part in parts}, summary, judged)
 
 
 def _enter_numbers(fields: dict[str, str], summary: TrajectorySummary) -> None:
@@ -258,28 +264,44 @@ def _enter_lists(fields: dict[str, str], summary: TrajectorySummary) -> list[_Na
     """Enter the lists of names into the fields; return what they are filed under."""
     filed = list[_Name]()
     for field, bitmap in _LISTS:
-        if names := cast("list[str]", getattr(summary, field)):
-            if len(names) > 1:
-                names = sorted({*names})
-            fields[field] = msgspec.json.encode(names).decode()
-            filed += [_make_name(bitmap, name) for name in names]
+        if values := cast("list[str]", getattr(summary, field)):
+            fields[field], names = _file_list(bitmap, tuple(values))
+            filed += names
     return filed
+
+
+@lru_cache(maxsize=4_096)
+def _file_list(bitmap: str, values: tuple[str, ...]) -> tuple[str, list[_Name]]:
+    """Return what a row keeps of a list of names, and what it is filed under."""
+    unique = sorted({*values})
+    return msgspec.json.encode(unique).decode(), [_make_name(bitmap, value) for value in unique]
 
 
 def _enter_labels(fields: dict[str, str], given: _Labels) -> list[_Name]:
     """Enter the labels given later into the fields; return what all labels are filed under."""
-    labels = cast("dict[str, str | None]", _LABELS.decode(fields["labels"]) if "labels" in fields else {})
-    if given:
-        kept = {name: [rank] if value is None else [rank, value] for name, (rank, value) in sorted(given.items())}
-        fields["given_labels"] = msgspec.json.encode(kept).decode()
-        labels |= {name: value for name, (_, value) in given.items()}
-    return [(name_label(name, value), "label", value) for name, value in labels.items() if value is not None]
+    written = fields.get("labels", "{}")
+    if not given:
+        return _file_labels(written)
+    kept = {name: [rank] if value is None else [rank, value] for name, (rank, value) in sorted(given.items())}
+    fields["given_labels"] = msgspec.json.encode(kept).decode()
+    labels = _LABELS.decode(written) | {name: value for name, (_, value) in given.items()}
+    return _name_labels({name: value for name, value in labels.items() if value is not None})
 
 
-def _enter_reward(fields: dict[str, str], summary: TrajectorySummary) -> list[_Name]:
+@lru_cache(maxsize=4_096)
+def _file_labels(written: str) -> list[_Name]:
+    """Return what the labels of a task are filed under; all its rollouts have the same."""
+    return _name_labels(_LABELS.decode(written))
+
+
+def _name_labels(labels: Mapping[str, str]) -> list[_Name]:
+    return [(name_label(name, value), "label", value) for name, value in labels.items()]
+
+
+def _enter_reward(fields: dict[str, str], judged: JudgementParts) -> list[_Name]:
     """Enter the reward into the fields; return what it is filed under."""
     outcome = make_outcome(fields.get("status", ""), fields.get("cause", "")) if "ended" in fields else None
-    reward = compute_reward(fields.get("declared", ""), summary.rewards.values(), outcome)
+    reward = compute_reward(fields.get("declared", ""), [*judged.read.values()], outcome)
     if reward is None:
         return []
     fields["reward"], bucket = repr(reward), find_bucket(reward)

@@ -43,6 +43,8 @@ _NUM_AT_ONCE = 16
 """Footers read at the same time; a distant store answers slowly."""
 _SEGMENTS_TOGETHER = 32
 """Segments indexed between two records of the rebuild's progress."""
+_BATCHES_BETWEEN_SEARCHES = 16
+"""Batches of segments between two searches for cycles; each looks at all of the batch that is being read."""
 _FAMILIES = (("t",), ("b",), ("v", "values", "group", "groups", "policies", "batches"))
 """Turns of the removal: rows go before their bits, else a commit in between would leave bits without a row."""
 _KEYS_TOGETHER = 512
@@ -89,13 +91,14 @@ def reindex(
     num_resumed, corrupt = len(segments) - len(left), list[str]()
     with ThreadPoolExecutor(_NUM_AT_ONCE) as threads, _pause_gc():
         num_done = num_resumed
-        for read in _read_ahead(threads, objects, left):
+        for number, read in enumerate(_read_ahead(threads, objects, left), start=1):
             corrupt += _enter(redis, keys, read)
             num_done += len(read)
             redis.hset(keys.reindexing, "done_to", segments[num_done - 1])
             if progress:
                 progress(num_done, len(segments))
-            gc.collect(1)
+            if number % _BATCHES_BETWEEN_SEARCHES == 0:
+                gc.collect(1)
     if read_server_change(redis, keys) != change:  # what was entered, it may have forgotten
         return reindex(redis, keys, objects, drop=drop, only=only, progress=progress)
     if not redis.hexists(keys.reindexing, "began_empty"):

@@ -44,7 +44,7 @@ def store_contents(
     Returns: the records that are left for the segment, in order, with references where blobs were made.
     """
     kept = {owner: list(_without_repeats(records)) for owner, records in records_by_owner.items()}
-    contents = (one.record for records in kept.values() for one in records if isinstance(one.record, Content))
+    contents = (one.record for records in kept.values() for one in records if type(one.record) is Content)
     large = [one for one in contents if is_large(one, limits)]
     if not large:
         return kept
@@ -102,7 +102,7 @@ def find_orphans(redis: Redis, keys: Keys, objects: ObjectStore, names: Iterable
 def _without_repeats(records: Iterable[StoredRecord]) -> Iterator[StoredRecord]:
     seen: set[tuple[str, str]] = set()
     for one in records:
-        if isinstance(one.record, Content):
+        if type(one.record) is Content:
             name = one.record.trajectory_id, one.record.hash
             if name in seen:
                 continue

@@ -3,6 +3,7 @@
 A shipper and a compaction read every record that is stored; most of a step is tokens, messages and log-probabilities.
 """
 
+from contextlib import suppress
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -29,6 +30,21 @@ from agent_layer.schema import (
 )
 
 
+class _FunctionOutline(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _ToolCallOutline(msgspec.Struct, frozen=True):
+    function: _FunctionOutline
+
+
+class _MessageOutline(msgspec.Struct, frozen=True):
+    tool_calls: list[_ToolCallOutline]
+
+
+_MESSAGE_DECODER = msgspec.msgpack.Decoder(_MessageOutline)
+
+
 class ActionOutline(msgspec.Struct, frozen=True):
     """See Action."""
 
@@ -37,9 +53,12 @@ class ActionOutline(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> JsonObject | None:
-        """The message of an action that requests tools; None for others, and for one that cannot be read."""
+        """What names the tools in a message that requests some; None for others, and for one that cannot be read."""
         if b"tool_calls" not in bytes(self.packed_message):
             return None
+        with suppress(*UNREADABLE):  # the form that nearly all have; their arguments are passed over
+            calls = _MESSAGE_DECODER.decode(self.packed_message).tool_calls
+            return {"tool_calls": [{"function": {"name": call.function.name}} for call in calls]}
         try:
             return msgspec.msgpack.decode(self.packed_message, type=JsonObject)
         except UNREADABLE:

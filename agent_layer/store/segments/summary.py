@@ -13,6 +13,7 @@ from agent_layer.schema import (
     ENDED,
     STARTED,
     Accepted,
+    Action,
     AttemptStarted,
     BatchEntry,
     Block,
@@ -50,6 +51,7 @@ from agent_layer.schema import (
 )
 from agent_layer.store.segments.fields import FIELDS
 from agent_layer.store.segments.outline import (
+    ActionOutline,
     ObservationOutline,
     Outline,
     StepOutline,
@@ -61,14 +63,15 @@ _FIELDS = {origin: [field for field in FIELDS if field.origin == origin] for ori
 _MAX_VERSION = 2**53
 """Redis and its scripts count exactly up to here."""
 
-_KEPT_WHOLE = (Reward, PolicyVersion, TrainedBatch, Group)
-"""Records that the index holds in their stored form; it holds a few fields of the others."""
+_KEPT_WHOLE = frozenset[type]({Reward, PolicyVersion, TrainedBatch, Group})
+"""Records that the index holds in their stored form; it holds a few fields of the others.
+A set of types, as a shipper asks this of every record: ``isinstance`` takes several times as long."""
 
 OwnerEntry: TypeAlias = TrajectorySummary | PolicyEntry | BatchEntry | GroupEntry
 _OfOneRecord: TypeAlias = PolicyVersion | TrainedBatch | Group
-_OF_ONE_RECORD = (PolicyVersion, TrainedBatch, Group)
-_STEP_PARTS = (StepOutline, StepPart)
-_OBSERVATIONS = (ObservationOutline, Observation)
+_OF_ONE_RECORD = frozenset[type]({PolicyVersion, TrainedBatch, Group})
+_STEP_PARTS = frozenset[type]({StepOutline, StepPart})
+_OBSERVATIONS = frozenset[type]({ObservationOutline, Observation})
 _Other: TypeAlias = (
     TrainedTokensOutline
     | TrainedTokens
@@ -97,7 +100,7 @@ def read_record(content: bytes) -> Outline | LogRecord:
     Raises: CorruptRecordError: these bytes are no record.
     """
     record = decode_outline(content)
-    if not isinstance(record, _KEPT_WHOLE) or encode(record) == content:
+    if type(record) not in _KEPT_WHOLE or encode(cast("LogRecord", record)) == content:
         return record
     return cast("LogRecord", decode(content))  # with fields that this version does not know
 
@@ -108,16 +111,17 @@ def describe_owner(records: Iterable[Outline | LogRecord]) -> list[OwnerEntry]:
     ours = _OfTrajectory([], [], [])
     trajectory_id: str | None = None
     for record in records:  # one pass, and the most frequent first: a trajectory has dozens of records
-        if isinstance(record, _STEP_PARTS):
-            ours.parts.append(record)
-        elif isinstance(record, _OBSERVATIONS):
-            ours.observations.append(record)
-        elif isinstance(record, _OF_ONE_RECORD):
-            entries.append(_make_entry(record))
+        kind = type(record)
+        if kind in _STEP_PARTS:
+            ours.parts.append(cast("StepOutline | StepPart", record))
+        elif kind in _OBSERVATIONS:
+            ours.observations.append(cast("ObservationOutline | Observation", record))
+        elif kind in _OF_ONE_RECORD:
+            entries.append(_make_entry(cast("_OfOneRecord", record)))
             continue
-        elif not isinstance(record, Content):
-            ours.others.append(record)
-        trajectory_id = trajectory_id or record.trajectory_id
+        elif kind is not Content:
+            ours.others.append(cast("_Other", record))
+        trajectory_id = trajectory_id or cast("_Other", record).trajectory_id
     return entries if trajectory_id is None else [*entries, _summarise_trajectory(trajectory_id, ours)]
 
 
@@ -143,6 +147,8 @@ class JudgementParts(NamedTuple):
     of_rollout: dict[str, bytes]
     of_parts: list[tuple[str, str, bytes]]
     """(reward id, id of the reward that it supersedes or '', record), oldest first."""
+    read: dict[str, Reward]
+    """All of them by id; reading a record takes longer than what is done with it."""
 
 
 def split_rewards(rewards: Mapping[str, bytes]) -> JudgementParts:
@@ -152,6 +158,7 @@ def split_rewards(rewards: Mapping[str, bytes]) -> JudgementParts:
     return JudgementParts(
         {name: rewards[name] for name, one in decoded.items() if one.scope == "rollout"},
         [(name, superseded, rewards[name]) for _, name, superseded in of_parts],
+        decoded,
     )
 
 
@@ -169,27 +176,23 @@ def _make_entry(record: _OfOneRecord) -> PolicyEntry | BatchEntry | GroupEntry:
 def _summarise_trajectory(trajectory_id: str, ours: _OfTrajectory) -> TrajectorySummary:
     parts, observations, others = ours
     started = [record for record in others if isinstance(record, AttemptStarted)]
-    actions = [action for part in parts for action in part.actions or ()]
-    versions = [
-        min(max(one, -_MAX_VERSION), _MAX_VERSION) for action in actions for one, _ in action.policy_versions or ()
-    ]
-    tools = {tool for action in actions for tool in requested_tool_names(action)}
-    findings = {finding.partition(":")[0] for part in parts for finding in part.findings}
+    steps = _summarise_steps(parts)
+    agents = steps.agents.union([one.agent for one in started])
     return TrajectorySummary(
         trajectory_id=trajectory_id,
         opening=_make_opening(started) if started else _guess_opening(trajectory_id, (*parts, *observations, *others)),
         is_started=bool(started),
         ending=_first(_make_ending(record) for record in others if isinstance(record, Outcome)),
         is_accepted=any(isinstance(record, Accepted) for record in others),
-        calls=_count_calls(parts),
-        agents=sorted({one.agent for one in (*parts, *started) if one.agent is not None}),
-        tools=sorted(tools.union(one.name for one in observations)),
-        engines=sorted({part.engine for part in parts if part.engine is not None}),
-        policy_min=min(versions, default=None),
-        policy_max=max(versions, default=None),
+        calls=steps.calls,
+        agents=sorted([one for one in agents if one is not None]),
+        tools=sorted(steps.tools.union([one.name for one in observations])),
+        engines=sorted([one for one in steps.engines if one is not None]),
+        policy_min=min(steps.versions, default=None),
+        policy_max=max(steps.versions, default=None),
         rewards={record.reward_id: encode(record) for record in others if isinstance(record, Reward)},
         blobs=sorted({record.blob for record in others if isinstance(record, ContentRef)}),
-        findings=sorted(findings.union(kind for record in others for kind in finding_kinds(record))),
+        findings=sorted(steps.findings.union(kind for record in others for kind in finding_kinds(record))),
         given_labels={
             name: (label_rank(label)[0], label.value)
             for name, label in sorted(newest_labels(one for one in others if isinstance(one, Label)).items())
@@ -263,16 +266,37 @@ def _make_ending(outcome: Outcome) -> Block:
     return Block(rank, _block_fields(outcome, "outcome"))
 
 
-def _count_calls(parts: Iterable[StepOutline | StepPart]) -> dict[str, tuple[int, int]]:
-    calls: dict[str, tuple[int, int]] = {}
+class _Steps(NamedTuple):
+    """What the parts of steps say together."""
+
+    calls: dict[str, tuple[int, int]]
+    """See TrajectorySummary."""
+    agents: set[str | None]
+    tools: set[str]
+    engines: set[str | None]
+    versions: set[int]
+    """Policy versions that sampled tokens."""
+    findings: set[str]
+
+
+def _summarise_steps(parts: Iterable[StepOutline | StepPart]) -> _Steps:
+    steps = _Steps({}, set(), set(), set(), set(), set())
     for part in parts:
-        if is_caller_note(part):
-            continue
-        bits, num_choices = calls.get(part.call_id, (0, 1))
-        if part.source == "gateway":
-            bits |= STARTED if part.phase == "start" else ENDED
-        calls[part.call_id] = bits, max(num_choices, len(part.actions or ()))
-    return calls
+        actions: Sequence[ActionOutline | Action] = part.actions or ()
+        steps.agents.add(part.agent)
+        steps.engines.add(part.engine)
+        steps.findings.update([finding.partition(":")[0] for finding in part.findings])
+        for action in actions:
+            steps.tools.update(requested_tool_names(action))
+            steps.versions.update(
+                [min(max(one, -_MAX_VERSION), _MAX_VERSION) for one, _ in action.policy_versions or ()]
+            )
+        if not is_caller_note(part):
+            bits, num_choices = steps.calls.get(part.call_id, (0, 1))
+            if part.source == "gateway":
+                bits |= STARTED if part.phase == "start" else ENDED
+            steps.calls[part.call_id] = bits, max(num_choices, len(actions))
+    return steps
 
 
 def _written(at: float) -> str:

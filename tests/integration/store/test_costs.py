@@ -9,9 +9,10 @@ from msgspec import structs
 from agent_layer.schema.reward import Reward, rollout_reward
 from agent_layer.store import open_store, read_rewards
 
-from ...builders import attempt, closed_group
+from ...builders import attempt, call, closed_group, sampled
 from ...stored import collect_answers, write_segment
 
+RICH_CALL = {"agent": "solver", "engine": "http://10.0.0.7:8000", "findings": ["cut: here"]}
 ODD_RUNS = ["r", "r:x", "r*", "r?", "r[a-z]", "r\\", "*", "group:r", "batch:r:1", "r:trainer", "größe"]
 
 
@@ -120,6 +121,33 @@ def test_a_reward_of_a_step_that_supersedes_one_of_the_rollout_counts_in_any_ord
     store.admin.reindex(drop=True)
     assert collect_answers(store) == before
     assert store.admin.check().findings == []
+
+
+def test_the_embedded_server_keeps_what_belongs_to_an_attempt_in_one_piece_of_memory_each(store):
+    records = [*attempt("a.0-0"), make_reward(1), make_reward(2, name="as long as most are", comment="right " * 8)]
+    write_segment(store, *records)
+    for rebuild in (False, True):
+        if rebuild:
+            store.admin.reindex(drop=True)
+        for key in store.redis.scan_iter(store.keys.trajectory("a.0-0") + "*"):
+            assert store.redis.object("encoding", key) in (b"listpack", b"ziplist"), (key, rebuild)
+
+
+def test_a_row_is_written_once_however_much_it_says(store):
+    first = attempt("a.0-0"), call("a.0-0", "a", sampled(1, version=3), **RICH_CALL)
+    write_segment(store, *first[0], *first[1])  # what a block has for the first time costs more
+    plain, rich = (
+        (*attempt("b.0-0"), *call("b.0-0")),
+        (*attempt("c.0-0"), *call("c.0-0", "a", sampled(1, version=3), **RICH_CALL)),
+    )
+    num_writes = []
+    for records in (plain, rich):
+        with measure_cost(store.redis) as cost:
+            write_segment(store, *records)
+        num_writes.append(cost.commands["hset"])
+    assert num_writes[0] == num_writes[1]
+    assert store.row("c.0-0").agents == ["solver"]
+    assert store.row("c.0-0").policy_max == 3
 
 
 def test_rewards_that_an_earlier_version_stored_together_are_read_once(store):

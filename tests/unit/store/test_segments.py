@@ -11,7 +11,7 @@ from agent_layer.infra.redis.keys import Keys
 from agent_layer.recorder.frames import frame
 from agent_layer.schema.codec import encode
 from agent_layer.schema.ids import new_id
-from agent_layer.schema.step import Content
+from agent_layer.schema.step import Action, Content
 from agent_layer.store.segments.format import (
     StoredRecord,
     build_segment,
@@ -22,6 +22,9 @@ from agent_layer.store.segments.format import (
     segment_name,
     unpack,
 )
+from agent_layer.store.segments.summary import describe_owner, read_record
+
+from ...builders import attempt, call
 
 NAME = new_id(lambda: 1_795_000_000_000_000_000)
 
@@ -145,3 +148,25 @@ def test_a_footer_that_is_not_one_record_is_corrupt(records):
 
     with pytest.raises(CorruptRecordError, match=f"expected one record, found {len(records)}"):
         read_footer(OneObject(content), "key")
+
+
+scalars = st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=3) | st.just("t" * 200)
+tool = st.fixed_dictionaries({}, optional={"name": scalars, "arguments": scalars})
+tool_call = scalars | st.fixed_dictionaries({}, optional={"function": scalars | tool, "name": scalars, "id": scalars})
+message = st.fixed_dictionaries(
+    {}, optional={"content": scalars, "tool_calls": scalars | st.lists(tool_call, max_size=3)}
+)
+version = st.integers(-(2**62), 2**62)
+action = st.builds(
+    Action, message=st.none() | message, policy_versions=st.none() | st.lists(st.tuples(version, version))
+)
+step = st.tuples(st.lists(action, max_size=3), st.sampled_from([None, "", "solver"]), st.lists(st.text(), max_size=2))
+
+
+@given(st.lists(step, max_size=3))
+def test_a_summary_of_outlines_is_that_of_whole_records_whatever_the_message_looks_like(steps):
+    records = attempt("a.0-0")
+    for at, (actions, agent, findings) in enumerate(steps):
+        records += call("a.0-0", f"c{at}", *actions, agent=agent, engine=agent, findings=findings)
+
+    assert describe_owner([read_record(encode(one)) for one in records]) == describe_owner(records)

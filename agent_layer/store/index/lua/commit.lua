@@ -9,21 +9,24 @@
 local batch = cmsgpack.unpack(ARGV[1])
 is_repairing = batch.again
 
+local changes = {} -- fields and values of the row that is merged now: one command writes all of them
+
+local function set(field, value)
+  changes[#changes + 1], changes[#changes + 2] = field, value
+end
+
 -- Of several blocks of the same fields the one with the lowest rank stands, as a whole.
 local function keep_first(row, rank_field, block, fields)
   local rank = redis.call('HGET', row, rank_field)
   if rank and rank <= block.rank then return end
   if rank then redis.call('HDEL', row, unpack(fields)) end
-  local values = {rank_field, block.rank}
-  for field, value in pairs(block.fields) do
-    values[#values + 1], values[#values + 2] = field, value
-  end
-  redis.call('HSET', row, unpack(values))
+  set(rank_field, block.rank)
+  for field, value in pairs(block.fields) do set(field, value) end
 end
 
 -- What is known of a call only grows (1 started, 2 ended, 3 both), as does its number of choices.
 -- Stored as 'known choices'.
-local function merge_calls(calls_key, row, calls, before)
+local function merge_calls(calls_key, calls, before)
   local ids, merged_calls = {}, {}
   local num_calls, num_steps = tonumber(before.num_calls), tonumber(before.num_steps)
   if batch.again or not num_calls then
@@ -47,21 +50,22 @@ local function merge_calls(calls_key, row, calls, before)
     merged_calls[#merged_calls + 1], merged_calls[#merged_calls + 2] = call, bits .. ' ' .. num_choices
   end
   redis.call('HSET', calls_key, unpack(merged_calls))
-  redis.call('HSET', row, 'num_calls', num_calls, 'num_steps', num_steps)
+  set('num_calls', num_calls)
+  set('num_steps', num_steps)
 end
 
-local function merge_names(row, field, more)
-  local known, names, stored = {}, {}, redis.call('HGET', row, field)
+local function merge_names(field, more, before)
+  local known, names, stored = {}, {}, before[field]
   for _, name in ipairs(stored and cjson.decode(stored) or {}) do known[name] = true end
   for _, name in ipairs(more) do known[name] = true end
   for name in pairs(known) do names[#names + 1] = name end
   table.sort(names)
-  redis.call('HSET', row, field, cjson.encode(names))
+  set(field, cjson.encode(names))
 end
 
 -- Of several labels of one name the one with the highest rank stands; of equal ranks the greater value.
-local function merge_labels(row, given)
-  local stored, parts, names = redis.call('HGET', row, 'given_labels'), {}, {}
+local function merge_labels(given, before)
+  local stored, parts, names = before.given_labels, {}, {}
   local known = stored and cjson.decode(stored) or {}
   for name, incoming in pairs(given) do
     local held = known[name]
@@ -72,27 +76,29 @@ local function merge_labels(row, given)
   for name in pairs(known) do names[#names + 1] = name end
   table.sort(names)
   for i, name in ipairs(names) do parts[i] = cjson.encode(name) .. ':' .. cjson.encode(known[name]) end
-  redis.call('HSET', row, 'given_labels', '{' .. table.concat(parts, ',') .. '}')
+  set('given_labels', '{' .. table.concat(parts, ',') .. '}')
 end
 
-local function merge_policy(row, field, version, choose)
-  local known = redis.call('HGET', row, field)
-  redis.call('HSET', row, field, known and choose(tonumber(known), version) or version)
+local function merge_policy(field, version, choose, before)
+  local known = before[field]
+  set(field, known and choose(tonumber(known), version) or version)
 end
 
-local function merge_row(id, row, incoming, before)
+-- 'before' has what the row says of all fields that it is filed under.
+local function merge_row(row, incoming, before)
+  changes = {}
   if incoming.opening then keep_first(row, 'opened', incoming.opening, OPENING) end
   if incoming.ending then keep_first(row, 'ended', incoming.ending, ENDING) end
+  if incoming.is_accepted then set('accepted', 1) end
+  if incoming.calls then merge_calls(row .. ':calls', incoming.calls, before) end
+  for _, field in ipairs({'agents', 'tools', 'findings', 'engines'}) do
+    if incoming[field] then merge_names(field, incoming[field], before) end
+  end
+  if incoming.given_labels then merge_labels(incoming.given_labels, before) end
+  if incoming.policy_min then merge_policy('policy_min', incoming.policy_min, math.min, before) end
+  if incoming.policy_max then merge_policy('policy_max', incoming.policy_max, math.max, before) end
+  if #changes > 0 then redis.call('HSET', row, unpack(changes)) end
   if incoming.is_started then redis.call('HSETNX', row, 'status', 'running') end
-  if incoming.is_accepted then redis.call('HSET', row, 'accepted', 1) end
-  if incoming.calls then merge_calls(row .. ':calls', row, incoming.calls, before) end
-  if incoming.agents then merge_names(row, 'agents', incoming.agents) end
-  if incoming.tools then merge_names(row, 'tools', incoming.tools) end
-  if incoming.findings then merge_names(row, 'findings', incoming.findings) end
-  if incoming.engines then merge_names(row, 'engines', incoming.engines) end
-  if incoming.given_labels then merge_labels(row, incoming.given_labels) end
-  if incoming.policy_min then merge_policy(row, 'policy_min', incoming.policy_min, math.min) end
-  if incoming.policy_max then merge_policy(row, 'policy_max', incoming.policy_max, math.max) end
 end
 
 local is_merged = {}
@@ -160,7 +166,7 @@ local function merge_trajectory(one)
   local before = read_filed(row)
   local is_new = not before.started_at and redis.call('EXISTS', row, row .. ':rewards') == 0
   local is_more = merge_place(row .. ':chunks', one.segment, one.place)
-  merge_row(id, row, incoming, before)
+  merge_row(row, incoming, before)
   for _, name in ipairs(incoming.blobs or {}) do keep_blob(id, name) end
   for reward_id, reward in pairs(one.rewards) do
     redis.call('HSETNX', row .. ':rewards', reward_id, reward)
