@@ -15,7 +15,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, Literal, TypeAlias, TypeVar, cast
@@ -197,8 +197,11 @@ class DurableWrites:
 
         A write that was answered may still be in the server's memory, because it writes nothing while it syncs. The
         kernel reports a failure once, to the server or to us, so our sync counts only if none of the server's failed.
+
+        Raises: RedisUnreachableError: syncs fail for as long as a wait may last, or this user may not begin a new file.
         """
         deadline, mark, sizes = time.monotonic() + _MARK_SECONDS, "", dict[int, int]()
+        latest = time.monotonic() + self._seconds
         while time.monotonic() < deadline:
             with ExitStack() as cleanup:
                 try:
@@ -213,11 +216,17 @@ class DurableWrites:
                     redis.set(self._keys.synced, mark)
                     deadline = time.monotonic() + _MARK_SECONDS
                 if any(_contains(file, sizes[inode], mark) for inode, file in zip(found, files, strict=True)):
-                    for file in files:
-                        os.fsync(file.fileno())
-                    if not _has_failed_sync(_read_persistence(redis)):
+                    error = _sync_files(files)
+                    if error is None and not _has_failed_sync(_read_persistence(redis)):
                         return True
-                    rewrite_unsynced_file(redis)
+                    is_rewritten = (
+                        rewrite_unsynced_file(redis) if error is None else _rewrite_file(redis, self._seconds)
+                    )
+                    if time.monotonic() > latest or (error and not is_rewritten):
+                        raise RedisUnreachableError(
+                            f"Redis: expected its newest writes on disk within {self._seconds:g} s, found that its"
+                            f" append-only file is not synced ({error or 'the server says so'}); look after its disk"
+                        )
                     mark, sizes = "", {}
             time.sleep(_POLL_SECONDS)
         return False
@@ -269,21 +278,36 @@ def rewrite_torn_file(redis: Redis) -> None:
         time.sleep(10 * _POLL_SECONDS)
 
 
-def rewrite_unsynced_file(redis: Redis) -> None:
+def rewrite_unsynced_file(redis: Redis) -> bool:
     """Let a server whose sync failed begin its append-only file again, from memory, where this user may.
 
     No later sync writes what one failed to write (Rebello et al. 2020, Can applications recover from fsync failures?).
     The server refuses writes until a sync succeeds, and begins none without a write: it would refuse for ever. Redis
-    7.0 does so even then, and has to be restarted. Waits for the end, for some seconds.
+    7.0 does so even then, and has to be restarted. Waits for the end, for some seconds; returns whether it came.
     """
     facts = _read_facts(redis)
     is_redis7 = str(facts.get("redis_version")).startswith("7.0.") and "valkey_version" not in facts
-    if not _has_failed_sync(facts) or is_redis7:
-        return
-    _begin_rewrite(redis)
-    deadline = time.monotonic() + _REWRITE_SECONDS
-    while _is_rewriting(_read_facts(redis)) and time.monotonic() < deadline:
+    return _has_failed_sync(facts) and not is_redis7 and _rewrite_file(redis, _REWRITE_SECONDS)
+
+
+def _rewrite_file(redis: Redis, max_seconds: float) -> bool:
+    """Begin the append-only file again, and wait for the end, at most this long; return whether it came."""
+    has_begun, deadline = _begin_rewrite(redis), time.monotonic() + max_seconds
+    while is_rewriting := _is_rewriting(_read_facts(redis)):
+        if time.monotonic() > deadline:
+            break
         time.sleep(10 * _POLL_SECONDS)
+    return has_begun and not is_rewriting
+
+
+def _sync_files(files: Iterable[BinaryIO]) -> OSError | None:
+    """Sync files; return what the kernel says of one whose bytes it lost."""
+    try:
+        for file in files:
+            os.fsync(file.fileno())
+    except OSError as error:
+        return error
+    return None
 
 
 def _is_rewriting(facts: Mapping[str, object]) -> bool:

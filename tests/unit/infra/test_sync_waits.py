@@ -1,5 +1,8 @@
 """What was answered leaves only after a sync that began later has ended, and while none of the server's has failed."""
 
+import errno
+import os
+
 import pytest
 from redis.exceptions import NoPermissionError
 
@@ -97,3 +100,52 @@ def test_our_sync_counts_only_in_a_file_that_the_server_has_not_failed_to_sync(t
 
     assert waits._sync_file(disk)
     assert (disk.num_rewrites, disk.has_failed) == (num_failures, False)
+
+
+@pytest.mark.parametrize("num_failures", [1, 3])
+def test_a_file_whose_lost_bytes_the_kernel_reports_to_us_is_written_again(tmp_path, monkeypatch, num_failures):
+    disk, waits, sync, left = FailedDisk(tmp_path, 0), DurableWrites(Keys("n")), os.fsync, [None] * num_failures
+    waits._options = disk.options
+
+    def lose(file):
+        if left:
+            left.pop()
+            raise OSError(errno.EIO, "Input/output error")
+        sync(file)
+
+    monkeypatch.setattr(durability.os, "fsync", lose)
+
+    assert waits._sync_file(disk)
+    assert disk.num_rewrites == num_failures
+
+
+@pytest.mark.parametrize("is_reported_to_us", [False, True])
+def test_a_file_that_no_rewrite_mends_is_named(tmp_path, monkeypatch, is_reported_to_us):
+    def lose(_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    disk, waits = FailedDisk(tmp_path, 0 if is_reported_to_us else 10**9), DurableWrites(Keys("n"), seconds=0.05)
+    waits._options = disk.options
+    if is_reported_to_us:
+        monkeypatch.setattr(durability.os, "fsync", lose)
+
+    with pytest.raises(RedisUnreachableError, match=r"is not synced .*; look after its disk"):
+        waits._sync_file(disk)
+
+
+def test_a_file_that_lost_bytes_is_not_trusted_by_who_may_not_begin_it_again(tmp_path, monkeypatch):
+    def refuse():
+        raise NoPermissionError("NOPERM this user has no permissions to run the 'bgrewriteaof' command")
+
+    disk, waits, failures = FailedDisk(tmp_path, 0), DurableWrites(Keys("n")), iter([OSError(errno.EIO, "lost")])
+
+    def lose(_):
+        if error := next(failures, None):
+            raise error
+
+    waits._options = disk.options
+    monkeypatch.setattr(disk, "bgrewriteaof", refuse)
+    monkeypatch.setattr(durability.os, "fsync", lose)
+
+    with pytest.raises(RedisUnreachableError, match="look after its disk"):
+        waits._sync_file(disk)
