@@ -8,22 +8,19 @@ local RULES = rules_at(1)
 -- Take back a lease that lapsed: its holder is gone. An attempt that has a checkpoint goes on from there, if it may;
 -- any other is lost.
 local function reclaim_lease(rollout)
-  local group, run, status, attempts, worker, checkpoint, began, failures, server = unpack(redis.call('HMGET',
-    key('r', rollout), 'group', 'run', 'status', 'attempts', 'worker', 'checkpoint', 'began', 'failures', 'server'))
-  if adopt(rollout, { group = group, run = run, status = status, attempts = attempts, server = server }) then
+  local held = read_fields(key('r', rollout), HELD_FIELDS)
+  if not held.status or FINAL[held.status] then
+    schedule_removal(key('leases'), rollout)
+    return
+  elseif end_decided(rollout, held) then
     return
   end
-  local error = 'infra: ' .. worker .. ' sent no heartbeat before its lease lapsed'
-  if not checkpoint or failures + 1 >= RULES.max_attempts then
-    end_attempt('lost', rollout, attempts - 1, group, run, error)
+  local error = 'infra: ' .. held.worker .. ' sent no heartbeat before its lease lapsed'
+  if not held.checkpoint or redis.call('HGET', key('r', rollout), 'failures') + 1 >= RULES.max_attempts then
+    end_attempt('lost', rollout, held.attempts - 1, held.group, held.run, error)
   end
-  if read_group(group).state ~= 'open' then
-    cancel(rollout, read_group(group).cut)
-    return
-  end
-  count(run, 'lapsed')
-  requeue(rollout, { group = group, run = run, status = status, began = began, attempts = attempts },
-    { error = error, cause = 'infra', counts = true, max_attempts = RULES.max_attempts, delay_ms = 0 })
+  count(held.run, 'lapsed')
+  requeue(rollout, held, { error = error, cause = 'infra', counts = true, max_attempts = RULES.max_attempts, delay_ms = 0 })
 end
 
 -- Take back leases that lapsed, and end the attempts of cancelled rollouts whose workers had the time to do it.
@@ -36,9 +33,9 @@ local function reap()
   end
   for _, rollout in ipairs(redis.call('ZRANGEBYSCORE', key('parting'), '-inf', latest, 'LIMIT', 0, 100)) do
     schedule_removal(key('parting'), rollout)
-    local group, run, attempts = unpack(redis.call('HMGET', key('r', rollout), 'group', 'run', 'attempts'))
-    if group then
-      end_attempt('cancelled', rollout, attempts - 1, group, run, 'user: the rollout was cancelled')
+    local held = read_fields(key('r', rollout), HELD_FIELDS)
+    if held.group then
+      end_cancelled(rollout, held, redis.call('HGET', key('r', rollout), 'accepted'))
     end
   end
   return #lapsed

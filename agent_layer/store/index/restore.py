@@ -189,6 +189,7 @@ def _describe_row(one: _Whole) -> list[object]:
         [text for call, (bits, choices) in summary.calls.items() for text in (call, f"{bits} {choices}")],
         *_describe_rewards(summary.rewards),
         summary.blobs,
+        "accepted" in fields,
     ]
 
 

@@ -1,7 +1,7 @@
 -- Merge the summaries of segments into the index. Every value is a set, a minimum, a maximum or the first by rank, so
 -- neither the order of commits nor a repeated commit changes the result, and a deleted owner stays deleted. (Ordinals
 -- depend on the order of commits: no answer shows them.)
--- Preludes: keys.lua, prelude.lua, events.lua, reward_basis.lua, blob_refs.lua, death.lua, merged.lua.
+-- Preludes: keys.lua, prelude.lua, events.lua, reward_basis.lua, blob_refs.lua, death.lua, merged.lua, accepted.lua.
 -- Constants before it, from scripts.py: OPENING and ENDING, the fields of these two blocks.
 -- ARGV[1]: msgpack of entries by kind, see _batches in commit.py.
 -- Returns the basis (see reward_basis.lua) of each trajectory whose reward may have changed, but for new ones: their
@@ -84,7 +84,10 @@ local function merge_row(id, row, incoming, before)
   if incoming.opening then keep_first(row, 'opened', incoming.opening, OPENING) end
   if incoming.ending then keep_first(row, 'ended', incoming.ending, ENDING) end
   if incoming.is_started then redis.call('HSETNX', row, 'status', 'running') end
-  if incoming.is_accepted then redis.call('HSET', row, 'accepted', 1) end
+  if incoming.is_accepted then
+    redis.call('HSET', row, 'accepted', 1)
+    note_accepted(id)
+  end
   if incoming.calls then merge_calls(row .. ':calls', row, incoming.calls, before) end
   if incoming.agents then merge_names(row, 'agents', incoming.agents) end
   if incoming.tools then merge_names(row, 'tools', incoming.tools) end
@@ -215,6 +218,7 @@ for _, group in ipairs(batch.groups) do
   else
     merge_listing_place(key('group-segments'), group.group_id, group.segment, group.members)
     local is_new = redis.call('SETNX', key('group', group.group_id), group.record) == 1
+    redis.call('DEL', accepted_key(group.group_id))
     if is_new then announce('kind', 'group', 'group_id', group.group_id, 'run', group.run) end
     if not is_new and is_merged[group.segment] then -- without the members that were deleted
       redis.call('SET', key('group', group.group_id), group.record)
