@@ -52,7 +52,7 @@ local function close_group(group, members)
   local fill = not is_short and 'whole' or group.partial == 'drop' and 'dropped' or 'short'
   local stored, num_accepted = read_record(group.name), #members
   if stored then
-    fill, num_accepted = adopt_record(group, stored.record, fill, num_accepted)
+    fill, num_accepted = adopt_record(group, stored, fill, num_accepted)
   else
     write_record(group, members, fill)
   end
@@ -126,8 +126,13 @@ end
 
 -- Take up what other scripts have begun.
 local function take_up_groups()
-  for at, name in ipairs(redis.call('SRANDMEMBER', key('unfinished'), MAX_UNFINISHED)) do
-    continued[at] = read_group(name)
+  for _, name in ipairs(redis.call('SRANDMEMBER', key('unfinished'), MAX_UNFINISHED)) do
+    local group = read_group(name)
+    if is_unfinished(group) then
+      continued[#continued + 1] = group
+    else -- one that this server knows no more, or another version finished
+      redis.call('SREM', key('unfinished'), name)
+    end
   end
 end
 

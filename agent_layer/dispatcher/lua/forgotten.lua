@@ -1,15 +1,12 @@
 -- Decisions that the index knows and this server has forgotten. They stand: nothing is decided a second time.
 
-local records = {} -- group → its stored record, and the accepted attempts in it by rollout; false: none is stored
+local records = {} -- group → its stored record; false: none is stored
+local listed = {} -- group → whether the index lists accepted attempts of it
 
 local function read_record(name)
   if records[name] == nil then
     local stored = redis.call('GET', STORED_GROUP .. name)
-    records[name] = stored and { record = cmsgpack.unpack(stored), attempts = {} }
-    for _, id in ipairs(stored and records[name].record.trajectory_ids or {}) do
-      local rollout, attempt = id:match('^(.*)-(%d+)$')
-      records[name].attempts[rollout or id] = attempt
-    end
+    records[name] = stored and cmsgpack.unpack(stored)
   end
   return records[name]
 end
@@ -18,12 +15,32 @@ local function list_of_accepted(name) -- see store/index/lua/accepted.lua
   return STORED_GROUP .. name .. '/accepted'
 end
 
+-- The attempt at a rollout among trajectories in member order.
+local function find_member(ids, rollout)
+  local first, last, wanted = 1, #ids, tonumber(rollout:match('%d+$'))
+  while first <= last do
+    local middle = math.floor((first + last) / 2)
+    local member, attempt = ids[middle]:match('(%d+)%-(%d+)$')
+    if tonumber(member) == wanted then
+      return ids[middle] == trajectory_id(rollout, attempt) and attempt or nil
+    elseif tonumber(member or 0) < wanted then
+      first = middle + 1
+    else
+      last = middle - 1
+    end
+  end
+end
+
 -- The attempt that counts; nil where the index knows none. Where the group has a record, that alone says so.
 local function find_accepted(rollout, name)
-  if read_record(name) then
-    return records[name].attempts[rollout]
+  local record = read_record(name)
+  if record then
+    return find_member(record.trajectory_ids or {}, rollout)
   end
-  local attempt = redis.call('HGET', list_of_accepted(name), rollout)
+  if listed[name] == nil then
+    listed[name] = redis.call('HLEN', list_of_accepted(name)) > 0
+  end
+  local attempt = listed[name] and redis.call('HGET', list_of_accepted(name), rollout)
   local is_live = attempt and redis.call('HEXISTS', STORED_TRAJECTORY .. trajectory_id(rollout, attempt), 'accepted') == 1
   return is_live and attempt or nil
 end
@@ -71,11 +88,19 @@ local function find_strays(group)
   if group.partial ~= 'refill' or read_record(group.name) then
     return strays
   end
+  local rollouts = {}
   for _, rollout in ipairs(redis.call('HKEYS', list_of_accepted(group.name))) do
-    local attempt = tonumber(rollout:match('%d+$')) >= group.launched and find_accepted(rollout, group.name)
+    local member = tonumber(rollout:match('%d+$'))
+    if member >= group.launched then
+      rollouts[#rollouts + 1] = { member, rollout }
+    end
+  end
+  table.sort(rollouts, function(one, other) return one[1] < other[1] end)
+  for _, one in ipairs(rollouts) do
+    local attempt = find_accepted(one[2], group.name)
     if attempt then
-      count_adopted(rollout, attempt, group)
-      strays[#strays + 1] = trajectory_id(rollout, attempt)
+      count_adopted(one[2], attempt, group)
+      strays[#strays + 1] = trajectory_id(one[2], attempt)
     end
   end
   return strays

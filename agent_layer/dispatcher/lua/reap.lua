@@ -4,6 +4,7 @@
 -- still; each call does as much as does not hold up the server.
 
 local RULES = rules_at(1)
+local MAX_ENDED, MAX_DUE = 48, 64
 
 -- Take back a lease that lapsed: its holder is gone. An attempt that has a checkpoint goes on from there, if it may;
 -- any other is lost.
@@ -27,11 +28,11 @@ end
 local function reap()
   local clock = touch_clock(tonumber(ARGV[4]))
   local latest = clock.grace_until > NOW and clock.outage_since or NOW
-  local lapsed = redis.call('ZRANGEBYSCORE', key('leases'), '-inf', latest, 'LIMIT', 0, 100)
+  local lapsed = redis.call('ZRANGEBYSCORE', key('leases'), '-inf', latest, 'LIMIT', 0, MAX_ENDED)
   for _, rollout in ipairs(lapsed) do
     reclaim_lease(rollout)
   end
-  for _, rollout in ipairs(redis.call('ZRANGEBYSCORE', key('parting'), '-inf', latest, 'LIMIT', 0, 100)) do
+  for _, rollout in ipairs(redis.call('ZRANGEBYSCORE', key('parting'), '-inf', latest, 'LIMIT', 0, MAX_ENDED)) do
     schedule_removal(key('parting'), rollout)
     local held = read_fields(key('r', rollout), HELD_FIELDS)
     if held.group then
@@ -43,7 +44,7 @@ end
 
 -- Put back what has waited out its back-off.
 local function promote()
-  local due = redis.call('ZRANGEBYSCORE', key('delayed'), '-inf', NOW, 'LIMIT', 0, 256)
+  local due = redis.call('ZRANGEBYSCORE', key('delayed'), '-inf', NOW, 'LIMIT', 0, MAX_DUE)
   for _, rollout in ipairs(due) do
     schedule_removal(key('delayed'), rollout)
     local r = key('r', rollout)
