@@ -88,8 +88,8 @@ class Follower:
             keep_renewed(self._claims)
         behind, began = None, time.monotonic()
         while True:
-            asked = self._choose_again(wanted())
-            claim = self._claim(asked, max_unacked, behind)
+            once_more = self._choose_again(wanted())
+            claim = self._claim(once_more, max_unacked, behind)
             if claim is None and self._again:
                 continue  # the one before was acknowledged meanwhile, or another one is wanted
             if claim is None:
@@ -102,7 +102,7 @@ class Follower:
             self._again.popleft()
             if read is None:
                 self._claims.postpone(claim.group.group_id)
-                behind = behind if claim.group.group_id == asked else claim.place
+                behind = behind if claim.group.group_id == once_more else claim.place
                 continue
             yield self._deliver(claim.group, read)
             if time.monotonic() - began > _LOOK_SECONDS:
@@ -142,7 +142,7 @@ class Follower:
             else:
                 redis.xread({events: newest[0][0] if newest else b"0-0"}, count=1, block=int(left_seconds * 1_000))
 
-    def _choose_again(self, wanted: str) -> str:
+    def _choose_again(self, wanted: str) -> str:  # kept: its caller's limit
         """Return the group to claim once more: the wanted one, or the next that the member holds; empty: none."""
         if wanted and wanted not in self._again:
             self._again.appendleft(wanted)

@@ -13,7 +13,7 @@ PAIRS = [
     (TrainedTokensOutline, TrainedTokens),
 ]
 SHORTER = {"actions", "message"}
-"""Fields of which an outline keeps a part."""
+"""Fields that an outline keeps in part."""
 
 
 @pytest.mark.parametrize(("outline", "record"), PAIRS)
