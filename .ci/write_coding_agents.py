@@ -109,6 +109,11 @@ def main() -> int:
     """Write the page, or print what is wrong; return the exit status."""
     arguments = sys.argv[1:]
     if arguments and arguments != ["--check"]:
+        if not OURS.is_relative_to(ROOT):
+            print(
+                f"results: expected to write below {ROOT}, but envs is imported from {OURS.parents[2]}; set PYTHONPATH"
+            )
+            return 2
         OURS.mkdir(exist_ok=True)
         for path in (Path(arguments[0]) / "harnesses" / "qualified").glob("*.json"):
             shutil.copy(path, OURS / path.name)

@@ -27,7 +27,9 @@ from agent_layer.settings import Settings
 
 _MAX_DOUBLINGS = 6
 _ROWS_PER_CALL = 256
-"""Rollouts that one script call leases, keeps or settles, so that no call holds up the server for long."""
+"""Rollouts that one script call leases or keeps, so that no call holds up the server for long."""
+_REPORTS_PER_CALL = 64
+"""Reports that one script call settles; each is a decision of its own."""
 _MAX_PASSES = 16
 """Attempts at an unreadable task that count as no failure, ``lease_seconds`` apart: another worker may be newer."""
 _MAX_BLOCK_SECONDS = 1.0
@@ -166,13 +168,13 @@ class WorkerQueue:
         return answer
 
     def settle(self, reports: Sequence[Report]) -> list[LeaseLostError | None]:
-        """End leases, many in one step; return None where the report was accepted.
+        """End leases, up to 64 in one step; return None where the report was accepted.
 
         The same report may come twice. An error names the lease that holds the rollout; the refused attempt is void.
         Errors of agents are queued without keys of operators and rollouts.
         """
         reports = [self.mask_keys(report) for report in reports]
-        return [error for page in batched(reports, _ROWS_PER_CALL) for error in self._settle(page)]
+        return [error for page in batched(reports, _REPORTS_PER_CALL) for error in self._settle(page)]
 
     def mask_keys(self, report: Report) -> Report:
         """Return the report as logs and the queue may show it."""
@@ -245,7 +247,7 @@ class WorkerQueue:
             ending: LeaseEnding = "release" if held.checkpoint or held.attempt < _MAX_PASSES else "retry"
             reports.append(Report(lease=held, ending=ending, error=f"infra: this version cannot read the task: {why}"))
         with suppress(RedisConnectionError, RedisTimeoutError):  # the leases lapse by themselves
-            for page in batched(reports, _ROWS_PER_CALL):
+            for page in batched(reports, _REPORTS_PER_CALL):
                 self._scripts.settle(page, [self.settings.lease_seconds] * len(page))
 
     def _settle(self, reports: Sequence[Report]) -> Iterator[LeaseLostError | None]:

@@ -64,19 +64,18 @@ def _script(name: str, preludes: str, commands: str, reads: str = "", writes: st
     )
 
 
-_END_PRELUDES = "prelude gate index runs ready groups leases closing"
+_END_PRELUDES = "prelude gate index runs ready groups leases forgotten closing"
 _INDEX_COMMANDS = "del hdel hget hgetall hincrby incrby pexpire rpush sadd smembers zadd zcard zpopmin zrange"
 _END_COMMANDS = (
-    "expire hdel hexists hget hincrby hkeys hlen hmget hset hsetnx lpush lrange ltrim scard set srem time xadd zrem"
+    "expire hdel hexists hget hincrby hkeys hlen hmget hset hsetnx lpush lrange ltrim scard srem time xadd zrem"
     f" zscore {_INDEX_COMMANDS}"
 )
 
 ADD = _script(
     "add",
     "prelude gate index runs ready groups",
-    f"{_INDEX_COMMANDS} exists get hexists hmget hset hsetnx scard set srem time xadd",
+    f"{_INDEX_COMMANDS} exists get hexists hmget hset hsetnx scard srem time xadd",
     reads="group:* dead",
-    writes="q:* clock",
 )
 CLAIM = _script(
     "claim",
@@ -92,18 +91,14 @@ HEARTBEAT = _script(
     "heartbeat", "prelude", "hdel hmget hset set sismember srem time zadd zrangebyscore zrem", writes="q:* clock"
 )
 CHECKPOINT = _script("checkpoint", "prelude", "hmget hset time")
-_STANDING = f"{_END_COMMANDS} exists"
-SETTLE = _script("settle", f"{_END_PRELUDES} forgotten", _STANDING, "t:* group:*", "q:* outbox clock")
+_STANDING, _DECISIONS = "t:* group:*", "q:* outbox"
+SETTLE = _script("settle", _END_PRELUDES, _END_COMMANDS, _STANDING, _DECISIONS)
 REAP = _script(
-    "reap",
-    f"{_END_PRELUDES} forgotten",
-    f"{_STANDING} srandmember zrangebyscore",
-    "t:* group:*",
-    "q:* outbox clock",
+    "reap", _END_PRELUDES, f"{_END_COMMANDS} set srandmember zrangebyscore", _STANDING, f"{_DECISIONS} clock"
 )
-CANCEL = _script("cancel", _END_PRELUDES, _END_COMMANDS, "group:*", "q:* outbox clock")
+CANCEL = _script("cancel", _END_PRELUDES, _END_COMMANDS, _STANDING, _DECISIONS)
 _BOOK_COMMANDS = "expire hexists hkeys hlen hmget hset hsetnx lpush lrange ltrim time xadd zrem zscore"
-DEAD = _script("dead", "prelude index runs ready", f"{_INDEX_COMMANDS} {_BOOK_COMMANDS} set", writes="q:* clock")
+DEAD = _script("dead", "prelude index runs ready", f"{_INDEX_COMMANDS} {_BOOK_COMMANDS}")
 RUN = _script("run", "prelude index runs ready", f"{_INDEX_COMMANDS} expire hset srem time xadd")
 DRAIN = _script("drain", "prelude index ready", f"{_INDEX_COMMANDS} expire time xadd zscore")
 INSPECT = _script(

@@ -4,16 +4,18 @@ An entry stays until its segment is committed. Every reader of the same entries 
 """
 
 from collections.abc import Mapping
-from typing import cast
+from typing import TypeAlias, cast
 
 import msgspec
 from redis import Redis
 
 from agent_layer.errors import CorruptRecordError
 from agent_layer.infra import Keys
-from agent_layer.schema import Accepted, Fill, Group, LogRecord, Outcome, Split, new_id
+from agent_layer.schema import Accepted, Fill, Group, LogRecord, Outcome, Split, content_hash, new_id
 
 _MAX_BATCH_SIZE = 256
+_HASH_LETTERS = 12
+_Entries: TypeAlias = list[tuple[bytes, dict[bytes, bytes]]]
 
 
 class Decisions(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,13 +35,13 @@ def read_outbox(redis: Redis, keys: Keys) -> Decisions | None:
 
     Raises: CorruptRecordError: this version does not know the kind of an entry.
     """
-    found = cast("list[tuple[bytes, dict[bytes, bytes]]]", redis.xrange(keys.outbox, count=_MAX_BATCH_SIZE))
+    found = cast("_Entries", redis.xrange(keys.outbox, count=_MAX_BATCH_SIZE))
     if not found:
         return None
     redis.hsetnx(keys.outbox_batch, "size", len(found))
     found = found[: int(cast("bytes", redis.hget(keys.outbox_batch, "size") or b"0")) or None]
     return Decisions(
-        name=_name_batch(found[0][0], len(found)),
+        name=_name_batch(found),
         records=[
             _make_record({name.decode(): value.decode() for name, value in fields.items()}) for _, fields in found
         ],
@@ -55,10 +57,11 @@ def remove_decisions(redis: Redis, keys: Keys, decisions: Decisions) -> None:
     together.execute()
 
 
-def _name_batch(first_entry_id: bytes, num_entries: int) -> str:
-    milliseconds, sequence = map(int, first_entry_id.split(b"-"))
+def _name_batch(entries: _Entries) -> str:
+    """Return a name that no other entries have: after Redis forgot some, others may follow the same first one."""
+    milliseconds, sequence = map(int, entries[0][0].split(b"-"))
     identity = new_id(lambda: milliseconds * 1_000_000, lambda size: sequence.to_bytes(size, "big"))
-    return f"{identity}-outbox-{num_entries}"
+    return f"{identity}-outbox-{len(entries)}-{content_hash(msgspec.msgpack.encode(entries))[:_HASH_LETTERS]}"
 
 
 def _make_record(entry: Mapping[str, str]) -> LogRecord:

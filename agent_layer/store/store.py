@@ -252,7 +252,7 @@ class Store:
             consumer: name under which acknowledgements are stored.
             run: run of the groups.
             split: None yields both.
-            **how: fields of ``FollowOptions``: wait_seconds (None), stop, member, max_unacked (1,024).
+            **how: fields of ``FollowOptions``: wait_seconds (None), stop, member, max_unacked (1,024), wanted.
 
         Raises:
             BackPressureError: after ``wait_seconds``, ``max_unacked`` groups are still not acknowledged.
@@ -266,7 +266,8 @@ class Store:
         if member == "auto":
             member = f"{self._settings.host}-{new_id()}"
         follower = self._follower(Consumer(consumer, run, split, member))
-        return follower.follow(how.get("wait_seconds"), how.get("stop", lambda: False), most)
+        stop, wanted = how.get("stop", lambda: False), how.get("wanted", lambda: "")
+        return follower.follow(how.get("wait_seconds"), stop, most, wanted)
 
     def read_groups(
         self,

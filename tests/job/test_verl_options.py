@@ -64,7 +64,7 @@ def test_keys_reach_verls_engine_and_model(model):
     assert engine.engine_config.reshard_after_forward is False
     assert engine.engine_config.qat.group_size == 32
     assert engine.model_config.hf_config.rope_theta == 77.0
-    assert engine.model_config.hf_config._attn_implementation == "sdpa", "ours stays beside it"
+    assert engine.model_config.hf_config._attn_implementation == "agent_layer_rows", "ours stays beside it"
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ class ClusterUpdate(PolicyUpdate):
             extra_info={
                 "temperature": self._temperature,
                 "use_dynamic_bsz": True,
-                "max_token_len_per_gpu": self._count_microbatch_tokens(data),
+                "max_token_len_per_gpu": self.count_microbatch_tokens(data),
                 **fields,
             },
         )

@@ -132,14 +132,15 @@ class GroupFeed:
             AgentLayerError: the run was paused because too many attempts fail, or no group closed for
                 ``patience_seconds``.
         """
-        closings = self._follow_closings(stop)
-        closed: dict[str, GroupDelivery] = {}
+        awaited, closed = "", dict[str, GroupDelivery]()
+        closings = self._follow_closings(stop, lambda: awaited)
         while True:
             awaited = min(self._open.keys() - self._yielded, key=lambda group_id: self._open[group_id])
             while awaited not in closed:
                 if (delivery := next(closings, None)) is None:
                     return
-                closed[delivery.group.group_id] = delivery  # perhaps of a submission that comes later: it closed before
+                if delivery.group.group_id in self._open.keys() - self._yielded:  # any other comes again once awaited
+                    closed[delivery.group.group_id] = delivery
             self._yielded.add(awaited)
             yield closed.pop(awaited)
 
@@ -209,8 +210,8 @@ class GroupFeed:
             taken=list(taken),
         )
 
-    def _follow_closings(self, stop: Callable[[], bool]) -> Iterator[GroupDelivery]:
-        """Yield groups in the order in which they close."""
+    def _follow_closings(self, stop: Callable[[], bool], wanted: Callable[[], str]) -> Iterator[GroupDelivery]:
+        """Yield groups in the order in which they close, a wanted one that has closed first."""
         patience = self._plan.patience_seconds
         self._control.begin_wait()
         # no limit of unacknowledged groups: checkpoints acknowledge them, and training limits their number
@@ -220,6 +221,7 @@ class GroupFeed:
             wait_seconds=patience,
             stop=lambda: self._submit_forgotten() or stop() or self._control.is_failing(),
             max_unacked=None,
+            wanted=wanted,
         ):
             yield delivery
             self._control.begin_wait()

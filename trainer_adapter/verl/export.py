@@ -138,6 +138,7 @@ def _export(
     else:
         shutil.copytree(checkpoint / "huggingface", pending)
         described = json.loads((pending / "config.json").read_bytes())
+        described.pop("attn_implementation", None)  # the trainer's own, which no other program has
         (pending / "config.json").write_text(json.dumps(described | {"dtype": precision}, indent=2))
         weights = _add_adapter(stored, adapter) if adapter else stored
         _write_weights(pending, weights, _TYPES[precision], part_bytes, progress)

@@ -213,7 +213,7 @@ class PolicyUpdate(ABC):
                 is_first = False
                 yield rows
 
-    def _count_microbatch_tokens(self, data: TensorDict) -> int:
+    def count_microbatch_tokens(self, data: TensorDict) -> int:
         """Return the tokens of a process in a micro-batch, so that the longest row fits."""
         longest, optimizer = int(data["attention_mask"].sum(dim=1).max()), self._config.optimizer
         return max(-(-longest // optimizer.sequence_parallel), optimizer.microbatch_tokens)
@@ -325,7 +325,7 @@ class EmbeddedTrainer(PolicyUpdate):
         """Return the rows of this process in the form of veRL's engines, with options."""
         share = share_rows(data, self._config.optimizer.sequence_parallel)
         rows = left_right_2_no_padding(share.clone(recurse=False))
-        tokens = self._count_microbatch_tokens(data)  # of all rows: each process must have the same limit
+        tokens = self.count_microbatch_tokens(data)  # of all rows: each process must have the same limit
         tu.assign_non_tensor(rows, use_dynamic_bsz=True, max_token_len_per_gpu=tokens, **fields)
         return rows
 

@@ -50,9 +50,9 @@ local function close_group(group, members)
   local g = key('g', group.name)
   local is_short = group.usable < group.group_size
   local fill = not is_short and 'whole' or group.partial == 'drop' and 'dropped' or 'short'
-  local stored, num_accepted = redis.call('GET', STORED_GROUP .. group.name), #members
+  local stored, num_accepted = read_record(group.name), #members
   if stored then
-    fill, num_accepted = adopt_record(group, cmsgpack.unpack(stored), fill, num_accepted)
+    fill, num_accepted = adopt_record(group, stored, fill, num_accepted)
   else
     write_record(group, members, fill)
   end
@@ -66,7 +66,7 @@ local function close_group(group, members)
   note_times(group)
 end
 
--- Go through the members in their order: cancel what is not final, note what was accepted. After the last, close.
+-- Go through the members in their order: end what is not final, note what was accepted. After the last, close.
 local function sweep(group)
   local accepted, list = {}, key('members', group.name)
   local is_begun = group.swept > 0
@@ -75,8 +75,8 @@ local function sweep(group)
     local r = key('r', rollout)
     local status, attempt = unpack(redis.call('HMGET', r, 'status', 'accepted'))
     if status and not FINAL[status] then
-      cancel(rollout, group.cut)
-      budget = budget - COST_OF_CANCEL
+      local _, adopted = end_decided(rollout, read_fields(r, HELD_FIELDS))
+      attempt, budget = adopted, budget - COST_OF_CANCEL
     end
     if attempt then
       accepted[#accepted + 1] = trajectory_id(rollout, attempt)
@@ -89,6 +89,9 @@ local function sweep(group)
     budget, group.swept = budget - 0.3, group.swept + 1
   end
   local is_over = group.swept >= group.launched
+  for _, id in ipairs(is_over and find_strays(group) or {}) do
+    accepted[#accepted + 1] = id
+  end
   if #accepted > 0 and (is_begun or not is_over) then
     redis.call('RPUSH', list, unpack(accepted))
   end
@@ -123,8 +126,13 @@ end
 
 -- Take up what other scripts have begun.
 local function take_up_groups()
-  for at, name in ipairs(redis.call('SRANDMEMBER', key('unfinished'), MAX_UNFINISHED)) do
-    continued[at] = read_group(name)
+  for _, name in ipairs(redis.call('SRANDMEMBER', key('unfinished'), MAX_UNFINISHED)) do
+    local group = read_group(name)
+    if is_unfinished(group) then
+      continued[#continued + 1] = group
+    else -- one that this server knows no more, or another version finished
+      redis.call('SREM', key('unfinished'), name)
+    end
   end
 end
 

@@ -11,7 +11,6 @@ local function retry(rollout, r)
   end
   redis.call('ZREM', key('dead'), rollout)
   redis.call('HINCRBY', g, 'open', 1)
-  keep_time()
   enqueue(rollout, 'dead', ready, score, 'failures', 0)
   count(run, 'dead', -1)
   return ''

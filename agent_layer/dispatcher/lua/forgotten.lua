@@ -1,60 +1,107 @@
 -- Decisions that the index knows and this server has forgotten. They stand: nothing is decided a second time.
 
--- The attempt that counts; nil where the index knows none. Only what was tried again, or had its number before the
--- server changed, can have one.
-local function find_accepted(rollout, held)
-  local newest = held.attempts - 1
-  if newest == 0 and held.server == SERVER_CHANGE then
-    return nil
+local records = {} -- group → its stored record; false: none is stored
+local listed = {} -- group → whether the index lists accepted attempts of it
+
+local function read_record(name)
+  if records[name] == nil then
+    local stored = redis.call('GET', STORED_GROUP .. name)
+    records[name] = stored and cmsgpack.unpack(stored)
   end
-  for attempt = newest, 0, -1 do
-    if redis.call('HGET', STORED_TRAJECTORY .. trajectory_id(rollout, attempt), 'accepted') then
-      return attempt
+  return records[name]
+end
+
+local function list_of_accepted(name) -- see store/index/lua/accepted.lua
+  return STORED_GROUP .. name .. '/accepted'
+end
+
+-- The attempt at a rollout among trajectories in member order.
+local function find_member(ids, rollout)
+  local first, last, wanted = 1, #ids, tonumber(rollout:match('%d+$'))
+  while first <= last do
+    local middle = math.floor((first + last) / 2)
+    local member, attempt = ids[middle]:match('(%d+)%-(%d+)$')
+    if tonumber(member) == wanted then
+      return ids[middle] == trajectory_id(rollout, attempt) and attempt or nil
+    elseif tonumber(member or 0) < wanted then
+      first = middle + 1
+    else
+      last = middle - 1
     end
   end
 end
 
--- Close a group whose record is stored: its members are the accepted ones, all others are cancelled.
-local function adopt_group(name)
-  local group = read_group(name)
-  for _, id in ipairs(cmsgpack.unpack(redis.call('GET', STORED_GROUP .. name)).trajectory_ids or {}) do
-    local rollout, attempt = id:match('^(.*)-(%d+)$')
-    local held = read_fields(key('r', rollout), CANCEL_FIELDS)
-    if held.status and not FINAL[held.status] then
-      withdraw(rollout, held)
-      redis.call('HSET', key('r', rollout), 'status', 'completed', 'at', AT, 'token', '', 'accepted', attempt)
-      group.open = group.open - 1
-    end
+-- The attempt that counts; nil where the index knows none. Where the group has a record, that alone says so.
+local function find_accepted(rollout, name)
+  local record = read_record(name)
+  if record then
+    return find_member(record.trajectory_ids or {}, rollout)
   end
-  begin_closing(group, 'cancelled')
+  if listed[name] == nil then
+    listed[name] = redis.call('HLEN', list_of_accepted(name)) > 0
+  end
+  local attempt = listed[name] and redis.call('HGET', list_of_accepted(name), rollout)
+  local is_live = attempt and redis.call('HEXISTS', STORED_TRAJECTORY .. trajectory_id(rollout, attempt), 'accepted') == 1
+  return is_live and attempt or nil
 end
 
--- Finish a rollout by the attempt that was accepted.
-local function adopt_rollout(rollout, held, attempt)
-  local group = read_group(held.group)
-  end_lease(rollout, held.run)
-  count(held.run, 'accepted')
-  if redis.call('HGET', STORED_TRAJECTORY .. trajectory_id(rollout, attempt), 'reward') then
+local function has_reward(rollout, attempt)
+  return redis.call('HEXISTS', STORED_TRAJECTORY .. trajectory_id(rollout, attempt), 'reward') == 1
+end
+
+local function count_adopted(rollout, attempt, group)
+  count(group.run, 'accepted')
+  if has_reward(rollout, attempt) then
     group.usable = group.usable + 1
   else
-    count(held.run, 'unusable')
+    count(group.run, 'unusable')
   end
-  finish(rollout, held.status, 'completed', group, 'accepted', attempt, 'token', '')
+end
+
+-- Finish a rollout that is not final by the attempt that was accepted, whatever it does now.
+local function adopt(rollout, held, attempt, group)
+  withdraw(rollout, held, attempt)
+  count_adopted(rollout, attempt, group)
+  finish(rollout, 'leased', 'completed', group, 'accepted', attempt, 'token', '') -- as if it were: that lease is forgotten
   close_if_enough(group)
 end
 
--- Let a decision about a leased rollout stand; return whether there is one.
-local function adopt(rollout, held)
-  if FINAL[held.status] then -- with its group, a moment ago
-    return true
+-- End a rollout that is not final where the index knows what becomes of it, or its group is closing; return whether it
+-- ended, and the attempt that was accepted.
+local function end_decided(rollout, held)
+  local group = read_group(held.group)
+  if group.state == 'open' and read_record(group.name) then
+    begin_closing(group, 'cancelled')
   end
-  if read_group(held.group).state == 'open' and redis.call('EXISTS', STORED_GROUP .. held.group) == 1 then
-    adopt_group(held.group)
-    return true
-  end
-  local attempt = find_accepted(rollout, held)
+  local attempt = find_accepted(rollout, group.name)
   if attempt then
-    adopt_rollout(rollout, held, attempt)
+    adopt(rollout, held, attempt, group)
+  elseif group.state ~= 'open' then
+    cancel(rollout, held, group.cut)
   end
-  return attempt ~= nil
+  return attempt or group.state ~= 'open', attempt
+end
+
+-- Accepted attempts of rollouts that this server does not know: it forgot that it filled the group up.
+local function find_strays(group)
+  local strays = {}
+  if group.partial ~= 'refill' or read_record(group.name) then
+    return strays
+  end
+  local rollouts = {}
+  for _, rollout in ipairs(redis.call('HKEYS', list_of_accepted(group.name))) do
+    local member = tonumber(rollout:match('%d+$'))
+    if member >= group.launched then
+      rollouts[#rollouts + 1] = { member, rollout }
+    end
+  end
+  table.sort(rollouts, function(one, other) return one[1] < other[1] end)
+  for _, one in ipairs(rollouts) do
+    local attempt = find_accepted(one[2], group.name)
+    if attempt then
+      count_adopted(one[2], attempt, group)
+      strays[#strays + 1] = trajectory_id(one[2], attempt)
+    end
+  end
+  return strays
 end

@@ -5,4 +5,3 @@ local SERVER_CHANGE, SERVER_RESTORED = unpack(redis.call('HMGET', key('server'),
 if not SERVER_CHANGE or SERVER_CHANGE ~= SERVER_RESTORED then
   return redis.error_reply('RESTORING the index may lack what this server has forgotten')
 end
-keep_time()

@@ -75,9 +75,17 @@ local function requeue(rollout, held, how)
   end
 end
 
+-- Write down that the newest attempt was cancelled, unless it is the accepted one.
+local function end_cancelled(rollout, held, accepted)
+  if tonumber(accepted) ~= held.attempts - 1 then
+    end_attempt('cancelled', rollout, held.attempts - 1, held.group, held.run, 'user: the rollout was cancelled')
+  end
+end
+
 -- Take a rollout out of wherever it waits or runs; return how long its attempt ran, nil when it never began. This wakes
--- the worker that runs it; whether that worker is alive shows when the lease would have lapsed.
-local function withdraw(rollout, held)
+-- the worker that runs it; whether that worker is alive shows when the lease would have lapsed. accepted is the attempt
+-- that counts; nil where none does.
+local function withdraw(rollout, held, accepted)
   if held.token and held.token ~= '' then
     redis.call('ZADD', key('parting'), redis.call('ZSCORE', key('leases'), rollout) or NOW, rollout)
     end_lease(rollout, held.run)
@@ -88,24 +96,19 @@ local function withdraw(rollout, held)
   schedule_removal(key('delayed'), rollout)
   schedule_removal(key('paused'), rollout)
   if held.checkpoint then
-    end_attempt('cancelled', rollout, held.attempts - 1, held.group, held.run, 'user: the rollout was cancelled')
+    end_cancelled(rollout, held, accepted)
     return held.ran
   end
 end
 
-local CANCEL_FIELDS = { 'token', 'group', 'run', 'status', 'ready', 'worker', 'began', 'ran', 'checkpoint', 'attempts' }
+local HELD_FIELDS = { 'token', 'group', 'run', 'status', 'ready', 'worker', 'began', 'ran', 'checkpoint', 'attempts' }
 
--- Cancel a rollout that is not final, whatever it does; return whether it was not.
-local function cancel(rollout, why)
-  local held = read_fields(key('r', rollout), CANCEL_FIELDS)
-  if not held.status or FINAL[held.status] then
-    return 0
-  end
+-- Cancel a rollout that is not final, whatever it does.
+local function cancel(rollout, held, why)
   local ran, group = withdraw(rollout, held), read_group(held.group)
   if why == 'surplus' and ran then
     group.num_cut, group.cut_ms = group.num_cut + 1, group.cut_ms + ran
   end
   count(held.run, why)
   finish(rollout, held.status, 'cancelled', group, 'token', '')
-  return 1
 end

@@ -111,13 +111,6 @@ local function holds(token, held)
   return token ~= '' and token == held
 end
 
--- Store the time, so that no time which this server knows is much later than the one that it can tell after a restart.
-local function keep_time()
-  if NOW - STORED_TIME > 1000 then
-    store_time(CLOCK, NOW)
-  end
-end
-
 -- Record a call; return the clock. After a long silence this server may have been away: leases that ran out meanwhile
 -- lapse only after all workers had the time to ask again. A worker that was gone before gets no second grace: silence
 -- alone keeps no lease for ever.
@@ -133,7 +126,9 @@ local function touch_clock(lease_ms)
   elseif silent_ms > lease_ms / 32 then
     redis.call('HSET', key('clock'), 'heard', AT)
   end
-  keep_time()
+  if NOW - STORED_TIME > 1000 then
+    store_time(CLOCK, NOW)
+  end
   return clock
 end
 

@@ -4,41 +4,39 @@
 -- still; each call does as much as does not hold up the server.
 
 local RULES = rules_at(1)
+local MAX_ENDED, MAX_DUE = 48, 64
 
 -- Take back a lease that lapsed: its holder is gone. An attempt that has a checkpoint goes on from there, if it may;
 -- any other is lost.
 local function reclaim_lease(rollout)
-  local group, run, status, attempts, worker, checkpoint, began, failures, server = unpack(redis.call('HMGET',
-    key('r', rollout), 'group', 'run', 'status', 'attempts', 'worker', 'checkpoint', 'began', 'failures', 'server'))
-  if adopt(rollout, { group = group, run = run, status = status, attempts = attempts, server = server }) then
+  local held = read_fields(key('r', rollout), HELD_FIELDS)
+  if not held.status or FINAL[held.status] then
+    schedule_removal(key('leases'), rollout)
+    return
+  elseif end_decided(rollout, held) then
     return
   end
-  local error = 'infra: ' .. worker .. ' sent no heartbeat before its lease lapsed'
-  if not checkpoint or failures + 1 >= RULES.max_attempts then
-    end_attempt('lost', rollout, attempts - 1, group, run, error)
+  local error = 'infra: ' .. held.worker .. ' sent no heartbeat before its lease lapsed'
+  if not held.checkpoint or redis.call('HGET', key('r', rollout), 'failures') + 1 >= RULES.max_attempts then
+    end_attempt('lost', rollout, held.attempts - 1, held.group, held.run, error)
   end
-  if read_group(group).state ~= 'open' then
-    cancel(rollout, read_group(group).cut)
-    return
-  end
-  count(run, 'lapsed')
-  requeue(rollout, { group = group, run = run, status = status, began = began, attempts = attempts },
-    { error = error, cause = 'infra', counts = true, max_attempts = RULES.max_attempts, delay_ms = 0 })
+  count(held.run, 'lapsed')
+  requeue(rollout, held, { error = error, cause = 'infra', counts = true, max_attempts = RULES.max_attempts, delay_ms = 0 })
 end
 
 -- Take back leases that lapsed, and end the attempts of cancelled rollouts whose workers had the time to do it.
 local function reap()
   local clock = touch_clock(tonumber(ARGV[4]))
   local latest = clock.grace_until > NOW and clock.outage_since or NOW
-  local lapsed = redis.call('ZRANGEBYSCORE', key('leases'), '-inf', latest, 'LIMIT', 0, 100)
+  local lapsed = redis.call('ZRANGEBYSCORE', key('leases'), '-inf', latest, 'LIMIT', 0, MAX_ENDED)
   for _, rollout in ipairs(lapsed) do
     reclaim_lease(rollout)
   end
-  for _, rollout in ipairs(redis.call('ZRANGEBYSCORE', key('parting'), '-inf', latest, 'LIMIT', 0, 100)) do
+  for _, rollout in ipairs(redis.call('ZRANGEBYSCORE', key('parting'), '-inf', latest, 'LIMIT', 0, MAX_ENDED)) do
     schedule_removal(key('parting'), rollout)
-    local group, run, attempts = unpack(redis.call('HMGET', key('r', rollout), 'group', 'run', 'attempts'))
-    if group then
-      end_attempt('cancelled', rollout, attempts - 1, group, run, 'user: the rollout was cancelled')
+    local held = read_fields(key('r', rollout), HELD_FIELDS)
+    if held.group then
+      end_cancelled(rollout, held, redis.call('HGET', key('r', rollout), 'accepted'))
     end
   end
   return #lapsed
@@ -46,7 +44,7 @@ end
 
 -- Put back what has waited out its back-off.
 local function promote()
-  local due = redis.call('ZRANGEBYSCORE', key('delayed'), '-inf', NOW, 'LIMIT', 0, 256)
+  local due = redis.call('ZRANGEBYSCORE', key('delayed'), '-inf', NOW, 'LIMIT', 0, MAX_DUE)
   for _, rollout in ipairs(due) do
     schedule_removal(key('delayed'), rollout)
     local r = key('r', rollout)

@@ -56,17 +56,11 @@ local function apply(rollout, held, report)
     max_attempts = ending == 'dead' and 1 or RULES.max_attempts, delay_ms = tonumber(report.delay_ms) })
 end
 
-local HELD_FIELDS = { 'status', 'group', 'run', 'attempts', 'token', 'began', 'server' }
-
 local function settle(rollout, token, ending, cause, error, delay_ms, usable)
   local held, report_id = read_fields(key('r', rollout), HELD_FIELDS), token .. ' ' .. ending
-  local group = holds(token, held.token) and read_group(held.group)
-  if group and (adopt(rollout, held) or group.state ~= 'open') then -- it was decided: what is left of it is cancelled
-    if group.state ~= 'open' then
-      cancel(rollout, group.cut)
-    end
+  if holds(token, held.token) and end_decided(rollout, held) then
     held = read_fields(key('r', rollout), HELD_FIELDS)
-  elseif group then
+  elseif holds(token, held.token) then
     apply(rollout, held, { ending = ending, report_id = report_id, cause = cause, error = error, delay_ms = delay_ms, usable = usable })
     return YES
   end

@@ -107,14 +107,10 @@ class Chunked:
         unread, at = self.rest + received, 0
         while not self.is_done:
             if self._missing:
-                took = min(self._missing, len(unread) - at)
-                content.append(unread[at : at + min(took, max(0, self._missing - 2))])
-                at, self._missing = at + took, self._missing - took
+                piece, at = self._take(unread, at)
+                content.append(piece)
                 if self._missing:
                     break
-                ending = unread[at - min(took, 2) : at]
-                if not b"\r\n".endswith(ending):
-                    raise WireError(f"expected a chunk to end where its size says, found {ending!r}")
             elif (end := unread.find(b"\r\n", at)) >= 0:
                 self._read_line(unread[at:end])
                 at = end + 2
@@ -128,6 +124,19 @@ class Chunked:
     def close(self) -> bool:
         """See Body."""
         return self.is_done
+
+    def _take(self, unread: bytes, at: int) -> tuple[bytes, int]:
+        """Return the content from here to the chunk's end, or to that of what has come, and the place behind it."""
+        end = at + self._missing
+        if self._missing > 1 and unread[end - 2 : end] == b"\r\n":  # all of it has come
+            self._missing = 0
+            return unread[at : end - 2], end
+        content_end, came = max(at, end - 2), min(end, len(unread))
+        self._missing = end - came
+        ending = unread[content_end:end]
+        if not self._missing and not b"\r\n".endswith(ending):
+            raise WireError(f"expected a chunk to end where its size says, found {ending!r}")
+        return unread[at:content_end], came
 
     def _read_line(self, line: bytes) -> None:
         if self._is_trailer:

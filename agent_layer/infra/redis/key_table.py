@@ -63,6 +63,12 @@ KEY_FAMILIES: Final[tuple[KeyFamily, ...]] = (
     KeyFamily("rewrite", "store", "rebuilt", "set: segments with deleted bytes, or that another one replaces"),
     KeyFamily("dead", "store", "rebuilt", "hash: SHA-1 of what was deleted → when"),
     KeyFamily("group:<group>", "store", "rebuilt", "encoded `Group`"),
+    KeyFamily(
+        "group:<group>/accepted",
+        "store",
+        "rebuilt",
+        "hash: rollout → its accepted attempt; until the group has a record",
+    ),
     KeyFamily("groups:<run>", "store", "rebuilt", "sorted set of groups by time of closing"),
     KeyFamily("group-segments", "store", "rebuilt", "hash: group → segments that hold it"),
     KeyFamily("batches:<run>", "store", "rebuilt", "hash: batch id → encoded `TrainedBatch`"),

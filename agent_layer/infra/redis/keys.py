@@ -101,6 +101,10 @@ class Keys:
         """String: encoded Group, once it is closed."""
         return self.name("group", group_id)
 
+    def accepted(self, group_id: str) -> str:
+        """Hash: rollout → its accepted attempt, until the group's record is stored."""
+        return self.name("group", f"{group_id}/accepted")
+
     def closed_groups(self, run: str) -> str:
         """Sorted set of closed group ids by the time of their closing."""
         return self.name("groups", run)

@@ -37,6 +37,8 @@ class FollowOptions(TypedDict, total=False):
     """Which of the processes that share the consumer; 'auto' generates a name."""
     max_unacked: int | None
     """Unacknowledged groups after which the member waits; None: no limit."""
+    wanted: Callable[[], str]
+    """Called before each group: id of one to deliver next if the member holds it, also once more; empty: none."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Follower:
         self._acked: dict[str, None] = {}
         """Newest groups that were acknowledged here: a Redis that forgot it does not deliver them again."""
 
-    def take(self, max_unacked: int | None = None) -> Iterator[GroupDelivery]:
+    def take(self, max_unacked: int | None = None, wanted: Callable[[], str] = lambda: "") -> Iterator[GroupDelivery]:
         """Yield the groups that are ready, without waiting: those already held first, then by time of closing.
 
         A group whose trajectories are not all in the index yet (while that is rebuilt) is left for later.
@@ -86,10 +88,10 @@ class Follower:
             keep_renewed(self._claims)
         behind, began = None, time.monotonic()
         while True:
-            was_held = bool(self._again)
-            claim = self._claim(max_unacked, behind)
+            once_more = self._choose_again(wanted())
+            claim = self._claim(once_more, max_unacked, behind)
             if claim is None and self._again:
-                continue  # the one before was acknowledged meanwhile
+                continue  # the one before was acknowledged meanwhile, or another one is wanted
             if claim is None:
                 return
             if claim.group.group_id in self._acked:
@@ -100,14 +102,18 @@ class Follower:
             self._again.popleft()
             if read is None:
                 self._claims.postpone(claim.group.group_id)
-                behind = behind if was_held else claim.place
+                behind = behind if claim.group.group_id == once_more else claim.place
                 continue
             yield self._deliver(claim.group, read)
             if time.monotonic() - began > _LOOK_SECONDS:
                 behind, began = None, time.monotonic()
 
     def follow(
-        self, wait_seconds: float | None, stop: Callable[[], bool], max_unacked: int | None
+        self,
+        wait_seconds: float | None,
+        stop: Callable[[], bool],
+        max_unacked: int | None,
+        wanted: Callable[[], str] = lambda: "",
     ) -> Iterator[GroupDelivery]:
         """Yield groups as they close, until ``wait_seconds`` pass without one or ``stop`` returns True.
 
@@ -117,7 +123,7 @@ class Follower:
         while not stop():
             redis, events = self._index.redis, self._index.keys.events
             newest = cast("list[tuple[bytes, object]]", redis.xrevrange(events, count=1))
-            for delivery in self.take(max_unacked):
+            for delivery in self.take(max_unacked, wanted):
                 yield delivery
                 deadline = _deadline(wait_seconds)
                 if stop():
@@ -136,9 +142,14 @@ class Follower:
             else:
                 redis.xread({events: newest[0][0] if newest else b"0-0"}, count=1, block=int(left_seconds * 1_000))
 
-    def _claim(self, max_unacked: int | None, behind: StreamPosition | None) -> Claim | None:
+    def _choose_again(self, wanted: str) -> str:  # kept: its caller's limit
+        """Return the group to claim once more: the wanted one, or the next that the member holds; empty: none."""
+        if wanted and wanted not in self._again:
+            self._again.appendleft(wanted)
+        return self._again[0] if self._again else ""
+
+    def _claim(self, again: str, max_unacked: int | None, behind: StreamPosition | None) -> Claim | None:
         """Claim the next group, again until it is read; None: there is none, or the member holds too many."""
-        again = self._again[0] if self._again else ""
         self._was_acked.clear()
         claim = self._claims.take(again, max_unacked, behind)
         if again:

@@ -192,6 +192,7 @@ def _describe_row(one: _Whole) -> list[object]:
         [text for call, counts in summary.calls.items() for text in (call, _write_counts(*counts))],
         *_describe_rewards(one.judged),
         summary.blobs,
+        "accepted" in fields,
     ]
 
 

@@ -12,8 +12,8 @@ _LUA = Path(__file__).parent / "lua"
 INDEX_PRELUDE = (KEY_PRELUDE, _LUA / "prelude.lua")
 """How rows are indexed in bitmaps and columns; scripts of maintenance begin with it, too."""
 
-_EVENTS, _REWARD_BASIS, _BLOB_REFS, _DEATH, _MERGED = (
-    _LUA / f"{name}.lua" for name in ("events", "reward_basis", "blob_refs", "death", "merged")
+_EVENTS, _REWARD_BASIS, _BLOB_REFS, _DEATH, _MERGED, _ACCEPTED = (
+    _LUA / f"{name}.lua" for name in ("events", "reward_basis", "blob_refs", "death", "merged", "accepted")
 )
 
 
@@ -53,9 +53,9 @@ FETCH_MEMBERS = LuaScript(file=_LUA / "members.lua", preludes=(KEY_PRELUDE,), co
 COMMIT = LuaScript(
     file=_LUA / "commit.lua",
     constants=INDEX_CONSTANTS + _COMMIT_CONSTANTS,
-    preludes=(*INDEX_PRELUDE, _EVENTS, _REWARD_BASIS, _BLOB_REFS, _DEATH, _MERGED),
-    commands="bitcount bitpos del exists get getbit hdel hexists hget hgetall hkeys hmget hset hsetnx hvals sadd scard"
-    " set setbit setnx setrange sismember srem xadd zadd zrem",
+    preludes=(*INDEX_PRELUDE, _EVENTS, _REWARD_BASIS, _BLOB_REFS, _DEATH, _MERGED, _ACCEPTED),
+    commands="bitcount bitpos del exists expire get getbit hdel hexists hget hgetall hkeys hmget hset hsetnx hvals sadd"
+    " scard set setbit setnx setrange sismember srem xadd zadd zrem",
     reads="dead replaced:* feeds:* acked:*",
     writes=f"{_ROWS} ordinals rewrite runs policies:* batches:* batch-segments group:* groups:* group-segments blob:*"
     " blobs unneeded claims:*:waiting steps",
@@ -63,10 +63,11 @@ COMMIT = LuaScript(
 RESTORE = LuaScript(
     file=_LUA / "restore.lua",
     constants=INDEX_CONSTANTS,
-    preludes=(*INDEX_PRELUDE, _EVENTS, _BLOB_REFS),
-    commands="bitcount bitpos exists get getbit hexists hget hset sadd scard set setbit setnx setrange sismember xadd",
+    preludes=(*INDEX_PRELUDE, _EVENTS, _BLOB_REFS, _ACCEPTED),
+    commands="bitcount bitpos exists expire get getbit hexists hget hset sadd scard set setbit setnx setrange sismember"
+    " xadd",
     reads="dead replaced:*",
-    writes=f"{_ROWS} ordinals runs blob:* blobs steps",
+    writes=f"{_ROWS} ordinals runs blob:* blobs steps group:*",
 )
 ENTER_REWARDS = LuaScript(
     file=_LUA / "rewards.lua",

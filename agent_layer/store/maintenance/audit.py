@@ -17,7 +17,7 @@ from agent_layer.state import count_calls
 from agent_layer.store.index.index import Index
 from agent_layer.store.index.search import scan_trajectories
 from agent_layer.store.maintenance.call_stats import CallStats, count_call_stats
-from agent_layer.store.maintenance.decisions import find_conflicts
+from agent_layer.store.maintenance.decisions import find_conflicts, find_group
 from agent_layer.store.maintenance.findings import Finding, FindingKind
 from agent_layer.store.maintenance.index_audit import count_orphan_bits, find_inconsistent_rows, find_missing_entries
 from agent_layer.store.maintenance.merge import BrokenSegmentError, open_segment
@@ -27,7 +27,9 @@ from agent_layer.store.segments.blobs import read_blob
 from agent_layer.store.segments.format import is_segment_name, list_segments, segment_key, segment_name
 from agent_layer.store.segments.tombstones import decode_names, list_tombstones
 
-_BEYOND_REPAIR: frozenset[FindingKind] = frozenset({"corrupt", "short", "lost", "doubled", "regrouped", "unaccepted"})
+_BEYOND_REPAIR: frozenset[FindingKind] = frozenset(
+    {"corrupt", "short", "lost", "doubled", "regrouped", "unaccepted", "ungrouped"}
+)
 _HARMLESS: frozenset[FindingKind] = frozenset({"misnamed"})
 _PAGE = 256
 _NUM_AT_ONCE = 16
@@ -227,7 +229,8 @@ def _find_conflicts(index: Index, objects: ObjectStore, keys: Iterable[str], *, 
             for one in find_conflicts(index, read_segment(objects, key)):
                 if is_whole or one.kind != "unaccepted":
                     found.setdefault((one.kind, one.subject), one)
-    return list(found.values())
+    contradicted = {subject for kind, subject in found if kind in ("regrouped", "unaccepted")}
+    return [one for one in found.values() if one.kind != "ungrouped" or find_group(one.subject) not in contradicted]
 
 
 def _find_short(index: Index) -> Iterator[Finding]:

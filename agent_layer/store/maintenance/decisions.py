@@ -37,7 +37,9 @@ def find_conflicts(index: Index, segment: Segment) -> Iterator[Finding]:
     Deleted owners contradict nothing.
     """
     records = [record for owned in segment.records.values() for record in owned]
-    yield from _find_doubled(index, [one for one in records if isinstance(one, Accepted)])
+    accepted = [one for one in records if isinstance(one, Accepted)]
+    yield from _find_doubled(index, accepted)
+    yield from _find_ungrouped(index, accepted)
     yield from _find_regrouped(index, [one for one in records if isinstance(one, Group)])
     yield from _find_unaccepted(index, records)
     for owner in segment.misnamed:
@@ -79,6 +81,36 @@ def _earlier_attempts(accepted: Accepted) -> range:
     except BadInputError:  # of a recorder with names of its own
         return range(0)
     return range(max(0, attempt - _MAX_SIBLINGS), attempt) if rollout_id == accepted.rollout_id else range(0)
+
+
+def _find_ungrouped(index: Index, accepted: Sequence[Accepted]) -> Iterator[Finding]:
+    grouped = [one for one in accepted if one.group_id]
+    for one, group in zip(grouped, _read_groups(index, [one.group_id or "" for one in grouped]), strict=True):
+        if group is None or group.fill == "dropped" or one.trajectory_id in group.trajectory_ids:
+            continue
+        if _is_twin(one, group) or not _keep_accepted(index, [one.trajectory_id]):
+            continue
+        if _is_shortened(_keep_live(index, group.trajectory_ids), group):  # of two records, a deletion left this one
+            continue
+        yield Finding(
+            kind="ungrouped",
+            subject=one.trajectory_id,
+            detail=(
+                f"it is accepted, but the record of its group {group.group_id} does not name it, so no consumer gets"
+                f" it: a Redis forgot that decision; delete it with 'agent-layer store delete {one.trajectory_id}'"
+            ),
+        )
+
+
+def find_group(trajectory_id: str) -> str:
+    """Return the group of an attempt that a queue handed out, by its id."""
+    return trajectory_id.rpartition("-")[0].rpartition(".")[0]
+
+
+def _is_twin(accepted: Accepted, group: Group) -> bool:
+    """Whether the group names another attempt at the same rollout, which is a finding of its own."""
+    begin = f"{accepted.rollout_id}-"
+    return any(one.startswith(begin) and one[len(begin) :].isdecimal() for one in group.trajectory_ids)
 
 
 def _find_regrouped(index: Index, groups: Sequence[Group]) -> Iterator[Finding]:

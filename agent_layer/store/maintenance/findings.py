@@ -15,6 +15,7 @@ FindingKind: TypeAlias = Literal[
     "doubled",
     "regrouped",
     "unaccepted",
+    "ungrouped",
     "misnamed",
 ]
 """``corrupt``: bytes of a segment or blob do not match their checksum; only a copy helps. ``unindexed``: the index
@@ -22,7 +23,8 @@ lacks content of a segment. ``missing``: the index names bytes that do not exist
 contradicts a trajectory's row. ``undead``: the index lacks a deletion. ``short``: an accepted attempt lacks calls that
 its gateway counted, for good. ``lost``: a blob is gone for good. ``doubled``: two attempts of one rollout are accepted.
 ``regrouped``: two records of one group name other members. ``unaccepted``: a group or a trainer's ledger names what was
-not accepted. ``misnamed``: an owner is written as one of another kind; it is read under its own."""
+not accepted. ``ungrouped``: the record of its group does not name an accepted attempt. ``misnamed``: an owner is
+written as one of another kind; it is read under its own."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

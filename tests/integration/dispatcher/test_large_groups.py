@@ -6,9 +6,12 @@ nothing of it is leased or accepted that is to be cancelled.
 
 import pytest
 
-from agent_layer.dispatcher import LEASE_SCRIPTS, SUBMIT_SCRIPTS
+from agent_layer.dispatcher import LEASE_SCRIPTS, SUBMIT_SCRIPTS, Report
 from agent_layer.dispatcher.scripts import Scripts
 from agent_layer.errors import LeaseLostError
+from agent_layer.schema import encode
+
+from ...builders import closed_group
 
 SIZE = 40
 SLICES = range(0, 24, 3)
@@ -151,3 +154,59 @@ def test_groups_that_close_and_groups_that_are_launched_share_a_slice(harness, d
     assert sorted(lease.rollout_id for lease in leases) == sorted(members)
     assert [len(group_entries(harness, group_id)) for group_id in closing] == [1] * 3
     assert int(harness.redis.get(harness.keys.queue("num_unfilled"))) == 0
+
+
+def test_a_name_that_no_group_has_any_more_holds_up_no_caller(harness):
+    harness.redis.sadd(harness.keys.queue("unfinished"), "gone")
+    group_id = harness.add(group_size=SIZE)
+
+    assert harness.dispatcher.cancel([group_id]) == SIZE
+    assert not harness.redis.exists(harness.keys.queue("unfinished"))
+
+
+def test_a_lease_that_lapses_in_a_group_that_closes_ends_once(harness, die_after):
+    group_id = harness.add(group_size=2, launch=SIZE)
+    leases = harness.claim(8)
+    die_after(0)
+    for lease in leases[:2]:
+        harness.end(lease)
+    leases_of_queue, parting = harness.keys.queue("leases"), harness.keys.queue("parting")
+    harness.redis.zadd(leases_of_queue, {lease.rollout_id: 0 for lease in leases[2:]}, xx=True)
+    assert harness.queue.reap() > 0
+    go_on(harness)
+    harness.redis.zadd(parting, {lease.rollout_id: 0 for lease in leases[2:]}, xx=True)
+    harness.queue.reap()
+
+    assert harness.group(group_id).is_closed
+    ended = [one["trajectory_id"] for kind in ("lost", "cancelled") for one in harness.decisions(kind)]
+    assert sorted(ended) == sorted(lease.trajectory_id for lease in leases[2:])
+
+
+@pytest.mark.parametrize("num_slices", SLICES)
+def test_a_group_whose_record_this_server_forgot_is_adopted_in_slices(harness, die_after, num_slices):
+    group_id = harness.add(group_size=SIZE)
+    leases = harness.claim(8)
+    members = [f"{group_id}.{member}-{member % 3}" for member in range(SIZE) if member % 4]
+    record = closed_group(group_id, *members, group_size=SIZE, fill="short", num_usable=len(members))
+    harness.redis.set(harness.keys.group(group_id), encode(record))
+    die_after(num_slices)
+
+    assert isinstance(harness.end(leases[0]), LeaseLostError)
+    assert num_slices > 6 or not harness.group(group_id).is_closed
+    assert isinstance(harness.end(leases[5]), LeaseLostError)
+    go_on(harness)
+
+    assert group_entries(harness, group_id) == []
+    assert harness.statuses(group_id) == ["completed" if member % 4 else "cancelled" for member in range(SIZE)]
+    assert (harness.group(group_id).num_accepted, harness.group(group_id).num_usable) == (len(members), len(members))
+    assert_nothing_is_left(harness, group_id)
+
+
+def test_reports_are_settled_in_pages(harness, monkeypatch):
+    num_reports, settle = [], Scripts.settle
+    monkeypatch.setattr(Scripts, "settle", lambda *given: num_reports.append(len(given[1])) or settle(*given))
+    harness.add(group_size=150)
+    leases = [lease for _ in range(3) for lease in harness.claim(50)]
+
+    assert harness.queue.settle([Report(lease=lease, ending="release") for lease in leases]) == [None] * 150
+    assert num_reports == [64, 64, 22]

@@ -56,6 +56,10 @@ CASES = {
         [[*SOUND], [closed_group("g", "g.0-0", "g.8-0", "g.9-0")]],
         [("unaccepted", "g", "g.8-0, g.9-0, which were not accepted")],
     ),
+    "an accepted attempt without its group": (
+        [[*SOUND], [GROUP], [*accepted("g.2-0")]],
+        [("ungrouped", "g.2-0", "its group g does not name it, so no consumer gets it")],
+    ),
     "a batch of what was not accepted": (
         [[*SOUND, GROUP], [trained(3, "g.0-0", "g.1-0")]],
         [("unaccepted", "r:3", "learned from g.1-0, which was not accepted; replay cannot repeat it: continue from a")],
@@ -88,6 +92,8 @@ def test_a_contradiction_is_named_once_with_what_to_do(store, case, is_rebuilt):
         [[*SOUND, GROUP, trained(1, "g.0-0", "g.1-2")]],
         [[*SOUND], [GROUP], [GROUP]],  # a decision that was shipped twice
         [[*SOUND, *attempt("g.10-0"), *attempt("g.1-10-0"), GROUP]],
+        [[*SOUND, closed_group("g", fill="dropped")]],
+        [[*SOUND]],  # its group has not closed
     ],
 )
 def test_what_agrees_is_not_named(store, segments):
@@ -99,7 +105,12 @@ def test_what_agrees_is_not_named(store, segments):
 
 @pytest.mark.parametrize(
     ("case", "surplus"),
-    [("two attempts", "g.1-1"), ("two memberships", "g.2-0"), ("a batch of what was not accepted", "g.1-0")],
+    [
+        ("two attempts", "g.1-1"),
+        ("two memberships", "g.2-0"),
+        ("an accepted attempt without its group", "g.2-0"),
+        ("a batch of what was not accepted", "g.1-0"),
+    ],
 )
 def test_deleting_what_is_too_much_ends_the_contradiction(store, case, surplus):
     for records in CASES[case][0]:

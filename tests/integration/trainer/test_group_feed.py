@@ -1,5 +1,6 @@
 """The feed never asks for more than staleness allows, and for nothing twice."""
 
+import gc
 from pathlib import Path
 
 import msgspec
@@ -8,7 +9,7 @@ from hypothesis import HealthCheck, given, settings as hypothesis_settings, stra
 
 from agent_layer.dispatcher import connect
 from agent_layer.errors import AgentLayerError
-from agent_layer.store import open_store
+from agent_layer.store import GroupDelivery, open_store
 from trainer_adapter.config import RolloutConfig, SourceConfig, TrainConfig
 from trainer_adapter.loop.checkpoint import Cursor
 from trainer_adapter.loop.feed import CONSUMER, GroupFeed
@@ -321,3 +322,38 @@ def test_what_redis_forgot_is_submitted_again_while_the_feed_waits(make, dispatc
 
     assert list(feed.follow(stop)) == []
     assert submitted(dispatcher) == before
+
+
+def test_the_feed_keeps_no_group_that_it_does_not_await(make, dispatcher, settings):
+    """As all that were trained before an emptied Redis, and those of other submitters, which come again and again."""
+    feed = make(groups_per_step=2, max_staleness=0, patience_seconds=30)
+    feed.submit_groups(0)
+    wanted = [group_id for group_id, _ in submitted(dispatcher)]
+    others = [closed_group(f"foreign.{at}", closed_at=float(at)) for at in range(20)]
+    write_segment(open_store(settings), *others, *(closed_group(one, closed_at=99.0) for one in wanted))
+
+    followed = feed.follow(lambda: False)
+    first, _ = next(followed), next(followed)
+
+    assert first.group.group_id in wanted
+    kept = [one.group.group_id for one in gc.get_objects() if isinstance(one, GroupDelivery)]
+    assert [one for one in kept if one.startswith("foreign.")] == []
+
+
+def test_groups_that_closed_before_their_submission_are_yielded_in_order(make, dispatcher, settings):
+    """A trainer that goes on from an earlier checkpoint submits again what has closed long ago."""
+    make(groups_per_step=2, max_staleness=3).submit_groups(0)
+    closed = sorted(group.group_id for group in dispatcher.groups())
+    write_segment(open_store(settings), *(closed_group(one, closed_at=float(at)) for at, one in enumerate(closed)))
+    feed = make(groups_per_step=2, max_staleness=0, patience_seconds=30)
+    feed.submit_groups(0)
+
+    followed, yielded = feed.follow(lambda: False), []
+    for version in range(4):
+        step = [next(followed).group.group_id for _ in range(2)]
+        assert step == sorted(feed._open, key=feed._open.get)
+        feed.close_groups(step)
+        feed.submit_groups(version + 1)
+        yielded += step
+
+    assert sorted(yielded) == closed

@@ -1,7 +1,7 @@
 -- Merge the summaries of segments into the index. Every value is a set, a minimum, a maximum or the first by rank, so
 -- neither the order of commits nor a repeated commit changes the result, and a deleted owner stays deleted. (Ordinals
 -- depend on the order of commits: no answer shows them.)
--- Preludes: keys.lua, prelude.lua, events.lua, reward_basis.lua, blob_refs.lua, death.lua, merged.lua.
+-- Preludes: keys.lua, prelude.lua, events.lua, reward_basis.lua, blob_refs.lua, death.lua, merged.lua, accepted.lua.
 -- Constants before it, from scripts.py: OPENING and ENDING, the fields of these two blocks.
 -- ARGV[1]: msgpack of entries by kind, see _batches in commit.py.
 -- Returns the basis (see reward_basis.lua) of each trajectory whose reward may have changed, but for new ones: their
@@ -167,6 +167,7 @@ local function merge_trajectory(one)
   local is_new = not before.started_at and redis.call('EXISTS', row, row .. ':rewards') == 0
   local is_more = merge_place(row .. ':chunks', one.segment, one.place)
   merge_row(row, incoming, before)
+  if incoming.is_accepted then note_accepted(id) end
   for _, name in ipairs(incoming.blobs or {}) do keep_blob(id, name) end
   for reward_id, reward in pairs(one.rewards) do
     redis.call('HSETNX', row .. ':rewards', reward_id, reward)
@@ -221,6 +222,7 @@ for _, group in ipairs(batch.groups) do
   else
     merge_listing_place(key('group-segments'), group.group_id, group.segment, group.members)
     local is_new = redis.call('SETNX', key('group', group.group_id), group.record) == 1
+    redis.call('DEL', accepted_key(group.group_id))
     if is_new then announce('kind', 'group', 'group_id', group.group_id, 'run', group.run) end
     if not is_new and is_merged[group.segment] then -- without the members that were deleted
       redis.call('SET', key('group', group.group_id), group.record)

@@ -27,6 +27,6 @@ local function forget_group(id)
   end
   redis.call('HDEL', key('group-segments'), id)
   unlist_group(id)
-  redis.call('DEL', key('group', id))
+  redis.call('DEL', key('group', id), key('group', id .. '/accepted'))
 end
 

@@ -1,5 +1,5 @@
 -- Enter whole trajectories that the index does not have, each merged by the caller from all that it read.
--- Preludes: keys.lua, prelude.lua, events.lua, blob_refs.lua.
+-- Preludes: keys.lua, prelude.lua, events.lua, blob_refs.lua, accepted.lua.
 -- ARGV[1]: msgpack of a batch, see restore.py.
 -- Returns the trajectories that the index has in part, that were deleted, or that have a segment that was replaced:
 -- commit.lua merges these. If there is any, nothing is written.
@@ -32,7 +32,7 @@ local function enter_all(first)
   local block, begin = find_place(first)
   local ids, growing = {}, {}
   for i, one in ipairs(batch.trajectories) do
-    local id, run, status, fields, chunks, calls, rewards, part_rewards, blobs = unpack(one)
+    local id, run, status, fields, chunks, calls, rewards, part_rewards, blobs, is_accepted = unpack(one)
     local row, at = key('t', id), begin + i - 1
     redis.call('HSET', row, 'ordinal', first + i - 1, unpack(fields))
     set_all(row .. ':chunks', chunks)
@@ -40,6 +40,7 @@ local function enter_all(first)
     set_all(row .. ':rewards', rewards)
     set_all(row .. ':part-rewards', part_rewards)
     for _, name in ipairs(blobs) do keep_blob(id, name) end
+    if is_accepted then note_accepted(id) end
     local hash = ids_key(block, at)
     ids[hash] = ids[hash] or {}
     table.insert(ids[hash], at)
