@@ -78,6 +78,21 @@ def test_groups_that_somebody_else_acknowledges_do_not_come(write, follow, store
     assert ids(store.follow("another", "r", wait_seconds=0)) == ["g", "h", "i"]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "expected"), [("a", "abcd"), ("c", "cabd"), ("d", "dabc"), ("later", "dabc"), ("unknown", "dabc")]
+)
+def test_a_wanted_group_comes_first_and_one_that_has_not_closed_holds_no_other_up(write, follow, wanted, expected):
+    write(*(closed(name, float(at)) for at, name in enumerate("abc")))
+    assert ids(follow("one")) == [*"abc"]
+    write(closed("d", 4.0))
+
+    delivered = []
+    for one in follow("one", wanted=lambda: "" if wanted in delivered else wanted):
+        delivered.append(one.group.group_id)
+
+    assert delivered == [*expected]
+
+
 def test_a_trajectory_that_cannot_be_read_is_named_and_holds_nobody_up(write, store, follow):
     spoiled = segment_key(store.keys, write(*attempt("a.0-0")))
     write(*attempt("a.1-0"), closed("g", 1.0, "a.0-0", "a.1-0"), closed("h", 2.0))

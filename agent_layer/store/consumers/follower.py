@@ -4,6 +4,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event
 from typing import TypedDict, cast
@@ -86,12 +87,13 @@ class Follower:
             self._again.extend(self._claims.join())
             self._has_joined = True
             keep_renewed(self._claims)
-        behind, began = None, time.monotonic()
+        behind, began, absent = None, time.monotonic(), ""
         while True:
-            once_more = self._choose_again(wanted())
+            once_more = self._choose_again("" if (name := wanted()) == absent else name)
             claim = self._claim(once_more, max_unacked, behind)
             if claim is None and self._again:
-                continue  # the one before was acknowledged meanwhile, or another one is wanted
+                absent = once_more  # it was acknowledged meanwhile, or has not closed yet: the next one that is held
+                continue
             if claim is None:
                 return
             if claim.group.group_id in self._acked:
@@ -144,7 +146,9 @@ class Follower:
 
     def _choose_again(self, wanted: str) -> str:  # kept: its caller's limit
         """Return the group to claim once more: the wanted one, or the next that the member holds; empty: none."""
-        if wanted and wanted not in self._again:
+        if wanted:
+            with suppress(ValueError):
+                self._again.remove(wanted)
             self._again.appendleft(wanted)
         return self._again[0] if self._again else ""
 

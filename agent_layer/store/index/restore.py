@@ -49,6 +49,8 @@ _Labels: TypeAlias = dict[str, tuple[str, str | None]]
 _SINGLE: Final = [(field.name, field.bitmap) for field in FIELDS if field.bitmap and field.kind == "text"]
 _LISTS: Final = [(field.name, field.bitmap) for field in FIELDS if field.bitmap and field.kind == "json"]
 _LABELS: Final = msgspec.json.Decoder(dict[str, str])
+_MAX_REMEMBERED: Final = 32
+"""Names of a list that is remembered: thousands of long ones would fill the memory."""
 _UNJUDGED: Final = JudgementParts({}, [], {})
 
 
@@ -266,7 +268,8 @@ def _enter_lists(fields: dict[str, str], summary: TrajectorySummary) -> list[_Na
     filed = list[_Name]()
     for field, bitmap in _LISTS:
         if values := cast("list[str]", getattr(summary, field)):
-            fields[field], names = _file_list(bitmap, tuple(values))
+            file_list = _file_list if len(values) <= _MAX_REMEMBERED else _file_list.__wrapped__
+            fields[field], names = file_list(bitmap, tuple(values))
             filed += names
     return filed
 
