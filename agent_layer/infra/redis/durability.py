@@ -300,7 +300,7 @@ def _rewrite_file(redis: Redis, max_seconds: float) -> bool:
     return has_begun and not is_rewriting
 
 
-def _sync_files(files: Iterable[BinaryIO]) -> OSError | None:
+def _sync_files(files: Iterable[BinaryIO]) -> OSError | None:  # kept: a failure is an answer
     """Sync files; return what the kernel says of one whose bytes it lost."""
     try:
         for file in files:
