@@ -45,7 +45,7 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     moe_intermediate_size: int | None = None
     """None: experts are as wide as ``intermediate_size``."""
     shared_expert_intermediate_size: int = 0
-    """Of the expert that every token passes through; 0: there is none."""
+    """Width of the expert that every token passes through; 0: there is none."""
     decoder_sparse_step: int = 1
     """Every n-th layer has experts."""
     mlp_only_layers: list[int] = []
