@@ -98,6 +98,7 @@ def assert_same(found, expected):
         assert float((gradient[name] - one).norm() / size) < 1e-6, name
 
 
+@pytest.mark.long
 def test_a_row_that_two_processes_share_has_the_loss_and_the_gradient_of_one(model: Path, tmp_path: Path):
     from .shared_rows import compute_update
 

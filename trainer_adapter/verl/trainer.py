@@ -214,7 +214,7 @@ class PolicyUpdate(ABC):
                 is_first = False
                 yield rows
 
-    def _count_microbatch_tokens(self, data: TensorDict) -> int:
+    def _count_microbatch_tokens(self, data: TensorDict) -> int:  # kept: both drivers call it
         """Return the tokens of a process in a micro-batch, so that the longest row fits."""
         longest, optimizer = int(data["attention_mask"].sum(dim=1).max()), self._config.optimizer
         return max(-(-longest // optimizer.sequence_parallel), optimizer.microbatch_tokens)
