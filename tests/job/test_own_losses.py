@@ -98,6 +98,31 @@ def test_metrics_of_a_users_loss_are_means_over_trained_tokens(model, own):
     assert found["my/ratio"] == pytest.approx(float(torch.exp(torch.cat(gaps)).mean()), rel=1e-5)
 
 
+@pytest.mark.parametrize("loss", ["vanilla", "gspo", "geo_mean", "reinforce", "dppo_tv", clipped])
+def test_rows_without_trained_tokens_have_the_metrics_of_others(own, loss):
+    """Else processes could not join theirs: one has such rows where their number is not a multiple of processes."""
+    import torch
+    from tensordict import TensorDict
+
+    from trainer_adapter.verl.losses import LossPlan, _policy_loss
+
+    name = loss if isinstance(loss, str) else own(loss)
+    plan = LossPlan.of(resolve_algorithm(AlgorithmConfig(loss=name)), 0, 1)
+    log_prob = torch.full((1, 2), -1.0, requires_grad=True)
+    columns = dict.fromkeys(["old_log_probs", "rollout_log_probs", "advantages"], torch.full((1, 2), -0.5))
+
+    def compute(size):
+        mask = torch.full((1, 2), size)
+        rows = TensorDict(columns | {"response_mask": mask}, batch_size=1)
+        return _policy_loss(plan, log_prob, rows, None, mask.float())
+
+    (total, of_idle), (_, of_others) = compute(0), compute(1)
+
+    assert of_idle.keys() == of_others.keys()
+    assert all(float(values.sum()) == 0 for values in of_idle.values())
+    assert torch.autograd.grad(total, log_prob)[0].tolist() == [[0, 0]]
+
+
 def test_a_loss_of_verl_is_that_of_its_formula():
     import torch
 

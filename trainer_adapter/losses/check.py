@@ -74,6 +74,14 @@ def make_tokens() -> tuple[LossTokens, Tensor]:
     ), rollout
 
 
+def list_metrics(loss: TokenLoss, options: Mapping[str, object]) -> list[str]:
+    """Return the names of the metrics that a loss returns."""
+    tokens, _ = make_tokens()
+    if find_rollout_value(loss) is not None:
+        tokens = tokens._replace(rollout_mean=tokens.logprobs)
+    return list(compute_losses(loss, tokens, options)[1])
+
+
 def compute_by_rollout(loss: TokenLoss, tokens: LossTokens, rollout: Tensor, options: Mapping[str, object]) -> Tensor:
     """Return [num_tokens] losses, where all tokens of each rollout are here.
 
