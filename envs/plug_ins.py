@@ -1,11 +1,23 @@
 """Objects by name: ours, those that installed packages register under an entry point, and ``module:attribute``."""
 
+import sys
 from collections.abc import Callable, Mapping
-from importlib import import_module
-from importlib.metadata import entry_points
+from functools import cache
+from importlib import import_module, metadata
 from typing import NamedTuple
 
 from agent_layer.errors import BadInputError
+
+
+def entry_points(group: str) -> metadata.EntryPoints:
+    """Return what installed packages register. A look-up takes milliseconds, so each path is looked at once."""
+    return _read_entry_points(group, tuple(sys.path))
+
+
+@cache
+def _read_entry_points(group: str, path: tuple[str, ...]) -> metadata.EntryPoints:
+    del path  # what it reads
+    return metadata.entry_points(group=group)
 
 
 class PlugIns(NamedTuple):
@@ -66,5 +78,9 @@ def import_object(path: str) -> object:
     module_name, _, attribute = path.partition(":")
     found: object = import_module(module_name)
     for part in attribute.split("."):
-        found = getattr(found, part)
+        try:
+            found = getattr(found, part)
+        except AttributeError as error:
+            own = [name for name, one in vars(found).items() if getattr(one, "__module__", None) == module_name]
+            raise AttributeError(f"{error}; it has: {', '.join(own) or 'none of its own'}") from error
     return found

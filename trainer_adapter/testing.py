@@ -127,10 +127,11 @@ def check_advantage(advantage: Callable[..., Sequence[float]], **options: object
                     f" {found:g} in the order {order}; it must follow from the values of its group alone (or set"
                     " compares_groups = False), whatever their order"
                 )
-    if compares_groups and any(abs(one) > _GRADIENT_ABSOLUTE for one in whole[3:6]):
+    equal = [*whole[3:6], whole[8]]
+    if compares_groups and any(abs(one) > _GRADIENT_ABSOLUTE for one in equal):
         raise BadInputError(
-            f"algorithm.advantage {name!r}: expected 0 for a group of equal values, found {whole[3:6]}; where they"
-            " teach all the same, set compares_groups = False"
+            f"algorithm.advantage {name!r}: expected 0 for a group of equal values or a single one, found {equal};"
+            " where they teach all the same, set compares_groups = False"
         )
 
 

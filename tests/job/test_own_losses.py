@@ -98,6 +98,31 @@ def test_metrics_of_a_users_loss_are_means_over_trained_tokens(model, own):
     assert found["my/ratio"] == pytest.approx(float(torch.exp(torch.cat(gaps)).mean()), rel=1e-5)
 
 
+@pytest.mark.parametrize("loss", ["vanilla", "gspo", "geo_mean", "reinforce", "dppo_tv", clipped])
+def test_rows_without_trained_tokens_have_the_metrics_of_others(own, loss):
+    """Else processes could not join theirs: one has such rows where their number is not a multiple of processes."""
+    import torch
+    from tensordict import TensorDict
+
+    from trainer_adapter.verl.losses import LossPlan, _policy_loss
+
+    name = loss if isinstance(loss, str) else own(loss)
+    plan = LossPlan.of(resolve_algorithm(AlgorithmConfig(loss=name)), 0, 1)
+    log_prob = torch.full((1, 2), -1.0, requires_grad=True)
+    columns = dict.fromkeys(["old_log_probs", "rollout_log_probs", "advantages"], torch.full((1, 2), -0.5))
+
+    def compute(size):
+        mask = torch.full((1, 2), size)
+        rows = TensorDict(columns | {"response_mask": mask}, batch_size=1)
+        return _policy_loss(plan, log_prob, rows, None, mask.float())
+
+    (total, of_idle), (_, of_others) = compute(0), compute(1)
+
+    assert of_idle.keys() == of_others.keys()
+    assert all(float(values.sum()) == 0 for values in of_idle.values())
+    assert torch.autograd.grad(total, log_prob)[0].tolist() == [[0, 0]]
+
+
 def test_a_loss_of_verl_is_that_of_its_formula():
     import torch
 
@@ -140,15 +165,15 @@ def test_losses_of_verl_that_depend_on_micro_batches_are_refused_by_name(name):
     from trainer_adapter.losses import check_named_loss
 
     with pytest.raises(BadInputError, match=f"loss '{name}': (depends on micro-batches|.* chance)"):
-        check_named_loss(name, {})
+        check_named_loss(name, {}, has_reference=True)
 
 
 def test_an_option_that_verl_does_not_have_lists_those_that_it_has():
     from trainer_adapter.losses import check_named_loss
 
     with pytest.raises(BadInputError, match=r"loss_options\.beta: .*expected some of clip_ratio, .*dro_beta"):
-        check_named_loss("dro", {"beta": 1.0})
-    check_named_loss("dro", {"dro_beta": 0.1})
+        check_named_loss("dro", {"beta": 1.0}, has_reference=True)
+    check_named_loss("dro", {"dro_beta": 0.1}, has_reference=True)
 
 
 def broken(kind):
@@ -215,7 +240,7 @@ def test_a_loss_that_breaks_its_contract_is_refused_by_name(own, kind, reason):
     from trainer_adapter.losses import check_named_loss
 
     with pytest.raises(BadInputError, match=f"loss 'my_losses:loss': .*{reason}"):
-        check_named_loss(own(broken(kind)), {})
+        check_named_loss(own(broken(kind)), {}, has_reference=True)
     with pytest.raises(BadInputError, match=reason):
         testing.check_loss(broken(kind))
 
@@ -229,7 +254,15 @@ def test_a_rollout_value_that_depends_on_micro_batches_is_refused(own):
     loss.rollout_value = lambda tokens: tokens.logprobs / len(tokens.logprobs)
 
     with pytest.raises(BadInputError, match=r"its rollout_value.*: depends on micro-batches"):
-        check_named_loss(own(loss), {})
+        check_named_loss(own(loss), {}, has_reference=True)
+
+
+def test_a_loss_by_the_first_weights_is_refused_where_a_run_has_none(model, own):
+    name = own(lambda tokens: tokens.advantages * (tokens.reference_logprobs - tokens.logprobs))
+
+    with pytest.raises(BadInputError, match=r"loss 'my_losses:loss': fails .*without algorithm\.kl"):
+        update(model, loss=name)
+    assert "kl_loss" in update(model, loss=name, kl=0.1, correction=BYPASS)
 
 
 def test_a_run_with_such_a_loss_does_not_start(model, own):
@@ -253,6 +286,32 @@ def test_a_gradient_that_is_not_that_of_the_loss_is_found_and_a_stopped_one_can_
     testing.check_gradient(cispo, lambda tokens: -weight(tokens) * tokens.advantages, low=0.3, high=0.2)
     with pytest.raises(BadInputError, match="pass the expected one"):
         testing.check_gradient(cispo, low=0.3, high=0.2)
+
+
+def centred(judged, lone):
+    """The value without the mean of its group, or ``lone(value)`` where it is compared with none."""
+    pairs = [*zip(judged.values, judged.baselines, strict=True)]
+    groups = [[other for other, of in pairs if of == name] for _, name in pairs]
+    return [
+        value - sum(group) / len(group) if len(group) > 1 else lone(value)
+        for (value, _), group in zip(pairs, groups, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("advantage", "reason"),
+    [
+        (lambda judged: centred(judged, lambda value: value), "expected 0 for a group of equal values or a single one"),
+        (lambda judged: [value - judged.values[0] for value in judged.values], "whatever their order"),
+        (lambda judged: [one - sum(judged.values) for one in judged.values], "values of its group alone"),
+    ],
+)
+def test_an_advantage_that_breaks_its_contract_is_refused(advantage, reason):
+    from trainer_adapter import testing
+
+    testing.check_advantage(lambda judged: centred(judged, lambda _: 0.0))
+    with pytest.raises(BadInputError, match=reason):
+        testing.check_advantage(advantage)
 
 
 @pytest.mark.parametrize("mean", ["token-mean", "seq-mean-token-sum", "seq-mean-token-mean"])

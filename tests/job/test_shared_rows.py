@@ -98,6 +98,7 @@ def assert_same(found, expected):
         assert float((gradient[name] - one).norm() / size) < 1e-6, name
 
 
+@pytest.mark.long
 def test_a_row_that_two_processes_share_has_the_loss_and_the_gradient_of_one(model: Path, tmp_path: Path):
     from .shared_rows import compute_update
 
@@ -122,6 +123,20 @@ def test_any_division_of_any_rows_has_the_loss_and_the_gradient_of_one(
 
     config = configure(model, parts, microbatch_tokens=(1, 40, 500)[seed], gradient_checkpointing=checkpointing)
     assert_same(compute_on(tmp_path, config, batch, num_ranks), expected)
+
+
+@pytest.mark.long
+def test_a_process_with_a_row_less_than_another_has_the_metrics_of_one(model: Path, tmp_path: Path):
+    from .shared_rows import compute_update
+
+    even = batch_of_any_rows()
+    batch = msgspec.structs.replace(even, samples=even.samples[:-1], rollout_of=even.rollout_of[:-1])
+    names = ("actor/ppo_kl", "actor/pg_clipfrac")
+    expected, _ = compute_update(configure(model), batch)
+
+    found, _ = compute_on(tmp_path, configure(model, microbatch_tokens=1), batch, 2)
+
+    assert {name: found[name] for name in names} == pytest.approx({name: expected[name] for name in names}, abs=1e-6)
 
 
 @pytest.mark.parametrize(("parts", "named"), [(2, "1 processes that share"), (3, "1 processes"), (8, "1 processes")])

@@ -51,7 +51,10 @@ def find_part(kind: PlugIns, name: str, options: Mapping[str, object], num_argum
     found = kind.find(name)
     if not callable(found):
         raise BadInputError(f"{kind.what} {name!r}: expected a function, found a {type(found).__name__}; name another")
-    signature = inspect.signature(found)
+    try:
+        signature = inspect.signature(found)
+    except ValueError as error:  # of some functions in C
+        raise BadInputError(f"{kind.what} {name!r}: {error}; name a function of yours that calls it") from error
     try:
         signature.bind(*[None] * num_arguments, **options)
     except TypeError as error:

@@ -28,6 +28,7 @@ _TAU_POSITIVE, _TAU_NEGATIVE = 1.0, 1.05
 _CLIP_DUAL: Final = 3.0
 """veRL's."""
 _LOSSES: Final[tuple[str, ...]] = get_args(Loss)
+_ESTIMATORS: Final[tuple[str, ...]] = get_args(Estimator)
 _CREDITS: Final = ("rollout", "turn", "agent")
 
 
@@ -126,6 +127,8 @@ def resolve_algorithm(options: AlgorithmConfig) -> ResolvedAlgorithm:
 
 def _refuse_unknown_parts(options: AlgorithmConfig) -> None:  # kept: beside the refusal of what has no effect
     """Raise for the first loss, advantage or credit that there is not, or that does not take its options."""
+    if options.advantage in _ESTIMATORS:
+        raise BadInputError(f"algorithm.advantage {options.advantage!r}: it is one of ours; write it as 'estimator'")
     if options.advantage is not None:
         find_part(ADVANTAGES, options.advantage, options.advantage_options)
     if options.credit not in _CREDITS:

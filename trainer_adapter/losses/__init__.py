@@ -6,7 +6,8 @@ __getattr__, __all__ = face(
     __name__,
     {
         "check": (
-            "attach_gradient check_loss check_named_loss compute_by_rollout describe_gap make_tokens numeric_gradient"
+            "attach_gradient check_loss check_named_loss compute_by_rollout describe_gap"
+            " list_metrics make_tokens numeric_gradient"
         ),
         "tokens": "LossTokens TokenLoss compute_losses find_loss find_rollout_value",
     },

@@ -19,12 +19,12 @@ _RELATIVE, _ABSOLUTE = 1e-6, 1e-9
 """Largest differences of numbers in float64, so only rounding is within."""
 
 
-def check_named_loss(name: str, options: Mapping[str, object]) -> None:
-    """Raise BadInputError if there is no loss of this name, or it breaks its contract."""
-    check_loss(name, find_loss(name, options), options)
+def check_named_loss(name: str, options: Mapping[str, object], *, has_reference: bool) -> None:
+    """Raise BadInputError if there is no loss of this name, or it breaks its contract; see ``check_loss``."""
+    check_loss(name, find_loss(name, options), options, has_reference=has_reference)
 
 
-def check_loss(name: str, loss: TokenLoss, options: Mapping[str, object]) -> None:
+def check_loss(name: str, loss: TokenLoss, options: Mapping[str, object], *, has_reference: bool = True) -> None:
     """Raise BadInputError if a loss breaks its contract.
 
     It must return a finite number with a gradient for each token, the same for the same tokens, in whichever
@@ -34,8 +34,11 @@ def check_loss(name: str, loss: TokenLoss, options: Mapping[str, object]) -> Non
         name: names it in the error.
         loss: the loss.
         options: its keyword arguments.
+        has_reference: whether it gets ``reference_logprobs``, which a run has with ``algorithm.kl`` only.
     """
     tokens, rollout = make_tokens()
+    if not has_reference:
+        tokens = tokens._replace(reference_logprobs=None)
     value = find_rollout_value(loss)
     if value is not None:
         of_tokens = _whole(f"{name}, its rollout_value", lambda one: value(one, **options), tokens)
@@ -69,6 +72,14 @@ def make_tokens() -> tuple[LossTokens, Tensor]:
         advantages=draw(-2.0, 2.0, _NUM_ROLLOUTS)[rollout],
         reference_logprobs=draw(-3.0, -0.05),
     ), rollout
+
+
+def list_metrics(loss: TokenLoss, options: Mapping[str, object]) -> list[str]:
+    """Return the names of the metrics that a loss returns."""
+    tokens, _ = make_tokens()
+    if find_rollout_value(loss) is not None:
+        tokens = tokens._replace(rollout_mean=tokens.logprobs)
+    return list(compute_losses(loss, tokens, options)[1])
 
 
 def compute_by_rollout(loss: TokenLoss, tokens: LossTokens, rollout: Tensor, options: Mapping[str, object]) -> Tensor:
@@ -123,7 +134,10 @@ def _whole(name: str, compute: _Compute, tokens: LossTokens) -> _Found:
     except BadInputError:
         raise
     except Exception as error:  # users write losses
-        raise BadInputError(f"loss {name!r}: fails over {_NUM_TOKENS} made-up tokens, {error!r}; correct it") from error
+        hint = " (without algorithm.kl, reference_logprobs is None)" if tokens.reference_logprobs is None else ""
+        raise BadInputError(
+            f"loss {name!r}: fails over {_NUM_TOKENS} made-up tokens, {error!r}; correct it{hint}"
+        ) from error
     if losses.shape != tokens.logprobs.shape:
         raise BadInputError(
             f"loss {name!r}: expected one number for each of {_NUM_TOKENS} tokens, found {list(losses.shape)}; return"

@@ -262,7 +262,7 @@ def _look_at_packages(config: TrainConfig) -> list[str]:
     algorithm = resolve_algorithm(config.algorithm)
     try:
         check_verl_options(config.verl)
-        check_named_loss(algorithm.loss, algorithm.loss_options)
+        check_named_loss(algorithm.loss, algorithm.loss_options, has_reference=algorithm.kl > 0)
     except BadInputError as error:
         return [str(error)]
     return []

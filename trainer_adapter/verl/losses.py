@@ -18,7 +18,14 @@ from verl.utils.metric import AggregationType, Metric
 from verl.workers.utils.padding import no_padding_2_padding
 
 from trainer_adapter.algorithms import ResolvedAlgorithm
-from trainer_adapter.losses import LossTokens, attach_gradient, compute_losses, find_loss, find_rollout_value
+from trainer_adapter.losses import (
+    LossTokens,
+    attach_gradient,
+    compute_losses,
+    find_loss,
+    find_rollout_value,
+    list_metrics,
+)
 from trainer_adapter.verl.rollout_rows import RolloutRows
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -154,12 +161,13 @@ def make_loss(plan: LossPlan) -> Callable[..., tuple[Tensor, dict[str, Metric | 
 def _policy_loss(
     plan: LossPlan, log_prob: Tensor, rows: TensorDict, rollout_mean: Tensor | None, weights: Tensor
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    mask = rows["response_mask"].bool()
-    if not mask.any():  # rows without meaning, of a process that has no other
-        return _weighted_sum(log_prob, weights), {}
+    mask, loss = rows["response_mask"].bool(), find_loss(plan.loss, plan.options)
+    if not mask.any():  # rows without meaning; each process must have the same metrics in each micro-batch
+        names = list_metrics(loss, plan.options)
+        return _weighted_sum(log_prob, weights), dict.fromkeys(names, torch.zeros_like(log_prob))
     if "rollout_is_weights" in rows:
         weights = weights * rows["rollout_is_weights"]
-    tokens, loss = _tokens(rows, log_prob, mask), find_loss(plan.loss, plan.options)
+    tokens = _tokens(rows, log_prob, mask)
     if (value := find_rollout_value(loss)) is not None:
         values, places = value(tokens, **plan.options), mask.nonzero()[:, 0]
         means = _row_means(values.detach(), places, mask) if rollout_mean is None else rollout_mean

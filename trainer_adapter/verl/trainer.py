@@ -113,7 +113,8 @@ class PolicyUpdate(ABC):
     def __init__(self, config: TrainConfig) -> None:
         self._config = config
         self._algorithm = resolve_algorithm(config.algorithm)
-        check_named_loss(self._algorithm.loss, self._algorithm.loss_options)
+        algorithm = self._algorithm
+        check_named_loss(algorithm.loss, algorithm.loss_options, has_reference=algorithm.kl > 0)
 
     @abstractmethod
     def _infer(self, data: TensorDict, *, reference: bool = False) -> dict[str, Tensor]:
