@@ -1,4 +1,4 @@
-"""The supervisor of the embedded Redis outlives a machine that refuses it a file."""
+"""The supervisor of the embedded Redis outlives a machine that refuses it a file, and never its directory."""
 
 import errno
 import signal
@@ -22,3 +22,9 @@ def test_a_lock_that_cannot_be_opened_does_not_end_the_server(monkeypatch, tmp_p
 
     assert supervisor.supervise(tmp_path / "users.lock", ["sleep", "600"]) == -signal.SIGTERM
     assert not answers
+
+
+def test_a_server_whose_directory_was_removed_ends(monkeypatch, tmp_path):
+    monkeypatch.setattr(supervisor, "LOCK_DESCRIPTOR", 2)
+
+    assert supervisor.supervise(tmp_path / "gone" / "users.lock", ["sleep", "600"]) == -signal.SIGTERM
