@@ -48,7 +48,7 @@ def supervise(users_lock: Path, command: Sequence[str]) -> int:
 def _is_unused(users_lock: Path) -> bool:
     try:
         return try_lock(users_lock) is not None
-    except FileNotFoundError:  # its directory was removed: nobody can use it any more
+    except FileNotFoundError:  # its directory was removed: no process can use it any more
         return True
     except OSError:  # the machine refuses a file for now (EMFILE, ENOSPC); it is asked again
         return False
