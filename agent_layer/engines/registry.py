@@ -83,7 +83,8 @@ class EngineRegistry:
 
     def _read_all(self, urls: Iterable[str]) -> dict[str, Engine | None]:
         """Return engines by address, all as they are at one moment."""
-        reading, found = _changes(self.redis), dict[str, Engine | None].fromkeys(urls)
+        found = dict[str, Engine | None].fromkeys(urls)
+        reading = _changes(self.redis, is_atomic=len(found) > 1)
         for url in found:
             reading.hgetall(self.keys.engine(url))
         for url, fields in zip(found, cast("list[dict[bytes, bytes]]", reading.execute()), strict=True):
@@ -474,6 +475,6 @@ def _left_meanwhile(urls: Iterable[str]) -> EngineError:
     return EngineError(f"engine {', '.join(urls)}: expected it to be registered, but it left meanwhile; join it again")
 
 
-def _changes(redis: Redis) -> Pipeline:
-    """Begin a transaction."""
-    return redis.pipeline()  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+def _changes(redis: Redis, *, is_atomic: bool = True) -> Pipeline:
+    """Begin a transaction, or commands that are sent together."""
+    return redis.pipeline(is_atomic)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py

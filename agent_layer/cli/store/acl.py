@@ -101,7 +101,8 @@ _LEASE = _Duty(writes="q:* outbox", commands="blpop get time xread zrem hdel sre
 _SUBMIT = _Duty(writes="q:* outbox", commands="get time xread xrevrange", scripts=SUBMIT_SCRIPTS)
 _WATCH_QUEUE = _Duty(reads="q:* outbox", commands="get xlen time xread xrevrange", scripts=(INSPECT,))
 _WATCH_ENGINES = _Duty(
-    reads="engine:* engines engine-events gateways clock", commands="get hgetall smembers zrange xread xrevrange time"
+    reads="engine:* engines engine-events gateways clock",
+    commands="get hgetall smembers zrange xread xrevrange time multi exec",
 )
 _DRIVE_ENGINES = _Duty(
     writes="engine:* engines engines-left engine-keys engine-events gateways",

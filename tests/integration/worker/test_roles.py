@@ -6,6 +6,7 @@ import time
 from contextlib import aclosing
 from itertools import islice
 
+import msgspec
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
@@ -120,6 +121,7 @@ def train(settings, engine):
     register_policy(store.redis, store.keys, policy, open_recorder(settings).append)
     registry.switch(engine.url, 1, "w", lambda: None)
     deliveries = list(islice(store.follow("trainer", "default", wait_seconds=scaled(30.0)), 1))
+    registry.register(msgspec.structs.replace(registry.read(engine.url), url="http://127.0.0.1:1"))
     assert asyncio.run(first_closed(settings)).group_id == deliveries[0].group.group_id
     for one in deliveries:
         one.ack()
@@ -166,7 +168,7 @@ def look(store, dispatcher):
     for shelf in ("leases", "delayed", "paused", "dead"):
         assert list(dispatcher.inspector.listed_ids(shelf, "default")) == []
     assert list(dispatcher.inspector.open_ids("default")) == []
-    EngineRegistry(store.redis, store.keys).engines()
+    assert len(EngineRegistry(store.redis, store.keys).engines()) == 2
 
 
 def ship(settings, *records):
