@@ -84,7 +84,7 @@ def _earlier_attempts(accepted: Accepted) -> range:
 
 
 def _find_ungrouped(index: Index, accepted: Sequence[Accepted]) -> Iterator[Finding]:
-    grouped = [one for one in accepted if one.group_id]
+    grouped = [one for one in accepted if one.group_id and find_group(one.trajectory_id) == one.group_id]
     for one, group in zip(grouped, _read_groups(index, [one.group_id or "" for one in grouped]), strict=True):
         if group is None or group.fill == "dropped" or one.trajectory_id in group.trajectory_ids:
             continue
