@@ -115,7 +115,9 @@ def _kind(schema):
     """Return a form without what may change: descriptions, defaults, and further values of an enumeration."""
     if not isinstance(schema, dict):
         return schema
-    return {name: _inner(value) for name, value in schema.items() if name not in ("description", "default", "enum")}
+    found = {name: _inner(value) for name, value in schema.items() if name not in ("description", "default", "enum")}
+    is_text = all(isinstance(value, str) for value in schema.get("enum", [None]))
+    return {"type": "string", **found} if is_text else found
 
 
 def _inner(value):
