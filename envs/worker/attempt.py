@@ -200,7 +200,8 @@ class Attempt:
         self._stop = self._stop or why
         if isinstance(self._phase, Running):
             self._phase.agent_run.stop(why, ending)
-        if why in ("cancel", "lost"):
+        is_ending = self._ending_boxes is not None and not self._ending_boxes.done()
+        if why in ("cancel", "lost") and not is_ending:  # each heartbeat says so again
             self._ending_boxes = asyncio.create_task(self._context.sandboxes.end(self.lease))
 
     def request_pause(self) -> bool:
