@@ -118,7 +118,8 @@ class EngineControl:
             with OPENER.open(request, timeout=self.timeout_seconds) as response:
                 answer = response.read()
         except HTTPError as error:
-            reply = error.read(400).decode("utf-8", "replace")
+            with error:
+                reply = error.read(400).decode("utf-8", "replace")
             raise EngineError(
                 f"engine {self.url}: {method} {path} should succeed, but answered {error.code} ({reply});"
                 f" {hint or 'is it an engine, and are its address and key correct?'}"
@@ -151,6 +152,7 @@ def read_model_list(
         with OPENER.open(Request(f"{url}/v1/models", headers=headers), timeout=timeout_seconds) as response:
             listed = _as_object(response.read())
     except HTTPError as error:
+        error.close()
         if error.code not in (401, 403):
             return []
         found = "refused this key" if api_key else "asks for a key"

@@ -103,7 +103,8 @@ class TeacherEngine:
             with OPENER.open(Request(self.url + path, content, headers), timeout=self.timeout_seconds) as response:
                 return msgspec.json.decode(response.read(), type=kind)
         except HTTPError as error:
-            reply = error.read(400).decode("utf-8", "replace")
+            with error:
+                reply = error.read(400).decode("utf-8", "replace")
             raise (UnreachableError if error.code in _BUSY else EngineError)(
                 f"teacher {self.url}: POST {path} should succeed, but answered {error.code} ({reply})"
             ) from error

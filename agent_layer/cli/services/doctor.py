@@ -281,7 +281,7 @@ def look_at_service(subject: str, url: str, limit_seconds: float) -> Diagnosis:
         with urllib.request.urlopen(address, timeout=limit_seconds):
             evidence = _find_evidence(url, limit_seconds) if subject == "engine" else ""
     except HTTPError as error:
-        with suppress(msgspec.DecodeError, OSError):
+        with error, suppress(msgspec.DecodeError, OSError):
             status = msgspec.json.decode(error.read(), type=_Health).status
             return Diagnosis(subject, "bad", f"{url} answers that it is not well: {status}")
         return Diagnosis(subject, "bad", f"{address} answers {error.code}; is it one of ours?")
@@ -304,6 +304,7 @@ def look_at_access(url: str, settings: Settings) -> Diagnosis:
         ) as reply:
             facts = msgspec.json.decode(reply.read(), type=ACCESS.answer)
     except HTTPError as error:
+        error.close()
         if error.code not in (401, 403):
             return Diagnosis("access", "note", f"{url} does not say whether it takes our key (status {error.code})")
         finding = f"{url} refuses this key ({error.code}); set AGENT_LAYER_API_KEY to the one that it was started with"

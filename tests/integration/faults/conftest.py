@@ -8,7 +8,9 @@ import threading
 import urllib.request
 from contextlib import suppress
 from functools import partial
+from io import BytesIO
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 from redis import Redis
@@ -29,8 +31,13 @@ def post(url, body, key, headers=None, seconds=30):
     """Send JSON and read JSON; a refusal is an HTTPError. ``seconds`` is the limit on a calm machine."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", **(headers or {})}
     request = urllib.request.Request(url, json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=scaled(seconds)) as reply:
-        return json.load(reply)
+    try:
+        with urllib.request.urlopen(request, timeout=scaled(seconds)) as reply:
+            return json.load(reply)
+    except HTTPError as refused:
+        with refused:
+            body = BytesIO(refused.read())
+        raise HTTPError(url, refused.code, refused.reason, refused.headers, body) from None
 
 
 def await_shipped(settings) -> None:
