@@ -12,8 +12,8 @@ import pytest
 _TESTS = Path(__file__).parent / "tests"
 _FOLDERS = ("soak", "job", "gpu", "servers", "integration", "browser", "unit")
 """Folders, the longest tests first, so that processes which share the tests end at about the same time."""
-_ORDER_OF_JOBS = {"test_main_job.py": 0, "test_on_ray.py": 2}
-"""Each starts an engine and a trainer, so the second begins when the first is about over."""
+_FIRST_JOB = "test_main_job.py"
+"""It starts an engine and a trainer, and takes longest."""
 
 gc.disable()  # what is imported and collected stays: to look through it again and again takes a third of that time
 
@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
     items[:] = [one for one in items if one not in left_out]
-    items.sort(key=lambda item: (_FOLDERS.index(_find_folder(item)), _ORDER_OF_JOBS.get(item.path.name, 1)))
+    items.sort(key=lambda item: (_FOLDERS.index(_find_folder(item)), item.path.name != _FIRST_JOB))
 
 
 def _is_left_out(item: pytest.Item, servers: str) -> bool:

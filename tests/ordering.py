@@ -19,7 +19,6 @@ except ImportError:  # a run in one process needs no scheduler
 __all__ = ["Ordering", "rank_test", "share_process"]
 
 _DEAREST = (
-    "tests/job/test_on_ray.py",
     "tests/job/",
     "tests/browser/",
     "tests/integration/worker/",
@@ -29,7 +28,7 @@ _DEAREST = (
 )
 """By the seconds of docs/internals/tests.md."""
 _TRAINING = "tests/job"
-_OWN_SERVERS = ("tests/job/test_on_ray.py", "tests/job/test_main_job.py")
+_OWN_SERVERS = ("tests/job/test_main_job.py", "tests/job/test_on_ray.py")
 """Files of that folder whose processes begin themselves: they take minutes, and run beside the others."""
 
 

@@ -38,6 +38,8 @@ _CPU_FLAGS = ("--no-enable-chunked-prefill",)
 since it cannot put a CPU generator back (``gpu_model_runner.py``, ``set_offset``). Told to read prompts whole, it sizes
 its batches by the model's length itself."""
 
+_CPU_ENVIRONMENT = {"TORCH_COMPILE_DISABLE": "1"}
+"""With ``--enforce-eager`` no call needs the compiler, and to load it takes a fourth of a start."""
 
 _LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """Bounds that vLLM knows."""
@@ -89,9 +91,11 @@ class VllmServer:
         """Start the process; ``wait`` returns once it serves."""
         length = (f"--max-model-len={self.max_model_len}",) if self.max_model_len else ()
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", f"--model={self.model}", *_FLAGS]
-        command += _CPU_FLAGS if _is_for_cpus() else ()
+        is_for_cpus = _is_for_cpus()
+        command += _CPU_FLAGS if is_for_cpus else ()
         command += [f"--served-model-name={self.name}", f"--port={self.port}", f"--max-num-seqs={self.max_num_seqs}"]
         lora, environment = self._lora_options()
+        environment = environment | (_CPU_ENVIRONMENT if is_for_cpus else {})
         flags = [*length, *lora, *self.parsers.flags, *self.arguments]
         self._child = start_supervised([*command, *flags], environment, self.log)
         return self._child

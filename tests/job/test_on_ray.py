@@ -48,6 +48,7 @@ from .ray_runs import (
 )
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
     pytest.mark.timeout(1800),
 ]
@@ -116,10 +117,8 @@ def colocate_async(tmp_path_factory: pytest.TempPathFactory) -> Game:
 
 
 def games(*kinds: str) -> pytest.MarkDecorator:
-    """Run a test over these kinds of run; all but ``sync`` are long."""
-    return pytest.mark.parametrize(
-        "kind", [pytest.param(kind, marks=() if kind == "sync" else pytest.mark.long) for kind in kinds]
-    )
+    """Run a test over these kinds of run."""
+    return pytest.mark.parametrize("kind", kinds)
 
 
 @pytest.fixture
@@ -152,9 +151,9 @@ def test_each_token_was_sampled_by_the_weights_of_its_version(game: Game, kind: 
     ("kind", "more", "tolerance"),
     [
         ("sync", [], 1e-5),
-        pytest.param("taught", ["reverse_kl"], 1e-5, marks=pytest.mark.long),
-        pytest.param("lora", ["kl_loss"], 1e-4, marks=pytest.mark.long),
-        pytest.param("colocate_async", ["kl_loss"], 1e-4, marks=pytest.mark.long),
+        ("taught", ["reverse_kl"], 1e-5),
+        ("lora", ["kl_loss"], 1e-4),
+        ("colocate_async", ["kl_loss"], 1e-4),
     ],
 )
 def test_the_first_step_is_that_of_one_process_without_ray_forks_included(
@@ -224,7 +223,6 @@ def judge_rows(batch: TrainingBatch) -> list[list[float]]:
     ]
 
 
-@pytest.mark.long
 def test_each_trained_token_has_what_the_teacher_says_of_it(taught: Game):
     store = open_store(taught.settings)
     records = list_batches(store.redis, store.keys, RUN)
@@ -240,7 +238,6 @@ def test_each_trained_token_has_what_the_teacher_says_of_it(taught: Game):
             assert list(kept.teacher_logprobs) == pytest.approx(expected)
 
 
-@pytest.mark.long
 def test_the_divergence_of_each_step_is_that_of_what_was_stored(taught: Game):
     store = open_store(taught.settings)
     records, steps = list_batches(store.redis, store.keys, RUN), read_progress(progress_path(taught.settings, RUN))
@@ -253,14 +250,12 @@ def test_the_divergence_of_each_step_is_that_of_what_was_stored(taught: Game):
         assert step.metrics["teacher_seconds"] > 0
 
 
-@pytest.mark.long
 def test_the_reference_of_an_adapter_is_the_model_without_it(lora: Game):
     steps = read_progress(progress_path(lora.settings, RUN))
 
     assert [step.metrics["kl_loss"] > 1e-6 for step in steps] == [True, True]
 
 
-@pytest.mark.long
 def test_a_checkpoint_of_an_adapter_exports_the_weights_that_the_servers_confirmed(lora: Game, tmp_path: Path):
     from safetensors.torch import load_file
 
@@ -275,7 +270,6 @@ def test_a_checkpoint_of_an_adapter_exports_the_weights_that_the_servers_confirm
         assert hash_weights(load_file(tmp_path / str(cursor.step) / "model.safetensors").items()) == policy.weights_hash
 
 
-@pytest.mark.long
 def test_no_trained_token_is_older_than_the_staleness_that_is_allowed(colocate_async: Game):
     steps = read_progress(progress_path(colocate_async.settings, RUN))
 
@@ -291,7 +285,6 @@ def test_no_trained_token_is_older_than_the_staleness_that_is_allowed(colocate_a
     ]
 
 
-@pytest.mark.long
 def test_each_token_was_sampled_by_the_weights_of_the_version_it_names(colocate_async: Game, tmp_path: Path):
     gaps = logprob_gaps(colocate_async.settings, tmp_path)
 
@@ -308,7 +301,6 @@ class HasLearned(Exception):  # noqa: N818  # it ends a run, and is no error
     """The last steps have reached the goal."""
 
 
-@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_the_demo_learns_its_game_on_ray(tmp_path: Path, record_property: Callable[[str, object], None]):
     settings = Settings(dir=tmp_path / "data", run=RUN)

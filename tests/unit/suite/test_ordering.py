@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_the_dearest_files_begin_first_and_the_others_stay_shuffled():
-    shuffled = ["tests/unit/b.py::t", "tests/browser/x.py::t", "tests/unit/a.py::t", "tests/job/test_on_ray.py::t"]
+    shuffled = ["tests/unit/b.py::t", "tests/browser/x.py::t", "tests/unit/a.py::t", "tests/job/test_health.py::t"]
 
     ordered = sorted(shuffled, key=rank_test)
 
