@@ -39,7 +39,7 @@ since it cannot put a CPU generator back (``gpu_model_runner.py``, ``set_offset`
 its batches by the model's length itself."""
 
 _CPU_ENVIRONMENT = {"TORCH_COMPILE_DISABLE": "1"}
-"""With ``--enforce-eager`` no call needs the compiler, and to load it takes a fourth of a start."""
+"""No call needs the compiler beside ``--enforce-eager``, and to load it takes a fourth of a start."""
 
 _LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """Bounds that vLLM knows."""
