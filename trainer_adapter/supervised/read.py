@@ -6,7 +6,7 @@ from typing import cast
 
 import msgspec
 import pyarrow as pa
-import pyarrow.dataset
+from pyarrow.dataset import JsonFileFormat, ParquetFileFormat, dataset
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import TokenIds
@@ -78,9 +78,9 @@ def read_examples(
 
 
 def _read_files(files: Sequence[Path], columns: Sequence[str]) -> Iterator[Mapping[str, Sequence[int]]]:
-    form = "json" if files[0].suffix == ".jsonl" else "parquet"
+    form = JsonFileFormat() if files[0].suffix == ".jsonl" else ParquetFileFormat()
     try:
-        table = pyarrow.dataset.dataset([str(file) for file in files], format=form)
+        table = dataset([str(file) for file in files], format=form)
         for batch in table.to_batches(columns=list(columns)):
             yield from cast("list[Mapping[str, Sequence[int]]]", batch.to_pylist())
     except (pa.ArrowException, OSError) as error:

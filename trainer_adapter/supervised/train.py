@@ -76,31 +76,45 @@ def train_supervised(
         place, cursor = checkpoints.newest() or (None, Cursor())
         _fix_plan(directory / "supervised.json", _make_plan(config, method, examples), place)
         num_steps = config.epochs * -(-len(examples) // config.batch_size)
-        training = config.as_training(method, num_steps)
-        trainer = SupervisedTrainer(training)
-        # of the first weights, so before a checkpoint is loaded
-        reference = trainer.sum_logprobs(list(chain.from_iterable(examples))) if method == "dpo" else None
+        learner = _Learner(config, method, examples, num_steps)
         if place is not None:
-            trainer.load(place)
+            learner.trainer.load(place)
         for step in range(cursor.step, num_steps):
             if stop():
-                _save(checkpoints, trainer, step, config)
+                _save(checkpoints, learner.trainer, step, config)
                 return False
-            rate = training.optimizer.learning_rate.value_at(step, num_steps)
-            members = choose_examples(len(examples), config, step)
-            batch = [row for member in members for row in examples[member]]
-            if reference is None:
-                metrics = trainer.imitate(batch, rate)
-            else:
-                metrics = trainer.prefer(batch, reference.view(-1, 2)[members].flatten(), config.beta, rate)
-            done = SupervisedStep(step=step + 1, num_steps=num_steps, learning_rate=rate, metrics=metrics)
+            done = learner.make_step(step)
             with (directory / "supervised.jsonl").open("ab") as file:
                 file.write(msgspec.json.encode(done) + b"\n")
             report(done)
             if (step + 1) % config.keep.checkpoint_steps == 0 or step + 1 == num_steps:
-                _save(checkpoints, trainer, step + 1, config)
+                _save(checkpoints, learner.trainer, step + 1, config)
         export_checkpoint(checkpoints.find(num_steps), config.out)
         return True
+
+
+class _Learner:
+    """The trainer, with its examples and, for DPO, the log-probabilities of the first weights."""
+
+    def __init__(
+        self, config: SupervisedConfig, method: Method, examples: Sequence[Sequence[SupervisedRow]], num_steps: int
+    ) -> None:
+        self._config, self._examples, self._num_steps = config, examples, num_steps
+        training = config.as_training(method, num_steps)
+        self._rates = training.optimizer.learning_rate
+        self.trainer = SupervisedTrainer(training)
+        rows = list(chain.from_iterable(examples))
+        self._reference = self.trainer.sum_logprobs(rows).view(-1, 2) if method == "dpo" else None
+
+    def make_step(self, step: int) -> SupervisedStep:
+        rate = self._rates.value_at(step, self._num_steps)
+        members = choose_examples(len(self._examples), self._config, step)
+        rows = [row for member in members for row in self._examples[member]]
+        if self._reference is None:
+            metrics = self.trainer.imitate(rows, rate)
+        else:
+            metrics = self.trainer.prefer(rows, self._reference[members].flatten(), self._config.beta, rate)
+        return SupervisedStep(step=step + 1, num_steps=self._num_steps, learning_rate=rate, metrics=metrics)
 
 
 def choose_examples(num_examples: int, config: SupervisedConfig, step: int) -> list[int]:

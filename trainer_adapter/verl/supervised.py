@@ -5,8 +5,7 @@ token has A = 1. In DPO the gradient of a pair is that of its two log-probabilit
 the present weights: they are computed first, and stay fixed during the step. So no result depends on micro-batches.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Sequence
 
 import torch
 from tensordict import TensorDict
@@ -53,7 +52,7 @@ class SupervisedTrainer(EmbeddedTrainer):
     def prefer(self, rows: Sequence[TokenRow], reference: Tensor, beta: float, rate: float) -> dict[str, float]:
         """Make one step of DPO (Rafailov et al. 2023, arXiv 2305.18290, eq. 7).
 
-            loss = mean over pairs of -log sigmoid(h),  h = beta ((log pi - log ref)(chosen) - (log pi - log ref)(rejected))
+            loss = mean over pairs of -log sigmoid(h),  h = beta (gain(chosen) - gain(rejected)),  gain = log pi - log ref
 
         Args:
             rows: [2 num_pairs], the chosen and the rejected of each pair.
@@ -81,8 +80,7 @@ class SupervisedTrainer(EmbeddedTrainer):
 
     def sum_logprobs(self, rows: Sequence[TokenRow]) -> Tensor:
         """Return [num_rows] the log-probability of each row's trained tokens under the present weights."""
-        parts: Iterator[Tensor] = (self._sum_logprobs(_pack(part)) for part in batched(rows, _ROWS_PER_PASS))
-        return torch.cat(list(chain(parts)))
+        return torch.cat([self._sum_logprobs(_pack(part)) for part in batched(rows, _ROWS_PER_PASS)])
 
     def _sum_logprobs(self, data: TensorDict) -> Tensor:
         logprobs = self._infer(data)["log_probs"]

@@ -26,13 +26,19 @@ class TokenRow(Protocol):
     """Token ids of one row, and which of them are trained; see ``TrainingSample``."""
 
     @property
-    def prompt_ids(self) -> TokenIds: ...
+    def prompt_ids(self) -> TokenIds:
+        """[num_prompt_tokens]."""
+        ...
 
     @property
-    def response_ids(self) -> TokenIds: ...
+    def response_ids(self) -> TokenIds:
+        """[num_response_tokens]."""
+        ...
 
     @property
-    def loss_mask(self) -> TokenIds: ...
+    def loss_mask(self) -> TokenIds:
+        """[num_response_tokens]."""
+        ...
 
 
 def pack_batch(batch: TrainingBatch, algorithm: ResolvedAlgorithm) -> TensorDict:
