@@ -103,10 +103,12 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
     settings: Settings = context.obj
     worker = _read_worker(flags, slots)
     if method is not None:
-        others = {"--on": on, "--processes": processes > 1, "--harness": worker, "--dry-run": dry_run}
-        return _train_supervised(settings, config, method, [name for name, given in others.items() if given])
-    parsers = {"tool_parser": tool_parser, "reasoning_parser": reasoning_parser}
-    parsers = {name: parser for name, parser in parsers.items() if parser is not None}
+        return _train_supervised(
+            *(settings, config, method),
+            {"--on": on, "--processes": processes > 1, "--harness": worker, "--dry-run": dry_run},
+        )
+    asked = (("tool_parser", tool_parser), ("reasoning_parser", reasoning_parser))
+    parsers = {name: parser for name, parser in asked if parser is not None}
     if parsers and not on and worker is None:
         typer.echo("train: without --on ray it starts no vLLM; the parsers are those of 'agent-layer up'", err=True)
     loaded = msgspec.structs.replace(load_config(config.absolute()), **parsers)
@@ -146,9 +148,9 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
     return None
 
 
-def _train_supervised(settings: Settings, path: Path, method: Literal["sft", "dpo"], others: Sequence[str]) -> None:
-    if others:
-        raise BadInputError(f"train: --method {method} trains in this process alone, found {others[0]}; leave it out")
+def _train_supervised(settings: Settings, path: Path, method: Literal["sft", "dpo"], others: dict[str, object]) -> None:
+    if given := [name for name, value in others.items() if value]:
+        raise BadInputError(f"train: --method {method} trains in this process alone, found {given[0]}; leave it out")
     try:
         from trainer_adapter.loop import stop_on_signals  # noqa: PLC0415  # torch takes seconds
         from trainer_adapter.supervised import load_supervised, train_supervised  # noqa: PLC0415

@@ -220,7 +220,7 @@ def test_what_cannot_be_trained_is_named_before_it_begins(model, tmp_path, setti
         train_supervised(msgspec.structs.replace(config, **change), settings, "sft")
 
 
-def test_a_token_that_the_model_does_not_have_is_named(model, tmp_path):
+def test_a_token_that_the_model_does_not_have_is_named(tmp_path):
     from agent_layer.errors import BadInputError
     from trainer_adapter.data import ModelBounds
     from trainer_adapter.supervised.read import read_examples
@@ -249,7 +249,7 @@ def test_the_command_trains_from_an_exported_dataset(model, tmp_path, settings, 
         status, out, err = agent_layer("train", "--method", method, tmp_path / "warm.yaml")
 
         assert (status, "the model is in" in out) == (0, True), err
-        assert "loss" in out.splitlines()[0]
+        assert "step 1 of" in out
         assert (tmp_path / "warm" / "config.json").is_file()
         (tmp_path / "warm").rename(tmp_path / f"warm-{method}")
 

@@ -52,7 +52,7 @@ class SupervisedTrainer(EmbeddedTrainer):
     def prefer(self, rows: Sequence[TokenRow], reference: Tensor, beta: float, rate: float) -> dict[str, float]:
         """Make one step of DPO (Rafailov et al. 2023, arXiv 2305.18290, eq. 7).
 
-            loss = mean over pairs of -log sigmoid(h),  h = beta (gain(chosen) - gain(rejected)),  gain = log pi - log ref
+            loss = mean over pairs of -log sigmoid(h),  h = beta (gain(chosen) - gain(rejected)),  gain = log pi/ref
 
         Args:
             rows: [2 num_pairs], the chosen and the rejected of each pair.

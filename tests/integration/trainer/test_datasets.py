@@ -1,4 +1,4 @@
-"""``store export sft | pairs | steps | hf | verl --groups``: rows are those of the store, and what is not has a reason."""
+"""``store export sft | pairs | steps | hf | verl --groups``: rows of the store, or the reason why not."""
 
 import json
 import random
@@ -104,7 +104,7 @@ def test_each_trajectory_that_may_not_be_used_is_left_out_by_name(store, agent_l
     status, _, err = agent_layer("store", "export", "sft", tmp_path / "d", "--best-of", "9")
 
     assert status == 0
-    assert Counter(one.split()[1] for one in err.removeprefix("left out: ").split(", ")) == Counter(REFUSED)
+    assert Counter(one.split()[1] for one in err.removeprefix("left out: ").split(", ")) == Counter(REFUSED.keys())
     assert [row["trajectory_id"] for row in read(tmp_path / "d", "sft")] == ["good-0"]
     card = (tmp_path / "d" / "README.md").read_text()
     assert all(f"| {kind} | 1 | trajectory " in card for kind in REFUSED)
