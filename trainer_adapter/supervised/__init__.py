@@ -5,7 +5,7 @@ from agent_layer.lazy import face
 __getattr__, __all__ = face(
     __name__,
     {
-        "config": "SupervisedConfig load_supervised",
-        "train": "SupervisedStep train_supervised",
+        "config": "load_supervised",
+        "train": "train_supervised",
     },
 )

@@ -40,7 +40,7 @@ class SupervisedConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """None: all weights are trained."""
     keep: RetentionConfig = RetentionConfig(checkpoint_steps=100)
     verl: dict[str, object] = {}
-    """As in ``TrainConfig``."""
+    """Keys of veRL without an option here; see ``TrainConfig``."""
 
     def as_training(self, method: Method, steps: int) -> TrainConfig:
         """Return what the embedded trainer reads: both methods are REINFORCE with given advantages, without a task."""

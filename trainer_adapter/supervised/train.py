@@ -11,6 +11,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.infra import hold_alone, replace_file
 from agent_layer.schema import content_hash
 from agent_layer.settings import Settings
+from trainer_adapter.config import RetentionConfig
 from trainer_adapter.loop import CheckpointDirectory, Cursor, read_model_bounds
 from trainer_adapter.supervised.config import Method, SupervisedConfig
 from trainer_adapter.supervised.read import SupervisedRow, read_examples
@@ -131,14 +132,15 @@ def _save(checkpoints: CheckpointDirectory, trainer: SupervisedTrainer, step: in
 
 
 def _make_plan(config: SupervisedConfig, method: Method, examples: Sequence[Sequence[SupervisedRow]]) -> _Plan:
-    fixed = msgspec.structs.replace(config, out=config.model, dataset=config.model)
+    may_change = {"out": config.model, "dataset": config.model, "keep": RetentionConfig()}
+    fixed = msgspec.structs.replace(config, **may_change)
     rows = (row for one in examples for row in one)
     parts = (part.tobytes() + b"|" for row in rows for part in (row.prompt_ids, row.response_ids, row.loss_mask))
     options = msgspec.json.encode(fixed, enc_hook=str).decode()
     return _Plan(method=method, config=options, dataset_hash=content_hash(b"".join(parts)))
 
 
-def _fix_plan(path: Path, plan: _Plan, checkpoint: Path | None) -> None:
+def _fix_plan(path: Path, plan: _Plan, checkpoint: Path | None) -> None:  # kept: the refusal by name
     """Write the plan; raise BadInputError if there is a checkpoint of another."""
     if checkpoint is not None and (not path.is_file() or path.read_bytes() != msgspec.json.encode(plan)):
         raise BadInputError(

@@ -7,8 +7,6 @@ from collections import Counter
 import msgspec
 import pyarrow.parquet
 import pytest
-from datasets import load_dataset
-from datasets.utils.logging import disable_progress_bar
 
 from agent_layer.schema.step import StepState
 from agent_layer.store import open_store
@@ -27,11 +25,15 @@ def store(settings):
 
 @pytest.fixture(autouse=True)
 def no_downloads(monkeypatch, tmp_path):
+    from datasets.utils.logging import disable_progress_bar  # noqa: PLC0415  # it takes a second
+
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     disable_progress_bar()
 
 
 def read(directory, kind):
+    from datasets import load_dataset  # noqa: PLC0415
+
     return load_dataset(str(directory), kind, split="train", cache_dir=str(directory.parent / "cache")).to_list()
 
 
@@ -44,7 +46,7 @@ def put_group(store, group_id, *members, **fields):
     return names
 
 
-def said(*ids, **fields):
+def answer(*ids, **fields):
     return lambda name: [record_call(name, "a", list(ids), **fields)]
 
 
@@ -68,28 +70,28 @@ def test_rows_to_imitate_have_the_ids_masks_and_log_probabilities_of_the_store(s
 
 
 def test_the_conversation_stands_beside_the_ids(store, agent_layer, tmp_path):
-    asked = content("x.0-0", b'{"role":"user","content":"what"}')
+    question = content("x.0-0", b'{"role":"user","content":"what"}')
     (start,) = plain("x.0-0")
-    answer = {"role": "assistant", "content": "that"}
-    actions = [msgspec.structs.replace(start.actions[0], message=answer)]
-    call = msgspec.structs.replace(start, actions=actions, state=StepState(messages=[asked.hash]))
-    write_segment(store, *attempt("x.0-0", asked, call, score=1.0))
+    message = {"role": "assistant", "content": "that"}
+    actions = [msgspec.structs.replace(start.actions[0], message=message)]
+    call = msgspec.structs.replace(start, actions=actions, state=StepState(messages=[question.hash]))
+    write_segment(store, *attempt("x.0-0", question, call, score=1.0))
 
     agent_layer("store", "export", "sft", tmp_path / "d")
 
     (row,) = read(tmp_path / "d", "sft")
-    assert json.loads(row["messages"]) == [{"role": "user", "content": "what"}, answer]
+    assert json.loads(row["messages"]) == [{"role": "user", "content": "what"}, message]
 
 
 REFUSED = {
-    "unfinished": (said(3), {"status": "running"}),
-    "not_accepted": (said(3), {"status": "cancelled"}),
-    "cut_short": (said(3, finish_reason="length"), {}),
-    "not_train": (said(3), {"split": "eval"}),
-    "greedy": (said(3, temperature=0.0), {}),
+    "unfinished": (answer(3), {"status": "running"}),
+    "not_accepted": (answer(3), {"status": "cancelled"}),
+    "cut_short": (answer(3, finish_reason="length"), {}),
+    "not_train": (answer(3), {"split": "eval"}),
+    "greedy": (answer(3, temperature=0.0), {}),
     "mixed_versions": (with_a_tool, {}),
-    "no_tokens": (said(3, status="aborted"), {}),
-    "no_reward": (said(3), {"score": None}),
+    "no_tokens": (answer(3, status="aborted"), {}),
+    "no_reward": (answer(3), {"score": None}),
 }
 
 
@@ -131,9 +133,16 @@ def test_a_reward_alone_selects_and_so_does_best_of_n(store, agent_layer, tmp_pa
 
 def test_pairs_are_of_one_group_and_prompt_the_widest_first(store, agent_layer, tmp_path):
     other = lambda name: [record_call(name, "a", [13], delta=(4, 12))]  # noqa: E731  # a prompt of its own
-    members = [(1.0, said(13)), (0.0, said(14)), (0.4, said(15)), (1.0, said(16)), (-9.0, other), (-9.0, with_a_fork)]
+    members = [
+        (1.0, answer(13)),
+        (0.0, answer(14)),
+        (0.4, answer(15)),
+        (1.0, answer(16)),
+        (-9.0, other),
+        (-9.0, with_a_fork),
+    ]
     put_group(store, "g", *members)
-    put_group(store, "h", (5.0, said(17)), (5.0, said(18)))
+    put_group(store, "h", (5.0, answer(17)), (5.0, answer(18)))
 
     agent_layer("store", "export", "pairs", tmp_path / "one")
     agent_layer("store", "export", "pairs", tmp_path / "more", "--per-group", "9", "--margin", "0.5")
@@ -163,7 +172,7 @@ def test_steps_are_those_of_the_store_each_once(store, agent_layer, tmp_path):
 
 
 def test_one_dataset_of_all_kinds_names_its_source(store, agent_layer, tmp_path):
-    put_group(store, "g", (1.0, said(13, version=3)), (0.0, said(14, version=3)))
+    put_group(store, "g", (1.0, answer(13, version=3)), (0.0, answer(14, version=3)))
 
     status, _, _ = agent_layer("store", "export", "hf", tmp_path / "d", "--run", "r")
 
@@ -216,7 +225,7 @@ def test_batches_are_those_that_the_trainer_learns_from(store, agent_layer, tmp_
 
 
 def test_a_group_is_written_whole_whichever_member_a_filter_finds(store, agent_layer, tmp_path):
-    put_group(store, "g", (1.0, said(13)), (0.0, said(14)))
+    put_group(store, "g", (1.0, answer(13)), (0.0, answer(14)))
 
     agent_layer("store", "export", "verl", tmp_path / "b.parquet", "--groups", "1", "--reward", "1..")
 
