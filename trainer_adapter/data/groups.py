@@ -161,7 +161,7 @@ def read_group(
         lengths: what is trained of rollouts that are too long.
         bounds: of the model; a rollout with a row beyond them is left out.
     """
-    read = [(one, _read_rollout(one, rule.credit, lengths, bounds)) for one in delivery.trajectories]
+    read = [(one, read_rollout(one, rule.credit, lengths, bounds)) for one in delivery.trajectories]
     usable = [(trajectory, found) for trajectory, found in read if isinstance(found, SampleSet)]
     num_stale = sum(is_too_old(found, policy_version, max_staleness) for _, found in usable)
     trained = [] if num_stale else usable
@@ -269,8 +269,8 @@ def make_rollout_samples(
     )
 
 
-def _read_rollout(
-    trajectory: Trajectory, credit: Credit, lengths: LengthRule, bounds: ModelBounds
+def read_rollout(
+    trajectory: Trajectory, credit: Credit, lengths: LengthRule = WHOLE, bounds: ModelBounds = NO_BOUNDS
 ) -> SampleSet | ExcludedRollout:
     """Return the samples of a rollout, or why it is left out."""
     found = read_samples(trajectory)
