@@ -217,7 +217,7 @@ def by_chance(rollout):
     [
         ("advantage", lambda _: [1.0], "expected a finite number for each of 9 values"),
         ("advantage", first_of_all, "must follow from the values of its group alone"),
-        ("advantage", lambda judged: over_batch(judged), "must follow from the values"),
+        ("advantage", lambda judged: list(over_batch(judged)), "must follow from the values"),
         ("advantage", uncentred, "expected 0 for a group of equal values"),
         ("advantage", failing, r"fails over made-up values, KeyError\('plum'\)"),
         ("credit", lambda _: [], "expected each of 5 calls"),
