@@ -1,20 +1,20 @@
 """Checks for losses, advantages, credits, filters and curricula that users write, for their tests.
 
 Each takes the object itself, and its options as keyword arguments. It raises BadInputError with the name and the reason
-where a contract of ``docs/how-to/own-parts.md`` is broken. The trainer makes ``check_loss`` at each start.
+where a contract of ``docs/how-to/own-parts.md`` is broken. The trainer makes those of losses, advantages and credits
+at each start.
 """
 
 from collections.abc import Callable, Sequence
-from math import isclose
 from typing import NamedTuple
 
 import torch
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Task
-from trainer_adapter import losses
+from trainer_adapter import data, losses
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
-from trainer_adapter.data import CreditedValue, JudgedRollout, JudgedValues, Turn, check_credited, check_estimate
+from trainer_adapter.data import CreditedValue
 from trainer_adapter.losses import LossTokens, TokenLoss
 from trainer_adapter.selection import Curriculum, TaskFilter, UserCurriculum
 from trainer_adapter.verl import weigh_tokens
@@ -104,45 +104,12 @@ def check_advantage(advantage: Callable[..., Sequence[float]], **options: object
     Unless it has ``compares_groups = False``, the advantages of a group must follow from its own values, and be 0 where
     these are equal.
     """
-    name, compares_groups = _name(advantage), getattr(advantage, "compares_groups", True)
-
-    def estimate(judged: JudgedValues) -> list[float]:
-        return check_estimate(name, judged, advantage(judged, **options))
-
-    judged = JudgedValues(
-        values=[1.0, 0.0, 0.25, 0.7, 0.7, 0.7, 3.0, -2.0, 0.5],
-        baselines=["a ", "a ", "a ", "b ", "b ", "b ", "c 0", "c 0", "c 1"],
-        num_tokens=[3, 1, 12, 2, 2, 5, 1, 7, 4],
-    )
-    whole = estimate(judged)
-    orders = [[8, 3, 0, 6, 5, 1, 7, 2, 4], list(range(9))]
-    if compares_groups:
-        orders += [[0, 1, 2], [3, 4, 5], [6, 7]]
-    for order in orders:
-        part = JudgedValues(*([column[at] for at in order] for column in judged))  # pyright: ignore[reportArgumentType]
-        for at, found in zip(order, estimate(part), strict=True):
-            if not isclose(found, whole[at], rel_tol=1e-9, abs_tol=1e-9):
-                raise BadInputError(
-                    f"algorithm.advantage {name!r}: the advantage of value {at} is {whole[at]:g} among all and"
-                    f" {found:g} in the order {order}; it must follow from the values of its group alone (or set"
-                    " compares_groups = False), whatever their order"
-                )
-    equal = [*whole[3:6], whole[8]]
-    if compares_groups and any(abs(one) > _GRADIENT_ABSOLUTE for one in equal):
-        raise BadInputError(
-            f"algorithm.advantage {name!r}: expected 0 for a group of equal values or a single one, found {equal};"
-            " where they teach all the same, set compares_groups = False"
-        )
+    data.check_advantage(_name(advantage), advantage, options)
 
 
 def check_credit(credit: Callable[..., Sequence[CreditedValue]], **options: object) -> None:
     """Raise if a credit does not judge each call once, with a finite value, or depends on chance."""
-    turns = [Turn(call_id=f"c{number}", agent="ab"[number % 2], reward=number / 4) for number in range(5)]
-    for size in (5, 1, 0):
-        rollout = JudgedRollout(reward=1.0, turns=turns[:size], agent_rewards={"a": 0.5} if size else {})
-        first, again = (check_credited(_name(credit), rollout, credit(rollout, **options)) for _ in range(2))
-        if first != again:
-            raise BadInputError(f"algorithm.credit {_name(credit)!r}: gives other values at the second call")
+    data.check_credit(_name(credit), credit, options)
 
 
 def check_filter(part: TaskFilter) -> None:

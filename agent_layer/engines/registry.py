@@ -151,7 +151,7 @@ class EngineRegistry:
     def wait_drained(self, url: str, drains: int, seconds: float) -> None:
         """Wait until no gateway has a call in flight at a drained engine.
 
-        Raises: EngineError: calls are in flight for longer; none is cut.
+        Raises: EngineError: calls are in flight for longer, or the engine left meanwhile; none is cut.
         """
         deadline = time.monotonic() + seconds
         while busy := self._busy_gateways(url, QUIET, drains):
@@ -315,7 +315,10 @@ class EngineRegistry:
                 time.sleep(_POLL_SECONDS)
 
     def _busy_gateways(self, url: str, reported: str, number: int) -> list[str]:
+        """Return the gateways that have not reported this number. Raises: EngineError: the engine left."""
         stored = cast("dict[bytes, bytes]", self.redis.hgetall(self.keys.engine(url)))
+        if not stored and self.redis.zscore(self.keys.engines_left, url) is not None:  # else Redis forgot it
+            raise _left_meanwhile([url])
         return [name for name in self.live_gateways() if int(stored.get(f"{reported}{name}".encode(), -1)) < number]
 
     def _move(self, epochs: Mapping[str, int], change: Callable[[Engine], dict[str, str]]) -> set[str]:

@@ -14,6 +14,7 @@ import zstandard
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.infra import Keys, ObjectStore
+from agent_layer.schema import AttemptStarted
 
 _DIGEST_BYTES: Final = 16
 _BEHIND_TRAJECTORY: Final = "@"
@@ -31,6 +32,8 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """What the agent needs to continue, in its own form."""
     logs: list[str] = []
     """Names of the logs to which the attempt's workers recorded."""
+    started: AttemptStarted | None = None
+    """The attempt's recorded start, for the next holder to record again; None: an earlier version made this."""
 
 
 def checkpoint_name(trajectory_id: str, token: str, number: int) -> str:

@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from agent_layer.dispatcher import Lease
 from agent_layer.errors import LeaseLostError, NotFoundError, UnreachableError
 from agent_layer.infra import Keys, ObjectStore
-from agent_layer.schema import MarkedRollout
+from agent_layer.schema import AttemptStarted, MarkedRollout
 from agent_layer.state import Checkpoint, checkpoint_name, remove_checkpoint, store_checkpoint
 
 _PASSING: Final = (UnreachableError, NotFoundError, RedisError)
@@ -52,6 +52,7 @@ class LeaseCheckpointer:
         store: receives the checkpoints.
         mark: asks the gateway, as the attempt's holder, for the position of its calls.
         logs: returns the names of logs with records of the attempt.
+        started: the attempt's recorded start.
         on_paused: called at the boundary at which the attempt pauses; it ends the agent's run.
     """
 
@@ -62,6 +63,7 @@ class LeaseCheckpointer:
         *,
         mark: Callable[[], MarkedRollout],
         logs: Callable[[], set[str]],
+        started: AttemptStarted,
         on_paused: Callable[[], None],
     ) -> None:
         self.is_pausing = False
@@ -70,6 +72,7 @@ class LeaseCheckpointer:
         self._store = store
         self._mark = mark
         self._logs = logs
+        self._started = started
         self._on_paused = on_paused
         self._numbers = count()
         self.newest = lease.checkpoint
@@ -94,7 +97,9 @@ class LeaseCheckpointer:
     def _store_state(self, state: bytes) -> None:
         mark, lease = self._mark(), self._lease
         name = checkpoint_name(lease.trajectory_id, lease.token, next(self._numbers))
-        checkpoint = Checkpoint(calls=mark.calls, seconds=mark.seconds, state=state, logs=sorted(self._logs()))
+        checkpoint = Checkpoint(
+            calls=mark.calls, seconds=mark.seconds, state=state, logs=sorted(self._logs()), started=self._started
+        )
         store_checkpoint(self._store.keys, self._store.objects, name, checkpoint)
         try:
             before = self._store.commit_name(lease, name)

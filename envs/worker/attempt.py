@@ -16,8 +16,8 @@ import dataclasses
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TypeAlias, assert_never
+from dataclasses import replace
+from typing import assert_never
 
 import msgspec
 from redis.exceptions import RedisError
@@ -32,108 +32,21 @@ from agent_layer.errors import (
     SandboxError,
     UnreachableError,
 )
-from agent_layer.schema import MISSED_FORM, NO_POLICY_CALL, ClosedRollout, Outcome, PhaseTimes, Reward, rollout_reward
+from agent_layer.schema import MISSED_FORM, NO_POLICY_CALL, Outcome, PhaseTimes, Reward, rollout_reward
 from agent_layer.schema.sandbox import SandboxUsage
 from agent_layer.state import explain_no_policy_call
 from agent_layer.store import read_rewards
 from envs.failures import Ending, RefusedTaskError, blame_policy
 from envs.hosts import STOPPED, AgentRun, StopReason, blame_boxed_command
-from envs.progress import Progress
 from envs.sandbox import AttemptSandbox
 from envs.scorers import AGENT, FAILED_STATUSES, declared_rewards, make_report, make_rewards, missing_scores
 from envs.worker.context import WorkerContext
-from envs.worker.gateway_attempts import close_attempt, open_attempt, record_start
+from envs.worker.gateway_attempts import close_attempt, open_attempt, withdraw_attempt
 from envs.worker.heartbeat import LeasePhase
+from envs.worker.phases import Closing, Done, HandingOver, Phase, Preparing, RunEnd, Running, Scoring, Sealing
 from envs.worker.resumability import Resumability
 from envs.worker.sandbox_stage import judge_files, make_content
 from tracer.core import Rollout
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunEnd:
-    """How the agent's run ended; later phases refine it."""
-
-    ending: Ending
-    lease_ending: LeaseEnding
-    """How the lease ends unless the attempt counts."""
-    result: object = None
-    """What the agent returned."""
-    times: PhaseTimes
-    findings: tuple[str, ...] = ()
-    """What was noticed of the attempt as a whole."""
-    artifacts: bytes | None = None
-    """Archive of the declared files that the agent left; None: none were declared."""
-    sandbox: SandboxUsage | None = None
-    """What its boxes have used; None: it had none, or it is not known."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Preparing:
-    """Claimed; the gateway has not opened the attempt yet."""
-
-    times: PhaseTimes
-
-
-@dataclass(frozen=True, kw_only=True)
-class Running:
-    """The agent runs."""
-
-    rollout: Rollout
-    agent_run: AgentRun
-    progress: Progress
-    times: PhaseTimes
-
-
-@dataclass(frozen=True, kw_only=True)
-class HandingOver:
-    """The agent has ended here, and another holder may go on with the attempt: no end is recorded."""
-
-    rollout: Rollout | None
-    """None: the gateway did not open it."""
-    end: RunEnd
-
-
-@dataclass(frozen=True, kw_only=True)
-class Closing:
-    """The agent has ended; the gateway may still accept calls."""
-
-    rollout: Rollout | None
-    """None: the gateway did not open it, so there is nothing to close."""
-    end: RunEnd
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scoring:
-    """Closed at the gateway, and ended in a way that counts."""
-
-    rollout: Rollout
-    closed: ClosedRollout
-    """What the gateway counted."""
-    end: RunEnd
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sealing:
-    """Scored; its end is to be recorded and stored."""
-
-    rollout: Rollout
-    closed: ClosedRollout
-    rewards: tuple[Reward, ...]
-    end: RunEnd
-
-
-@dataclass(frozen=True, kw_only=True)
-class Done:
-    """Nothing is left but the report."""
-
-    end: RunEnd
-    is_usable: bool = True
-    """Whether an attempt that counts has a reward."""
-    is_handed_over: bool = False
-    """Whether another holder may go on with the attempt, so that its checkpoint stays."""
-
-
-Phase: TypeAlias = Preparing | Running | HandingOver | Closing | Scoring | Sealing | Done
 
 
 class Attempt:
@@ -228,14 +141,16 @@ class Attempt:
         self.stop("limit", ending)
 
     def abandon(self) -> None:
-        """Record that the worker ends before the attempt does; nothing where another holder goes on with it."""
+        """Record that the worker ends before a started attempt does; nothing where another holder goes on with it."""
         if self._resumability.is_resumed or self._resumability.continues_elsewhere("lost", "drain"):
             return
         match self._phase:
-            case Preparing(times=times) | Running(times=times):
+            case Running(times=times):
                 end = RunEnd(ending=STOPPED["drain"], lease_ending="release", times=times)
-            case phase:
+            case HandingOver() | Closing() | Scoring() | Sealing() as phase if phase.rollout is not None:
                 end = replace(phase.end, ending=STOPPED["drain"])
+            case _:
+                return
         with suppress(BackPressureError):
             self._record_outcome(end, None)
 
@@ -261,7 +176,7 @@ class Attempt:
         """Check the scorer, wait for room to start, take a sandbox, and open the attempt at the gateway."""
         self._on_phase(self.lease, "running")
         began = time.monotonic()
-        progress = None
+        progress = opened = None
         context, task, times = self._context, self.lease.task, preparing.times
         try:
             if self._scorer is not None and (error := await context.scoring.check(self._scorer)) is not None:
@@ -270,27 +185,35 @@ class Attempt:
             progress = await context.start_limiter.acquire()
             rewards = declared_rewards(task, self._scorer)
             checkpoint = await self._resumability.read_checkpoint()
-            opening = await context.call(record_start, context, self.lease, rewards, checkpoint, scorer=self._scorer)
             box = await context.sandboxes.take(self.lease, self._lose_box)
-            opened = await context.call(open_attempt, context, self.lease, opening, checkpoint)
-            rollout = dataclasses.replace(self._resumability.attach(opened, checkpoint), box=box)
+            opened, started = await context.call(
+                open_attempt, context, self.lease, rewards, checkpoint, scorer=self._scorer
+            )
+            opened.logs.add(context.recorder.append(started))  # no wait before the next phase: a start has an outcome
+            rollout = dataclasses.replace(self._resumability.attach(opened, started, checkpoint), box=box)
         except AgentLayerError as error:
             if progress is not None:
                 progress.mark_prepared()
-            await context.sandboxes.end(self.lease)
-            await context.call(context.access.note, task.run, error)
-            is_resumed, is_lost = self._resumability.is_resumed, isinstance(error, LeaseLostError)
-            ending, lease_ending = classify_refusal(error, is_resumed=is_resumed)
-            end = RunEnd(ending=ending, lease_ending=lease_ending, times=times)
-            self._stop = "lost" if is_lost else self._stop
-            goes_back = is_lost or (is_resumed and lease_ending == "release")  # another holder records how it ends
-            return HandingOver(rollout=None, end=end) if goes_back else Closing(rollout=None, end=end)
+            if opened is not None:
+                await context.call(withdraw_attempt, context, opened)
+            return await self._refuse(error, times)
         agent_run = AgentRun(context.target, task, rollout, self._resumability.left_seconds, progress)
         progress.record_activity()
         if self._stop is not None:
             agent_run.stop(self._stop, self._lost_box)
         times = msgspec.structs.replace(times, prepare_seconds=time.monotonic() - began)
         return Running(rollout=rollout, agent_run=agent_run, progress=progress, times=times)
+
+    async def _refuse(self, error: AgentLayerError, times: PhaseTimes) -> Closing | HandingOver:
+        """Return what becomes of an attempt that could not begin, once its boxes have ended."""
+        await self._context.sandboxes.end(self.lease)
+        await self._context.call(self._context.access.note, self.lease.task.run, error)
+        is_resumed, is_lost = self._resumability.is_resumed, isinstance(error, LeaseLostError)
+        ending, lease_ending = classify_refusal(error, is_resumed=is_resumed)
+        end = RunEnd(ending=ending, lease_ending=lease_ending, times=times)
+        self._stop = "lost" if is_lost else self._stop
+        goes_back = is_lost or (is_resumed and lease_ending == "release")  # another holder records how it ends
+        return HandingOver(rollout=None, end=end) if goes_back else Closing(rollout=None, end=end)
 
     async def _run_agent(self, running: Running) -> Closing | HandingOver:
         ran = await running.agent_run.wait(self._context.settings.close_seconds)
@@ -357,7 +280,8 @@ class Attempt:
     async def _close(self, closing: Closing) -> Scoring | Sealing | Done:
         rollout, end, task = closing.rollout, closing.end, self.lease.task
         if rollout is None:
-            self._record_outcome(end, None)
+            if self._resumability.is_resumed:  # its first holder recorded a start
+                self._record_outcome(end, None)
             return Done(end=end)
         is_cancelled = self._stop == "cancel"
         closed = await self._context.call(close_attempt, self._context, rollout, task.split, abort=is_cancelled)

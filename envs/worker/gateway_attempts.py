@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 from agent_layer.dispatcher import Lease
 from agent_layer.errors import (
@@ -16,6 +15,7 @@ from agent_layer.errors import (
     UnreachableError,
 )
 from agent_layer.schema import (
+    AttemptStarted,
     ClosedRollout,
     OpenRequest,
     RenewedRollouts,
@@ -33,31 +33,30 @@ from tracer.core import Rollout
 _log = logging.getLogger(__name__)
 
 
-class AttemptOpening(NamedTuple):
-    """An attempt whose start is recorded, and that the gateway has not opened yet."""
-
-    request: OpenRequest
-    log: str
-    """Name of the log with its start."""
-
-
-def record_start(
+def open_attempt(
     context: WorkerContext,
     lease: Lease,
     rewards: dict[str, RewardSpec],
     checkpoint: Checkpoint | None = None,
     *,
     scorer: str | None = None,
-) -> AttemptOpening:
-    """Record the start of an attempt.
+) -> tuple[Rollout, AttemptStarted]:
+    """Open an attempt at the gateway; return it with its start, which is still to be recorded.
+
+    A refused number may be another attempt's, which has a start.
 
     Args:
         context: the worker that makes the attempt.
         lease: permission to make it.
         rewards: the rewards that the task declares.
-        checkpoint: where the attempt resumes. Its start is recorded again: the machine with the first record may be
-            gone.
+        checkpoint: where the attempt resumes. Its start is the first holder's, whose machine may be gone.
         scorer: scorer of the task; None: the agent reports its rewards.
+
+    Raises:
+        RefusedTaskError: the gateway refuses the task. BadInputError: it refuses the checkpoint.
+        UnreachableError: it does not answer.
+        NotFoundError: it no longer holds the attempt to resume, or an earlier lease has used this attempt.
+        LeaseLostError: a later lease holds the rollout.
     """
     task = lease.task
     request = OpenRequest(
@@ -83,10 +82,20 @@ def record_start(
         lease_seconds=context.settings.lease_seconds,
         resume=checkpoint and Resumption(calls=checkpoint.calls, seconds=checkpoint.seconds, worker=context.worker),
     )
-    started = make_attempt_started(
+    if lease.attempt > 0:
+        with suppress(NotFoundError, UnreachableError):  # the previous attempt may make no more calls
+            context.gateway.close(lease.rollout_id, lease.attempt - 1)
+    try:
+        opened = context.gateway.open(request)
+    except BadInputError as error:
+        if request.resume is not None:
+            raise
+        raise RefusedTaskError(*error.args) from error
+    rollout = Rollout.of(opened, run=task.run, sink=context.recorder)
+    rollout.logs.update(checkpoint.logs if checkpoint else ())
+    return rollout, (checkpoint and checkpoint.started) or make_attempt_started(
         request, rollout_id=lease.rollout_id, run=task.run, at=time.time(), worker=context.worker, task=task
     )
-    return AttemptOpening(request, context.recorder.append(started))
 
 
 def _sampling_seed(lease: Lease) -> int | None:
@@ -99,36 +108,10 @@ def _sampling_seed(lease: Lease) -> int | None:
     return derive_seed(lease.task.sampling_seed, lease.rollout_id.rpartition(".")[2], lease.attempt)
 
 
-def open_attempt(
-    context: WorkerContext, lease: Lease, opening: AttemptOpening, checkpoint: Checkpoint | None = None
-) -> Rollout:
-    """Open an attempt at the gateway.
-
-    Args:
-        context: the worker that makes the attempt.
-        lease: permission to make it.
-        opening: its recorded start.
-        checkpoint: where it resumes.
-
-    Raises:
-        RefusedTaskError: the gateway refuses the task. BadInputError: it refuses the checkpoint.
-        UnreachableError: it does not answer.
-        NotFoundError: it no longer holds the attempt to resume, or an earlier lease has used this attempt.
-        LeaseLostError: a later lease holds the rollout.
-    """
-    request = opening.request
-    if lease.attempt > 0:
-        with suppress(NotFoundError, UnreachableError):  # the previous attempt may make no more calls
-            context.gateway.close(lease.rollout_id, lease.attempt - 1)
-    try:
-        opened = context.gateway.open(request)
-    except BadInputError as error:
-        if request.resume is not None:
-            raise
-        raise RefusedTaskError(*error.args) from error
-    rollout = Rollout.of(opened, run=lease.task.run, sink=context.recorder)
-    rollout.logs.update([opening.log, *(checkpoint.logs if checkpoint else ())])
-    return rollout
+def withdraw_attempt(context: WorkerContext, rollout: Rollout) -> None:
+    """Close an attempt that was opened and cannot begin; without an answer, its key expires."""
+    with suppress(AgentLayerError):
+        context.gateway.close(rollout.rollout_id, rollout.attempt, key=rollout.api_key, abort=True)
 
 
 def renew_keys(context: WorkerContext, trajectory_ids: Sequence[str]) -> RenewedRollouts | None:

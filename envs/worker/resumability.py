@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from agent_layer.dispatcher import Lease
 from agent_layer.errors import AgentLayerError, BadInputError
-from agent_layer.schema import RolloutStatus
+from agent_layer.schema import AttemptStarted, RolloutStatus
 from agent_layer.state import Checkpoint, read_checkpoint
 from envs.checkpoints import LeaseCheckpointer
 from envs.worker.context import WorkerContext
@@ -66,7 +66,7 @@ class Resumability:
         self._used_seconds = found.seconds
         return found
 
-    def attach(self, rollout: Rollout, checkpoint: Checkpoint | None) -> Rollout:
+    def attach(self, rollout: Rollout, started: AttemptStarted, checkpoint: Checkpoint | None) -> Rollout:
         """Return the rollout with which the agent can save states and find the one saved before."""
         if (checkpoints := self._checkpoints) is None:
             return rollout
@@ -76,6 +76,7 @@ class Resumability:
             checkpoints,
             mark=lambda: gateway.mark(rollout.rollout_id, rollout.attempt, rollout.api_key),
             logs=lambda: rollout.logs,
+            started=started,
             on_paused=self._on_paused,
         )
         self._checkpointer.is_pausing = self._is_pausing

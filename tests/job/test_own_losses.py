@@ -203,7 +203,11 @@ def broken(kind):
         own = plain(tokens)
         return own.detach() + (own - own.detach()) * len(own)
 
+    def named(tokens):
+        return plain(tokens), {"a": tokens.logprobs} if tokens.advantages.max() > 1.0 else {}
+
     losses = {
+        "named": named,
         "mean": lambda tokens: plain(tokens) - plain(tokens).mean(),
         "whitened": whitened,
         "size": lambda tokens: plain(tokens) / len(tokens.logprobs),
@@ -217,6 +221,7 @@ def broken(kind):
         "stopped": lambda tokens: plain(tokens).detach(),
         "summed": lambda tokens: plain(tokens).sum(),
         "infinite": lambda tokens: plain(tokens) / (tokens.logprobs - tokens.logprobs),
+        "part": lambda tokens: plain(tokens) if len(tokens.logprobs) > 1 else plain(tokens).sum(),
         "failing": lambda tokens: plain(tokens) + tokens.rollout_mean,
     }
     return losses[kind]
@@ -232,6 +237,8 @@ def broken(kind):
         ("stopped", "expected a gradient"),
         ("summed", "expected one number for each of 64 tokens"),
         ("infinite", "finite"),
+        ("named", "expected metrics of the same names for each micro-batch"),
+        ("part", r"fails over a micro-batch of 1 tokens, ValueError\('loss: expected one number for each"),
         ("failing", "fails over 64 made-up tokens"),
     ],
 )
@@ -268,6 +275,12 @@ def test_a_loss_by_the_first_weights_is_refused_where_a_run_has_none(model, own)
 def test_a_run_with_such_a_loss_does_not_start(model, own):
     with pytest.raises(BadInputError, match="loss 'my_losses:loss': depends on micro-batches"):
         update(model, loss=own(broken("mean")))
+
+
+@pytest.mark.parametrize("kind", ["advantage", "credit"])
+def test_a_run_with_an_advantage_or_credit_that_fails_does_not_start(model, own, kind):
+    with pytest.raises(BadInputError, match=f"algorithm.{kind} 'my_losses:loss': fails over made-up values"):
+        update(model, **{kind: own(lambda _: 1 / 0)})
 
 
 def test_a_gradient_that_is_not_that_of_the_loss_is_found_and_a_stopped_one_can_be_given():

@@ -1,6 +1,7 @@
 """An index that lost any of its keys: a check reports it, and every answer comes back."""
 
 import random
+import time
 
 import pytest
 
@@ -20,8 +21,8 @@ SHARED = ("ordinals", "events", "steps", "reindexing", "quarantine", "replaced",
 """Keys whose content is in no segment, or whose loss has no effect."""
 OF_OTHERS = ("acked", "claims", "feeds", "clock", "synced", "q:")
 """Keys of those who share the namespace."""
-OF_QUEUES = "/accepted"
-"""A list of accepted attempts for a queue that forgot them: no answer is read from it."""
+NOW = time.time() - 100.0
+"""Lists of accepted attempts are kept for 30 days."""
 
 
 @pytest.fixture
@@ -33,23 +34,32 @@ def objects_settings(settings):
 @pytest.fixture
 def full_store(store, write, make_attempt):
     """Trajectories in several segments each, one without a reward, one without a start, one of steps only, one dead."""
-    write(*make_attempt("a.0-0", at=100.0, score=0.5), *make_attempt("b.0-0", at=90.0, score=-1.0, num_choices=2))
-    split = make_attempt("c.0-0", at=80.0, score=1.0)
+    write(
+        *make_attempt("a.0-0", at=NOW + 100.0, score=0.5),
+        *make_attempt("b.0-0", at=NOW + 90.0, score=-1.0, num_choices=2),
+    )
+    split = make_attempt("c.0-0", at=NOW + 80.0, score=1.0)
     write(*split[:2], PolicyVersion(run="r", number=0, location="w", created_at=1.0))
     write(*split[2:5])
     write(*split[5:])
-    write(StepPart(trajectory_id="d.0-0", call_id="c", run="s", source="hook", phase="start", at=5.0))
+    write(StepPart(trajectory_id="d.0-0", call_id="c", run="s", source="hook", phase="start", at=NOW + 5.0))
     started = AttemptStarted(
-        trajectory_id="e.0-0", run="s", rollout_id="e.0", attempt=0, task_id="u", started_at=70.0, labels={"k": "w"}
+        trajectory_id="e.0-0",
+        run="s",
+        rollout_id="e.0",
+        attempt=0,
+        task_id="u",
+        started_at=NOW + 70.0,
+        labels={"k": "w"},
     )
-    seen = Observation(trajectory_id="e.0-0", observation_id="o", run="s", at=71.0, name="search", output=None)
+    seen = Observation(trajectory_id="e.0-0", observation_id="o", run="s", at=NOW + 71.0, name="search", output=None)
     part = StepPart(
         trajectory_id="e.0-0",
         call_id="c",
         run="s",
         source="gateway",
         phase="end",
-        at=72.0,
+        at=NOW + 72.0,
         agent="judge",
         actions=[Action(policy_versions=[(9, 1)])],
     )
@@ -59,13 +69,13 @@ def full_store(store, write, make_attempt):
     shown = ContentRef(trajectory_id="e.0-0", hash="h", blob=blob_name(body), size_bytes=len(body))
     store.objects.put(blob_key(store.keys, shown.blob), pack(body))
     write(shown)
-    write(Outcome(trajectory_id="e.0-0", run="s", status="failed", cause="infra", ended_at=75.0))
-    write(Reward(trajectory_id="e.0-0", run="s", reward_id="e", at=74.0, scope="step", step=0, score=0.5))
-    write(Accepted(trajectory_id="e.0-0", run="s", rollout_id="e.0", accepted_at=76.0))
+    write(Outcome(trajectory_id="e.0-0", run="s", status="failed", cause="infra", ended_at=NOW + 75.0))
+    write(Reward(trajectory_id="e.0-0", run="s", reward_id="e", at=NOW + 74.0, scope="step", step=0, score=0.5))
+    write(Accepted(trajectory_id="e.0-0", run="s", rollout_id="e.0", accepted_at=NOW + 76.0))
     write(Group(group_id="g", run="r", task_id="t", closed_at=9.0, trajectory_ids=["a.0-0", "b.0-0"]))
     batch = {"policy_version": 0, "trained_at": 1.0, "rollouts": [], "num_samples": 0, "batch_hash": "h"}
     write(TrainedBatch(run="r", batch_id="b", step=1, **batch))
-    write(*make_attempt("dead.0-0"), *make_attempt("f.0-0", at=60.0))
+    write(*make_attempt("dead.0-0"), *make_attempt("f.0-0", at=NOW + 60.0))
     deleted_at = write_tombstones(store.keys, store.objects, ["dead.0-0"], "deleted")
     apply_tombstones(store.redis, store.keys, ["dead.0-0"], deleted_at)
     return store
@@ -88,7 +98,7 @@ def everything(store, collect_answers):
 def index_keys(store):
     begin = store.keys.name("")
     names = sorted(key.decode().removeprefix(begin) for key in store.redis.scan_iter(match=f"{begin}*"))
-    return [name for name in names if not name.startswith((*SHARED, *OF_OTHERS)) and not name.endswith(OF_QUEUES)]
+    return [name for name in names if not name.startswith((*SHARED, *OF_OTHERS))]
 
 
 def lose(store, names):

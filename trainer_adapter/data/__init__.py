@@ -6,15 +6,16 @@ __getattr__, __all__ = face(
     __name__,
     {
         "advantages": (
-            "GroupSamples JudgedValues TrainingBatch advantage_rule check_estimate group_advantages select_batch"
-            " spread_advantages"
+            "GroupSamples JudgedValues TrainingBatch advantage_rule assign_credit group_advantages select_batch"
+            " spread_advantages value_advantages"
         ),
-        "credit": "CreditRule CreditedValue JudgedRollout RolloutSamples Turn check_credited",
+        "credit": "CreditRule CreditedValue JudgedRollout RolloutSamples Turn",
         "exclusions": "find_exclusions",
         "faults": "exclude",
         "groups": "GroupIntake count_step make_rollout_samples read_group read_rollout success_by_task",
         "lengths": "NO_BOUNDS ModelBounds read_bounds",
         "max_staleness": "plan_start_versions",
+        "own_parts": "check_advantage check_credit check_own_parts",
         "replay": "Replay rebuild_batch record_batch",
         "samples": "SampleSet read_samples samples_of",
         "update_record": "TokenColumns gap_by_engine list_calls record_tokens",

@@ -28,7 +28,7 @@ def check_loss(name: str, loss: TokenLoss, options: Mapping[str, object], *, has
     """Raise BadInputError if a loss breaks its contract.
 
     It must return a finite number with a gradient for each token, the same for the same tokens, in whichever
-    micro-batches and order they come.
+    micro-batches and order they come, and metrics of the same names.
 
     Args:
         name: names it in the error.
@@ -45,8 +45,17 @@ def check_loss(name: str, loss: TokenLoss, options: Mapping[str, object], *, has
         _compare_parts(f"{name}, its rollout_value", lambda one: value(one, **options), tokens, of_tokens)
         tokens = tokens._replace(rollout_mean=mean_by_rollout(of_tokens[0], rollout))
 
+    names: list[list[str]] = []
+
     def compute(one: LossTokens) -> Tensor:
-        return compute_losses(loss, _with_gradient(one), options)[0]
+        losses, metrics = compute_losses(loss, _with_gradient(one), options)
+        names.append(sorted(metrics))
+        if names[-1] != names[0]:
+            raise BadInputError(
+                f"loss {name!r}: expected metrics of the same names for each micro-batch, found {names[0]} among"
+                f" {_NUM_TOKENS} tokens and {names[-1]} among {len(losses)}; return each of them always"
+            )
+        return losses
 
     whole = _whole(name, compute, tokens)
     if not whole[1].any():
@@ -165,6 +174,8 @@ def _compare_parts(name: str, compute: _Compute, tokens: LossTokens, whole: _Fou
             part = LossTokens(**{name: one[places] for name, one in tokens._asdict().items() if one is not None})
             try:
                 found = _evaluate(compute, part)
+            except BadInputError:
+                raise
             except Exception as error:  # users write losses
                 raise BadInputError(
                     f"loss {name!r}: fails over a micro-batch of {len(places)} tokens, {error!r}; correct it"

@@ -28,6 +28,7 @@ from trainer_adapter.config import (
     flatten_options,
     read_context_length,
 )
+from trainer_adapter.data import check_own_parts
 from trainer_adapter.start.memory import MemoryEstimate, MemoryPart, estimate_memory, read_shape
 from trainer_adapter.tasks import load_held_out
 from trainer_adapter.teacher import open_teacher
@@ -80,7 +81,7 @@ def plan_run(
     settings = settings.model_copy(update={"run": config.run or settings.run})
     num_tasks, agents, missing = _look_at_tasks(config, settings, unchecked=unchecked)
     model, packages = _look_at_model(config.model), _look_at_packages(config)
-    missing = [*model, *missing, *_look_at_held_out(config, settings.run), *packages]
+    missing = [*model, *missing, *_look_at_held_out(config, settings.run), *_look_at_own_parts(config), *packages]
     missing += _look_at_teacher(config, settings) if not packages else []
     missing += _look_at_harness(settings, worker) if worker else []
     starts_stack = worker is not None and not settings.gateway_url
@@ -248,6 +249,14 @@ def _look_at_held_out(config: TrainConfig, run: str) -> list[str]:
     try:
         load_held_out(config.evaluation.tasks if config.evaluation else [], run=run)
     except AgentLayerError as error:
+        return [str(error)]
+    return []
+
+
+def _look_at_own_parts(config: TrainConfig) -> list[str]:
+    try:
+        check_own_parts(resolve_algorithm(config.algorithm))
+    except BadInputError as error:
         return [str(error)]
     return []
 

@@ -25,7 +25,7 @@ from verl.workers.utils.padding import left_right_2_no_padding, no_padding_2_pad
 
 from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import TrainConfig, check_sequence_parallel
-from trainer_adapter.data import TokenColumns, TrainingBatch
+from trainer_adapter.data import TokenColumns, TrainingBatch, check_own_parts
 from trainer_adapter.losses import check_named_loss
 from trainer_adapter.verl.adapters import (
     check_same,
@@ -114,6 +114,7 @@ class PolicyUpdate(ABC):
         self._config = config
         self._algorithm = resolve_algorithm(config.algorithm)
         algorithm = self._algorithm
+        check_own_parts(algorithm)
         check_named_loss(algorithm.loss, algorithm.loss_options, has_reference=algorithm.kl > 0)
 
     @abstractmethod

@@ -10,10 +10,17 @@ _ANSWER_SECONDS = 1.0
 
 
 def free_port() -> int:
-    """Return a free port of the loopback address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a free port of the loopback address, reserved for as long as this process runs.
+
+    A bound socket that does not listen keeps the kernel from giving the port to anyone who asks for any, also for a
+    connection. Servers that reuse addresses, as those of Python, Go, Node and Redis do, may listen there.
+    """
+    probe = socket.socket()
+    probe.bind(("127.0.0.1", 0))
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # after it is bound: else another one could share it
+    port = int(probe.getsockname()[1])
+    probe.detach()  # open until the process ends
+    return port
 
 
 def is_free(port: int) -> bool:

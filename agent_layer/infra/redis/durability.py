@@ -15,10 +15,10 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+import weakref
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
-from typing import BinaryIO, Literal, TypeAlias, TypeVar, cast
+from typing import Literal, TypeAlias, TypeVar, cast
 
 from redis import Redis
 from redis.connection import AbstractConnection
@@ -53,7 +53,9 @@ _MARK_SECONDS = 2.5
 
 
 class DurableWrites:
-    """The waits of one client's processes; threads that wait at the same time share one. See ``durable_writes``.
+    """The waits of one client's processes; threads that sync the file at the same time share one.
+
+    See ``durable_writes``.
 
     Args:
         keys: of the namespace.
@@ -71,6 +73,9 @@ class DurableWrites:
         self._kind: WaitKind | None = None
         self._options: dict[str, str] = {}
         """What the server says of its append-only file."""
+        self._files: dict[int, int] = {}
+        """Descriptors of its files, by inode: the kernel reports a lost write to those that were open then."""
+        weakref.finalize(self, _close_files, self._files)
         self._lock = threading.Lock()
         self._num_begun = self._num_done = 0
 
@@ -107,9 +112,12 @@ class DurableWrites:
             if self._num_done > num_begun:  # a wait began and ended meanwhile
                 return
             self._num_begun += 1
-            number = self._num_begun
-            self._wait(redis)
-            self._num_done = number
+            number, kind = self._num_begun, self.find_kind(redis)
+            if kind in ("always", "own file"):
+                self._wait(redis, kind)
+                self._num_done = number
+                return
+        self._wait(redis, kind)  # for up to some seconds, side by side with others
 
     def find_kind(self, redis: Redis) -> WaitKind:
         """Return how this server is waited for."""
@@ -132,8 +140,8 @@ class DurableWrites:
             return "age"  # it does not know the command, has no append-only file, or this user may not
         return "WAITAOF"
 
-    def _wait(self, redis: Redis) -> None:
-        match self.find_kind(redis):
+    def _wait(self, redis: Redis, kind: WaitKind) -> None:
+        match kind:
             case "always":
                 pass
             case "own file":
@@ -172,7 +180,8 @@ class DurableWrites:
     def _wait_for_sync(self, redis: Redis) -> None:
         """Wait until a sync that began after this call has ended; where the server does not tell, give it time.
 
-        Once no sync runs, all that was answered is in the file, and the next second brings a sync of it.
+        Once no sync runs, all that was answered is in the file, and the next second brings a sync of it. After one that
+        failed, the server has to write its file again.
         """
         deadline, idle_since = time.monotonic() + self._seconds, None
         while True:
@@ -181,7 +190,10 @@ class DurableWrites:
                 time.sleep(AGE_SECONDS)
                 return
             now = time.monotonic()
-            if facts["aof_pending_bio_fsync"] == 0 and facts["aof_last_write_status"] == "ok":
+            if facts["aof_last_write_status"] != "ok":
+                idle_since = None
+                rewrite_unsynced_file(redis)
+            elif facts["aof_pending_bio_fsync"] == 0:
                 idle_since = idle_since or now
                 if now - idle_since >= _SYNC_SECONDS:
                     return
@@ -203,33 +215,38 @@ class DurableWrites:
         deadline, mark, sizes = time.monotonic() + _MARK_SECONDS, "", dict[int, int]()
         latest = time.monotonic() + self._seconds
         while time.monotonic() < deadline:
-            with ExitStack() as cleanup:
-                try:
-                    files = [cleanup.enter_context(file.open("rb")) for file in self._find_files()]
-                except FileNotFoundError:  # rewritten meanwhile
-                    continue
-                if not files:
-                    return False
-                found = {(state := os.fstat(file.fileno())).st_ino: state.st_size for file in files}
-                if found.keys() != sizes.keys() or any(found[inode] < size for inode, size in sizes.items()):
-                    mark, sizes = new_id(), found  # first, or the server restarted or rewrites its file
-                    redis.set(self._keys.synced, mark)
-                    deadline = time.monotonic() + _MARK_SECONDS
-                if any(_contains(file, sizes[inode], mark) for inode, file in zip(found, files, strict=True)):
-                    error = _sync_files(files)
-                    if error is None and not _has_failed_sync(_read_persistence(redis)):
-                        return True
-                    is_rewritten = (
-                        rewrite_unsynced_file(redis) if error is None else _rewrite_file(redis, self._seconds)
+            try:
+                self._open_files()
+            except FileNotFoundError:  # rewritten meanwhile
+                continue
+            if not self._files:
+                return False
+            found = {inode: os.fstat(file).st_size for inode, file in self._files.items()}
+            if found.keys() != sizes.keys() or any(found[inode] < size for inode, size in sizes.items()):
+                mark, sizes = new_id(), found  # first, or the server restarted or rewrites its file
+                redis.set(self._keys.synced, mark)
+                deadline = time.monotonic() + _MARK_SECONDS
+            if any(_contains(file, sizes[inode], mark) for inode, file in self._files.items()):
+                error = _sync_files(self._files.values())
+                if error is None and not _has_failed_sync(_read_persistence(redis)):
+                    return True
+                is_rewritten = rewrite_unsynced_file(redis) if error is None else _rewrite_file(redis, self._seconds)
+                if time.monotonic() > latest or (error and not is_rewritten):
+                    raise RedisUnreachableError(
+                        f"Redis: expected its newest writes on disk within {self._seconds:g} s, found that its"
+                        f" append-only file is not synced ({error or 'the server says so'}); look after its disk"
                     )
-                    if time.monotonic() > latest or (error and not is_rewritten):
-                        raise RedisUnreachableError(
-                            f"Redis: expected its newest writes on disk within {self._seconds:g} s, found that its"
-                            f" append-only file is not synced ({error or 'the server says so'}); look after its disk"
-                        )
-                    mark, sizes = "", {}
+                mark, sizes = "", {}
             time.sleep(_POLL_SECONDS)
         return False
+
+    def _open_files(self) -> None:
+        """Open the files to which the server appends now, and close the others. Raises: FileNotFoundError."""
+        paths = {path.stat().st_ino: path for path in self._find_files()}
+        _close_files(self._files, keep=paths)
+        for inode, path in paths.items():
+            if inode not in self._files:
+                self._files[inode] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def _find_files(self) -> list[Path]:
         return _list_files(self._options) if self._options else _list_open_files(self._process_id)
@@ -300,11 +317,16 @@ def _rewrite_file(redis: Redis, max_seconds: float) -> bool:
     return has_begun and not is_rewriting
 
 
-def _sync_files(files: Iterable[BinaryIO]) -> OSError | None:  # kept: a failure is an answer
+def _close_files(files: dict[int, int], keep: Container[int] = ()) -> None:
+    for inode in [one for one in files if one not in keep]:
+        os.close(files.pop(inode))
+
+
+def _sync_files(files: Iterable[int]) -> OSError | None:  # kept: a failure is an answer
     """Sync files; return what the kernel says of one whose bytes it lost."""
     try:
         for file in files:
-            os.fsync(file.fileno())
+            os.fsync(file)
     except OSError as error:
         return error
     return None
@@ -418,6 +440,5 @@ def _list_files(options: Mapping[str, str]) -> list[Path]:
     return [directory / line[1] for line in lines if line[-1] == "i" and os.access(directory / line[1], os.R_OK)]
 
 
-def _contains(file: BinaryIO, offset: int, mark: str) -> bool:
-    file.seek(offset)
-    return mark.encode() in file.read()
+def _contains(file: int, offset: int, mark: str) -> bool:
+    return mark.encode() in os.pread(file, max(0, os.fstat(file).st_size - offset), offset)

@@ -1,5 +1,6 @@
 """Audit of the search index: rows against blocks and judgements, entries against segments, bits without trajectory."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -11,7 +12,7 @@ import msgspec
 from redis import Redis
 
 from agent_layer.infra import Keys, LuaScript, batched
-from agent_layer.schema import Chunk, SegmentFooter, TrajectorySummary, owner_text, trajectory_owner
+from agent_layer.schema import Accepted, Chunk, SegmentFooter, TrajectorySummary, owner_text, trajectory_owner
 from agent_layer.store.index.commit import compute_rewards
 from agent_layer.store.index.index import Index
 from agent_layer.store.index.rows import read_given_labels
@@ -47,6 +48,10 @@ _FIELDS = (
 )
 _PARTS = 16
 """Parts of a block, each examined by separate scripts."""
+_LISTED = re.compile(r"(?P<rollout>(?P<group>.*)\.[0-9]+)-(?P<attempt>[0-9]+)", re.DOTALL)
+"""Name of an attempt that a queue may have handed out."""
+_LISTED_SECONDS = 29 * 86_400
+"""Lists of accepted attempts expire a day later, or not at all."""
 _NAMES_AT_ONCE = 1_024
 """Most bitmaps for one script, so that Redis stays responsive."""
 _SCAN_COUNT = 1_000
@@ -96,7 +101,7 @@ def find_missing_entries(index: Index, segment: Segment) -> list[str]:
         for chunk, is_dead in zip(chunks, index.are_deleted([one.owner for one in chunks]), strict=True)
         if is_dead
     }
-    probes = list(_probes(index.keys, segment, dead))
+    probes = [*_probes(index.keys, segment, dead), *_probe_accepted(index, segment, dead)]
     pipeline = index.pipeline()
     for probe in probes:
         pipeline.execute_command(*probe.command)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
@@ -197,6 +202,31 @@ def _probes_of_others(keys: Keys, footer: SegmentFooter, dead: set[str]) -> Iter
         owner = owner_text("batch", step)
         yield _Probe(owner, ("HEXISTS", keys.batches(batch.run), batch.batch_id), bool)
         yield _Probe(owner, ("HGET", keys.batch_segments, step), partial(_is_listed, footer.name))
+
+
+def _probe_accepted(index: Index, segment: Segment, dead: set[str]) -> Iterator[_Probe]:
+    """Yield the probes of the lists of accepted attempts, as accepted.lua keeps them: until the group has a record."""
+    accepted = [one for records in segment.records.values() for one in records if isinstance(one, Accepted)]
+    found = [(one, match) for one in accepted if (match := _LISTED.fullmatch(one.trajectory_id))]
+    if not found:
+        return
+    least_time = index.redis.time()[0] - _LISTED_SECONDS  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+    are_deleted = index.are_deleted([owner_text("group", match["group"]) for _, match in found])
+    for (one, match), is_deleted in zip(found, are_deleted, strict=True):
+        owner, group = trajectory_owner(one.trajectory_id), index.keys.group(match["group"])
+        if owner in dead or is_deleted or one.accepted_at < least_time:
+            continue
+        listed: list[object] = []  # read before the group's record, whose commit removes the list
+        holds = partial(_is_accepted_known, listed, int(match["attempt"]))
+        yield _Probe(owner, ("HGET", f"{group}/accepted", match["rollout"]), holds)
+        yield _Probe(owner, ("EXISTS", group), holds)
+
+
+def _is_accepted_known(listed: list[object], attempt: int, found: object) -> bool:
+    """Whether the list names this attempt or an earlier one, or the group has a record; True for the first answer."""
+    listed.append(found)
+    first, *others = listed
+    return not others or bool(others[0]) or (first is not None and int(cast("bytes", first)) <= attempt)
 
 
 def _is_listed(segment: str, found: object) -> bool:

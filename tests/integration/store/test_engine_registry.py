@@ -14,6 +14,8 @@ from agent_layer.engines.owners import PushedVersion, hold_engines, release_engi
 from agent_layer.engines.registry import Engine, EngineRegistry
 from agent_layer.errors import EngineError, NotFoundError
 
+from ...waiting import wait_until
+
 URL = "http://127.0.0.1:1"
 
 
@@ -108,6 +110,29 @@ def test_a_hold_of_an_engine_that_leaves_meanwhile_holds_none(registry, redis, k
 
     assert [(engine.url, engine.state) for engine in registry.engines()] == [(URL, "serving")]
     assert not redis.exists(keys.engine(other))
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda registry: registry.hold([URL], 90.0),
+        lambda registry: registry.wait_drained(URL, registry.change(URL, is_drained=True), 90.0),
+    ],
+    ids=["hold", "drain"],
+)
+def test_no_one_waits_for_the_calls_of_an_engine_that_left(redis, keys, registry, wait):
+    registry.register(entry())
+    registry.renew_gateway("g")  # it reports nothing
+    began = registry.last_event()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(wait, EngineRegistry(redis, keys, gateway_seconds=1000.0))
+        wait_until(lambda: registry.last_event() != began)
+        EngineRegistry(redis, keys).forget(URL)
+        wait_until(waiting.done)
+
+    with pytest.raises(EngineError, match="it left meanwhile"):
+        waiting.result()
+    assert registry.engines() == []
 
 
 def test_an_engine_that_left_is_gone_for_all(registry):

@@ -7,6 +7,7 @@ import pytest
 
 from agent_layer.errors import BadInputError, LeaseLostError, UnreachableError
 from agent_layer.infra.objects.filesystem import open_objects
+from agent_layer.schema.rollout import AttemptStarted
 from agent_layer.schema.task import Task
 from agent_layer.schema.wire.gateway_api import MarkedRollout
 from agent_layer.state.checkpoints import checkpoint_prefix, read_checkpoint
@@ -14,6 +15,8 @@ from envs.checkpoints.store import CheckpointStore, LeaseCheckpointer
 
 from ...builders import rollout_with
 from ...queues import Queue
+
+STARTED = AttemptStarted(trajectory_id="t", rollout_id="t", attempt=0, run="r", task_id="t", started_at=1.0)
 
 
 class Bench:
@@ -41,7 +44,12 @@ class Bench:
     def keeper(self, lease, mark=None):
         shelf = CheckpointStore(keys=self.keys, objects=self.objects, commit_name=self.queue.checkpoint, pool=self.pool)
         return LeaseCheckpointer(
-            lease, shelf, mark=mark or self.mark, logs=lambda: {"log-b", "log-a"}, on_paused=self.note_paused
+            lease,
+            shelf,
+            mark=mark or self.mark,
+            logs=lambda: {"log-b", "log-a"},
+            started=STARTED,
+            on_paused=self.note_paused,
         )
 
     def names(self):
@@ -67,6 +75,7 @@ async def test_the_next_holder_goes_on_with_the_same_attempt_from_what_was_kept_
     assert second.token != first.token
     found = read_checkpoint(bench.keys, bench.objects, second.checkpoint)
     assert (found.calls, found.seconds, found.state, found.logs) == (4, 1.5, b"two", ["log-a", "log-b"])
+    assert found.started == STARTED
     assert bench.names() == [second.checkpoint]
 
 

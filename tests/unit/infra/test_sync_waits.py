@@ -2,6 +2,9 @@
 
 import errno
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from redis.exceptions import NoPermissionError
@@ -11,12 +14,14 @@ from agent_layer.infra.redis.durability import AGE_SECONDS, DurableWrites
 from agent_layer.infra.redis.keys import Keys
 from agent_layer.infra.redis.retry import RedisUnreachableError
 
+from ...waiting import scaled
+
 
 class SlowDisk:
     """A server whose clock passes only while a client sleeps: each second it begins a sync, unless one still runs."""
 
     def __init__(self, begin, durations, failed=()):
-        self.now, self.failed = begin, failed
+        self.now, self.failed, self.rewritten_at = begin, failed, -1.0
         self.syncs, second = [], 0.0
         for duration in durations:
             self.syncs.append((second, second + duration))
@@ -31,8 +36,12 @@ class SlowDisk:
     def info(self, _section):
         is_syncing = any(begin <= self.now < end for begin, end in self.syncs)
         num_ended = sum(end <= self.now for _, end in self.syncs)
-        status = "err" if num_ended - 1 in self.failed else "ok"
+        is_failed = num_ended - 1 in self.failed and self.rewritten_at < self.syncs[num_ended - 1][1]
+        status = "err" if is_failed else "ok"
         return {"aof_enabled": 1, "aof_pending_bio_fsync": int(is_syncing), "aof_last_write_status": status}
+
+    def bgrewriteaof(self):
+        self.rewritten_at = self.now
 
 
 @pytest.mark.parametrize("begin", [0.0, 0.01, 0.5, 0.99, 1.5, 2.3])
@@ -44,8 +53,28 @@ def test_a_wait_ends_after_a_later_sync(monkeypatch, begin, duration, failed):
 
     DurableWrites(Keys("n"))._wait_for_sync(disk)
 
-    whole = (sync for number, sync in enumerate(disk.syncs) if number not in failed)
-    assert any(begin <= began and ended <= disk.now for began, ended in whole)
+    ended = [(number, began) for number, (began, end) in enumerate(disk.syncs) if begin <= end <= disk.now]
+    lost_at = [disk.syncs[number][1] for number, _ in ended if number in failed]
+    assert all(at <= disk.rewritten_at for at in lost_at), "no later sync writes what one did not"
+    assert any(began >= max([begin, *lost_at]) for number, began in ended if number not in failed)
+
+
+def test_threads_wait_side_by_side_for_a_server_that_syncs_by_itself(monkeypatch):
+    class Meeting:
+        """A server that answers once two clients ask."""
+
+        both = threading.Barrier(2)
+
+        def info(self, _section):
+            self.both.wait(scaled(30.0))
+            return {"aof_enabled": 0}
+
+    monkeypatch.setattr(durability, "AGE_SECONDS", 0.0)
+    waits = DurableWrites(Keys("n"))
+    waits._kind = "age"
+    with ThreadPoolExecutor(2) as pool:
+        for wait in [pool.submit(waits.wait, Meeting()) for _ in range(2)]:
+            wait.result()
 
 
 def test_a_disk_that_never_syncs_is_named(monkeypatch):
@@ -100,6 +129,34 @@ def test_our_sync_counts_only_in_a_file_that_the_server_has_not_failed_to_sync(t
 
     assert waits._sync_file(disk)
     assert (disk.num_rewrites, disk.has_failed) == (num_failures, False)
+
+
+def test_a_failure_between_two_waits_is_known_though_the_server_has_forgotten_it(tmp_path, monkeypatch):
+    """The kernel reports a lost write to each descriptor that was open then, to no later one."""
+    disk, waits, sync = FailedDisk(tmp_path, 0), DurableWrites(Keys("n")), os.fsync
+    waits._options = disk.options
+    assert waits._sync_file(disk)
+    lost = list_descriptors(disk.file)
+
+    def lose(file):
+        if file in lost:
+            lost.remove(file)
+            raise OSError(errno.EIO, "Input/output error")
+        sync(file)
+
+    monkeypatch.setattr(durability.os, "fsync", lose)
+
+    assert waits._sync_file(disk)
+    assert disk.num_rewrites == 1
+    for _ in range(20):
+        assert waits._sync_file(disk)
+    assert disk.num_rewrites == 1
+    assert len(list_descriptors(disk.file)) == 1
+
+
+def list_descriptors(file):
+    """Return the descriptors of this process that have the file open."""
+    return {int(one.name) for one in Path("/proc/self/fd").iterdir() if one.exists() and one.samefile(file)}
 
 
 @pytest.mark.parametrize("num_failures", [1, 3])

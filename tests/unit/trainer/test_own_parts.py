@@ -1,5 +1,6 @@
 """Advantages, credits, filters, curricula and ramps of users: by path or entry point, held to their contracts."""
 
+import random
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
 from statistics import fmean
@@ -15,6 +16,7 @@ from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
 from trainer_adapter.config import load_config, write_config
 from trainer_adapter.data.advantages import Credits, advantage_rule, assign_credit, find_changed_code, value_advantages
 from trainer_adapter.data.credit import CreditedValue, CreditRule, RolloutSamples, Turn, differ, find_values
+from trainer_adapter.data.own_parts import check_own_parts
 from trainer_adapter.data.replay import rebuild_batch
 from trainer_adapter.selection import SuccessShare, UserCurriculum
 
@@ -192,6 +194,49 @@ def test_a_credit_that_does_not_judge_each_call_once_is_refused_by_name(mine, va
 
     with pytest.raises(BadInputError, match=f"algorithm.credit 'mine:wrong': .*{reason}"):
         find_values(turns("a"), CreditRule(credit="mine:wrong"))
+
+
+def first_of_all(judged):
+    return [value - judged.values[0] for value in judged.values]
+
+
+def uncentred(judged):
+    return judged.values
+
+
+def failing(*_):
+    raise KeyError("plum")
+
+
+def by_chance(rollout):
+    return [CreditedValue(value=random.random(), calls=[turn.call_id for turn in rollout.turns])]
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "reason"),
+    [
+        ("advantage", lambda _: [1.0], "expected a finite number for each of 9 values"),
+        ("advantage", first_of_all, "must follow from the values of its group alone"),
+        ("advantage", lambda judged: list(over_batch(judged)), "must follow from the values"),
+        ("advantage", uncentred, "expected 0 for a group of equal values"),
+        ("advantage", failing, r"fails over made-up values, KeyError\('plum'\)"),
+        ("credit", lambda _: [], "expected each of 5 calls"),
+        ("credit", lambda rollout: [turn.reward for turn in rollout.turns], "expected CreditedValues"),
+        ("credit", by_chance, "other values at the second call"),
+        ("credit", failing, r"fails over made-up values, KeyError\('plum'\)"),
+    ],
+)
+def test_an_advantage_or_credit_that_breaks_its_contract_is_refused_before_a_run(mine, kind, part, reason):
+    mine.wrong = part
+    config = AlgorithmConfig(loss="reinforce", **{kind: "mine:wrong"})
+
+    with pytest.raises(BadInputError, match=f"algorithm.{kind} 'mine:wrong': .*{reason}"):
+        check_own_parts(resolve_algorithm(config))
+
+
+def test_parts_that_keep_their_contracts_are_tried_and_taken():
+    for parts in ({}, {"advantage": "mine:weighted"}, {"advantage": "mine:over_batch"}, {"credit": "mine:last_turn"}):
+        check_own_parts(resolve_algorithm(AlgorithmConfig(loss="reinforce", **parts)))
 
 
 @pytest.mark.parametrize("found", [[1.0], [1.0, float("inf"), 0.0], [0.0] * 4])
