@@ -18,7 +18,7 @@ from agent_layer.ingest.decoding import (
     refuse_json,
     refuse_protobuf,
 )
-from agent_layer.ingest.http import IngestKeys, IngestMemory, read_body
+from agent_layer.ingest.http import IngestKeys, IngestMemory, read_body, run_in_thread
 from agent_layer.ingest.intake import Intake, IntakeResult, Log
 from agent_layer.ingest.ledger import OwnLog
 from agent_layer.ingest.logs import LogReceiver
@@ -110,7 +110,11 @@ class _SpanReceiver:
                     return self._intake.add_spans(encoding.decode(body), named)
 
                 async with self._turn:
-                    taken = await asyncio.to_thread(read)
+                    taken = await run_in_thread(read)
+        except web.HTTPRequestEntityTooLarge:  # answered here: aiohttp's own answer would be in a cycle with its frames
+            longest = request.client_max_size
+            reason = f"OTLP request: expected {longest} bytes at most, found more; let the exporter send fewer at once"
+            return _respond(request, 413, encoding.refuse(reason))
         except BadInputError as error:
             return _respond(request, 400, encoding.refuse(str(error)))
         except BackPressureError as error:

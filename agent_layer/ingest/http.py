@@ -7,18 +7,21 @@ become one of many megabytes.
 import asyncio
 import hmac
 import zlib
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from io import BytesIO
 from threading import Lock
-from typing import Protocol
+from typing import Protocol, TypeVar, cast
 
 import zstandard
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.settings import Settings
+
+T = TypeVar("T")
 
 _PIECE_BYTES = 1 << 16
 _ZSTD_PIECE_BYTES = 1 << 8
@@ -99,6 +102,34 @@ class HeldBytes:
             self._num_bytes, self._is_released = 0, True
 
 
+async def run_in_thread(work: Callable[[], T], threads: Executor | None = None) -> T:
+    """Return the result of work done in a thread, and keep nothing of it.
+
+    A future that asyncio waits for is part of a cycle: its result, or an exception with all that its frames hold, would
+    stay in memory until the next garbage collection. So the future brings neither.
+
+    Args:
+        work: what is done.
+        threads: where; None: in any thread.
+    """
+    ended: deque[tuple[T | None, BaseException | None]] = deque()
+
+    def run() -> None:
+        try:
+            ended.append((work(), None))
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            ended.append((None, error))
+
+    await asyncio.get_running_loop().run_in_executor(threads, run)
+    result, error = ended.pop()
+    try:
+        if error is not None:
+            raise error
+        return cast("T", result)
+    finally:
+        del error
+
+
 async def read_body(request: web.Request, subject: str, held: HeldBytes) -> bytes:
     """Read a request body and undo its content encoding.
 
@@ -126,9 +157,8 @@ async def read_body(request: web.Request, subject: str, held: HeldBytes) -> byte
     is_unpacked = getattr(request.content, "total_compressed_bytes", None) is not None  # by the server already
     if not is_packed or is_unpacked or not body.tell():
         return body.getvalue()
-    unpacked = await asyncio.get_running_loop().run_in_executor(
-        _UNPACKING, unpack, body.getvalue(), coding, subject, request.client_max_size, held
-    )
+    packed, longest = body.getvalue(), request.client_max_size
+    unpacked = await run_in_thread(lambda: unpack(packed, coding, subject, longest, held), _UNPACKING)
     held.grow(-body.tell())
     return unpacked
 

@@ -1,9 +1,11 @@
 """Memory of ``ingest``: what bodies become is bounded and counted while they are unpacked, however they are packed."""
 
 import asyncio
+import gc
 import gzip
 import json
 import threading
+import weakref
 import zlib
 from random import Random
 
@@ -16,7 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.ingest.app import build_app
-from agent_layer.ingest.http import IngestMemory, unpack
+from agent_layer.ingest.http import HeldBytes, IngestMemory, run_in_thread, unpack
 from agent_layer.recorder import Recorder
 from agent_layer.recorder.frames import frame
 from agent_layer.schema.codec import encode
@@ -198,6 +200,71 @@ async def test_many_small_bodies_that_become_large_take_no_more_than_the_setting
     assert len(early) == (0 if is_unpacked_in_turn else NUM_AT_ONCE - 1), "no other one fits beside the first"
     assert {*early} <= {(503, True)}
     recorder.close()
+
+
+@pytest.fixture
+def without_collection():
+    """No garbage collection: what is in a cycle stays."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def living() -> list[HeldBytes]:
+    """Counts of requests that a frame, an exception or a cycle still has; the frames that hold pieces have one, too."""
+    return [one for one in gc.get_objects() if isinstance(one, HeldBytes)]
+
+
+REFUSALS = {"too long": 413, "cut off": 400, "something else": 400, "accepted": 200}
+
+
+@pytest.mark.usefixtures("without_collection")
+@pytest.mark.parametrize(("make", "headers", "length"), BODIES)
+@pytest.mark.parametrize("refusal", REFUSALS)
+async def test_a_request_that_was_answered_leaves_nothing_for_the_garbage_collection(
+    settings, make, headers, length, refusal, until
+):
+    limit = MEGABYTE if refusal == "too long" else 4 * MEGABYTE
+    settings = settings.model_copy(update={"max_body_bytes": limit, "ingest_seconds": 0.01, "ingest_key": "ingest-key"})
+    recorder = Recorder(settings)
+    server = TestServer(build_app(settings, recorder))
+    await server.start_server(auto_decompress=False)
+    body = make(UNPACKED_BYTES) if refusal != "something else" else b"nothing of this kind" * 9
+    for coding in (headers.get("content-type"), headers.get("content-encoding")):
+        body = zstandard.compress(body) if coding == "application/zstd" else _PACK.get(coding, bytes)(body)
+    body = body[:-9] if refusal == "cut off" else body
+    async with TestClient(server) as client:
+        path = f"/v1/logs/{settings.namespace}/{new_id()}-host-1" if make is log else "/v1/traces"
+        sent = send_in_pieces(body) if length == "chunked" else body
+        async with client.post(path, data=sent, headers=KEY | headers, skip_auto_headers=["content-type"]) as answer:
+            assert answer.status == (503 if make is log and refusal == "accepted" else REFUSALS[refusal])
+        await until(lambda: not living())  # a thread ends its work a moment after it said so
+    recorder.close()
+
+
+class Result:
+    """An object that a weak reference may name."""
+
+
+@pytest.mark.usefixtures("without_collection")
+async def test_a_thread_keeps_neither_its_result_nor_what_its_error_saw():
+    seen = []
+
+    def work(*, fails):
+        result = Result()
+        seen.append(weakref.ref(result))
+        if fails:
+            raise ValueError("no")
+        return result
+
+    assert await run_in_thread(lambda: work(fails=False)) is not None
+    with pytest.raises(ValueError, match="no") as caught:
+        await run_in_thread(lambda: work(fails=True))
+    assert seen[0]() is None
+    assert seen[1]() is not None, "the exception is still here"
+    del caught
+    assert seen[1]() is None
 
 
 @pytest.mark.parametrize("coding", ["br", "gzip, gzip", "gzip, deflate", "snappy"])
