@@ -7,13 +7,13 @@ become one of many megabytes.
 import asyncio
 import hmac
 import zlib
-from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from io import BytesIO
 from threading import Lock
-from typing import Protocol, TypeVar, cast
+from traceback import clear_frames
+from typing import Protocol, TypeVar
 
 import zstandard
 from aiohttp import hdrs, web
@@ -31,6 +31,8 @@ _MAX_WINDOW_BYTES = 8 << 20
 _MAX_MEMBERS = 1_024
 """Largest number of members or frames of one body; each takes time of its own."""
 _CODINGS = ("gzip", "deflate", "zstd")
+REFUSALS = (BadInputError, BackPressureError, web.HTTPRequestEntityTooLarge)
+"""What ``ingest`` answers itself: an answer that aiohttp makes of an error is in a cycle with the body that it saw."""
 _UNPACKING = ThreadPoolExecutor(1, "unpack bodies")
 """One after the other: a piece is counted only after it is unpacked."""
 
@@ -103,31 +105,32 @@ class HeldBytes:
 
 
 async def run_in_thread(work: Callable[[], T], threads: Executor | None = None) -> T:
-    """Return the result of work done in a thread, and keep nothing of it.
+    """Return the result of work done in a thread (None: in any). An error holds nothing of what the work held.
 
-    A future that asyncio waits for is part of a cycle: its result, or an exception with all that its frames hold, would
-    stay in memory until the next garbage collection. So the future brings neither.
-
-    Args:
-        work: what is done.
-        threads: where; None: in any thread.
+    Else the pieces of refused bodies stay until the loop answers each, while the thread unpacks the next ones.
     """
-    ended: deque[tuple[T | None, BaseException | None]] = deque()
 
-    def run() -> None:
+    def run() -> T:
         try:
-            ended.append((work(), None))
-        except BaseException as error:  # noqa: BLE001 - raised again below
-            ended.append((None, error))
+            return work()
+        except Exception as error:
+            _release_frames(error)
+            raise
 
-    await asyncio.get_running_loop().run_in_executor(threads, run)
-    result, error = ended.pop()
-    try:
-        if error is not None:
-            raise error
-        return cast("T", result)
-    finally:
-        del error
+    return await asyncio.get_running_loop().run_in_executor(threads, run)
+
+
+def _release_frames(error: BaseException | None) -> None:
+    while error is not None:
+        clear_frames(error.__traceback__)
+        error = error.__context__
+
+
+def describe_refusal(error: Exception, subject: str, max_bytes: int) -> tuple[int, str]:
+    """Return the status and the reason with which one of REFUSALS is answered."""
+    if isinstance(error, web.HTTPRequestEntityTooLarge):
+        return 413, f"{subject}: expected {max_bytes} bytes at most, found more; send less at once"
+    return (400 if isinstance(error, BadInputError) else 503), str(error)
 
 
 async def read_body(request: web.Request, subject: str, held: HeldBytes) -> bytes:
