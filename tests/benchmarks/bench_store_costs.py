@@ -4,6 +4,7 @@ The floor of the index is what Redis takes for the same keys as plain commands, 
 written into an empty one: no merging, no lookup, and one process at a time.
 """
 
+import gc
 import sys
 import threading
 import time
@@ -56,6 +57,7 @@ def measure_store_costs(directory: Path, num_trajectories: int = NUM_TRAJECTORIE
     sealed = [seal_facts(facts[at : at + PER_SEGMENT]) for at in range(0, num_trajectories, PER_SEGMENT)]
     trajectories = [(one, make_appends(one)) for one in facts]
     found: dict[str, list[_Cost]] = {}
+    gc.freeze()  # who ships in earnest does not hold them all
     with run_servers(directory) as servers:
         for number in range(NUM_ROUNDS):
             for name, cost in _index_costs(servers.settings(directory / "index"), sealed, num_trajectories):
