@@ -8,7 +8,6 @@ from typing import NamedTuple, Protocol
 
 from aiohttp import hdrs, web
 
-from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.ingest.decoding import (
     answer_json,
     answer_protobuf,
@@ -18,7 +17,7 @@ from agent_layer.ingest.decoding import (
     refuse_json,
     refuse_protobuf,
 )
-from agent_layer.ingest.http import IngestKeys, IngestMemory, read_body
+from agent_layer.ingest.http import REFUSALS, IngestKeys, IngestMemory, describe_refusal, read_body, run_in_thread
 from agent_layer.ingest.intake import Intake, IntakeResult, Log
 from agent_layer.ingest.ledger import OwnLog
 from agent_layer.ingest.logs import LogReceiver
@@ -110,11 +109,11 @@ class _SpanReceiver:
                     return self._intake.add_spans(encoding.decode(body), named)
 
                 async with self._turn:
-                    taken = await asyncio.to_thread(read)
-        except BadInputError as error:
-            return _respond(request, 400, encoding.refuse(str(error)))
-        except BackPressureError as error:
-            return _respond(request, 503, encoding.refuse(str(error)), {hdrs.RETRY_AFTER: _RETRY_SECONDS})
+                    taken = await run_in_thread(read)
+        except REFUSALS as error:
+            status, reason = describe_refusal(error, "OTLP request", request.client_max_size)
+            headers = {hdrs.RETRY_AFTER: _RETRY_SECONDS} if status == 503 else None
+            return _respond(request, status, encoding.refuse(reason), headers)
         if taken.num_rejected:
             log.warning("spans rejected num_rejected=%d first=%s", taken.num_rejected, taken.reason)
         return _respond(request, 200, encoding.answer(taken.num_rejected, taken.reason))

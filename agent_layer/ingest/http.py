@@ -8,17 +8,20 @@ import asyncio
 import hmac
 import zlib
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from io import BytesIO
 from threading import Lock
-from typing import Protocol
+from traceback import clear_frames
+from typing import Protocol, TypeVar
 
 import zstandard
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.settings import Settings
+
+T = TypeVar("T")
 
 _PIECE_BYTES = 1 << 16
 _ZSTD_PIECE_BYTES = 1 << 8
@@ -28,6 +31,8 @@ _MAX_WINDOW_BYTES = 8 << 20
 _MAX_MEMBERS = 1_024
 """Largest number of members or frames of one body; each takes time of its own."""
 _CODINGS = ("gzip", "deflate", "zstd")
+REFUSALS = (BadInputError, BackPressureError, web.HTTPRequestEntityTooLarge)
+"""What ``ingest`` answers itself: an answer that aiohttp makes of an error is in a cycle with the body that it saw."""
 _UNPACKING = ThreadPoolExecutor(1, "unpack bodies")
 """One after the other: a piece is counted only after it is unpacked."""
 
@@ -99,6 +104,35 @@ class HeldBytes:
             self._num_bytes, self._is_released = 0, True
 
 
+async def run_in_thread(work: Callable[[], T], threads: Executor | None = None) -> T:
+    """Return the result of work done in a thread (None: in any). An error holds nothing of what the work held.
+
+    Else the pieces of refused bodies stay until the loop answers each, while the thread unpacks the next ones.
+    """
+
+    def run() -> T:
+        try:
+            return work()
+        except Exception as error:
+            _release_frames(error)
+            raise
+
+    return await asyncio.get_running_loop().run_in_executor(threads, run)
+
+
+def _release_frames(error: BaseException | None) -> None:
+    while error is not None:
+        clear_frames(error.__traceback__)
+        error = error.__context__
+
+
+def describe_refusal(error: Exception, subject: str, max_bytes: int) -> tuple[int, str]:
+    """Return the status and the reason with which one of REFUSALS is answered."""
+    if isinstance(error, web.HTTPRequestEntityTooLarge):
+        return 413, f"{subject}: expected {max_bytes} bytes at most, found more; send less at once"
+    return (400 if isinstance(error, BadInputError) else 503), str(error)
+
+
 async def read_body(request: web.Request, subject: str, held: HeldBytes) -> bytes:
     """Read a request body and undo its content encoding.
 
@@ -126,9 +160,8 @@ async def read_body(request: web.Request, subject: str, held: HeldBytes) -> byte
     is_unpacked = getattr(request.content, "total_compressed_bytes", None) is not None  # by the server already
     if not is_packed or is_unpacked or not body.tell():
         return body.getvalue()
-    unpacked = await asyncio.get_running_loop().run_in_executor(
-        _UNPACKING, unpack, body.getvalue(), coding, subject, request.client_max_size, held
-    )
+    packed, longest = body.getvalue(), request.client_max_size
+    unpacked = await run_in_thread(lambda: unpack(packed, coding, subject, longest, held), _UNPACKING)
     held.grow(-body.tell())
     return unpacked
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from agent_layer.ingest.grouping import BoundedMap
+from agent_layer.ingest.http import run_in_thread
 from agent_layer.schema import content_hash
 
 _POLL_SECONDS = 0.01
@@ -67,7 +68,7 @@ class IngestLedger:
             identity = name, await asyncio.to_thread(content_hash, body)
             own = self._kept.get(identity)
             if own is None or self._log.is_set_aside(own):
-                own = await asyncio.to_thread(lambda: self._log.append_encoded(read(body)))
+                own = await run_in_thread(lambda: self._log.append_encoded(read(body)))
                 self._kept.set(identity, own)
             return own
 

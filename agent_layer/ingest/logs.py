@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from aiohttp import hdrs, web
 
 from agent_layer.errors import BackPressureError, BadInputError, CorruptRecordError
-from agent_layer.ingest.http import IngestKeys, IngestMemory, read_body, unpack
+from agent_layer.ingest.http import REFUSALS, IngestKeys, IngestMemory, describe_refusal, read_body, unpack
 from agent_layer.ingest.ledger import IngestLedger, OwnLog
 from agent_layer.ingest.times import check_times
 from agent_layer.recorder import read_frames
@@ -48,22 +48,20 @@ class LogReceiver:
             return refusal
         try:
             own = await self._keep(name, request)
-        except web.HTTPRequestEntityTooLarge:
-            return _refuse(413, name, f"log {name}: expected {self._settings.max_body_bytes} bytes at most, found more")
-        except (BadInputError, BackPressureError) as error:
-            return _refuse(400 if isinstance(error, BadInputError) else 503, name, str(error))
+        except REFUSALS as error:
+            return _refuse(*describe_refusal(error, f"log {name}", self._settings.max_body_bytes), name)
         limit_seconds = self._settings.ingest_seconds
         if await self._ledger.wait_committed(own, limit_seconds):
             return web.json_response({"log": name})
-        return _refuse(503, name, f"log {name}: kept, but not committed within {limit_seconds:g} s; see shipper.log")
+        return _refuse(503, f"log {name}: kept, but not committed within {limit_seconds:g} s; see shipper.log", name)
 
     def _check_request(self, request: web.Request) -> web.Response | None:
         """Refuse requests without a valid key or for another namespace."""
         name = request.match_info["name"]
         if not self._access.is_allowed(request):
-            return _refuse(401, name, "ingest: this key is not known; use AGENT_LAYER_INGEST_KEY")
+            return _refuse(401, "ingest: this key is not known; use AGENT_LAYER_INGEST_KEY", name)
         if request.match_info["namespace"] != self._settings.namespace:
-            return _refuse(404, name, f"ingest: expected logs of namespace {self._settings.namespace!r} only")
+            return _refuse(404, f"ingest: expected logs of namespace {self._settings.namespace!r} only", name)
         return None
 
     async def _keep(self, name: str, request: web.Request) -> str:
@@ -100,6 +98,6 @@ def read_log(name: str, frames: bytes) -> list[bytes]:
     return contents
 
 
-def _refuse(status: int, name: str, reason: str) -> web.Response:
+def _refuse(status: int, reason: str, name: str) -> web.Response:
     headers = {hdrs.RETRY_AFTER: _RETRY_SECONDS} if status == 503 else None
     return web.json_response({"error": reason, "log": name}, status=status, headers=headers)

@@ -17,8 +17,8 @@ from agent_layer.store import (
     BlobLimits,
     StoredRecord,
     build_segment,
-    commit_segments,
     drop_deleted_owners,
+    enter_segments,
     read_record,
     restore_index,
     segment_key,
@@ -55,7 +55,7 @@ def store_records(
     live = drop_deleted_owners(redis, keys, owned)
     segment, sealed = build_segment(name, store_contents(redis, keys, objects, live, limits or BlobLimits()))
     objects.put(segment_key(keys, name), segment)
-    commit_segments(redis, keys, [sealed])
+    enter_segments(redis, keys, [sealed])
 
 
 def read_log_record(content: bytes) -> LogRecord:

@@ -10,10 +10,10 @@ from .consumers.trained_batches import list_batches as list_batches
 from .index.aggregate import By as By, Summary as Summary, count_by_bucket as count_by_bucket
 from .index.aggregate import count_by_fields as count_by_fields, find_newest_starts as find_newest_starts
 from .index.aggregate import summarise_trajectories as summarise_trajectories
-from .index.commit import commit_segments as commit_segments
 from .index.filters import Filters as Filters, Which as Which, bucket_ends as bucket_ends
 from .index.index import Index as Index
 from .index.plan import Order as Order
+from .index.restore import enter_segments as enter_segments
 from .index.rows import TrajectoryRow as TrajectoryRow
 from .index.scripts import COMMIT as COMMIT, ENTER_REWARDS as ENTER_REWARDS, FETCH_MEMBERS as FETCH_MEMBERS
 from .index.scripts import FORGET as FORGET, MARK_COMMITTED as MARK_COMMITTED, RESTORE as RESTORE, RETIRE as RETIRE

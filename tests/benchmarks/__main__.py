@@ -24,6 +24,7 @@ from bench_long_tail import measure_long_tail
 from bench_rollouts import measure_rollouts
 from bench_sandbox import measure_sandbox
 from bench_store_beats import measure_store_beats
+from bench_store_costs import measure_store_costs
 from bench_store_ingest import measure_store_ingest
 from bench_store_live import measure_store_live
 from bench_store_memory import measure_store_memory
@@ -65,6 +66,7 @@ def _parts(most: int) -> dict[str, Callable[[Path], list[Figure]]]:
         "dispatch live": measure_dispatch_live,
         "dispatch rollouts": measure_dispatch_rollouts,
         "store ingest": measure_store_ingest,
+        "store costs": measure_store_costs,
         "store size": measure_store_size,
         "store reindex": measure_store_reindex,
         "store live": measure_store_live,

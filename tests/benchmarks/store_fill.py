@@ -18,11 +18,11 @@ from agent_layer.infra.redis.keys import Keys
 from agent_layer.schema.ids import new_id
 from agent_layer.schema.segment import ENDED, STARTED, Chunk, SegmentFooter, TrajectorySummary
 from agent_layer.settings import Settings
-from agent_layer.store.index.commit import commit_segments
+from agent_layer.store.index.restore import enter_segments
 from agent_layer.store.segments.format import SealedSegment
 from agent_layer.store.segments.summary import describe_owner
 
-__all__ = ["commit_facts", "fill"]
+__all__ = ["commit_facts", "fill", "seal_facts"]
 
 _PER_SEGMENT = 100
 _NUM_PROCESSES = 2
@@ -40,13 +40,18 @@ def fill(settings: Settings, begin: int, end: int, num_steps: int | None = None)
 
 def commit_facts(redis: Redis, keys: Keys, facts: Sequence[Facts]) -> None:
     """Commit one segment of such trajectories."""
+    enter_segments(redis, keys, [seal_facts(facts)])
+
+
+def seal_facts(facts: Sequence[Facts]) -> SealedSegment:
+    """Return what a commit has to know of a segment of such trajectories."""
     chunks = [
         Chunk(owner=one.trajectory_id, offset=number * _CHUNK_BYTES, size_bytes=_CHUNK_BYTES)
         for number, one in enumerate(facts)
     ]
     summaries = [_make_summary(one) for one in facts]
     footer = SegmentFooter(name=new_id(), created_at=facts[0].started_at, chunks=chunks, trajectories=summaries)
-    commit_segments(redis, keys, [SealedSegment(footer, len(facts) * _CHUNK_BYTES)])
+    return SealedSegment(footer, len(facts) * _CHUNK_BYTES)
 
 
 def _fill_part(job: tuple[Settings, int, int, int | None]) -> None:

@@ -89,7 +89,7 @@ _SHIP = _Duty(
         "xrange xdel hset hdel hsetnx hget hgetall hmget sadd unlink multi exec"
         " set pexpire del exists time"  # restores the index
     ),
-    scripts=(COMMIT, ENTER_REWARDS, MARK_COMMITTED, HOLD_BLOBS, ADVANCE_CLOCK),
+    scripts=(COMMIT, RESTORE, ENTER_REWARDS, MARK_COMMITTED, HOLD_BLOBS, ADVANCE_CLOCK),
 )
 _FOLLOW = _Duty(
     reads="outbox",
@@ -117,7 +117,7 @@ _SHOW_PAGE = _Duty(writes="pages", commands="get zadd zrem zremrangebyscore zran
 _MAINTAIN = _Duty(
     writes="exported:* reindexing cooled judged:* dead replaced:* merging compacting data-loss",
     commands="set del unlink srem pttl pexpire scan info hlen hstrlen strlen object|encoding memory|usage",
-    scripts=(FORGET, RESTORE, RETIRE, RELEASE_UNNEEDED, COUNT_ORPHAN_BITS),
+    scripts=(FORGET, RETIRE, RELEASE_UNNEEDED, COUNT_ORPHAN_BITS),
 )
 
 _DUTIES: dict[Role, tuple[_Duty, ...]] = {

@@ -55,8 +55,13 @@ def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment],
     Repeated commits, and commits in another order, give the same index. With ``again``, bitmaps and columns that
     contradict a row are repaired, too.
     """
-    while not _commit_once(redis, keys, segments, again=again):  # the server changed meanwhile, and may forget rows
+    while not commit_once(redis, keys, segments, read_server_change(redis, keys), again=again):
         pass
+    note_replaced(redis, keys, segments)
+
+
+def note_replaced(redis: Redis, keys: Keys, segments: Iterable[SealedSegment]) -> None:
+    """Queue what these committed segments replace for removal."""
     for one in segments:  # so that the replaced ones go even if the process that merged them died
         for page in batched(one.footer.replaces, _MAX_BATCH_SIZE):
             sizes = cast("list[bytes | None]", redis.hmget(keys.segments, page))
@@ -64,9 +69,11 @@ def commit_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment],
                 remember_replaced(redis, keys, committed, one.footer.name)
 
 
-def _commit_once(redis: Redis, keys: Keys, segments: Sequence[SealedSegment], *, again: bool) -> bool:
-    """Merge all rows, then mark the segments as committed; return False where the server changed in between."""
-    change = read_server_change(redis, keys)
+def commit_once(redis: Redis, keys: Keys, segments: Sequence[SealedSegment], change: bytes, *, again: bool) -> bool:
+    """Merge all rows, then mark the segments as committed.
+
+    Returns: False, and nothing is marked, where the server changed since ``change``: it may have forgotten rows.
+    """
     commit, enter, mark = (script.load(redis) for script in (COMMIT, ENTER_REWARDS, MARK_COMMITTED))
     merged = [one.footer.name for one in segments if one.footer.replaces]
     for batch in _batches(segments, merged, again=again):

@@ -1,8 +1,8 @@
-"""Bulk entry of segments into an index that lost them: the state that commit.lua would arrive at, merged in Python.
+"""Bulk entry of segments into the index: the state that commit.lua would arrive at, merged in Python.
 
 A trajectory that Redis does not know is entered whole, many in one script, their bits of a bitmap as one string. The
-parts of any other go through ``commit_segments``, as those of live commits do. The script decides, so nothing is lost
-or doubled when a shipper commits in the same moment.
+parts of any other go through commit.lua. The scripts decide, so nothing is lost or doubled when two processes enter
+the same in the same moment.
 """
 
 import math
@@ -17,9 +17,9 @@ from typing import Final, NamedTuple, TypeAlias, cast
 import msgspec
 from redis import Redis
 
-from agent_layer.infra import Keys, batched
+from agent_layer.infra import Keys, batched, read_server_change
 from agent_layer.schema import Block, TrajectorySummary, trajectory_owner
-from agent_layer.store.index.commit import as_text, commit_segments, compute_reward, make_outcome
+from agent_layer.store.index.commit import as_text, commit_once, compute_reward, make_outcome, note_replaced
 from agent_layer.store.index.filters import find_bucket, name_bitmap, name_label
 from agent_layer.store.index.plan import bucket_name
 from agent_layer.store.index.scripts import RESTORE
@@ -35,6 +35,8 @@ _MAX_WEIGHT: Final = 2_048
 _MAX_ENTRIES: Final = 512
 """A trajectory with more calls, rewards or blobs is committed in parts."""
 _MAX_KEYS: Final = 512
+_MIN_TOGETHER: Final = 48
+"""New trajectories for which a live commit pays: fewer would leave gaps in their block."""
 _MAX_WAITING: Final = 3
 """Batches on their way to Redis while the next one is merged."""
 _BITS: Final = [1 << _MAX_TOGETHER - 1 - place for place in range(_MAX_TOGETHER)]
@@ -77,18 +79,35 @@ class _Whole(NamedTuple):
     """Rewards of the summary."""
 
 
-def restore_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment]) -> None:
-    """Commit segments whose entries the index may have lost; the index is as after ``commit_segments(again=True)``."""
+def enter_segments(redis: Redis, keys: Keys, segments: Sequence[SealedSegment], *, again: bool = False) -> None:
+    """Commit segments whose objects are stored already; the index is as after ``commit_segments``.
+
+    Quicker than that for many trajectories that the index does not have. See there for ``again``.
+    """
+    is_committed = False
+    while not is_committed:
+        change = read_server_change(redis, keys)
+        entered = _enter_new(redis, keys, segments, min_together=1 if again else _MIN_TOGETHER)
+        left = [_leave_out(entered, one) for one in segments] if entered else segments
+        is_committed = commit_once(redis, keys, left, change, again=again)
+    note_replaced(redis, keys, segments)
+
+
+def _enter_new(redis: Redis, keys: Keys, segments: Sequence[SealedSegment], min_together: int) -> set[str]:
+    """Enter trajectories that the index does not have, if there are enough; return them."""
+    entered = set[str]()
+    if sum(len(one.footer.trajectories) for one in segments) < min_together:
+        return entered
     parts = _collect_parts(segments)
     rest = _find_known(redis, keys, list(parts))
-    entered = set[str]()
+    if len(parts) - len(rest) < min_together:
+        return entered
     with ThreadPoolExecutor(1) as threads:
         sender = _Sender(redis, keys, threads)
         for batch in _batches(_describe_whole(name, found) for name, found in parts.items() if name not in rest):
             sender.send(batch)
             entered.update(one.trajectory_id for one in batch)
-        entered -= sender.finish()
-    commit_segments(redis, keys, [_leave_out(entered, one) for one in segments], again=True)
+        return entered - sender.finish()
 
 
 def _collect_parts(segments: Iterable[SealedSegment]) -> dict[str, list[_Part]]:
@@ -108,7 +127,7 @@ def _leave_out(entered: set[str], segment: SealedSegment) -> SealedSegment:
 
 def _find_known(redis: Redis, keys: Keys, trajectory_ids: Sequence[str]) -> set[str]:
     """Return those that have a row already, or were deleted; the script looks again."""
-    known, has_dead = set[str](), bool(redis.hlen(keys.dead))
+    known, has_dead = set[str](), bool(redis.exists(keys.dead))
     for page in batched(trajectory_ids, _MAX_KEYS):
         if redis.exists(*map(keys.trajectory, page)):
             pipeline = redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py

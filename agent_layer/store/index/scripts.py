@@ -64,8 +64,8 @@ RESTORE = LuaScript(
     file=_LUA / "restore.lua",
     constants=INDEX_CONSTANTS,
     preludes=(*INDEX_PRELUDE, _EVENTS, _BLOB_REFS, _ACCEPTED),
-    commands="bitcount bitpos exists expire get getbit hexists hget hset sadd scard set setbit setnx setrange sismember"
-    " xadd",
+    commands="bitcount bitpos exists expire get getbit hexists hget hmget hset sadd scard set setbit setnx setrange"
+    " sismember xadd",
     reads="dead replaced:*",
     writes=f"{_ROWS} ordinals runs blob:* blobs steps group:*",
 )

@@ -20,7 +20,7 @@ from agent_layer.schema import LogRecord, decode
 from agent_layer.store.index.aggregate import count_trajectories
 from agent_layer.store.index.commit import commit_segments
 from agent_layer.store.index.index import Index
-from agent_layer.store.index.restore import restore_segments
+from agent_layer.store.index.restore import enter_segments
 from agent_layer.store.maintenance.index_audit import count_orphan_bits
 from agent_layer.store.maintenance.lock import check_permission
 from agent_layer.store.segments.format import (
@@ -185,7 +185,7 @@ def _read_or_salvage(objects: ObjectStore, key: str) -> _ReadablePart:
 
 def _enter(redis: Redis, keys: Keys, read: Sequence[_ReadablePart]) -> list[str]:
     """Commit the readable segments, quarantine the others; return the faults."""
-    restore_segments(redis, keys, [one.sealed for one in read if one.sealed])
+    enter_segments(redis, keys, [one.sealed for one in read if one.sealed], again=True)
     faults = {one.name: one.fault for one in read if one.fault}
     if faults:
         redis.hset(keys.quarantine, mapping={**faults})

@@ -16,7 +16,7 @@ from redis import Redis
 
 from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.infra import Keys, ObjectStore, batched, greet_again, read_server_change, rewrite_torn_file
-from agent_layer.store.index.commit import commit_segments
+from agent_layer.store.index.restore import enter_segments
 from agent_layer.store.segments.format import SealedSegment, read_footer, salvage_segment, segment_name
 from agent_layer.store.segments.tombstones import list_tombstones, load_tombstones
 
@@ -55,7 +55,7 @@ def restore_index(redis: Redis, keys: Keys, objects: ObjectStore) -> bool:
             for page in batched(_find_lacking(redis, keys, objects), _NUM_TOGETHER):
                 redis.pexpire(lock, _LOCK_MS)
                 read = threads.map(partial(_read, redis, keys, objects), page)
-                commit_segments(redis, keys, [one for one in read if one is not None], again=True)
+                enter_segments(redis, keys, [one for one in read if one is not None], again=True)
                 num += len(page)
     redis.hset(server, "restored", change)
     redis.delete(lock)

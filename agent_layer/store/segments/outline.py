@@ -1,6 +1,7 @@
 """Outlines of records: the fields that the index needs. The rest of a long record is skipped, and stored as it came.
 
 A shipper and a compaction read every record that is stored; most of a step is tokens, messages and log-probabilities.
+Outlines are in no cycle, so the garbage collection need not look at the thousands of a log (``gc=False``).
 """
 
 from contextlib import suppress
@@ -45,16 +46,21 @@ class _MessageOutline(msgspec.Struct, frozen=True):
 _MESSAGE_DECODER = msgspec.msgpack.Decoder(_MessageOutline)
 
 
-class ActionOutline(msgspec.Struct, frozen=True):
+class ActionOutline(msgspec.Struct, frozen=True, gc=False):
     """See Action."""
 
     packed_message: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="message")
     policy_versions: list[tuple[int, int]] | None = None
 
     @property
+    def may_request_tools(self) -> bool:
+        """Whether it is worth the while to read the message."""
+        return b"tool_calls" in bytes(self.packed_message)
+
+    @property
     def message(self) -> JsonObject | None:
         """What names the tools in a message that requests some; None for others, and for one that cannot be read."""
-        if b"tool_calls" not in bytes(self.packed_message):
+        if not self.may_request_tools:
             return None
         with suppress(*UNREADABLE):  # the form that nearly all have; their arguments are passed over
             calls = _MESSAGE_DECODER.decode(self.packed_message).tool_calls
@@ -65,7 +71,7 @@ class ActionOutline(msgspec.Struct, frozen=True):
             return None
 
 
-class StepOutline(msgspec.Struct, frozen=True, tag="step_part"):
+class StepOutline(msgspec.Struct, frozen=True, tag="step_part", gc=False):
     """See StepPart."""
 
     trajectory_id: str
@@ -81,7 +87,7 @@ class StepOutline(msgspec.Struct, frozen=True, tag="step_part"):
     findings: list[str] = []
 
 
-class ObservationOutline(msgspec.Struct, frozen=True, tag="observation"):
+class ObservationOutline(msgspec.Struct, frozen=True, tag="observation", gc=False):
     """See Observation."""
 
     trajectory_id: str
@@ -90,7 +96,7 @@ class ObservationOutline(msgspec.Struct, frozen=True, tag="observation"):
     at: float
 
 
-class TrainedTokensOutline(msgspec.Struct, frozen=True, tag="trained_tokens"):
+class TrainedTokensOutline(msgspec.Struct, frozen=True, tag="trained_tokens", gc=False):
     """See TrainedTokens."""
 
     trajectory_id: str

@@ -285,9 +285,11 @@ def _summarise_steps(parts: Iterable[StepOutline | StepPart]) -> _Steps:
         actions: Sequence[ActionOutline | Action] = part.actions or ()
         steps.agents.add(part.agent)
         steps.engines.add(part.engine)
-        steps.findings.update([finding.partition(":")[0] for finding in part.findings])
+        if part.findings:
+            steps.findings.update([finding.partition(":")[0] for finding in part.findings])
         for action in actions:
-            steps.tools.update(requested_tool_names(action))
+            if not isinstance(action, ActionOutline) or action.may_request_tools:
+                steps.tools.update(requested_tool_names(action))
             steps.versions.update(
                 [min(max(one, -_MAX_VERSION), _MAX_VERSION) for one, _ in action.policy_versions or ()]
             )

@@ -17,7 +17,7 @@ from agent_layer.shipper.direct import DirectDestination
 from agent_layer.store import (
     StoredRecord,
     build_segment,
-    commit_segments,
+    enter_segments,
     open_store,
     read_record,
     restore_index,
@@ -282,7 +282,7 @@ def test_no_segment_is_named_as_committed_without_its_rows(line, forgetful, forg
     begin = forgetful.mark()
     forget_at(number, lambda: forgetful.forget_since(begin))
 
-    commit_segments(line.redis, line.keys, [sealed])
+    enter_segments(line.redis, line.keys, [sealed])
 
     assert line.redis.hexists(line.keys.segments, sealed.footer.name)
     assert line.redis.hexists(line.keys.chunks(trajectory_id), sealed.footer.name)

@@ -1,9 +1,11 @@
 """Memory of ``ingest``: what bodies become is bounded and counted while they are unpacked, however they are packed."""
 
 import asyncio
+import gc
 import gzip
 import json
 import threading
+import weakref
 import zlib
 from random import Random
 
@@ -16,7 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from agent_layer.errors import BackPressureError, BadInputError
 from agent_layer.ingest.app import build_app
-from agent_layer.ingest.http import IngestMemory, unpack
+from agent_layer.ingest.http import REFUSALS, HeldBytes, IngestMemory, run_in_thread, unpack
 from agent_layer.recorder import Recorder
 from agent_layer.recorder.frames import frame
 from agent_layer.schema.codec import encode
@@ -198,6 +200,98 @@ async def test_many_small_bodies_that_become_large_take_no_more_than_the_setting
     assert len(early) == (0 if is_unpacked_in_turn else NUM_AT_ONCE - 1), "no other one fits beside the first"
     assert {*early} <= {(503, True)}
     recorder.close()
+
+
+@pytest.fixture
+def without_collection():
+    """No garbage collection: what is in a cycle stays."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def living() -> list[HeldBytes]:
+    """Counts of requests that a frame, an exception or a cycle still has; the frames that hold pieces have one, too."""
+    return [one for one in gc.get_objects() if isinstance(one, HeldBytes)]
+
+
+STATUSES = {"too long": 413, "no room": 503, "cut off": 400, "something else": 400, "accepted": 200}
+
+
+async def send_until(end: asyncio.Event):
+    """A body whose end comes late."""
+    yield b"begin"
+    await end.wait()
+
+
+async def post(client: TestClient, path: str, body, headers: dict[str, str]) -> int:
+    """Send a body; return the status of the answer."""
+    async with client.post(path, data=body, headers=KEY | headers, skip_auto_headers=["content-type"]) as answer:
+        return answer.status
+
+
+@pytest.mark.usefixtures("without_collection")
+@pytest.mark.parametrize(("make", "headers", "length"), BODIES)
+@pytest.mark.parametrize("refusal", STATUSES)
+async def test_a_request_that_was_answered_leaves_nothing_for_the_garbage_collection(
+    settings, make, headers, length, refusal, until
+):
+    limits = {
+        "max_body_bytes": MEGABYTE if refusal == "too long" else 4 * MEGABYTE,
+        "ingest_bytes": MEGABYTE if refusal == "no room" else 4 * MEGABYTE,
+    }
+    settings = settings.model_copy(update=limits | {"ingest_seconds": 0.01, "ingest_key": "ingest-key"})
+    recorder = Recorder(settings)
+    server = TestServer(build_app(settings, recorder))
+    await server.start_server(auto_decompress=False)
+    body = make(UNPACKED_BYTES) if refusal != "something else" else b"nothing of this kind" * 9
+    for coding in (headers.get("content-type"), headers.get("content-encoding")):
+        body = zstandard.compress(body) if coding == "application/zstd" else _PACK.get(coding, bytes)(body)
+    body = body[:-9] if refusal == "cut off" else body
+    path = f"/v1/logs/{settings.namespace}/{new_id()}-host-1" if make is log else "/v1/traces"
+    rest = asyncio.Event()
+    async with TestClient(server) as client, asyncio.TaskGroup() as sending:
+        if refusal == "no room":  # beside one that is still being sent
+            sending.create_task(post(client, path, send_until(rest), headers))
+            await until(living)
+        others = {*map(id, living())}
+        sent = send_in_pieces(body) if length == "chunked" else body
+        status = await post(client, path, sent, headers)
+        assert status == (503 if make is log and refusal == "accepted" else STATUSES[refusal])
+        await until(lambda: {*map(id, living())} == others)  # a thread ends its work a moment after it said so
+        rest.set()
+    recorder.close()
+
+
+def cut_off(packed: bytes) -> tuple[bytes, int, int]:
+    return packed[:-9], 0, 4 * MEGABYTE
+
+
+def too_long(packed: bytes) -> tuple[bytes, int, int]:
+    return packed, 0, MEGABYTE // 2
+
+
+def beside_others(packed: bytes) -> tuple[bytes, int, int]:
+    return packed, 4 * MEGABYTE, 4 * MEGABYTE
+
+
+@packings
+@pytest.mark.usefixtures("without_collection")
+@pytest.mark.parametrize("refuse", [cut_off, too_long, beside_others])
+async def test_an_error_of_a_thread_holds_nothing_of_the_body(coding, pack, refuse):
+    packed, num_others, max_bytes = refuse(pack(bytes(MEGABYTE)))
+    memory, holders = IngestMemory(4 * MEGABYTE), []
+    HeldBytes(memory).grow(num_others)
+
+    def work() -> bytes:
+        held = HeldBytes(memory)
+        holders.append(weakref.ref(held))
+        return unpack(packed, coding, "body", max_bytes, held)
+
+    with pytest.raises(REFUSALS) as caught:
+        await run_in_thread(work)
+    assert [one() for one in holders] == [None], caught
 
 
 @pytest.mark.parametrize("coding", ["br", "gzip, gzip", "gzip, deflate", "snappy"])

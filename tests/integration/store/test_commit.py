@@ -21,7 +21,7 @@ from agent_layer.schema.trajectory import assemble_trajectory
 from agent_layer.state.call_counts import CallCount, count_calls
 from agent_layer.store.index.commit import commit_segments
 from agent_layer.store.index.index import Index
-from agent_layer.store.index.restore import restore_segments
+from agent_layer.store.index.restore import enter_segments
 from agent_layer.store.maintenance.index_audit import find_inconsistent_rows
 from agent_layer.store.segments.fields import COLUMNS
 from agent_layer.store.segments.format import SealedSegment, StoredRecord, build_segment
@@ -150,8 +150,9 @@ class Space:
         stored = {owner: [StoredRecord(one, encode(one)) for one in ours] for owner, ours in by_owner.items()}
         return build_segment(segment_named(name), stored)[1]
 
-    def restore(self, segments: dict[str, list]) -> None:
-        restore_segments(self.redis, self.keys, [self._seal(name, found) for name, found in segments.items()])
+    def enter(self, segments: dict[str, list], *, again: bool) -> None:
+        sealed = [self._seal(name, found) for name, found in segments.items()]
+        enter_segments(self.redis, self.keys, sealed, again=again)
 
     def contents(self) -> dict[str, object]:
         """All of the index but its events, and but for which ordinal a trajectory has: that is by order of merging."""
@@ -253,9 +254,16 @@ def test_order_and_repetition_of_segments_change_nothing(redis, keys, segments, 
     often.clear()
 
 
+@pytest.fixture
+def few_suffice(monkeypatch):
+    """Live commits enter new trajectories together, however few they are."""
+    monkeypatch.setattr("agent_layer.store.index.restore._MIN_TOGETHER", 1)
+
+
 @property_settings
 @given(segments_of, st.data())
-def test_a_rebuild_restores_what_commits_entered(redis, keys, segments, data):
+@pytest.mark.usefixtures("few_suffice")
+def test_bulk_entry_arrives_at_what_commits_entered(redis, keys, segments, data):
     once, restored = Space(redis, keys.namespace), Space(redis, keys.namespace)
     early = data.draw(st.sets(st.sampled_from(sorted(segments))))
     first = data.draw(st.sets(st.sampled_from(sorted(segments))))
@@ -265,7 +273,8 @@ def test_a_rebuild_restores_what_commits_entered(redis, keys, segments, data):
         if name in early:  # a shipper is quicker than the rebuild
             restored.commit(name, found)
     for some in (first, segments.keys() - first, segments.keys()):
-        restored.restore({name: segments[name] for name in sorted(some)})
+        again = data.draw(st.booleans())
+        restored.enter({name: segments[name] for name in sorted(some)}, again=again)
 
     assert restored.contents() == once.contents()
     assert list(find_inconsistent_rows(Index(redis, restored.keys), restored.ids().values())) == []

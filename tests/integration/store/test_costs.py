@@ -7,10 +7,10 @@ import pytest
 from msgspec import structs
 
 from agent_layer.schema.reward import Reward, rollout_reward
-from agent_layer.store import open_store, read_rewards
+from agent_layer.store import enter_segments, open_store, read_footer, read_rewards, segment_key
 
 from ...builders import attempt, call, closed_group, sampled
-from ...stored import collect_answers, write_segment
+from ...stored import collect_answers, put_segment, write_segment
 
 RICH_CALL = {"agent": "solver", "engine": "http://10.0.0.7:8000", "findings": ["cut: here"]}
 ODD_RUNS = ["r", "r:x", "r*", "r?", "r[a-z]", "r\\", "*", "group:r", "batch:r:1", "r:trainer", "größe"]
@@ -163,3 +163,14 @@ def test_rewards_that_an_earlier_version_stored_together_are_read_once(store):
     assert store.row("a.0-0").reward == 0.5
     store.admin.delete("a.0-0")
     assert not store.redis.keys(store.keys.name("t", "a.0-0", "*"))
+
+
+def test_many_new_trajectories_of_a_segment_enter_the_index_together(store):
+    name = put_segment(store, *(record for number in range(100) for record in attempt(f"g.{number}-0")))
+    sealed = read_footer(store.objects, segment_key(store.keys, name))
+
+    with measure_cost(store.redis) as cost:
+        enter_segments(store.redis, store.keys, [sealed])
+
+    assert store.count() == 100
+    assert cost.commands["setbit"] + cost.commands["setrange"] < 100, "a bitmap takes the bits of all at once"

@@ -10,11 +10,13 @@ from functools import partial
 
 import pytest
 
+from agent_layer.infra import batched
 from agent_layer.recorder import Recorder
-from agent_layer.store import open_store
+from agent_layer.store import enter_segments, open_store
 from agent_layer.store.index.index import BLOCK, Index
 from agent_layer.store.maintenance.index_audit import count_orphan_bits, find_inconsistent_rows
 from agent_layer.store.maintenance.rebuild import drop_index, index_segment
+from agent_layer.store.segments.format import read_footer, segment_key
 
 from ...builders import attempt
 from ...stored import mark_deleted, write_segment
@@ -176,7 +178,13 @@ def test_commits_and_deletions_beside_a_rebuild_lose_nothing_and_double_nothing(
         for name in random.Random(seed).sample(names, 150):
             index_segment(store.redis, store.keys, store.objects, name)
 
-    moves = [partial(ship, 1), partial(ship, 2), *(partial(mark_deleted, store, one) for one in deleted)]
+    def ship_together(seed):
+        for some in batched(random.Random(seed).sample(names, 150), 75):
+            segments = [read_footer(store.objects, segment_key(store.keys, name)) for name in some]
+            enter_segments(store.redis, store.keys, segments)
+
+    ships = [partial(ship, 1), partial(ship, 2), partial(ship_together, 3), partial(ship_together, 4)]
+    moves = [*ships, *(partial(mark_deleted, store, one) for one in deleted)]
     threads = [threading.Thread(target=move) for move in moves]
     drop_index(store.redis, store.keys)
     for thread in threads:

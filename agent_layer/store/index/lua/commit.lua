@@ -199,6 +199,7 @@ local function offer_late(group)
 end
 
 for _, one in ipairs(batch.trajectories) do merge_trajectory(one) end
+keep_accepted() -- before the records of groups, which end it
 for _, policy in ipairs(batch.policies) do
   redis.call('SADD', key('runs'), policy.run)
   if redis.call('HSETNX', key('policies', policy.run), policy.number, policy.record) == 1 then

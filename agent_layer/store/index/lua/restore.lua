@@ -90,5 +90,6 @@ if #refused > 0 then return refused end
 local first = issue_ordinals(#batch.trajectories, 8)
 mark_all(first)
 enter_all(first)
+keep_accepted()
 keep_zones()
 return {}
