@@ -19,15 +19,19 @@ import msgspec
 
 from agent_layer.infra import batched
 from agent_layer.store.index.filters import Conditions, NumberRange, bucket_ends, find_bucket
-from agent_layer.store.index.index import BLOCK, Index, Position
+from agent_layer.store.index.index import Index, Position
 from agent_layer.store.index.members import FEW_MEMBERS, Numbers, Scan, Standing, count_members
 from agent_layer.store.index.plan import Ordering, Zone, find_buckets, plan_blocks
 
 _FIRST_BLOCKS: Final = 16
 """Blocks whose bitmaps are read at first; then ever more."""
+_SPARSE_BLOCKS: Final = 64
+"""The same, where a name is so rare that some block has none of it."""
 _MAX_BLOCKS: Final = 512
 _FIRST_BUCKETS: Final = 2
 """Buckets that are read at first, by reward; then ever more."""
+_SPARE: Final = 8
+"""Members whose numbers are read besides those that may suffice, from the second round on: a round takes longer."""
 _MAX_TESTED: Final = 2_048
 """Members whose numbers are compared before what is left is looked at again."""
 
@@ -109,6 +113,10 @@ class _Best:
         """Members that are still wanted, at least 1."""
         return max(1, self._limit - len(self._best))
 
+    def may_grow_from(self, value: float) -> bool:
+        """Whether a member of this value may be better than the last one that is wanted."""
+        return self._bound is None or not self._ordering.is_before(self._bound[:1], (value,))
+
     def cut(self, zones: list[Zone]) -> list[Zone]:
         """Leave out the blocks of a plan whose members all come behind the last one that is wanted."""
         if (bound := self._bound) is None:
@@ -120,7 +128,7 @@ class _Best:
         return standing[: len(self.cut([zone for zone, _ in standing]))]
 
     def select(self, found: Numbers) -> list[Entry]:
-        """Return the members of one block without most of those that cannot be among the best."""
+        """Return the members without most of those that cannot be among the best."""
         values, starts = found.columns[self._ordering.column], found.columns["started_at"]
         places, begin = found.places, self.begin
         num_best = self._limit + len(self._gone)
@@ -130,8 +138,7 @@ class _Best:
             last = sorted([values[place] for place in places], reverse=self._ordering.descending)[num_best - 1]
             low, high = (last, inf) if self._ordering.descending else (-inf, last)
             places = [place for place in places if low <= values[place] <= high]
-        first = found.block * BLOCK
-        return [(values[place], starts[place], first + place) for place in places]
+        return [(values[place], starts[place], found.ordinals[place]) for place in places]
 
     def add(self, fresh: Sequence[Entry]) -> None:
         """Add members, and drop those behind the last one that is wanted."""
@@ -163,19 +170,23 @@ class _Walk:
 
     def search_by_block(self, zones: list[Zone]) -> None:
         """Look through blocks in the order of their best members."""
-        left, size, pending = zones, _FIRST_BLOCKS, list[Standing]()
-        num_passed, num_seen = (1, 2) if self._ranges else (1, 1)
+        is_sparse = len(self._scan.scope.blocks) < self._scan.scope.num_blocks
+        left, size, pending = zones, _SPARSE_BLOCKS if is_sparse else _FIRST_BLOCKS, list[Standing]()
+        num_passed, num_seen, num_rounds = 1, 2 if self._ranges else 1, 0
         while left or pending:
-            num_wanted = min(_MAX_TESTED, ceil(self._best.num_lacking * num_seen / num_passed))
+            num_wanted = min(_MAX_TESTED, ceil(self._best.num_lacking * num_seen / num_passed) + _SPARE * num_rounds)
             while left and count_members(pending) < num_wanted:
                 pending += self._find_named(left[:size])
                 left, size = left[size:], min(4 * size, _MAX_BLOCKS)
             if not pending:
                 return
-            sums = [*accumulate(bits.bit_count() for _, bits in pending)]
-            num_chosen = bisect_left(sums, num_wanted) + 1
-            num_passed += self._consume(*self._scan.apply_buckets(pending[:num_chosen], self._ranges))
-            num_seen += sums[:num_chosen][-1]
+            num_chosen = max(2**num_rounds, bisect_left([*accumulate(map(_count, pending))], num_wanted) + 1)
+            chosen, ranges = pending[:num_chosen], self._ranges
+            num_seen += count_members(chosen)
+            if num_wanted > FEW_MEMBERS:
+                chosen, ranges = self._scan.apply_buckets(chosen, ranges)
+            num_passed += self._consume(chosen, ranges)
+            num_rounds += 1
             left, pending = self._best.cut(left), self._best.cut_standing(pending[num_chosen:])
 
     def search_by_reward(self, zones: list[Zone], after: Position | None) -> None:
@@ -185,19 +196,27 @@ class _Walk:
         buckets = [one for one in buckets if after is None or one <= find_bucket(after.value)]
         num_buckets = _FIRST_BUCKETS
         while buckets and not self._best.is_full:
-            group, buckets = buckets[:num_buckets], buckets[num_buckets:]
-            num_buckets *= 2
-            least = bucket_ends(group[-1])[0]
-            left, size = [zone for zone in zones if zone.best[0] >= least], _FIRST_BLOCKS
+            group, buckets, num_buckets = buckets[:num_buckets], buckets[num_buckets:], 2 * num_buckets
+            left, size = [zone for zone in zones if zone.best[0] >= bucket_ends(group[-1])[0]], _SPARSE_BLOCKS
             while left:
-                standing = self._scan.find_in_buckets(self._find_named(left[:size]), group)
-                self._consume(standing, self._ranges)
+                self._consume_buckets(self._find_named(left[:size]), group)
                 left, size = self._best.cut(left[size:]), min(4 * size, _MAX_BLOCKS)
             if buckets and not self._best.is_full:
                 standing = self._find_named(zones)
                 if count_members(standing) <= FEW_MEMBERS:
                     self._consume(standing, self._ranges)
                     return
+
+    def _consume_buckets(self, standing: Sequence[Standing], buckets: Sequence[int]) -> None:
+        """Add members of the highest buckets, as many buckets at a time as may fill the answer."""
+        group = list[Standing]()
+        for bucket, those in zip(buckets, self._scan.split_by_bucket(standing, buckets), strict=True):
+            group += those
+            if count_members(group) >= self._best.num_lacking or bucket == buckets[-1]:
+                self._consume(group, self._ranges)
+                group = []
+            if not self._best.may_grow_from(bucket_ends(bucket)[0]):
+                return
 
     def _find_named(self, zones: Sequence[Zone]) -> list[Standing]:
         """Return the members that have all names; their bitmaps are read once."""
@@ -216,3 +235,7 @@ class _Walk:
         self._best.add(entries)
         self.num_tested += count_members(standing)
         return num_passed
+
+
+def _count(one: Standing) -> int:
+    return one[1].bit_count()

@@ -6,8 +6,9 @@ compared. Those of a block with few members are picked out by a script of Redis;
 
 import struct
 import sys
+from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Final, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -23,7 +24,7 @@ _MAX_BLOCKS: Final = 64
 """Blocks that are counted together."""
 _MAX_PICKED: Final = 512
 """Members that one script picks out, in about a millisecond."""
-_DENSE: Final = 16
+_DENSE: Final = 32
 """Members of a block from which on whole columns are read."""
 FEW_MEMBERS: Final = 256
 """Members whose rewards are rather compared than looked up in buckets."""
@@ -36,12 +37,14 @@ Standing: TypeAlias = tuple[Zone, int]
 
 
 class Numbers(NamedTuple):
-    """Members of a block, and numbers of theirs."""
+    """Members of one block, or of several that have few, and numbers of theirs."""
 
-    block: int
-    places: list[int]
-    columns: Mapping[str, Mapping[int, float] | Sequence[float]]
-    """Column, then place → number; NaN is not known."""
+    ordinals: Sequence[int]
+    """[num_places]."""
+    columns: Mapping[str, Sequence[float]]
+    """[num_places] by column; NaN is not known."""
+    places: Sequence[int]
+    """Of those members that meet the conditions."""
 
 
 def find_matches(
@@ -88,24 +91,26 @@ class Scan:
         by_block = found.split(found.members)
         return found, [(zone, by_block[zone.block]) for zone in zones if zone.block in by_block]
 
-    def find_in_buckets(self, standing: Sequence[Standing], buckets: Iterable[int]) -> list[Standing]:
-        """Leave the members whose rewards lie in one of the buckets."""
-        names = [*map(bucket_name, buckets)]
-        found = read_blocks(self._index, [zone.block for zone, _ in standing], names, ())
-        bits = found.split(join_bitmaps(found.bitmaps, names))
-        return [(zone, both) for zone, mine in standing if (both := mine & bits.get(zone.block, 0))]
+    def split_by_bucket(self, standing: Sequence[Standing], buckets: Sequence[int]) -> Iterator[list[Standing]]:
+        """Yield, for each bucket of rewards, the members that lie in it."""
+        found = read_blocks(self._index, [zone.block for zone, _ in standing], [*map(bucket_name, buckets)], ())
+        for bitmap in found.bitmaps.values():
+            bits = found.split(bitmap)
+            yield [(zone, both) for zone, mine in standing if (both := mine & bits.get(zone.block, 0))]
 
     def apply_buckets(
         self, standing: Sequence[Standing], ranges: Sequence[NumberRange]
     ) -> tuple[Sequence[Standing], Sequence[NumberRange]]:
-        """Leave out what buckets rule out, where that is cheaper; return the ranges that remain to be compared."""
+        """Leave out what buckets of rewards rule out, where these are few; return the ranges left to be compared."""
         wanted = next((one for one in ranges if one.column == "reward"), None)
-        if wanted is None or count_members(standing) <= FEW_MEMBERS:
+        buckets, are_inside = find_buckets(wanted, self.scope.buckets) if wanted else ([], False)
+        if wanted is None or len(buckets) > _MAX_BUCKETS:
             return standing, ranges
-        buckets, are_inside = find_buckets(wanted, self.scope.buckets)
-        if len(buckets) > _MAX_BUCKETS:
-            return standing, ranges
-        return self.find_in_buckets(standing, buckets), [one for one in ranges if one != wanted or not are_inside]
+        names = [*map(bucket_name, buckets)]
+        found = read_blocks(self._index, [zone.block for zone, _ in standing], names, ())
+        bits = found.split(join_bitmaps(found.bitmaps, names))
+        left = [(zone, both) for zone, mine in standing if (both := mine & bits.get(zone.block, 0))]
+        return left, [one for one in ranges if one is not wanted or not are_inside]
 
     def keep_in_ranges(self, standing: Sequence[Standing], ranges: Sequence[NumberRange]) -> dict[int, int]:
         """Return by block the members whose numbers are in all ranges."""
@@ -113,11 +118,17 @@ class Scan:
         for is_inside in (True, False):  # most blocks lie in a range of starts as a whole
             some = [one for one in standing if one[0].is_inside is is_inside]
             left = [one for one in ranges if not is_inside or one.column != "started_at"]
-            some, left = self.apply_buckets(some, left)
-            if left:
-                kept |= {block: _join_places(places) for block, places, _ in self.find_in_ranges(some, left)}
-            else:
+            if count_members(some) > FEW_MEMBERS:
+                some, left = self.apply_buckets(some, left)
+            if not left:
                 kept |= {zone.block: bits for zone, bits in some}
+                continue
+            for ordinals, _, places in self.find_in_ranges(some, left):
+                if isinstance(ordinals, range):
+                    kept[ordinals.start // BLOCK] = _join_places(places)
+                else:
+                    for block, at in (divmod(ordinals[place], BLOCK) for place in places):
+                        kept[block] = kept.get(block, 0) | 1 << BLOCK - 1 - at
         return kept
 
     def find_in_ranges(
@@ -127,11 +138,12 @@ class Scan:
         wanted = [*dict.fromkeys((*columns, *(one.column for one in ranges)))]
         dense = [one for one in standing if one[1].bit_count() >= _DENSE]
         sparse = [one for one in standing if one[1].bit_count() < _DENSE]
-        for block, places, numbers in chain(self._read_columns(dense, wanted), self._pick(sparse, wanted)):
+        for found in chain(self._read_columns(dense, wanted), self._pick(sparse, wanted)):
+            places = found.places
             for column, low, high in ranges:
-                values = numbers[column]
-                places = [place for place in places if low <= values[place] <= high]  # noqa: PLW2901
-            yield Numbers(block, places, numbers)
+                values = found.columns[column]
+                places = [place for place in places if low <= values[place] <= high]
+            yield found._replace(places=places)
 
     def find_ids(self, ordinals: Sequence[int]) -> dict[int, str]:
         """Return trajectories by ordinal; one that is gone is left out."""
@@ -142,30 +154,21 @@ class Scan:
     def _read_columns(self, standing: Sequence[Standing], columns: Sequence[str]) -> Iterator[Numbers]:
         stored = read_parts(self._index, [zone.block for zone, _ in standing], (), columns)
         for at, (zone, bits) in enumerate(standing):
-            yield Numbers(zone.block, list_places(bits), {column: _view(parts[at]) for column, parts in stored.items()})
+            ordinals = range(zone.block * BLOCK, (zone.block + 1) * BLOCK)
+            yield Numbers(ordinals, {column: _view(stored[column][at]) for column in columns}, list_places(bits))
 
     def _pick(self, standing: Sequence[Standing], columns: Sequence[str]) -> Iterator[Numbers]:
         """Let Redis pick out the numbers and ids of members."""
-        for page in batched(standing, _MAX_PICKED // _DENSE):
-            places = [list_places(bits) for _, bits in page]
-            blocks = [zone.block for zone, _ in page]
-            wanted = [*chain.from_iterable(zip(blocks, places, strict=True))]
+        for page in _slice(standing, _MAX_PICKED):
+            places = [(zone.block, list_places(bits)) for zone, bits in page]
+            packed = msgspec.msgpack.encode([columns, [*chain.from_iterable(places)]])
             fetch = FETCH_MEMBERS.load(self._index.redis)
-            packed, *ids = cast(
-                "list[bytes]",
-                fetch(keys=[self._index.keys.name()], args=[msgspec.msgpack.encode([columns, wanted])]),
-            )
-            ordinals = [block * BLOCK + place for block, here in zip(blocks, places, strict=True) for place in here]
+            stored, *ids = cast("list[bytes]", fetch(keys=[self._index.keys.name()], args=[packed]))
+            ordinals = [block * BLOCK + place for block, here in places for place in here]
             self._ids.update(zip(ordinals, map(bytes.decode, ids), strict=True))
-            numbers, begin = _view(packed), 0
-            for block, here in zip(blocks, places, strict=True):
-                end = begin + len(here) * len(columns)
-                by_column = {
-                    column: dict(zip(here, numbers[begin + at : end : len(columns)], strict=True))
-                    for at, column in enumerate(columns)
-                }
-                yield Numbers(block, here, by_column)
-                begin = end
+            numbers = struct.unpack(f"<{len(stored) // 8}d", stored)
+            by_column = {column: numbers[at :: len(columns)] for at, column in enumerate(columns)}
+            yield Numbers(ordinals, by_column, range(len(ordinals)))
 
 
 def count_members(standing: Iterable[Standing]) -> int:
@@ -182,6 +185,15 @@ def list_places(bits: int) -> list[int]:
             bits ^= 1 << bits.bit_length() - 1
         return places
     return set_bits(bits.to_bytes(BITMAP_BYTES))
+
+
+def _slice(standing: Sequence[Standing], num_members: int) -> Iterator[Sequence[Standing]]:
+    """Yield slices of hardly more than so many members."""
+    begin, sums = 0, [*accumulate(bits.bit_count() for _, bits in standing)]
+    while begin < len(standing):
+        end = bisect_left(sums, (sums[begin - 1] if begin else 0) + num_members) + 1
+        yield standing[begin:end]
+        begin = end
 
 
 def _join_places(places: Iterable[int]) -> int:
