@@ -28,10 +28,10 @@ _FIRST_BLOCKS: Final = 16
 _SPARSE_BLOCKS: Final = 64
 """The same, where a name is so rare that some block has none of it."""
 _MAX_BLOCKS: Final = 512
-_FIRST_BUCKETS: Final = 2
+_FIRST_BUCKETS: Final = 4
 """Buckets that are read at first, by reward; then ever more."""
 _SPARE: Final = 8
-"""Members whose numbers are read besides those that may suffice, from the second round on: a round takes longer."""
+"""Members whose numbers are read besides those that may suffice: another round takes longer."""
 _MAX_TESTED: Final = 2_048
 """Members whose numbers are compared before what is left is looked at again."""
 
@@ -132,7 +132,7 @@ class _Best:
         values, starts = found.columns[self._ordering.column], found.columns["started_at"]
         places, begin = found.places, self.begin
         num_best = self._limit + len(self._gone)
-        if begin is not None:  # what has the same value may stand before the begin
+        if begin is not None and len(places) > num_best:  # what has the same value may stand before the begin
             num_best += sum(values[place] == begin[0] for place in places)
         if len(places) > num_best:
             last = sorted([values[place] for place in places], reverse=self._ordering.descending)[num_best - 1]
@@ -171,16 +171,17 @@ class _Walk:
     def search_by_block(self, zones: list[Zone]) -> None:
         """Look through blocks in the order of their best members."""
         is_sparse = len(self._scan.scope.blocks) < self._scan.scope.num_blocks
-        left, size, pending = zones, _SPARSE_BLOCKS if is_sparse else _FIRST_BLOCKS, list[Standing]()
+        first = _SPARSE_BLOCKS if is_sparse else _FIRST_BLOCKS * len(self._scan.conditions.names)
+        left, size, pending = zones, first, list[Standing]()
         num_passed, num_seen, num_rounds = 1, 2 if self._ranges else 1, 0
         while left or pending:
-            num_wanted = min(_MAX_TESTED, ceil(self._best.num_lacking * num_seen / num_passed) + _SPARE * num_rounds)
+            num_wanted = min(_MAX_TESTED, ceil(self._best.num_lacking * num_seen / num_passed) + _SPARE)
             while left and count_members(pending) < num_wanted:
                 pending += self._find_named(left[:size])
                 left, size = left[size:], min(4 * size, _MAX_BLOCKS)
             if not pending:
                 return
-            num_chosen = max(2**num_rounds, bisect_left([*accumulate(map(_count, pending))], num_wanted) + 1)
+            num_chosen = max(num_rounds + 1, bisect_left([*accumulate(map(_count, pending))], num_wanted) + 1)
             chosen, ranges = pending[:num_chosen], self._ranges
             num_seen += count_members(chosen)
             if num_wanted > FEW_MEMBERS:

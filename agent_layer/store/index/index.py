@@ -4,6 +4,7 @@ Redis only hands out strings and rows, a bounded number at a time, so that no se
 """
 
 import struct
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, compress
@@ -43,7 +44,7 @@ class BlockMap(NamedTuple):
     """Blocks in which all names occur, and the bounds of their numbers."""
 
     blocks: list[int]
-    packed: tuple[float, ...]
+    packed: Sequence[float]
     """[num of these blocks · 2 · num_columns]: least and greatest number of each column of COLUMNS; of one that no
     member of the block has, inf and -inf."""
     num_blocks: int
@@ -56,7 +57,7 @@ class BlockMap(NamedTuple):
     def ends(self, column: str) -> tuple[Sequence[float], Sequence[float]]:
         """Return the least, and the greatest, numbers of a column, by block."""
         at = 2 * COLUMNS.index(column)
-        return self.packed[at :: 2 * len(COLUMNS)], self.packed[at + 1 :: 2 * len(COLUMNS)]
+        return [*self.packed[at :: 2 * len(COLUMNS)]], [*self.packed[at + 1 :: 2 * len(COLUMNS)]]
 
 
 _Map: TypeAlias = tuple[dict[bytes, bytes], set[bytes], *tuple[list[bytes | None], ...]]
@@ -163,7 +164,7 @@ class Index:
         blocks = [*zones.keys() & frozenset.intersection(*(places[name] for name in needed))] if needed else [*zones]
         return BlockMap(
             blocks=blocks,
-            packed=struct.unpack(f"<{2 * len(COLUMNS) * len(blocks)}d", b"".join([zones[block] for block in blocks])),
+            packed=view_numbers(b"".join([zones[block] for block in blocks])),
             num_blocks=len(packed),
             buckets=sorted(map(int, buckets)),
             places=places,
@@ -188,3 +189,10 @@ def set_bits(bitmap: bytes) -> list[int]:
     """Return the places of the bits that are set; the highest bit of the first byte has place 0."""
     digits = f"{int.from_bytes(bitmap):0{8 * len(bitmap)}b}"
     return [*compress(range(len(digits)), digits.encode().translate(AS_FLAGS))]
+
+
+def view_numbers(stored: bytes) -> Sequence[float]:
+    """Return float64s as stored, without a copy of each where this machine writes numbers as Redis has them."""
+    if sys.byteorder == "little":
+        return memoryview(stored).cast("d")
+    return struct.unpack(f"<{len(stored) // 8}d", stored)

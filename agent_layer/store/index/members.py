@@ -4,8 +4,6 @@ First the bitmaps of names are ANDed, then rewards are looked up in buckets wher
 compared. Those of a block with few members are picked out by a script of Redis; of many, whole columns come as strings.
 """
 
-import struct
-import sys
 from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
@@ -16,7 +14,7 @@ import msgspec
 from agent_layer.infra import batched
 from agent_layer.store.index.blocks import BITMAP_BYTES, Matches, find_common, join_bitmaps, read_blocks, read_parts
 from agent_layer.store.index.filters import Conditions, NumberRange
-from agent_layer.store.index.index import BLOCK, Index, set_bits
+from agent_layer.store.index.index import BLOCK, Index, set_bits, view_numbers
 from agent_layer.store.index.plan import Ordering, Zone, bucket_name, find_buckets, plan_blocks
 from agent_layer.store.index.scripts import FETCH_MEMBERS
 
@@ -77,7 +75,7 @@ class Scan:
     """One look through the blocks of an index."""
 
     def __init__(self, index: Index, conditions: Conditions, besides: Iterable[str] = ()) -> None:
-        self._index, self._conditions = index, conditions
+        self._index, self.conditions = index, conditions
         self._others = (*conditions.without, *(one.rest for one in conditions.bounded), *besides)
         self.scope = index.read_map(conditions, self._others)
         self._ids = dict[int, str]()
@@ -86,8 +84,8 @@ class Scan:
         """Return blocks with the members that have all names, and none that they must not have."""
         blocks, places = [zone.block for zone in zones], self.scope.places
         others = [name for name in self._others if not places[name].isdisjoint(blocks)]
-        found = read_blocks(self._index, blocks, [*self._conditions.names, *others], columns)
-        found = found._replace(members=find_common(self._index, found, self._conditions))
+        found = read_blocks(self._index, blocks, [*self.conditions.names, *others], columns)
+        found = found._replace(members=find_common(self._index, found, self.conditions))
         by_block = found.split(found.members)
         return found, [(zone, by_block[zone.block]) for zone in zones if zone.block in by_block]
 
@@ -155,7 +153,7 @@ class Scan:
         stored = read_parts(self._index, [zone.block for zone, _ in standing], (), columns)
         for at, (zone, bits) in enumerate(standing):
             ordinals = range(zone.block * BLOCK, (zone.block + 1) * BLOCK)
-            yield Numbers(ordinals, {column: _view(stored[column][at]) for column in columns}, list_places(bits))
+            yield Numbers(ordinals, {column: view_numbers(stored[column][at]) for column in columns}, list_places(bits))
 
     def _pick(self, standing: Sequence[Standing], columns: Sequence[str]) -> Iterator[Numbers]:
         """Let Redis pick out the numbers and ids of members."""
@@ -166,8 +164,8 @@ class Scan:
             stored, *ids = cast("list[bytes]", fetch(keys=[self._index.keys.name()], args=[packed]))
             ordinals = [block * BLOCK + place for block, here in places for place in here]
             self._ids.update(zip(ordinals, map(bytes.decode, ids), strict=True))
-            numbers = struct.unpack(f"<{len(stored) // 8}d", stored)
-            by_column = {column: numbers[at :: len(columns)] for at, column in enumerate(columns)}
+            numbers = view_numbers(stored)
+            by_column = {column: [*numbers[at :: len(columns)]] for at, column in enumerate(columns)}
             yield Numbers(ordinals, by_column, range(len(ordinals)))
 
 
@@ -201,10 +199,3 @@ def _join_places(places: Iterable[int]) -> int:
     for place in places:
         digits[place] = ord("1")
     return int(digits, 2)
-
-
-def _view(stored: bytes) -> Sequence[float]:
-    """Return float64s as stored, without a copy of each where this machine writes numbers as Redis has them."""
-    if sys.byteorder == "little":
-        return memoryview(stored).cast("d")
-    return struct.unpack(f"<{len(stored) // 8}d", stored)

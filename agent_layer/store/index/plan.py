@@ -75,7 +75,11 @@ def plan_blocks(
         fitting = [at for at in fitting if not ordering.is_before(worst[at], after[:2])]
     starts = [one for one in ranges if one.column == "started_at"]
     zones = [
-        Zone(best[at], scope.blocks[at], all(one.low <= first[at] and last[at] <= one.high for one in starts))
+        Zone(
+            best[at],
+            scope.blocks[at],
+            not starts or all(one.low <= first[at] <= last[at] <= one.high for one in starts),
+        )
         for at in fitting
     ]
     return sorted(zones, reverse=ordering.descending)
