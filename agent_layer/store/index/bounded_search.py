@@ -211,13 +211,14 @@ class _Walk:
     def _consume_buckets(self, standing: Sequence[Standing], buckets: Sequence[int]) -> None:
         """Add members of the highest buckets, as many buckets at a time as may fill the answer."""
         group = list[Standing]()
-        for bucket, those in zip(buckets, self._scan.split_by_bucket(standing, buckets), strict=True):
+        reachable = [bucket for bucket in buckets if self._best.may_grow_from(bucket_ends(bucket)[1])]
+        for bucket, those in zip(reachable, self._scan.split_by_bucket(standing, reachable), strict=True):
+            if not self._best.may_grow_from(bucket_ends(bucket)[1]):
+                return
             group += those
-            if count_members(group) >= self._best.num_lacking or bucket == buckets[-1]:
+            if count_members(group) >= self._best.num_lacking or bucket == reachable[-1]:
                 self._consume(group, self._ranges)
                 group = []
-            if not self._best.may_grow_from(bucket_ends(bucket)[0]):
-                return
 
     def _find_named(self, zones: Sequence[Zone]) -> list[Standing]:
         """Return the members that have all names; their bitmaps are read once."""
