@@ -25,8 +25,8 @@ from agent_layer.store.index.plan import Ordering, Zone, find_buckets, plan_bloc
 
 _FIRST_BLOCKS: Final = 16
 """Blocks whose bitmaps are read at first; then ever more."""
-_SPARSE_BLOCKS: Final = 64
-"""The same, where a name is so rare that some block has none of it."""
+_TIMES_SPARSE: Final = 4
+"""So many times as many, where a name is so rare that some block has none of it."""
 _MAX_BLOCKS: Final = 512
 _FIRST_BUCKETS: Final = 4
 """Buckets that are read at first, by reward; then ever more."""
@@ -171,8 +171,8 @@ class _Walk:
     def search_by_block(self, zones: list[Zone]) -> None:
         """Look through blocks in the order of their best members."""
         is_sparse = len(self._scan.scope.blocks) < self._scan.scope.num_blocks
-        first = _SPARSE_BLOCKS if is_sparse else _FIRST_BLOCKS * len(self._scan.conditions.names)
-        left, size, pending = zones, first, list[Standing]()
+        size = _FIRST_BLOCKS * (_TIMES_SPARSE if is_sparse else len(self._scan.conditions.names))
+        left, pending = zones, list[Standing]()
         num_passed, num_seen, num_rounds = 1, 2 if self._ranges else 1, 0
         while left or pending:
             num_wanted = min(_MAX_TESTED, ceil(self._best.num_lacking * num_seen / num_passed) + _SPARE)
@@ -181,7 +181,8 @@ class _Walk:
                 left, size = left[size:], min(4 * size, _MAX_BLOCKS)
             if not pending:
                 return
-            num_chosen = max(num_rounds + 1, bisect_left([*accumulate(map(_count, pending))], num_wanted) + 1)
+            sums = [*accumulate(bits.bit_count() for _, bits in pending)]
+            num_chosen = max(num_rounds, bisect_left(sums, num_wanted)) + 1
             chosen, ranges = pending[:num_chosen], self._ranges
             num_seen += count_members(chosen)
             if num_wanted > FEW_MEMBERS:
@@ -198,7 +199,10 @@ class _Walk:
         num_buckets = _FIRST_BUCKETS
         while buckets and not self._best.is_full:
             group, buckets, num_buckets = buckets[:num_buckets], buckets[num_buckets:], 2 * num_buckets
-            left, size = [zone for zone in zones if zone.best[0] >= bucket_ends(group[-1])[0]], _SPARSE_BLOCKS
+            left, size = (
+                [zone for zone in zones if zone.best[0] >= bucket_ends(group[-1])[0]],
+                _FIRST_BLOCKS * _TIMES_SPARSE,
+            )
             while left:
                 self._consume_buckets(self._find_named(left[:size]), group)
                 left, size = self._best.cut(left[size:]), min(4 * size, _MAX_BLOCKS)
@@ -237,7 +241,3 @@ class _Walk:
         self._best.add(entries)
         self.num_tested += count_members(standing)
         return num_passed
-
-
-def _count(one: Standing) -> int:
-    return one[1].bit_count()

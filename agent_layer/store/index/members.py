@@ -153,12 +153,14 @@ class Scan:
         stored = read_parts(self._index, [zone.block for zone, _ in standing], (), columns)
         for at, (zone, bits) in enumerate(standing):
             ordinals = range(zone.block * BLOCK, (zone.block + 1) * BLOCK)
-            yield Numbers(ordinals, {column: view_numbers(stored[column][at]) for column in columns}, list_places(bits))
+            yield Numbers(
+                ordinals, {column: view_numbers(stored[column][at]) for column in columns}, _list_places(bits)
+            )
 
     def _pick(self, standing: Sequence[Standing], columns: Sequence[str]) -> Iterator[Numbers]:
         """Let Redis pick out the numbers and ids of members."""
         for page in _slice(standing, _MAX_PICKED):
-            places = [(zone.block, list_places(bits)) for zone, bits in page]
+            places = [(zone.block, _list_places(bits)) for zone, bits in page]
             packed = msgspec.msgpack.encode([columns, [*chain.from_iterable(places)]])
             fetch = FETCH_MEMBERS.load(self._index.redis)
             stored, *ids = cast("list[bytes]", fetch(keys=[self._index.keys.name()], args=[packed]))
@@ -174,7 +176,7 @@ def count_members(standing: Iterable[Standing]) -> int:
     return sum(bits.bit_count() for _, bits in standing)
 
 
-def list_places(bits: int) -> list[int]:
+def _list_places(bits: int) -> list[int]:
     """Return the places of the members of a block."""
     if bits.bit_count() < _DENSE:
         places = list[int]()
