@@ -235,7 +235,8 @@ class _Walk:
     def _consume(self, standing: Sequence[Standing], ranges: Sequence[NumberRange]) -> int:
         """Add the members that are in all ranges; return their number."""
         entries, num_passed = list[Entry](), 0
-        for found in self._scan.find_in_ranges(standing, [*ranges, self._behind], self._columns):
+        tested = [*ranges, self._behind] if self._best.begin is None else [self._behind, *ranges]
+        for found in self._scan.find_in_ranges(standing, tested, self._columns):
             entries += self._best.select(found)
             num_passed += len(found.places)
         self._best.add(entries)
