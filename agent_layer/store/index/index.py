@@ -161,7 +161,7 @@ class Index:
         places = _read_places(unique_names, chain.from_iterable(pages))
         places |= {one.name: places[one.name] | places[one.rest] for one in bounded}
         zones = {int(block): ends for block, ends in packed.items() if ends}
-        blocks = [*zones.keys() & frozenset.intersection(*(places[name] for name in needed))] if needed else [*zones]
+        blocks = [*frozenset(zones).intersection(*(places[name] for name in needed))]
         return BlockMap(
             blocks=blocks,
             packed=view_numbers(b"".join([zones[block] for block in blocks])),
