@@ -5,7 +5,7 @@ longer than operations on integers.
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress, islice
 from typing import Final, NamedTuple, cast
 
@@ -82,14 +82,6 @@ def _find_in_rows(index: Index, found: Matches, members: int, wanted: BoundedVal
             if wanted.value in values:
                 passing |= 1 << last - ordinals[ordinal]
     return passing
-
-
-def join_bitmaps(bitmaps: Mapping[str, int], names: Iterable[str]) -> int:
-    """Return the members of at least one of the bitmaps."""
-    members = 0
-    for name in names:
-        members |= bitmaps.get(name, 0)
-    return members
 
 
 def read_blocks(index: Index, blocks: Sequence[int], names: Sequence[str], columns: Sequence[str]) -> Matches:

@@ -26,7 +26,7 @@ from agent_layer.store.index.plan import Ordering, Zone, find_buckets, plan_bloc
 _FIRST_BLOCKS: Final = 16
 """Blocks whose bitmaps are read at first; then ever more."""
 _TIMES_SPARSE: Final = 4
-"""So many times as many, where a name is so rare that some block has none of it."""
+"""Factor for these, where a name is so rare that some block has none of it."""
 _MAX_BLOCKS: Final = 512
 _FIRST_BUCKETS: Final = 4
 """Buckets that are read at first, by reward; then ever more."""
@@ -196,8 +196,13 @@ class _Walk:
         wanted = next((one for one in self._ranges if one.column == "reward"), NumberRange("reward", -inf, inf))
         buckets = sorted(find_buckets(wanted, self._scan.scope.buckets)[0], reverse=True)
         buckets = [one for one in buckets if after is None or one <= find_bucket(after.value)]
-        num_buckets = _FIRST_BUCKETS
+        num_buckets, num_first = _FIRST_BUCKETS, _FIRST_BLOCKS * _TIMES_SPARSE
         while buckets and not self._best.is_full:
+            if num_buckets > _FIRST_BUCKETS or len(zones) <= num_first:
+                standing = self._find_named(zones)
+                if count_members(standing) <= FEW_MEMBERS:
+                    self._consume(standing, self._ranges)
+                    return
             group, buckets, num_buckets = buckets[:num_buckets], buckets[num_buckets:], 2 * num_buckets
             left, size = (
                 [zone for zone in zones if zone.best[0] >= bucket_ends(group[-1])[0]],
@@ -206,11 +211,6 @@ class _Walk:
             while left:
                 self._consume_buckets(self._find_named(left[:size]), group)
                 left, size = self._best.cut(left[size:]), min(4 * size, _MAX_BLOCKS)
-            if buckets and not self._best.is_full:
-                standing = self._find_named(zones)
-                if count_members(standing) <= FEW_MEMBERS:
-                    self._consume(standing, self._ranges)
-                    return
 
     def _consume_buckets(self, standing: Sequence[Standing], buckets: Sequence[int]) -> None:
         """Add members of the highest buckets, as many buckets at a time as may fill the answer."""

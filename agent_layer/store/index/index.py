@@ -158,7 +158,8 @@ class Index:
         for page in batched(unique_names, _MAX_KEYS):
             pipeline.mget([self.keys.blocks_with(name) for name in page])
         packed, buckets, *pages = cast("_Map", pipeline.execute())
-        places = _read_places(unique_names, chain.from_iterable(pages))
+        bitmaps = zip(unique_names, chain.from_iterable(pages), strict=True)
+        places = {name: frozenset(set_bits(bitmap or b"")) for name, bitmap in bitmaps}
         places |= {one.name: places[one.name] | places[one.rest] for one in bounded}
         zones = {int(block): ends for block, ends in packed.items() if ends}
         blocks = [*frozenset(zones).intersection(*(places[name] for name in needed))]
@@ -179,10 +180,6 @@ class Index:
         for trajectory_id in trajectory_ids:
             pipeline.hgetall(self.keys.trajectory(trajectory_id))
         return cast("list[dict[bytes, bytes]]", pipeline.execute())
-
-
-def _read_places(names: Sequence[str], bitmaps: Iterable[bytes | None]) -> dict[str, frozenset[int]]:
-    return {name: frozenset(set_bits(bitmap or b"")) for name, bitmap in zip(names, bitmaps, strict=True)}
 
 
 def set_bits(bitmap: bytes) -> list[int]:

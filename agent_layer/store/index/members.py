@@ -6,13 +6,15 @@ compared. Those of a block with few members are picked out by a script of Redis;
 
 from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import accumulate, chain
+from operator import or_
 from typing import Final, NamedTuple, TypeAlias, cast
 
 import msgspec
 
 from agent_layer.infra import batched
-from agent_layer.store.index.blocks import BITMAP_BYTES, Matches, find_common, join_bitmaps, read_blocks, read_parts
+from agent_layer.store.index.blocks import BITMAP_BYTES, Matches, find_common, read_blocks, read_parts
 from agent_layer.store.index.filters import Conditions, NumberRange
 from agent_layer.store.index.index import BLOCK, Index, set_bits, view_numbers
 from agent_layer.store.index.plan import Ordering, Zone, bucket_name, find_buckets, plan_blocks
@@ -42,7 +44,7 @@ class Numbers(NamedTuple):
     columns: Mapping[str, Sequence[float]]
     """[num_places] by column; NaN is not known."""
     places: Sequence[int]
-    """Of those members that meet the conditions."""
+    """Places of the members that meet the conditions."""
 
 
 def find_matches(
@@ -104,9 +106,8 @@ class Scan:
         buckets, are_inside = find_buckets(wanted, self.scope.buckets) if wanted else ([], False)
         if wanted is None or len(buckets) > _MAX_BUCKETS:
             return standing, ranges
-        names = [*map(bucket_name, buckets)]
-        found = read_blocks(self._index, [zone.block for zone, _ in standing], names, ())
-        bits = found.split(join_bitmaps(found.bitmaps, names))
+        found = read_blocks(self._index, [zone.block for zone, _ in standing], [*map(bucket_name, buckets)], ())
+        bits = found.split(reduce(or_, found.bitmaps.values(), 0))
         left = [(zone, both) for zone, mine in standing if (both := mine & bits.get(zone.block, 0))]
         return left, [one for one in ranges if one is not wanted or not are_inside]
 
@@ -188,7 +189,7 @@ def _list_places(bits: int) -> list[int]:
 
 
 def _slice(standing: Sequence[Standing], num_members: int) -> Iterator[Sequence[Standing]]:
-    """Yield slices of hardly more than so many members."""
+    """Yield slices that each end with the block in which they reach this number of members."""
     begin, sums = 0, [*accumulate(bits.bit_count() for _, bits in standing)]
     while begin < len(standing):
         end = bisect_left(sums, (sums[begin - 1] if begin else 0) + num_members) + 1
@@ -196,7 +197,7 @@ def _slice(standing: Sequence[Standing], num_members: int) -> Iterator[Sequence[
         begin = end
 
 
-def _join_places(places: Iterable[int]) -> int:
+def _join_places(places: Iterable[int]) -> int:  # kept: the inverse of _list_places
     digits = bytearray(b"0" * BLOCK)
     for place in places:
         digits[place] = ord("1")

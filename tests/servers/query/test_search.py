@@ -63,7 +63,7 @@ def test_an_index_of_many_blocks_answers_what_a_plain_filter_would(store, write,
 
 
 def write_in_blocks(store, write, many, size):
-    """Give each ``size`` trajectories a block of their own."""
+    """Commit ``size`` trajectories to each block."""
     for number, those in enumerate(batched(many, size)):
         store.redis.set(store.keys.name("ordinals"), number * BLOCK)
         write(*(record for model in those for record in model.records()))
