@@ -6,9 +6,7 @@ compared. Those of a block with few members are picked out by a script of Redis;
 
 from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
 from itertools import accumulate, chain
-from operator import or_
 from typing import Final, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -107,7 +105,10 @@ class Scan:
         if wanted is None or len(buckets) > _MAX_BUCKETS:
             return standing, ranges
         found = read_blocks(self._index, [zone.block for zone, _ in standing], [*map(bucket_name, buckets)], ())
-        bits = found.split(reduce(or_, found.bitmaps.values(), 0))
+        members = 0
+        for bitmap in found.bitmaps.values():
+            members |= bitmap
+        bits = found.split(members)
         left = [(zone, both) for zone, mine in standing if (both := mine & bits.get(zone.block, 0))]
         return left, [one for one in ranges if one is not wanted or not are_inside]
 
