@@ -11,9 +11,10 @@ from typing import Literal, TypeAlias, cast, get_args
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.store.index.blocks import Matches, find_matches, read_blocks
+from agent_layer.store.index.blocks import Matches, read_blocks
 from agent_layer.store.index.filters import Filters, name_bitmap
 from agent_layer.store.index.index import Index
+from agent_layer.store.index.members import find_matches
 from agent_layer.store.index.plan import bucket_name
 from agent_layer.store.segments.fields import FIELDS
 
@@ -102,7 +103,7 @@ def find_newest_starts(index: Index, field: By) -> dict[str, float]:
     """
     values = {name_bitmap(str(_BITMAPS[field]), value): value for value in _find_values(index, [field], {})[field]}
     scope, newest = index.read_map(besides=values), dict.fromkeys(values, -inf)
-    latest = {zone.block: zone.ends("started_at")[1] for zone in scope.zones}
+    latest = dict(zip(scope.blocks, scope.ends("started_at")[1], strict=True))
     for block in sorted(latest, key=lambda block: latest[block], reverse=True):
         if candidates := [name for name in values if block in scope.places[name] and newest[name] < latest[block]]:
             found = read_blocks(index, [block], candidates, ["started_at"])

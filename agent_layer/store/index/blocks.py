@@ -1,31 +1,24 @@
-"""Members of blocks that meet conditions, found in Python: bitmaps become integers, columns numbers.
+"""Blocks side by side, as Python computes with them: bitmaps become integers, columns numbers.
 
 Redis only hands out strings, some thousand at a time: a script that counts keeps all others waiting, and takes far
 longer than operations on integers.
 """
 
-import re
 import struct
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress, islice
 from typing import Final, NamedTuple, cast
 
 from agent_layer.infra import batched
-from agent_layer.store.index.filters import BoundedValue, Conditions, NumberRange
-from agent_layer.store.index.index import BLOCK, Index, Zone
-from agent_layer.store.index.plan import Ordering, RewardTest, bucket_name, plan_blocks
+from agent_layer.store.index.filters import BoundedValue, Conditions
+from agent_layer.store.index.index import AS_FLAGS, BLOCK, Index, set_bits
 
 BITMAP_BYTES: Final = BLOCK // 8
 _MAX_KEYS: Final = 2048
 """Bitmaps per command: Redis copies these in about a millisecond."""
 _MAX_COLUMNS: Final = 32
 """Columns per command, each of 16 KB."""
-_MAX_BLOCKS: Final = 64
-"""Blocks whose members are looked at together."""
-_ORDERING: Final = Ordering("started_at", descending=False)
 _UNKNOWN: Final = struct.pack("<d", float("nan")) * BLOCK
-AS_FLAGS: Final = bytes.maketrans(b"0", b"\0")
-_AS_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 
 
 class Matches(NamedTuple):
@@ -55,53 +48,15 @@ class Matches(NamedTuple):
         """Yield the numbers of some members, in their order."""
         return compress(self.columns[column], f"{members:0{self.num_places}b}".encode().translate(AS_FLAGS))
 
+    def split(self, members: int) -> dict[int, int]:
+        """Return the members by block; a block without any is left out."""
+        packed = members.to_bytes(BITMAP_BYTES * len(self.blocks))
+        parts = (packed[begin : begin + BITMAP_BYTES] for begin in range(0, len(packed), BITMAP_BYTES))
+        return {block: bits for block, part in zip(self.blocks, parts, strict=True) if (bits := int.from_bytes(part))}
 
-def find_matches(
-    index: Index,
-    conditions: Conditions,
-    names: Iterable[str] = (),
-    columns: Iterable[str] = (),
-    only: Container[int] | None = None,
-) -> Iterator[Matches]:
-    """Yield all members that meet the conditions, some blocks at a time.
-
-    Args:
-        index: of the namespace.
-        conditions: on members.
-        names: bitmaps that the caller needs besides.
-        columns: that the caller needs besides.
-        only: blocks to look at; None: all.
-    """
-    others = *conditions.without, *(one.rest for one in conditions.bounded), *names
-    scope = index.read_map(conditions, others)
-    test = RewardTest.of(conditions.ranges, scope.buckets)
-    ranges = [one for one in conditions.ranges if one.column != "reward"]
-    inside, partly = [*map(bucket_name, test.inside)], [*map(bucket_name, test.partly)]
-    rewards = *inside, *partly
-    wanted = [*dict.fromkeys((*conditions.names, *others, *rewards))]
-    places = scope.places | index.blocks_with(rewards)
-    zones = [
-        zone for zone in plan_blocks(scope.zones, conditions.ranges, _ORDERING) if only is None or zone.block in only
-    ]
-    for page in batched(zones, _MAX_BLOCKS):
-        blocks = [zone.block for zone in page]
-        here = [name for name in wanted if name in conditions.names or not places[name].isdisjoint(blocks)]
-        tested = [one for one in ranges if not all(_is_sure(zone, one) for zone in page)]
-        needed = {*columns, *(one.column for one in tested), *(["reward"] if {*partly} & {*here} else [])}
-        found = read_blocks(index, blocks, here, sorted(needed))
-        members = find_common(index, found, conditions)
-        if test.wanted is not None:
-            cut = join_bitmaps(found.bitmaps, partly) & members
-            members &= join_bitmaps(found.bitmaps, inside) | (cut & _in_range(found, test.wanted) if cut else 0)
-        for one in tested:
-            members &= _in_range(found, one) if members else 0
-        yield found._replace(members=members)
-
-
-def _is_sure(zone: Zone, wanted: NumberRange) -> bool:
-    """Whether every member of the block is in the range. Each has a start; other numbers may be unknown."""
-    low, high = zone.ends(wanted.column)
-    return wanted.column == "started_at" and wanted.low <= low and high <= wanted.high
+    def join(self, by_block: Mapping[int, int]) -> int:
+        """Return the members of all blocks."""
+        return int.from_bytes(b"".join([by_block.get(block, 0).to_bytes(BITMAP_BYTES) for block in self.blocks]))
 
 
 def find_common(index: Index, found: Matches, conditions: Conditions) -> int:
@@ -121,25 +76,12 @@ def find_common(index: Index, found: Matches, conditions: Conditions) -> int:
 def _find_in_rows(index: Index, found: Matches, members: int, wanted: BoundedValue) -> int:
     """Return those of the members whose rows have the value."""
     passing, last = 0, found.num_places - 1
-    for page in batched((hit.start() for hit in re.finditer("1", f"{members:0{found.num_places}b}")), _MAX_KEYS):
+    for page in batched(set_bits(members.to_bytes(found.num_places // 8)), _MAX_KEYS):
         ordinals = {BLOCK * found.blocks[place // BLOCK] + place % BLOCK: place for place in page}
         for ordinal, values in index.read_lists(ordinals, wanted.field):
             if wanted.value in values:
                 passing |= 1 << last - ordinals[ordinal]
     return passing
-
-
-def join_bitmaps(bitmaps: Mapping[str, int], names: Iterable[str]) -> int:
-    """Return the members of at least one of the bitmaps."""
-    members = 0
-    for name in names:
-        members |= bitmaps.get(name, 0)
-    return members
-
-
-def _in_range(found: Matches, wanted: NumberRange) -> int:
-    low, high, numbers = wanted.low, wanted.high, found.columns[wanted.column]
-    return int(bytes([low <= number <= high for number in numbers]).translate(_AS_DIGITS), 2)
 
 
 def read_blocks(index: Index, blocks: Sequence[int], names: Sequence[str], columns: Sequence[str]) -> Matches:

@@ -4,9 +4,10 @@ Redis only hands out strings and rows, a bounded number at a time, so that no se
 """
 
 import struct
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, compress
 from typing import Final, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -15,18 +16,18 @@ from redis.client import Pipeline
 
 from agent_layer.infra import Keys, batched
 from agent_layer.schema import Chunk, trajectory_owner
-from agent_layer.store.index.filters import Conditions, Filters, NumberRange, parse_filters
+from agent_layer.store.index.filters import Conditions, Filters, parse_filters
 from agent_layer.store.index.rows import TrajectoryRow, read_row
 from agent_layer.store.segments.fields import COLUMNS
 from agent_layer.store.segments.tombstones import owner_hash
 
 _MAX_KEYS = 512
 """Per command, so that none takes long."""
-_ENDS = struct.Struct(f"<{2 * len(COLUMNS)}d")
-_ENDS_AT = {column: 2 * at for at, column in enumerate(COLUMNS)}
 
 BLOCK: Final = 2_048
 """Ordinals in a block; lua/prelude.lua has the same number."""
+AS_FLAGS: Final = bytes.maketrans(b"0", b"\0")
+"""Turns binary digits into what ``compress`` takes."""
 IDS_TOGETHER: Final = 128
 """Members whose ids one hash holds; lua/prelude.lua has the same number."""
 
@@ -39,40 +40,24 @@ class Position(NamedTuple):
     trajectory_id: str
 
 
-class Zone(NamedTuple):
-    """Bounds of the numbers of a block."""
-
-    block: int
-    packed: tuple[float, ...]
-    """Least and greatest number of each column, in the order of COLUMNS; of one that no member has, inf and -inf."""
-
-    def ends(self, column: str) -> tuple[float, float]:
-        """Least and greatest number of a column."""
-        at = _ENDS_AT[column]
-        return self.packed[at], self.packed[at + 1]
-
-    def has_known(self, column: str) -> bool:
-        """Whether a member may have this number."""
-        low, high = self.ends(column)
-        return low <= high
-
-    def overlaps(self, wanted: NumberRange) -> bool:
-        """Whether a member may be in the range."""
-        low, high = self.ends(wanted.column)
-        return low <= wanted.high and high >= wanted.low
-
-
 class BlockMap(NamedTuple):
-    """Blocks that can hold matches."""
+    """Blocks in which all names occur, and the bounds of their numbers."""
 
-    zones: list[Zone]
-    """Zones of the blocks in which all names occur."""
+    blocks: list[int]
+    packed: Sequence[float]
+    """[num of these blocks · 2 · num_columns]: least and greatest number of each column of COLUMNS; of one that no
+    member of the block has, inf and -inf."""
     num_blocks: int
     """Blocks of the whole index."""
     buckets: list[int]
     """Buckets of rewards that occur, lowest first."""
     places: dict[str, frozenset[int]]
     """Blocks in which a name occurs, or for a bounded value may occur, by name, of those that were asked for."""
+
+    def ends(self, column: str) -> tuple[Sequence[float], Sequence[float]]:
+        """Return the least, and the greatest, numbers of a column, by block."""
+        at = 2 * COLUMNS.index(column)
+        return [*self.packed[at :: 2 * len(COLUMNS)]], [*self.packed[at + 1 :: 2 * len(COLUMNS)]]
 
 
 _Map: TypeAlias = tuple[dict[bytes, bytes], set[bytes], *tuple[list[bytes | None], ...]]
@@ -173,22 +158,18 @@ class Index:
         for page in batched(unique_names, _MAX_KEYS):
             pipeline.mget([self.keys.blocks_with(name) for name in page])
         packed, buckets, *pages = cast("_Map", pipeline.execute())
-        places = _read_places(unique_names, chain.from_iterable(pages))
+        bitmaps = zip(unique_names, chain.from_iterable(pages), strict=True)
+        places = {name: frozenset(set_bits(bitmap or b"")) for name, bitmap in bitmaps}
         places |= {one.name: places[one.name] | places[one.rest] for one in bounded}
-        with_ends = frozenset(int(block) for block, ends in packed.items() if ends)
-        blocks = with_ends.intersection(*(places[name] for name in needed))
+        zones = {int(block): ends for block, ends in packed.items() if ends}
+        blocks = [*frozenset(zones).intersection(*(places[name] for name in needed))]
         return BlockMap(
-            zones=[Zone(block, _ENDS.unpack(packed[b"%d" % block])) for block in blocks],
+            blocks=blocks,
+            packed=view_numbers(b"".join([zones[block] for block in blocks])),
             num_blocks=len(packed),
             buckets=sorted(map(int, buckets)),
             places=places,
         )
-
-    def blocks_with(self, names: Sequence[str]) -> dict[str, frozenset[int]]:
-        """Return by name the blocks in which it occurs."""
-        keys = [self.keys.blocks_with(name) for name in names]
-        pages = (cast("list[bytes | None]", self.redis.mget(page)) for page in batched(keys, _MAX_KEYS))
-        return _read_places(names, chain.from_iterable(pages))
 
     def pipeline(self) -> Pipeline:
         """Many commands at once, in no transaction."""
@@ -201,9 +182,14 @@ class Index:
         return cast("list[dict[bytes, bytes]]", pipeline.execute())
 
 
-def _read_places(names: Sequence[str], bitmaps: Iterable[bytes | None]) -> dict[str, frozenset[int]]:
-    return {name: frozenset(_set_bits(bitmap or b"")) for name, bitmap in zip(names, bitmaps, strict=True)}
+def set_bits(bitmap: bytes) -> list[int]:
+    """Return the places of the bits that are set; the highest bit of the first byte has place 0."""
+    digits = f"{int.from_bytes(bitmap):0{8 * len(bitmap)}b}"
+    return [*compress(range(len(digits)), digits.encode().translate(AS_FLAGS))]
 
 
-def _set_bits(bitmap: bytes) -> Iterable[int]:
-    return (8 * at + bit for at, byte in enumerate(bitmap) if byte for bit in range(8) if byte & 128 >> bit)
+def view_numbers(stored: bytes) -> Sequence[float]:
+    """Return float64s as stored, without a copy of each where this machine writes numbers as Redis has them."""
+    if sys.byteorder == "little":
+        return memoryview(stored).cast("d")
+    return struct.unpack(f"<{len(stored) // 8}d", stored)

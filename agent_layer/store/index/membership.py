@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import cast
 
-from agent_layer.store.index.blocks import find_matches
 from agent_layer.store.index.filters import Filters
 from agent_layer.store.index.index import BLOCK, Index
+from agent_layer.store.index.members import find_matches
 
 
 def select_matching(index: Index, trajectory_ids: Sequence[str], filters: Filters) -> set[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from agent_layer.store.index.filters import NumberRange, bucket_ends
-from agent_layer.store.index.index import Position, Zone
+from agent_layer.store.index.index import BlockMap, Position
 
 Order: TypeAlias = Literal["newest", "oldest", "reward", "policy"]
 """``reward`` and ``policy`` (newest version) put the largest first, the newest first among equals, and show only
@@ -19,16 +19,6 @@ class Ordering(NamedTuple):
 
     column: str
     descending: bool
-
-    def best_bound(self, zone: Zone) -> tuple[float, float]:
-        """The best (value, start) that a member of the block can have."""
-        end = 1 if self.descending else 0
-        return zone.ends(self.column)[end], zone.ends("started_at")[end]
-
-    def worst_bound(self, zone: Zone) -> tuple[float, float]:
-        """The worst (value, start) that a member of the block can have."""
-        end = 0 if self.descending else 1
-        return zone.ends(self.column)[end], zone.ends("started_at")[end]
 
     def is_before(self, one: tuple[float, ...] | Position, other: tuple[float, ...] | Position) -> bool:
         """Whether one comes before another."""
@@ -52,50 +42,58 @@ def find_ordering(order: str) -> Ordering | None:
     return _ORDERINGS.get(order)
 
 
-class RewardTest(NamedTuple):
-    """A range of rewards as buckets that occur: those inside, and those that it cuts."""
+class Zone(NamedTuple):
+    """A block that can hold answers."""
 
-    wanted: NumberRange | None
-    inside: Sequence[int]
-    partly: Sequence[int]
+    best: tuple[float, float]
+    """Best (value, start) that a member can have."""
+    block: int
+    is_inside: bool
+    """Whether all members started in the range of starts."""
 
-    @classmethod
-    def of(cls, ranges: Iterable[NumberRange], buckets: Iterable[int]) -> "RewardTest":
-        """Sort the buckets that occur; without a range of rewards, none is needed."""
-        wanted = next((one for one in ranges if one.column == "reward"), None)
-        if wanted is None:
-            return cls(None, (), ())
-        inside, partly = list[int](), list[int]()
-        for bucket in buckets:
-            first, last = bucket_ends(bucket)
-            if wanted.low <= first and last <= wanted.high:
-                inside.append(bucket)
-            elif first <= wanted.high and wanted.low <= last:
-                partly.append(bucket)
-        return cls(wanted, inside, partly)
+
+def plan_blocks(
+    scope: BlockMap, ranges: Sequence[NumberRange], ordering: Ordering, after: Position | None = None
+) -> list[Zone]:
+    """Blocks that can hold answers, best first.
+
+    Args:
+        scope: the blocks in which every requested name occurs.
+        ranges: in which numbers must lie.
+        ordering: of the answer.
+        after: where the answer begins.
+    """
+    (lows, highs), (first, last) = scope.ends(ordering.column), scope.ends("started_at")
+    fitting = [at for at in range(len(scope.blocks)) if lows[at] <= highs[at]]
+    for one in ranges:
+        least, greatest = scope.ends(one.column)
+        fitting = [at for at in fitting if least[at] <= one.high and greatest[at] >= one.low]
+    best, worst = [*zip(highs, last, strict=True)], [*zip(lows, first, strict=True)]
+    if not ordering.descending:
+        best, worst = worst, best
+    if after is not None:
+        fitting = [at for at in fitting if not ordering.is_before(worst[at], after[:2])]
+    starts = [one for one in ranges if one.column == "started_at"]
+    zones = [
+        Zone(
+            best[at],
+            scope.blocks[at],
+            not starts or all(one.low <= first[at] <= last[at] <= one.high for one in starts),
+        )
+        for at in fitting
+    ]
+    return sorted(zones, reverse=ordering.descending)
+
+
+def find_buckets(wanted: NumberRange, buckets: Iterable[int]) -> tuple[list[int], bool]:
+    """Return which of the buckets overlap a range of rewards, and whether all of these lie inside it."""
+    fitting = [(bucket, *bucket_ends(bucket)) for bucket in buckets]
+    fitting = [one for one in fitting if one[1] <= wanted.high and wanted.low <= one[2]]
+    return [bucket for bucket, _, _ in fitting], all(
+        wanted.low <= first and last <= wanted.high for _, first, last in fitting
+    )
 
 
 def bucket_name(bucket: int) -> str:
     """Return the name of the bitmap of a bucket of rewards."""
     return f"bucket={bucket}"
-
-
-def plan_blocks(
-    zones: Iterable[Zone], ranges: Sequence[NumberRange], ordering: Ordering, after: Position | None = None
-) -> list[Zone]:
-    """Blocks that can hold answers, best first.
-
-    Args:
-        zones: of the blocks in which every requested name occurs.
-        ranges: in which numbers must lie.
-        ordering: of the answer.
-        after: where the answer begins.
-    """
-    fitting = [
-        zone
-        for zone in zones
-        if zone.has_known(ordering.column)
-        and all(zone.overlaps(one) for one in ranges)
-        and (after is None or not ordering.is_before(ordering.worst_bound(zone), after[:2]))
-    ]
-    return sorted(fitting, key=ordering.best_bound, reverse=ordering.descending)

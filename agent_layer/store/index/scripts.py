@@ -48,7 +48,7 @@ _COMMIT_CONSTANTS = "".join(
 
 _ROWS = "t:* b:* v:* values:* zones events"
 
-FETCH_MEMBERS = LuaScript(file=_LUA / "members.lua", preludes=(KEY_PRELUDE,), commands="get getrange hget", reads="b:*")
+FETCH_MEMBERS = LuaScript(file=_LUA / "members.lua", preludes=(KEY_PRELUDE,), commands="getrange hget", reads="b:*")
 
 COMMIT = LuaScript(
     file=_LUA / "commit.lua",

@@ -9,10 +9,10 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.infra import batched
-from agent_layer.store.index.blocks import find_matches
 from agent_layer.store.index.bounded_search import Match, search
 from agent_layer.store.index.filters import Conditions, Filters
 from agent_layer.store.index.index import Index, Position
+from agent_layer.store.index.members import find_matches
 from agent_layer.store.index.plan import Order, Ordering, find_ordering
 from agent_layer.store.index.rows import TrajectoryRow
 

@@ -3,12 +3,17 @@
 import math
 import random
 from dataclasses import replace
+from itertools import islice, product
 
 import pytest
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
+from redis import Redis
+from redis.client import Pipeline
 
 from agent_layer.errors import BadInputError
+from agent_layer.infra import batched
 from agent_layer.store.index.deletion import apply_tombstones
+from agent_layer.store.index.index import BLOCK
 
 from ...profiles import num_examples
 
@@ -55,6 +60,51 @@ def test_an_index_of_many_blocks_answers_what_a_plain_filter_would(store, write,
         given = [row.trajectory_id for page in (first, second) if page for row in page.items]
         assert given == models.answer(fields, order, many)[: 2 * limit], (fields, order)
     assert store.explain().num_blocks == 3
+
+
+def write_in_blocks(store, write, many, size):
+    """Commit ``size`` trajectories to each block."""
+    for number, those in enumerate(batched(many, size)):
+        store.redis.set(store.keys.name("ordinals"), number * BLOCK)
+        write(*(record for model in those for record in model.records()))
+
+
+@pytest.mark.parametrize("sizes", ["as they are", "small"])
+def test_pages_and_counts_of_scattered_blocks_are_those_of_a_plain_filter(store, write, models, monkeypatch, sizes):
+    if sizes == "small":  # each way of reading takes turns with the others
+        for name, size in {"members._DENSE": 8, "members.FEW_MEMBERS": 20, "members._MAX_PICKED": 9}.items():
+            monkeypatch.setattr(f"agent_layer.store.index.{name}", size)
+        for name, size in {"_FIRST_BLOCKS": 1, "_MAX_BLOCKS": 6, "FEW_MEMBERS": 20, "_MAX_TESTED": 50}.items():
+            monkeypatch.setattr(f"agent_layer.store.index.bounded_search.{name}", size)
+    many = list(models.make(seed=11, num_models=900, spread=6))
+    write_in_blocks(store, write, many, 40)
+    apply_tombstones(store.redis, store.keys, [one.id for one in many[::9]], 1.0)
+    left = [one for number, one in enumerate(many) if number % 9]
+
+    @hypothesis_settings(max_examples=num_examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(models.requests, st.sampled_from(models.orders), st.sampled_from([3, 32, 400]))
+    def check(wanted, order, limit):
+        expected = models.answer(wanted, order, left)
+        assert list(islice(pages(store, wanted, order, limit), 4 * limit)) == expected[: 4 * limit]
+        assert store.count(**wanted) == len(models.answer(wanted, "newest", left))
+
+    check()
+
+
+def test_a_page_takes_few_turns_with_redis(store, write, models, monkeypatch):
+    """The map of blocks, bitmaps, those of buckets or more, numbers, rows."""
+    many = list(models.make(seed=12, num_models=1_600, spread=30))
+    write_in_blocks(store, write, sorted(many, key=lambda one: one.started_at), 40)
+    turns = []
+    for kind, name in ((Redis, "execute_command"), (Pipeline, "execute")):
+        run = getattr(kind, name)
+        monkeypatch.setattr(kind, name, lambda *given, run=run, **named: (turns.append(run), run(*given, **named))[1])
+
+    requests = [{}, {"run": "s", "split": "eval"}, {"agent": "judge", "reward": (0.5, None)}, {"tool": "search"}]
+    for wanted, order in product(requests, ["newest", "oldest", "reward"]):
+        turns.clear()
+        assert len(store.query(**wanted, order=order, limit=8).items) == 8
+        assert len(turns) <= 5, (wanted, order, turns)
 
 
 def test_new_trajectories_do_not_disturb_pages_that_follow(full_store, write, models):
