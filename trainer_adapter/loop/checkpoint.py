@@ -8,8 +8,9 @@ import msgspec
 
 from agent_layer.errors import NotFoundError
 from agent_layer.infra import make_private, sync_path
-from agent_layer.schema import Record
+from agent_layer.schema import CheckpointRef, Record
 from agent_layer.settings import Settings
+from trainer_adapter.lineage import write_parent
 from trainer_adapter.tasks import Draw, StreamState
 
 _CURSOR = "cursor.json"
@@ -85,6 +86,7 @@ class CheckpointDirectory:
         pending.mkdir(mode=0o700)
         write(pending)
         (pending / _CURSOR).write_bytes(msgspec.json.encode(cursor))
+        write_parent(pending, CheckpointRef(run=self._directory.name, step=cursor.step))
         for path in (*pending.rglob("*"), pending):
             sync_path(path)
         name = f"step-{cursor.step:06d}"
