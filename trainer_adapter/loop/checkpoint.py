@@ -23,6 +23,8 @@ class Cursor(Record, frozen=True, kw_only=True):
     """Steps done."""
     policy_version: int | None = 0
     """Version of the weights in the checkpoint; None: they were not published."""
+    first_version: int = 0
+    """No group begins before this version serves: earlier ones are not ancestors of the weights."""
     num_asked: int = 0
     """Groups submitted so far."""
     open_positions: list[int] = []
