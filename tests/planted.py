@@ -13,7 +13,7 @@ from agent_layer.store import Store
 from .builders import call, closed_group, sampled
 from .stored import write_segment
 
-__all__ = ["BAD", "GOOD", "SCORER", "WRONG_STEPS", "plant_history"]
+__all__ = ["BAD", "GOOD", "SCORER", "WRONG_STEPS", "branch", "plant_history"]
 
 SCORER, GOOD, BAD = "judges:score", "0c0ffee0", "badc0de0"
 WRONG_STEPS = range(11, 31)
@@ -21,7 +21,9 @@ WRONG_STEPS = range(11, 31)
 GROUP_SIZE = 4
 
 
-def plant_history(store: Store, run: str = "r", num_steps: int = 40, groups: int = 3, seed: int = 0) -> None:
+def plant_history(
+    store: Store, run: str = "r", *, num_steps: int = 40, groups: int = 3, seed: int = 0, scorer: str = SCORER
+) -> None:
     """Write a run whose rollouts of some steps were judged by a bad version of its scorer.
 
     Some wrong judgements were superseded before the update, others after it; people and other scorers judged, too; a
@@ -41,7 +43,7 @@ def plant_history(store: Store, run: str = "r", num_steps: int = 40, groups: int
             records.append(closed_group(group_id, *members, run=run, task_id=f"t{group}"))
             for member in members:
                 version = BAD if step in WRONG_STEPS and rng.random() < 0.7 else GOOD
-                made, reward_ids = _judge(rng, run, member, group_id, f"t{group}", step, version)
+                made, reward_ids = _judge(rng, {"trajectory_id": member, "run": run}, group_id, step, scorer, version)
                 records += made
                 size = rng.choice([0, 3, 5, 8])
                 if rng.random() < 0.1:
@@ -97,18 +99,18 @@ def branch(store: Store, run: str, parent: str, step: int) -> None:
 
 
 def _judge(
-    rng: random.Random, run: str, member: str, group_id: str, task: str, step: int, version: str
+    rng: random.Random, own: dict[str, str], group_id: str, step: int, scorer: str, version: str
 ) -> tuple[list[LogRecord], list[str]]:
     """Return the records of an attempt, and its judgements at the time of its update."""
-    own = {"trajectory_id": member, "run": run}
-    at = 100.0 * step
-    first = Reward(**own, reward_id=f"{member}/1", at=at + 10, score=1.0, scorer=SCORER, verifier_hash=version)
+    member, run, at = own["trajectory_id"], own["run"], 100.0 * step
+    task = f"t{group_id[-1]}"
+    first = Reward(**own, reward_id=f"{member}/1", at=at + 10, score=1.0, scorer=scorer, verifier_hash=version)
     rewards, current = [first], [first.reward_id]
     chance = rng.random()
     if chance < 0.2:  # judged again, before the update or after it
         is_before = chance < 0.1
         later = {"reward_id": f"{member}/2", "at": at + (20 if is_before else 70), "supersedes": first.reward_id}
-        rewards.append(Reward(**own, **later, score=0.0, scorer=SCORER, verifier_hash=GOOD))
+        rewards.append(Reward(**own, **later, score=0.0, scorer=scorer, verifier_hash=GOOD))
         current = [f"{member}/2"] if is_before else current
     if rng.random() < 0.2:
         other = {"reward_id": f"{member}/3", "name": "style", "scorer": "other:score", "verifier_hash": BAD}

@@ -19,6 +19,7 @@ from agent_layer.recorder import open_recorder
 from agent_layer.settings import Settings
 from agent_layer.store import Filters, Index, Store, find_unindexed, open_store, takes_filters
 from envs.rescoring import rescore_rows
+from trainer_adapter.config import load_config
 from trainer_adapter.lineage import walk_lineage
 from trainer_adapter.recall.branch import branch_run
 from trainer_adapter.recall.find import RecalledTrajectory, check_condition, find_recalled
@@ -70,6 +71,8 @@ def recall(  # noqa: PLR0913  # options of a command are its arguments
     settings: Settings = context.obj
     if not retrain and (config is not None or new_run is not None):
         raise BadInputError("recall: --as and --config are for --retrain, found none; add --retrain")
+    if config is not None:
+        load_config(config.absolute())  # its errors come before anything is begun
     store, conditions = open_store(settings), Filters(**filters)
     run = conditions.pop("run", None)
     check_condition(conditions, scorer, version)
@@ -86,7 +89,7 @@ def recall(  # noqa: PLR0913  # options of a command are its arguments
     if rescore:
         _rescore(settings, store, trajectories)
     if retrain:
-        is_of_tasks = scorer is None and conditions.get("engine") is None
+        is_of_tasks = scorer is version is None and conditions.get("engine") is None
         excluded = {one.task_id for one in trajectories if one.task_id is not None} if is_of_tasks else set[str]()
         _retrain(settings, store, _choose_run(found, run), new_run, excluded, config)
 

@@ -11,6 +11,8 @@ from agent_layer.schema import Reward, current_rewards
 from agent_layer.store import Filters, Store, TrajectoryRow, read_rewards_of
 
 _PAGE = 256
+_NUM_SHOWN = 8
+_MIN_VERSION = 4
 
 
 class RecalledTrajectory(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +41,8 @@ def find_recalled(
         store: where they are.
         runs: of the trajectories; a run of None stands for all.
         filters: without a run.
-        scorer: name of a scorer as tasks name it, or of a reward; judgements of people never match.
+        scorer: name of a scorer as tasks name it, or of a reward; judgements of people never match. None: any, of the
+            version; without a version, trajectories are recalled as a whole.
         version: beginning of the scorer's version (``Reward.verifier_hash``).
 
     Raises: NotFoundError: trajectories pass the filters, but no judgement of them is of this scorer and version.
@@ -49,25 +52,20 @@ def find_recalled(
         for page in batched(store.scan(**filters | Filters(run=run)), _PAGE):
             judgements = read_rewards_of(store.redis, store.keys, [row.trajectory_id for row in page])
             for row, rewards in zip(page, judgements, strict=True):
-                if scorer is None:
+                if scorer is None and version is None:
                     yield _recall(row, rewards, None)
                     continue
                 given = [one for one in rewards if not one.void and one.source != "human"]
-                named = [one for one in given if scorer in (one.scorer, one.name)]
+                named = [one for one in given if scorer in (None, one.scorer, one.name)]
                 ours = [one for one in named if (one.verifier_hash or "").startswith(version or "")]
                 if ours:
                     num_found += 1
                     yield _recall(row, rewards, ours)
                 others.update({f"{one.scorer or one.name} {one.verifier_hash or '-'}" for one in named or given})
-    if scorer is not None and not num_found and others:
+    if not num_found and others:
         found = ", ".join(f"{name} ({num:,} trajectories)" for name, num in others.most_common(_NUM_SHOWN))
-        wanted = scorer if version is None else f"{scorer} of version {version}"
-        raise NotFoundError(
-            f"recall: expected judgements by {wanted}, found scorers with their versions: {found}; name one of them"
-        )
-
-
-_NUM_SHOWN = 8
+        wanted = " ".join(one for one in (scorer, version) if one is not None)
+        raise NotFoundError(f"recall: expected judgements by {wanted}, found those by {found}; name one of them")
 
 
 def _recall(row: TrajectoryRow, rewards: Sequence[Reward], judgements: Sequence[Reward] | None) -> RecalledTrajectory:
@@ -86,11 +84,14 @@ def _recall(row: TrajectoryRow, rewards: Sequence[Reward], judgements: Sequence[
 def check_condition(filters: Filters, scorer: str | None, version: str | None) -> None:
     """Check that something is recalled.
 
-    Raises: BadInputError: there is no condition, or a version without a scorer.
+    Raises: BadInputError: there is no condition, or the version is too short.
     """
-    if version is not None and scorer is None:
-        raise BadInputError(f"recall: expected the scorer of version {version!r}, found none; add --scorer NAME")
-    if scorer is None and all(value in (None, {}) for value in filters.values()):
+    if version is not None and len(version) < _MIN_VERSION:
+        raise BadInputError(
+            f"recall: expected at least {_MIN_VERSION} characters of a version, found {version!r}; 'agent-layer show'"
+            " prints it as verifier_hash"
+        )
+    if scorer is None and version is None and all(value in (None, {}) for value in filters.values()):
         raise BadInputError(
             "recall: expected a scorer or a filter, found neither, which would recall everything; give --scorer NAME,"
             " --task, --label, --engine or another"

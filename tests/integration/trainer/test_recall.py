@@ -2,13 +2,17 @@
 
 import json
 from collections import defaultdict
+from functools import partial
 
 import msgspec
 import pytest
 
-from agent_layer.schema.reward import Reward
+from agent_layer.schema.reward import Label, current_rewards
 from agent_layer.store import open_store
+from trainer_adapter.lineage import walk_lineage
 from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
+from trainer_adapter.tasks.exclusions import read_exclusions
+from trainer_adapter.tasks.state import Draw
 
 from ...planted import BAD, SCORER, WRONG_STEPS, branch, plant_history
 from ...stored import lose_index, stored_records, write_segment
@@ -22,7 +26,7 @@ def store(settings):
 
 
 @pytest.fixture
-def recall(agent_layer, store):
+def recall(agent_layer):
     """``recall(*options)``: what the command prints as JSON."""
 
     def run(*options):
@@ -111,11 +115,7 @@ def test_what_learned_from_a_scorer_that_was_wrong_for_20_versions_is_what_the_r
         assert (of_run["step"], of_run["num_updates"], of_run["num_recalled_updates"]) == (40, 40, len(expected))
         assert of_run["num_tokens"] == sum(tokens for _, tokens, _, _ in expected.values())
         assert of_run["num_all_tokens"] == sum(sum(raw.tokens(one).values()) for one in raw.updates(RUN).values())
-        assert (
-            of_run["clean"]
-            == {"run": RUN, "step": min(expected) - 1, "schema_version": of_run["clean"].get("schema_version")}
-            or of_run["clean"]["step"] == min(expected) - 1
-        )
+        assert (of_run["clean"]["run"], of_run["clean"]["step"]) == (RUN, min(expected) - 1)
 
     assert set(expected) <= set(WRONG_STEPS)
     check()
@@ -132,10 +132,158 @@ def test_what_learned_from_a_scorer_that_was_wrong_for_20_versions_is_what_the_r
     ],
     ids=["task", "engine", "label"],
 )
-def test_other_conditions_recall_whole_trajectories(store, recall, options, matches, agent_layer, ship_here):
+def test_other_conditions_recall_whole_trajectories(store, recall, options, matches):
     plant_history(store, num_steps=12, groups=2)
-    for member in range(4):
-        store.label(f"rs7g0.{member}-0", "bad", "yes")
-    ship_here()
+    labels = {"run": RUN, "at": 9_000.0, "name": "bad", "value": "yes"}
+    members = [f"rs7g0.{member}-0" for member in range(4)]
+    write_segment(store, *(Label(**labels, trajectory_id=one, label_id=f"{one}/l") for one in members))
 
     assert answered(recall(*options)) == Raw(store).taught(RUN, matches)
+
+
+def test_a_run_that_branched_off_learned_what_its_parent_had_learned(store, recall):
+    plant_history(store)
+    branch(store, "early", RUN, 10)
+    branch(store, "late", RUN, 15)
+
+    found = recall("--scorer", SCORER, "--version", BAD)
+    of_late = recall("--scorer", SCORER, "--version", BAD, "--run", "late")
+
+    assert [one["run"] for one in found["runs"]] == ["late", RUN]
+    assert [one["step"] for one in of_late["updates"]] == list(range(11, 16))
+    assert of_late["runs"][0]["clean"]["step"] == 10
+    assert recall("--scorer", SCORER, "--version", BAD, "--run", "early")["runs"] == []
+
+
+def write_weights(step, directory):
+    (directory / "weights").write_text(f"of step {step}")
+
+
+def save_checkpoints(settings, run, *steps):
+    for step in steps:
+        draws = [Draw(source="tasks", index=one, task_id=f"t{one}") for one in range(3)]
+        cursor = Cursor(
+            step=step,
+            policy_version=step,
+            num_asked=step + 3,
+            open_positions=[step, step + 1, step + 2],
+            open_starts=[step, step, step + 1],
+            open_draws=draws,
+            taken=["g"],
+        )
+        CheckpointDirectory(settings, run).save(cursor, partial(write_weights, step))
+
+
+@pytest.mark.parametrize(
+    ("options", "open_tasks", "excluded"),
+    [
+        (["--scorer", SCORER, "--version", BAD], ["t0", "t1", "t2"], []),
+        (["--task", "t1", "--since", "1970-01-01T00:18:00Z"], ["t0", "t2"], ["t1"]),
+    ],
+    ids=["the scorer's fault", "the task's fault"],
+)
+def test_a_new_run_begins_at_the_last_clean_checkpoint_without_what_was_at_fault(
+    agent_layer, settings, store, options, open_tasks, excluded
+):
+    plant_history(store)
+    save_checkpoints(settings, RUN, 4, 8, 12, 40)
+
+    status, out, err = agent_layer("recall", *options, "--retrain", "--as", "n")
+
+    assert (status, "run n begins with step 8 of run r" in err) == (0, True), err
+    assert "last clean checkpoint: step 8 of run r, in " in out
+    assert "'agent-layer train CONFIG --run n' trains it" in err
+    directory, cursor = CheckpointDirectory(settings, "n").newest()
+    assert (directory / "weights").read_text() == "of step 8"
+    assert [draw.task_id for draw in cursor.open_draws] == open_tasks
+    assert len(cursor.open_positions) == len(cursor.open_starts) == len(open_tasks)
+    assert (cursor.step, cursor.policy_version, cursor.first_version, cursor.taken) == (8, None, 1, [])
+    assert [sorted(one.ids) for one in read_exclusions(settings, "n")] == ([excluded] if excluded else [])
+
+    lose_index(store)  # the lineage is in the bucket
+    status, out, err = agent_layer("recall", *options, "--run", "n")
+    assert (status, "no update learned from them" in out) == (0, True), err
+    assert [(one.run, one.step) for one in walk_lineage(store, "n")] == [(RUN, step) for step in range(8, 0, -1)]
+
+    status, _, err = agent_layer("recall", *options, "--run", RUN, "--retrain", "--as", "n")
+    assert (status, "expected a new name, found a run that has begun" in err) == (2, True)
+
+
+def test_without_a_clean_checkpoint_the_new_run_begins_with_its_model(agent_layer, settings, store):
+    plant_history(store)
+    save_checkpoints(settings, RUN, 12, 40)
+
+    status, out, err = agent_layer("recall", "--task", "t1", "--run", RUN, "--retrain")
+
+    assert (status, "begins with the model of its configuration, without 1 task" in err) == (0, True), err
+    assert "this machine keeps no checkpoint up to there" in out
+    assert "last clean: step 0 of run r (the model that run r began with)" in out
+    assert CheckpointDirectory(settings, f"{RUN}-recalled").newest() is None
+    assert [one.ids for one in read_exclusions(settings, f"{RUN}-recalled")] == [{"t1"}]
+
+
+def test_the_recalled_are_judged_again_by_their_scorer_as_it_is_now(agent_layer, store, write_module):
+    scorer = "mended_judge:score"
+    write_module("mended_judge", "async def score(task, trajectory, result):\n    return 0.25\n")
+    plant_history(store, num_steps=14, groups=1, scorer=scorer)
+    bad = [one for one in Raw(store)["reward"] if (one.get("scorer"), one.get("verifier_hash")) == (scorer, BAD)]
+    before = {one["trajectory_id"]: store.get(one["trajectory_id"]).rewards for one in bad}
+    wrong = [
+        one
+        for one in bad
+        if one["reward_id"] in {now.reward_id for now in current_rewards(before[one["trajectory_id"]])}
+    ]
+
+    status, _, err = agent_layer("recall", "--scorer", scorer, "--version", BAD, "--rescore")
+
+    assert (status, f"{scorer} judges {len(wrong)} trajectories again" in err) == (0, True), err
+    assert 0 < len(wrong) < len(bad)
+    for one in wrong:
+        rewards = store.get(one["trajectory_id"]).rewards
+        (new,) = [reward for reward in rewards if reward not in before[one["trajectory_id"]]]
+        assert (new.score, new.scorer, new.supersedes) == (0.25, scorer, one["reward_id"])
+        assert len(rewards) == len(before[one["trajectory_id"]]) + 1  # nothing is overwritten
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ([], "expected a scorer or a filter, found neither"),
+        (["--version", "b"], "expected at least 4 characters of a version, found 'b'"),
+        (["--scorer", "unknown"], f"expected judgements by unknown, found those by {SCORER}"),
+        (["--scorer", SCORER, "--version", "ffff"], "name one of them"),
+        (["--task", "t1", "--retrain", "--config", "no.yaml"], "no.yaml"),
+        (["--task", "t1", "--as", "x"], "--as and --config are for --retrain"),
+        (["--task", "nothing", "--retrain"], "expected a run that learned from them, found none"),
+    ],
+)
+def test_what_cannot_be_recalled_is_refused_with_what_to_do(agent_layer, store, options, error):
+    plant_history(store, num_steps=2, groups=1)
+
+    status, _, err = agent_layer("recall", *options)
+
+    assert (status, error in err, err.count("\n")) == (2, True, 1), err
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_deletion_says_which_updates_had_learned_from_the_deleted(agent_layer, store, dry_run):
+    plant_history(store, num_steps=12, groups=2)
+    steps = sorted(Raw(store).taught(RUN, lambda one: one["trajectory_id"] in ("rs7g0.0-0", "rs9g1.2-0")))
+    assert steps
+
+    for trajectory_id, step in (("rs7g0.0-0", 7), ("rs9g1.2-0", 9)):
+        status, out, err = agent_layer("store", "delete", trajectory_id, *(["--dry-run"] if dry_run else []))
+        line = f"1 update of run {RUN} had learned from them: {step}; weights from step {step} on keep that"
+        assert (status, line in out) == (0, step in steps), err
+
+
+def test_updates_that_deleted_rollouts_taught_are_not_called_clean_in_silence(agent_layer, store, recall):
+    plant_history(store, num_steps=12, groups=2)
+    before = recall("--task", "t1")
+    store.delete(before["updates"][0]["trajectory_ids"][0])
+
+    after = recall("--task", "t1")
+
+    assert after["runs"][0]["num_deleted"] == after["updates"][0]["num_deleted"] == 1
+    assert after["updates"][0]["num_all_tokens"] == before["updates"][0]["num_all_tokens"]
+    assert "1 rollout of them deleted since" in agent_layer("recall", "--task", "t1")[1]
