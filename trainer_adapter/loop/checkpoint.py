@@ -73,7 +73,7 @@ class CheckpointDirectory:
             )
         return found[step]
 
-    def save(self, cursor: Cursor, write: Callable[[Path], None]) -> None:
+    def save(self, cursor: Cursor, write: Callable[[Path], object]) -> None:
         """Write the checkpoint of ``cursor.step``; a crash in between leaves the earlier ones in place.
 
         It takes the place of another of the same step, which a trainer left that stopped before its next update.

@@ -5,7 +5,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import msgspec
 import typer
@@ -20,7 +20,7 @@ from agent_layer.settings import Settings
 from agent_layer.store import Filters, Index, Store, find_unindexed, open_store, takes_filters
 from envs.rescoring import rescore_rows
 from trainer_adapter.config import load_config
-from trainer_adapter.lineage import walk_lineage
+from trainer_adapter.lineage import walk_parents
 from trainer_adapter.recall.branch import branch_run
 from trainer_adapter.recall.find import RecalledTrajectory, check_condition, find_recalled
 from trainer_adapter.recall.trace import Recall, RecalledRun, trace_recalled
@@ -28,8 +28,6 @@ from trainer_adapter.recall.trace import Recall, RecalledRun, trace_recalled
 _PAGE = 256
 _WIDE = 160
 """Columns of a table without a terminal."""
-_REPORTED = "agent"
-"""Scorer of rewards that agents report themselves, who cannot be asked again."""
 
 
 @takes_filters
@@ -41,7 +39,10 @@ def recall(  # noqa: PLR0913  # options of a command are its arguments
         str | None, typer.Option(help="Recall what this scorer judged: its name in tasks, or the name of a reward.")
     ] = None,
     version: Annotated[
-        str | None, typer.Option(help="Only judgements by this version of it: 'verifier_hash' in 'show', or its start.")
+        str | None,
+        typer.Option(
+            help="Only judgements by this version of it: the start of 'verifier_hash' in 'show --format json'."
+        ),
     ] = None,
     rescore: Annotated[
         bool, typer.Option("--rescore", help="Judge the recalled again with the scorers as they are here now.")
@@ -71,16 +72,20 @@ def recall(  # noqa: PLR0913  # options of a command are its arguments
     settings: Settings = context.obj
     if not retrain and (config is not None or new_run is not None):
         raise BadInputError("recall: --as and --config are for --retrain, found none; add --retrain")
+    if as_json and rescore:
+        raise BadInputError("recall: --rescore prints what it judges, so --json cannot be all; give one of them")
     if config is not None:
         load_config(config.absolute())  # its errors come before anything is begun
     store, conditions = open_store(settings), Filters(**filters)
     run = conditions.pop("run", None)
     check_condition(conditions, scorer, version)
-    _complete_index(store)
-    of_runs = [run] if run is None else sorted({run, *(batch.run for batch in walk_lineage(store, run))})
+    if missing := find_unindexed(store.redis, store.keys, store.objects):  # what learned from it would look clean
+        typer.echo(f"recall: reads {format_count(len(missing), 'segment')} that Redis does not know", err=True)
+        store.admin.reindex(only=missing)
+    of_runs = [None] if run is None else [name for name, _ in walk_parents(store, run)]
     trajectories = list(find_recalled(store, of_runs, conditions, scorer, version))
-    known = {name.decode() for name in store.redis.smembers(store.keys.runs)} if run is None else {run}  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType, reportGeneralTypeIssues]  # untyped in redis-py
-    found = trace_recalled(settings, store, known, trajectories)
+    known = [name.decode() for name in cast("set[bytes]", store.redis.smembers(store.keys.runs))]
+    found = trace_recalled(settings, store, known if run is None else [run], trajectories)
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
         sys.stdout.flush()
@@ -92,13 +97,6 @@ def recall(  # noqa: PLR0913  # options of a command are its arguments
         is_of_tasks = scorer is version is None and conditions.get("engine") is None
         excluded = {one.task_id for one in trajectories if one.task_id is not None} if is_of_tasks else set[str]()
         _retrain(settings, store, _choose_run(found, run), new_run, excluded, config)
-
-
-def _complete_index(store: Store) -> None:
-    """Enter segments that Redis lost, or never knew: without them, what learned from them would look clean."""
-    if missing := find_unindexed(store.redis, store.keys, store.objects):
-        typer.echo(f"recall: reads {format_count(len(missing), 'segment')} that Redis does not know", err=True)
-        store.admin.reindex(only=missing)
 
 
 def _print(found: Recall) -> None:
@@ -151,7 +149,7 @@ def _rescore(settings: Settings, store: Store, trajectories: Sequence[RecalledTr
     """Let each scorer judge again what it judged wrongly."""
     judged = defaultdict[str, list[str]](list)
     for one in trajectories:
-        for name in one.scorers - {_REPORTED}:
+        for name in one.scorers:
             judged[name].append(one.trajectory_id)
     index = Index(store.redis, store.keys)
     for name, ids in sorted(judged.items()):
@@ -188,6 +186,6 @@ def _retrain(
     if config is None:
         typer.echo(f"'agent-layer train CONFIG --run {name}' trains it", err=True)
         return
-    command = [sys.executable, "-m", "agent_layer.cli", "train", str(config), "--run", name]
+    command = [sys.executable, "-m", "agent_layer.cli", f"--dir={settings.dir}", "train", str(config), "--run", name]
     sys.stdout.flush()
-    os.execve(sys.executable, command, os.environ | settings.environment())  # a command of ours
+    os.execv(sys.executable, command)

@@ -8,7 +8,7 @@ import msgspec
 from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.infra import batched
 from agent_layer.schema import Reward, current_rewards
-from agent_layer.store import Filters, Store, TrajectoryRow, read_rewards_of
+from agent_layer.store import Filters, Store, TrajectoryRow, read_reward_lists
 
 _PAGE = 256
 _NUM_SHOWN = 8
@@ -50,7 +50,7 @@ def find_recalled(
     num_found, others = 0, Counter[str]()
     for run in runs:
         for page in batched(store.scan(**filters | Filters(run=run)), _PAGE):
-            judgements = read_rewards_of(store.redis, store.keys, [row.trajectory_id for row in page])
+            judgements = read_reward_lists(store.redis, store.keys, [row.trajectory_id for row in page])
             for row, rewards in zip(page, judgements, strict=True):
                 if scorer is None and version is None:
                     yield _recall(row, rewards, None)

@@ -73,7 +73,7 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
     groups: list[str]
     """Groups of the trajectories."""
     updates: list[RecalledUpdate]
-    """By run, then by step."""
+    """Sorted by run, then by step."""
     runs: list[RecalledRun]
 
 

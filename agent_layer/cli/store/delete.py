@@ -55,7 +55,7 @@ def describe_deletion(report: DeletionReport) -> str:
 
 
 def warn_of_updates(report: DeletionReport) -> None:
-    """Say which updates had learned from what is deleted: their weights keep it."""
+    """Report which updates had learned from what is deleted: their weights keep it."""
     for run, steps in report.learned.items():
         shown = ", ".join(map(str, steps[:_MAX_SHOWN])) + (" …" if len(steps) > _MAX_SHOWN else "")
         updates = f"{format_count(len(steps), 'update')} of run {run} had learned from them: {shown}"

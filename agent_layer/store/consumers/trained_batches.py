@@ -45,7 +45,7 @@ def find_naming_batches(
     for run in sorted(runs):
         steps, newest = set[int](), dict[int, tuple[float, str, bool]]()
         for batch in _scan(redis, keys, run):
-            is_naming = _names_any(batch, trajectory_ids)
+            is_naming = any(rollout.trajectory_id in trajectory_ids for rollout in batch.rollouts)
             steps |= {batch.step} if is_naming else set()
             found = batch.trained_at, batch.batch_id, is_naming
             newest[batch.step] = max(found, newest.get(batch.step, found))
@@ -62,10 +62,6 @@ def _scan(redis: Redis, keys: Keys, run: str) -> Iterator[TrainedBatch]:
     stored = redis.hscan_iter(keys.batches(run), count=_PAGE)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped in redis-py
     for _, content in cast("Iterator[tuple[bytes, bytes]]", stored):
         yield _decode_batch(content)
-
-
-def _names_any(batch: TrainedBatch, trajectory_ids: Collection[str]) -> bool:
-    return any(rollout.trajectory_id in trajectory_ids for rollout in batch.rollouts)
 
 
 def _decode_batch(stored: bytes) -> TrainedBatch:

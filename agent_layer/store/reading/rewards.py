@@ -99,10 +99,10 @@ def find_current_reward(known: Sequence[Reward], topic: RewardTopic) -> Reward |
 
 def read_rewards(redis: Redis, keys: Keys, trajectory_id: str) -> list[Reward]:
     """Return all indexed rewards of a trajectory, in order of time."""
-    return read_rewards_of(redis, keys, [trajectory_id])[0]
+    return read_reward_lists(redis, keys, [trajectory_id])[0]
 
 
-def read_rewards_of(redis: Redis, keys: Keys, trajectory_ids: Sequence[str]) -> list[list[Reward]]:
+def read_reward_lists(redis: Redis, keys: Keys, trajectory_ids: Sequence[str]) -> list[list[Reward]]:
     """Return [num_trajectories] all indexed rewards of each, in order of time, from one read of Redis."""
     pipeline = redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
     for trajectory_id in trajectory_ids:
