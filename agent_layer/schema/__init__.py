@@ -48,8 +48,8 @@ __getattr__, __all__ = face(
         "task": "NOT_SAMPLING History ShortGroupPolicy SideCall Split check_side_calls hash_input",
         "trace": "TraceContext derive_span_id derive_trace_id parse_trace",
         "training": (
-            "AdvantageRule DistillRule ExcludedRollout LengthRule LongRows Overlong StepRef TrainedRollout"
-            " TrainedTokens Vocabulary"
+            "AdvantageRule CheckpointRef DistillRule ExcludedRollout LengthRule LongRows Overlong StepRef"
+            " TrainedRollout TrainedTokens Vocabulary"
         ),
         "trajectory": "ABANDONED TrajectoryRecord assemble_trajectory",
         "wire.bounds": "BodyBounds check_bounds",

@@ -42,11 +42,11 @@ from .task import ShortGroupPolicy as ShortGroupPolicy, SideCall as SideCall, Sp
 from .task import TaskView as TaskView, check_side_calls as check_side_calls, hash_input as hash_input
 from .trace import TraceContext as TraceContext, derive_span_id as derive_span_id, derive_trace_id as derive_trace_id
 from .trace import parse_trace as parse_trace
-from .training import AdvantageRule as AdvantageRule, DistillRule as DistillRule, ExcludedRollout as ExcludedRollout
-from .training import LengthRule as LengthRule, LongRows as LongRows, Overlong as Overlong
-from .training import PolicyVersion as PolicyVersion, StepRef as StepRef, TrainedBatch as TrainedBatch
-from .training import TrainedRollout as TrainedRollout, TrainedTokens as TrainedTokens, TrainingSample as TrainingSample
-from .training import Vocabulary as Vocabulary
+from .training import AdvantageRule as AdvantageRule, CheckpointRef as CheckpointRef, DistillRule as DistillRule
+from .training import ExcludedRollout as ExcludedRollout, LengthRule as LengthRule, LongRows as LongRows
+from .training import Overlong as Overlong, PolicyVersion as PolicyVersion, StepRef as StepRef
+from .training import TrainedBatch as TrainedBatch, TrainedRollout as TrainedRollout, TrainedTokens as TrainedTokens
+from .training import TrainingSample as TrainingSample, Vocabulary as Vocabulary
 from .trajectory import ABANDONED as ABANDONED, Trajectory as Trajectory, TrajectoryRecord as TrajectoryRecord
 from .trajectory import assemble_trajectory as assemble_trajectory
 from .wire.bounds import BodyBounds as BodyBounds, check_bounds as check_bounds

@@ -134,6 +134,8 @@ class TrainedRollout(Record, frozen=True, kw_only=True):
     """Judgements that were current then, from which the reward follows."""
     samples_hash: str
     """Content hash of its encoded samples."""
+    num_tokens: int | None = None
+    """Sampled tokens of it that the update had; None: recorded by an earlier version."""
 
 
 class TrainedBatch(Record, frozen=True, kw_only=True, tag="trained_batch"):
@@ -157,6 +159,8 @@ class TrainedBatch(Record, frozen=True, kw_only=True, tag="trained_batch"):
     """Rollouts of the batch that were deleted since; the record does not name them."""
     num_samples: int
     """Samples of all rollouts, deleted ones included."""
+    num_tokens: int | None = None
+    """Sampled tokens of all rollouts, deleted ones included; None: recorded by an earlier version."""
     credit: str = "rollout"
     """What shared one advantage: ``rollout``, ``turn``, ``agent``, or the name of a part of users. Rewards of steps or
     agents are part of the batch only where they counted."""
@@ -209,6 +213,14 @@ class Vocabulary(Record, frozen=True, kw_only=True, tag="vocabulary"):
     schema_version: int = msgspec.field(default_factory=current_version)
 
 
+class CheckpointRef(Record, frozen=True, kw_only=True):
+    """A checkpoint, by what stands behind it."""
+
+    run: str
+    step: int
+    """Updates of the run, and of the runs that it branched from, that led to it."""
+
+
 class PolicyVersion(Record, frozen=True, kw_only=True, tag="policy_version"):
     """One set of weights that engines may serve. Number 0 is registered before the first call of a run."""
 
@@ -223,3 +235,5 @@ class PolicyVersion(Record, frozen=True, kw_only=True, tag="policy_version"):
     """Hash of the file of weights, or of the tensors that veRL sends; None: not known, as on GPUs that veRL uses."""
     training_step: int | None = None
     """Updates that led to it; None for weights that this run did not train."""
+    parent: CheckpointRef | None = None
+    """Checkpoint of another run whose weights these are; None: there is none, or it is not known."""

@@ -20,7 +20,7 @@ import pytest
 
 from agent_layer.health.progress import progress_path, read_progress
 from agent_layer.schema.record import Logprobs, TokenIds
-from agent_layer.schema.training import TrainingSample
+from agent_layer.schema.training import CheckpointRef, TrainingSample
 from trainer_adapter.algorithms import AlgorithmConfig, Schedule, resolve_algorithm
 from trainer_adapter.config import OptimizerConfig, SourceConfig, TrainConfig
 from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, select_batch
@@ -244,7 +244,8 @@ def test_weight_switch(machine, report, write_model, tmp_path):
     report(f"buckets: {speed}", "the same hash on both sides", received == sent.value)
 
     began = time.perf_counter()
-    write_weights(tmp_path / "version", trainer.published_weights(), path, "float32")
+    origin = CheckpointRef(run="r", step=1)
+    write_weights(tmp_path / "version", trainer.published_weights(), path, "float32", origin)
     loaded = WeightsHash()
     loaded.add(load_file(tmp_path / "version" / "model.safetensors").items())
     seconds = time.perf_counter() - began

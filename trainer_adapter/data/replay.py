@@ -78,10 +78,12 @@ def record_batch(
                 reward=reward,
                 reward_ids=reward_ids,
                 samples_hash=_hash_samples(found),
+                num_tokens=_count_tokens(found),
             )
             for trajectory_id, group_id, reward, reward_ids, found in parts
         ],
         num_samples=len(batch.samples),
+        num_tokens=_count_tokens(batch.samples),
         credit=batch.credit,
         lengths=lengths,
         advantages=advantages,
@@ -148,3 +150,7 @@ def _differences(trained: TrainedRollout, rebuilt: RolloutSamples) -> list[str]:
 
 def _hash_samples(samples: Sequence[TrainingSample]) -> str:
     return content_hash(b"".join(map(encode, samples)))
+
+
+def _count_tokens(samples: Sequence[TrainingSample]) -> int:
+    return sum(step.num_tokens for sample in samples for step in sample.steps)

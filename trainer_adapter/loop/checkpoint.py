@@ -8,8 +8,9 @@ import msgspec
 
 from agent_layer.errors import NotFoundError
 from agent_layer.infra import make_private, sync_path
-from agent_layer.schema import Record
+from agent_layer.schema import CheckpointRef, Record
 from agent_layer.settings import Settings
+from trainer_adapter.lineage import write_parent
 from trainer_adapter.tasks import Draw, StreamState
 
 _CURSOR = "cursor.json"
@@ -22,6 +23,8 @@ class Cursor(Record, frozen=True, kw_only=True):
     """Steps done."""
     policy_version: int | None = 0
     """Version of the weights in the checkpoint; None: they were not published."""
+    first_version: int = 0
+    """No group begins before this version serves: earlier ones are not ancestors of the weights."""
     num_asked: int = 0
     """Groups submitted so far."""
     open_positions: list[int] = []
@@ -70,7 +73,7 @@ class CheckpointDirectory:
             )
         return found[step]
 
-    def save(self, cursor: Cursor, write: Callable[[Path], None]) -> None:
+    def save(self, cursor: Cursor, write: Callable[[Path], object]) -> None:
         """Write the checkpoint of ``cursor.step``; a crash in between leaves the earlier ones in place.
 
         It takes the place of another of the same step, which a trainer left that stopped before its next update.
@@ -85,6 +88,7 @@ class CheckpointDirectory:
         pending.mkdir(mode=0o700)
         write(pending)
         (pending / _CURSOR).write_bytes(msgspec.json.encode(cursor))
+        write_parent(pending, CheckpointRef(run=self._directory.name, step=cursor.step))
         for path in (*pending.rglob("*"), pending):
             sync_path(path)
         name = f"step-{cursor.step:06d}"

@@ -43,6 +43,7 @@ from trainer_adapter.tasks import (
     journal_path,
     mix_path,
     open_training_sources,
+    read_exclusions,
 )
 from trainer_adapter.teacher import open_teacher
 from trainer_adapter.verl import (
@@ -135,7 +136,7 @@ def train_run(
             cursor.tasks,
             mix=MixFile(mix_path(settings, run)),
             journal=DrawJournal(journal_path(settings, run), cursor.num_asked),
-            filters=config.filters,
+            filters=[*config.filters, *read_exclusions(settings, run)],
             seed=config.seed,
         )
         dispatcher, store = Dispatcher(redis, settings), open_store(settings)

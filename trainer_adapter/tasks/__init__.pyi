@@ -1,4 +1,5 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
+from .exclusions import read_exclusions as read_exclusions, write_exclusions as write_exclusions
 from .held_out import load_held_out as load_held_out
 from .journal import DrawJournal as DrawJournal, journal_path as journal_path
 from .mix import MixFile as MixFile, mix_path as mix_path

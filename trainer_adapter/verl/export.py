@@ -19,6 +19,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
 from agent_layer.infra import sync_path
+from trainer_adapter.lineage import read_parent, write_parent
 from trainer_adapter.verl.adapters import add_adapter, file_name, find_parts, is_factor, read_adapter
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -142,6 +143,8 @@ def _export(
         (pending / "config.json").write_text(json.dumps(described | {"dtype": precision}, indent=2))
         weights = _add_adapter(stored, adapter) if adapter else stored
         _write_weights(pending, weights, _TYPES[precision], part_bytes, progress)
+    if (origin := read_parent(checkpoint)) is not None:
+        write_parent(pending, origin)
     for path in (*pending.iterdir(), pending):
         sync_path(path)
     pending.replace(directory)

@@ -21,8 +21,9 @@ from agent_layer.engines import Engine, EngineRegistry, get_policy, newest_polic
 from agent_layer.errors import AgentLayerError, EngineError, NotFoundError, UnreachableError
 from agent_layer.infra import Keys, make_private, sync_path
 from agent_layer.recorder import Recorder
-from agent_layer.schema import PolicyVersion
+from agent_layer.schema import CheckpointRef, PolicyVersion
 from agent_layer.settings import Settings
+from trainer_adapter.lineage import read_parent, write_parent
 
 Precision: TypeAlias = Literal["float32", "bfloat16"]
 
@@ -68,7 +69,7 @@ class WeightPublisher:
 
     def register_base(self, model: Path) -> None:
         """Register the first weights of the run as version 0, unless they are registered."""
-        self._register(0, model.absolute(), None, None)
+        self._register(0, model.absolute(), None, None, read_parent(model))
 
     def newest(self) -> int:
         """Return the highest registered number; only after ``register_base``."""
@@ -106,7 +107,8 @@ class WeightPublisher:
         """
         number = self.newest() + 1
         directory = self.directory / f"{number:06d}"
-        weights_hash = write_weights(directory, weights, base, precision)
+        origin = CheckpointRef(run=self._run, step=training_step)
+        weights_hash = write_weights(directory, weights, base, precision, origin)
         self._register(number, directory, training_step, weights_hash)
         return number
 
@@ -181,7 +183,14 @@ class WeightPublisher:
         seconds = self._settings.drain_seconds
         self._board.switch(engine.url, number, policy.location, lambda: control.load(location), seconds)
 
-    def _register(self, number: int, location: Path | str, training_step: int | None, weights_hash: str | None) -> None:
+    def _register(
+        self,
+        number: int,
+        location: Path | str,
+        training_step: int | None,
+        weights_hash: str | None,
+        parent: CheckpointRef | None = None,
+    ) -> None:
         policy = PolicyVersion(
             run=self._run,
             number=number,
@@ -189,6 +198,7 @@ class WeightPublisher:
             created_at=time.time(),
             weights_hash=weights_hash,
             training_step=training_step,
+            parent=parent,
         )
         register_policy(self._redis, self._keys, policy, self._recorder.append)
         self.find(number)  # the first registration of a number stands
@@ -198,8 +208,18 @@ def _is_behind(engine: Engine, number: int) -> bool:
     return engine.is_assumed or (engine.version, engine.state) != (number, "serving")
 
 
-def write_weights(directory: Path, weights: PublishedWeights, base: Path, precision: Precision) -> str:
-    """Write a loadable directory of a model or an adapter, whole or not at all; return the hash of its weights file."""
+def write_weights(
+    directory: Path, weights: PublishedWeights, base: Path, precision: Precision, origin: CheckpointRef
+) -> str:
+    """Write a loadable directory of a model or an adapter, whole or not at all; return the hash of its weights file.
+
+    Args:
+        directory: takes the place of one of the same name.
+        weights: of a model, or an adapter of ``base``.
+        base: model directory with configuration and tokenizer.
+        precision: of the written weights.
+        origin: what stands behind the weights.
+    """
     pending = directory.with_suffix(".pending")
     shutil.rmtree(pending, ignore_errors=True)
     make_private(pending.parent)
@@ -209,6 +229,7 @@ def write_weights(directory: Path, weights: PublishedWeights, base: Path, precis
             shutil.copy2(file, pending)
     kind = {"float32": torch.float32, "bfloat16": torch.bfloat16}[precision]
     whole = {name: tensor.detach().to("cpu", kind, copy=True).contiguous() for name, tensor in weights.tensors}
+    write_parent(pending, origin)
     path = pending / (_ADAPTER if weights.adapter else _WEIGHTS)
     save_file(whole, path, metadata={"format": "pt"})
     if weights.adapter:

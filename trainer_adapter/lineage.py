@@ -1,0 +1,95 @@
+"""Lineage: which updates stand behind a checkpoint, in its own run and in the runs that this one branched from.
+
+    run b:        base ◀── step 13 ◀── step 14      version 0 of b names its parent: step 12 of a
+                   │
+    run a:        step 12 ◀── step 11 ◀── … ◀── step 1 ◀── base model
+
+Everything follows from records in the store. The directories of checkpoints may be gone.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from agent_layer.engines import get_policy
+from agent_layer.schema import CheckpointRef, TrainedBatch
+from agent_layer.store import Store, TrajectoryRow, list_batches
+
+_PARENT: Final = "parent-checkpoint.json"
+
+
+def walk_lineage(store: Store, run: str, step: int | None = None) -> Iterator[TrainedBatch]:
+    """Yield the record of each update behind a checkpoint, newest first, then those behind the checkpoint before it.
+
+    An update that was done again after a kill comes once, as it was done last; what a killed trainer had done beyond
+    that is left out. A rollout's ``num_tokens`` is None only where its trainer kept no tokens. Deleted rollouts are
+    counted in ``num_deleted``, and named nowhere.
+
+    Args:
+        store: with the records.
+        run: of the checkpoint.
+        step: updates behind the checkpoint; None: all updates of the run, even one that was killed before it ended.
+    """
+    for name, last in walk_parents(store, run, step):
+        batches = [one for one in list_batches(store.redis, store.keys, name) if last is None or one.step <= last]
+        for batch in reversed(_drop_abandoned(batches)):
+            yield _fill_tokens(store, batch)
+
+
+def walk_parents(store: Store, run: str, step: int | None = None) -> Iterator[tuple[str, int | None]]:
+    """Yield (run, its last step behind the checkpoint), of the checkpoint's run first; None: all of its steps."""
+    seen = set[str]()
+    while run not in seen:  # a model may be trained again under a name that its parent had
+        seen.add(run)
+        yield run, step
+        base = get_policy(store.redis, store.keys, run, 0)
+        if base is None or base.parent is None:
+            return
+        run, step = base.parent.run, base.parent.step
+
+
+def write_parent(directory: Path, parent: CheckpointRef) -> None:
+    """Note in a model directory which checkpoint its weights are, for runs that begin with them."""
+    (directory / _PARENT).write_bytes(msgspec.json.encode(parent))
+
+
+def read_parent(directory: Path) -> CheckpointRef | None:
+    """Return the checkpoint that the weights of a model directory are; None: it is not known, or none of ours."""
+    try:
+        return msgspec.json.decode((directory / _PARENT).read_bytes(), type=CheckpointRef)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _drop_abandoned(batches: Sequence[TrainedBatch]) -> list[TrainedBatch]:
+    """Return batches without those of a killed trainer that its successor has not come to again yet."""
+    kept: list[TrainedBatch] = []
+    for batch in batches:
+        if kept and batch.trained_at < kept[-1].trained_at:
+            break
+        kept.append(batch)
+    return kept
+
+
+def _fill_tokens(store: Store, batch: TrainedBatch) -> TrainedBatch:
+    """Return the batch with numbers of tokens, for trainers that recorded them with the trajectories alone."""
+    if batch.num_tokens is not None:
+        return batch
+    rows = [TrajectoryRow(trajectory_id=one.trajectory_id) for one in batch.rollouts]
+    sizes = {
+        row.trajectory_id: len(trained.mask)
+        for row, found in store.read(rows, contents=False, on_corrupt=lambda _: None)
+        for trained in found.trained
+        if trained.batch_id == batch.batch_id
+    }
+    if not sizes:
+        return batch
+    counts = [sizes.get(one.trajectory_id, 0) for one in batch.rollouts]
+    filled = zip(batch.rollouts, counts, strict=True)
+    return msgspec.structs.replace(
+        batch,
+        rollouts=[msgspec.structs.replace(one, num_tokens=count) for one, count in filled],
+        num_tokens=None if batch.num_deleted else sum(counts),
+    )
