@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from agent_layer.schema import ExcludedRollout, Fill, Group, LengthRule, Trajectory
+from agent_layer.schema import ExcludedRollout, Fill, Group, HeldOutMatch, HeldOutTasks, LengthRule, Trajectory
 from agent_layer.store import GroupDelivery
 from trainer_adapter.algorithms import Credit
 from trainer_adapter.data.advantages import GroupSamples
@@ -143,13 +143,15 @@ class StepCounts(msgspec.Struct, frozen=True, kw_only=True):
     num_forks: int
 
 
-def read_group(
+def read_group(  # noqa: PLR0913  # a group, and the rules by which it is read
     delivery: GroupDelivery,
     policy_version: int,
     max_staleness: int,
     rule: CreditRule = BY_ROLLOUT,
     lengths: LengthRule = WHOLE,
     bounds: ModelBounds = NO_BOUNDS,
+    *,
+    held_out: HeldOutTasks | None = None,
 ) -> GroupIntake:
     """Turn the trajectories of a group into samples.
 
@@ -160,8 +162,13 @@ def read_group(
         rule: how values follow from rewards.
         lengths: what is trained of rollouts that are too long.
         bounds: of the model; a rollout with a row beyond them is left out.
+        held_out: tasks that are not trained; a rollout that repeats one is left out.
     """
-    read = [(one, _read_rollout(one, rule.credit, lengths, bounds)) for one in delivery.trajectories]
+    refused = {} if held_out is None else _find_held_out(delivery.trajectories, held_out)
+    read = [
+        (one, refused.get(one.trajectory_id) or _read_rollout(one, rule.credit, lengths, bounds))
+        for one in delivery.trajectories
+    ]
     usable = [(trajectory, found) for trajectory, found in read if isinstance(found, SampleSet)]
     num_stale = sum(is_too_old(found, policy_version, max_staleness) for _, found in usable)
     trained = [] if num_stale else usable
@@ -267,6 +274,23 @@ def make_rollout_samples(
         turns=find_turns(trajectory, credit),
         agent_rewards=sum_agent_rewards(trajectory, credit),
     )
+
+
+def _find_held_out(trajectories: Sequence[Trajectory], held_out: HeldOutTasks) -> dict[str, ExcludedRollout]:
+    """Return why rollouts of held-out tasks are left out, by trajectory; equal tasks are compared once."""
+    matches: dict[bytes, HeldOutMatch | None] = {}
+    found: dict[str, ExcludedRollout] = {}
+    for one in trajectories:
+        input_hash = one.started.input_hash if one.started else None
+        key = msgspec.msgpack.encode((one.task, input_hash))
+        if key not in matches:
+            matches[key] = held_out.find_refusal(one.task, input_hash)
+        if (match := matches[key]) is not None:
+            reason = f"trajectory {one.trajectory_id}: its task {match}"
+            found[one.trajectory_id] = ExcludedRollout(
+                trajectory_id=one.trajectory_id, kind="held_out", reason=f"{reason}; held-out tasks are not trained"
+            )
+    return found
 
 
 def _read_rollout(

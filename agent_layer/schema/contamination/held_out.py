@@ -1,7 +1,7 @@
 """Tasks that are held out, and which of them a task repeats."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
@@ -18,8 +18,11 @@ NEAR: Final = 0.9
 REPOSITORY_LABEL: Final = "repository"
 """Label by which a task declares the repository that it is from."""
 
+HOLDOUT_LABEL: Final = "holdout"
+"""Label by which a task declares what its set refuses."""
+
 Holdout: TypeAlias = Literal["exact", "near"]
-"""What a held-out set refuses. ``exact``: equal inputs, equal texts, its repositories; ``near``: near-duplicates too."""
+"""What a held-out set refuses. ``exact``: equal inputs and texts, its repositories; ``near``: near-duplicates too."""
 
 MatchLevel: TypeAlias = Literal["input", "text", "repository", "near"]
 
@@ -39,14 +42,15 @@ class TaskFingerprint(Record, frozen=True, kw_only=True):
     """See ``sketch_text``."""
 
 
-class HeldOutTask(Record, frozen=True, kw_only=True):
-    """One held-out task."""
+class HeldOutSet(Record, frozen=True, kw_only=True):
+    """Tasks that are held out together."""
 
-    taskset: str
-    """Name of its set."""
-    task_id: str
+    name: str
     holdout: Holdout = "exact"
-    fingerprint: TaskFingerprint
+    repositories: list[str] = []
+    """Repositories that are held out, beside those that its tasks declare."""
+    tasks: dict[str, TaskFingerprint] = {}
+    """By task id."""
 
 
 class HeldOutMatch(Record, frozen=True, kw_only=True):
@@ -88,6 +92,27 @@ def name_repository(declared: str | None) -> str | None:
     return path.split("://")[-1].split("@")[-1].replace(":", "/").removeprefix("github.com/") or None
 
 
+def hold_out(
+    name: str, tasks: Iterable[Task], *, holdout: Holdout | None = None, repositories: Sequence[str] = ()
+) -> HeldOutSet:
+    """Return a held-out set.
+
+    Args:
+        name: of the set.
+        tasks: of the set.
+        holdout: what it refuses; None: near-duplicates where the label of a task says so.
+        repositories: held out, beside those that tasks declare.
+    """
+    found = list(tasks)
+    is_near = any(task.labels.get(HOLDOUT_LABEL) == "near" for task in found)
+    return HeldOutSet(
+        name=name,
+        holdout=holdout or ("near" if is_near else "exact"),
+        repositories=list(repositories),
+        tasks={task.id: fingerprint_task(task) for task in found},
+    )
+
+
 class HeldOutTasks:
     """Held-out tasks, to compare others with.
 
@@ -95,30 +120,32 @@ class HeldOutTasks:
     seed must be equal, too.
 
     Args:
-        tasks: held-out tasks.
-        repositories: held out as a whole, by the name of the set that declares them.
+        sets: of held-out tasks.
     """
 
-    def __init__(self, tasks: Iterable[HeldOutTask], repositories: Iterable[tuple[str, str]] = ()) -> None:
-        self.tasks = list(tasks)
-        self._inputs: dict[str, HeldOutTask] = {}
-        self._texts: defaultdict[str, list[HeldOutTask]] = defaultdict(list)
+    def __init__(self, sets: Iterable[HeldOutSet]) -> None:
+        self.sets = list(sets)
+        self._tasks = [(one, task_id, found) for one in self.sets for task_id, found in one.tasks.items()]
+        self._inputs: dict[str, HeldOutMatch] = {}
+        self._texts: defaultdict[str, list[tuple[str | None, HeldOutMatch]]] = defaultdict(list)
+        """(place, match) by text."""
         self._repositories: dict[str, HeldOutMatch] = {}
-        for one in self.tasks:
-            found = one.fingerprint
-            self._inputs.setdefault(found.input_hash, one)
+        for one, task_id, found in self._tasks:
+            match = HeldOutMatch(level="input", taskset=one.name, task_id=task_id)
+            self._inputs.setdefault(found.input_hash, match)
             if found.text_hash is not None:
-                self._texts[found.text_hash].append(one)
+                same = msgspec.structs.replace(match, level="text")
+                self._texts[found.text_hash].append((found.place_hash, same))
             if found.repository is not None:
-                self._repositories.setdefault(found.repository, _match("repository", one))
-        for taskset, repository in repositories:
-            if (name := name_repository(repository)) is not None:
-                self._repositories.setdefault(name, HeldOutMatch(level="repository", taskset=taskset))
-        self._refuses_near = any(one.holdout == "near" for one in self.tasks)
+                same = msgspec.structs.replace(match, level="repository")
+                self._repositories.setdefault(found.repository, same)
+        for one in self.sets:
+            for name in filter(None, map(name_repository, one.repositories)):
+                self._repositories.setdefault(name, HeldOutMatch(level="repository", taskset=one.name))
 
-    def __bool__(self) -> bool:
-        """Return whether anything is held out."""
-        return bool(self.tasks or self._repositories)
+    def __len__(self) -> int:
+        """Return the number of held-out tasks."""
+        return len(self._tasks)
 
     def find_match(self, task: Task | None, input_hash: str | None = None) -> HeldOutMatch | None:
         """Return the held-out task that a task repeats; a near-duplicate too, refused or not.
@@ -131,46 +158,44 @@ class HeldOutTasks:
 
     def find_refusal(self, task: Task | None, input_hash: str | None = None) -> HeldOutMatch | None:
         """Return the held-out task because of which a task may not be learned; see ``find_match``."""
-        found = self._find(task, input_hash, looks_near=self._refuses_near)
+        refuses_near = any(one.holdout == "near" for one in self.sets)
+        found = self._find(task, input_hash, looks_near=refuses_near)
         return found if found and found.is_refused else None
 
     def _find(self, task: Task | None, input_hash: str | None, *, looks_near: bool) -> HeldOutMatch | None:
         if task is None:
-            same = self._inputs.get(input_hash or "")
-            return _match("input", same) if same else None
-        found = fingerprint_task(task) if self else None
-        if found is None:
+            return self._inputs.get(input_hash or "")
+        if not (self._tasks or self._repositories):
             return None
-        if (same := self._inputs.get(found.input_hash)) is not None:
-            return _match("input", same)
-        if (same := self._find_text(found)) is not None:
-            return _match("text", same)
-        if (declared := self._repositories.get(found.repository or "")) is not None:
-            return declared
-        return self._find_near(found) if looks_near else None
+        found = fingerprint_task(task)
+        return (
+            self._inputs.get(found.input_hash)
+            or self._find_text(found)
+            or self._repositories.get(found.repository or "")
+            or (self._find_near(found) if looks_near else None)
+        )
 
-    def _find_text(self, found: TaskFingerprint) -> HeldOutTask | None:
+    def _find_text(self, found: TaskFingerprint) -> HeldOutMatch | None:
         same = self._texts.get(found.text_hash or "", [])
-        if len({one.fingerprint.place_hash for one in same}) > 1:
-            same = [one for one in same if one.fingerprint.place_hash == found.place_hash]
-        return same[0] if same else None
+        is_shared = len({place for place, _ in same}) > 1
+        return next((match for place, match in same if not is_shared or place == found.place_hash), None)
 
     def _find_near(self, found: TaskFingerprint) -> HeldOutMatch | None:
         """Return the nearest of the near-duplicates, first of those that are refused."""
-        best: tuple[bool, float, int] | None = None
-        for at, similarity in self._sketches.find(found.sketch):
-            one = self.tasks[at]
-            if one.fingerprint.text_hash != found.text_hash:  # equal ones are texts that several tasks share
-                best = max(best or (False, 0.0, 0), (one.holdout == "near", similarity, at))
-        if best is None:
+        near = [
+            (one.holdout == "near", similarity, -at)
+            for at, similarity in self._sketches.find(found.sketch)
+            for one, _, held in [self._tasks[at]]
+            if held.text_hash != found.text_hash  # equal ones are texts that several tasks share
+        ]
+        if not near:
             return None
-        is_refused, similarity, at = best
-        return msgspec.structs.replace(_match("near", self.tasks[at]), similarity=similarity, is_refused=is_refused)
+        is_refused, similarity, at = max(near)
+        one, task_id, _ = self._tasks[-at]
+        return HeldOutMatch(
+            level="near", taskset=one.name, task_id=task_id, similarity=similarity, is_refused=is_refused
+        )
 
     @cached_property
     def _sketches(self) -> SketchIndex:
-        return SketchIndex([one.fingerprint.sketch for one in self.tasks], NEAR)
-
-
-def _match(level: MatchLevel, one: HeldOutTask) -> HeldOutMatch:
-    return HeldOutMatch(level=level, taskset=one.taskset, task_id=one.task_id)
+        return SketchIndex([found.sketch for _, _, found in self._tasks], NEAR)

@@ -10,14 +10,14 @@ _INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")
 _MARKS: Final = re.compile(r"\*\*|```\w*|(?<!\w)__|__(?!\w)|(?m:^\s*(?:#+|[-*+]|>)\s+)|(?<=\w)[!?]+(?=\s|$)")
 """Emphasis, headings, bullets, quotations and fences of Markdown; the end of a question."""
 _TOKEN: Final = re.compile(r"\d+(?:[.,]\d+)+|\w+|[^\w\s]")
-_PUNCTUATION: Final = frozenset(".,;:\"'`´\u2018\u2019\u201c\u201d\u00ab\u00bb")
+_PUNCTUATION: Final = frozenset(".,;:\"'`\u00b4\u2018\u2019\u201c\u201d\u00ab\u00bb")
 
 
 def normalise_text(text: str) -> str:
     """Return the words, numbers and signs of a text, with one space between two.
 
-    Unicode's compatibility forms (NFKC), case, white space, punctuation of sentences and marks of Markdown do not count.
-    Signs do: ``a < b`` and ``a > b`` ask for different things.
+    Unicode's compatibility forms (NFKC), case, white space, punctuation of sentences and marks of Markdown do not
+    count. Signs do: ``a < b`` and ``a > b`` ask for different things.
     """
     plain = _MARKS.sub(" ", _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)))
     return " ".join(token for token in _TOKEN.findall(plain.casefold()) if token not in _PUNCTUATION)
@@ -36,17 +36,12 @@ def _join(value: object) -> str:
     match value:
         case None:
             return ""
-        case str():
-            return normalise_text(value)
-        case bool() | int():
-            return str(value).lower()
-        case float():
-            return str(int(value) if value.is_integer() else value)
-        case list() | tuple():
+        case list():
             return " ".join(filter(None, map(_join, cast("list[object]", value))))
         case dict():
             fields = cast("dict[str, object]", value)
             form = {name for name, content in (("role", "content"), ("type", "text")) if content in fields}
             return " ".join(sorted(filter(None, (_join(one) for name, one in fields.items() if name not in form))))
         case _:
-            return normalise_text(str(value))
+            is_whole = isinstance(value, float) and value.is_integer()
+            return normalise_text(str(int(value) if is_whole else value))
