@@ -34,13 +34,13 @@ def read_holdout(taskset: TaskSet) -> Holdout:
 
     Raises: BadInputError: it declares something else.
     """
-    declared = getattr(taskset, "holdout", "exact")
+    declared: object = getattr(taskset, "holdout", "exact")
     if declared not in get_args(Holdout):
         raise BadInputError(
             f"task set {taskset.name!r}: expected holdout {' or '.join(get_args(Holdout))}, found {declared!r}; correct"
             " it"
         )
-    return declared
+    return cast("Holdout", declared)
 
 
 def _make(name: str, kind: type[object]) -> object:

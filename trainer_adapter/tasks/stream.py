@@ -163,9 +163,9 @@ class TaskStream:
             else:
                 return Draw(source=source.name, level=level, index=index, task_id=task.id)
         raise BadInputError(
-            f"source {source.name!r}: expected a task to train, found none among {num_turns:,} in a row: filters left out"
-            f" {num_turns - num_refused:,}, and {num_refused:,} repeat held-out tasks; widen the filters, change what is"
-            " held out, or give the source weight 0"
+            f"source {source.name!r}: expected a task to train, found none among {num_turns:,} in a row: filters left"
+            f" out {num_turns - num_refused:,}, and {num_refused:,} repeat held-out tasks; widen the filters, change"
+            " what is held out, or give the source weight 0"
         )
 
     def _is_admitted(self, task: Task, rates: Mapping[str, float], turn: str) -> bool:

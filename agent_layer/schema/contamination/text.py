@@ -42,6 +42,7 @@ def _join(value: object) -> str:
             fields = cast("dict[str, object]", value)
             form = {name for name, content in (("role", "content"), ("type", "text")) if content in fields}
             return " ".join(sorted(filter(None, (_join(one) for name, one in fields.items() if name not in form))))
+        case float() if value.is_integer():
+            return _join(int(value))
         case _:
-            is_whole = isinstance(value, float) and value.is_integer()
-            return normalise_text(str(int(value) if is_whole else value))
+            return normalise_text(str(value))
