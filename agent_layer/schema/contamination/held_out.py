@@ -116,8 +116,8 @@ def hold_out(
 class HeldOutTasks:
     """Held-out tasks, to compare others with.
 
-    A text that several held-out tasks share, such as *Mend the failing test*, tells nothing: environment, sandbox and
-    seed must be equal, too.
+    An input or text that several held-out tasks share, such as *Mend the failing test*, tells nothing by itself:
+    environment, sandbox and seed must be equal, too.
 
     Args:
         sets: of held-out tasks.
@@ -126,16 +126,15 @@ class HeldOutTasks:
     def __init__(self, sets: Iterable[HeldOutSet]) -> None:
         self.sets = list(sets)
         self._tasks = [(one, task_id, found) for one in self.sets for task_id, found in one.tasks.items()]
-        self._inputs: dict[str, HeldOutMatch] = {}
-        self._texts: defaultdict[str, list[tuple[str | None, HeldOutMatch]]] = defaultdict(list)
-        """(place, match) by text."""
+        self._same: defaultdict[tuple[MatchLevel, str], list[tuple[str | None, HeldOutMatch]]] = defaultdict(list)
+        """(place, match) by hash of input or text."""
         self._repositories: dict[str, HeldOutMatch] = {}
         for one, task_id, found in self._tasks:
             match = HeldOutMatch(level="input", taskset=one.name, task_id=task_id)
-            self._inputs.setdefault(found.input_hash, match)
+            self._same["input", found.input_hash].append((found.place_hash, match))
             if found.text_hash is not None:
                 same = msgspec.structs.replace(match, level="text")
-                self._texts[found.text_hash].append((found.place_hash, same))
+                self._same["text", found.text_hash].append((found.place_hash, same))
             if found.repository is not None:
                 same = msgspec.structs.replace(match, level="repository")
                 self._repositories.setdefault(found.repository, same)
@@ -164,21 +163,21 @@ class HeldOutTasks:
 
     def _find(self, task: Task | None, input_hash: str | None, *, looks_near: bool) -> HeldOutMatch | None:
         if task is None:
-            return self._inputs.get(input_hash or "")
+            return next((match for _, match in self._same.get(("input", input_hash or ""), ())), None)
         if not (self._tasks or self._repositories):
             return None
         found = fingerprint_task(task)
         return (
-            self._inputs.get(found.input_hash)
-            or self._find_text(found)
+            self._find_same("input", found.input_hash, found.place_hash)
+            or self._find_same("text", found.text_hash or "", found.place_hash)
             or self._repositories.get(found.repository or "")
             or (self._find_near(found) if looks_near else None)
         )
 
-    def _find_text(self, found: TaskFingerprint) -> HeldOutMatch | None:
-        same = self._texts.get(found.text_hash or "", [])
-        is_shared = len({place for place, _ in same}) > 1
-        return next((match for place, match in same if not is_shared or place == found.place_hash), None)
+    def _find_same(self, level: MatchLevel, content: str, place: str | None) -> HeldOutMatch | None:
+        same = self._same.get((level, content), ())
+        is_shared = len({own for own, _ in same}) > 1
+        return next((match for own, match in same if not is_shared or own == place), None)
 
     def _find_near(self, found: TaskFingerprint) -> HeldOutMatch | None:
         """Return the nearest of the near-duplicates, first of those that are refused."""
