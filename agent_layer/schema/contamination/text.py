@@ -7,8 +7,10 @@ from typing import Final, cast
 from agent_layer.schema.task import Task
 
 _INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")
-_MARKS: Final = re.compile(r"\*\*|```\w*|(?<!\w)__|__(?!\w)|(?m:^\s*(?:#+|[-*+]|>)\s+)|(?<=\w)[!?]+(?=\s|$)")
-"""Emphasis, headings, bullets, quotations and fences of Markdown; the end of a question."""
+_MARKS: Final = re.compile(r"\*\*|```\w*|(?<!\w)__|__(?!\w)|(?m:^\s*(?:#+|[-*+]|>)\s+)")
+"""Emphasis, headings, bullets, quotations and fences of Markdown."""
+_END: Final = re.compile(r"(?<=\w)\s*[!?]+(?=\s|$)")
+"""End of a question."""
 _TOKEN: Final = re.compile(r"\d+(?:[.,]\d+)+|\w+|[^\w\s]")
 _PUNCTUATION: Final = frozenset(".,;:\"'`\u00b4\u2018\u2019\u201c\u201d\u00ab\u00bb")
 
@@ -19,8 +21,9 @@ def normalise_text(text: str) -> str:
     Unicode's compatibility forms (NFKC), case, white space, punctuation of sentences and marks of Markdown do not
     count. Signs do: ``a < b`` and ``a > b`` ask for different things.
     """
-    plain = _MARKS.sub(" ", _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)))
-    return " ".join(token for token in _TOKEN.findall(plain.casefold()) if token not in _PUNCTUATION)
+    plain = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)).casefold()
+    tokens = _TOKEN.findall(_END.sub(" ", _MARKS.sub(" ", plain)))
+    return " ".join(token for token in tokens if token not in _PUNCTUATION)
 
 
 def read_task_text(task: Task) -> str:

@@ -32,7 +32,7 @@ def change_form(rng, text):
     """Return the same words and signs in another dress."""
     words = [rng.choice([word, word.upper(), f"**{word}**", f"{word},", f'"{word}"']) for word in text.split()]
     spaced = "".join(word + rng.choice([" ", "\n", "\t  ", "\u00a0", " \u200b"]) for word in words)
-    return rng.choice(["# ", "- ", "> ", ""]) + spaced + rng.choice(["", ".", "..."])
+    return rng.choice(["# ", "- ", "> ", ""]) + spaced + rng.choice(["", ".", "...", "?", " !"])
 
 
 def wrap(rng, text):
