@@ -26,6 +26,7 @@ _SERVICES = "agent_layer.cli.services"
 _SANDBOX = "envs.sandbox.cli"
 _HARNESSES = "envs.harnesses.cli"
 _TASKSETS = "envs.tasksets.cli"
+_DATASETS = "trainer_adapter.datasets.cli"
 
 PANELS: Final[dict[str, tuple[Command, ...]]] = {
     "Run agents": (
@@ -422,7 +423,29 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
                         Command(
                             "verl",
                             "Write the tasks of trajectories as a veRL dataset: one row per task.",
-                            f"{_QUERY}.files:verl",
+                            f"{_DATASETS}:verl",
+                        ),
+                        Command(
+                            "sft",
+                            "Write answers to imitate (SFT): ids, loss mask and log-probabilities as sampled, with a"
+                            " card.",
+                            f"{_DATASETS}:sft",
+                        ),
+                        Command(
+                            "pairs",
+                            "Write pairs to prefer (DPO): a better and a worse rollout of one group that answered the"
+                            " same prompt.",
+                            f"{_DATASETS}:pairs",
+                        ),
+                        Command(
+                            "steps",
+                            "Write single calls: prompt, answer, reward of the step and of its rollout.",
+                            f"{_DATASETS}:steps",
+                        ),
+                        Command(
+                            "hf",
+                            'Write one dataset of all three kinds: load_dataset(DIR, "sft"), "pairs" or "steps".',
+                            f"{_DATASETS}:hf",
                         ),
                     ),
                 ),

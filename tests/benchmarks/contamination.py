@@ -25,110 +25,113 @@ from envs.tasksets import open_taskset
 PAIRS = (
     (
         (
-            "A bakery sells rolls in bags of six and in bags of nine. On Monday it sold 31 bags with 225 rolls in them. How"
-            " many of these bags held six rolls? Answer with one number, and show the two equations that you solved."
+            "A bakery sells rolls in bags of six and in bags of nine. On Monday it sold 31 bags with 225 rolls in"
+            " them. How many of these bags held six rolls? Answer with one number, and show the two equations"
+            " that you solved."
         ),
         (
-            "On Monday 225 rolls left a bakery in 31 bags. Some bags contain half a dozen, the others nine. Write down two"
-            " equations for this and give the count of the small bags as a single number."
-        ),
-    ),
-    (
-        (
-            "Write a function that takes a list of intervals, merges those that overlap or touch, and returns the result in"
-            " ascending order. An interval is a pair of integers, and its end is not part of it. The list may be empty, and"
-            " the function must not change it."
-        ),
-        (
-            "Given half-open integer ranges as tuples, produce a new sorted list in which neighbours that meet or intersect"
-            " have been joined. Leave the argument untouched and handle the case without any ranges."
+            "On Monday 225 rolls left a bakery in 31 bags. Some bags contain half a dozen, the others nine. Write"
+            " down two equations for this and give the count of the small bags as a single number."
         ),
     ),
     (
         (
-            "The web server logs one line per request with a time, an address, a path and a status. Find the ten addresses"
-            " with the most failed requests between noon and two in the afternoon, and print each with its number of"
-            " failures, most failures first."
+            "Write a function that takes a list of intervals, merges those that overlap or touch, and returns the"
+            " result in ascending order. An interval is a pair of integers, and its end is not part of it. The"
+            " list may be empty, and the function must not change it."
         ),
         (
-            "From an access log (time, client, path, code on each line) report which ten clients ran into errors most often"
-            " from 12:00 to 14:00, with the counts in descending order."
-        ),
-    ),
-    (
-        (
-            "Two trains leave stations that are 420 kilometres apart at nine in the morning and drive towards each other."
-            " One drives 80 kilometres an hour, the other 60, but the slower one stops for half an hour on its way. At what"
-            " time do they meet?"
-        ),
-        (
-            "The distance between two towns is 420 km. At 9:00 a train starts in each of them in the direction of the other"
-            " at 60 and at 80 km/h; the first of these pauses 30 minutes. When are they at the same place?"
+            "Given half-open integer ranges as tuples, produce a new sorted list in which neighbours that meet or"
+            " intersect have been joined. Leave the argument untouched and handle the case without any ranges."
         ),
     ),
     (
         (
-            "Users report that the settings page forgets the chosen language after a restart. The value is written to the"
-            " database, but the page shows English again. Find out where the default replaces the stored value, mend it,"
-            " and add a test that fails without your change."
+            "The web server logs one line per request with a time, an address, a path and a status. Find the ten"
+            " addresses with the most failed requests between noon and two in the afternoon, and print each with"
+            " its number of failures, most failures first."
         ),
         (
-            "After the application starts again, everybody sees English in the preferences although another language was"
-            " saved. Correct the place that overrides what is stored, with a regression test."
-        ),
-    ),
-    (
-        (
-            "A box has five red, four blue and three green marbles. Somebody takes three marbles out of it without putting"
-            " any back. What is the probability that all three have different colours? Give the result as a fraction in"
-            " lowest terms."
-        ),
-        (
-            "Draw three times without replacement from a dozen balls: 3 green ones, 4 blue ones, 5 red ones. As a reduced"
-            " fraction, how likely is one of each colour?"
+            "From an access log (time, client, path, code on each line) report which ten clients ran into errors"
+            " most often from 12:00 to 14:00, with the counts in descending order."
         ),
     ),
     (
         (
-            "Translate the following recipe from cups and ounces into grams and millilitres, round each amount to the"
-            " nearest five, and keep the order of the ingredients. Mention at the end which amounts you could not convert,"
-            " and why you could not convert them."
+            "Two trains leave stations that are 420 kilometres apart at nine in the morning and drive towards"
+            " each other. One drives 80 kilometres an hour, the other 60, but the slower one stops for half an"
+            " hour on its way. At what time do they meet?"
         ),
         (
-            "Here is a recipe in American units. Give it in metric ones instead, to multiples of 5, line by line as it is,"
-            " followed by a note on everything that has no exact counterpart."
-        ),
-    ),
-    (
-        (
-            "Implement a cache with a limit on the number of its entries. When it is full, the entry that was not read for"
-            " the longest time goes. Reading and writing must take constant time. Expired entries are never returned, and"
-            " they go before all others."
-        ),
-        (
-            "Build an LRU store of bounded size with time-to-live: O(1) get and put, stale items count as absent and are"
-            " evicted first, then whatever was used least recently."
+            "The distance between two towns is 420 km. At 9:00 a train starts in each of them in the direction of"
+            " the other at 60 and at 80 km/h; the first of these pauses 30 minutes. When are they at the same"
+            " place?"
         ),
     ),
     (
         (
-            "In the attached table each row is one order with its customer, date and amount. Which customers ordered in"
-            " every month of the last year, and what did each of them spend on average? Sort the answer by this average,"
-            " largest first."
+            "Users report that the settings page forgets the chosen language after a restart. The value is"
+            " written to the database, but the page shows English again. Find out where the default replaces the"
+            " stored value, mend it, and add a test that fails without your change."
         ),
         (
-            "Every line of the spreadsheet is a purchase (who, when, how much). List the people who bought something in"
-            " each of the past twelve months, with their mean spending, highest at the top."
+            "After the application starts again, everybody sees English in the preferences although another"
+            " language was saved. Correct the place that overrides what is stored, with a regression test."
         ),
     ),
     (
         (
-            "Prove that the sum of the first n odd numbers is the square of n. Use induction, state the hypothesis before"
-            " you use it, and say in one sentence why the same argument does not work for the first n even numbers."
+            "A box has five red, four blue and three green marbles. Somebody takes three marbles out of it"
+            " without putting any back. What is the probability that all three have different colours? Give the"
+            " result as a fraction in lowest terms."
         ),
         (
-            "Show by induction on n that 1 + 3 + 5 + ... up to n terms equals n squared; formulate the assumption first."
-            " Then explain briefly what breaks if the terms are even."
+            "Draw three times without replacement from a dozen balls: 3 green ones, 4 blue ones, 5 red ones. As a"
+            " reduced fraction, how likely is one of each colour?"
+        ),
+    ),
+    (
+        (
+            "Translate the following recipe from cups and ounces into grams and millilitres, round each amount to"
+            " the nearest five, and keep the order of the ingredients. Mention at the end which amounts you could"
+            " not convert, and why you could not convert them."
+        ),
+        (
+            "Here is a recipe in American units. Give it in metric ones instead, to multiples of 5, line by line"
+            " as it is, followed by a note on everything that has no exact counterpart."
+        ),
+    ),
+    (
+        (
+            "Implement a cache with a limit on the number of its entries. When it is full, the entry that was not"
+            " read for the longest time goes. Reading and writing must take constant time. Expired entries are"
+            " never returned, and they go before all others."
+        ),
+        (
+            "Build an LRU store of bounded size with time-to-live: O(1) get and put, stale items count as absent"
+            " and are evicted first, then whatever was used least recently."
+        ),
+    ),
+    (
+        (
+            "In the attached table each row is one order with its customer, date and amount. Which customers"
+            " ordered in every month of the last year, and what did each of them spend on average? Sort the"
+            " answer by this average, largest first."
+        ),
+        (
+            "Every line of the spreadsheet is a purchase (who, when, how much). List the people who bought"
+            " something in each of the past twelve months, with their mean spending, highest at the top."
+        ),
+    ),
+    (
+        (
+            "Prove that the sum of the first n odd numbers is the square of n. Use induction, state the"
+            " hypothesis before you use it, and say in one sentence why the same argument does not work for the"
+            " first n even numbers."
+        ),
+        (
+            "Show by induction on n that 1 + 3 + 5 + ... up to n terms equals n squared; formulate the assumption"
+            " first. Then explain briefly what breaks if the terms are even."
         ),
     ),
 )

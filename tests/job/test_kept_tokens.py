@@ -71,18 +71,19 @@ def two_turns(trajectory_id):
     ("name", "credit"), [*((name, "rollout") for name in (None, *ALGORITHMS)), *((name, "turn") for name in ESTIMATORS)]
 )
 def test_the_advantages_that_replay_computes_are_those_of_verl(name, credit):
-    from trainer_adapter.verl.advantages import token_advantages
+    from trainer_adapter.verl.tensors import pack_batch
 
     algorithm = resolve_algorithm(AlgorithmConfig(name=name, credit=credit))
     batch = random_batch(credit)
 
     judged = assign_credit(batch, CreditRule.of(algorithm))
     values = value_advantages(judged, advantage_rule(algorithm))
-    rows = token_advantages(batch, algorithm, 5).tolist()
+    rows = pack_batch(batch, algorithm)["advantages"].tolist()
 
-    for row, spans in zip(rows, judged.spans, strict=True):
+    for row, sample, spans in zip(rows, batch.samples, judged.spans, strict=True):
         for start, size, value in spans:
-            assert row[start : start + size] == pytest.approx([values[value]] * size, rel=1e-6, abs=1e-7)
+            expected = [values[value] * trained for trained in sample.loss_mask[start : start + size]]
+            assert row[start : start + size] == pytest.approx(expected, rel=1e-6, abs=1e-7)
 
 
 @pytest.mark.usefixtures("engine")

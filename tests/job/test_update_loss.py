@@ -12,6 +12,7 @@ import pytest
 
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
 from trainer_adapter.algorithms.papers import ALGORITHMS
+from trainer_adapter.data.advantages import spread_advantages
 
 from .plain_losses import LOSSES, MEANS, PlainRollout, mean_over, plain_loss
 
@@ -252,7 +253,6 @@ def test_an_algorithm_by_name_has_the_loss_worked_out_by_hand(name, advantage, e
 )
 def test_an_algorithm_by_name_has_the_advantages_worked_out_by_hand(name, advantages):
     from trainer_adapter.data.advantages import TrainingBatch
-    from trainer_adapter.verl.advantages import token_advantages
 
     algorithm = resolve_algorithm(AlgorithmConfig(name=name))
     batch = TrainingBatch(
@@ -264,36 +264,30 @@ def test_an_algorithm_by_name_has_the_advantages_worked_out_by_hand(name, advant
         rollout_of=[0, 1, 2, 3],
     )
 
-    assert token_advantages(batch, algorithm, 1)[:, 0].tolist() == pytest.approx(advantages, abs=1e-5)
+    assert [row[0] for row in spread_advantages(batch, algorithm)] == pytest.approx(advantages, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", ["grpo", "rloo", "reinforce++"])
 def test_equal_rewards_have_no_advantage_however_many_there_are(name):
-    from trainer_adapter.verl.advantages import token_advantages
-
     algorithm = resolve_algorithm(AlgorithmConfig(name=name))
     for size in range(2, 33):  # the mean of seven times 0.7 is not 0.7 in float32, and the deviation hardly more
         batch = rewarded([0.7] * size)
-        assert token_advantages(batch, algorithm, 1)[:, 0].tolist() == pytest.approx([0.0] * size, abs=1e-7)
+        assert [row[0] for row in spread_advantages(batch, algorithm)] == pytest.approx([0.0] * size, abs=1e-7)
 
 
 @pytest.mark.parametrize("name", ["grpo", "rloo", "reinforce++"])
 def test_a_lone_value_teaches_nothing(name):
-    from trainer_adapter.verl.advantages import token_advantages
-
     algorithm = resolve_algorithm(AlgorithmConfig(name=name))
 
-    assert token_advantages(rewarded([3.0]), algorithm, 1).tolist() == [[0.0]]
+    assert spread_advantages(rewarded([3.0]), algorithm) == [[0.0]]
 
 
 @pytest.mark.parametrize("name", [None, *ALGORITHMS])
 def test_a_value_that_is_compared_with_none_has_no_advantage_beside_others(name):
-    from trainer_adapter.verl.advantages import token_advantages
-
     algorithm = resolve_algorithm(AlgorithmConfig(name=name))
     batch = rewarded([1.0, 0.0, 3.0], group_ids=["g", "g", "lone"])
 
-    better, worse, lone = token_advantages(batch, algorithm, 1)[:, 0].tolist()
+    better, worse, lone = [row[0] for row in spread_advantages(batch, algorithm)]
 
     assert better > worse
     assert lone == 0 if algorithm.compares_groups else lone > better, "the baseline of reinforce++ is the batch"

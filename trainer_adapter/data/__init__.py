@@ -6,12 +6,13 @@ __getattr__, __all__ = face(
     __name__,
     {
         "advantages": (
-            "JudgedValues TrainingBatch advantage_rule assign_credit check_estimate group_advantages select_batch"
-            " value_advantages"
+            "GroupSamples JudgedValues TrainingBatch advantage_rule check_estimate group_advantages select_batch"
+            " spread_advantages"
         ),
         "credit": "CreditRule CreditedValue JudgedRollout RolloutSamples Turn check_credited",
         "exclusions": "find_exclusions",
-        "groups": "GroupIntake count_step read_group success_by_task",
+        "faults": "exclude",
+        "groups": "GroupIntake count_step find_held_out make_rollout_samples read_group read_rollout success_by_task",
         "lengths": "NO_BOUNDS ModelBounds read_bounds",
         "max_staleness": "plan_start_versions",
         "replay": "Replay rebuild_batch record_batch",

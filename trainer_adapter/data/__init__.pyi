@@ -1,12 +1,14 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
-from .advantages import JudgedValues as JudgedValues, TrainingBatch as TrainingBatch, advantage_rule as advantage_rule
-from .advantages import assign_credit as assign_credit, check_estimate as check_estimate
+from .advantages import GroupSamples as GroupSamples, JudgedValues as JudgedValues, TrainingBatch as TrainingBatch
+from .advantages import advantage_rule as advantage_rule, check_estimate as check_estimate
 from .advantages import group_advantages as group_advantages, select_batch as select_batch
-from .advantages import value_advantages as value_advantages
+from .advantages import spread_advantages as spread_advantages
 from .credit import CreditRule as CreditRule, CreditedValue as CreditedValue, JudgedRollout as JudgedRollout
 from .credit import RolloutSamples as RolloutSamples, Turn as Turn, check_credited as check_credited
 from .exclusions import find_exclusions as find_exclusions
-from .groups import GroupIntake as GroupIntake, count_step as count_step, read_group as read_group
+from .faults import exclude as exclude
+from .groups import GroupIntake as GroupIntake, count_step as count_step, find_held_out as find_held_out
+from .groups import make_rollout_samples as make_rollout_samples, read_group as read_group, read_rollout as read_rollout
 from .groups import success_by_task as success_by_task
 from .lengths import ModelBounds as ModelBounds, NO_BOUNDS as NO_BOUNDS, read_bounds as read_bounds
 from .max_staleness import plan_start_versions as plan_start_versions

@@ -276,6 +276,20 @@ def value_advantages(judged: Credits, rule: AdvantageRule) -> list[float]:
     return found
 
 
+def spread_advantages(batch: TrainingBatch, algorithm: ResolvedAlgorithm) -> list[list[float]]:
+    """Return [num_rows][num_response_tokens] advantages that follow from rewards, 0 where ``loss_mask`` is.
+
+    A value is a rollout's, a turn's or an agent's. One that is compared with no other has the advantage 0.
+    """
+    judged = assign_credit(batch, CreditRule.of(algorithm))
+    values = value_advantages(judged, advantage_rule(algorithm))
+    rows = [[0.0] * len(sample.response_ids) for sample in batch.samples]
+    for row, sample, spans in zip(rows, batch.samples, judged.spans, strict=True):
+        for start, size, value in spans:
+            row[start : start + size] = [values[value] * trained for trained in sample.loss_mask[start : start + size]]
+    return rows
+
+
 def check_estimate(name: str, judged: JudgedValues, found: Sequence[float]) -> list[float]:
     """Return the advantages that an estimator of a user gives.
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from agent_layer.schema import ExcludedRollout, Fill, Group, HeldOutMatch, HeldOutTasks, LengthRule, Trajectory
+from agent_layer.schema import ExcludedRollout, Fill, Group, HeldOutTasks, LengthRule, Trajectory
 from agent_layer.store import GroupDelivery
 from trainer_adapter.algorithms import Credit
 from trainer_adapter.data.advantages import GroupSamples
@@ -27,6 +27,7 @@ from trainer_adapter.data.credit import (
     find_unscored,
     sum_agent_rewards,
 )
+from trainer_adapter.data.faults import exclude
 from trainer_adapter.data.lengths import (
     LONG_ROW,
     NO_BOUNDS,
@@ -164,9 +165,8 @@ def read_group(  # noqa: PLR0913  # a group, and the rules by which it is read
         bounds: of the model; a rollout with a row beyond them is left out.
         held_out: tasks that are not trained; a rollout that repeats one is left out.
     """
-    refused = {} if held_out is None else _find_held_out(delivery.trajectories, held_out)
     read = [
-        (one, refused.get(one.trajectory_id) or _read_rollout(one, rule.credit, lengths, bounds))
+        (one, find_held_out(one, held_out) or read_rollout(one, rule.credit, lengths, bounds))
         for one in delivery.trajectories
     ]
     usable = [(trajectory, found) for trajectory, found in read if isinstance(found, SampleSet)]
@@ -276,25 +276,17 @@ def make_rollout_samples(
     )
 
 
-def _find_held_out(trajectories: Sequence[Trajectory], held_out: HeldOutTasks) -> dict[str, ExcludedRollout]:
-    """Return why rollouts of held-out tasks are left out, by trajectory; equal tasks are compared once."""
-    matches: dict[bytes, HeldOutMatch | None] = {}
-    found: dict[str, ExcludedRollout] = {}
-    for one in trajectories:
-        input_hash = one.started.input_hash if one.started else None
-        key = msgspec.msgpack.encode((one.task, input_hash))
-        if key not in matches:
-            matches[key] = held_out.find_refusal(one.task, input_hash)
-        if (match := matches[key]) is not None:
-            reason = f"trajectory {one.trajectory_id}: its task {match}"
-            found[one.trajectory_id] = ExcludedRollout(
-                trajectory_id=one.trajectory_id, kind="held_out", reason=f"{reason}; held-out tasks are not trained"
-            )
-    return found
+def find_held_out(trajectory: Trajectory, held_out: HeldOutTasks | None) -> ExcludedRollout | None:
+    """Return why a rollout may not be learned from: its task repeats a held-out one; None: it may."""
+    if held_out is None:
+        return None
+    input_hash = trajectory.started.input_hash if trajectory.started else None
+    match = held_out.find_refusal(trajectory.task, input_hash)
+    return match and exclude(trajectory, "held_out", f"its task {match}; held-out tasks are not trained")
 
 
-def _read_rollout(
-    trajectory: Trajectory, credit: Credit, lengths: LengthRule, bounds: ModelBounds
+def read_rollout(
+    trajectory: Trajectory, credit: Credit, lengths: LengthRule = WHOLE, bounds: ModelBounds = NO_BOUNDS
 ) -> SampleSet | ExcludedRollout:
     """Return the samples of a rollout, or why it is left out."""
     found = read_samples(trajectory)

@@ -13,10 +13,9 @@ from agent_layer.errors import BadInputError
 from agent_layer.schema import CheckpointRef, HeldOutTasks
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
-from trainer_adapter.config import HeldOutConfig
 from trainer_adapter.lineage import read_parent
 from trainer_adapter.tasks.audit import Audit, LearnedTask, audit_checkpoint
-from trainer_adapter.tasks.held_out import read_held_out, read_held_out_sets, read_left_out
+from trainer_adapter.tasks.held_out import read_held_out, read_left_out, read_named_sets
 
 _MAX_UPDATES: Final = 8
 """Updates that are shown of each task."""
@@ -50,13 +49,7 @@ def audit(  # noqa: PLR0913  # options of a command are its arguments
     settings: Settings = context.obj
     ref = _find_checkpoint(checkpoint, run or settings.run)
     if held_out:
-        configs = [
-            HeldOutConfig(taskset=name, level=level, count=limit)
-            if not (Path(name).exists() or name.endswith(".jsonl"))
-            else HeldOutConfig(path=Path(name), count=limit)
-            for name in held_out
-        ]
-        sets = read_held_out_sets(configs, run=ref.run)
+        sets = read_named_sets(held_out, run=ref.run, level=level, limit=limit)
     else:
         sets = read_held_out(settings, ref.run)
     if not sets:

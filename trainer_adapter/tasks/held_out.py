@@ -48,6 +48,20 @@ def read_held_out_sets(configs: Sequence[HeldOutConfig], *, run: str) -> list[He
     ]
 
 
+def read_named_sets(names: Sequence[str], *, run: str, level: int = 0, limit: int | None = None) -> list[HeldOutSet]:
+    """Read held-out sets that a command names: files, folders, or task sets by name.
+
+    Raises: BadInputError: there is no such file or task set.
+    """
+    configs = [
+        HeldOutConfig(path=Path(name), count=limit)
+        if Path(name).exists() or name.endswith(".jsonl")
+        else HeldOutConfig(taskset=name, level=level, count=limit)
+        for name in names
+    ]
+    return read_held_out_sets(configs, run=run)
+
+
 def open_held_out(config: TrainConfig, settings: Settings) -> "HeldOutFilter":
     """Open what keeps held-out tasks out of a run, and record what it holds out, for ``read_held_out``.
 

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from agent_layer.schema import Advantages, Logprobs, TrainingSample
 from trainer_adapter.algorithms import DistillConfig, ResolvedAlgorithm
-from trainer_adapter.data import TokenColumns, TrainingBatch, list_calls
-from trainer_adapter.verl.advantages import token_advantages
+from trainer_adapter.data import TokenColumns, TrainingBatch, list_calls, spread_advantages
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # veRL and tensordict carry no types.
@@ -45,7 +44,9 @@ def pack_batch(batch: TrainingBatch, algorithm: ResolvedAlgorithm) -> TensorDict
             "rollout_log_probs": _stack([torch.tensor(sample.logprobs) for sample in samples], pad=0.0, side="right"),
             "versions": _stack([torch.tensor(sample.versions) for sample in samples], pad=-1, side="right"),
             "temperature": torch.tensor([sample.temperature or 1.0 for sample in samples]),
-            "advantages": token_advantages(batch, algorithm, responses.shape[1]) * response_mask,
+            "advantages": _stack(
+                [torch.tensor(row) for row in spread_advantages(batch, algorithm)], pad=0.0, side="right"
+            ),
             "rollout": torch.tensor(batch.rollout_of),
             "row": torch.arange(len(samples)),
             **teacher,

@@ -1,4 +1,4 @@
-"""Trajectories in files: ``store export parquet | jsonl | verl`` writes them, ``store import`` reads conversations."""
+"""Trajectories in files: ``store export parquet | jsonl`` writes them, ``store import`` reads conversations."""
 
 import signal
 import sys
@@ -103,29 +103,6 @@ def jsonl(
             num_written = _write_lines(opened, lines, store.count(**filters))
     where = "on standard output" if file == "-" else f"in {file}"
     typer.echo(f"{format_count(num_written, 'trajectory')} {where}", err=file == "-")
-    left_out.end()
-
-
-@takes_filters
-def verl(
-    context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE.parquet")],
-    *,
-    filters: Filters,
-) -> None:
-    """Write the tasks of trajectories as a veRL dataset: one row per task."""
-    from agent_layer.export import first_of_each_task, verl_row, write_verl  # noqa: PLC0415  # comes with an extra
-
-    store, left_out = open_store(context.obj), _Omissions()
-    rows = first_of_each_task(_ended(store, filters))
-    found = store.read(rows, on_corrupt=left_out.note)
-    tasks = (verl_row(trajectory, index) for index, (_, trajectory) in enumerate(found))
-    num_written, num_left_out = write_verl(file, tasks)
-    typer.echo(f"{format_count(num_written, 'task')} in {file}")
-    if num_left_out:
-        typer.echo(
-            f"left out: {format_count(num_left_out, 'task')} whose prompt is not known, or is not text alone", err=True
-        )
     left_out.end()
 
 

@@ -129,6 +129,8 @@ class HeldOutTasks:
         self._same: defaultdict[tuple[MatchLevel, str], list[tuple[str | None, HeldOutMatch]]] = defaultdict(list)
         """(place, match) by hash of input or text."""
         self._repositories: dict[str, HeldOutMatch] = {}
+        self._latest: tuple[Task, bool, HeldOutMatch | None] | None = None
+        """The last task, because the rollouts of a group share one: (task, whether near was looked for, match)."""
         for one, task_id, found in self._tasks:
             match = HeldOutMatch(level="input", taskset=one.name, task_id=task_id)
             self._same["input", found.input_hash].append((found.place_hash, match))
@@ -166,6 +168,11 @@ class HeldOutTasks:
             return next((match for _, match in self._same.get(("input", input_hash or ""), ())), None)
         if not (self._tasks or self._repositories):
             return None
+        if self._latest is None or self._latest[:2] != (task, looks_near):
+            self._latest = (task, looks_near, self._compare(task, looks_near=looks_near))
+        return self._latest[2]
+
+    def _compare(self, task: Task, *, looks_near: bool) -> HeldOutMatch | None:
         found = fingerprint_task(task)
         return (
             self._find_same("input", found.input_hash, found.place_hash)
