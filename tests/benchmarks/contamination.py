@@ -173,7 +173,7 @@ def replace_words(rng: random.Random, share: float, text: str) -> str:
 
 
 def rename(rng: random.Random, share: float, text: str) -> str:
-    """Give a share of the different words, one at least, new names wherever they stand."""
+    """Return the text with new names for a share of its different words, one at least, wherever they stand."""
     names = sorted(set(_WORD.findall(text)))
     new = {name: f"{name[::-1]}x" for name in rng.sample(names, max(1, round(share * len(names))))} if names else {}
     return _WORD.sub(lambda one: new.get(one.group(), one.group()), text)

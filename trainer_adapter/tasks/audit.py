@@ -39,7 +39,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     num_deleted: int
     """Rollouts that were deleted since: nothing of them can be compared."""
     num_unknown: int
-    """Groups whose task nobody recorded, or whose bytes are gone or damaged."""
+    """Groups whose task was not recorded, or whose bytes are gone or damaged."""
 
     @property
     def is_proven(self) -> bool:
@@ -119,14 +119,14 @@ def _read_starts(store: Store, groups: Mapping[str, _LearnedGroup]) -> Iterator[
     """Yield how a rollout of each group began; where bytes of one are gone, of another one."""
     missing = dict(groups)
     for num in range(max(len(one.trajectory_ids) for one in groups.values()) if groups else 0):
-        asked = {
+        chosen = {
             one.trajectory_ids[num]: group_id for group_id, one in missing.items() if num < len(one.trajectory_ids)
         }
-        rows = (TrajectoryRow(trajectory_id=one) for one in asked)
+        rows = (TrajectoryRow(trajectory_id=one) for one in chosen)
         for row, trajectory in store.read(rows, contents=False, on_corrupt=lambda _: None):
             if trajectory.started is not None:
-                del missing[asked[row.trajectory_id]]
-                yield asked[row.trajectory_id], trajectory.started
+                del missing[chosen[row.trajectory_id]]
+                yield chosen[row.trajectory_id], trajectory.started
         if not missing:
             return
 

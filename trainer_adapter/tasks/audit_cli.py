@@ -47,7 +47,12 @@ def audit(  # noqa: PLR0913  # options of a command are its arguments
         agent-layer checkpoint audit ./my-model --held-out test.jsonl --held-out repair
     """
     settings: Settings = context.obj
-    ref = _find_checkpoint(checkpoint, run or settings.run)
+    ref = CheckpointRef(run=run or settings.run, step=int(checkpoint)) if checkpoint.isdecimal() else None
+    if (ref := ref or read_parent(Path(checkpoint))) is None:
+        raise BadInputError(
+            f"checkpoint {checkpoint!r}: expected a step, or the directory of a checkpoint or of a model that"
+            " 'agent-layer checkpoint export' wrote, found none; see 'agent-layer checkpoint list'"
+        )
     if held_out:
         sets = read_named_sets(held_out, run=ref.run, level=level, limit=limit)
     else:
@@ -72,17 +77,6 @@ def audit(  # noqa: PLR0913  # options of a command are its arguments
     else:
         typer.echo("\n".join(_write_audit(found, len(read_left_out(settings, ref.run)))))
     raise typer.Exit(0 if found.is_proven else 1)
-
-
-def _find_checkpoint(name: str, run: str) -> CheckpointRef:
-    if name.isdecimal():
-        return CheckpointRef(run=run, step=int(name))
-    if (found := read_parent(Path(name))) is not None:
-        return found
-    raise BadInputError(
-        f"checkpoint {name!r}: expected a step, or the directory of a checkpoint or of a model that 'agent-layer"
-        " checkpoint export' wrote, found none; see 'agent-layer checkpoint list'"
-    )
 
 
 def _write_audit(found: Audit, num_left_out: int) -> Iterator[str]:

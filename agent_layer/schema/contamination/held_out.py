@@ -50,14 +50,14 @@ class HeldOutSet(Record, frozen=True, kw_only=True):
     repositories: list[str] = []
     """Repositories that are held out, beside those that its tasks declare."""
     tasks: dict[str, TaskFingerprint] = {}
-    """By task id."""
+    """Fingerprints by task id."""
 
 
 class HeldOutMatch(Record, frozen=True, kw_only=True):
     """The held-out task that a task repeats."""
 
     level: MatchLevel
-    """By what: the first of these that holds."""
+    """The first of these that holds."""
     taskset: str
     task_id: str | None = None
     """None: the set declares the repository itself."""
@@ -158,7 +158,7 @@ class HeldOutTasks:
         return self._find(task, input_hash, looks_near=True)
 
     def find_refusal(self, task: Task | None, input_hash: str | None = None) -> HeldOutMatch | None:
-        """Return the held-out task because of which a task may not be learned; see ``find_match``."""
+        """Return the held-out task that keeps a task from being learned; see ``find_match``."""
         refuses_near = any(one.holdout == "near" for one in self.sets)
         found = self._find(task, input_hash, looks_near=refuses_near)
         return found if found and found.is_refused else None

@@ -24,7 +24,7 @@ PLAYED = {
 
 @pytest.fixture(autouse=True)
 def played(settings):
-    """Two rollouts of each task, the second of which is right."""
+    """Two rollouts of each task; the second is right."""
     store = open_store(settings)
     for task in PLAYED.values():
         names = [f"{task.id}.0-0", f"{task.id}.1-0"]
