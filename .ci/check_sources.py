@@ -70,6 +70,7 @@ MAY_MOVE = {
     "agent_layer/recorder/shipping.py": "a long output goes aside, and a new one begins",
     "agent_layer/shipper/ship.py": "the name of a log is its state",
     "agent_layer/view/site/directory.py": "a directory, with all that is in it",
+    "trainer_adapter/datasets/directory.py": "a directory, with all that is in it",
     "trainer_adapter/loop/checkpoint.py": "a directory, with all that is in it",
     "trainer_adapter/tiny_model.py": "a directory, with all that is in it",
     "trainer_adapter/verl/export.py": "a directory, with all that is in it",

@@ -65,6 +65,10 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
     reasoning_parser: Annotated[
         str | None, typer.Option(metavar="NAME|auto|none", help="The same for reasoning.")
     ] = None,
+    method: Annotated[
+        Literal["sft", "dpo"] | None,
+        typer.Option(help="Train on a dataset of 'store export sft' or 'pairs', without rollouts: a warm start."),
+    ] = None,
     no_view: Annotated[bool, typer.Option("--no-view", help="Open no page ('agent-layer view').")] = False,
     slots: Annotated[
         int | None, typer.Option(min=1, show_default="16", help="Rollouts at the same time, with --harness.")
@@ -87,15 +91,24 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
     With --processes 2, or below 'torchrun -m agent_layer.cli', processes share model and rows; the first runs the loop.
     The update is that of one process. A checkpoint fits the number of processes that wrote it.
 
+    With --method the file has model, dataset and out, a new directory that the next training takes as its 'model';
+    every knob is in trainer_adapter/supervised/config.py. It needs no engine, gateway or worker.
+
     With --dry-run the exit status is 0 if it could start, and 2 if something is missing.
 
         agent-layer train run.yaml
         agent-layer train run.yaml --harness codex --workdir repo@HEAD
+        agent-layer train --method sft warm.yaml
     """
     settings: Settings = context.obj
     worker = _read_worker(flags, slots)
-    parsers = {"tool_parser": tool_parser, "reasoning_parser": reasoning_parser}
-    parsers = {name: parser for name, parser in parsers.items() if parser is not None}
+    if method is not None:
+        return _train_supervised(
+            *(settings, config, method),
+            {"--on": on, "--processes": processes > 1, "--harness": worker, "--dry-run": dry_run},
+        )
+    given = (("tool_parser", tool_parser), ("reasoning_parser", reasoning_parser))
+    parsers = {name: parser for name, parser in given if parser is not None}
     if parsers and not on and worker is None:
         typer.echo("train: without --on ray it starts no vLLM; the parsers are those of 'agent-layer up'", err=True)
     loaded = msgspec.structs.replace(load_config(config.absolute()), **parsers)
@@ -133,6 +146,25 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
         done = train(loaded, settings, stop, _show_steps(console), sources=sources)
     console.print(f"{len(done)} steps done; 'agent-layer train {config}' goes on where this ended")
     return None
+
+
+def _train_supervised(settings: Settings, path: Path, method: Literal["sft", "dpo"], others: dict[str, object]) -> None:
+    if given := [name for name, value in others.items() if value]:
+        raise BadInputError(f"train: --method {method} trains in this process alone, found {given[0]}; leave it out")
+    try:
+        from trainer_adapter.loop import stop_on_signals  # noqa: PLC0415  # torch takes seconds
+        from trainer_adapter.supervised import load_supervised, train_supervised  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _needs_torch("train", error) from error
+    config = load_supervised(path.absolute())
+    with stop_on_signals() as stop:
+        is_done = train_supervised(
+            config, settings, method, stop, lambda step: typer.echo(str(step)), partial(typer.echo, err=True)
+        )
+    if is_done:
+        typer.echo(f"the model is in {config.out}; name it as 'model' of the next training")
+    else:
+        typer.echo(f"stopped; 'agent-layer train --method {method} {path}' goes on where this ended")
 
 
 def _read_worker(flags: CommandFlags, slots: int | None) -> HarnessWorker | None:

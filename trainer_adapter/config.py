@@ -3,7 +3,7 @@
 A file is YAML, TOML or JSON, by its suffix; its sections are the records below. Paths in it are relative to it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, TypeVar
 
@@ -82,6 +82,7 @@ class _TasksConfig(_Section, frozen=True):
 
 
 _Tasks = TypeVar("_Tasks", bound=_TasksConfig)
+_Config = TypeVar("_Config")
 
 
 class SourceConfig(_TasksConfig, frozen=True):
@@ -329,17 +330,7 @@ def load_config(path: Path) -> TrainConfig:
 
     Raises: BadInputError: no such file, an unknown option, health limit or key of veRL, or an ineffective value.
     """
-    decode = {".json": msgspec.json.decode, ".toml": msgspec.toml.decode}.get(path.suffix, msgspec.yaml.decode)
-    try:
-        options = _read_section(decode(path.read_bytes()))
-        config = msgspec.convert(_spell_out(options), TrainConfig, dec_hook=_read_path)
-    except OSError as error:
-        raise BadInputError(f"configuration {path}: expected a readable file, found {error}; check the path") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise BadInputError(
-            f"configuration {path}: expected the options of a training run, found: {error}; see"
-            " 'agent-layer train --help'"
-        ) from error
+    config = read_options(path, TrainConfig, _spell_out)
     try:
         resolve_algorithm(config.algorithm)
         _make_user_parts(config)
@@ -349,6 +340,23 @@ def load_config(path: Path) -> TrainConfig:
     except BadInputError as error:
         raise BadInputError(f"configuration {path}: {error}") from error
     return resolve_paths(config, path.parent)
+
+
+def read_options(
+    path: Path, kind: type[_Config], spell_out: Callable[[dict[str, object]], dict[str, object]] = lambda one: one
+) -> _Config:
+    """Return what a file says as a record, its paths as they are written; see ``load_config`` for its errors."""
+    decode = {".json": msgspec.json.decode, ".toml": msgspec.toml.decode}.get(path.suffix, msgspec.yaml.decode)
+    try:
+        options = _read_section(decode(path.read_bytes()))
+        return msgspec.convert(spell_out(options), kind, dec_hook=_read_path)
+    except OSError as error:
+        raise BadInputError(f"configuration {path}: expected a readable file, found {error}; check the path") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadInputError(
+            f"configuration {path}: expected the options of a training run, found: {error}; see"
+            " 'agent-layer train --help'"
+        ) from error
 
 
 def _make_user_parts(config: TrainConfig) -> None:  # kept: making them finds what is wrong

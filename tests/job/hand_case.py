@@ -29,11 +29,13 @@ def engine_logprobs(ids):
 def record_call(trajectory_id, name, *answers, after=None, delta=(3, 12), at=1.0, **fields):
     """A call of the policy; ``after`` is (call, choice, tokens before) that its prompt continues."""
     version, status = fields.pop("version", 1), fields.pop("status", "ok")
+    finish_reason = fields.pop("finish_reason", None)
     actions = [
         Action(
             response_token_ids=TokenIds(ids),
             logprobs=Logprobs(engine_logprobs(ids)),
             policy_versions=[(version, len(ids))],
+            finish_reason=finish_reason,
         )
         for ids in answers
     ]

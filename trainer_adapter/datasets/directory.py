@@ -176,7 +176,8 @@ def _write_card(directory: Path, num_rows: dict[str, int], form: Format, account
         "",
     ]
     if account.left_out:
-        lines += ["Left out:", "", "| reason | trajectories | the first |", "|---|---|---|"]
+        of_kind = " (`not_best` from sft; `no_pair` and `several_rows` from pairs)" if len(num_rows) > 1 else ""
+        lines += [f"Left out{of_kind}:", "", "| reason | trajectories | the first |", "|---|---|---|"]
         lines += [
             f"| {kind} | {number:,} | {account.reasons[kind].replace('|', '/')} |"
             for kind, number in account.left_out.most_common()

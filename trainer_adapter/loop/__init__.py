@@ -4,5 +4,9 @@ from agent_layer.lazy import face
 
 __getattr__, __all__ = face(
     __name__,
-    {"checkpoint": "CheckpointDirectory", "feed": "count_groups", "run": "EmbeddedDriver stop_on_signals train_run"},
+    {
+        "checkpoint": "CheckpointDirectory Cursor",
+        "feed": "count_groups",
+        "run": "EmbeddedDriver read_model_bounds stop_on_signals train_run",
+    },
 )

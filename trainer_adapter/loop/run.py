@@ -158,7 +158,9 @@ def train_run(
             trainer,
             publisher,
             checkpoints,
-            bounds=_read_bounds(config.model, memory_path(settings, run)),
+            bounds=msgspec.structs.replace(
+                read_model_bounds(config.model), max_fitting=read_row_memory(memory_path(settings, run))
+            ),
             memory_path=memory_path(settings, run),
             held_out=held_out,
             held_out_tasks=left_out.held_out,
@@ -194,10 +196,13 @@ def stop_on_signals(
             signal.signal(number, handler)
 
 
-def _read_bounds(model: Path, memory: Path) -> ModelBounds:
+def read_model_bounds(model: Path) -> ModelBounds:
+    """Return the bounds that a model's config.json names.
+
+    Raises: BadInputError: it cannot be read.
+    """
     try:
-        written = msgspec.json.decode((model / "config.json").read_bytes(), type=JsonObject)
-        return msgspec.structs.replace(read_bounds(written), max_fitting=read_row_memory(memory))
+        return read_bounds(msgspec.json.decode((model / "config.json").read_bytes(), type=JsonObject))
     except (OSError, msgspec.DecodeError) as error:
         raise BadInputError(
             f"model {model}: expected a readable config.json, found {error}; correct 'model'"

@@ -6,11 +6,12 @@ __getattr__, __all__ = face(
     __name__,
     {
         "adapters": "check_same check_targets find_adapter merged_weights",
-        "export": "check_num_processes export_checkpoint",
+        "export": "check_new check_num_processes export_checkpoint",
         "losses": "LossPlan make_loss weigh_tokens",
         "options": "check_verl_options",
         "platform": "CpuPlatform load_engines",
         "ranks": "LeadingTrainer follow_leader",
+        "supervised": "SupervisedTrainer",
         "trackers": "check_trackers open_trackers",
         "trainer": "EmbeddedTrainer PolicyTrainer PolicyUpdate UpdateReport",
         "weights": "PublishedWeights WeightPublisher",

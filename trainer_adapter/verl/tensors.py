@@ -5,13 +5,13 @@ every row. ``response_mask`` is the samples' loss mask: a token that is 0 there 
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from tensordict import TensorDict
 from torch import Tensor
 
-from agent_layer.schema import Advantages, Logprobs, TrainingSample
+from agent_layer.schema import Advantages, Logprobs, TokenIds
 from trainer_adapter.algorithms import DistillConfig, ResolvedAlgorithm
 from trainer_adapter.data import TokenColumns, TrainingBatch, list_calls, spread_advantages
 
@@ -22,25 +22,36 @@ TEACHER = "teacher_log_probs"
 """[num_rows, num_response_tokens] of the teacher; only with ``algorithm.distill``."""
 
 
+class TokenRow(Protocol):
+    """Token ids of one row, and which of them are trained; see ``TrainingSample``."""
+
+    @property
+    def prompt_ids(self) -> TokenIds:
+        """[num_prompt_tokens]."""
+        ...
+
+    @property
+    def response_ids(self) -> TokenIds:
+        """[num_response_tokens]."""
+        ...
+
+    @property
+    def loss_mask(self) -> TokenIds:
+        """[num_response_tokens]."""
+        ...
+
+
 def pack_batch(batch: TrainingBatch, algorithm: ResolvedAlgorithm) -> TensorDict:
     """Return tensors with veRL's names, one row per sample, advantages included."""
     samples = batch.samples
-    prompts = _stack([torch.tensor(sample.prompt_ids) for sample in samples], pad=0, side="left")
-    responses = _stack([torch.tensor(sample.response_ids) for sample in samples], pad=0, side="right")
-    attention_mask = torch.cat([_presence(samples, "prompt"), _presence(samples, "response")], dim=1)
-    response_mask = _stack([torch.tensor(sample.loss_mask) for sample in samples], pad=0, side="right")
+    tokens = pack_tokens(samples)
     teacher: dict[str, Tensor] = {}
     if algorithm.distill is not None:
         rows = [torch.tensor(found) for _, found in zip(samples, batch.teacher_logprobs, strict=True)]
         teacher = {TEACHER: _stack(rows, pad=0.0, side="right")}
     return TensorDict(
         {
-            "prompts": prompts.long(),
-            "responses": responses.long(),
-            "input_ids": torch.cat([prompts, responses], dim=1).long(),
-            "attention_mask": attention_mask,
-            "position_ids": (attention_mask.cumsum(dim=1) - 1).clamp(min=0),
-            "response_mask": response_mask,
+            **tokens,
             "rollout_log_probs": _stack([torch.tensor(sample.logprobs) for sample in samples], pad=0.0, side="right"),
             "versions": _stack([torch.tensor(sample.versions) for sample in samples], pad=-1, side="right"),
             "temperature": torch.tensor([sample.temperature or 1.0 for sample in samples]),
@@ -53,6 +64,21 @@ def pack_batch(batch: TrainingBatch, algorithm: ResolvedAlgorithm) -> TensorDict
         },
         batch_size=len(samples),
     )
+
+
+def pack_tokens(rows: Sequence[TokenRow]) -> dict[str, Tensor]:
+    """Return the token ids of rows with their masks, by veRL's names: [num_rows, …]."""
+    prompts = _stack([torch.tensor(row.prompt_ids) for row in rows], pad=0, side="left")
+    responses = _stack([torch.tensor(row.response_ids) for row in rows], pad=0, side="right")
+    attention_mask = torch.cat([_presence(rows, "prompt"), _presence(rows, "response")], dim=1)
+    return {
+        "prompts": prompts.long(),
+        "responses": responses.long(),
+        "input_ids": torch.cat([prompts, responses], dim=1).long(),
+        "attention_mask": attention_mask,
+        "position_ids": (attention_mask.cumsum(dim=1) - 1).clamp(min=0),
+        "response_mask": _stack([torch.tensor(row.loss_mask) for row in rows], pad=0, side="right"),
+    }
 
 
 def add_teacher(data: TensorDict, distill: DistillConfig) -> float:
@@ -126,7 +152,7 @@ def _stack(rows: Sequence[Tensor], *, pad: float, side: str) -> Tensor:
     return torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True, padding_value=pad, padding_side=side)
 
 
-def _presence(samples: Sequence[TrainingSample], part: str) -> Tensor:
+def _presence(samples: Sequence[TokenRow], part: str) -> Tensor:
     is_prompt = part == "prompt"
     ones = [torch.ones(len(one.prompt_ids if is_prompt else one.response_ids), dtype=torch.long) for one in samples]
     return _stack(ones, pad=0, side="left" if is_prompt else "right")

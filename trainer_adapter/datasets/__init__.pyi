@@ -1,2 +1,0 @@
-# Written from the table in __init__.py by .ci/write_faces.py ('make format').
-from .rows import SCHEMAS as SCHEMAS
