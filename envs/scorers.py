@@ -144,8 +144,8 @@ def missing_scores(task: Task, rewards: Iterable[Reward]) -> dict[str, float]:
     return {name: 0.0 for name, spec in task.rewards.items() if spec.required and name not in given}
 
 
-async def run_scorer(scorer: AnyScorer, run: ScoringRun, seconds: float) -> list[Reward]:
-    """Run the scorer, close what it took, and return its rewards with its version.
+async def run_scorer(scorer: AnyScorer, run: ScoringRun, seconds: float, name: str | None = None) -> list[Reward]:
+    """Run the scorer, close what it took, and return its rewards with its name and version.
 
     A missing reward is null and says why. When a box was lost every reward is null, whatever the scorer answers.
 
@@ -153,6 +153,7 @@ async def run_scorer(scorer: AnyScorer, run: ScoringRun, seconds: float) -> list
         scorer: the scorer.
         run: what it sees.
         seconds: its longest time.
+        name: under which it was found; None: not known.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -165,7 +166,8 @@ async def run_scorer(scorer: AnyScorer, run: ScoringRun, seconds: float) -> list
     if run.lost is not None:
         verdict = Verdict(status="infra_error", evidence={"error": run.lost})
     rewards = _make_verdict_rewards(run, declared_rewards(run.task, scorer), verdict)
-    return [msgspec.structs.replace(reward, verifier_hash=hash_scorer(scorer)) for reward in rewards]
+    version = hash_scorer(scorer)
+    return [msgspec.structs.replace(reward, scorer=name, verifier_hash=version) for reward in rewards]
 
 
 def _make_verdict_rewards(run: ScoringRun, declared: Mapping[str, RewardSpec], verdict: Verdict) -> list[Reward]:

@@ -69,6 +69,7 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
         Literal["sft", "dpo"] | None,
         typer.Option(help="Train on a dataset of 'store export sft' or 'pairs', without rollouts: a warm start."),
     ] = None,
+    run: Annotated[str | None, typer.Option(help="Else 'run' of the configuration, else AGENT_LAYER_RUN.")] = None,
     no_view: Annotated[bool, typer.Option("--no-view", help="Open no page ('agent-layer view').")] = False,
     slots: Annotated[
         int | None, typer.Option(min=1, show_default="16", help="Rollouts at the same time, with --harness.")
@@ -112,6 +113,7 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
     if parsers and not on and worker is None:
         typer.echo("train: without --on ray it starts no vLLM; the parsers are those of 'agent-layer up'", err=True)
     loaded = msgspec.structs.replace(load_config(config.absolute()), **parsers)
+    loaded = msgspec.structs.replace(loaded, run=run or loaded.run)
     if dry_run:
         plan = plan_run(
             *(loaded, settings), unchecked=unchecked, on_ray=on == "ray", num_ranks=processes, worker=worker

@@ -32,12 +32,18 @@ def walk_lineage(store: Store, run: str, step: int | None = None) -> Iterator[Tr
         run: of the checkpoint.
         step: updates behind the checkpoint; None: all updates of the run, even one that was killed before it ended.
     """
+    for name, last in walk_parents(store, run, step):
+        batches = [one for one in list_batches(store.redis, store.keys, name) if last is None or one.step <= last]
+        for batch in reversed(_drop_abandoned(batches)):
+            yield _fill_tokens(store, batch)
+
+
+def walk_parents(store: Store, run: str, step: int | None = None) -> Iterator[tuple[str, int | None]]:
+    """Yield (run, its last step behind the checkpoint), of the checkpoint's run first; None: all of its steps."""
     seen = set[str]()
     while run not in seen:  # a model may be trained again under a name that its parent had
         seen.add(run)
-        batches = [one for one in list_batches(store.redis, store.keys, run) if step is None or one.step <= step]
-        for batch in reversed(_drop_abandoned(batches)):
-            yield _fill_tokens(store, batch)
+        yield run, step
         base = get_policy(store.redis, store.keys, run, 0)
         if base is None or base.parent is None:
             return

@@ -174,6 +174,17 @@ class Labelled(Part, frozen=True, tag="labelled"):
         return task.labels.get(self.label) in self.values
 
 
+class ExcludeTasks(Part, frozen=True, tag="exclude_tasks"):
+    """Admit all tasks but these."""
+
+    ids: frozenset[str]
+    retry: ClassVar[float] = 0.0
+
+    def admits(self, task: Task, success: float | None) -> bool:  # noqa: ARG002  # filters have one signature
+        """Return whether the task is submitted."""
+        return task.id not in self.ids
+
+
 class UserFilter(Part, frozen=True, dict=True, tag="user_filter"):
     """A filter of users."""
 
@@ -196,7 +207,7 @@ class UserFilter(Part, frozen=True, dict=True, tag="user_filter"):
         return bool(cast("TaskFilter", self.part).admits(task, success))
 
 
-TaskFilter: TypeAlias = SuccessBetween | InputSize | Labelled | UserFilter
+TaskFilter: TypeAlias = SuccessBetween | InputSize | Labelled | ExcludeTasks | UserFilter
 """``admits(task, success)`` returns whether a task is submitted when its turn comes.
 
 ``success`` is its recent success rate, None where it has none. A task that is not admitted is tried in a share

@@ -272,6 +272,11 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
             "trainer_adapter.cli:replay",
         ),
         Command(
+            "recall",
+            "Show what learned from trajectories that turned out to be wrong, and the last clean checkpoint.",
+            "trainer_adapter.recall.cli:recall",
+        ),
+        Command(
             "checkpoint",
             "Checkpoints of training runs.",
             parts=(

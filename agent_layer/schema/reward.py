@@ -41,7 +41,10 @@ class Reward(Record, frozen=True, kw_only=True, tag="reward"):
     """Name of the agent that is judged, for scope agent."""
     source: RewardSource = "agent"
     status: RewardStatus = "ok"
+    scorer: str | None = None
+    """Name of the scorer that gave it, as a task names it; None: no scorer did, or an earlier version recorded it."""
     verifier_hash: str | None = None
+    """Version of that scorer."""
     error: str | None = None
     comment: str | None = None
     """Comment of the judge, for people; nothing is computed from it."""

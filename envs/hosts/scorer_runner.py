@@ -94,7 +94,7 @@ class ScorerRunner:
                 take_box=None if request.sandbox is None else _take_boxes(request.sandbox, ended_with_it),
                 ask_judge=None if judge is None else judge.ask,
             )
-            rewards = await run_scorer(scorer, run, request.seconds)
+            rewards = await run_scorer(scorer, run, request.seconds, request.scorer)
         self._send(ScoredAttempt(token=request.token, rewards=rewards))
 
     def _send(self, message: Checked | Started | ScoredAttempt) -> None:

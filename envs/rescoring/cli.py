@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from agent_layer.errors import BadInputError, NotWholeError
 from agent_layer.recorder import open_recorder
 from agent_layer.schema import check_name
 from agent_layer.settings import Settings
-from agent_layer.store import Filters, Store, open_store, takes_filters
+from agent_layer.store import Filters, Store, TrajectoryRow, open_store, takes_filters
 from agent_layer.view import link_to
 from envs.registry import hash_scorer
 from envs.rescoring.rescore import RescoreOptions, Tally, Verdict, rescore
@@ -40,9 +41,38 @@ def rescore_stored(
     Ctrl-C ends it cleanly; the same command continues where it stopped.
     """
     settings: Settings = context.obj
+    store = open_store(settings)
     options = _make_options(scorer, name, settings, is_dry_run=dry_run)
+    tally = _rescore(settings, store.scan(**filters), store.count(**filters), options, slots)
+    if link := link_to(settings, "trajectories", filters=filters):
+        typer.echo(f"view: {link}", err=True)
+    tally.raise_failures()
+
+
+def rescore_rows(settings: Settings, scorer: str, rows: Iterator[TrajectoryRow], num_rows: int, slots: int = 8) -> None:
+    """Score trajectories again as the command does, and print the same.
+
+    Args:
+        settings: locations of the store.
+        scorer: ``module:function`` or a registered name.
+        rows: of the trajectories.
+        num_rows: their number, for the progress bar.
+        slots: scorers that run at the same time.
+
+    Raises:
+        AgentFailedError: the scorer failed at least once.
+        BadInputError: there is no such scorer.
+        NotWholeError: not all rewards were stored in time.
+        typer.Exit: Ctrl-C stopped it.
+    """
+    _rescore(settings, rows, num_rows, _make_options(scorer, None, settings, is_dry_run=False), slots).raise_failures()
+
+
+def _rescore(
+    settings: Settings, rows: Iterator[TrajectoryRow], num_rows: int, options: RescoreOptions, slots: int
+) -> Tally:
     tally = Tally()
-    is_stopped = _score_all(open_store(settings), filters, options, slots, tally)
+    is_stopped = _score_all(open_store(settings), rows, num_rows, options, slots, tally)
     if pending := open_recorder(settings).flush(settings.flush_seconds).pending:
         raise NotWholeError(
             f"rescore: not all rewards were stored within {settings.flush_seconds:g} s, {pending} wait in the log; they"
@@ -50,11 +80,9 @@ def rescore_stored(
         )
     for line in tally.lines(options, is_stopped=is_stopped):
         typer.echo(line)
-    if link := link_to(settings, "trajectories", filters=filters):
-        typer.echo(f"view: {link}", err=True)
     if is_stopped:
         raise typer.Exit(_STOPPED_BY_KEYBOARD)
-    tally.raise_failures()
+    return tally
 
 
 def _make_options(name: str, reward_name: str | None, settings: Settings, *, is_dry_run: bool) -> RescoreOptions:
@@ -69,17 +97,20 @@ def _make_options(name: str, reward_name: str | None, settings: Settings, *, is_
         scorer=scorer,
         verifier_hash=hash_scorer(scorer),
         seconds=settings.score_seconds,
+        scorer_name=name,
         gateway=connect_gateway(settings.gateway_urls, settings.api_key) if settings.gateway_urls else None,
         name=None if reward_name is None else check_name(reward_name, "reward name"),
         is_dry_run=is_dry_run,
     )
 
 
-def _score_all(store: Store, filters: Filters, options: RescoreOptions, slots: int, tally: Tally) -> bool:
-    """Score what the query finds; return whether Ctrl-C ended it early."""
+def _score_all(  # its parts
+    store: Store, rows: Iterator[TrajectoryRow], num_rows: int, options: RescoreOptions, slots: int, tally: Tally
+) -> bool:
+    """Score trajectories; return whether Ctrl-C ended it early."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        bar = progress.add_task("scored", total=store.count(**filters))
+        bar = progress.add_task("scored", total=num_rows)
 
         def report(verdict: Verdict) -> None:
             tally.add(verdict)
@@ -92,7 +123,7 @@ def _score_all(store: Store, filters: Filters, options: RescoreOptions, slots: i
                     return await pool.take(spec or SandboxSpec(), owner="rescore")
 
                 with_boxes = msgspec.structs.replace(options, take_box=take_box)
-                await rescore(store, store.scan(**filters), with_boxes, slots, report)
+                await rescore(store, rows, with_boxes, slots, report)
 
         try:
             asyncio.run(score())

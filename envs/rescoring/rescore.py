@@ -57,6 +57,8 @@ class RescoreOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Version of the scorer."""
     seconds: float
     """Longest time for one trajectory."""
+    scorer_name: str | None = None
+    """Name under which the scorer was found, for its rewards."""
     name: str | None = None
     """The only reward to score; None: all that the scorer returns."""
     is_dry_run: bool = False
@@ -264,7 +266,7 @@ async def rescore_trajectory(
     assert not isinstance(options.scorer, GroupScorer)
     async with AsyncExitStack() as ended_with_it:
         run = await _open_run(trajectory, options, artifacts, ended_with_it)
-        given = await run_scorer(options.scorer, run, options.seconds)
+        given = await run_scorer(options.scorer, run, options.seconds, options.scorer_name)
     wanted = declared_rewards(task, options.scorer)
     # rewards that were not requested are dropped; if none are declared every reward counts, so only their sum is kept
     is_narrow = options.name is not None or not started.rewards

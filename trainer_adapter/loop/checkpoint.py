@@ -23,6 +23,8 @@ class Cursor(Record, frozen=True, kw_only=True):
     """Steps done."""
     policy_version: int | None = 0
     """Version of the weights in the checkpoint; None: they were not published."""
+    first_version: int = 0
+    """No group begins before this version serves: earlier ones are not ancestors of the weights."""
     num_asked: int = 0
     """Groups submitted so far."""
     open_positions: list[int] = []
@@ -71,7 +73,7 @@ class CheckpointDirectory:
             )
         return found[step]
 
-    def save(self, cursor: Cursor, write: Callable[[Path], None]) -> None:
+    def save(self, cursor: Cursor, write: Callable[[Path], object]) -> None:
         """Write the checkpoint of ``cursor.step``; a crash in between leaves the earlier ones in place.
 
         It takes the place of another of the same step, which a trainer left that stopped before its next update.

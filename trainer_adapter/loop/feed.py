@@ -87,7 +87,7 @@ class GroupFeed:
         self._control = RunControl(run, dispatcher, pause_at_switch=config.rollouts.pause_at_switch)
         self._store = store
         self._rates = dict(cursor.success_rates)
-        self._num_requested = cursor.num_asked
+        self._num_requested, self._first_version = cursor.num_asked, cursor.first_version
         self._open: dict[str, _OpenGroup] = {}
         """By group id: submitted, and neither trained nor dropped."""
         self._yielded: set[str] = set()
@@ -200,6 +200,7 @@ class GroupFeed:
         return Cursor(
             step=step,
             policy_version=policy_version,
+            first_version=self._first_version,
             num_asked=self._num_requested,
             open_positions=[open_group.position for open_group in waiting],
             open_starts=[open_group.start for open_group in waiting],
@@ -267,7 +268,7 @@ class GroupFeed:
             sampling=task.sampling if plan.temperature is None else {**task.sampling, "temperature": plan.temperature},
             partial=plan.partial or task.partial,
             priority=task.priority if plan.priority is None else plan.priority,
-            from_policy=open_group.start if open_group.start > 0 else None,
+            from_policy=max(open_group.start, self._first_version, 0) or None,
             sampling_seed=derive_seed(self._seed, open_group.position, open_group.tries),
         )
 

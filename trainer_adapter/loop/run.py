@@ -44,6 +44,7 @@ from trainer_adapter.tasks import (
     mix_path,
     open_held_out,
     open_training_sources,
+    read_exclusions,
 )
 from trainer_adapter.teacher import open_teacher
 from trainer_adapter.verl import (
@@ -136,7 +137,7 @@ def train_run(
             cursor.tasks,
             mix=MixFile(mix_path(settings, run)),
             journal=DrawJournal(journal_path(settings, run), cursor.num_asked),
-            filters=config.filters,
+            filters=[*config.filters, *read_exclusions(settings, run)],
             held_out=left_out,
             seed=config.seed,
         )

@@ -11,6 +11,9 @@ from agent_layer.dispatcher import connect
 from agent_layer.infra import format_count
 from agent_layer.store import DeletionReport, ExpiryReport, Filters, open_store, takes_filters
 
+_MAX_SHOWN = 32
+"""Updates that a line names."""
+
 
 @takes_filters
 def delete(
@@ -35,6 +38,7 @@ def delete(
     with show_progress("segments") as progress:
         report = store.delete(trajectory, dry_run=dry_run, purge=not keep_bytes, progress=progress, **filters)
     typer.echo(f"{'would delete' if dry_run else 'deleted'} {describe_deletion(report)}")
+    warn_of_updates(report)
     for group_id in report.open_groups:
         typer.echo(f"open: {group_id}: the dispatcher still tries it; add --cancel to end it first", err=True)
     warn_of_bytes(report, keep_bytes=keep_bytes)
@@ -48,6 +52,14 @@ def describe_deletion(report: DeletionReport) -> str:
         f"{trajectories}{running} and {groups}:"
         f" {describe_size(report.num_bytes)} in {format_count(report.num_segments_to_rewrite, 'segment')}"
     )
+
+
+def warn_of_updates(report: DeletionReport) -> None:
+    """Report which updates had learned from what is deleted: their weights keep it."""
+    for run, steps in report.learned.items():
+        shown = ", ".join(map(str, steps[:_MAX_SHOWN])) + (" …" if len(steps) > _MAX_SHOWN else "")
+        updates = f"{format_count(len(steps), 'update')} of run {run} had learned from them: {shown}"
+        typer.echo(f"{updates}; weights from step {steps[0]} on keep that")
 
 
 def warn_of_bytes(report: DeletionReport, *, keep_bytes: bool) -> None:
@@ -108,6 +120,7 @@ def expire(
         )
     _print(report)
     typer.echo(f"{'deleted' if yes else 'would delete'} {describe_deletion(report.deletion)}")
+    warn_of_updates(report.deletion)
     if not yes and report.counts:
         typer.echo("nothing was changed; add --yes to do it", err=True)
     warn_of_bytes(report.deletion, keep_bytes=keep_bytes)

@@ -1,7 +1,7 @@
 """Training batches of a run: the rollouts that each step learned from."""
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import cast
+from typing import NamedTuple, cast
 
 from redis import Redis
 
@@ -25,18 +25,36 @@ def list_batches(redis: Redis, keys: Keys, run: str) -> list[TrainedBatch]:
     return [drop_deleted_rollouts(batch, dead) for batch in latest]
 
 
-def segments_of_batches(redis: Redis, keys: Keys, runs: Iterable[str], trajectory_ids: Collection[str]) -> set[str]:
-    """Names of the segments that hold a batch of these runs which names one of these trajectories.
+class NamingBatches(NamedTuple):
+    """Batches that name given trajectories."""
+
+    segments: set[str]
+    """Names of the segments that hold them."""
+    steps: dict[str, list[int]]
+    """Updates that learned from one of the trajectories, ascending, by run; without those that were done again."""
+
+
+def find_naming_batches(
+    redis: Redis, keys: Keys, runs: Iterable[str], trajectory_ids: Collection[str]
+) -> NamingBatches:
+    """Return where batches of these runs name one of these trajectories.
 
     Reads all batches of the runs: only a deletion asks, and an index of its own would cost more than they do.
     """
-    segments: set[str] = set()
+    segments, learned = set[str](), dict[str, list[int]]()
     for run in sorted(runs):
-        naming = (one for one in _scan(redis, keys, run) if _names_any(one, trajectory_ids))
-        for page in batched((f"{run}:{one.step}" for one in naming), _PAGE):
+        steps, newest = set[int](), dict[int, tuple[float, str, bool]]()
+        for batch in _scan(redis, keys, run):
+            is_naming = any(rollout.trajectory_id in trajectory_ids for rollout in batch.rollouts)
+            steps |= {batch.step} if is_naming else set()
+            found = batch.trained_at, batch.batch_id, is_naming
+            newest[batch.step] = max(found, newest.get(batch.step, found))
+        for page in batched((f"{run}:{step}" for step in sorted(steps)), _PAGE):
             held = cast("list[bytes | None]", redis.hmget(keys.batch_segments, page))
             segments |= {name for names in held if names for name in names.decode().split()}
-    return segments
+        if those := sorted(step for step, (_, _, is_naming) in newest.items() if is_naming):
+            learned[run] = those
+    return NamingBatches(segments, learned)
 
 
 def _scan(redis: Redis, keys: Keys, run: str) -> Iterator[TrainedBatch]:
@@ -44,10 +62,6 @@ def _scan(redis: Redis, keys: Keys, run: str) -> Iterator[TrainedBatch]:
     stored = redis.hscan_iter(keys.batches(run), count=_PAGE)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped in redis-py
     for _, content in cast("Iterator[tuple[bytes, bytes]]", stored):
         yield _decode_batch(content)
-
-
-def _names_any(batch: TrainedBatch, trajectory_ids: Collection[str]) -> bool:
-    return any(rollout.trajectory_id in trajectory_ids for rollout in batch.rollouts)
 
 
 def _decode_batch(stored: bytes) -> TrainedBatch:

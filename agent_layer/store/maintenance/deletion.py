@@ -18,7 +18,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.infra import ObjectStore, batched
 from agent_layer.schema import FINAL_STATUSES, Group, decode, owner_text, trajectory_owner
 from agent_layer.state import remove_checkpoints
-from agent_layer.store.consumers.trained_batches import segments_of_batches
+from agent_layer.store.consumers.trained_batches import find_naming_batches
 from agent_layer.store.index.deletion import apply_tombstones
 from agent_layer.store.index.filters import Filters
 from agent_layer.store.index.index import Index
@@ -134,6 +134,8 @@ class DeletionReport(msgspec.Struct, frozen=True, kw_only=True):
     open_groups: list[str] = []
     """Groups without stored members that the dispatcher still tries. Cancel them before the deletion (a dry run names
     them), or their further attempts will be stored."""
+    learned: dict[str, list[int]] = {}
+    """Updates that had learned from the trajectories, ascending, by run. Their weights stay as they are; see recall."""
     dry_run: bool = False
 
 
@@ -148,6 +150,8 @@ class Deletion(msgspec.Struct, frozen=True, kw_only=True):
     segments: frozenset[str]
     """Names of segments with their bytes, or with groups or trained batches that name them."""
     runs: frozenset[str]
+    learned: dict[str, list[int]]
+    """See ``DeletionReport``."""
 
 
 def delete_trajectories(
@@ -196,7 +200,8 @@ def plan_deletion(index: Index, rows: Iterable[TrajectoryRow], whole: Filters | 
         held = cast("list[bytes | None]", index.redis.hmget(index.keys.group_segments, page))
         segments |= {name for names in held if names for name in names.decode().split()}
     condemned = frozenset(trajectory_ids)
-    segments |= segments_of_batches(index.redis, index.keys, runs, condemned)
+    naming = find_naming_batches(index.redis, index.keys, runs, condemned)
+    segments |= naming.segments
     emptied = find_empty_groups(index, candidates, condemned)
     return Deletion(
         trajectory_ids=trajectory_ids,
@@ -206,6 +211,7 @@ def plan_deletion(index: Index, rows: Iterable[TrajectoryRow], whole: Filters | 
         num_bytes=num_bytes,
         segments=frozenset(segments),
         runs=frozenset(runs),
+        learned=naming.steps,
     )
 
 
@@ -233,7 +239,7 @@ def execute_deletion(
     if times:
         apply_tombstones(index.redis, index.keys, owners, max(times))
         trained = frozenset(deletion.trajectory_ids)  # trained meanwhile, perhaps; commits note later ones
-        _note(index, segments_of_batches(index.redis, index.keys, deletion.runs, trained))
+        _note(index, find_naming_batches(index.redis, index.keys, deletion.runs, trained).segments)
         _clear_queue(index, deletion.group_ids)
         remove_checkpoints(index.keys, objects, trained)
     if purge:
@@ -252,6 +258,7 @@ def summarise_deletion(index: Index, deletion: Deletion, *, dry_run: bool) -> De
         num_segments_to_rewrite=len(deletion.segments),
         num_segments_left=index.redis.scard(index.keys.rewrite),
         open_groups=deletion.open_groups,
+        learned=deletion.learned,
         dry_run=dry_run,
     )
 

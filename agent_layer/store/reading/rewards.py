@@ -8,7 +8,7 @@ import msgspec
 from redis import Redis
 
 from agent_layer.errors import BadInputError, CorruptRecordError
-from agent_layer.infra import Keys
+from agent_layer.infra import Keys, batched
 from agent_layer.schema import (
     Reward,
     RewardSource,
@@ -99,12 +99,18 @@ def find_current_reward(known: Sequence[Reward], topic: RewardTopic) -> Reward |
 
 def read_rewards(redis: Redis, keys: Keys, trajectory_id: str) -> list[Reward]:
     """Return all indexed rewards of a trajectory, in order of time."""
+    return read_reward_lists(redis, keys, [trajectory_id])[0]
+
+
+def read_reward_lists(redis: Redis, keys: Keys, trajectory_ids: Sequence[str]) -> list[list[Reward]]:
+    """Return [num_trajectories] all indexed rewards of each, in order of time, from one read of Redis."""
     pipeline = redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
-    pipeline.hgetall(keys.rewards(trajectory_id))
-    pipeline.hgetall(keys.part_rewards(trajectory_id))
-    of_rollout, of_parts = cast("list[dict[bytes, bytes]]", pipeline.execute())
-    stored = (of_parts | of_rollout).values()  # an earlier version kept all of them together
-    return sorted(map(_decode_reward, stored), key=lambda reward: (reward.at, reward.reward_id))
+    for trajectory_id in trajectory_ids:
+        pipeline.hgetall(keys.rewards(trajectory_id))
+        pipeline.hgetall(keys.part_rewards(trajectory_id))
+    found = cast("list[dict[bytes, bytes]]", pipeline.execute())
+    stored = ((parts | whole).values() for whole, parts in batched(found, 2))  # once all of them were kept together
+    return [sorted(map(_decode_reward, one), key=lambda reward: (reward.at, reward.reward_id)) for one in stored]
 
 
 def commit_reward(redis: Redis, keys: Keys, reward: Reward) -> Reward:

@@ -91,14 +91,15 @@ def rescore(settings, monkeypatch, capsys):
 def test_a_scorer_sees_task_grading_and_result_and_what_it_says_supersedes(store, put, scorer, rescore):
     put(*make_stored_attempt(1), *make_stored_attempt(2), *make_stored_attempt(3, run="other"))
 
-    message = rescore(scorer("return float(task.grading == 2 * result['said'])"), "--run", "r")
+    name = scorer("return float(task.grading == 2 * result['said'])")
+    message = rescore(name, "--run", "r")
 
     assert "judged 2, changed 2" in message
     assert "mean reward 0 (of 2) → 1 (of 2)" in message
     assert "r1.0-0  0 → 1" in message
     old, new = store.get("r1.0-0").rewards
     assert (new.name, new.score, new.source, new.supersedes) == ("correct", 1.0, "verifier", old.reward_id)
-    assert new.verifier_hash is not None
+    assert (new.scorer, new.verifier_hash is not None) == (name, True)
     assert [row.trajectory_id for row in store.query(reward=(1, 1)).items] == ["r2.0-0", "r1.0-0"]
     assert store.row("other3.0-0").reward == 0.0
 

@@ -37,7 +37,7 @@ def make_batch(run, step, at, *sizes, number=0):
 
 
 def start(run, *parent):
-    """The base of a run: weights of nobody, or those of a checkpoint (run, step)."""
+    """The base of a run: weights from elsewhere, or those of a checkpoint (run, step)."""
     origin = CheckpointRef(run=parent[0], step=parent[1]) if parent else None
     return PolicyVersion(run=run, number=0, location="base", created_at=0.0, parent=origin)
 
@@ -59,7 +59,7 @@ def test_each_update_that_the_weights_went_through_comes_once_newest_first(store
         history = histories[parent][: own_steps[parent][step]] if parent else []
         first, offset = len(history), step if rng.random() < 0.5 else 0  # the other half begin with an exported model
         records = [start(run, parent, step) if parent else start(run)]
-        for _ in range(rng.randint(1, 4)):  # lives of its trainer: each goes on from a step of the one before
+        for _ in range(rng.randint(1, 4)):  # trainers: each goes on from a step of the one before
             history = history[: rng.randint(first, len(history))]
             for _ in range(rng.randint(1, 5)):
                 history.append(make_batch(run, len(history) - first + offset + 1, float(next(clock)), 3, 4))

@@ -166,6 +166,7 @@ async def test_a_scorer_runs_neither_with_the_agent_nor_with_the_worker(harness,
 
     scorer = int((judges / "scorer").read_text())
     assert trajectory.reward == 0.0
+    assert [(one.scorer, one.verifier_hash is not None) for one in trajectory.rewards] == [("judges:pid", True)]
     assert len({scorer, trajectory.outcome.result, os.getpid()}) == 3
 
 

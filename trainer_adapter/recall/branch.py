@@ -1,0 +1,83 @@
+"""A new run that begins at the last clean checkpoint of another, and never draws excluded tasks.
+
+Its groups are its own, so no trajectory of the old run is delivered to it. Its version 0 names the checkpoint as
+parent, so that its lineage goes on there. The trainer publishes the checkpoint's weights as version 1, and nothing is
+sampled before that.
+"""
+
+import shutil
+import time
+from collections.abc import Collection
+
+import msgspec
+
+from agent_layer.engines import get_policy, register_policy
+from agent_layer.errors import BadInputError
+from agent_layer.schema import CheckpointRef, PolicyVersion, check_name
+from agent_layer.settings import Settings
+from agent_layer.store import Store
+from trainer_adapter.loop import CheckpointDirectory, Cursor
+from trainer_adapter.recall.trace import find_kept_checkpoint
+from trainer_adapter.tasks import write_exclusions
+
+
+def branch_run(
+    settings: Settings, store: Store, clean: CheckpointRef, run: str, excluded: Collection[str]
+) -> CheckpointRef | None:
+    """Prepare a run that goes on from the newest checkpoint that this machine keeps up to a clean state.
+
+    Args:
+        settings: locations of checkpoints.
+        store: of the records.
+        clean: last state to begin with.
+        run: new name.
+        excluded: ids of tasks that the run never draws.
+
+    Returns: the checkpoint that it begins with; None: none is kept, so it begins with the model of its configuration.
+
+    Raises: BadInputError: there is such a run, or the name is not valid.
+    """
+    check_name(run, "run")
+    checkpoints = CheckpointDirectory(settings, run)
+    if get_policy(store.redis, store.keys, run, 0) is not None or checkpoints.newest() is not None:
+        raise BadInputError(f"run {run}: expected a new name, found a run that has begun; choose another with --as")
+    write_exclusions(settings, run, excluded)
+    if (kept := find_kept_checkpoint(settings, store, clean)) is None:
+        return None
+    parent, directory = kept
+    base = get_policy(store.redis, store.keys, parent.run, 0)
+    policy = PolicyVersion(
+        run=run,
+        number=0,
+        location=base.location if base else str(directory),
+        created_at=time.time(),
+        parent=parent,
+    )
+    register_policy(store.redis, store.keys, policy, store.append)
+    cursor = next(cursor for one, cursor in CheckpointDirectory(settings, parent.run).all() if one == directory)
+    checkpoints.save(
+        _begin_again(cursor, excluded), lambda pending: shutil.copytree(directory, pending, dirs_exist_ok=True)
+    )
+    return parent
+
+
+def _begin_again(cursor: Cursor, excluded: Collection[str]) -> Cursor:
+    """Return the position of a run whose version 1 are the weights of the checkpoint.
+
+    Open groups are sampled again, each as many versions ahead as before, without those of excluded tasks.
+    """
+    version = max(cursor.open_starts, default=0) if cursor.policy_version is None else cursor.policy_version
+    size = len(cursor.open_draws)
+    starts, tries = cursor.open_starts or [0] * size, cursor.open_tries or [0] * size
+    groups = zip(cursor.open_positions, starts, tries, cursor.open_draws, strict=False)
+    kept = [group for group in groups if group[3].task_id not in excluded]
+    return msgspec.structs.replace(
+        cursor,
+        policy_version=None,
+        first_version=1,
+        open_positions=[position for position, _, _, _ in kept],
+        open_starts=[start - version + 1 for _, start, _, _ in kept],
+        open_tries=[num for _, _, num, _ in kept],
+        open_draws=[draw for _, _, _, draw in kept],
+        taken=[],
+    )
