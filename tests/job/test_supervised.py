@@ -13,7 +13,7 @@ import pytest
 
 from agent_layer.schema.record import TokenIds
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
-from trainer_adapter.config import OptimizerConfig, Schedule, SourceConfig, TrainConfig
+from trainer_adapter.config import LoraConfig, OptimizerConfig, Schedule, SourceConfig, TrainConfig
 from trainer_adapter.supervised.config import SupervisedConfig
 
 from ..builders import attempt, closed_group
@@ -145,14 +145,14 @@ def read_weights(directory):
     }
 
 
-@pytest.mark.parametrize("method", ["sft", "dpo"])
-def test_stopped_and_started_again_it_ends_with_the_same_weights(model, tmp_path, settings, method):
+@pytest.mark.parametrize(("method", "lora"), [("sft", None), ("dpo", None), ("dpo", LoraConfig(rank=4))])
+def test_stopped_and_started_again_it_ends_with_the_same_weights(model, tmp_path, settings, method, lora):
     import torch
 
     from trainer_adapter.supervised.train import train_supervised
 
     write_pairs(tmp_path / "d")
-    config = configure(model, tmp_path, epochs=2, batch_size=2, run="whole")
+    config = configure(model, tmp_path, epochs=2, batch_size=2, run="whole", lora=lora)
     assert train_supervised(config, settings, method)
     whole, steps = read_weights(config.out), []
     again = msgspec.structs.replace(config, run="halted", out=tmp_path / "again")

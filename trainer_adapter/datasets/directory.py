@@ -96,18 +96,17 @@ def write_dataset(
 
     Raises: BadInputError: something is there, it cannot be written to, or no row was written.
     """
+    pending = directory.with_name(f"{directory.name}.pending")
     try:
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise BadInputError(
                 f"dataset {directory}: expected a new or empty directory, found files; choose another directory"
             )
-        pending = directory.with_name(f"{directory.name}.pending")
         shutil.rmtree(pending, ignore_errors=True)
         with ExitStack() as files:
             made = {kind: files.enter_context(RowFiles(pending / kind, SCHEMAS[kind], form)) for kind in kinds}
             yield made
         if not any(one.num_rows for one in made.values()):
-            shutil.rmtree(pending)
             raise BadInputError(
                 f"dataset {directory}: expected a row, found none in {account.num_found} trajectories"
                 f" ({_list_left_out(account) or 'no filter matches'}); change the filters"
@@ -123,6 +122,8 @@ def write_dataset(
             f"dataset {directory}: expected a place that can be written to, found {error.strerror or error}; choose"
             " another, or make room"
         ) from error
+    finally:
+        shutil.rmtree(pending, ignore_errors=True)
 
 
 def _list_left_out(account: Account) -> str:

@@ -16,6 +16,7 @@ from agent_layer.health.checks import LIVE_CHECKS
 from agent_layer.settings import Settings
 from agent_layer.times import format_span
 from trainer_adapter.config import load_config
+from trainer_adapter.supervised.config import load_supervised
 
 from ...documents import DOCUMENTS, ROOT, blocks
 
@@ -73,7 +74,10 @@ def test_every_configuration_is_one_that_a_trainer_takes(tmp_path: Path):
     assert configurations
     for text in configurations:
         path.write_text(text)
-        assert load_config(path).rollouts.max_staleness == 1
+        if "dataset:" in text:
+            assert load_supervised(path).batch_size > 1
+        else:
+            assert load_config(path).rollouts.max_staleness == 1
 
 
 def test_every_command_and_option_exists():
