@@ -58,6 +58,7 @@ def test_what_was_trained_is_rebuilt_to_the_byte(store, learned):
 
     assert replay.record == learned
     assert replay.differences == []
+    assert (learned.num_tokens, [one.num_tokens for one in learned.rollouts]) == (4, [2, 2])
     assert [(one.trajectory_id, one.reward) for one in learned.rollouts] == [("x.0-0", 0.0), ("x.1-0", 1.0)]
     assert replay.content == rebuild_batch(learned, store.get).content
 

@@ -17,6 +17,7 @@ from trainer_adapter.selection import SuccessRamp, SuccessShare
 from trainer_adapter.tasks.journal import DrawJournal
 from trainer_adapter.tasks.mix import MixFile
 from trainer_adapter.tasks.source import open_training_sources
+from trainer_adapter.tasks.state import Draw
 from trainer_adapter.tasks.stream import TaskStream
 
 from ...builders import closed_group
@@ -209,6 +210,19 @@ def test_groups_are_asked_ahead_with_the_version_from_which_they_may_begin(make,
     assert len({lease.group_id for lease in open_queue(dispatcher).claim("w", 99)}) == 4
     dispatcher.serve("r", 1)
     assert {lease.task.from_policy for lease in open_queue(dispatcher).claim("w", 99)} == {1}
+
+
+def test_no_group_begins_before_the_first_version_of_its_run(make, dispatcher):
+    draws = [Draw(source="tasks", index=0, task_id="t0")]
+    cursor = Cursor(first_version=1, num_asked=1, open_positions=[0], open_starts=[0], open_draws=draws)
+    feed = make(cursor=cursor, groups_per_step=2, max_staleness=1, group_size=2)
+
+    feed.submit_groups(1)
+    assert open_queue(dispatcher).claim("w", 99) == []
+    dispatcher.serve("r", 1)
+
+    assert {lease.task.from_policy for lease in open_queue(dispatcher).claim("w", 99)} == {1}
+    assert feed.cursor(1, 1, []).first_version == 1
 
 
 def test_a_feed_that_goes_on_under_later_versions_asks_for_the_same_groups_and_lets_them_begin(make, dispatcher):
