@@ -3,7 +3,7 @@
 A file is YAML, TOML or JSON, by its suffix; its sections are the records below. Paths in it are relative to it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, TypeVar
 
@@ -40,7 +40,6 @@ __all__ = [
     "Schedule",
     "SourceConfig",
     "TrainConfig",
-    "flatten_options",
     "load_config",
     "read_context_length",
     "write_config",
@@ -387,23 +386,6 @@ def _refuse_without_effect(config: TrainConfig) -> None:
 def write_config(config: TrainConfig, path: Path) -> None:
     """Write a configuration as JSON, for ``load_config`` to read."""
     path.write_bytes(msgspec.json.format(msgspec.json.encode(config, enc_hook=str)))
-
-
-def flatten_options(options: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Yield options by dotted name; records in a list are numbered, and their empty fields left out."""
-    for name, value in options.items():
-        try:
-            records = msgspec.convert(value, list[dict[str, object]])
-        except msgspec.ValidationError:
-            records = list[dict[str, object]]()
-        for number, record in enumerate(records):
-            present = {field: one for field, one in record.items() if one is not None}
-            yield from flatten_options(present, f"{prefix}{name}.{number}.")
-        if isinstance(value, dict) and value:
-            section: dict[str, object] = msgspec.convert(value, dict[str, object])
-            yield from flatten_options(section, f"{prefix}{name}.")
-        elif not records:
-            yield f"{prefix}{name}", value
 
 
 def _read_path(kind: type[object], value: object) -> object:
