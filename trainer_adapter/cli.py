@@ -108,8 +108,11 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
             *(settings, config, method),
             {"--on": on, "--processes": processes > 1, "--harness": worker, "--dry-run": dry_run},
         )
-    given = (("tool_parser", tool_parser), ("reasoning_parser", reasoning_parser))
-    parsers = {name: parser for name, parser in given if parser is not None}
+    parsers = {
+        name: parser
+        for name, parser in (("tool_parser", tool_parser), ("reasoning_parser", reasoning_parser))
+        if parser is not None
+    }
     if parsers and not on and worker is None:
         typer.echo("train: without --on ray it starts no vLLM; the parsers are those of 'agent-layer up'", err=True)
     loaded = msgspec.structs.replace(load_config(config.absolute()), **parsers)

@@ -3,7 +3,7 @@
 A file is YAML, TOML or JSON, by its suffix; its sections are the records below. Paths in it are relative to it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, TypeVar
 
@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from agent_layer.errors import BadInputError
 from agent_layer.health import HealthLimits, set_limits
-from agent_layer.schema import JsonObject, LengthRule, LongRows, Overlong, ShortGroupPolicy, as_json_object
+from agent_layer.schema import Holdout, JsonObject, LengthRule, LongRows, Overlong, ShortGroupPolicy, as_json_object
 from trainer_adapter.algorithms import AlgorithmConfig, Schedule, resolve_algorithm
 from trainer_adapter.selection import (
     CURRICULA,
@@ -40,7 +40,6 @@ __all__ = [
     "Schedule",
     "SourceConfig",
     "TrainConfig",
-    "flatten_options",
     "load_config",
     "read_context_length",
     "write_config",
@@ -107,6 +106,10 @@ class HeldOutConfig(_TasksConfig, frozen=True):
 
     count: Positive | None = None
     """Most tasks; None: all of a file, 50 of a task set."""
+    holdout: Holdout | None = None
+    """``near``: near-duplicates are not trained either; None: as the task set declares."""
+    repositories: list[str] = []
+    """Repositories whose tasks are not trained, beside those that its tasks declare by the label ``repository``."""
 
 
 class EvaluationConfig(_Section, frozen=True):
@@ -275,6 +278,8 @@ class TrainConfig(_Section, frozen=True):
     """A task is submitted when all of them admit it."""
     evaluation: EvaluationConfig | None = None
     """Evaluation while the run trains; None: none."""
+    held_out: list[HeldOutConfig] = []
+    """Sets that are not trained, beside those of ``evaluation``; a path alone stands for one set."""
     rollouts: RolloutConfig = RolloutConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
@@ -301,11 +306,14 @@ class TrainConfig(_Section, frozen=True):
 
     def __post_init__(self) -> None:
         """Check that what is held out is not trained."""
-        held_out = self.evaluation.tasks if self.evaluation else []
-        if trained := {str(one.path) for one in held_out if one.path} & {
-            str(one.path) for one in self.tasks if one.path
-        }:
+        held_out = {str(one.path) for one in self.held_out_sets if one.path}
+        if trained := held_out & {str(one.path) for one in self.tasks if one.path}:
             raise ValueError(f"evaluation: expected held-out tasks, found {', '.join(trained)}, which is trained")
+
+    @property
+    def held_out_sets(self) -> list[HeldOutConfig]:
+        """All sets whose tasks are not trained."""
+        return [*(self.evaluation.tasks if self.evaluation else []), *self.held_out]
 
     @property
     def lengths(self) -> LengthRule:
@@ -380,30 +388,13 @@ def write_config(config: TrainConfig, path: Path) -> None:
     path.write_bytes(msgspec.json.format(msgspec.json.encode(config, enc_hook=str)))
 
 
-def flatten_options(options: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Yield options by dotted name; records in a list are numbered, and their empty fields left out."""
-    for name, value in options.items():
-        try:
-            records = msgspec.convert(value, list[dict[str, object]])
-        except msgspec.ValidationError:
-            records = list[dict[str, object]]()
-        for number, record in enumerate(records):
-            present = {field: one for field, one in record.items() if one is not None}
-            yield from flatten_options(present, f"{prefix}{name}.{number}.")
-        if isinstance(value, dict) and value:
-            section: dict[str, object] = msgspec.convert(value, dict[str, object])
-            yield from flatten_options(section, f"{prefix}{name}.")
-        elif not records:
-            yield f"{prefix}{name}", value
-
-
 def _read_path(kind: type[object], value: object) -> object:
     return Path(str(value)) if kind is Path else value
 
 
 def _spell_out(options: dict[str, object]) -> dict[str, object]:
     """Return the options with what a file may leave out: the source of a path alone, the name of a curriculum."""
-    options = _spell_tasks(options)
+    options = _spell_tasks(_spell_tasks(options), "held_out")
     if options.get("evaluation") is not None:
         options = {**options, "evaluation": _spell_tasks(_read_section(options["evaluation"]))}
     rollouts = _read_section(options.get("rollouts", {}))
@@ -416,15 +407,15 @@ def _spell_out(options: dict[str, object]) -> dict[str, object]:
     return options
 
 
-def _spell_tasks(section: dict[str, object]) -> dict[str, object]:
-    tasks = section.get("tasks")
+def _spell_tasks(section: dict[str, object], key: str = "tasks") -> dict[str, object]:
+    tasks = section.get(key)
     if isinstance(tasks, str):
-        return {**section, "tasks": [{"path": tasks}]}
+        return {**section, key: [{"path": tasks}]}
     sources = [_read_section(one) for one in msgspec.convert(tasks or [], list[object])]
     spelled = [
         {**one, "ramp": spell_part(RAMPS, _read_section(one["ramp"]))} if one.get("ramp") else one for one in sources
     ]
-    return {**section, "tasks": spelled} if sources else section
+    return {**section, key: spelled} if sources else section
 
 
 def _read_section(section: object) -> dict[str, object]:
@@ -438,6 +429,7 @@ def resolve_paths(config: TrainConfig, base: Path) -> TrainConfig:
         config,
         model=base / config.model,
         tasks=[_resolve_path(one, base) for one in config.tasks],
+        held_out=[_resolve_path(one, base) for one in config.held_out],
         evaluation=evaluation
         and msgspec.structs.replace(evaluation, tasks=[_resolve_path(one, base) for one in evaluation.tasks]),
     )
@@ -494,7 +486,5 @@ def _read_sizes(model: Path) -> JsonObject:
     try:
         written = msgspec.json.decode((model / "config.json").read_bytes(), type=JsonObject)
     except (OSError, msgspec.DecodeError) as error:
-        raise BadInputError(
-            f"model {model}: expected a readable config.json, found {error}; correct 'model'"
-        ) from error
+        raise BadInputError(f"model {model}: expected a readable config.json, found {error}; correct it") from error
     return as_json_object(written.get("text_config", written))

@@ -286,6 +286,11 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
                     "Write the weights of a checkpoint as a model directory in Hugging Face's form.",
                     "trainer_adapter.cli:export",
                 ),
+                Command(
+                    "audit",
+                    "Prove that no update behind a checkpoint learned from a held-out task, or list those that did.",
+                    "trainer_adapter.tasks.audit_cli:audit",
+                ),
             ),
         ),
         Command(

@@ -8,5 +8,6 @@ __getattr__, __all__ = face(
     {
         "gate.trainable": "check_trainable find_taskset write_task_line",
         "guess_number.game": "HIGHEST REWARDS Game chance_without_hints chance_without_repeats compare",
+        "registry": "read_holdout",
     },
 )

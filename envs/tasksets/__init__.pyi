@@ -5,6 +5,7 @@ from .guess_number.game import Game as Game, HIGHEST as HIGHEST, REWARDS as REWA
 from .guess_number.game import chance_without_hints as chance_without_hints
 from .guess_number.game import chance_without_repeats as chance_without_repeats, compare as compare
 from .registry import list_taskset_names as list_taskset_names, open_taskset as open_taskset
+from .registry import read_holdout as read_holdout
 from .taskset import TaskSet as TaskSet
 from envs.script import Script as Script
 __all__ = [

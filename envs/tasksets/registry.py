@@ -1,8 +1,9 @@
 """Task sets by name: ours, and those that installed packages register under ``agent_layer.tasksets``."""
 
-from typing import Final, cast
+from typing import Final, cast, get_args
 
 from agent_layer.errors import BadInputError
+from agent_layer.schema import Holdout
 from envs.plug_ins import PlugIns
 from envs.tasksets.taskset import TaskSet
 
@@ -26,6 +27,20 @@ def open_taskset(name: str) -> TaskSet:
     if missing := [one for one in _NEEDED if not hasattr(taskset, one)]:
         raise BadInputError(f"task set {name!r}: lacks {', '.join(missing)}; the protocol is envs.tasksets.TaskSet")
     return cast("TaskSet", taskset)
+
+
+def read_holdout(taskset: TaskSet) -> Holdout:
+    """Return what a task set declares as ``holdout``; ``exact`` where it declares nothing.
+
+    Raises: BadInputError: it declares something else.
+    """
+    declared: object = getattr(taskset, "holdout", "exact")
+    if declared not in get_args(Holdout):
+        raise BadInputError(
+            f"task set {taskset.name!r}: expected holdout {' or '.join(get_args(Holdout))}, found {declared!r}; correct"
+            " it"
+        )
+    return cast("Holdout", declared)
 
 
 def _make(name: str, kind: type[object]) -> object:

@@ -8,7 +8,10 @@ from envs.script import Script
 
 
 class TaskSet(Protocol):
-    """Tasks of one kind. Equal arguments give equal bytes, on every machine."""
+    """Tasks of one kind. Equal arguments give equal bytes, on every machine.
+
+    A set may declare ``holdout = "near"``: no near-duplicate of its tasks of split eval is trained either.
+    """
 
     name: str
     version: str

@@ -12,7 +12,7 @@ __getattr__, __all__ = face(
         "credit": "CreditRule CreditedValue JudgedRollout RolloutSamples Turn",
         "exclusions": "find_exclusions",
         "faults": "exclude",
-        "groups": "GroupIntake count_step make_rollout_samples read_group read_rollout success_by_task",
+        "groups": "GroupIntake count_step find_held_out make_rollout_samples read_group read_rollout success_by_task",
         "lengths": "NO_BOUNDS ModelBounds read_bounds",
         "max_staleness": "plan_start_versions",
         "own_parts": "check_advantage check_credit check_own_parts",

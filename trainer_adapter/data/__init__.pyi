@@ -7,8 +7,9 @@ from .credit import CreditRule as CreditRule, CreditedValue as CreditedValue, Ju
 from .credit import RolloutSamples as RolloutSamples, Turn as Turn
 from .exclusions import find_exclusions as find_exclusions
 from .faults import exclude as exclude
-from .groups import GroupIntake as GroupIntake, count_step as count_step, make_rollout_samples as make_rollout_samples
-from .groups import read_group as read_group, read_rollout as read_rollout, success_by_task as success_by_task
+from .groups import GroupIntake as GroupIntake, count_step as count_step, find_held_out as find_held_out
+from .groups import make_rollout_samples as make_rollout_samples, read_group as read_group, read_rollout as read_rollout
+from .groups import success_by_task as success_by_task
 from .lengths import ModelBounds as ModelBounds, NO_BOUNDS as NO_BOUNDS, read_bounds as read_bounds
 from .max_staleness import plan_start_versions as plan_start_versions
 from .own_parts import check_advantage as check_advantage, check_credit as check_credit

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from agent_layer.schema import ExcludedRollout, Fill, Group, LengthRule, Trajectory
+from agent_layer.schema import ExcludedRollout, Fill, Group, HeldOutTasks, LengthRule, Trajectory
 from agent_layer.store import GroupDelivery
 from trainer_adapter.algorithms import Credit
 from trainer_adapter.data.advantages import GroupSamples
@@ -27,6 +27,7 @@ from trainer_adapter.data.credit import (
     find_unscored,
     sum_agent_rewards,
 )
+from trainer_adapter.data.faults import exclude
 from trainer_adapter.data.lengths import (
     LONG_ROW,
     NO_BOUNDS,
@@ -143,13 +144,15 @@ class StepCounts(msgspec.Struct, frozen=True, kw_only=True):
     num_forks: int
 
 
-def read_group(
+def read_group(  # noqa: PLR0913  # a group, and the rules by which it is read
     delivery: GroupDelivery,
     policy_version: int,
     max_staleness: int,
     rule: CreditRule = BY_ROLLOUT,
     lengths: LengthRule = WHOLE,
     bounds: ModelBounds = NO_BOUNDS,
+    *,
+    held_out: HeldOutTasks | None = None,
 ) -> GroupIntake:
     """Turn the trajectories of a group into samples.
 
@@ -160,8 +163,12 @@ def read_group(
         rule: how values follow from rewards.
         lengths: what is trained of rollouts that are too long.
         bounds: of the model; a rollout with a row beyond them is left out.
+        held_out: tasks that are not trained; a rollout that repeats one is left out.
     """
-    read = [(one, read_rollout(one, rule.credit, lengths, bounds)) for one in delivery.trajectories]
+    read = [
+        (one, find_held_out(one, held_out) or read_rollout(one, rule.credit, lengths, bounds))
+        for one in delivery.trajectories
+    ]
     usable = [(trajectory, found) for trajectory, found in read if isinstance(found, SampleSet)]
     num_stale = sum(is_too_old(found, policy_version, max_staleness) for _, found in usable)
     trained = [] if num_stale else usable
@@ -267,6 +274,15 @@ def make_rollout_samples(
         turns=find_turns(trajectory, credit),
         agent_rewards=sum_agent_rewards(trajectory, credit),
     )
+
+
+def find_held_out(trajectory: Trajectory, held_out: HeldOutTasks | None) -> ExcludedRollout | None:
+    """Return why a rollout may not be learned from: its task repeats a held-out one; None: it may."""
+    if held_out is None:
+        return None
+    input_hash = trajectory.started.input_hash if trajectory.started else None
+    match = held_out.find_refusal(trajectory.task, input_hash)
+    return match and exclude(trajectory, "held_out", f"its task {match}; held-out tasks are not trained")
 
 
 def read_rollout(

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -14,13 +15,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.export import first_of_each_task, verl_row, write_export, write_verl
 from agent_layer.infra import format_count
-from agent_layer.schema import FINAL_STATUSES, JsonObject
+from agent_layer.schema import FINAL_STATUSES, HeldOutTasks, JsonObject
+from agent_layer.settings import Settings
 from agent_layer.store import Filters, Store, open_store, takes_filters
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
 from trainer_adapter.datasets.directory import Format, write_dataset
 from trainer_adapter.datasets.rows import RowPlan, make_rows
 from trainer_adapter.datasets.selection import Account, read_usable
 from trainer_adapter.datasets.verl_batches import batch_rows, find_groups, write_batches
+from trainer_adapter.tasks import read_held_out, read_named_sets
 
 Directory: TypeAlias = Annotated[Path, typer.Argument(metavar="DIR", help="New or empty.")]
 BestOf: TypeAlias = Annotated[
@@ -29,18 +32,25 @@ BestOf: TypeAlias = Annotated[
 Mixed: TypeAlias = Annotated[
     bool, typer.Option("--mixed-versions", help="Also trajectories that several policy versions sampled.")
 ]
+HeldOut: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FILE|DIR|TASKSET", help="Held-out tasks, repeatable, beside those that the runs here held out."
+    ),
+]
 Form: TypeAlias = Annotated[Format, typer.Option("--format", help="Of the files.")]
 Margin: TypeAlias = Annotated[float, typer.Option(min=0, help="Least difference of the rewards; they always differ.")]
 PerGroup: TypeAlias = Annotated[int, typer.Option(min=1, metavar="N", help="Most pairs of a group, the widest first.")]
 
 
 @takes_filters
-def sft(  # options of a command are its arguments
+def sft(  # noqa: PLR0913  # options of a command are its arguments
     context: typer.Context,
     directory: Directory,
     *,
     best_of: BestOf = None,
     mixed_versions: Mixed = False,
+    held_out: HeldOut = None,
     form: Form = "parquet",
     filters: Filters,
 ) -> None:
@@ -53,7 +63,7 @@ def sft(  # options of a command are its arguments
         agent-layer train --method sft warm.yaml
     """
     plan = RowPlan(kinds=["sft"], best_of=best_of, mixed_versions=mixed_versions)
-    _export(context, directory, plan, form, filters)
+    _export(context, directory, plan, form, filters, held_out)
 
 
 @takes_filters
@@ -64,6 +74,7 @@ def pairs(  # noqa: PLR0913  # options of a command are its arguments
     margin: Margin = 0.0,
     per_group: PerGroup = 1,
     mixed_versions: Mixed = False,
+    held_out: HeldOut = None,
     form: Form = "parquet",
     filters: Filters,
 ) -> None:
@@ -75,7 +86,7 @@ def pairs(  # noqa: PLR0913  # options of a command are its arguments
         agent-layer train --method dpo dpo.yaml
     """
     plan = RowPlan(kinds=["pairs"], margin=margin, per_group=per_group, mixed_versions=mixed_versions)
-    _export(context, directory, plan, form, filters)
+    _export(context, directory, plan, form, filters, held_out)
 
 
 @takes_filters
@@ -84,11 +95,12 @@ def steps(
     directory: Directory,
     *,
     mixed_versions: Mixed = False,
+    held_out: HeldOut = None,
     form: Form = "parquet",
     filters: Filters,
 ) -> None:
     """Write single calls: prompt, answer, reward of the step and of its rollout."""
-    _export(context, directory, RowPlan(kinds=["steps"], mixed_versions=mixed_versions), form, filters)
+    _export(context, directory, RowPlan(kinds=["steps"], mixed_versions=mixed_versions), form, filters, held_out)
 
 
 @takes_filters
@@ -100,6 +112,7 @@ def hf(  # noqa: PLR0913  # options of a command are its arguments
     margin: Margin = 0.0,
     per_group: PerGroup = 1,
     mixed_versions: Mixed = False,
+    held_out: HeldOut = None,
     form: Form = "parquet",
     filters: Filters,
 ) -> None:
@@ -114,10 +127,13 @@ def hf(  # noqa: PLR0913  # options of a command are its arguments
         per_group=per_group,
         mixed_versions=mixed_versions,
     )
-    _export(context, directory, plan, form, filters)
+    _export(context, directory, plan, form, filters, held_out)
 
 
-def _export(context: typer.Context, directory: Path, plan: RowPlan, form: Format, filters: Filters) -> None:
+def _export(
+    context: typer.Context, directory: Path, plan: RowPlan, form: Format, filters: Filters, held_out: list[str] | None
+) -> None:
+    of_run = _open_held_out(context.obj, held_out)
     store, account = open_store(context.obj), Account()
     made_by: JsonObject = {
         "namespace": store.keys.namespace,
@@ -126,7 +142,9 @@ def _export(context: typer.Context, directory: Path, plan: RowPlan, form: Format
     }
     has_contents = "sft" in plan.kinds
     with write_dataset(directory, plan.kinds, form, account, made_by) as files, _show_progress("trajectories") as show:
-        for rollouts in read_usable(store, filters, plan.rule, account, contents=has_contents, progress=show):
+        for rollouts in read_usable(
+            store, filters, plan.rule, account, held_out=of_run, contents=has_contents, progress=show
+        ):
             for kind, row in make_rows(plan, rollouts, account):
                 files[kind].append(row)
     counts = ", ".join(f"{one.num_rows:,} rows of {kind}" for kind, one in files.items())
@@ -154,6 +172,7 @@ def verl(
     algorithm: Annotated[
         str | None, typer.Option(metavar="NAME", help="By which their advantages are computed, such as rloo.")
     ] = None,
+    held_out: HeldOut = None,
     filters: Filters,
 ) -> None:
     """Write the tasks of trajectories as a veRL dataset: one row per task.
@@ -166,7 +185,7 @@ def verl(
     """
     store = open_store(context.obj)
     if groups is not None:
-        return _export_batches(store, file, groups, algorithm, filters)
+        return _export_batches(store, file, groups, algorithm, filters, _open_held_out(context.obj, held_out))
     if algorithm is not None:
         raise BadInputError(f"export verl: --algorithm {algorithm} is for --groups, found none; leave one out")
     errors: list[CorruptRecordError] = []
@@ -185,7 +204,9 @@ def verl(
     return None
 
 
-def _export_batches(store: Store, file: Path, per_batch: int, name: str | None, filters: Filters) -> None:
+def _export_batches(
+    store: Store, file: Path, per_batch: int, name: str | None, filters: Filters, of_run: Callable[[str], HeldOutTasks]
+) -> None:
     algorithm = resolve_algorithm(AlgorithmConfig(name=name))
     groups, left_out = find_groups(store, filters), Counter[str]()
     if not groups:
@@ -193,10 +214,25 @@ def _export_batches(store: Store, file: Path, per_batch: int, name: str | None, 
             "export verl: expected closed groups of split train, found none; change the filters, or wait for their end"
         )
     with write_export(file) as path, _show_progress("groups") as progress:
-        rows = batch_rows(store, groups, per_batch, algorithm, left_out, lambda done: progress(done, len(groups)))
+        rows = batch_rows(
+            *(store, groups, per_batch, algorithm, left_out),
+            progress=lambda done: progress(done, len(groups)),
+            held_out=of_run,
+        )
         num_rows = write_batches(path, rows)
     typer.echo(f"{num_rows:,} rows of {format_count(len(groups), 'group')} in {file}")
     _tell_left_out(left_out)
+
+
+def _open_held_out(settings: Settings, names: list[str] | None) -> Callable[[str], HeldOutTasks]:
+    """Return what returns the held-out tasks of a run: those that it held out, and those that are named."""
+    named = read_named_sets(names or [], run=settings.run)
+
+    @cache
+    def open_of_run(run: str) -> HeldOutTasks:
+        return HeldOutTasks([*named, *(read_held_out(settings, run) if run else [])])
+
+    return open_of_run
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from itertools import chain, groupby
 import msgspec
 
 from agent_layer.errors import CorruptRecordError
-from agent_layer.schema import FINAL_STATUSES, ExcludedRollout, TrainingSample, Trajectory
+from agent_layer.schema import FINAL_STATUSES, ExcludedRollout, HeldOutTasks, TrainingSample, Trajectory
 from agent_layer.store import Filters, Store, TrajectoryRow
-from trainer_adapter.data import SampleSet, exclude, read_samples
+from trainer_adapter.data import SampleSet, exclude, find_held_out, read_samples
 
 _CUT_OFF = "length"
 
@@ -71,7 +71,10 @@ class Account(msgspec.Struct, kw_only=True):
 
 
 def find_objection(
-    trajectory: Trajectory, found: SampleSet | ExcludedRollout, rule: SelectionRule
+    trajectory: Trajectory,
+    found: SampleSet | ExcludedRollout,
+    rule: SelectionRule,
+    held_out: HeldOutTasks | None = None,
 ) -> ExcludedRollout | None:
     """Return why a trajectory may not become training data; None: it may.
 
@@ -81,9 +84,12 @@ def find_objection(
         trajectory: as it is stored.
         found: its samples, or why it has none: of another split than train, or captured without exact tokens.
         rule: of the kind of dataset.
+        held_out: tasks whose repetitions may not; None: none.
     """
     if isinstance(found, ExcludedRollout):
         return found
+    if (repeated := find_held_out(trajectory, held_out)) is not None:
+        return repeated
     objections = chain(_list_faults_of_end(trajectory), _list_faults_of_rows(trajectory, found.samples, rule))
     return next((exclude(trajectory, kind, reason) for kind, reason in objections), None)
 
@@ -115,12 +121,13 @@ def _list_faults_of_rows(
         yield "mixed_versions", f"{span} sampled it; use --mixed-versions if that may be"
 
 
-def read_usable(
+def read_usable(  # noqa: PLR0913  # what is looked at, by which rules
     store: Store,
     filters: Filters,
     rule: SelectionRule,
     account: Account,
     *,
+    held_out: Callable[[str], HeldOutTasks] = lambda _: HeldOutTasks([]),
     contents: bool = False,
     progress: Callable[[int, int], object] = lambda _, __: None,
 ) -> Iterator[list[UsableRollout]]:
@@ -133,6 +140,7 @@ def read_usable(
         filters: which trajectories to look at.
         rule: which of them to use.
         account: counts what is found and left out.
+        held_out: returns what is held out of trajectories of a run.
         contents: also read messages and tools.
         progress: called with the number of trajectories read, and of all.
     """
@@ -145,10 +153,10 @@ def read_usable(
     num_read = 0
     for _, group in groupby(read, key=lambda one: _group_key(one[0])):
         usable: list[UsableRollout] = []
-        for _, trajectory in group:
+        for row, trajectory in group:
             num_read += 1
             progress(num_read, account.num_found)
-            usable += _admit(trajectory, rule, account)
+            usable += _admit(trajectory, rule, account, held_out(row.run or ""))
         if usable:
             yield usable
     if deleted := account.num_found - num_read - account.left_out["unreadable"]:
@@ -156,9 +164,11 @@ def read_usable(
         account.reasons["deleted"] = "deleted while the export ran"
 
 
-def _admit(trajectory: Trajectory, rule: SelectionRule, account: Account) -> Iterator[UsableRollout]:
+def _admit(
+    trajectory: Trajectory, rule: SelectionRule, account: Account, held_out: HeldOutTasks
+) -> Iterator[UsableRollout]:
     found = read_samples(trajectory)
-    if (objection := find_objection(trajectory, found, rule)) is not None:
+    if (objection := find_objection(trajectory, found, rule, held_out)) is not None:
         account.refuse(objection)
     elif isinstance(found, SampleSet):
         yield UsableRollout(trajectory=trajectory, samples=found.samples)

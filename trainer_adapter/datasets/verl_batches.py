@@ -14,12 +14,13 @@ import pyarrow.parquet as pq
 
 from agent_layer.errors import NotFoundError
 from agent_layer.infra import batched
-from agent_layer.schema import ExcludedRollout, Group, JsonObject, decode
+from agent_layer.schema import ExcludedRollout, Group, HeldOutTasks, JsonObject, decode
 from agent_layer.store import Filters, Store, TrajectoryRow
 from trainer_adapter.algorithms import ResolvedAlgorithm
 from trainer_adapter.data import (
     CreditRule,
     GroupSamples,
+    find_held_out,
     make_rollout_samples,
     read_rollout,
     select_batch,
@@ -61,13 +62,15 @@ def find_groups(store: Store, filters: Filters) -> list[Group]:
     return sorted(found, key=lambda group: (group.closed_at, group.group_id))
 
 
-def batch_rows(
+def batch_rows(  # noqa: PLR0913  # what is read, by which rules
     store: Store,
     groups: list[Group],
     per_batch: int,
     algorithm: ResolvedAlgorithm,
     left_out: Counter[str],
     progress: Callable[[int], object] = lambda _: None,
+    *,
+    held_out: Callable[[str], HeldOutTasks] = lambda _: HeldOutTasks([]),
 ) -> Iterator[JsonObject]:
     """Yield the rows of one batch after the other.
 
@@ -80,13 +83,16 @@ def batch_rows(
         algorithm: by which advantages are computed.
         left_out: counts rollouts that cannot be trained exactly, by kind.
         progress: called with the number of groups read.
+        held_out: returns what is held out of groups of a run.
     """
     rule = CreditRule.of(algorithm)
     keep_equal = algorithm.is_regularised(0, 1) or not algorithm.compares_groups
     num_read = 0
     for number, part in enumerate(batched(groups, per_batch)):
         batch = select_batch(
-            (_read_group(store, group, rule, left_out) for group in part), keep_equal=keep_equal, rule=rule
+            (_read_group(store, group, rule, left_out, held_out(group.run)) for group in part),
+            keep_equal=keep_equal,
+            rule=rule,
         )
         for owner, sample, advantages in zip(
             batch.rollout_of, batch.samples, spread_advantages(batch, algorithm), strict=True
@@ -120,9 +126,12 @@ def write_batches(path: Path, rows: Iterable[JsonObject]) -> int:
     return num_rows
 
 
-def _read_group(store: Store, group: Group, rule: CreditRule, left_out: Counter[str]) -> GroupSamples:
+def _read_group(
+    store: Store, group: Group, rule: CreditRule, left_out: Counter[str], held_out: HeldOutTasks
+) -> GroupSamples:
     rows = (row for one in group.trajectory_ids for row in _find_row(store, one))
-    read = [(one, read_rollout(one, rule.credit)) for _, one in store.read(rows, contents=False)]
+    found = (one for _, one in store.read(rows, contents=False))
+    read = [(one, find_held_out(one, held_out) or read_rollout(one, rule.credit)) for one in found]
     left_out.update(found.kind for _, found in read if isinstance(found, ExcludedRollout))
     return GroupSamples(
         group_id=group.group_id,

@@ -16,6 +16,7 @@ import msgspec
 
 from agent_layer.errors import AgentLayerError
 from agent_layer.health import Restart, RoundProgress, StepProgress, find_unhealthy, set_limits
+from agent_layer.schema import HeldOutTasks
 from agent_layer.store import GroupDelivery
 from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import TrainConfig
@@ -65,6 +66,7 @@ class TrainingLoop:
         bounds: ModelBounds = NO_BOUNDS,
         memory_path: Path | None = None,
         held_out: HeldOutEvaluation | None = None,
+        held_out_tasks: HeldOutTasks | None = None,
         teacher: Teacher | None = None,
         restarts_since: Callable[[float], list[Restart]] = lambda _: [],
         judged: Callable[[StepProgress], None] = lambda _: None,
@@ -78,7 +80,7 @@ class TrainingLoop:
         self._trainer = trainer
         self._publisher = publisher
         self._checkpoints = checkpoints
-        self._held_out = held_out
+        self._held_out, self._held_out_tasks = held_out, held_out_tasks
         self._teacher = teacher
         self._restarts_since = restarts_since
         self._judged = judged
@@ -167,6 +169,7 @@ class TrainingLoop:
                 self._rule,
                 self._config.lengths,
                 self._bounds,
+                held_out=self._held_out_tasks,
             )
             if self._teacher is not None and not group.is_stale:
                 with _timed(seconds, "teacher"):

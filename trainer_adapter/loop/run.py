@@ -42,6 +42,7 @@ from trainer_adapter.tasks import (
     TaskStream,
     journal_path,
     mix_path,
+    open_held_out,
     open_training_sources,
     read_exclusions,
 )
@@ -125,7 +126,7 @@ def train_run(
         open_notifier(settings, config.alarms) as notifier,
         open_trackers(config, settings, run) as track,
     ):
-        redis, recorder = open_redis(settings), open_recorder(settings)
+        redis, recorder, left_out = open_redis(settings), open_recorder(settings), open_held_out(config, settings)
         teacher, checkpoints = open_teacher(config, settings), CheckpointDirectory(settings, run)
         directory, cursor = checkpoints.newest() or (None, Cursor())
         driver = driver or EmbeddedDriver()
@@ -137,6 +138,7 @@ def train_run(
             mix=MixFile(mix_path(settings, run)),
             journal=DrawJournal(journal_path(settings, run), cursor.num_asked),
             filters=[*config.filters, *read_exclusions(settings, run)],
+            held_out=left_out,
             seed=config.seed,
         )
         dispatcher, store = Dispatcher(redis, settings), open_store(settings)
@@ -162,6 +164,7 @@ def train_run(
             ),
             memory_path=memory_path(settings, run),
             held_out=held_out,
+            held_out_tasks=left_out.held_out,
             teacher=teacher,
             restarts_since=partial(read_restarts, restarts_path(settings, run)),
             judged=notifier.judge_step,

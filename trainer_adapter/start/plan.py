@@ -21,16 +21,11 @@ from envs.commands import CommandOptions
 from envs.harnesses import PREFIX, check_harness, find_harness, find_qualification
 from envs.tasksets import check_trainable
 from trainer_adapter.algorithms import resolve_algorithm
-from trainer_adapter.config import (
-    ClusterConfig,
-    TrainConfig,
-    check_sequence_parallel,
-    flatten_options,
-    read_context_length,
-)
+from trainer_adapter.config import ClusterConfig, TrainConfig, check_sequence_parallel, read_context_length
 from trainer_adapter.data import check_own_parts
 from trainer_adapter.start.memory import MemoryEstimate, MemoryPart, estimate_memory, read_shape
-from trainer_adapter.tasks import load_held_out
+from trainer_adapter.start.options import flatten_options
+from trainer_adapter.tasks import read_held_out_sets
 from trainer_adapter.teacher import open_teacher
 
 _PACKAGES = ("torch", "verl", "transformers", "tensordict", "safetensors")
@@ -247,7 +242,7 @@ def find_short_lengths(config: TrainConfig, settings: Settings, name: str, max_m
 
 def _look_at_held_out(config: TrainConfig, run: str) -> list[str]:
     try:
-        load_held_out(config.evaluation.tasks if config.evaluation else [], run=run)
+        read_held_out_sets(config.held_out_sets, run=run)
     except AgentLayerError as error:
         return [str(error)]
     return []

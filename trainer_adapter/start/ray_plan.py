@@ -18,8 +18,9 @@ from trainer_adapter.cluster import (
     verl_overrides,
     write_needs,
 )
-from trainer_adapter.config import ClusterConfig, TrainConfig, flatten_options, read_context_length
+from trainer_adapter.config import ClusterConfig, TrainConfig, read_context_length
 from trainer_adapter.start.memory import read_shape
+from trainer_adapter.start.options import flatten_options
 from trainer_adapter.start.ray import check_on_ray, count_machine_gpus, count_step_groups, find_version, is_on_cpu
 from trainer_adapter.start.ray_gpus import FoundGpus, find_gpu_faults, plan_gpus, read_gpu_bytes, write_gpus
 from trainer_adapter.tasks import TaskSource, open_sources

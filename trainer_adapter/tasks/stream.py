@@ -1,7 +1,7 @@
 """The sequence of a run's tasks: which task each position submits.
 
     position ──▶ schedule: which source ──▶ its next task ──▶ filters ──▶ draw (source, level, index)
-                     ▲ weights of the mix                        │ not admitted: the next one
+                     ▲ weights of the mix                        │ not admitted, or held out: the next one
                                                                  ◀─┘
 
 A draw depends on the seed, on the draws before it, and, with filters and ramps, on what was learned. It is in the
@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from agent_layer.errors import BadInputError
 from agent_layer.schema import Task
 from trainer_adapter.selection import MAX_SUCCESSES, TaskFilter
+from trainer_adapter.tasks.held_out import HeldOutFilter
 from trainer_adapter.tasks.journal import DrawJournal, JournalEntry
 from trainer_adapter.tasks.mix import MixFile
 from trainer_adapter.tasks.schedule import choose_source
@@ -37,12 +38,13 @@ class TaskStream:
         mix: weights, as the user changes them.
         journal: draws since the checkpoint.
         filters: all must admit a task.
+        held_out: must admit it, too; None: nothing is held out.
         seed: of the turns in which filters are passed over.
 
     Raises: BadInputError: the file of a source is not the one of the checkpoint.
     """
 
-    def __init__(  # its parts
+    def __init__(  # noqa: PLR0913  # its parts
         self,
         sources: Sequence[TaskSource],
         state: StreamState,
@@ -50,8 +52,10 @@ class TaskStream:
         mix: MixFile,
         journal: DrawJournal,
         filters: Sequence[TaskFilter] = (),
+        held_out: HeldOutFilter | None = None,
         seed: int = 0,
     ) -> None:
+        self._held_out = held_out
         self._sources = {source.name: source for source in sources}
         self._mix, self._journal, self._filters, self._seed = mix, journal, filters, seed
         self._configured = {source.name: source.config.weight for source in sources}
@@ -148,14 +152,20 @@ class TaskStream:
     def _admit(self, source: TaskSource, level: int, rates: Mapping[str, float]) -> Draw:
         """Return the first of the next tasks of a source that the filters admit."""
         first = self._next.get(_key(source.name, level), 0)
-        num_turns = max(_MIN_TURNS, len(source.file(level))) if self._filters else 1
+        num_turns = max(_MIN_TURNS, len(source.file(level))) if self._filters or self._held_out else 1
+        num_refused = 0
         for index in range(first, first + num_turns):
             task = source.read(level, index)
-            if self._is_admitted(task, rates, f"{self._seed} {source.name} {level} {index}"):
+            if not self._is_admitted(task, rates, f"{self._seed} {source.name} {level} {index}"):
+                continue
+            if self._held_out is not None and not self._held_out.admits(task, source.name, level):
+                num_refused += 1
+            else:
                 return Draw(source=source.name, level=level, index=index, task_id=task.id)
         raise BadInputError(
-            f"source {source.name!r}: expected filters that admit one of its tasks, but they left out {num_turns:,} in"
-            " a row; widen them, or give the source weight 0"
+            f"source {source.name!r}: expected a task to train, found none among {num_turns:,} in a row: filters left"
+            f" out {num_turns - num_refused:,}, and {num_refused:,} repeat held-out tasks; widen the filters, change"
+            " what is held out, or give the source weight 0"
         )
 
     def _is_admitted(self, task: Task, rates: Mapping[str, float], turn: str) -> bool:

@@ -9,8 +9,9 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.infra import make_private, replace_file
-from agent_layer.schema import JsonObject, Task, content_hash
+from agent_layer.schema import HOLDOUT_LABEL, JsonObject, Task, content_hash
 from envs.tasksets.gate.gate import Report
+from envs.tasksets.registry import read_holdout
 from envs.tasksets.taskset import TaskSet
 
 TASKSET_LABEL: Final = "taskset"
@@ -37,6 +38,8 @@ def find_report(directory: Path, taskset: str, version: str) -> Report | None:
 def write_task_line(task: Task, taskset: TaskSet) -> bytes:
     """Return a task of a set as a line of a tasks file; run and split are of the submission."""
     labels = {**task.labels, TASKSET_LABEL: taskset.name, VERSION_LABEL: taskset.version}
+    if (holdout := read_holdout(taskset)) != "exact":
+        labels[HOLDOUT_LABEL] = holdout
     fields: JsonObject = msgspec.to_builtins(msgspec.structs.replace(task, labels=labels))
     left_out = ("run", "split", "type", "schema_version")
     return (

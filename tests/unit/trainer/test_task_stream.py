@@ -104,7 +104,7 @@ def test_a_filter_leaves_tasks_out_and_tries_them_again_in_some_turns(write, beg
 def test_filters_that_leave_nothing_are_an_error(write, begin):
     stream = begin(write("a", 10), filters=[Labelled(label="kind", values=["absurd"])])
 
-    with pytest.raises(BadInputError, match="source 'a': expected filters that admit"):
+    with pytest.raises(BadInputError, match="source 'a': expected a task to train"):
         stream.draw(0, {})
 
 

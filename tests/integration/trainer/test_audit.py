@@ -1,0 +1,168 @@
+"""Audit of a checkpoint: planted held-out tasks are found in every update of its lineage, and nothing else is."""
+
+import random
+from collections import Counter
+
+import msgspec
+import pytest
+
+from agent_layer.schema.contamination.held_out import HeldOutTasks, hold_out
+from agent_layer.schema.task import Task, hash_input
+from agent_layer.schema.training import CheckpointRef, PolicyVersion, TrainedBatch, TrainedRollout
+from agent_layer.store import open_store
+from trainer_adapter.lineage import write_parent
+from trainer_adapter.tasks.audit import audit_checkpoint
+
+from ...builders import attempt
+from ...stored import damage, lose_index, mark_deleted, write_segment
+
+TEXT = " ".join(f"word{number}" for number in range(60))
+HELD_OUT = [Task(id=f"h{at}", run="e", split="eval", input=f"{at} {TEXT}") for at in range(3)]
+
+
+@pytest.fixture
+def store(settings):
+    return open_store(settings)
+
+
+@pytest.fixture
+def held_out(tmp_path):
+    """The file of the held-out tasks."""
+    path = tmp_path / "held-out.jsonl"
+    path.write_bytes(b"".join(msgspec.json.encode({"id": one.id, "input": one.input}) + b"\n" for one in HELD_OUT))
+    return path
+
+
+def train(run, step, *tasks, sizes=(3, 4), has_task=True):
+    """Records of an update that learned from a group of each task."""
+    records, rollouts = [], []
+    for task in tasks:
+        group_id = f"{task.id}.{run}{step}"
+        for at, size in enumerate(sizes):
+            trajectory_id = f"{group_id}.{at}-0"
+            known = {"task": task, "input_hash": hash_input(task)} if has_task else {}
+            records += attempt(trajectory_id, run=run, group_id=group_id, score=at, task_id=task.id, **known)
+            own = {"reward": float(at), "reward_ids": [], "samples_hash": "s", "num_tokens": size}
+            rollouts.append(TrainedRollout(trajectory_id=trajectory_id, group_id=group_id, **own))
+    total = sum(one.num_tokens for one in rollouts)
+    own = {"batch_id": f"{run}/{step}", "policy_version": step - 1, "batch_hash": "h", "num_samples": len(rollouts)}
+    batch = TrainedBatch(run=run, step=step, trained_at=float(step), rollouts=rollouts, num_tokens=total, **own)
+    return [*records, batch]
+
+
+def begin(run, *parent):
+    origin = CheckpointRef(run=parent[0], step=parent[1]) if parent else None
+    return PolicyVersion(run=run, number=0, location="base", created_at=0.0, parent=origin)
+
+
+def clean(number):
+    return Task(id=f"t{number}", run="r", input=f"question {number}")
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_every_planted_task_is_found_with_its_updates_and_tokens_and_no_other(store, seed):
+    rng = random.Random(seed)
+    planted = {
+        "input": msgspec.structs.replace(HELD_OUT[0], id="p0", split="train"),
+        "text": Task(id="p1", run="r", input={"question": HELD_OUT[1].input.upper()}),
+        "near": Task(id="p2", run="r", input=f"{HELD_OUT[2].input} more"),
+    }
+    updates, rollouts, tokens = {}, Counter(), Counter()
+    write_segment(store, begin("a"), begin("b", "a", 3))
+    for run, steps in (("a", range(1, 6)), ("b", range(4, 7))):
+        for step in steps:
+            tasks = [clean(rng.randrange(9)), *(one for one in planted.values() if rng.random() < 0.6)]
+            tasks = list({one.id: one for one in tasks}.values())
+            sizes = rng.choices(range(1, 50), k=3)
+            write_segment(store, *train(run, step, *tasks, sizes=sizes))
+            if run == "b" or step <= 3:
+                for one in tasks:
+                    updates.setdefault(one.id, []).insert(0, CheckpointRef(run=run, step=step))
+                    rollouts[one.id] += 3
+                    tokens[one.id] += sum(sizes)
+
+    def check():
+        found = audit_checkpoint(store, CheckpointRef(run="b", step=6), HeldOutTasks([hold_out("test", HELD_OUT)]))
+
+        assert {one.task_id: one.match.level for one in found.learned} == {
+            one.id: level for level, one in planted.items() if level != "near" and one.id in updates
+        }
+        assert [(one.task_id, one.match.level, one.match.is_refused) for one in found.near] == [("p2", "near", False)]
+        for one in (*found.learned, *found.near):
+            assert one.updates == updates[one.task_id]
+            assert (one.num_rollouts, one.num_tokens) == (rollouts[one.task_id], tokens[one.task_id])
+        assert (found.num_updates, found.num_tasks, found.num_tokens) == (6, len(updates), tokens.total())
+        assert (found.num_deleted, found.num_unknown) == (0, 0)
+
+    check()
+    lose_index(store)
+    store.admin.reindex()
+    check()
+
+
+def test_the_command_proves_a_clean_lineage(store, held_out, agent_layer, tmp_path):
+    write_segment(store, begin("r"), *train("r", 1, clean(1), clean(2)), *train("r", 2, clean(1)))
+    model = tmp_path / "model"
+    model.mkdir()
+    write_parent(model, CheckpointRef(run="r", step=2))
+
+    for where in (["2", "--run", "r"], [model]):
+        status, out, _ = agent_layer("checkpoint", "audit", *where, "--held-out", held_out)
+
+        assert status == 0
+        assert "2 updates, 3 groups of 2 tasks, 21 trained tokens; 3 held-out tasks" in out
+        assert "learned from held-out tasks: 0\n" in out
+        assert "proven: no held-out task was learned" in out
+
+
+def test_the_command_lists_what_was_learned_and_its_share(store, held_out, agent_layer):
+    write_segment(store, begin("r"), *train("r", 1, clean(1), HELD_OUT[0]), *train("r", 2, HELD_OUT[0], clean(2)))
+
+    status, out, _ = agent_layer("checkpoint", "audit", 2, "--run", "r", "--held-out", held_out)
+
+    assert status == 1
+    assert "learned from held-out tasks: 1 (50.00% of all trained tokens)" in out
+    assert "h0 has the input of held-out task h0 of held-out: 4 rollouts, 14 tokens, updates r/2, r/1" in out
+    assert "not proven" in out
+
+
+def test_deleted_and_unrecorded_rollouts_are_no_proof(store, held_out, agent_layer):
+    def audit():
+        status, out, _ = agent_layer("checkpoint", "audit", 1, "--run", "r", "--held-out", held_out, "--format", "json")
+        found = msgspec.json.decode(out)
+        return status, found["num_deleted"], found["num_unknown"]
+
+    write_segment(store, begin("r"), *train("r", 1, clean(1), clean(2)))
+    damage(store, "t1.r1.0-0")
+    assert audit() == (0, 0, 0)  # another rollout of its group has the task
+    damage(store, "t1.r1.1-0")
+    assert audit() == (1, 0, 1)
+    mark_deleted(store, "t1.r1.0-0", "t1.r1.1-0", "t2.r1.0-0")
+    assert audit() == (1, 3, 0)
+
+
+def test_tasks_that_were_never_recorded_are_no_proof(store, held_out, agent_layer):
+    write_segment(store, begin("r"), *train("r", 1, clean(1), has_task=False))
+
+    status, out, _ = agent_layer("checkpoint", "audit", 1, "--run", "r", "--held-out", held_out)
+
+    assert status == 1
+    assert "cannot be compared: 0 deleted rollouts, 1 groups whose task is not recorded" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["1", "--run", "r"], "run r recorded none here"),
+        (["7", "--run", "other", "--held-out", "FILE"], "step 7 of run other: expected the record of an update"),
+        (["nowhere", "--held-out", "FILE"], "checkpoint 'nowhere': expected a step, or the directory"),
+        (["1", "--held-out", "no-such-set"], "no-such-set"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused(held_out, agent_layer, arguments, named):
+    arguments = [str(held_out) if one == "FILE" else one for one in arguments]
+
+    status, _, err = agent_layer("checkpoint", "audit", *arguments)
+
+    assert status == 2
+    assert named in " ".join(err.split())

@@ -1,0 +1,142 @@
+"""Audit of a checkpoint: whether an update behind it learned from a held-out task."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from agent_layer.errors import NotFoundError
+from agent_layer.schema import AttemptStarted, CheckpointRef, HeldOutMatch, HeldOutTasks, hash_input
+from agent_layer.store import Store, TrajectoryRow
+from trainer_adapter.lineage import walk_lineage
+
+
+class LearnedTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A task that repeats a held-out one, and the updates that learned from it."""
+
+    task_id: str
+    match: HeldOutMatch
+    updates: list[CheckpointRef]
+    """Run and number of each, newest first."""
+    num_rollouts: int
+    num_tokens: int
+    """Trained tokens of its rollouts; those whose number is not known count 0."""
+
+
+class Audit(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands behind a checkpoint, compared with held-out tasks."""
+
+    run: str
+    step: int
+    num_held_out: int
+    num_updates: int
+    num_groups: int
+    num_tasks: int
+    num_tokens: int
+    learned: list[LearnedTask]
+    """Held-out tasks that were learned, most tokens first."""
+    near: list[LearnedTask]
+    """Near-duplicates that their sets do not refuse, most tokens first."""
+    num_deleted: int
+    """Rollouts that were deleted since: nothing of them can be compared."""
+    num_unknown: int
+    """Groups whose task was not recorded, or whose bytes are gone or damaged."""
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether nothing held out was learned, and everything could be compared."""
+        return not (self.learned or self.num_deleted or self.num_unknown)
+
+
+class _LearnedGroup(msgspec.Struct):
+    """Rollouts of one task in one lineage, by trajectory, and the updates that learned from them."""
+
+    trajectory_ids: list[str] = []
+    updates: dict[tuple[str, int], None] = {}
+    num_tokens: int = 0
+
+
+def audit_checkpoint(
+    store: Store,
+    checkpoint: CheckpointRef,
+    held_out: HeldOutTasks,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Audit:
+    """Compare the task of every group behind a checkpoint with held-out tasks; rollouts of a group share their task.
+
+    Args:
+        store: with the trajectories.
+        checkpoint: whose lineage it is; see ``walk_lineage``.
+        held_out: near-duplicates are looked for in all sets.
+        progress: called with the groups that were compared, and the number of all.
+
+    Raises: NotFoundError: no update is recorded.
+    """
+    groups: dict[str, _LearnedGroup] = {}
+    num_updates = num_deleted = 0
+    for batch in walk_lineage(store, checkpoint.run, checkpoint.step):
+        num_updates, num_deleted = num_updates + 1, num_deleted + batch.num_deleted
+        for rollout in batch.rollouts:
+            group = groups.setdefault(rollout.group_id, _LearnedGroup())
+            group.trajectory_ids.append(rollout.trajectory_id)
+            group.updates[batch.run, batch.step] = None
+            group.num_tokens += rollout.num_tokens or 0
+    if not num_updates:
+        raise NotFoundError(
+            f"step {checkpoint.step} of run {checkpoint.run}: expected the record of an update, found none; check the"
+            " name, or run 'agent-layer store reindex' if the run is older than the index"
+        )
+    tasks: dict[tuple[str, str | None], list[_LearnedGroup]] = {}
+    matches: dict[tuple[str, str | None], HeldOutMatch | None] = {}
+    known = set[str]()
+    for group_id, started in _read_starts(store, groups):
+        if started.task is not None or started.input_hash is not None:
+            key = (started.task_id, started.input_hash or (started.task and hash_input(started.task)))
+            if key not in tasks:
+                matches[key] = held_out.find_match(started.task, started.input_hash)
+            tasks.setdefault(key, []).append(groups[group_id])
+            known.add(group_id)
+            progress(len(known), len(groups))
+    found = sorted(
+        (_sum_up(task_id, match, tasks[task_id, content]) for (task_id, content), match in matches.items() if match),
+        key=lambda one: (-one.num_tokens, one.task_id),
+    )
+    return Audit(
+        run=checkpoint.run,
+        step=checkpoint.step,
+        num_held_out=len(held_out),
+        num_updates=num_updates,
+        num_groups=len(groups),
+        num_tasks=len(tasks),
+        num_tokens=sum(one.num_tokens for one in groups.values()),
+        learned=[one for one in found if one.match.is_refused],
+        near=[one for one in found if not one.match.is_refused],
+        num_deleted=num_deleted,
+        num_unknown=len(groups) - len(known),
+    )
+
+
+def _read_starts(store: Store, groups: Mapping[str, _LearnedGroup]) -> Iterator[tuple[str, AttemptStarted]]:
+    """Yield how a rollout of each group began; where bytes of one are gone, of another one."""
+    missing = dict(groups)
+    for num in range(max(len(one.trajectory_ids) for one in groups.values()) if groups else 0):
+        chosen = {
+            one.trajectory_ids[num]: group_id for group_id, one in missing.items() if num < len(one.trajectory_ids)
+        }
+        rows = (TrajectoryRow(trajectory_id=one) for one in chosen)
+        for row, trajectory in store.read(rows, contents=False, on_corrupt=lambda _: None):
+            if trajectory.started is not None:
+                del missing[chosen[row.trajectory_id]]
+                yield chosen[row.trajectory_id], trajectory.started
+        if not missing:
+            return
+
+
+def _sum_up(task_id: str, match: HeldOutMatch, groups: Sequence[_LearnedGroup]) -> LearnedTask:
+    updates = dict.fromkeys(update for one in groups for update in one.updates)
+    return LearnedTask(
+        task_id=task_id,
+        match=match,
+        updates=[CheckpointRef(run=run, step=step) for run, step in updates],
+        num_rollouts=sum(len(one.trajectory_ids) for one in groups),
+        num_tokens=sum(one.num_tokens for one in groups),
+    )
