@@ -67,7 +67,7 @@ def check_fields(fields: Sequence[str]) -> None:
 
     Raises: BadInputError: they cannot.
     """
-    if wrong := [one for one in fields if one not in get_args(Field) and not one.removeprefix(_LABEL) < one]:
+    if wrong := [one for one in fields if one not in get_args(Field) and not one.startswith(_LABEL)]:
         raise BadInputError(
             f"cost by {wrong[0]!r}: expected {', '.join(get_args(Field))} or label:NAME; choose of these"
         )

@@ -194,8 +194,8 @@ def test_each_sum_is_what_was_put_in(settings, agent_layer, seed):
     lines = make_store(settings, seed)
 
     for field, key in KEYS.items():
-        status, out, _ = agent_layer("cost", "--by", field, "--prices", PRICES, "--format", "jsonl")
-        assert status == 0
+        status, out, err = agent_layer("cost", "--by", field, "--prices", PRICES, "--format", "jsonl")
+        assert status == 0, err
         found = {}
         for account in map(json.loads, out.splitlines()):
             found[account["by"][field]] = {
