@@ -266,6 +266,11 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
             ),
         ),
         Command(
+            "bisect",
+            "Find the first token that engine and trainer computed differently, and the likely cause.",
+            f"{_QUERY}.bisect:bisect",
+        ),
+        Command(
             "mix",
             "Show the weights of a run's task sources, or change them from the next submitted task on.",
             "trainer_adapter.tasks.cli:mix",

@@ -99,7 +99,7 @@ def _find_judges(store: Store, runs: Iterable[str], judged: Collection[str]) -> 
     found: defaultdict[str, list[TrajectoryRow]] = defaultdict(list)
     for run in runs:
         for row in store.scan(run=judge_run(run)):
-            if (name := row.labels.get(JUDGED)) in judged:
+            if (name := row.labels.get(JUDGED, "")) in judged:
                 found[name].append(row)
     return found
 

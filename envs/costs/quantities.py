@@ -59,8 +59,8 @@ class Quantities(msgspec.Struct, frozen=True, kw_only=True):
 
     def divide(self, number: int) -> "Quantities | None":
         """Return an equal share for each of ``number`` things; None: there are none."""
-        shares = {name: value / number for name, value in msgspec.structs.asdict(self).items()} if number else None
-        return shares and Quantities(**shares)
+        amounts = msgspec.structs.asdict(self)
+        return Quantities(**{name: amount / number for name, amount in amounts.items()}) if number else None
 
 
 def count_calls(steps: Iterable[Step]) -> Iterator[CallCount]:
