@@ -2,4 +2,4 @@
 
 from agent_layer.lazy import face
 
-__getattr__, __all__ = face(__name__, {"bisect": "BisectOptions Finding bisect"})
+__getattr__, __all__ = face(__name__, {"bisection": "BisectOptions Finding bisect_gap"})

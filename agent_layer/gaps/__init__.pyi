@@ -1,3 +1,2 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
-from . import bisect as bisect
-from .bisect import BisectOptions as BisectOptions, Finding as Finding
+from .bisection import BisectOptions as BisectOptions, Finding as Finding, bisect_gap as bisect_gap

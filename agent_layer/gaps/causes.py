@@ -2,7 +2,7 @@
 
 An engine's numbers at sampling are compared with those that engines compute for the same ids now, token by token:
 
-    sampled = an own reading               the engine was right: a template or the trainer differs
+    sampled = its version, loaded again    the engine was right: a template or the trainer differs
     sampled = another version's reading    stale weights
     sampled = another model's reading      wrong adapter
     sampled = no reading, and an answer    prefix cache kept over a switch
@@ -30,12 +30,14 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the engine serves it beside the model that the step names."""
     version: int | None = None
     """Policy version of the weights; None: not known."""
+    is_loaded: bool = False
+    """Whether that version was loaded to be read; otherwise it is the engine's word, which stale weights belie."""
     logprobs: Logprobs
     """[num_tokens]."""
 
     def __str__(self) -> str:
-        weights = "weights of unknown version" if self.version is None else f"version {self.version}"
-        return f"{self.model} with {weights} at {self.engine}"
+        source = f"version {self.version}" if self.is_loaded else "the weights that it has"
+        return f"{self.model} at {self.engine} with {source}"
 
 
 class TemplateGap(NamedTuple):
@@ -91,11 +93,17 @@ def find_difference(one: Sequence[float], two: Sequence[float], tolerance: float
 def name_cause(found: Evidence, tolerance: float) -> Verdict:
     """Return the likely cause of a gap, or that there is none."""
     own = [one for one in found.readings if not one.is_other_model and one.version == found.version is not None]
+    own = [one for one in own if one.is_loaded] or own
     is_trained_alike = found.trained_version == found.version
     trained_gap = None if found.trained is None else find_difference(found.sampled, found.trained, tolerance)
     right = _find_equal(found.sampled, own, tolerance)
     if trained_gap is None and (right is not None or not own):
         return _name_template(found) or Verdict("none", "no token differs", None)
+    if right is not None and not right.is_loaded and found.template is None:
+        sentence = (
+            f"{right} still computes what was sampled; to tell whether that is version {found.version}, replay it"
+        )
+        return Verdict("unknown", f"{sentence} on another engine: --engine URL --versions {found.version}", trained_gap)
     if right is not None:
         return _blame_trainer(found, right, trained_gap, tolerance)
     if not own and not is_trained_alike:
@@ -106,8 +114,8 @@ def name_cause(found: Evidence, tolerance: float) -> Verdict:
 
 
 def _blame_trainer(found: Evidence, right: Reading, token: int | None, tolerance: float) -> Verdict:
-    if found.template is not None:
-        return _name_template(found, token) or Verdict("template", "", token)
+    if (template := _name_template(found, token)) is not None:
+        return template
     others = [one for one in found.readings if one is not right and not one.is_other_model]
     used = _find_equal(found.trained or (), others, tolerance)
     if used is not None:
@@ -152,4 +160,5 @@ def _name_template(found: Evidence, token: int | None = None) -> Verdict | None:
 
 
 def _find_equal(row: Sequence[float], readings: Iterable[Reading], tolerance: float) -> Reading | None:
-    return next((one for one in readings if find_difference(row, one.logprobs, tolerance) is None), None)
+    equal = [one for one in readings if find_difference(row, one.logprobs, tolerance) is None]
+    return min(equal, key=lambda one: not one.is_loaded, default=None)

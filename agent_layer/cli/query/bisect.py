@@ -7,7 +7,7 @@ import typer
 from agent_layer.cli.ui.output import defuse, write_lines
 from agent_layer.engines import read_engine_address
 from agent_layer.errors import BadInputError
-from agent_layer.gaps import BisectOptions, Finding, bisect as bisect_gap
+from agent_layer.gaps import BisectOptions, Finding, bisect_gap
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from agent_layer.times import parse_range

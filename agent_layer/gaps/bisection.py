@@ -64,9 +64,10 @@ class _Target(NamedTuple):
     engine: TeacherEngine
     is_other_model: bool
     version: int | None
+    is_loaded: bool = False
 
 
-def bisect(settings: Settings, store: Store, subject: str, options: BisectOptions) -> Finding:
+def bisect_gap(settings: Settings, store: Store, subject: str, options: BisectOptions) -> Finding:
     """Find the first token of a trajectory that differs, and its likely cause.
 
     Args:
@@ -136,10 +137,10 @@ def _examine(
     cache = _first(probe_cache(one, prompt, options.tolerance) for one in serving)  # before the scores
     template = _first(_compare_template(store, trajectory, step, one) for one in serving)
     readings: list[Reading] = []
-    for engine, is_other_model, number in chain(targets, _load_versions(store, registry, step, options)):
+    for engine, is_other_model, number, is_loaded in chain(targets, _load_versions(store, registry, step, options)):
         logprobs = Logprobs(score_response(engine, prompt, response)[start:end])
         reading = Reading(engine=engine.url, model=engine.model, is_other_model=is_other_model, logprobs=logprobs)
-        readings.append(msgspec.structs.replace(reading, version=number))
+        readings.append(msgspec.structs.replace(reading, version=number, is_loaded=is_loaded))
     evidence = Evidence(
         version=version,
         sampled=Logprobs(sampled[start:end]),
@@ -198,9 +199,9 @@ def _list_models(registry: EngineRegistry, url: str, step: Step, version: int | 
     names = read_model_list(url, key, key_names="the key with which the engine was registered")
     own = step.model if step.model in names else entry.model if entry else next(iter(names), None)
     for name in names:
-        known = version if entry is None else entry.version
-        is_known = name == (own if entry is None else entry.model)
-        yield _Target(TeacherEngine(url, name, key, noun="engine"), name != own, known if is_known else None)
+        known = entry.version if entry is not None and name == entry.model else None
+        known = version if name == own and version is not None else known
+        yield _Target(TeacherEngine(url, name, key, noun="engine"), name != own, known, version is not None)
 
 
 def _load_versions(store: Store, registry: EngineRegistry, step: Step, options: BisectOptions) -> Iterator[_Target]:
