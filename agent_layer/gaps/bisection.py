@@ -168,7 +168,9 @@ def _examine(
     )
 
 
-def _find_run(runs: Sequence[PolicyRun], token: int, num_tokens: int) -> tuple[int | None, int, int]:
+def _find_run(  # kept: its result has a meaning of its own
+    runs: Sequence[PolicyRun], token: int, num_tokens: int
+) -> tuple[int | None, int, int]:
     """Return the version that sampled a token, and where its tokens begin and end."""
     start = 0
     for version, size in runs:

@@ -62,7 +62,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the tokens of one step that one version sampled."""
 
     version: int | None
-    """That the step names."""
+    """The version that the step names."""
     sampled: Logprobs
     """[num_tokens], of the engine at sampling."""
     trained: Logprobs | None = None

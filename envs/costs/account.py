@@ -44,7 +44,7 @@ class Expense(NamedTuple):
     row: TrajectoryRow
     fate: Fate
     update: Update | None
-    """That learned first from its group; None: none did."""
+    """The first that learned from its group; None: none did."""
     took: Quantities
 
 
@@ -55,7 +55,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     num_attempts: int
     num_rollouts: int
     num_solved: int
-    """Tasks of which a rollout succeeded."""
+    """Tasks with a rollout that succeeded."""
     num_updates: int
     total: Quantities
     waste: dict[str, Quantities]
@@ -95,7 +95,9 @@ def read_expenses(store: Store, filters: Filters, prices: PriceList | None, prog
         )
 
 
-def _find_judges(store: Store, runs: Iterable[str], judged: Collection[str]) -> defaultdict[str, list[TrajectoryRow]]:
+def _find_judges(  # kept: read_expenses is a list of named steps
+    store: Store, runs: Iterable[str], judged: Collection[str]
+) -> defaultdict[str, list[TrajectoryRow]]:
     found: defaultdict[str, list[TrajectoryRow]] = defaultdict(list)
     for run in runs:
         for row in store.scan(run=judge_run(run)):

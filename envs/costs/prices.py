@@ -11,12 +11,12 @@ _MILLION = 1e6
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one model, in US dollars per million tokens; in ``PriceList`` in its currency."""
+    """Price of one model, in US dollars per million tokens; in ``PriceList`` in its currency."""
 
     prompt: float
     response: float
     cached: float | None = None
-    """Of prompt tokens that the engine had cached; None: as the others."""
+    """Price of prompt tokens that the engine had cached; None: as the others."""
 
     def cost(self, prompt_tokens: int, response_tokens: int, cached_tokens: int = 0) -> float:
         """Return what a call costs; ``cached_tokens`` are part of ``prompt_tokens``."""
@@ -34,11 +34,11 @@ class PriceList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     currency: str = "USD"
     engine_hour: float | None = None
-    """Of an hour that a call is open at an engine; divide an engine's rent by the calls that it serves at a time."""
+    """Price of an hour that a call is open: an engine's rent, divided by the calls that it serves at a time."""
     sandbox_hour: float | None = None
-    """Of an hour that a box exists."""
+    """Price of an hour that a box exists."""
     tokens: dict[str, _CheckedPrice] = {}
-    """By name of the model, in which ``*`` stands for anything; the first that fits counts."""
+    """Prices by name of the model, in which ``*`` stands for anything; the first that fits counts."""
 
     def find(self, model: str | None) -> Price | None:
         """Return the price of a model's tokens; None: it has none."""

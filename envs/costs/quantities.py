@@ -50,7 +50,7 @@ class Quantities(msgspec.Struct, frozen=True, kw_only=True):
     sandbox_seconds: float = 0.0
     """Boxes of agents and scorers, summed."""
     cost: float = 0.0
-    """In the currency of the prices; judges included. 0 without prices."""
+    """Amount in the currency of the prices, judges included; 0 without prices."""
 
     def __add__(self, other: "Quantities") -> "Quantities":
         pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)

@@ -102,15 +102,15 @@ class Maker:
         for number in range(self.dice.randrange(3)):
             spent = defaultdict(float, versions=[])
             name, judging = f"j{tid}.{number}-0", f"{run}:judge"
-            told = self.calls(name, judging, at, spent)
-            self.records += attempt(name, *told, run=judging, split="eval", labels={"judges": tid})
+            parts = self.calls(name, judging, at, spent)
+            self.records += attempt(name, *parts, run=judging, split="eval", labels={"judges": tid})
             line["judges"] += spent["prompt"] + spent["response"]
             line["cost"] += spent["cost"]
         self.records += records
         self.lines.append(line)
 
     def update(self, run, step, groups, trained_at):
-        """Record an update of whole groups, some members of which it left out or was given without rows."""
+        """Record an update of whole groups, and leave some members out, or count them without rows."""
         members = [one for one in self.lines if one["group"] in groups and one["fate"] == "waiting"]
         rollouts = []
         for line in members:

@@ -42,7 +42,7 @@ class TinyEngine:
         self.cache = {}
 
     def keys(self, tokens, weights, *, reads_cache):
-        """Return what each token left behind: whole blocks come from the cache, whoever computed them."""
+        """Return what each token left behind: whole blocks come from the cache, under any weights."""
         found = []
         for start in range(0, len(tokens), BLOCK):
             block = tuple(tokens[: start + BLOCK])
