@@ -47,13 +47,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Position among the step's sampled tokens of the first that differs; None: none of them does."""
     token_id: int | None = None
     text: str | None = None
-    """Of that token; None: the vocabulary is not stored."""
+    """Text of that token; None: the vocabulary is not stored."""
     sampled: float | None = None
     """Log-probability of that token at sampling."""
     trained: float | None = None
-    """By the trainer."""
+    """The same by the trainer; None: no update learned from it."""
     replayed: dict[str, float] = {}
-    """By each engine, model and version that was asked."""
+    """The same now, by engine, model and version that was asked."""
     cause: Cause
     sentence: str
 
@@ -181,18 +181,17 @@ def _find_run(  # kept: its result has a meaning of its own
 
 
 def _list_engines(registry: EngineRegistry, run: str, options: BisectOptions) -> list[str]:
-    """Return the addresses to ask as they are: those given, and where these are none or load versions, the run's."""
-    registered = [one.url for one in registry.engines() if one.run == run]
+    """Return the addresses to ask as they are: those given; where versions are loaded, the run's, if it has any."""
+    registered = {one.url: one.run for one in registry.engines()}
+    own = [url for url, its_run in registered.items() if its_run == run]
     if options.versions and (len(options.engines) != 1 or options.engines[0] in registered):
         raise BadInputError(
             "bisect: versions are loaded into one engine that serves no run; name it with --engine URL, and remove"
             " it from rotation before with 'agent-layer engines leave'"
         )
-    if options.engines and not options.versions:
-        return list(options.engines)
-    if not registered and not options.versions:
+    if not own and not options.engines:
         raise BadInputError(f"bisect: run {run!r} has no registered engine to ask; name one with --engine URL")
-    return registered
+    return own if own and (options.versions or not options.engines) else list(options.engines)
 
 
 def _list_models(registry: EngineRegistry, url: str, step: Step, version: int | None = None) -> Iterator[_Target]:
