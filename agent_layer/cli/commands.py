@@ -202,6 +202,11 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
             f"{_QUERY}.summary:summary",
         ),
         Command(
+            "cost",
+            "Count what attempts took of engines, sandboxes and judges; and with prices, what they cost.",
+            "envs.costs.cli:cost",
+        ),
+        Command(
             "reward",
             "Reward a trajectory, or a step or an agent of it. Earlier rewards stay, superseded.",
             f"{_QUERY}.reward:app",
@@ -260,6 +265,11 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
                     f"{_SERVICES}.health:test",
                 ),
             ),
+        ),
+        Command(
+            "bisect",
+            "Find the first token that engine and trainer computed differently, and the likely cause.",
+            f"{_QUERY}.bisect:bisect",
         ),
         Command(
             "mix",

@@ -33,7 +33,7 @@ class _Text(msgspec.Struct):
     prompt: str
 
 
-_Answer = TypeVar("_Answer", _Completion, _Text)
+_Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class TeacherEngine:
     model: str
     api_key: str | None = None
     timeout_seconds: float = 600.0
+    noun: str = "teacher"
+    """What errors call it."""
 
     def check_model(self) -> None:
         """Raise unless the server lists the model.
@@ -73,7 +75,7 @@ class TeacherEngine:
             UnreachableError: it does not answer, or is too busy.
         """
         body = {"prompt": list(token_ids), "max_tokens": 1, "prompt_logprobs": 0, "temperature": 1.0}
-        answer = self._post("/v1/completions", body, _Completion)
+        answer = self.post("/v1/completions", body, _Completion)
         scored = answer.choices[0].prompt_logprobs if answer.choices else None
         found = [
             one[str(token_id)].logprob
@@ -82,7 +84,7 @@ class TeacherEngine:
         ]
         if len(found) != len(token_ids) - 1:
             raise EngineError(
-                f"teacher {self.url}: expected a log-probability for each of {len(token_ids) - 1} tokens behind the"
+                f"{self.noun} {self.url}: expected a log-probability for each of {len(token_ids) - 1} tokens behind the"
                 f" first, found {len(found)}; use vLLM, whose completions take 'prompt_logprobs'"
             )
         return Logprobs(found)
@@ -92,9 +94,13 @@ class TeacherEngine:
 
         Raises: EngineError: it has no such route. UnreachableError: it does not answer, or is too busy.
         """
-        return self._post("/detokenize", {"tokens": token_ids}, _Text).prompt
+        return self.post("/detokenize", {"tokens": token_ids}, _Text).prompt
 
-    def _post(self, path: str, body: Mapping[str, object], kind: type[_Answer]) -> _Answer:
+    def post(self, path: str, body: Mapping[str, object], kind: type[_Answer]) -> _Answer:
+        """Return the answer to a request for its model.
+
+        Raises: EngineError: it refuses, or answers otherwise. UnreachableError: it does not answer, or is too busy.
+        """
         headers = {"Content-Type": "application/json"}
         if self.api_key:
             headers["Authorization"] = f"Bearer {self.api_key}"
@@ -106,11 +112,13 @@ class TeacherEngine:
             with error:
                 reply = error.read(400).decode("utf-8", "replace")
             raise (UnreachableError if error.code in _BUSY else EngineError)(
-                f"teacher {self.url}: POST {path} should succeed, but answered {error.code} ({reply})"
+                f"{self.noun} {self.url}: POST {path} should succeed, but answered {error.code} ({reply})"
             ) from error
         except msgspec.DecodeError as error:
-            raise EngineError(f"teacher {self.url}: expected vLLM's answer to POST {path}, found {error}") from error
+            raise EngineError(
+                f"{self.noun} {self.url}: expected vLLM's answer to POST {path}, found {error}"
+            ) from error
         except (OSError, HTTPException) as error:
             raise UnreachableError(
-                f"teacher {self.url}: expected an answer to POST {path}, found {error!r}; is it running?"
+                f"{self.noun} {self.url}: expected an answer to POST {path}, found {error!r}; is it running?"
             ) from error

@@ -175,9 +175,11 @@ def _read_usage(usage: JsonObject) -> Usage | None:
     num_prompt, num_response = usage.get("prompt_tokens"), usage.get("completion_tokens")
     if not isinstance(num_prompt, int) and not isinstance(num_response, int):
         return None
+    num_cached = as_json_object(usage.get("prompt_tokens_details")).get("cached_tokens")
     return Usage(
         prompt_tokens=num_prompt if isinstance(num_prompt, int) else None,
         response_tokens=num_response if isinstance(num_response, int) else None,
+        cached_tokens=num_cached if isinstance(num_cached, int) else None,
     )
 
 

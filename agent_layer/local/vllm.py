@@ -32,6 +32,7 @@ _FLAGS = (
     "--logprobs-mode=processed_logprobs",  # of the sampling distribution, temperature applied
     "--generation-config=vllm",  # no sampling defaults hidden in the model's directory
     "--disable-uvicorn-access-log",
+    "--enable-prompt-tokens-details",  # how much of each prompt came from the prefix cache
 )
 _CPU_FLAGS = ("--no-enable-chunked-prefill",)
 """What an engine on CPUs needs beside: vLLM 0.31 ends at a prompt that it reads in parts and whose call has a seed,

@@ -76,6 +76,8 @@ class Usage(Record, frozen=True, kw_only=True):
 
     prompt_tokens: int | None = None
     response_tokens: int | None = None
+    cached_tokens: int | None = None
+    """Tokens of the prompt that it read from its prefix cache; None: it does not say."""
 
 
 class Action(Record, frozen=True, kw_only=True):

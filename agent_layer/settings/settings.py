@@ -126,6 +126,8 @@ class Settings(BaseSettings):
     """Key of that server."""
     teacher_key: str | None = None
     """Key of the server whose model judges the tokens of a training run (``algorithm.distill``)."""
+    prices: str | None = None
+    """What tokens, engines and sandboxes cost, for ``cost``: a TOML or JSON file, or its text. None: not known."""
     logprobs_mode: Literal["raw", "processed"] = "raw"
     """Log-probabilities of engines that this project did not start; vLLM's default is raw, without temperature."""
     unreproducible_sampling: Literal["neutralise", "refuse_grammars", "refuse", "keep"] = "neutralise"

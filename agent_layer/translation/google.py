@@ -374,12 +374,17 @@ class _Usage(msgspec.Struct, rename="camel"):
     prompt_token_count: int | None = None
     candidates_token_count: int | None = None
     thoughts_token_count: int | None = None
+    cached_content_token_count: int | None = None
 
     def count(self) -> Usage:
         """Return it with the thoughts among the answer's tokens, as others count."""
         sampled = (self.candidates_token_count, self.thoughts_token_count)
         response = None if sampled == (None, None) else sum(one or 0 for one in sampled)
-        return Usage(prompt_tokens=self.prompt_token_count, response_tokens=response)
+        return Usage(
+            prompt_tokens=self.prompt_token_count,
+            response_tokens=response,
+            cached_tokens=self.cached_content_token_count,
+        )
 
 
 class _Candidate(msgspec.Struct, rename="camel"):

@@ -273,7 +273,9 @@ class _Usage(msgspec.Struct):
         """Return it with the cached tokens of the prompt among its tokens, as others count."""
         cached = (self.cache_read_input_tokens or 0) + (self.cache_creation_input_tokens or 0)
         prompt = None if self.input_tokens is None else self.input_tokens + cached
-        return Usage(prompt_tokens=prompt, response_tokens=self.output_tokens)
+        return Usage(
+            prompt_tokens=prompt, response_tokens=self.output_tokens, cached_tokens=self.cache_read_input_tokens
+        )
 
 
 class _Error(msgspec.Struct):

@@ -320,9 +320,19 @@ def _choice(choice: str | JsonObject | None) -> object:
             return choice
 
 
+class _InputDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
 class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
+    input_tokens_details: _InputDetails | None = None
+
+    def count(self) -> Usage:
+        """Return it as others count."""
+        cached = self.input_tokens_details and self.input_tokens_details.cached_tokens
+        return Usage(prompt_tokens=self.input_tokens, response_tokens=self.output_tokens, cached_tokens=cached)
 
 
 class _Incomplete(msgspec.Struct):
@@ -401,7 +411,7 @@ def _find_answer(whole: _Answer) -> Answer:
         actions=[] if is_empty else [join_answer(_to_messages(whole.output, losses), reason)],
         losses=losses,
         model=whole.model,
-        usage=whole.usage and Usage(prompt_tokens=whole.usage.input_tokens, response_tokens=whole.usage.output_tokens),
+        usage=whole.usage and whole.usage.count(),
         failure=(whole.error or _Error()).message if is_failed else None,
         is_complete=reason is not None,
     )

@@ -14,9 +14,9 @@ from agent_layer.local import ReasoningParser, ToolParser
 from agent_layer.settings import Settings
 from agent_layer.view import link_to
 from envs.commands import CommandFlags, CommandOptions, as_arguments, take_command_flags
+from envs.costs import Price
 from envs.evaluation.evaluator import EvalRequest, RoundResult, compare_with, evaluate, list_rounds, show_round
 from envs.evaluation.figures.comparison import Comparison
-from envs.evaluation.prices import Price
 from envs.evaluation.report import describe_round, print_comparison, print_round, print_rounds, write_lines, write_round
 from envs.harnesses import PREFIX, check_harness
 

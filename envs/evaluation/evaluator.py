@@ -15,13 +15,14 @@ from agent_layer.recorder import ensure_shipper
 from agent_layer.schema import JsonObject, Task
 from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
+from envs.costs import Price
 from envs.evaluation.driver import Driver, Stopped, start_worker
 from envs.evaluation.figures.comparison import Comparison, compare_results
 from envs.evaluation.figures.figures import Figures, RoundSettings, TaskResult, compute_figures
 from envs.evaluation.identity import describe_command, describe_target
 from envs.evaluation.measure import AttemptReader
 from envs.evaluation.models import ModelChoice, ServedModel, serve_model
-from envs.evaluation.prices import Price, Prices
+from envs.evaluation.prices import Prices
 from envs.evaluation.rounds import (
     EvaluatedAgent,
     EvaluatedModel,

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from agent_layer.schema import Step, Trajectory, current_rewards
+from agent_layer.schema import Trajectory, current_rewards
 from agent_layer.store import Store, TrajectoryRow
+from envs.costs import CallCount, count_calls
 from envs.evaluation.figures.figures import MeasuredAttempt
 from envs.evaluation.prices import Prices
 from envs.grading import JUDGED, judge_run
@@ -84,8 +85,8 @@ def measure_attempt(row: TrajectoryRow, trajectory: Trajectory, prices: Prices) 
     """
     started, outcome = trajectory.started, trajectory.outcome
     spent = _Spending(prices)
-    for choices in _group_calls(trajectory.steps):
-        spent.add(choices)
+    for call in count_calls(trajectory.steps):
+        spent.add(call)
     return MeasuredAttempt(
         trajectory_id=row.trajectory_id,
         rollout_id=row.rollout_id or row.trajectory_id,
@@ -106,14 +107,6 @@ def measure_attempt(row: TrajectoryRow, trajectory: Trajectory, prices: Prices) 
     )
 
 
-def _group_calls(steps: Iterable[Step]) -> list[list[Step]]:
-    """Return the choices of each call."""
-    calls: dict[str, list[Step]] = {}
-    for step in steps:
-        calls.setdefault(step.call_id, []).append(step)
-    return list(calls.values())
-
-
 class _Spending:
     """Tokens and cost of an attempt's calls."""
 
@@ -123,23 +116,21 @@ class _Spending:
         self.cost = 0.0
         self.unpriced: set[str] = set()
 
-    def add(self, choices: list[Step]) -> None:
+    def add(self, call: CallCount) -> None:
         """Add one call."""
-        step = choices[0]
-        is_policy = step.role == "policy"
-        answered = step.status != "error"
-        self.num_calls += is_policy and answered
-        if not answered:
+        is_policy = call.role == "policy"
+        self.num_calls += is_policy and call.is_answered
+        if not call.is_answered:
             return  # refused: nothing was sampled
-        if step.usage is None or step.usage.prompt_tokens is None or step.usage.response_tokens is None:
+        if call.prompt_tokens is None or call.response_tokens is None:
             self.num_uncounted += 1
             return
-        num_prompt, num_response = step.usage.prompt_tokens, step.usage.response_tokens
+        num_prompt, num_response = call.prompt_tokens, call.response_tokens
         if is_policy:
             self.prompt_tokens += num_prompt
             self.response_tokens += num_response
-        price = self._prices.find(step.model, is_policy=is_policy)
+        price = self._prices.find(call.model, is_policy=is_policy)
         if price is not None:
             self.cost += price.cost(num_prompt, num_response)
-        elif step.model is not None:
-            self.unpriced.add(step.model)
+        elif call.model is not None:
+            self.unpriced.add(call.model)

@@ -1,4 +1,4 @@
-"""Prices of models: those that the caller gives, else LiteLLM's table, read from its file without importing it."""
+"""Prices of evaluated models: those that the caller gives, else LiteLLM's table, read without importing it."""
 
 from functools import cache
 from importlib.util import find_spec
@@ -6,19 +6,10 @@ from pathlib import Path
 
 import msgspec
 
+from envs.costs import Price
+
 _TABLE = "model_prices_and_context_window_backup.json"
 _MILLION = 1e6
-
-
-class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one model, in US dollars per million tokens."""
-
-    prompt: float
-    response: float
-
-    def cost(self, prompt_tokens: int, response_tokens: int) -> float:
-        """Return US dollars."""
-        return (self.prompt * prompt_tokens + self.response * response_tokens) / _MILLION
 
 
 class Prices:

@@ -5,8 +5,8 @@ import msgspec
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
 from agent_layer.infra import ObjectStore
 from agent_layer.schema import JsonObject, check_name
+from envs.costs import Price
 from envs.evaluation.figures.figures import Figures, RoundSettings, TaskRef, TaskResult
-from envs.evaluation.prices import Price
 
 _RUN_PREFIX = "eval."
 _MAX_NAME_LENGTH = 96

@@ -81,7 +81,12 @@ def read_result(result: LLMResult) -> CallAnswer:
             for message in messages
         ],
         model=_text(messages[0].response_metadata.get("model_name")) if messages else None,
-        usage=usage and Usage(prompt_tokens=usage["input_tokens"], response_tokens=usage["output_tokens"]),
+        usage=usage
+        and Usage(
+            prompt_tokens=usage["input_tokens"],
+            response_tokens=usage["output_tokens"],
+            cached_tokens=usage.get("input_token_details", {}).get("cache_read"),
+        ),
     )
 
 

@@ -17,9 +17,19 @@ _NOT_SAMPLING = frozenset({"messages", "tools", "model", "stream", "stream_optio
 _DONE = "[DONE]"
 
 
+class _PromptDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
 class _Usage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+
+    def count(self) -> Usage:
+        """Return it as it is recorded."""
+        cached = self.prompt_tokens_details and self.prompt_tokens_details.cached_tokens
+        return Usage(prompt_tokens=self.prompt_tokens, response_tokens=self.completion_tokens, cached_tokens=cached)
 
 
 class _Choice(msgspec.Struct):
@@ -84,7 +94,7 @@ def _answer(bodies: list[_Body], messages: dict[int, JsonObject]) -> CallAnswer:
     return CallAnswer(
         actions=[Action(message=message, finish_reason=reasons.get(index)) for index, message in messages.items()],
         model=next((body.model for body in bodies if body.model), None),
-        usage=usage and Usage(prompt_tokens=usage.prompt_tokens, response_tokens=usage.completion_tokens),
+        usage=usage and usage.count(),
     )
 
 

@@ -161,11 +161,15 @@ def _capture_level(answer: ChatAnswer) -> CaptureLevel:
 
 def _count_usage(answer: ChatAnswer) -> Usage | None:
     """Count the recorded tokens; without ids, the server's own count, which a stream has only if it was asked for."""
+    usage = answer.usage
+    details = usage.prompt_tokens_details if usage else None
+    cached = details.cached_tokens if details else None
     if answer.prompt_token_ids is None:
-        usage = answer.usage
-        return usage and Usage(prompt_tokens=usage.prompt_tokens, response_tokens=usage.completion_tokens)
+        return usage and Usage(
+            prompt_tokens=usage.prompt_tokens, response_tokens=usage.completion_tokens, cached_tokens=cached
+        )
     sampled = sum(len(action.response_token_ids or ()) for action in answer.actions)
-    return Usage(prompt_tokens=len(answer.prompt_token_ids), response_tokens=sampled)
+    return Usage(prompt_tokens=len(answer.prompt_token_ids), response_tokens=sampled, cached_tokens=cached)
 
 
 def extend_policy_runs(before: Sequence[PolicyRun], version: int, num_tokens: int) -> list[PolicyRun]:

@@ -127,3 +127,7 @@ class SandboxUsage(Record, frozen=True, kw_only=True):
     scoring_seconds: float | None = None
     """Wall time of commands in boxes of scorers, summed."""
     num_scoring_boxes: int = 0
+    box_seconds: float | None = None
+    """Seconds that the agent's box and its forks existed, summed."""
+    scoring_box_seconds: float | None = None
+    """Seconds that boxes of scorers existed, summed."""

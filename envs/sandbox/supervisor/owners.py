@@ -42,6 +42,8 @@ class Grant:
         self.role: Role = role
         self.spec = spec
         self.boxes: dict[str, Sandbox] = {}
+        self._made_at: dict[str, float] = {}
+        self._box_seconds = 0.0
         self.num_starting = 0
         self.max_boxes = max_boxes
         self.is_revoked = False
@@ -80,11 +82,13 @@ class Grant:
             await box.close()
             raise SandboxError("sandbox: its attempt has ended")
         self.boxes[box.id] = box
+        self._made_at[box.id] = time.monotonic()
         return box
 
     async def remove_box(self, box_id: str) -> None:
         """End a box."""
         if (box := self.boxes.pop(box_id, None)) is not None:
+            self._box_seconds += time.monotonic() - self._made_at.pop(box_id)
             await box.close()
 
     async def revoke(self) -> None:
@@ -100,8 +104,11 @@ class Grant:
     async def close(self) -> None:
         """Revoke it, and end its boxes."""
         await self.revoke()
-        boxes, self.boxes = list(self.boxes.values()), {}
-        await asyncio.gather(*(box.close() for box in boxes))
+        await asyncio.gather(*map(self.remove_box, list(self.boxes)))
+
+    def box_seconds(self) -> float:
+        """Return how long its boxes have existed so far, summed."""
+        return self._box_seconds + sum(time.monotonic() - made_at for made_at in self._made_at.values())
 
 
 class Owner:
@@ -119,6 +126,7 @@ class Owner:
         self.agent: Grant | None = None
         self.box: Sandbox | None = None
         self.scorers: set[Grant] = set()
+        self._ended_scorers: list[Grant] = []
         self.why_lost: str | None = None
         """None: the box is there, or has ended with the agent."""
         self.taken_at = time.time()
@@ -175,11 +183,13 @@ class Owner:
     async def close_scorers(self) -> None:
         """End the boxes of scorers."""
         grants, self.scorers = list(self.scorers), set()
+        self._ended_scorers += grants
         await asyncio.gather(*(grant.close() for grant in grants))
 
     def usage(self) -> SandboxUsage:
         """Return what its boxes have used."""
         agent, scorer = self._agent_meter, self._scorer_meter
+        scorers = [*self._ended_scorers, *self.scorers]
         return SandboxUsage(
             kind=self._kind,
             spec_hash=self._spec_hash,
@@ -191,6 +201,8 @@ class Owner:
             output_bytes=agent.output_bytes,
             scoring_seconds=scorer.seconds if self._num_scoring_boxes else None,
             num_scoring_boxes=self._num_scoring_boxes,
+            box_seconds=None if self.agent is None else self.agent.box_seconds(),
+            scoring_box_seconds=sum(one.box_seconds() for one in scorers) if self._num_scoring_boxes else None,
         )
 
     async def _take_files(self, box: Sandbox, paths: list[str], max_bytes: int) -> CollectedFiles:

@@ -12,8 +12,9 @@ from agent_layer.schema.rollout import FINAL_STATUSES
 from agent_layer.schema.sandbox import Resources, SandboxSpec
 from agent_layer.schema.task import RewardSpec
 from agent_layer.store import TrajectoryRow
+from envs.costs import Price
 from envs.evaluation.measure import AttemptReader
-from envs.evaluation.prices import Price, Prices
+from envs.evaluation.prices import Prices
 from envs.grading import ValueScorer
 from envs.registry import hash_scorer
 from envs.rescoring.rescore import RescoreOptions, rescore

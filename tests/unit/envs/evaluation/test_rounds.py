@@ -7,9 +7,10 @@ import pytest
 
 from agent_layer.errors import BadInputError
 from agent_layer.infra import MemoryObjects
+from envs.costs import Price
 from envs.evaluation import RoundSettings
 from envs.evaluation.figures.figures import TaskRef
-from envs.evaluation.prices import Price, Prices
+from envs.evaluation.prices import Prices
 from envs.evaluation.rounds import (
     EvaluatedAgent,
     EvaluatedModel,

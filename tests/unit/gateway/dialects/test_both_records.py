@@ -234,7 +234,7 @@ def check_answer(traced, message, reason, name, *, is_streamed):
     assert action.message == expected
     assert action.finish_reason == ("tool_calls" if reason == "stop" and expected.get("tool_calls") else reason)
     assert (traced.usage, traced.status, traced.findings) == (
-        Usage(prompt_tokens=7, response_tokens=3),
+        Usage(prompt_tokens=7, response_tokens=3, cached_tokens=2),
         "ok",
         [],
     )

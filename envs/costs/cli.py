@@ -1,0 +1,110 @@
+"""Command ``cost``: what stored attempts took of engines, judges and sandboxes, and what came of it."""
+
+import sys
+from typing import Annotated, Literal
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from agent_layer.settings import Settings
+from agent_layer.store import Filters, open_store, takes_filters
+from envs.costs.account import Account, Expense, add_up, check_fields, read_expenses
+from envs.costs.prices import PriceList, read_prices
+from envs.costs.quantities import Quantities
+
+_PIPE_COLUMNS = 240
+"""Width without a terminal; enough that nothing is cut."""
+_COUNTS = {"rollout": "num_rollouts", "update": "num_updates", "solved": "num_solved"}
+
+
+@takes_filters
+def cost(  # noqa: PLR0913  # options of a command are its arguments
+    context: typer.Context,
+    *,
+    filters: Filters,
+    by: Annotated[
+        str,
+        typer.Option(
+            help="One line per value of these fields, separated by commas: run, task, task_type, split, version (the"
+            " newest inside), update (the first that learned from its group), fate, label:NAME. '' for one line."
+        ),
+    ] = "run",
+    per: Annotated[
+        Literal["all", "rollout", "update", "solved"],
+        typer.Option(help="Divide quantities and cost by rollouts, updates or solved tasks."),
+    ] = "all",
+    success: Annotated[
+        float | None, typer.Option(help="A rollout solves its task with this reward or a higher one; else above 0.")
+    ] = None,
+    prices: Annotated[
+        str | None, typer.Option(help="TOML or JSON, a file or its text, instead of AGENT_LAYER_PRICES.")
+    ] = None,
+    format_: Annotated[Literal["table", "jsonl"], typer.Option("--format")] = "table",
+) -> None:
+    """Count what attempts took of engines, sandboxes and judges; and with prices, what they cost.
+
+    All attempts count, unless --accepted is given. Wasted is what failed, was rejected by updates, or too old for them.
+
+    agent-layer cost --run r1 --by version --per solved
+    agent-layer cost --by update --prices 'engine_hour = 2.5'
+    """
+    settings: Settings = context.obj
+    fields = [field.strip() for field in by.split(",") if field.strip()]
+    check_fields(fields)
+    known = read_prices(prices or settings.prices)
+    accounts = add_up(_read(settings, filters, known), fields, sys.float_info.min if success is None else success)
+    if format_ == "jsonl":
+        for account in accounts:
+            share = account.total.divide(_count(account, per))
+            line = msgspec.structs.asdict(account) | {"per": per, "share": share, "currency": known and known.currency}
+            typer.echo(msgspec.json.encode(line).decode())
+        return
+    console = Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS)
+    console.print(_draw(accounts, fields, per, known))
+    total = sum((account.total for account in accounts), Quantities())
+    if total.num_uncounted:
+        typer.echo(f"{total.num_uncounted:g} calls are left out of tokens: their server did not count", err=True)
+    if known and total.num_unpriced:
+        typer.echo(f"{total.num_unpriced:g} calls are left out of the cost: their model has no price", err=True)
+
+
+def _read(settings: Settings, filters: Filters, prices: PriceList | None) -> list[Expense]:
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("read", total=None)
+        store = open_store(settings)
+        expenses = read_expenses(
+            store, filters, prices, lambda done, total: bar.update(task, completed=done, total=total)
+        )
+        return list(expenses)
+
+
+def _count(account: Account, per: str) -> int:
+    return 1 if per == "all" else getattr(account, _COUNTS[per])
+
+
+def _draw(accounts: list[Account], fields: list[str], per: str, prices: PriceList | None) -> Table:
+    counts = ("attempts", "rollouts", "solved", "updates")
+    took = ("calls", "engine s", "prompt", "cached", "sampled", "judges", "sandbox s")
+    table = Table(*fields, *counts, *took, "wasted", *([prices.currency] if prices else []), box=None, pad_edge=False)
+    for account in accounts:
+        shared = ["-" if value is None else str(value) for value in account.by.values()]
+        numbers = [account.num_attempts, account.num_rollouts, account.num_solved, account.num_updates]
+        share = account.total.divide(_count(account, per))
+        cells = ["-"] * (len(took) + 1)
+        if share is not None:
+            tokens = (share.prompt_tokens, share.cached_tokens, share.response_tokens, share.judge_tokens)
+            amounts = (share.num_calls, share.engine_seconds, *tokens, share.sandbox_seconds)
+            cells = [f"{amount:,.1f}".removesuffix(".0") for amount in amounts] + [f"{share.cost:.4f}"]
+        priced = cells[-1:] if prices else []
+        table.add_row(*shared, *map(str, numbers), *cells[:-1], f"{_wasted(account, prices):.0%}", *priced)
+    return table
+
+
+def _wasted(account: Account, prices: PriceList | None) -> float:
+    """Return the share of what was wasted: of the cost, or without prices of the tokens."""
+    parts = [account.total, sum(account.waste.values(), Quantities())]
+    total, waste = [one.cost if prices else one.prompt_tokens + one.response_tokens for one in parts]
+    return waste / total if total else 0.0
