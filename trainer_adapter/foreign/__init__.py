@@ -1,0 +1,11 @@
+"""Rollouts for trainers that are not ours: their loop decides when, ours plays, records and hands over whole rows."""
+
+from agent_layer.lazy import face
+
+__getattr__, __all__ = face(
+    __name__,
+    {
+        "rounds": "RoundPlayer",
+        "trl": "TrlRollouts",
+    },
+)
