@@ -5,7 +5,7 @@ from agent_layer.lazy import face
 __getattr__, __all__ = face(
     __name__,
     {
-        "rounds": "RoundPlayer",
+        "rounds": "GroupRequest RoundPlayer",
         "trl": "TrlRollouts",
     },
 )
