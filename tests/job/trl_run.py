@@ -74,7 +74,7 @@ def main(model: Path, tasks: Path, out: Path) -> None:
     )
     trainer.model.register_forward_hook(partial(look, trainer), with_kwargs=True)
     trainer.train()
-    out.write_text(json.dumps({"seen": seen, "logs": trainer.state.log_history}))
+    out.write_text(json.dumps(seen))
 
 
 if __name__ == "__main__":
