@@ -11,13 +11,15 @@ from trainer_adapter.data import rebuild_batch, samples_of
 
 from .conftest import RUN
 
+pytestmark = pytest.mark.usefixtures("player")
+
 
 @pytest.fixture
 def trainer():
     """A trainer as TRL's looks to a rollout function."""
     import torch  # noqa: PLC0415  # seconds
 
-    def get_state_dict(model):
+    def get_state_dict(_):
         return {"weight": torch.zeros(1)}
 
     return SimpleNamespace(
@@ -30,7 +32,7 @@ def trainer():
 
 
 @pytest.fixture
-def rollouts(settings, model, player):
+def rollouts(settings, model):
     from trainer_adapter.foreign import TrlRollouts  # noqa: PLC0415  # torch takes seconds
 
     tasks = [Task(id=name, run=RUN, input=name) for name in "ab"]

@@ -10,6 +10,7 @@ from agent_layer.schema import TaskView
 
 async def play(task: TaskView, rollout: tracer.Rollout) -> float:
     """Ask twice; the second question has the first answer in it."""
+    del task
     messages = [{"role": "user", "content": "guess"}]
     headers = {"Authorization": f"Bearer {rollout.api_key}"}
     async with aiohttp.ClientSession(rollout.base_url + "/", headers=headers) as session:

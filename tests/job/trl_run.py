@@ -29,14 +29,16 @@ def note_gradient(
     for row, is_real, computed, pull in zip(ids, attended.bool(), logprobs, gradient, strict=True):
         start = int(is_real.int().argmax())  # rows are padded on both sides
         places = (pull.nonzero()[:, 0] + 1).tolist()
-        seen.append({
-            "step": step,
-            "ids": row[is_real].tolist(),
-            "trained": {place - start: computed[place - 1].item() for place in places},
-        })
+        seen.append(
+            {
+                "step": step,
+                "ids": row[is_real].tolist(),
+                "trained": {place - start: computed[place - 1].item() for place in places},
+            }
+        )
 
 
-def look(trainer: GRPOTrainer, module, arguments, options, output) -> None:
+def look(trainer: GRPOTrainer, _module, _arguments, options, output) -> None:
     """Look at each pass that is trained."""
     if output.log_probs.requires_grad:
         known = options["input_ids"], options["attention_mask"], output.log_probs.detach(), trainer.state.global_step

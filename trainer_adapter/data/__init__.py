@@ -6,8 +6,8 @@ __getattr__, __all__ = face(
     __name__,
     {
         "advantages": (
-            "GroupSamples JudgedValues TrainingBatch advantage_rule assign_credit check_estimate group_advantages select_batch"
-            " value_advantages"
+            "GroupSamples JudgedValues TrainingBatch advantage_rule assign_credit check_estimate group_advantages"
+            " select_batch value_advantages"
         ),
         "credit": "CreditRule CreditedValue JudgedRollout RolloutSamples Turn check_credited",
         "exclusions": "find_exclusions",

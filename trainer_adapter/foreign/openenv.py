@@ -112,8 +112,9 @@ def _check_turn(turn: TrainingTurn) -> None:
     lengths = (len(turn.per_token_logps), len(turn.loss_mask))
     if lengths != (num_sampled, num_prompt + num_sampled) or any(turn.loss_mask[:num_prompt]) or not num_prompt:
         raise BadInputError(
-            f"training trace, turn {turn.node_id}: expected a prompt that is not trained, {num_sampled} log-probabilities"
-            f" and a mask of {num_prompt + num_sampled}, found {lengths[0]} and {lengths[1]}; capture it again"
+            f"training trace, turn {turn.node_id}: expected a prompt that is not trained, {num_sampled}"
+            f" log-probabilities, and a mask of {num_prompt + num_sampled}, found {lengths[0]} and {lengths[1]};"
+            " capture it again"
         )
 
 

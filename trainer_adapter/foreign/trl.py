@@ -173,7 +173,9 @@ _NO = (None, None)
 
 def _check(trainer: TrlTrainer) -> None:
     if not getattr(trainer.model, "training", True):
-        raise BadInputError("TRL: expected a training step, found an evaluation; run 'agent-layer eval' on held-out tasks")
+        raise BadInputError(
+            "TRL: expected a training step, found an evaluation; run 'agent-layer eval' on held-out tasks"
+        )
     if trainer.accelerator.num_processes > 1:
         raise BadInputError(
             f"TRL: expected one training process, found {trainer.accelerator.num_processes}; start it with one, or"

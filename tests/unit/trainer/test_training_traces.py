@@ -45,7 +45,7 @@ def test_one_changed_id_is_another_trace(trajectory):
     ids = [ids for turn in trace.turns for ids in (turn.prompt_token_ids, turn.completion_token_ids) if ids]
     if not ids:
         return
-    changed = random.Random(len(ids)).choice(ids)  # noqa: S311  # any will do
+    changed = random.Random(len(ids)).choice(ids)  # any will do
     changed[-1] += 1000
 
     assert trained_tokens(read_rows(msgspec.json.encode(trace))) != trained_tokens(rows_of(trajectory))
