@@ -11,17 +11,17 @@ import pytest
 from agent_layer.infra.processes.addresses import free_port
 from agent_layer.store import open_store
 from trainer_adapter.data import samples_of
-from trainer_adapter.demo.job import write_tasks
 
-from ..waiting import run, wait_for_exit
+from ..waiting import run, wait_for_exit, wait_until
 
 ROOT, HERE = Path(__file__).parents[2], Path(__file__).parent
 PYTHON = Path(os.environ.get("TRL_PYTHON", Path(sys.prefix, "trl", "bin", "python")))
 RUN = "trl"
+TASKS = "".join(f'{{"id": "t{number}", "input": {number}, "scorer": "agent"}}\n' for number in range(4))
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(not PYTHON.exists(), reason="no TRL: 'make .venv/trl' installs it"),
+    pytest.mark.skipif(not PYTHON.exists(), reason="no TRL in .venv/trl: 'make test-all' installs it"),
 ]
 
 
@@ -40,7 +40,7 @@ def train(settings, tmp_path):
     from trainer_adapter.demo.model import write_model  # noqa: PLC0415  # torch takes seconds
 
     write_model(tmp_path / "model", seed=0)
-    write_tasks(tmp_path / "tasks.jsonl")
+    (tmp_path / "tasks.jsonl").write_text(TASKS)
     port, started = free_port(), []
     own = {"run": RUN, "api_key": "ok-only-for-this-test", "gateway_url": f"http://127.0.0.1:{port}"}
     variables = os.environ | settings.model_copy(update=own).environment() | {"PYTHONPATH": f"{ROOT}:{HERE}"}
@@ -58,6 +58,7 @@ def train(settings, tmp_path):
         return msgspec.json.decode(out.read_bytes(), type=list[SeenRow])
 
     start("up", "--model", str(tmp_path / "model"), "--port", str(port), "--no-view")
+    wait_until(lambda: "AGENT_LAYER_API_KEY" in (tmp_path / "up.out").read_text(), 240, "vLLM serves")
     start("work", "trl_agent:play", "--slots", "8")
     yield train
     for process in started:
@@ -78,7 +79,7 @@ def find_differences(settings, rows: list[SeenRow], first_version: int) -> list[
             own = {first + place: sample.logprobs[place] for place, is_own in enumerate(sample.loss_mask) if is_own}
             stored.setdefault((version, ids), []).append(own)
     differences: list[str] = []
-    for row in rows:
+    for row in filter(lambda one: one.trained, rows):
         found = stored.get((row.step + first_version, tuple(row.ids)), [])
         if not any(one.keys() == row.trained.keys() for one in found):
             differences.append(f"step {row.step}: {row.ids} trained at {sorted(row.trained)}, stored: {found}")
@@ -92,8 +93,10 @@ def test_each_token_that_trl_trains_is_one_that_the_store_has(settings, train):
 
     assert sorted({row.step for row in rows}) == [0, 1]
     assert len(rows) == 2 * 8
-    assert all(row.trained for row in rows)  # random rewards: each row has an advantage
-    assert all(len(row.ids) > 1 + len(row.trained) for row in rows)  # questions in the middle, too, are not trained
+    trained = [row for row in rows if row.trained]  # an answer that is only the end token may fork: masked
+    assert len(trained) >= len(rows) / 2
+    assert all(len(row.ids) > 1 + len(row.trained) for row in trained)  # a question in the middle is not trained
+    assert any(len(row.trained) > 1 for row in trained)
     assert find_differences(settings, rows, 1) == []
 
     spoiled = train(SPOILED="1")

@@ -15,7 +15,7 @@ async def play(task: TaskView, rollout: tracer.Rollout) -> float:
     headers = {"Authorization": f"Bearer {rollout.api_key}"}
     async with aiohttp.ClientSession(rollout.base_url + "/", headers=headers) as session:
         for word in ("higher", "lower"):
-            body = {"model": rollout.model, "messages": messages, "max_tokens": 3}
+            body = {"model": rollout.model, "messages": messages, "max_tokens": 1}
             async with session.post("chat/completions", json=body) as response:
                 answer = (await response.json())["choices"][0]["message"]["content"]
             messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": word}]
