@@ -18,7 +18,7 @@ from trainer_adapter.data import rebuild_batch, samples_of
 from trainer_adapter.demo.job import write_tasks
 from trainer_adapter.start.ray import _write_vllm_metadata
 
-from ..waiting import run, wait_for_exit
+from ..waiting import run, wait_for_exit, wait_until
 
 ROOT = Path(__file__).parents[2]
 RUN, MARK = "verl", "MAIN_PPO_TEST"
@@ -55,12 +55,8 @@ def services(settings, tmp_path):
         wait_for_exit(process)
 
 
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-def test_it_trains_whole_groups_of_the_store(settings, services, tmp_path):
-    from trainer_adapter.demo.model import write_model  # noqa: PLC0415  # torch takes seconds
-
-    write_model(tmp_path / "model", seed=0)
+def run_main_ppo(services, tmp_path):
+    """Run the user's command to its end; return what it prints."""
     write_tasks(tmp_path / "tasks.jsonl")
     _write_vllm_metadata(tmp_path / "site")
     ray = mkdtemp(prefix="ray-")  # a socket's path below it may have 107 characters
@@ -69,11 +65,10 @@ def test_it_trains_whole_groups_of_the_store(settings, services, tmp_path):
     command += [f"actor_rollout_ref.model.path={tmp_path}/model", f"data.train_files={tmp_path}/tasks.jsonl"]
     command += ["trainer.v1.sampler.custom_sampler.path=pkg://seeing_sampler"]
     command += ["trainer.v1.sampler.custom_sampler.name=SeeingSampler"]
-    seen = tmp_path / "seen.jsonl"
     variables = (
         services
         | VARIABLES
-        | {"SEEN_ROWS": str(seen)}
+        | {"SEEN_ROWS": str(tmp_path / "seen.jsonl")}
         | {MARK: str(tmp_path), "PYTHONPATH": f"{tmp_path}/site:{ROOT}:{Path(__file__).parent}"}
     )
     try:
@@ -82,11 +77,22 @@ def test_it_trains_whole_groups_of_the_store(settings, services, tmp_path):
         kill_marked(MARK, str(tmp_path))  # vLLM's engines outlive Ray
         shutil.rmtree(ray, ignore_errors=True)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
 
-    found = re.findall(r"training/rollout_probs_diff_max:(\S+)", done.stdout)
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_it_trains_whole_groups_of_the_store(settings, services, tmp_path):
+    from trainer_adapter.demo.model import write_model  # noqa: PLC0415  # torch takes seconds
+
+    write_model(tmp_path / "model", seed=0)
+    output, seen = run_main_ppo(services, tmp_path), tmp_path / "seen.jsonl"
+
+    found = re.findall(r"training/rollout_probs_diff_max:(\S+)", output)
     assert len(found) == 2
     assert max(map(float, found)) < 1e-4  # the model that trains is the one that sampled
     store = open_store(settings)
+    wait_until(lambda: len(list_batches(store.redis, store.keys, RUN)) == 2)  # they are shipped beside
     batches = list_batches(store.redis, store.keys, RUN)
     assert [(one.step, one.policy_version) for one in batches] == [(1, 0), (2, 1)]
     for batch, line in zip(batches, seen.read_text().splitlines(), strict=True):
@@ -96,9 +102,9 @@ def test_it_trains_whole_groups_of_the_store(settings, services, tmp_path):
         samples = [one for rollout in batch.rollouts for one in samples_of(store.get(rollout.trajectory_id)).samples]
         assert {version for one in samples for version in one.versions if version >= 0} == {batch.policy_version}
         rows = msgspec.json.decode(line, type=SeenRows)
-        assert rows == stored_rows(batch.step, samples)
+        assert rows == read_stored_rows(batch.step, samples)
         rows.responses[0][0] += 1  # and one changed id is seen
-        assert rows != stored_rows(batch.step, samples)
+        assert rows != read_stored_rows(batch.step, samples)
 
 
 class SeenRows(msgspec.Struct):
@@ -111,7 +117,7 @@ class SeenRows(msgspec.Struct):
     rollout_log_probs: list[list[float]]
 
 
-def stored_rows(step, samples):
+def read_stored_rows(step, samples):
     return SeenRows(
         step,
         [list(one.prompt_ids) for one in samples],

@@ -83,7 +83,7 @@ class TaskManager(SlotManager):
         super().generate_sequences(prompts)
 
     def take_tasks(self, num_slots: int) -> dict[str, str]:
-        """Return the oldest open slots, at most so many, and the task of each."""
+        """Return the oldest open slots, at most this many, and the task of each."""
         return {name: self._task_ids.pop(name) for name in self.take(num_slots)}
 
 
@@ -109,7 +109,7 @@ class TaskSampler:
         if self._config.trainer.device == "cpu":
             from trainer_adapter.cluster.worker import ClusterWorker  # noqa: PLC0415  # its ranks join without a GPU
 
-            trainer_base.ActorRolloutRefWorker = ClusterWorker
+            trainer_base.ActorRolloutRefWorker = ClusterWorker  # pyright: ignore[reportPrivateImportUsage]
         self._settings = load_settings()
         self._run, self._model = self._settings.run, Path(self._config.actor_rollout_ref.model.path)
         self._redis: Redis = open_redis(self._settings)
@@ -180,7 +180,7 @@ class TaskSampler:
 
     @property
     def _replicas(self) -> list[ClusterReplica]:
-        return self._trainer.llm_server_manager.get_replicas()
+        return cast("list[ClusterReplica]", self._trainer.llm_server_manager.get_replicas())
 
     def _serve(self, global_steps: int) -> int:
         """Let gateways send calls to veRL's servers; return the version of their weights.

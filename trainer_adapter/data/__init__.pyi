@@ -1,8 +1,8 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
-from .advantages import JudgedValues as JudgedValues, TrainingBatch as TrainingBatch, advantage_rule as advantage_rule
-from .advantages import assign_credit as assign_credit, check_estimate as check_estimate
-from .advantages import group_advantages as group_advantages, select_batch as select_batch
-from .advantages import value_advantages as value_advantages
+from .advantages import GroupSamples as GroupSamples, JudgedValues as JudgedValues, TrainingBatch as TrainingBatch
+from .advantages import advantage_rule as advantage_rule, assign_credit as assign_credit
+from .advantages import check_estimate as check_estimate, group_advantages as group_advantages
+from .advantages import select_batch as select_batch, value_advantages as value_advantages
 from .credit import CreditRule as CreditRule, CreditedValue as CreditedValue, JudgedRollout as JudgedRollout
 from .credit import RolloutSamples as RolloutSamples, Turn as Turn, check_credited as check_credited
 from .exclusions import find_exclusions as find_exclusions

@@ -107,7 +107,7 @@ def _make_turn(trajectory: Trajectory, step: Step) -> TrainingTurn:
     )
 
 
-def _check_turn(turn: TrainingTurn) -> None:
+def _check_turn(turn: TrainingTurn) -> None:  # kept: its name says what the condition checks
     num_prompt, num_sampled = len(turn.prompt_token_ids), len(turn.completion_token_ids)
     lengths = (len(turn.per_token_logps), len(turn.loss_mask))
     if lengths != (num_sampled, num_prompt + num_sampled) or any(turn.loss_mask[:num_prompt]) or not num_prompt:

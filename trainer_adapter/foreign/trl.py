@@ -6,7 +6,7 @@ version and loaded into the engines, so that each token names the weights that s
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypedDict
@@ -128,7 +128,7 @@ class TrlRollouts:
             BadInputError: the trainer evaluates, has several processes, or trains an adapter; a task is not known.
             AgentLayerError: no rollout can be trained, or their groups do not come.
         """
-        _check(trainer)
+        _refuse_inexact(trainer)
         version = self._serve(trainer)
         requests = [GroupRequest(task_id, len(list(same))) for task_id, same in groupby(prompts)]
         groups = self._player.play(requests, version, trainer.temperature)
@@ -153,7 +153,15 @@ class TrlRollouts:
             for request, rollouts in zip(requests, kept, strict=True)
             for row in [*map(_make_row, rollouts), *[empty] * request.size][: request.size]
         ]
-        return _as_columns(rows)
+        prompt_ids, completion_ids, logprobs, env_mask, rewards, trajectory_ids = map(list, zip(*rows, strict=True))
+        return TrlRows(
+            prompt_ids=prompt_ids,
+            completion_ids=completion_ids,
+            logprobs=logprobs,
+            env_mask=env_mask,
+            agent_layer_reward=rewards,
+            trajectory_id=trajectory_ids,
+        )
 
     def _serve(self, trainer: TrlTrainer) -> int:
         """Publish the trainer's weights unless the engines have them; return their version."""
@@ -171,7 +179,7 @@ class TrlRollouts:
 _NO = (None, None)
 
 
-def _check(trainer: TrlTrainer) -> None:
+def _refuse_inexact(trainer: TrlTrainer) -> None:  # kept: a list of refusals
     if not getattr(trainer.model, "training", True):
         raise BadInputError(
             "TRL: expected a training step, found an evaluation; run 'agent-layer eval' on held-out tasks"
@@ -199,18 +207,6 @@ def _make_row(rollout: RolloutSamples) -> _Row:
         list(sample.loss_mask),
         rollout.reward,
         rollout.trajectory_id,
-    )
-
-
-def _as_columns(rows: Iterable[_Row]) -> TrlRows:
-    prompt_ids, completion_ids, logprobs, env_mask, rewards, trajectory_ids = map(list, zip(*rows, strict=True))
-    return TrlRows(
-        prompt_ids=prompt_ids,
-        completion_ids=completion_ids,
-        logprobs=logprobs,
-        env_mask=env_mask,
-        agent_layer_reward=rewards,
-        trajectory_id=trajectory_ids,
     )
 
 

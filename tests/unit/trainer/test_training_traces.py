@@ -13,7 +13,7 @@ from trainer_adapter.foreign import make_trace, read_rows
 from .step_trees import step_trees
 
 
-def trained_tokens(rows):
+def list_trained_tokens(rows):
     """Each trained token with all ids before it and its log-probability."""
     return sorted(
         ([*prompt, *response[:place]], response[place], logprobs[place])
@@ -23,7 +23,7 @@ def trained_tokens(rows):
     )
 
 
-def rows_of(trajectory):
+def make_rows(trajectory):
     return [
         (list(one.prompt_ids), list(one.response_ids), list(one.logprobs), list(one.loss_mask))
         for one in samples_of(trajectory).samples
@@ -35,7 +35,7 @@ def test_a_trace_trains_the_same_tokens_behind_the_same_context(trajectory):
     trace = make_trace(trajectory)
 
     read = read_rows(msgspec.json.encode(trace))
-    assert trained_tokens(read) == trained_tokens(rows_of(trajectory))
+    assert list_trained_tokens(read) == list_trained_tokens(make_rows(trajectory))
     assert len({turn.node_id for turn in trace.turns}) == len(trace.turns)
 
 
@@ -48,7 +48,7 @@ def test_one_changed_id_is_another_trace(trajectory):
     changed = random.Random(len(ids)).choice(ids)  # any will do
     changed[-1] += 1000
 
-    assert trained_tokens(read_rows(msgspec.json.encode(trace))) != trained_tokens(rows_of(trajectory))
+    assert list_trained_tokens(read_rows(msgspec.json.encode(trace))) != list_trained_tokens(make_rows(trajectory))
 
 
 TURN = {
