@@ -87,8 +87,9 @@ def test_a_rollout_that_cannot_be_trained_is_masked_and_unscored(rollouts, train
     assert rollouts.reward(completions=[], agent_layer_reward=rows["agent_layer_reward"]).count(None) == 2
 
 
-def test_a_step_without_any_row_is_an_error(rollouts, trainer, player):
-    player.silent = {0, 1, 2}
+@pytest.mark.parametrize("silent", [{0, 1}, {0, 1, 2}])
+def test_a_step_in_which_nothing_is_compared_is_an_error(rollouts, trainer, player, silent):
+    player.silent = silent
     with pytest.raises(AgentLayerError, match="found none in 2 groups"):
         rollouts(PROMPTS, trainer)
 

@@ -44,7 +44,7 @@ def services(settings, tmp_path):
     port, started = free_port(), []
     own = {"run": RUN, "api_key": "ok-only-for-this-test", "gateway_url": f"http://127.0.0.1:{port}"}
     variables = os.environ | settings.model_copy(update=own).environment()
-    for words in (["serve", "--port", str(port)], ["work", "guess_number", "--slots", "8"]):
+    for words in (["serve", "--port", str(port), "--engines-later"], ["work", "guess_number", "--slots", "8"]):
         with (tmp_path / f"{words[0]}.out").open("wb") as out:
             command = [sys.executable, "-m", "agent_layer.cli", *words]
             started.append(subprocess.Popen(command, env=variables, stdout=out, stderr=out))

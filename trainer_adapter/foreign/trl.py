@@ -16,7 +16,7 @@ from torch import Tensor
 from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.infra import open_redis
 from agent_layer.recorder import open_recorder
-from agent_layer.schema import Task, TrainingSample
+from agent_layer.schema import Task
 from agent_layer.settings import Settings, load_settings
 from trainer_adapter.data import GroupIntake, GroupSamples, RolloutSamples, select_batch
 from trainer_adapter.foreign.rounds import GroupRequest, RoundPlayer
@@ -132,7 +132,8 @@ class TrlRollouts:
         version = self._serve(trainer)
         requests = [GroupRequest(task_id, len(list(same))) for task_id, same in groupby(prompts)]
         groups = self._player.play(requests, version, trainer.temperature)
-        kept = [[one for one in group.samples.rollouts if _find_row(one)] for group in groups]
+        exact = [[one for one in group.samples.rollouts if _has_one_row(one)] for group in groups]
+        kept = [found if len(found) > 1 else [] for found in exact]  # a lone reward would make TRL's deviation NaN
         if not any(kept):
             raise AgentLayerError(_explain_empty(groups))
         for group, rollouts in zip(groups, kept, strict=True):
@@ -193,9 +194,8 @@ def _refuse_inexact(trainer: TrlTrainer) -> None:  # kept: a list of refusals
         raise BadInputError("TRL: expected whole weights to publish, found an adapter; train without peft_config")
 
 
-def _find_row(rollout: RolloutSamples) -> TrainingSample | None:
-    """Return the one row of a rollout; None: it has none or several, or no reward."""
-    return rollout.samples[0] if len(rollout.samples) == 1 and rollout.reward is not None else None
+def _has_one_row(rollout: RolloutSamples) -> bool:
+    return len(rollout.samples) == 1 and rollout.reward is not None
 
 
 def _make_row(rollout: RolloutSamples) -> _Row:
@@ -214,7 +214,7 @@ def _explain_empty(groups: Sequence[GroupIntake]) -> str:
     reasons = [one.reason for group in groups for one in group.excluded]
     num_forked = sum(len(one.samples) > 1 for group in groups for one in group.samples.rollouts)
     return (
-        f"TRL: expected rollouts with one row each, found none in {len(groups)} groups ({num_forked} rollouts have"
-        f" several rows, {sum(group.num_null_rewards for group in groups)} no reward); first reason:"
-        f" {reasons[0] if reasons else 'an agent that forks or fails'}; train such agents with 'agent-layer train'"
+        f"TRL: expected two rollouts with one row each in some group, found none in {len(groups)} groups ({num_forked}"
+        f" rollouts have several rows, {sum(group.num_null_rewards for group in groups)} no reward); first reason:"
+        f" {reasons[0] if reasons else 'see agent-layer rollouts'}; train agents that fork with 'agent-layer train'"
     )
