@@ -5,7 +5,7 @@ from agent_layer.lazy import face
 __getattr__, __all__ = face(
     __name__,
     {
-        "openenv": "TraceRow TrainingTrace TrainingTurn make_trace read_rows",
+        "openenv": "make_trace read_rows",
         "rounds": "GroupRequest RoundPlayer",
         "trl": "TrlRollouts",
     },

@@ -9,9 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypedDict
-
-from torch import Tensor
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict
 
 from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.infra import open_redis
@@ -21,6 +19,9 @@ from agent_layer.settings import Settings, load_settings
 from trainer_adapter.data import GroupIntake, GroupSamples, RolloutSamples, select_batch
 from trainer_adapter.foreign.rounds import GroupRequest, RoundPlayer
 from trainer_adapter.verl import PublishedWeights, WeightPublisher
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class Accelerator(Protocol):
         """Return the number of training processes."""
         ...
 
-    def get_state_dict(self, model: object) -> Mapping[str, Tensor]:
+    def get_state_dict(self, model: object) -> "Mapping[str, Tensor]":
         """Return whole tensors by name."""
         ...
 
