@@ -9,6 +9,7 @@ STAMP := .venv/installed-$(shell cat pyproject.toml constraints-cpu.txt constrai
 SERVERS := .venv/servers/installed-$(shell cat tests/makes/*.* | cksum | cut -d' ' -f1)
 NODE := .venv/node/installed-$(shell cat tests/makes/node/* | cksum | cut -d' ' -f1)
 PEERS := .venv/peers/installed-$(shell cksum < tests/benchmarks/peers.txt | cut -d' ' -f1)
+TRL := .venv/trl/installed-$(shell cksum < tests/makes/trl.txt | cut -d' ' -f1)
 LIGHTNING := .venv/lightning/installed-$(shell cksum < tests/benchmarks/lightning.txt | cut -d' ' -f1)
 AGENTS := .venv/harnesses/installed-$(shell cat envs/harnesses/catalogue.py envs/harnesses/locks/*/* tests/makes/templates.txt | cksum | cut -d' ' -f1)
 DEMO_ARGS ?=
@@ -58,6 +59,13 @@ $(NODE): $(STAMP)
 	command -v npm > /dev/null && npm ci --prefix .venv/node --ignore-scripts --no-audit --no-fund && touch $@ \
 	  || echo "no npm packages for tests: this machine has no npm, or it cannot fetch them"
 
+# A trainer of others, with transformers of its own (1.5 GB); no registry costs only its tests.
+$(TRL): $(STAMP)
+	rm -rf .venv/trl
+	$(PYTHON) -m venv .venv/trl && .venv/trl/bin/pip install --progress-bar on torch==2.13.0 $(TORCH_ARGS) \
+	  && .venv/trl/bin/pip install --progress-bar on -e . -r tests/makes/trl.txt && touch $@ \
+	  || echo "no TRL for tests: this machine cannot fetch it"
+
 # Coding agents as they ship, and the files by which their lengths are counted; no registry costs only their tests.
 $(AGENTS): $(STAMP)
 	rm -rf .venv/templates .venv/harnesses/installed-*
@@ -80,7 +88,7 @@ test-sandboxes: setup $(SERVERS) ## the tests of sandboxes (about 2 minutes)
 test-ci: setup $(SERVERS) $(NODE) ## what CI runs beside the sandboxes: also killed and moved processes, the store over real servers
 	$(BIN)/pytest -m 'not serial and not long' --ignore tests/soak --ignore $(SANDBOXES) $(PARALLEL) --durations 20
 
-test-all: setup $(SERVERS) $(NODE) $(AGENTS) ## all tests: also all makes of servers, the soaks, long training runs, more examples of each property
+test-all: setup $(SERVERS) $(NODE) $(AGENTS) $(TRL) ## all tests: also all makes of servers, the soaks, long training runs, more examples of each property
 	failed=0; $(BIN)/pytest -m serial --servers all || failed=1; \
 	$(BIN)/pytest -m 'not serial' --servers all --hypothesis-profile long $(PARALLEL) || failed=1; exit $$failed
 

@@ -1,0 +1,128 @@
+"""Rollouts for a trainer that is not ours: its rows, versions and rewards are those of the store."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from agent_layer.errors import AgentLayerError, BadInputError
+from agent_layer.schema import Task
+from agent_layer.store import list_batches, open_store
+from trainer_adapter.data import rebuild_batch, samples_of
+
+from .conftest import RUN
+
+pytestmark = pytest.mark.usefixtures("player")
+
+
+@pytest.fixture
+def trainer():
+    """A trainer as TRL's looks to a rollout function."""
+    import torch  # noqa: PLC0415  # seconds
+
+    def get_state_dict(_):
+        return {"weight": torch.zeros(1)}
+
+    return SimpleNamespace(
+        model=SimpleNamespace(training=True),
+        state=SimpleNamespace(global_step=0),
+        accelerator=SimpleNamespace(num_processes=1, get_state_dict=get_state_dict),
+        processing_class=SimpleNamespace(eos_token_id=0),
+        temperature=1.0,
+    )
+
+
+@pytest.fixture
+def rollouts(settings, model):
+    from trainer_adapter.foreign import TrlRollouts  # noqa: PLC0415  # torch takes seconds
+
+    tasks = [Task(id=name, run=RUN, input=name) for name in "ab"]
+    return TrlRollouts(model, tasks, settings.model_copy(update={"run": RUN}), patience_seconds=60)
+
+
+PROMPTS = ["a"] * 3 + ["b"] * 3
+
+
+def test_each_row_is_the_rollouts_own(settings, rollouts, trainer, wait_until):
+    store = open_store(settings)
+    for step in range(2):
+        trainer.state.global_step = step
+        rows = rollouts(PROMPTS, trainer)
+
+        assert {len(column) for column in rows.values()} == {6}
+        assert len(set(rows["trajectory_id"])) == 6
+        for place, trajectory_id in enumerate(rows["trajectory_id"]):
+            trajectory = store.get(trajectory_id)
+            (sample,) = samples_of(trajectory).samples
+            assert trajectory.started.task_id == PROMPTS[place]
+            assert rows["prompt_ids"][place] == list(sample.prompt_ids)
+            assert rows["completion_ids"][place] == list(sample.response_ids)
+            assert rows["logprobs"][place] == list(sample.logprobs)
+            assert rows["env_mask"][place] == list(sample.loss_mask)
+            assert rows["agent_layer_reward"][place] == trajectory.reward
+            assert list(sample.versions) == [step + 1]
+    wait_until(lambda: len(list_batches(store.redis, store.keys, RUN)) == 2)  # they are shipped beside
+    batches = list_batches(store.redis, store.keys, RUN)
+    assert [(one.step, one.policy_version, rebuild_batch(one, store.get).differences) for one in batches] == [
+        (1, 1, []),
+        (2, 2, []),
+    ]
+
+
+def test_weights_are_published_once_per_optimizer_step(rollouts, trainer, registry, engine):
+    for step, version in [(0, 1), (0, 1), (1, 2)]:
+        trainer.state.global_step = step
+        rollouts(PROMPTS, trainer)
+        assert registry.read(engine.url).version == version
+
+
+def test_a_rollout_that_cannot_be_trained_is_masked_and_unscored(rollouts, trainer, player):
+    player.silent = {1}
+    rows = rollouts(PROMPTS, trainer)
+
+    left_out = [place for place, one in enumerate(rows["trajectory_id"]) if one is None]
+    assert [PROMPTS[place] for place in left_out] == ["a", "b"]
+    for place in left_out:
+        assert (rows["env_mask"][place], rows["agent_layer_reward"][place]) == ([0], None)
+        assert len(rows["completion_ids"][place]) == len(rows["logprobs"][place]) == 1
+    assert rollouts.reward(completions=[], agent_layer_reward=rows["agent_layer_reward"]).count(None) == 2
+
+
+@pytest.mark.parametrize("silent", [{0, 1}, {0, 1, 2}])
+def test_a_step_in_which_nothing_is_compared_is_an_error(rollouts, trainer, player, silent):
+    player.silent = silent
+    with pytest.raises(AgentLayerError, match="found none in 2 groups"):
+        rollouts(PROMPTS, trainer)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda one: setattr(one.model, "training", False), "agent-layer eval"),
+        (lambda one: setattr(one.accelerator, "num_processes", 2), "one training process, found 2"),
+        (lambda one: setattr(one.model, "peft_config", {}), "without peft_config"),
+    ],
+)
+def test_what_would_not_be_exact_is_refused(rollouts, trainer, change, sentence):
+    change(trainer)
+    with pytest.raises(BadInputError, match=sentence):
+        rollouts(PROMPTS, trainer)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "sentence"),
+    [
+        ([], "found 0 tasks"),
+        ([Task(id="a", run=RUN, input=1)] * 2, "2 tasks with 1 ids"),
+        ([Task(id="a", run=RUN, input=1, split="eval")], "expected split 'train'"),
+    ],
+)
+def test_tasks_that_cannot_be_named_or_trained_are_refused(settings, tasks, sentence):
+    from trainer_adapter.foreign import RoundPlayer  # noqa: PLC0415
+
+    with pytest.raises(BadInputError, match=sentence):
+        RoundPlayer(tasks, settings, RUN)
+
+
+def test_a_prompt_that_is_no_task_is_refused(rollouts, trainer):
+    with pytest.raises(BadInputError, match="task 'c'"):
+        rollouts(["c"], trainer)

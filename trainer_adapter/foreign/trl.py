@@ -1,0 +1,221 @@
+"""Rollouts for TRL's ``GRPOTrainer``: its ``rollout_func`` is an instance of ``TrlRollouts``, its prompts are task ids.
+
+TRL trains one row for each prompt: token ids, log-probabilities of the engine, and an ``env_mask`` that is 1 where the
+policy sampled. All three come from the store. Before rollouts begin, the trainer's weights are published as a policy
+version and loaded into the engines, so that each token names the weights that sampled it. Nothing here imports TRL.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict
+
+from agent_layer.errors import AgentLayerError, BadInputError
+from agent_layer.infra import open_redis
+from agent_layer.recorder import open_recorder
+from agent_layer.schema import Task
+from agent_layer.settings import Settings, load_settings
+from trainer_adapter.data import GroupIntake, GroupSamples, RolloutSamples, select_batch
+from trainer_adapter.foreign.rounds import GroupRequest, RoundPlayer
+from trainer_adapter.verl import PublishedWeights, WeightPublisher
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+log = logging.getLogger(__name__)
+
+
+class TrainerState(Protocol):
+    """Progress of a trainer of transformers."""
+
+    global_step: int
+    """Optimizer steps so far."""
+
+
+class Accelerator(Protocol):
+    """What ``accelerate`` offers a trainer."""
+
+    @property
+    def num_processes(self) -> int:
+        """Return the number of training processes."""
+        ...
+
+    def get_state_dict(self, model: object) -> "Mapping[str, Tensor]":
+        """Return whole tensors by name."""
+        ...
+
+
+class EndingTokenizer(Protocol):
+    """The tokenizer of a trainer."""
+
+    eos_token_id: int
+
+
+class TrlTrainer(Protocol):
+    """What is used of TRL's trainer."""
+
+    model: object
+    state: TrainerState
+    accelerator: Accelerator
+    temperature: float
+
+    @property
+    def processing_class(self) -> EndingTokenizer:
+        """Return the tokenizer."""
+        ...
+
+
+class TrlRows(TypedDict):
+    """What TRL reads of a ``rollout_func``, all [num_prompts]. Fields that it does not know reach reward functions."""
+
+    prompt_ids: list[list[int]]
+    completion_ids: list[list[int]]
+    logprobs: list[list[float]]
+    env_mask: list[list[int]]
+    agent_layer_reward: list[float | None]
+    trajectory_id: list[str | None]
+
+
+class _Row(NamedTuple):
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    logprobs: list[float]
+    env_mask: list[int]
+    reward: float | None
+    trajectory_id: str | None
+
+
+class TrlRollouts:
+    """Plays the prompts of TRL's trainer as rollouts of any agent.
+
+    Workers and an engine of the same run must be there: ``agent-layer up``, ``agent-layer work``.
+
+    Args:
+        model: directory of the first weights, with tokenizer; TRL starts from it, too.
+        tasks: one for each prompt.
+        settings: locations of state; None: those of the environment.
+        patience_seconds: longest wait for the next group.
+    """
+
+    def __init__(
+        self, model: Path, tasks: Sequence[Task], settings: Settings | None = None, *, patience_seconds: float = 600.0
+    ) -> None:
+        settings = settings or load_settings()
+        self._model, self._task_ids = model, [task.id for task in tasks]
+        self._player = RoundPlayer(tasks, settings, settings.run, patience_seconds=patience_seconds)
+        self._publisher = WeightPublisher(settings, settings.run, open_redis(settings), open_recorder(settings))
+        self._served: tuple[int, int] | None = None
+        """Optimizer steps of the weights that engines serve, and their version; None: none were published yet."""
+
+    def dataset_rows(self) -> list[dict[str, str]]:
+        """Return the rows of TRL's data set: the prompt is the id of a task, the agent writes the messages."""
+        return [{"prompt": task_id} for task_id in self._task_ids]
+
+    def reward(
+        self, *, completions: Sequence[object], agent_layer_reward: list[float | None], **others: object
+    ) -> list[float | None]:
+        """Return the rewards of the store, as a reward function of TRL; None: no part of its group's baseline."""
+        del completions, others
+        return agent_layer_reward
+
+    def __call__(self, prompts: Sequence[str], trainer: TrlTrainer) -> TrlRows:
+        """Play the prompts with the trainer's present weights.
+
+        A rollout without a row that TRL could train exactly has one token that is masked, and no reward: one that
+        failed, has no reward, or has several rows because its agent forked.
+
+        Raises:
+            BadInputError: the trainer evaluates, has several processes, or trains an adapter; a task is not known.
+            AgentLayerError: no rollout can be trained, or their groups do not come.
+        """
+        _refuse_inexact(trainer)
+        version = self._serve(trainer)
+        requests = [GroupRequest(task_id, len(list(same))) for task_id, same in groupby(prompts)]
+        groups = self._player.play(requests, version, trainer.temperature)
+        exact = [[one for one in group.samples.rollouts if _has_one_row(one)] for group in groups]
+        kept = [found if len(found) > 1 else [] for found in exact]  # a lone reward would make TRL's deviation NaN
+        if not any(kept):
+            raise AgentLayerError(_explain_empty(groups))
+        for group, rollouts in zip(groups, kept, strict=True):
+            if num_left_out := group.num_rollouts - len(rollouts):
+                reasons = sorted({one.kind for one in group.excluded})
+                log.warning("%d rollouts of task %s not trained %s", num_left_out, group.group.task_id, reasons)
+        batch = select_batch(
+            (
+                GroupSamples(group_id=group.group.group_id, task_id=group.group.task_id, rollouts=rollouts)
+                for group, rollouts in zip(groups, kept, strict=True)
+            ),
+            keep_equal=True,
+        )
+        self._player.record(batch, trainer.state.global_step + 1, version)
+        empty = _Row([trainer.processing_class.eos_token_id], [trainer.processing_class.eos_token_id], [0.0], [0], *_NO)
+        rows = [
+            row
+            for request, rollouts in zip(requests, kept, strict=True)
+            for row in [*map(_make_row, rollouts), *[empty] * request.size][: request.size]
+        ]
+        prompt_ids, completion_ids, logprobs, env_mask, rewards, trajectory_ids = map(list, zip(*rows, strict=True))
+        return TrlRows(
+            prompt_ids=prompt_ids,
+            completion_ids=completion_ids,
+            logprobs=logprobs,
+            env_mask=env_mask,
+            agent_layer_reward=rewards,
+            trajectory_id=trajectory_ids,
+        )
+
+    def _serve(self, trainer: TrlTrainer) -> int:
+        """Publish the trainer's weights unless the engines have them; return their version."""
+        step = trainer.state.global_step
+        if self._served is None or self._served[0] != step:
+            self._publisher.register_base(self._model)
+            weights = PublishedWeights(trainer.accelerator.get_state_dict(trainer.model).items(), None)
+            version = self._publisher.publish(weights, self._model, step)
+            self._publisher.serve(version, is_required=True)
+            self._publisher.keep_newest(2)
+            self._served = step, version
+        return self._served[1]
+
+
+_NO = (None, None)
+
+
+def _refuse_inexact(trainer: TrlTrainer) -> None:  # kept: a list of refusals
+    if not getattr(trainer.model, "training", True):
+        raise BadInputError(
+            "TRL: expected a training step, found an evaluation; run 'agent-layer eval' on held-out tasks"
+        )
+    if trainer.accelerator.num_processes > 1:
+        raise BadInputError(
+            f"TRL: expected one training process, found {trainer.accelerator.num_processes}; start it with one, or"
+            " train with 'agent-layer train'"
+        )
+    if hasattr(trainer.model, "peft_config"):
+        raise BadInputError("TRL: expected whole weights to publish, found an adapter; train without peft_config")
+
+
+def _has_one_row(rollout: RolloutSamples) -> bool:
+    return len(rollout.samples) == 1 and rollout.reward is not None
+
+
+def _make_row(rollout: RolloutSamples) -> _Row:
+    (sample,) = rollout.samples
+    return _Row(
+        list(sample.prompt_ids),
+        list(sample.response_ids),
+        list(sample.logprobs),
+        list(sample.loss_mask),
+        rollout.reward,
+        rollout.trajectory_id,
+    )
+
+
+def _explain_empty(groups: Sequence[GroupIntake]) -> str:
+    reasons = [one.reason for group in groups for one in group.excluded]
+    num_forked = sum(len(one.samples) > 1 for group in groups for one in group.samples.rollouts)
+    return (
+        f"TRL: expected two rollouts with one row each in some group, found none in {len(groups)} groups ({num_forked}"
+        f" rollouts have several rows, {sum(group.num_null_rewards for group in groups)} no reward); first reason:"
+        f" {reasons[0] if reasons else 'see agent-layer rollouts'}; train agents that fork with 'agent-layer train'"
+    )
