@@ -92,7 +92,8 @@ async def test_a_scorer_takes_fresh_boxes_up_to_a_number_and_they_end_with_its_c
     await until(lambda: _has_boxes(supervisor, 1))
     usage = await supervisor.end_scoring("mine")
     assert usage.num_scoring_boxes == 3
-    assert usage.scoring_seconds > 0
+    assert 0 < usage.scoring_seconds <= usage.scoring_box_seconds
+    assert usage.box_seconds > 0
     with pytest.raises(SandboxError, match="capability is wrong"):
         async with connect_sandbox(address):
             pass

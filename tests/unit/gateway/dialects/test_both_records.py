@@ -9,10 +9,12 @@ the dialects (``reasoning_content``, ``refusal``, nulls).
 import json
 import random
 
+import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
 from agent_layer.errors import AgentLayerError
+from agent_layer.gateway.calls.end_parts import _count_usage
 from agent_layer.gateway.dialects.base import LRUCache
 from agent_layer.gateway.dialects.chat_answer import (
     ChatAnswer,
@@ -296,3 +298,13 @@ def test_answers_of_odd_members_are_recorded_and_never_an_error_of_the_agents(na
         )
         assert decode(encode(part)) == part
         assert answer.actions or answer.findings or answer.status != "ok"
+
+
+@pytest.mark.parametrize("ids", [TokenIds([1, 2]), None])
+def test_the_gateway_records_cached_tokens(ids):
+    usage = EngineUsage(7, 3, PromptDetails(cached_tokens=2))
+    answer = ChatAnswer(body=b"", prompt_token_ids=ids, actions=[build_action({}, TokenIds([3]), None, "stop", 0)])
+    counted = _count_usage(msgspec.structs.replace(answer, usage=usage))
+
+    assert counted.cached_tokens == 2
+    assert _count_usage(msgspec.structs.replace(answer, usage=EngineUsage(7, 3))).cached_tokens is None
