@@ -92,11 +92,10 @@ class VllmServer:
         """Start the process; ``wait`` returns once it serves."""
         length = (f"--max-model-len={self.max_model_len}",) if self.max_model_len else ()
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", f"--model={self.model}", *_FLAGS]
-        is_for_cpus = _is_for_cpus()
-        command += _CPU_FLAGS if is_for_cpus else ()
+        command += _CPU_FLAGS if _is_for_cpus() else ()
         command += [f"--served-model-name={self.name}", f"--port={self.port}", f"--max-num-seqs={self.max_num_seqs}"]
         lora, environment = self._lora_options()
-        environment = environment | (_CPU_ENVIRONMENT if is_for_cpus else {})
+        environment = environment | (_CPU_ENVIRONMENT if _is_for_cpus() else {})
         flags = [*length, *lora, *self.parsers.flags, *self.arguments]
         self._child = start_supervised([*command, *flags], environment, self.log)
         return self._child

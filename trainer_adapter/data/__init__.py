@@ -6,10 +6,9 @@ __getattr__, __all__ = face(
     __name__,
     {
         "advantages": (
-            "GroupSamples JudgedValues TrainingBatch advantage_rule assign_credit group_advantages select_batch"
-            " spread_advantages value_advantages"
+            "GroupSamples JudgedValues TrainingBatch advantage_rule group_advantages select_batch spread_advantages"
         ),
-        "credit": "CreditRule CreditedValue JudgedRollout RolloutSamples Turn",
+        "credit": "CreditRule CreditedValue JudgedRollout RolloutSamples",
         "exclusions": "find_exclusions",
         "faults": "exclude",
         "groups": "GroupIntake count_step find_held_out make_rollout_samples read_group read_rollout success_by_task",

@@ -1,10 +1,9 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
 from .advantages import GroupSamples as GroupSamples, JudgedValues as JudgedValues, TrainingBatch as TrainingBatch
-from .advantages import advantage_rule as advantage_rule, assign_credit as assign_credit
-from .advantages import group_advantages as group_advantages, select_batch as select_batch
-from .advantages import spread_advantages as spread_advantages, value_advantages as value_advantages
+from .advantages import advantage_rule as advantage_rule, group_advantages as group_advantages
+from .advantages import select_batch as select_batch, spread_advantages as spread_advantages
 from .credit import CreditRule as CreditRule, CreditedValue as CreditedValue, JudgedRollout as JudgedRollout
-from .credit import RolloutSamples as RolloutSamples, Turn as Turn
+from .credit import RolloutSamples as RolloutSamples
 from .exclusions import find_exclusions as find_exclusions
 from .faults import exclude as exclude
 from .groups import GroupIntake as GroupIntake, count_step as count_step, find_held_out as find_held_out
