@@ -21,6 +21,7 @@ TASKS = "".join(f'{{"id": "t{number}", "input": {number}, "scorer": "agent"}}\n'
 
 pytestmark = [
     pytest.mark.long,
+    pytest.mark.timeout(1200),
     pytest.mark.skipif(not PYTHON.exists(), reason="no TRL in .venv/trl: 'make test-all' installs it"),
 ]
 
