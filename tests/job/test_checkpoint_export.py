@@ -10,6 +10,8 @@ from functools import partial
 import pytest
 
 from agent_layer.errors import NotFoundError
+from agent_layer.recorder import open_recorder
+from agent_layer.schema.training import CheckpointRef
 from trainer_adapter.config import SourceConfig, TrainConfig
 from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 
@@ -74,6 +76,25 @@ def test_an_exported_model_computes_the_trained_logits_to_the_last_bit(
     text = "guess 5 higher"
     assert AutoTokenizer.from_pretrained(tmp_path / "hf")(text) == AutoTokenizer.from_pretrained(model)(text)
     assert [path.name for path in tmp_path.iterdir() if "hf" in path.name] == ["hf"]
+
+
+def test_a_run_that_begins_with_an_exported_or_published_model_knows_its_parent(
+    checkpoints, trainer, agent_layer, settings, redis, tmp_path
+):
+    from trainer_adapter.verl.weights import WeightPublisher  # torch takes seconds
+
+    checkpoints.save(Cursor(step=7), trainer.save)
+    assert agent_layer("checkpoint", "export", "7", tmp_path / "hf", "--run", "r")[0] == 0
+    recorder = open_recorder(settings)
+    published = WeightPublisher(settings, "r", redis, recorder)
+    published.register_base(tmp_path / "hf")
+    number = published.publish(trainer.published_weights(), tmp_path / "hf", training_step=9)
+
+    for run, model in (("of-export", tmp_path / "hf"), ("of-version", published.directory / f"{number:06d}")):
+        publisher = WeightPublisher(settings, run, redis, recorder)
+        publisher.register_base(model)
+        assert publisher.find(0).parent == CheckpointRef(run="r", step=7 if run == "of-export" else 9)
+    recorder.close()
 
 
 def test_an_export_in_bfloat16_is_half_the_size(checkpoints, trainer, agent_layer, tmp_path):

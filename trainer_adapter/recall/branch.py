@@ -12,7 +12,7 @@ from collections.abc import Collection
 import msgspec
 
 from agent_layer.engines import get_policy, register_policy
-from agent_layer.errors import BadInputError
+from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.schema import CheckpointRef, PolicyVersion, check_name
 from agent_layer.settings import Settings
 from agent_layer.store import Store
@@ -35,7 +35,9 @@ def branch_run(
 
     Returns: the checkpoint that it begins with; None: none is kept, so it begins with the model of its configuration.
 
-    Raises: BadInputError: there is such a run, or the name is not valid.
+    Raises:
+        BadInputError: there is such a run, or the name is not valid.
+        NotFoundError: the trainer of the old run deleted the checkpoint meanwhile.
     """
     check_name(run, "run")
     checkpoints = CheckpointDirectory(settings, run)
@@ -44,7 +46,7 @@ def branch_run(
     write_exclusions(settings, run, excluded)
     if (kept := find_kept_checkpoint(settings, store, clean)) is None:
         return None
-    parent, directory = kept
+    parent, directory, cursor = kept
     base = get_policy(store.redis, store.keys, parent.run, 0)
     policy = PolicyVersion(
         run=run,
@@ -54,10 +56,15 @@ def branch_run(
         parent=parent,
     )
     register_policy(store.redis, store.keys, policy, store.append)
-    cursor = next(cursor for one, cursor in CheckpointDirectory(settings, parent.run).all() if one == directory)
-    checkpoints.save(
-        _begin_again(cursor, excluded), lambda pending: shutil.copytree(directory, pending, dirs_exist_ok=True)
-    )
+    try:
+        checkpoints.save(
+            _begin_again(cursor, excluded), lambda pending: shutil.copytree(directory, pending, dirs_exist_ok=True)
+        )
+    except (FileNotFoundError, shutil.Error) as error:
+        raise NotFoundError(
+            f"checkpoint {directory}: expected it to stay until it is copied, but a trainer deleted it; stop"
+            f" run {parent.run}, and choose another name with --as"
+        ) from error
     return parent
 
 

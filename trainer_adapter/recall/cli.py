@@ -4,6 +4,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -79,24 +80,34 @@ def recall(  # noqa: PLR0913  # options of a command are its arguments
     store, conditions = open_store(settings), Filters(**filters)
     run = conditions.pop("run", None)
     check_condition(conditions, scorer, version)
-    if missing := find_unindexed(store.redis, store.keys, store.objects):  # what learned from it would look clean
-        typer.echo(f"recall: reads {format_count(len(missing), 'segment')} that Redis does not know", err=True)
-        store.admin.reindex(only=missing)
-    of_runs = [None] if run is None else [name for name, _ in walk_parents(store, run)]
-    trajectories = list(find_recalled(store, of_runs, conditions, scorer, version))
-    known = [name.decode() for name in cast("set[bytes]", store.redis.smembers(store.keys.runs))]
-    found = trace_recalled(settings, store, known if run is None else [run], trajectories)
+    console = Console(stderr=True)
+    with console.status("reads judgements and updates") if console.is_terminal else nullcontext():
+        found = _find(settings, store, run, conditions, scorer, version)
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
         sys.stdout.flush()
     else:
         _print(found)
     if rescore:
-        _rescore(settings, store, trajectories)
+        _rescore(settings, store, found.trajectories)
     if retrain:
         is_of_tasks = scorer is version is None and conditions.get("engine") is None
-        excluded = {one.task_id for one in trajectories if one.task_id is not None} if is_of_tasks else set[str]()
+        excluded = {one.task_id for one in found.trajectories if one.task_id is not None} if is_of_tasks else set[str]()
         _retrain(settings, store, _choose_run(found, run), new_run, excluded, config)
+
+
+def _find(  # the conditions
+    settings: Settings, store: Store, run: str | None, filters: Filters, scorer: str | None, version: str | None
+) -> Recall:
+    if missing := find_unindexed(store.redis, store.keys, store.objects):  # what learned from it would look clean
+        typer.echo(f"recall: reads {format_count(len(missing), 'segment')} that Redis does not know", err=True)
+        store.admin.reindex(only=missing)
+    if run is None:
+        trajectories = list(find_recalled(store, [None], filters, scorer, version))
+        known = [name.decode() for name in cast("set[bytes]", store.redis.smembers(store.keys.runs))]
+        return trace_recalled(settings, store, known, trajectories)
+    of_runs = [name for name, _ in walk_parents(store, run)]
+    return trace_recalled(settings, store, [run], list(find_recalled(store, of_runs, filters, scorer, version)))
 
 
 def _print(found: Recall) -> None:

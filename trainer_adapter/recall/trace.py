@@ -6,6 +6,7 @@ and tokens of all rollouts of their groups.
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,7 +15,7 @@ from agent_layer.schema import CheckpointRef, TrainedBatch, TrainedRollout
 from agent_layer.settings import Settings
 from agent_layer.store import Store
 from trainer_adapter.lineage import walk_lineage, walk_parents
-from trainer_adapter.loop import CheckpointDirectory
+from trainer_adapter.loop import CheckpointDirectory, Cursor
 from trainer_adapter.recall.find import RecalledTrajectory
 
 
@@ -101,12 +102,21 @@ def trace_recalled(
     )
 
 
-def find_kept_checkpoint(settings: Settings, store: Store, last: CheckpointRef) -> tuple[CheckpointRef, Path] | None:
+class KeptCheckpoint(NamedTuple):
+    """A checkpoint on this machine."""
+
+    place: CheckpointRef
+    directory: Path
+    cursor: Cursor
+
+
+def find_kept_checkpoint(settings: Settings, store: Store, last: CheckpointRef) -> KeptCheckpoint | None:
     """Return the newest checkpoint on this machine with no update behind it that is not behind ``last``; or None."""
     for run, step in walk_parents(store, last.run, last.step):
-        kept = [(cursor.step, directory) for directory, cursor in CheckpointDirectory(settings, run).all()]
-        if before := [(at, directory) for at, directory in kept if step is None or at <= step]:
-            return CheckpointRef(run=run, step=before[-1][0]), before[-1][1]
+        kept = CheckpointDirectory(settings, run).all()
+        for directory, cursor in reversed(kept):
+            if step is None or cursor.step <= step:
+                return KeptCheckpoint(CheckpointRef(run=run, step=cursor.step), directory, cursor)
     return None
 
 
@@ -153,8 +163,8 @@ def _measure_run(
         num_updates=len(behind),
         num_recalled_updates=len(wrong),
         clean=clean,
-        checkpoint=kept and kept[0],
-        directory=str(kept[1]) if kept else None,
+        checkpoint=kept.place if kept else None,
+        directory=str(kept.directory) if kept else None,
         num_tokens=_sum(update.num_tokens for update in wrong),
         num_group_tokens=_sum(update.num_group_tokens for update in wrong),
         num_all_tokens=_sum(batch.num_tokens for batch, _ in behind),

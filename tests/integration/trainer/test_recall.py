@@ -96,7 +96,7 @@ def answered(found, run=RUN):
     }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_learned_from_a_scorer_that_was_wrong_for_20_versions_is_what_the_raw_records_say(store, recall, seed):
     plant_history(store, seed=seed)
     raw = Raw(store)
@@ -142,7 +142,7 @@ def test_other_conditions_recall_whole_trajectories(store, recall, options, matc
 
 
 def test_a_run_that_branched_off_learned_what_its_parent_had_learned(store, recall):
-    plant_history(store)
+    plant_history(store, num_steps=16)
     branch(store, "early", RUN, 10)
     branch(store, "late", RUN, 15)
 
@@ -185,8 +185,8 @@ def save_checkpoints(settings, run, *steps):
 def test_a_new_run_begins_at_the_last_clean_checkpoint_without_what_was_at_fault(
     agent_layer, settings, store, options, open_tasks, excluded
 ):
-    plant_history(store)
-    save_checkpoints(settings, RUN, 4, 8, 12, 40)
+    plant_history(store, num_steps=16)
+    save_checkpoints(settings, RUN, 4, 8, 12, 16)
 
     status, out, err = agent_layer("recall", *options, "--retrain", "--as", "n")
 
@@ -210,8 +210,8 @@ def test_a_new_run_begins_at_the_last_clean_checkpoint_without_what_was_at_fault
 
 
 def test_without_a_clean_checkpoint_the_new_run_begins_with_its_model(agent_layer, settings, store):
-    plant_history(store)
-    save_checkpoints(settings, RUN, 12, 40)
+    plant_history(store, num_steps=16)
+    save_checkpoints(settings, RUN, 12, 16)
 
     status, out, err = agent_layer("recall", "--task", "t1", "--run", RUN, "--retrain")
 
