@@ -19,7 +19,7 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from agent_layer.schema import HeldOutTasks, Task, hold_out
+from agent_layer.schema import HeldOutTasks, Task, as_json_object, hold_out
 from envs.tasksets import open_taskset
 
 PAIRS = (
@@ -148,11 +148,21 @@ class Item(msgspec.Struct, frozen=True):
     paraphrase: str | None = None
 
 
+def read_prompt(item: Item) -> str:
+    """Return the prompt of a task."""
+    return str(as_json_object(item.task.input)["prompt"])
+
+
+def on_prompt(change: Callable[[str], str], item: Item) -> Task:
+    """Return the task with its prompt changed."""
+    fields = as_json_object(item.task.input)
+    return msgspec.structs.replace(item.task, input={**fields, "prompt": change(read_prompt(item))})
+
+
 def on_texts(change: Callable[[str], str], item: Item) -> Task:
     """Return the task with all its texts changed."""
-    prompt = item.task.input["prompt"]
     files = {name: change(text) for name, text in item.task.files.items()}
-    return msgspec.structs.replace(item.task, input={**item.task.input, "prompt": change(prompt)}, files=files)
+    return msgspec.structs.replace(on_prompt(change, item), files=files)
 
 
 def on_largest(change: Callable[[str], str], item: Item) -> Task:
@@ -206,8 +216,8 @@ def shuffle_sentences(rng: random.Random, text: str) -> str:
 
 def as_chat(item: Item) -> Task:
     """Return the task as chat messages under other names."""
-    turn = {"role": "user", "content": [{"type": "text", "text": item.task.input["prompt"]}]}
-    rest = {f"other_{name}": one for name, one in item.task.input.items() if name != "prompt"}
+    turn = {"role": "user", "content": [{"type": "text", "text": read_prompt(item)}]}
+    rest = {f"other_{name}": one for name, one in as_json_object(item.task.input).items() if name != "prompt"}
     return msgspec.structs.replace(item.task, input={**rest, "chat": [turn]})
 
 
@@ -228,7 +238,7 @@ def list_changes(rng: random.Random) -> dict[str, Callable[[Item], Task | None]]
         "type, environment, seed": lambda one: replace(one.task, task_type="x", env="x", seed=7),
         "names and order of fields, chat messages": as_chat,
         "case, white space, punctuation, emphasis": partial(on_texts, partial(change_form, rng)),
-        "a sentence in front": partial(on_texts_prompt, lambda text: _NOISE + text),
+        "a sentence in front": partial(on_prompt, lambda text: _NOISE + text),
         "one number changed": partial(on_largest, partial(change_number, rng)),
         "one word replaced": partial(on_largest, partial(replace_words, rng, 0.0)),
         "one name replaced everywhere": partial(on_texts, partial(rename, rng, 0.0)),
@@ -238,11 +248,6 @@ def list_changes(rng: random.Random) -> dict[str, Callable[[Item], Task | None]]
         "sentences or lines shuffled": partial(on_texts, partial(shuffle_sentences, rng)),
         "paraphrase by hand": paraphrase,
     }
-
-
-def on_texts_prompt(change: Callable[[str], str], item: Item) -> Task:
-    """Return the task with its prompt changed."""
-    return msgspec.structs.replace(item.task, input={**item.task.input, "prompt": change(item.task.input["prompt"])})
 
 
 def list_questions() -> list[Item]:
@@ -259,7 +264,8 @@ def measure(items: Sequence[Item], seed: int) -> Iterator[tuple[str, str]]:
     """Yield each kind of change, with the levels at which planted tasks are found, and the rate of those missed."""
     held_out = HeldOutTasks([hold_out("test", [one.task for one in items])])
     for name, change in list_changes(random.Random(seed)).items():
-        planted = [found for one in items if (found := change(one)) not in (None, one.task)]
+        changed = [(one.task, change(one)) for one in items]
+        planted = [found for task, found in changed if found is not None and found != task]
         found = Counter(match.level if (match := held_out.find_match(one)) else "missed" for one in planted)
         rate = f"**{found.pop('missed', 0) / len(planted):.0%} missed**" if planted else ""
         yield name, ", ".join([*(f"{level} {num}" for level, num in sorted(found.items())), *filter(None, [rate])])

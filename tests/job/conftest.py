@@ -174,6 +174,7 @@ class Player:
                 rollout_id=lease.rollout_id,
                 attempt=lease.attempt,
                 task_id=lease.task.id,
+                task=lease.task,
                 split=lease.task.split,
                 group_id=lease.group_id,
                 started_at=1.0,

@@ -7,9 +7,13 @@ import pytest
 
 from agent_layer.dispatcher import Report, connect
 from agent_layer.health.progress import progress_path, read_progress
+from agent_layer.schema.contamination.held_out import HeldOutTasks
+from agent_layer.schema.training import CheckpointRef
 from agent_layer.store import open_store
 from envs.evaluation.evaluator import list_rounds, show_round
 from trainer_adapter.config import EvaluationConfig, HeldOutConfig
+from trainer_adapter.tasks.audit import audit_checkpoint
+from trainer_adapter.tasks.held_out import read_held_out
 
 from .conftest import RUN, train
 
@@ -125,3 +129,19 @@ def test_a_round_of_weights_that_a_kill_has_lost_is_cancelled(held_out, settings
     (state,) = connect(settings).runs([lost])
     assert (state.num_queued, state.num_leased) == (0, 0)
     assert [one.name for one in list_rounds(settings) if one.state == "complete"] == ["r.held-out.000005"]
+
+
+@pytest.mark.usefixtures("player")
+def test_a_task_that_repeats_a_held_out_one_is_never_played_for_training_and_the_audit_proves_it(held_out, settings):
+    config = held_out(2)
+    (evaluated,) = config.evaluation.tasks
+    (source,) = config.tasks
+    (planted, *_) = source.path.read_bytes().splitlines()
+    evaluated.path.write_bytes(evaluated.path.read_bytes() + planted + b"\n")
+
+    train(config, settings)
+
+    store = open_store(settings)
+    assert len({row.task_id for row in store.query(run=RUN, limit=1000).items}) == 1
+    found = audit_checkpoint(store, CheckpointRef(run=RUN, step=2), HeldOutTasks(read_held_out(settings, RUN)))
+    assert (found.is_proven, found.num_updates, found.num_tasks, found.num_held_out) == (True, 2, 1, 4)

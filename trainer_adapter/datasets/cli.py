@@ -150,14 +150,15 @@ def _export(
     counts = ", ".join(f"{one.num_rows:,} rows of {kind}" for kind, one in files.items())
     typer.echo(f"{counts} from {account.num_found:,} trajectories in {directory}")
     _tell_left_out(account.left_out)
-    if account.left_out["unreadable"]:
-        raise typer.Exit(1)
 
 
 def _tell_left_out(left_out: Counter[str]) -> None:
+    """Print what was left out; end the command with 1 if some of it is damaged."""
     if left_out:
         found = ", ".join(f"{number:,} {kind}" for kind, number in left_out.most_common())
         typer.echo(f"left out: {found}", err=True)
+    if left_out["unreadable"]:
+        raise typer.Exit(1)
 
 
 @takes_filters
@@ -214,6 +215,7 @@ def _export_batches(
             "export verl: expected closed groups of split train, found none; change the filters, or wait for their end"
         )
     with write_export(file) as path, _show_progress("groups") as progress:
+        per_batch = min(per_batch, len(groups))
         rows = batch_rows(
             *(store, groups, per_batch, algorithm, left_out),
             progress=lambda done: progress(done, len(groups)),

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from agent_layer import __version__
 from agent_layer.errors import BadInputError
 from agent_layer.infra import sync_path
-from agent_layer.schema import JsonObject
+from agent_layer.schema import JsonObject, new_id
 from trainer_adapter.datasets.rows import SCHEMAS
 from trainer_adapter.datasets.selection import Account
 
@@ -96,13 +96,15 @@ def write_dataset(
 
     Raises: BadInputError: something is there, it cannot be written to, or no row was written.
     """
-    pending = directory.with_name(f"{directory.name}.pending")
+    directory = directory.resolve()
+    pending = directory.parent / f".{directory.name}.{new_id()}"
     try:
-        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        is_filled = directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
+        if is_filled or directory == Path.cwd():
+            found = "files" if is_filled else "the current one"
             raise BadInputError(
-                f"dataset {directory}: expected a new or empty directory, found files; choose another directory"
+                f"dataset {directory}: expected a new or empty directory, found {found}; choose another directory"
             )
-        shutil.rmtree(pending, ignore_errors=True)
         with ExitStack() as files:
             made = {kind: files.enter_context(RowFiles(pending / kind, SCHEMAS[kind], form)) for kind in kinds}
             yield made
@@ -116,7 +118,7 @@ def write_dataset(
         for path in (*pending.rglob("*"), pending):
             sync_path(path)
         pending.replace(directory)
-        sync_path(directory.absolute().parent)
+        sync_path(directory.parent)
     except OSError as error:
         raise BadInputError(
             f"dataset {directory}: expected a place that can be written to, found {error.strerror or error}; choose"
@@ -150,6 +152,7 @@ def _write_card(directory: Path, num_rows: dict[str, int], form: Format, account
         "dataset_info": [
             {
                 "config_name": kind,
+                "features": [_describe_column(column) for column in SCHEMAS[kind]],
                 "splits": [{"name": "train", "num_bytes": sizes[kind], "num_examples": number}],
                 "dataset_size": sizes[kind],
             }
@@ -184,3 +187,13 @@ def _write_card(directory: Path, num_rows: dict[str, int], form: Format, account
             for kind, number in account.left_out.most_common()
         ]
     return "\n".join(["---", msgspec.yaml.encode(head).decode().rstrip(), "---", *lines, ""])
+
+
+def _describe_column(column: pa.Field) -> JsonObject:
+    """Return its type in the words of ``datasets``, which takes that of JSON lines from the first file otherwise."""
+    is_list = pa.types.is_list(column.type)
+    name = str(column.type.value_type if is_list else column.type)
+    return {
+        "name": column.name,
+        "sequence" if is_list else "dtype": {"float": "float32", "double": "float64"}.get(name, name),
+    }

@@ -4,9 +4,9 @@ Columns that have one number for each token are as long as the ids beside them. 
 sampling, 0.0 where the policy did not sample the token; a version is -1 there.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain, product
+from heapq import nsmallest
+from itertools import product
 from typing import Final
 
 import msgspec
@@ -90,8 +90,8 @@ class RowPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Most rollouts of a group to imitate, those with the highest rewards; None: all."""
     margin: float = 0.0
     """Least difference of the rewards of a pair."""
-    per_group: int | None = None
-    """Most pairs of a group; None: all."""
+    per_group: int = 1
+    """Most pairs of a group."""
     mixed_versions: bool = False
     """See ``SelectionRule``."""
 
@@ -104,15 +104,14 @@ class RowPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 def make_rows(plan: RowPlan, rollouts: Sequence[UsableRollout], account: Account) -> Iterator[tuple[str, JsonObject]]:
     """Yield (kind, row) of the usable rollouts of one group."""
-    for rollout in rollouts:
-        account.count_used(rollout)
     for kind in plan.kinds:
         if kind == "pairs":
-            rows = pair_rows(rollouts, plan.margin, plan.per_group, account)
-        else:
-            make, best_of = (sft_rows, plan.best_of) if kind == "sft" else (step_rows, None)
-            rows = chain.from_iterable(map(make, pick_best(rollouts, best_of, account)))
-        yield from ((kind, row) for row in rows)
+            yield from ((kind, row) for row in pair_rows(rollouts, plan.margin, plan.per_group, account))
+            continue
+        make, best_of = (sft_rows, plan.best_of) if kind == "sft" else (step_rows, None)
+        for rollout in pick_best(rollouts, best_of, account):
+            account.count_used(rollout)
+            yield from ((kind, row) for row in make(rollout))
 
 
 def sft_rows(rollout: UsableRollout) -> Iterator[JsonObject]:
@@ -138,7 +137,7 @@ def sft_rows(rollout: UsableRollout) -> Iterator[JsonObject]:
 
 
 def pair_rows(
-    rollouts: Sequence[UsableRollout], min_margin: float, per_group: int | None, account: Account
+    rollouts: Sequence[UsableRollout], min_margin: float, per_group: int, account: Account
 ) -> Iterator[JsonObject]:
     """Yield pairs of a group whose rewards differ, by ``min_margin`` or more, the widest first.
 
@@ -147,26 +146,27 @@ def pair_rows(
     Args:
         rollouts: of one group, each with a reward.
         min_margin: least difference.
-        per_group: most pairs; None: all.
-        account: counts rollouts that are in no pair.
+        per_group: most pairs.
+        account: counts rollouts that are in a pair, or in none.
     """
     single = [one for one in rollouts if len(one.samples) == 1]
     for one in rollouts:
         if len(one.samples) > 1:
             reason = "it forked or has several agents, so its tokens are no single answer to compare"
             account.refuse(exclude(one.trajectory, "several_rows", reason))
-    found = [
+    found = (
         (margin, good.samples[0], bad.samples[0])
         for good, bad in product(single, single)
         if (margin := (good.reward or 0.0) - (bad.reward or 0.0)) >= min_margin
         and margin > 0
         and good.samples[0].prompt_ids == bad.samples[0].prompt_ids
-    ]
-    found.sort(key=lambda one: (-one[0], one[1].sample_id, one[2].sample_id))
-    chosen = found[:per_group]
-    used = Counter(sample.trajectory_id for _, good, bad in chosen for sample in (good, bad))
+    )
+    chosen = nsmallest(per_group, found, key=lambda one: (-one[0], one[1].sample_id, one[2].sample_id))
+    used = {sample.trajectory_id for _, *sides in chosen for sample in sides}
     for one in single:
-        if not used[one.trajectory.trajectory_id]:
+        if one.trajectory.trajectory_id in used:
+            account.count_used(one)
+        else:
             account.refuse(
                 exclude(
                     one.trajectory, "no_pair", "equal rewards, another prompt, or enough pairs of its group without it"

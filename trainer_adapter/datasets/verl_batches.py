@@ -12,7 +12,7 @@ from typing import Final, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agent_layer.errors import NotFoundError
+from agent_layer.errors import CorruptRecordError, NotFoundError
 from agent_layer.infra import batched
 from agent_layer.schema import ExcludedRollout, Group, HeldOutTasks, JsonObject, decode
 from agent_layer.store import Filters, Store, TrajectoryRow
@@ -130,9 +130,11 @@ def _read_group(
     store: Store, group: Group, rule: CreditRule, left_out: Counter[str], held_out: HeldOutTasks
 ) -> GroupSamples:
     rows = (row for one in group.trajectory_ids for row in _find_row(store, one))
-    found = (one for _, one in store.read(rows, contents=False))
-    read = [(one, find_held_out(one, held_out) or read_rollout(one, rule.credit)) for one in found]
+    damaged: list[CorruptRecordError] = []
+    members = store.read(rows, contents=False, on_corrupt=damaged.append)
+    read = [(one, find_held_out(one, held_out) or read_rollout(one, rule.credit)) for _, one in members]
     left_out.update(found.kind for _, found in read if isinstance(found, ExcludedRollout))
+    left_out += Counter(deleted=len(group.trajectory_ids) - len(read) - len(damaged), unreadable=len(damaged))
     return GroupSamples(
         group_id=group.group_id,
         task_id=group.task_id,

@@ -8,14 +8,17 @@ import msgspec
 import pyarrow.parquet
 import pytest
 
+from agent_layer.errors import BadInputError
 from agent_layer.schema.step import StepState
 from agent_layer.store import open_store
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
 from trainer_adapter.data import samples_of, select_batch, spread_advantages
+from trainer_adapter.datasets.directory import write_dataset
+from trainer_adapter.datasets.selection import Account
 
 from ...builders import attempt, closed_group, content
 from ...job.hand_case import GROUPS, plain, read_groups, record_call, with_a_fork, with_a_tool
-from ...stored import mark_deleted, write_segment
+from ...stored import damage, mark_deleted, write_segment
 
 
 @pytest.fixture
@@ -224,13 +227,82 @@ def test_batches_are_those_that_the_trainer_learns_from(store, agent_layer, tmp_
     assert len(rows) > 5
 
 
-def test_a_group_is_written_whole_whichever_member_a_filter_finds(store, agent_layer, tmp_path):
+@pytest.mark.parametrize("per_batch", [1, 10**30])
+def test_a_group_is_written_whole_whichever_member_a_filter_finds(store, agent_layer, tmp_path, per_batch):
     put_group(store, "g", (1.0, answer(13)), (0.0, answer(14)))
 
-    agent_layer("store", "export", "verl", tmp_path / "b.parquet", "--groups", "1", "--reward", "1..")
+    agent_layer("store", "export", "verl", tmp_path / "b.parquet", "--groups", per_batch, "--reward", "1..")
 
     rows = pyarrow.parquet.read_table(tmp_path / "b.parquet").to_pylist()
     assert [row["reward"] for row in rows] == [1.0, 0.0]
+
+
+def test_members_that_cannot_be_read_are_left_out_of_their_batch_by_name(store, agent_layer, tmp_path):
+    names = put_group(store, "g", *((float(score), answer(13 + score)) for score in range(5)))
+    mark_deleted(store, names[1])
+    damage(store, names[2])
+
+    status, _, err = agent_layer("store", "export", "verl", tmp_path / "b.parquet", "--groups", "1")
+
+    assert (status, err) == (1, "left out: 1 deleted, 1 unreadable\n")
+    rows = pyarrow.parquet.read_table(tmp_path / "b.parquet").to_pylist()
+    assert [row["reward"] for row in rows] == [0.0, 3.0, 4.0]
+
+
+def test_the_card_describes_what_is_written_alone(store, agent_layer, tmp_path):
+    put_group(store, "g", *((score, answer(13, version=version)) for version, score in enumerate([0.0, 1.0, 0.0, 0.5])))
+
+    agent_layer("store", "export", "sft", tmp_path / "best", "--best-of", "1")
+    agent_layer("store", "export", "pairs", tmp_path / "pairs")
+
+    assert "| policy versions | 1 to 1 |" in (tmp_path / "best" / "README.md").read_text()
+    assert "| policy versions | 0 to 1 |" in (tmp_path / "pairs" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_a_column_that_begins_with_nulls_is_read(store, agent_layer, tmp_path, monkeypatch, form):
+    monkeypatch.setattr("trainer_adapter.datasets.directory._PART_ROWS", 1)
+    monkeypatch.setattr("trainer_adapter.datasets.directory._BATCH", 1)
+    put_group(store, "g", (None, plain), (1.0, plain))
+
+    agent_layer("store", "export", "sft", tmp_path / "d", "--format", form)
+
+    assert [row["reward"] for row in read(tmp_path / "d", "sft")] == [None, 1.0]
+
+
+def test_two_exports_to_one_directory_harm_neither_each_other_nor_what_stands_beside(tmp_path):
+    directory = tmp_path / "d"
+    (tmp_path / "d.pending").mkdir()
+    (tmp_path / "d.pending" / "file").write_text("kept")
+
+    def export(name, between=lambda: None):
+        with write_dataset(directory, ["sft"], "parquet", Account(), {}) as files:
+            files["sft"].append({"trajectory_id": name})
+            between()
+
+    with pytest.raises(BadInputError, match="expected a place that can be written to, found Directory not empty"):
+        export("first", lambda: export("second"))
+
+    assert [row["trajectory_id"] for row in read(directory, "sft")] == ["second"]
+    assert sorted(one.name for one in tmp_path.iterdir() if one.name != "cache") == ["d", "d.pending"]
+    assert (tmp_path / "d.pending" / "file").read_text() == "kept"
+
+
+def test_a_link_to_an_empty_directory_is_followed_and_the_present_one_is_refused(
+    store, agent_layer, tmp_path, monkeypatch
+):
+    put_group(store, "g", (1.0, plain))
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    monkeypatch.chdir(tmp_path / "real")
+
+    for place in (".", "", "/"):
+        status, _, err = agent_layer("store", "export", "sft", place)
+        assert (status, err.count("expected a new or empty directory")) == (2, 1), err
+
+    monkeypatch.chdir(tmp_path)
+    assert agent_layer("store", "export", "sft", "link")[0] == 0
+    assert (tmp_path / "real" / "README.md").is_file()
 
 
 @pytest.mark.parametrize(
@@ -254,7 +326,7 @@ def test_what_cannot_be_is_one_sentence_and_leaves_nothing(store, agent_layer, t
 
     assert (status, err.count(sentence)) == (2, 1), err
     assert not (tmp_path / "new").exists()
-    assert not list(tmp_path.glob("*.pending"))
+    assert {one.name for one in tmp_path.iterdir()} <= {"full", "cache", "agent-layer"}
     assert (tmp_path / "full" / "file").read_text() == "kept"
 
 
