@@ -112,7 +112,7 @@ class _SpanReceiver:
                     taken = await run_in_thread(read)
         except REFUSALS as error:
             status, reason = describe_refusal(error, "OTLP request", request.client_max_size)
-            headers = {hdrs.RETRY_AFTER: _RETRY_SECONDS} if status == 503 else None
+            headers: dict[str, str] | None = {hdrs.RETRY_AFTER: _RETRY_SECONDS} if status == 503 else None
             return _respond(request, status, encoding.refuse(reason), headers)
         if taken.num_rejected:
             log.warning("spans rejected num_rejected=%d first=%s", taken.num_rejected, taken.reason)

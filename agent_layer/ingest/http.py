@@ -120,7 +120,7 @@ async def run_in_thread(work: Callable[[], T], threads: Executor | None = None) 
     return await asyncio.get_running_loop().run_in_executor(threads, run)
 
 
-def _release_frames(error: BaseException | None) -> None:
+def _release_frames(error: BaseException | None) -> None:  # kept: in the frames of the error it would be a cycle
     while error is not None:
         clear_frames(error.__traceback__)
         error = error.__context__
