@@ -8,7 +8,7 @@ __getattr__, __all__ = face(
         "advantages": (
             "JudgedValues TrainingBatch advantage_rule assign_credit group_advantages select_batch value_advantages"
         ),
-        "credit": "CreditRule CreditedValue JudgedRollout RolloutSamples Turn",
+        "credit": "CreditRule CreditedValue JudgedRollout RolloutSamples",
         "exclusions": "find_exclusions",
         "groups": "GroupIntake count_step read_group success_by_task",
         "lengths": "NO_BOUNDS ModelBounds read_bounds",

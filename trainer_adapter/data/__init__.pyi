@@ -3,7 +3,7 @@ from .advantages import JudgedValues as JudgedValues, TrainingBatch as TrainingB
 from .advantages import assign_credit as assign_credit, group_advantages as group_advantages
 from .advantages import select_batch as select_batch, value_advantages as value_advantages
 from .credit import CreditRule as CreditRule, CreditedValue as CreditedValue, JudgedRollout as JudgedRollout
-from .credit import RolloutSamples as RolloutSamples, Turn as Turn
+from .credit import RolloutSamples as RolloutSamples
 from .exclusions import find_exclusions as find_exclusions
 from .groups import GroupIntake as GroupIntake, count_step as count_step, read_group as read_group
 from .groups import success_by_task as success_by_task
