@@ -240,7 +240,7 @@ class DurableWrites:
             time.sleep(_POLL_SECONDS)
         return False
 
-    def _open_files(self) -> None:
+    def _open_files(self) -> None:  # kept: raises in its caller's try
         """Open the files to which the server appends now, and close the others. Raises: FileNotFoundError."""
         paths = {path.stat().st_ino: path for path in self._find_files()}
         _close_files(self._files, keep=paths)

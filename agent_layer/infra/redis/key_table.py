@@ -67,7 +67,7 @@ KEY_FAMILIES: Final[tuple[KeyFamily, ...]] = (
         "group:<group>/accepted",
         "store",
         "rebuilt",
-        "hash: rollout → its accepted attempt; until the group has a record",
+        "hash: rollout → its accepted attempt; until the group has a record, 30 days at most",
     ),
     KeyFamily("groups:<run>", "store", "rebuilt", "sorted set of groups by time of closing"),
     KeyFamily("group-segments", "store", "rebuilt", "hash: group → segments that hold it"),
