@@ -106,7 +106,15 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
     if method is not None:
         return _train_supervised(
             *(settings, config, method),
-            {"--on": on, "--processes": processes > 1, "--harness": worker, "--dry-run": dry_run},
+            {
+                "--on": on,
+                "--processes": processes > 1,
+                "--harness": worker,
+                "--dry-run": dry_run,
+                "--unchecked": unchecked,
+                "--tool-parser": tool_parser,
+                "--reasoning-parser": reasoning_parser,
+            },
         )
     parsers = {
         name: parser
@@ -161,7 +169,7 @@ def _train_supervised(settings: Settings, path: Path, method: Literal["sft", "dp
         from trainer_adapter.supervised import load_supervised, train_supervised  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _needs_torch("train", error) from error
-    config = load_supervised(path.absolute())
+    config = load_supervised(path.absolute(), method)
     with stop_on_signals() as stop:
         is_done = train_supervised(
             config, settings, method, stop, lambda step: typer.echo(str(step)), partial(typer.echo, err=True)

@@ -13,7 +13,7 @@ import pytest
 
 from agent_layer.schema.record import TokenIds
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
-from trainer_adapter.config import LoraConfig, OptimizerConfig, Schedule, SourceConfig, TrainConfig
+from trainer_adapter.config import LoraConfig, OptimizerConfig, RetentionConfig, Schedule, SourceConfig, TrainConfig
 from trainer_adapter.supervised.config import SupervisedConfig
 
 from ..builders import attempt, closed_group
@@ -43,10 +43,10 @@ def configure(model, tmp_path, method="sft", rate=1e-3, **options):
     return SupervisedConfig(model=model, dataset=tmp_path / "d", out=tmp_path / method, **own)
 
 
-def start(config, method="sft"):
+def start(config):
     from trainer_adapter.verl.supervised import SupervisedTrainer
 
-    return SupervisedTrainer(config.as_training(method, 10))
+    return SupervisedTrainer(config.as_training(10))
 
 
 def read_model(model):
@@ -94,7 +94,7 @@ def test_the_loss_of_preference_is_that_of_its_paper(model, tmp_path, microbatch
     rows, reader = make_rows(), read_model(model)
     dice = torch.Generator().manual_seed(3)
     optimizer = OptimizerConfig(learning_rate=Schedule(start=1e-3), microbatch_tokens=microbatch_tokens)
-    trainer = start(configure(model, tmp_path, optimizer=optimizer), "dpo")
+    trainer = start(configure(model, tmp_path, optimizer=optimizer))
     reference = trainer.sum_logprobs(rows) + torch.rand(len(rows), generator=dice)
 
     found = trainer.prefer(rows, reference, BETA, 1e-3)
@@ -112,7 +112,7 @@ def test_before_the_first_step_no_side_is_preferred(model, tmp_path):
     from math import log
 
     rows = make_rows()
-    trainer = start(configure(model, tmp_path), "dpo")
+    trainer = start(configure(model, tmp_path))
     reference = trainer.sum_logprobs(rows)
 
     first = trainer.prefer(rows, reference, BETA, 1e-3)
@@ -168,6 +168,39 @@ def test_stopped_and_started_again_it_ends_with_the_same_weights(model, tmp_path
     assert (settings.dir / "runs" / "halted" / "supervised.jsonl").read_bytes().count(b"\n") == 4
 
 
+def test_a_step_that_a_kill_undid_is_reported_once(model, tmp_path, settings):
+    from trainer_adapter.supervised.train import train_supervised
+
+    write_pairs(tmp_path / "d")
+    config = configure(model, tmp_path, epochs=2, batch_size=2, run="k", keep=RetentionConfig(checkpoint_steps=2))
+
+    def end_at_the_third(step):
+        if step.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_supervised(config, settings, "sft", report=end_at_the_third)
+    assert train_supervised(config, settings, "sft")
+
+    lines = (settings.dir / "runs" / "k" / "supervised.jsonl").read_bytes().splitlines()
+    assert [msgspec.json.decode(line)["step"] for line in lines] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("method", "rate"), [("sft", 1e-5), ("dpo", 1e-6)])
+def test_an_option_of_the_optimizer_leaves_the_learning_rate_of_the_method(tmp_path, method, rate):
+    from trainer_adapter.supervised.config import load_supervised
+
+    path = tmp_path / "warm.yaml"
+    for options, expected in [
+        ("", rate),
+        ("optimizer:", rate),
+        ("optimizer: {max_row_tokens: 9}", rate),
+        ("optimizer: {learning_rate: {start: 0.5}}", 0.5),
+    ]:
+        path.write_text(f"model: m\ndataset: d\nout: o\n{options}\n")
+        assert load_supervised(path, method).optimizer.learning_rate.start == expected
+
+
 def test_a_policy_trains_from_the_model_that_it_wrote(model, tmp_path, settings):
     from trainer_adapter.supervised.train import train_supervised
     from trainer_adapter.verl.trainer import EmbeddedTrainer
@@ -201,7 +234,7 @@ def test_a_policy_trains_from_the_model_that_it_wrote(model, tmp_path, settings)
         ({"model": "none"}, "expected a readable config.json"),
         ({"out": "d"}, "expected a new or empty directory"),
         ({"epochs": 3}, "expected the configuration and dataset of its checkpoint"),
-        ({"optimizer": OptimizerConfig(max_row_tokens=2)}, "expected a row of at most 2 tokens, found none among 3"),
+        ({"optimizer": OptimizerConfig(max_row_tokens=2)}, "found all 3 above optimizer.max_row_tokens: 2"),
     ],
 )
 def test_what_cannot_be_trained_is_named_before_it_begins(model, tmp_path, settings, change, sentence):
@@ -229,8 +262,50 @@ def test_a_token_that_the_model_does_not_have_is_named(tmp_path):
 
     with pytest.raises(BadInputError, match=r"row 1 of pairs: expected token ids below the model's 20, found 20"):
         read_examples(tmp_path / "d", "dpo", ModelBounds(vocab_size=20), None)
-    with pytest.raises(BadInputError, match="at most the model's 5 positions, found 6"):
+    with pytest.raises(BadInputError, match=r"model's 5 positions, found 6; set optimizer\.max_row_tokens: 5"):
         read_examples(tmp_path / "d", "dpo", ModelBounds(max_positions=5), None)
+    examples, num_long = read_examples(tmp_path / "d", "dpo", ModelBounds(max_positions=5), 5)
+    assert (len(examples), num_long) == (1, 2)
+
+
+LONG = 400_000  # a line of 1.6 MB
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ({"input_ids": [3] * LONG, "assistant_masks": [0, *[1] * (LONG - 1)]}, LONG),
+        ({"input_ids": [3, 4], "assistant_masks": [0, 1], "reward": None}, 2),
+        ({"input_ids": None, "assistant_masks": None}, "Expected `array`, got `null`"),
+        ({"input_ids": [3, -4], "assistant_masks": [0, 1]}, "Expected `int` >= 0"),
+        ({"input_ids": [3, 2**40], "assistant_masks": [0, 1]}, "Expected `int` <= 2147483647"),
+        ({"input_ids": [3, 4], "assistant_masks": [0, 2]}, "Invalid enum value 2"),
+        ({"input_ids": ["3", "4"], "assistant_masks": [0, 1]}, "Expected `int`, got `str`"),
+        ({"input_ids": [3, 4]}, "missing required field `assistant_masks`"),
+        ({"input_ids": [3, 4], "assistant_masks": [0]}, "expected a prompt, an answer with a trained token"),
+        ({"input_ids": [3, 4], "assistant_masks": [1, 1]}, "expected a prompt, an answer with a trained token"),
+    ],
+)
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_a_row_is_read_or_named_whatever_stands_in_it(tmp_path, form, line, found):
+    from agent_layer.errors import BadInputError
+    from trainer_adapter.data import NO_BOUNDS
+    from trainer_adapter.supervised.read import read_examples
+
+    path = tmp_path / "sft" / f"train-00000.{form}"
+    path.parent.mkdir()
+    if form == "jsonl":
+        path.write_bytes(msgspec.json.encode(line) + b"\n")
+    else:
+        pyarrow.parquet.write_table(pa.Table.from_pylist([line]), path)
+
+    if isinstance(found, int):
+        ((row,),), _ = read_examples(tmp_path, "sft", NO_BOUNDS, None)
+        assert row.num_tokens == found
+    else:
+        with pytest.raises(BadInputError) as error:
+            read_examples(tmp_path, "sft", NO_BOUNDS, None)
+        assert found in str(error.value)
 
 
 def test_the_command_trains_from_an_exported_dataset(model, tmp_path, settings, agent_layer):
@@ -253,8 +328,9 @@ def test_the_command_trains_from_an_exported_dataset(model, tmp_path, settings, 
         assert (tmp_path / "warm" / "config.json").is_file()
         (tmp_path / "warm").rename(tmp_path / f"warm-{method}")
 
-    status, _, err = agent_layer("train", "--method", "sft", tmp_path / "warm.yaml", "--dry-run")
-    assert (status, "found --dry-run" in err) == (2, True)
+    for option in ("--dry-run", "--unchecked", "--tool-parser=hermes", "--processes=2"):
+        status, _, err = agent_layer("train", "--method", "sft", tmp_path / "warm.yaml", option)
+        assert (status, f"found {option.split('=')[0]};" in err) == (2, True), err
 
 
 def test_exported_batches_are_the_tensors_of_an_update(tmp_path, settings, agent_layer):

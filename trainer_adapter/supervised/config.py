@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from agent_layer.errors import BadInputError
-from trainer_adapter.algorithms import AlgorithmConfig, Schedule
+from trainer_adapter.algorithms import AlgorithmConfig
 from trainer_adapter.config import LoraConfig, OptimizerConfig, RetentionConfig, TrainConfig, read_options
 
 Method: TypeAlias = Literal["sft", "dpo"]
@@ -34,15 +34,15 @@ class SupervisedConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """DPO: how strongly the reference holds."""
     seed: int = 0
     """Seed of the order of the rows."""
-    optimizer: OptimizerConfig | None = None
-    """None: learning rate 1e-5 for SFT and 1e-6 for DPO."""
+    optimizer: OptimizerConfig = OptimizerConfig()
+    """A file that names no learning rate has 1e-5 for SFT and 1e-6 for DPO."""
     lora: LoraConfig | None = None
     """None: all weights are trained."""
     keep: RetentionConfig = RetentionConfig(checkpoint_steps=100)
     verl: dict[str, object] = {}
     """Keys of veRL without an option here; see ``TrainConfig``."""
 
-    def as_training(self, method: Method, steps: int) -> TrainConfig:
+    def as_training(self, steps: int) -> TrainConfig:
         """Return what the embedded trainer reads: both methods are REINFORCE with given advantages, without a task."""
         return TrainConfig(
             model=self.model,
@@ -50,19 +50,24 @@ class SupervisedConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             steps=steps,
             seed=self.seed,
             algorithm=AlgorithmConfig(name="rloo"),
-            optimizer=self.optimizer or OptimizerConfig(learning_rate=Schedule(start=_RATES[method])),
+            optimizer=self.optimizer,
             lora=self.lora,
             verl=self.verl,
         )
 
 
-def load_supervised(path: Path) -> SupervisedConfig:
+def load_supervised(path: Path, method: Method) -> SupervisedConfig:
     """Read a configuration file.
 
     Raises: BadInputError: no such file, an unknown option, or one without effect.
     """
-    config = read_options(path, SupervisedConfig)
-    optimizer = config.optimizer or OptimizerConfig()
+
+    def fill_in(options: dict[str, object]) -> dict[str, object]:
+        written = msgspec.convert(options.get("optimizer") or {}, dict[str, object])
+        return {**options, "optimizer": {"learning_rate": {"start": _RATES[method]}} | written}
+
+    config = read_options(path, SupervisedConfig, fill_in)
+    optimizer = config.optimizer
     if optimizer.epochs != 1 or optimizer.minibatches != 1:
         raise BadInputError(
             f"configuration {path}: optimizer.epochs and optimizer.minibatches divide the updates of a policy; set"

@@ -1,12 +1,13 @@
 """Rows of an exported dataset as a trainer reads them, each checked against the model."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 import pyarrow as pa
-from pyarrow.dataset import JsonFileFormat, ParquetFileFormat, dataset
+from msgspec import Meta
+from pyarrow.parquet import ParquetFile
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import TokenIds
@@ -16,11 +17,9 @@ from trainer_adapter.supervised.config import Method
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyarrow carries no types.
 
-_COLUMNS = {
-    "sft": ["input_ids", "assistant_masks"],
-    "dpo": ["prompt_ids", "chosen_ids", "chosen_mask", "rejected_ids", "rejected_mask"],
-}
-_FOLDERS = {"sft": "sft", "dpo": "pairs"}
+_Id: TypeAlias = Annotated[int, Meta(ge=0, lt=2**31)]
+_Mask: TypeAlias = Literal[0, 1]
+_BATCH = 256
 
 
 class SupervisedRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +38,34 @@ class SupervisedRow(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.prompt_ids) + len(self.response_ids)
 
 
+class _Answer(msgspec.Struct):
+    """Row of ``sft``."""
+
+    input_ids: list[_Id]
+    assistant_masks: list[_Mask]
+
+    def split(self) -> list[SupervisedRow]:
+        mask = self.assistant_masks
+        first = next((place for place, one in enumerate(mask) if one), len(mask))
+        return [_make_row(self.input_ids[:first], self.input_ids[first:], mask[first:])]
+
+
+class _Preference(msgspec.Struct):
+    """Row of ``pairs``."""
+
+    prompt_ids: list[_Id]
+    chosen_ids: list[_Id]
+    chosen_mask: list[_Mask]
+    rejected_ids: list[_Id]
+    rejected_mask: list[_Mask]
+
+    def split(self) -> list[SupervisedRow]:
+        return [
+            _make_row(self.prompt_ids, self.chosen_ids, self.chosen_mask),
+            _make_row(self.prompt_ids, self.rejected_ids, self.rejected_mask),
+        ]
+
+
 def read_examples(
     directory: Path, method: Method, bounds: ModelBounds, max_tokens: int | None
 ) -> tuple[list[list[SupervisedRow]], int]:
@@ -52,51 +79,40 @@ def read_examples(
 
     Raises: BadInputError: there are no such rows, or one does not fit the model.
     """
-    folder = directory / _FOLDERS[method]
-    files = sorted([*folder.glob("*.parquet"), *folder.glob("*.jsonl")])
-    if not files:
-        raise BadInputError(
-            f"dataset {directory}: expected rows in {folder.name}/, found none; write them with 'agent-layer store"
-            f" export {folder.name} DIR'"
-        )
+    folder, kind = ("sft", _Answer) if method == "sft" else ("pairs", _Preference)
     examples: list[list[SupervisedRow]] = []
     num_long = 0
-    for number, row in enumerate(_read_files(files, _COLUMNS[method])):
-        example = _split(row) if method == "sft" else _pair(row)
-        for one in example:
-            _check(one, bounds, f"dataset {directory}: row {number} of {folder.name}")
+    for number, row in enumerate(_read_rows(directory / folder, kind)):
+        example = row.split()
         if max_tokens is not None and max(one.num_tokens for one in example) > max_tokens:
             num_long += 1
-        else:
-            examples.append(example)
+            continue
+        for one in example:
+            _check(one, bounds, f"dataset {directory}: row {number} of {folder}")
+        examples.append(example)
     if not examples:
-        raise BadInputError(
-            f"dataset {directory}: expected a row of at most {max_tokens} tokens, found none among {num_long}; raise"
-            " optimizer.max_row_tokens"
-        )
+        found = f"none; write them with 'agent-layer store export {folder} DIR'"
+        if num_long:
+            found = f"all {num_long} above optimizer.max_row_tokens: {max_tokens}; raise it"
+        raise BadInputError(f"dataset {directory}: expected rows in {folder}/, found {found}")
     return examples, num_long
 
 
-def _read_files(files: Sequence[Path], columns: Sequence[str]) -> Iterator[Mapping[str, Sequence[int]]]:
-    form = JsonFileFormat() if files[0].suffix == ".jsonl" else ParquetFileFormat()
-    try:
-        table = dataset([str(file) for file in files], format=form)
-        for batch in table.to_batches(columns=list(columns)):
-            yield from cast("list[Mapping[str, Sequence[int]]]", batch.to_pylist())
-    except (pa.ArrowException, OSError) as error:
-        raise BadInputError(
-            f"dataset {files[0].parent}: expected the columns {', '.join(columns)}, found {error}; export it again"
-        ) from error
-
-
-def _split(row: Mapping[str, Sequence[int]]) -> list[SupervisedRow]:
-    ids, mask = row["input_ids"], row["assistant_masks"]
-    first = next((place for place, one in enumerate(mask) if one), len(mask))
-    return [_make_row(ids[:first], ids[first:], mask[first:])]
-
-
-def _pair(row: Mapping[str, Sequence[int]]) -> list[SupervisedRow]:
-    return [_make_row(row["prompt_ids"], row[f"{side}_ids"], row[f"{side}_mask"]) for side in ("chosen", "rejected")]
+def _read_rows(folder: Path, kind: type[_Answer | _Preference]) -> Iterator[_Answer | _Preference]:
+    columns = list(kind.__struct_fields__)
+    for file in sorted([*folder.glob("*.parquet"), *folder.glob("*.jsonl")]):
+        try:
+            if file.suffix == ".jsonl":
+                with file.open("rb") as lines:
+                    yield from (msgspec.json.decode(line, type=kind) for line in lines)
+            else:
+                with ParquetFile(file) as opened:
+                    for batch in opened.iter_batches(_BATCH, columns=columns):
+                        yield from (msgspec.convert(row, kind) for row in batch.to_pylist())
+        except (msgspec.MsgspecError, pa.ArrowException, OSError) as error:
+            raise BadInputError(
+                f"dataset {file}: expected the columns {', '.join(columns)}, found: {error}; export it again"
+            ) from error
 
 
 def _make_row(prompt: Sequence[int], response: Sequence[int], mask: Sequence[int]) -> SupervisedRow:
@@ -111,7 +127,7 @@ def _check(row: SupervisedRow, bounds: ModelBounds, subject: str) -> None:
             f"{subject}: expected a prompt, an answer with a trained token and a mask as long, found"
             f" {len(row.prompt_ids)}, {len(row.response_ids)} and {len(row.loss_mask)} tokens; export it again"
         )
-    if not 0 <= min(ids) <= max(ids) < end:
+    if max(ids) >= end:
         raise BadInputError(
             f"{subject}: expected token ids below the model's {end}, found {max(ids)}; train the model whose tokenizer"
             " the card names"

@@ -70,7 +70,7 @@ def train_supervised(
     directory, checkpoints = settings.dir / "runs" / run, CheckpointDirectory(settings, run)
     refusal = f"run {run}: expected no other trainer in {settings.dir}, found one; stop it, or choose another run"
     with hold_alone(directory / "trainer.lock", refusal):
-        max_tokens = config.optimizer and config.optimizer.max_row_tokens
+        max_tokens = config.optimizer.max_row_tokens
         examples, num_long = read_examples(config.dataset, method, read_model_bounds(config.model), max_tokens)
         if num_long:
             say(f"left out: {num_long} of {len(examples) + num_long} examples above {max_tokens} tokens")
@@ -80,12 +80,15 @@ def train_supervised(
         learner = _Learner(config, method, examples, num_steps)
         if place is not None:
             learner.trainer.load(place)
+        log = directory / "supervised.jsonl"
+        lines = log.read_bytes().splitlines(keepends=True) if log.exists() else []
+        replace_file(log, lines[: cursor.step])  # a kill undid the later ones
         for step in range(cursor.step, num_steps):
             if stop():
                 _save(checkpoints, learner.trainer, step, config)
                 return False
             done = learner.make_step(step)
-            with (directory / "supervised.jsonl").open("ab") as file:
+            with log.open("ab") as file:
                 file.write(msgspec.json.encode(done) + b"\n")
             report(done)
             if (step + 1) % config.keep.checkpoint_steps == 0 or step + 1 == num_steps:
@@ -101,7 +104,7 @@ class _Learner:
         self, config: SupervisedConfig, method: Method, examples: Sequence[Sequence[SupervisedRow]], num_steps: int
     ) -> None:
         self._config, self._examples, self._num_steps = config, examples, num_steps
-        training = config.as_training(method, num_steps)
+        training = config.as_training(num_steps)
         self._rates = training.optimizer.learning_rate
         self.trainer = SupervisedTrainer(training)
         rows = list(chain.from_iterable(examples))

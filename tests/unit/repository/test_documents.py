@@ -75,7 +75,7 @@ def test_every_configuration_is_one_that_a_trainer_takes(tmp_path: Path):
     for text in configurations:
         path.write_text(text)
         if "dataset:" in text:
-            assert load_supervised(path).batch_size > 1
+            assert load_supervised(path, "sft").batch_size > 1
         else:
             assert load_config(path).rollouts.max_staleness == 1
 
