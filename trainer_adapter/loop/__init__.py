@@ -5,7 +5,7 @@ from agent_layer.lazy import face
 __getattr__, __all__ = face(
     __name__,
     {
-        "checkpoint": "CheckpointDirectory Cursor",
+        "checkpoint": "CheckpointDirectory Cursor hold_run",
         "feed": "count_groups",
         "run": "EmbeddedDriver read_model_bounds stop_on_signals train_run",
     },

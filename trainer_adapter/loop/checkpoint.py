@@ -2,18 +2,30 @@
 
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
 
 from agent_layer.errors import NotFoundError
-from agent_layer.infra import make_private, sync_path
+from agent_layer.infra import hold_alone, make_private, sync_path
 from agent_layer.schema import CheckpointRef, Record
 from agent_layer.settings import Settings
 from trainer_adapter.lineage import write_parent
 from trainer_adapter.tasks import Draw, StreamState
 
 _CURSOR = "cursor.json"
+
+
+def hold_run(settings: Settings, run: str) -> AbstractContextManager[None]:
+    """Context manager: no other process of this machine trains or prepares the run during the block.
+
+    Raises: BadInputError: one does.
+    """
+    return hold_alone(
+        settings.dir / "runs" / run / "trainer.lock",
+        f"run {run}: expected no other trainer in {settings.dir}, found one; stop it, or choose another run",
+    )
 
 
 class Cursor(Record, frozen=True, kw_only=True):

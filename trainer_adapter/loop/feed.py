@@ -268,7 +268,7 @@ class GroupFeed:
             sampling=task.sampling if plan.temperature is None else {**task.sampling, "temperature": plan.temperature},
             partial=plan.partial or task.partial,
             priority=task.priority if plan.priority is None else plan.priority,
-            from_policy=max(open_group.start, self._first_version, 0) or None,
+            from_policy=max(open_group.start, self._first_version) or None,
             sampling_seed=derive_seed(self._seed, open_group.position, open_group.tries),
         )
 

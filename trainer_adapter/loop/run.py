@@ -22,14 +22,14 @@ from agent_layer.health import (
     read_restarts,
     restarts_path,
 )
-from agent_layer.infra import hold_alone, open_redis
+from agent_layer.infra import open_redis
 from agent_layer.recorder import Recorder, open_recorder
 from agent_layer.schema import JsonObject
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import ModelBounds, read_bounds
-from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
+from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor, hold_run
 from trainer_adapter.loop.feed import GroupFeed
 from trainer_adapter.loop.held_out import HeldOutEvaluation
 from trainer_adapter.loop.loop import TrainingLoop
@@ -119,10 +119,7 @@ def train_run(
     check_verl_options(config.verl)
     check_trackers(config)
     with (
-        hold_alone(
-            settings.dir / "runs" / run / "trainer.lock",
-            f"run {run}: expected no other trainer in {settings.dir}, found one; stop it, or choose another run",
-        ),
+        hold_run(settings, run),
         open_notifier(settings, config.alarms) as notifier,
         open_trackers(config, settings, run) as track,
     ):

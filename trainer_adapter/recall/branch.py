@@ -8,23 +8,27 @@ sampled before that.
 import shutil
 import time
 from collections.abc import Collection
+from pathlib import Path
 
 import msgspec
 
-from agent_layer.engines import get_policy, register_policy
+from agent_layer.engines import get_policy, newest_policy, register_policy
 from agent_layer.errors import BadInputError, NotFoundError
 from agent_layer.schema import CheckpointRef, PolicyVersion, check_name
 from agent_layer.settings import Settings
 from agent_layer.store import Store
-from trainer_adapter.loop import CheckpointDirectory, Cursor
+from trainer_adapter.lineage import read_parent, walk_parents
+from trainer_adapter.loop import CheckpointDirectory, Cursor, hold_run
 from trainer_adapter.recall.trace import find_kept_checkpoint
 from trainer_adapter.tasks import write_exclusions
 
 
 def branch_run(
-    settings: Settings, store: Store, clean: CheckpointRef, run: str, excluded: Collection[str]
+    settings: Settings, store: Store, clean: CheckpointRef, run: str, excluded: Collection[str], model: Path | None
 ) -> CheckpointRef | None:
     """Prepare a run that goes on from the newest checkpoint that this machine keeps up to a clean state.
+
+    A preparation that was killed is completed by another one under the same name.
 
     Args:
         settings: locations of checkpoints.
@@ -32,40 +36,58 @@ def branch_run(
         clean: last state to begin with.
         run: new name.
         excluded: ids of tasks that the run never draws.
+        model: of its configuration; None: not known.
 
     Returns: the checkpoint that it begins with; None: none is kept, so it begins with the model of its configuration.
 
     Raises:
-        BadInputError: there is such a run, or the name is not valid.
+        BadInputError: there is such a run, the name is not valid, or no checkpoint is kept and the model is not clean.
         NotFoundError: the trainer of the old run deleted the checkpoint meanwhile.
     """
     check_name(run, "run")
-    checkpoints = CheckpointDirectory(settings, run)
-    if get_policy(store.redis, store.keys, run, 0) is not None or checkpoints.newest() is not None:
-        raise BadInputError(f"run {run}: expected a new name, found a run that has begun; choose another with --as")
-    write_exclusions(settings, run, excluded)
-    if (kept := find_kept_checkpoint(settings, store, clean)) is None:
-        return None
-    parent, directory, cursor = kept
-    base = get_policy(store.redis, store.keys, parent.run, 0)
-    policy = PolicyVersion(
-        run=run,
-        number=0,
-        location=base.location if base else str(directory),
-        created_at=time.time(),
-        parent=parent,
-    )
-    register_policy(store.redis, store.keys, policy, store.append)
-    try:
-        checkpoints.save(
-            _begin_again(cursor, excluded), lambda pending: shutil.copytree(directory, pending, dirs_exist_ok=True)
+    checkpoints, kept = CheckpointDirectory(settings, run), find_kept_checkpoint(settings, store, clean)
+    with hold_run(settings, run):
+        newest = newest_policy(store.redis, store.keys, run)
+        is_new = newest is None or (kept is not None and (newest.number, newest.parent) == (0, kept.place))
+        if not is_new or checkpoints.newest() is not None:
+            raise BadInputError(f"run {run}: expected a new name, found a run that has begun; choose another with --as")
+        if kept is None:
+            _check_model(store, model, clean)
+        write_exclusions(settings, run, excluded)
+        if kept is None:
+            return None
+        parent, directory, cursor = kept
+        base = get_policy(store.redis, store.keys, parent.run, 0)
+        policy = PolicyVersion(
+            run=run,
+            number=0,
+            location=base.location if base else str(directory),
+            created_at=time.time(),
+            parent=parent,
         )
-    except (FileNotFoundError, shutil.Error) as error:
-        raise NotFoundError(
-            f"checkpoint {directory}: expected it to stay until it is copied, but a trainer deleted it; stop"
-            f" run {parent.run}, and choose another name with --as"
-        ) from error
+        register_policy(store.redis, store.keys, policy, store.append)
+        try:
+            checkpoints.save(
+                _begin_again(cursor, excluded), lambda pending: shutil.copytree(directory, pending, dirs_exist_ok=True)
+            )
+        except (FileNotFoundError, shutil.Error) as error:
+            raise NotFoundError(
+                f"checkpoint {directory}: expected it to stay until it is copied, but a trainer deleted it; stop"
+                f" run {parent.run}, and choose another name with --as"
+            ) from error
     return parent
+
+
+def _check_model(store: Store, model: Path | None, clean: CheckpointRef) -> None:
+    """Check that a run which begins with a model begins clean."""
+    if model is None or (origin := read_parent(model)) is None:
+        return
+    parents = walk_parents(store, clean.run, clean.step)
+    if not any(origin.run == run and (last is None or origin.step <= last) for run, last in parents):
+        raise BadInputError(
+            f"model {model}: it holds the weights of step {origin.step} of run {origin.run}, expected none later than"
+            f" step {clean.step} of run {clean.run}; name another model in the configuration"
+        )
 
 
 def _begin_again(cursor: Cursor, excluded: Collection[str]) -> Cursor:

@@ -25,6 +25,7 @@ from trainer_adapter.lineage import walk_parents
 from trainer_adapter.recall.branch import branch_run
 from trainer_adapter.recall.find import RecalledTrajectory, check_condition, find_recalled
 from trainer_adapter.recall.trace import Recall, RecalledRun, trace_recalled
+from trainer_adapter.tasks import read_exclusions
 
 _PAGE = 256
 _WIDE = 160
@@ -117,7 +118,9 @@ def _print(found: Recall) -> None:
         f" {format_count(found.num_learned, 'trajectory')} taught {format_count(len(found.updates), 'update')}"
     )
     if not found.updates:
-        typer.echo("no update learned from them; every checkpoint is clean")
+        deleted = f"{format_count(found.num_deleted, 'rollout')} that updates learned from were deleted since"
+        unknown = f"{deleted}: nothing tells whether they match"
+        typer.echo(f"no update learned from them; {unknown if found.num_deleted else 'every checkpoint is clean'}")
         return
     table = Table(
         "run", "step", "version", "rollouts", "groups", "tokens", "share", "of groups", box=None, pad_edge=False
@@ -189,7 +192,9 @@ def _retrain(
     settings: Settings, store: Store, old: RecalledRun, name: str | None, excluded: set[str], config: Path | None
 ) -> None:
     name = name or f"{old.run}-recalled"
-    parent = branch_run(settings, store, old.clean, name, excluded)
+    excluded = excluded.union(*(one.ids for one in read_exclusions(settings, old.run)))
+    model = None if config is None else load_config(config.absolute()).model
+    parent = branch_run(settings, store, old.clean, name, excluded, model)
     open_recorder(settings).flush(settings.flush_seconds)
     begins = "the model of its configuration" if parent is None else f"step {parent.step} of run {parent.run}"
     without = f", without {format_count(len(excluded), 'task')}" if excluded else ""

@@ -45,7 +45,7 @@ def find_recalled(
             version; without a version, trajectories are recalled as a whole.
         version: beginning of the scorer's version (``Reward.verifier_hash``).
 
-    Raises: NotFoundError: trajectories pass the filters, but no judgement of them is of this scorer and version.
+    Raises: NotFoundError: there is no such trajectory. The error lists scorers where none of these judged.
     """
     num_found, others = 0, Counter[str]()
     for run in runs:
@@ -53,6 +53,7 @@ def find_recalled(
             judgements = read_reward_lists(store.redis, store.keys, [row.trajectory_id for row in page])
             for row, rewards in zip(page, judgements, strict=True):
                 if scorer is None and version is None:
+                    num_found += 1
                     yield _recall(row, rewards, None)
                     continue
                 given = [one for one in rewards if not one.void and one.source != "human"]
@@ -62,7 +63,12 @@ def find_recalled(
                     num_found += 1
                     yield _recall(row, rewards, ours)
                 others.update({f"{one.scorer or one.name} {one.verifier_hash or '-'}" for one in named or given})
-    if not num_found and others:
+    if not num_found and not others:
+        raise NotFoundError(
+            "recall: expected trajectories that pass all conditions, found none; check them with 'agent-layer query',"
+            " deleted trajectories cannot be recalled"
+        )
+    if not num_found:
         found = ", ".join(f"{name} ({num:,} trajectories)" for name, num in others.most_common(_NUM_SHOWN))
         wanted = " ".join(one for one in (scorer, version) if one is not None)
         raise NotFoundError(f"recall: expected judgements by {wanted}, found those by {found}; name one of them")

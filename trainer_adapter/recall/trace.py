@@ -76,6 +76,8 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True):
     updates: list[RecalledUpdate]
     """Sorted by run, then by step."""
     runs: list[RecalledRun]
+    num_deleted: int
+    """Rollouts of all updates that were looked at, these and others, that were deleted since."""
 
 
 def trace_recalled(
@@ -84,9 +86,11 @@ def trace_recalled(
     """Return which updates of these runs, and of those that they branched from, learned from the trajectories."""
     recalled = {one.trajectory_id: one for one in trajectories}
     updates: dict[tuple[str, int], RecalledUpdate] = {}
+    deleted: dict[tuple[str, int], int] = {}
     found: list[RecalledRun] = []
     for run in sorted(set(runs)):
         lineage = [(batch, _measure(batch, recalled)) for batch in walk_lineage(store, run)]
+        deleted |= {(batch.run, batch.step): batch.num_deleted for batch, _ in lineage}
         wrong = [update for _, update in lineage if update is not None]
         if wrong:
             updates |= {(one.run, one.step): one for one in wrong}
@@ -99,6 +103,7 @@ def trace_recalled(
         groups=sorted(named),
         updates=[updates[place] for place in sorted(updates)],
         runs=found,
+        num_deleted=sum(deleted.values()),
     )
 
 

@@ -8,12 +8,15 @@ import msgspec
 import pytest
 
 from agent_layer.schema.reward import Label, current_rewards
+from agent_layer.schema.training import CheckpointRef, PolicyVersion
 from agent_layer.store import open_store
-from trainer_adapter.lineage import walk_lineage
-from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
-from trainer_adapter.tasks.exclusions import read_exclusions
+from trainer_adapter.config import SourceConfig, TrainConfig, write_config
+from trainer_adapter.lineage import walk_lineage, write_parent
+from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor, hold_run
+from trainer_adapter.tasks.exclusions import read_exclusions, write_exclusions
 from trainer_adapter.tasks.state import Draw
 
+from ...builders import attempt
 from ...planted import BAD, SCORER, WRONG_STEPS, branch, plant_history
 from ...stored import lose_index, stored_records, write_segment
 
@@ -96,7 +99,7 @@ def answered(found, run=RUN):
     }
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)])
 def test_what_learned_from_a_scorer_that_was_wrong_for_20_versions_is_what_the_raw_records_say(store, recall, seed):
     plant_history(store, seed=seed)
     raw = Raw(store)
@@ -141,7 +144,7 @@ def test_other_conditions_recall_whole_trajectories(store, recall, options, matc
     assert answered(recall(*options)) == Raw(store).taught(RUN, matches)
 
 
-def test_a_run_that_branched_off_learned_what_its_parent_had_learned(store, recall):
+def test_a_run_that_branched_off_learned_what_its_parent_had_learned(agent_layer, store, recall):
     plant_history(store, num_steps=16)
     branch(store, "early", RUN, 10)
     branch(store, "late", RUN, 15)
@@ -152,7 +155,11 @@ def test_a_run_that_branched_off_learned_what_its_parent_had_learned(store, reca
     assert [one["run"] for one in found["runs"]] == ["late", RUN]
     assert [one["step"] for one in of_late["updates"]] == list(range(11, 16))
     assert of_late["runs"][0]["clean"]["step"] == 10
-    assert recall("--scorer", SCORER, "--version", BAD, "--run", "early")["runs"] == []
+    of_early = ["--scorer", SCORER, "--version", BAD, "--run", "early"]
+    assert recall(*of_early)["runs"] == []
+    status, out, err = agent_layer("recall", *of_early, "--retrain")
+    assert (status, "every checkpoint is clean" in out) == (2, True)
+    assert "expected a run that learned from them, found none" in err
 
 
 def write_weights(step, directory):
@@ -178,7 +185,9 @@ def save_checkpoints(settings, run, *steps):
     ("options", "open_tasks", "excluded"),
     [
         (["--scorer", SCORER, "--version", BAD], ["t0", "t1", "t2"], []),
-        (["--task", "t1", "--since", "1970-01-01T00:18:00Z"], ["t0", "t2"], ["t1"]),
+        pytest.param(
+            *(["--task", "t1", "--since", "1970-01-01T00:18:00Z"], ["t0", "t2"], ["t1"]), marks=pytest.mark.long
+        ),
     ],
     ids=["the scorer's fault", "the task's fault"],
 )
@@ -207,6 +216,65 @@ def test_a_new_run_begins_at_the_last_clean_checkpoint_without_what_was_at_fault
 
     status, _, err = agent_layer("recall", *options, "--run", RUN, "--retrain", "--as", "n")
     assert (status, "expected a new name, found a run that has begun" in err) == (2, True)
+
+
+def test_a_preparation_that_was_killed_is_completed_by_the_same_command(agent_layer, settings, store):
+    plant_history(store, num_steps=12, groups=1)
+    save_checkpoints(settings, RUN, 8)
+    command = ["recall", "--scorer", SCORER, "--version", BAD, "--retrain", "--as", "n"]
+    branch(store, "n", RUN, 8)  # all that the killed one had done
+
+    with hold_run(settings, "n"):
+        status, _, err = agent_layer(*command)
+    assert (status, "run n: expected no other trainer" in err) == (2, True), err
+    assert CheckpointDirectory(settings, "n").newest() is None
+
+    status, _, err = agent_layer(*command)
+    assert (status, "run n begins with step 8 of run r" in err) == (0, True), err
+    assert CheckpointDirectory(settings, "n").newest()[1].step == 8
+
+
+@pytest.mark.parametrize(
+    ("number", "parent"), [(0, None), (0, ("other", 8)), (1, (RUN, 8))], ids=["own", "of another", "trained"]
+)
+def test_a_run_that_has_begun_is_not_begun_again(agent_layer, settings, store, number, parent):
+    plant_history(store, num_steps=12, groups=1)
+    save_checkpoints(settings, RUN, 8)
+    origin = parent and CheckpointRef(run=parent[0], step=parent[1])
+    for one in range(number + 1):
+        write_segment(store, PolicyVersion(run="n", number=one, location="w", created_at=0.0, parent=origin))
+
+    status, _, err = agent_layer("recall", "--scorer", SCORER, "--version", BAD, "--retrain", "--as", "n")
+
+    assert (status, "expected a new name, found a run that has begun" in err) == (2, True), err
+    assert read_exclusions(settings, "n") == []
+
+
+def test_a_second_recall_does_not_bring_back_the_tasks_of_the_first(agent_layer, settings, store):
+    plant_history(store, num_steps=11, groups=2)
+    save_checkpoints(settings, RUN, 8)
+    write_exclusions(settings, RUN, ["t0"])
+
+    status, _, err = agent_layer(
+        *("recall", "--task", "t1", "--since", "1970-01-01T00:18:00Z", "--retrain", "--as", "n")
+    )
+
+    assert (status, "without 2 tasks" in err) == (0, True), err
+    assert [one.ids for one in read_exclusions(settings, "n")] == [{"t0", "t1"}]
+    assert [draw.task_id for draw in CheckpointDirectory(settings, "n").newest()[1].open_draws] == ["t2"]
+
+
+def test_a_model_that_learned_from_them_is_no_clean_beginning(agent_layer, store, tmp_path):
+    plant_history(store, num_steps=12, groups=1)
+    write_parent(tmp_path, CheckpointRef(run=RUN, step=11))
+    config = tmp_path / "run.json"
+    tasks = [SourceConfig(name="tasks", path=tmp_path / "tasks.jsonl")]
+    write_config(TrainConfig(tasks=tasks, model=tmp_path, steps=1), config)
+    options = ["--scorer", SCORER, "--version", BAD, "--retrain", "--as", "n", "--config", config]
+
+    status, _, err = agent_layer("recall", *options)
+
+    assert (status, "holds the weights of step 11 of run r" in err) == (2, True), err
 
 
 def test_without_a_clean_checkpoint_the_new_run_begins_with_its_model(agent_layer, settings, store):
@@ -255,7 +323,8 @@ def test_the_recalled_are_judged_again_by_their_scorer_as_it_is_now(agent_layer,
         (["--task", "t1", "--retrain", "--config", "no.yaml"], "no.yaml"),
         (["--task", "t1", "--json", "--rescore"], "give one of them"),
         (["--task", "t1", "--as", "x"], "--as and --config are for --retrain"),
-        (["--task", "nothing", "--retrain"], "expected a run that learned from them, found none"),
+        (["--task", "nothing", "--json"], "expected trajectories that pass all conditions, found none"),
+        (["--task", "t1", "--run", "unknown"], "expected trajectories that pass all conditions, found none"),
     ],
 )
 def test_what_cannot_be_recalled_is_refused_with_what_to_do(agent_layer, store, options, error):
@@ -279,7 +348,7 @@ def test_a_deletion_says_which_updates_had_learned_from_the_deleted(agent_layer,
 
 
 def test_updates_that_deleted_rollouts_taught_are_not_called_clean_in_silence(agent_layer, store, recall):
-    plant_history(store, num_steps=12, groups=2)
+    plant_history(store, num_steps=4, groups=2)
     before = recall("--task", "t1")
     store.delete(before["updates"][0]["trajectory_ids"][0])
 
@@ -288,3 +357,9 @@ def test_updates_that_deleted_rollouts_taught_are_not_called_clean_in_silence(ag
     assert after["runs"][0]["num_deleted"] == after["updates"][0]["num_deleted"] == 1
     assert after["updates"][0]["num_all_tokens"] == before["updates"][0]["num_all_tokens"]
     assert "1 rollout of them deleted since" in agent_layer("recall", "--task", "t1")[1]
+
+    store.delete(task="t1")
+    write_segment(store, *attempt("later.0-0", run=RUN, task_id="t1"))
+    status, out, err = agent_layer("recall", "--task", "t1")
+    assert (status, "no update learned from them" in out, "is clean" in out) == (0, True, False), err
+    assert "rollouts that updates learned from were deleted since" in out
