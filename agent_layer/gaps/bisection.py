@@ -12,7 +12,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from socket import SOCK_STREAM, getaddrinfo
 from typing import NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -207,7 +209,7 @@ def _list_engines(registry: EngineRegistry, run: str, options: BisectOptions) ->
     """Return the addresses to ask as they are: those given; where versions are loaded, the run's, if it has any."""
     registered = {one.url: one.run for one in registry.engines()}
     own = [url for url, its_run in registered.items() if its_run == run]
-    if options.versions and (len(options.engines) != 1 or options.engines[0] in registered):
+    if options.versions and (len(options.engines) != 1 or any(_is_same(options.engines[0], url) for url in registered)):
         raise BadInputError(
             "bisect: versions are loaded into one engine that serves no run; name it with --engine URL, and remove"
             " it from rotation before with 'agent-layer engines leave'"
@@ -215,6 +217,20 @@ def _list_engines(registry: EngineRegistry, run: str, options: BisectOptions) ->
     if not own and not options.engines:
         raise BadInputError(f"bisect: run {run!r} has no registered engine to ask; name one with --engine URL")
     return own if own and (options.versions or not options.engines) else list(options.engines)
+
+
+def _is_same(one: str, two: str) -> bool:
+    """Whether two addresses lead to one server, as localhost and 127.0.0.1 do."""
+    return one == two or not _resolve(one).isdisjoint(_resolve(two))
+
+
+def _resolve(url: str) -> set[tuple[str, int]]:
+    parts = urlsplit(url)
+    try:
+        found = getaddrinfo(parts.hostname, parts.port or parts.scheme, type=SOCK_STREAM)
+    except OSError:
+        return set()  # it is only known by another machine
+    return {(str(place[0]), int(place[1])) for *_, place in found}
 
 
 def _list_models(registry: EngineRegistry, url: str, step: Step, version: int | None = None) -> Iterator[_Target]:

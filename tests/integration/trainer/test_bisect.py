@@ -315,7 +315,13 @@ def test_what_cannot_be_asked_is_refused(settings, registry, tmp_path, agent_lay
     assert agent_layer("bisect", "t.0-0")[0] == 2
     with serve_in_thread(engine):
         plant_nothing(scene, engine)
-        for wrong in (["r:4"], ["t.0-0", "--engine", engine.url, "--versions", "1..2"], ["t.0-0", "--versions", "1"]):
+        alias = engine.url.replace("127.0.0.1", "localhost")
+        for wrong in (
+            ["r:4"],
+            ["t.0-0", "--engine", engine.url, "--versions", "1..2"],
+            ["t.0-0", "--engine", alias, "--versions", "1..2"],
+            ["t.0-0", "--versions", "1"],
+        ):
             status, _, err = agent_layer("bisect", *wrong)
             assert (status, "Traceback" in err) == (2, False), err
         assert engine.version == 2, "an engine that serves is loaded with nothing"
