@@ -43,7 +43,7 @@ def probe_cache(engine: TeacherEngine, prompt: TokenIds, tolerance: float) -> Ca
     Raises: EngineError: it returns no ids or log-probabilities. UnreachableError: it does not answer.
     """
     body = {"prompt": list(prompt), "max_tokens": 1, "logprobs": 0, "return_token_ids": True}
-    answer = engine.post("/v1/completions", NEUTRAL_SAMPLING | body, _Completion)
+    answer = engine.post("/v1/completions", {**NEUTRAL_SAMPLING, **body}, _Completion)
     choice = answer.choices[0] if answer.choices else _Choice()
     if not choice.token_ids or choice.logprobs is None or not choice.logprobs.token_logprobs:
         raise EngineError(
