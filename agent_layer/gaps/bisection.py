@@ -1,22 +1,32 @@
 """Bisection of a gap: from a trajectory or an update to the first token that differs, and why.
 
     trajectory, or the one of an update with the largest gap
-        └─ its steps, those first that the trainer computed otherwise
+        └─ the step that the trainer computed otherwise; without an update, all of them
               └─ cache probe ─▶ scores on each engine and model ─▶ scores on each version that a spare engine loads
                     └─ name_cause, until a step has one
 
 Engines that serve a run are only asked; versions are loaded into an engine that is not registered.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from socket import SOCK_STREAM, getaddrinfo
 from typing import NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
-from agent_layer.engines import EngineRegistry, TeacherEngine, get_policy, open_engine_registry, read_model_list
-from agent_layer.errors import BadInputError, NotFoundError
+from agent_layer.engines import (
+    EngineRegistry,
+    TeacherEngine,
+    find_unreproducible,
+    get_policy,
+    open_engine_registry,
+    read_model_list,
+)
+from agent_layer.errors import BadInputError, EngineError, NotFoundError
 from agent_layer.gaps.causes import Cause, Evidence, Reading, TemplateGap, find_difference, name_cause
 from agent_layer.gaps.replay import compare_template, probe_cache, score_response
 from agent_layer.schema import Logprobs, PolicyRun, Step, TokenIds, Trajectory, resolve
@@ -33,8 +43,8 @@ class BisectOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Addresses without /v1; none: the registered ones of the run."""
     versions: Sequence[int] = ()
     """Loaded one by one into the only engine, which keeps the last; none: engines are asked as they are."""
-    tolerance: float = 0.02
-    """Largest difference of two log-probabilities that are taken as equal; bfloat16 needs about 0.1."""
+    tolerance: float = 0.1
+    """Largest difference of two log-probabilities that are taken as equal, as bfloat16 needs; float32 needs 0.02."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,21 +92,29 @@ def bisect_gap(settings: Settings, store: Store, subject: str, options: BisectOp
         EngineError: an engine refuses the tokens. UnreachableError: an engine or the store does not answer.
     """
     trajectory = _find_subject(store, subject)
-    steps = [one for one in trajectory.steps if one.prompt_token_ids and one.action.logprobs]
-    steps = [one for one in steps if one.temperature in (None, 1.0) or one.logprobs_mode == "raw"]
-    if not steps:
+    gaps = {one.index: _measure_gap(store, trajectory, one) for one in trajectory.steps}
+    suspects = [one for one in trajectory.steps if (gaps[one.index] or 0.0) > options.tolerance]
+    suspects = suspects or [one for one in trajectory.steps if gaps[one.index] is None]
+    steps = [one for one in suspects if one.prompt_token_ids and one.action.logprobs and _is_plain(one)]
+    if not steps and (suspects or not gaps):
         raise BadInputError(
-            f"bisect {subject}: expected steps with token ids and log-probabilities at temperature 1, found none;"
-            " engines replay no others"
+            f"bisect {subject}: expected steps with token ids and log-probabilities at temperature 1, of the whole"
+            " distribution, found none to examine; engines replay no others"
         )
     registry = open_engine_registry(settings, store.redis)
-    suspects = [one for one in steps if _gap(store, trajectory, one) > options.tolerance]
-    found = None
-    for step in suspects or steps:
-        found = _examine(store, registry, trajectory, step, options)
+    urls = _list_engines(registry, trajectory.steps[0].run, options)
+    for step in steps:
+        found = _examine(store, registry, trajectory, step, urls, options)
         if found.cause != "none":
             return found
-    return found or Finding(trajectory_id=trajectory.trajectory_id, step=None, token=None, cause="none", sentence="")
+    nothing = "no token differs"
+    return Finding(trajectory_id=trajectory.trajectory_id, step=None, token=None, cause="none", sentence=nothing)
+
+
+def _is_plain(step: Step) -> bool:
+    """Whether its log-probabilities are of the distribution as it is, which engines can compute again."""
+    is_neutral = step.temperature in (None, 1.0) and not find_unreproducible(step.sampling_applied or {})
+    return is_neutral or step.logprobs_mode == "raw"
 
 
 def _find_subject(store: Store, subject: str) -> Trajectory:
@@ -111,18 +129,24 @@ def _find_subject(store: Store, subject: str) -> Trajectory:
     found = [store.get(one.trajectory_id) for one in batches[0].rollouts]
     if not found:
         raise NotFoundError(f"update {number} of run {run!r}: the trajectories that it learned from were deleted")
-    return max(found, key=lambda one: max((_gap(store, one, step) for step in one.steps), default=0.0))
+    return max(found, key=lambda one: max((_measure_gap(store, one, step) or 0.0 for step in one.steps), default=0.0))
 
 
-def _gap(store: Store, trajectory: Trajectory, step: Step) -> float:
-    """Return the largest difference between engine and trainer in a step; 0: no update learned from it."""
+def _measure_gap(store: Store, trajectory: Trajectory, step: Step) -> float | None:
+    """Return the largest difference between engine and trainer in a step; None: no update learned from it."""
     tokens = store.step_tokens(trajectory, step.index)
     pairs = zip(tokens.logprobs or (), tokens.trained_logprobs, strict=False)
-    return max((abs(one - two) for one, two in pairs), default=0.0)
+    gaps = [abs(one - two) for one, two in pairs]
+    return max((math.inf if math.isnan(gap) else gap for gap in gaps), default=None)
 
 
 def _examine(
-    store: Store, registry: EngineRegistry, trajectory: Trajectory, step: Step, options: BisectOptions
+    store: Store,
+    registry: EngineRegistry,
+    trajectory: Trajectory,
+    step: Step,
+    urls: Sequence[str],
+    options: BisectOptions,
 ) -> Finding:
     tokens = store.step_tokens(trajectory, step.index)
     trained = next((one for one in reversed(trajectory.trained) if one.step == tokens.update), None)
@@ -130,9 +154,7 @@ def _examine(
     first = find_difference(sampled, tokens.trained_logprobs, options.tolerance) or 0
     version, start, end = _find_run(step.action.policy_versions or [], first, len(sampled))
     prompt, response = step.prompt_token_ids or TokenIds(), tokens.token_ids
-    targets = [
-        one for engine in _list_engines(registry, step.run, options) for one in _list_models(registry, engine, step)
-    ]
+    targets = [one for url in urls for one in _list_models(registry, url, step)]
     serving = [one.engine for one in targets if not one.is_other_model]
     cache = _first(probe_cache(one, prompt, options.tolerance) for one in serving)  # before the scores
     template = _first(_compare_template(store, trajectory, step, one) for one in serving)
@@ -140,7 +162,10 @@ def _examine(
     for engine, is_other_model, number, is_loaded in chain(targets, _load_versions(store, registry, step, options)):
         logprobs = Logprobs(score_response(engine, prompt, response)[start:end])
         reading = Reading(engine=engine.url, model=engine.model, is_other_model=is_other_model, logprobs=logprobs)
-        readings.append(msgspec.structs.replace(reading, version=number, is_loaded=is_loaded))
+        rendered = None
+        if template is not None and not is_other_model:
+            rendered = Logprobs(score_response(engine, template.prompt, response)[start:end])
+        readings.append(msgspec.structs.replace(reading, version=number, is_loaded=is_loaded, rendered=rendered))
     evidence = Evidence(
         version=version,
         sampled=Logprobs(sampled[start:end]),
@@ -184,7 +209,7 @@ def _list_engines(registry: EngineRegistry, run: str, options: BisectOptions) ->
     """Return the addresses to ask as they are: those given; where versions are loaded, the run's, if it has any."""
     registered = {one.url: one.run for one in registry.engines()}
     own = [url for url, its_run in registered.items() if its_run == run]
-    if options.versions and (len(options.engines) != 1 or options.engines[0] in registered):
+    if options.versions and (len(options.engines) != 1 or any(_is_same(options.engines[0], url) for url in registered)):
         raise BadInputError(
             "bisect: versions are loaded into one engine that serves no run; name it with --engine URL, and remove"
             " it from rotation before with 'agent-layer engines leave'"
@@ -192,6 +217,20 @@ def _list_engines(registry: EngineRegistry, run: str, options: BisectOptions) ->
     if not own and not options.engines:
         raise BadInputError(f"bisect: run {run!r} has no registered engine to ask; name one with --engine URL")
     return own if own and (options.versions or not options.engines) else list(options.engines)
+
+
+def _is_same(one: str, two: str) -> bool:
+    """Whether two addresses lead to one server, as localhost and 127.0.0.1 do."""
+    return one == two or not _resolve(one).isdisjoint(_resolve(two))
+
+
+def _resolve(url: str) -> set[tuple[str, int]]:
+    parts = urlsplit(url)
+    try:
+        found = getaddrinfo(parts.hostname, parts.port or parts.scheme, type=SOCK_STREAM)
+    except OSError:
+        return set()  # it is only known by another machine
+    return {(str(place[0]), int(place[1])) for *_, place in found}
 
 
 def _list_models(registry: EngineRegistry, url: str, step: Step, version: int | None = None) -> Iterator[_Target]:
@@ -227,7 +266,10 @@ def _compare_template(store: Store, trajectory: Trajectory, step: Step, engine: 
     contents = store.contents(trajectory)
     messages = [resolve(contents, one) for one in step.state.messages]
     tools = resolve(contents, step.state.tools) if step.state.tools else None
-    return compare_template(engine, prompt, messages, tools, step.sampling_applied or {})
+    try:
+        return compare_template(engine, prompt, messages, tools, step.sampling_applied or {})
+    except EngineError:
+        return None  # a template may refuse messages that the gateway rearranged before it sent them
 
 
 def _first(found: Iterable[T | None]) -> T | None:

@@ -2,11 +2,15 @@
 
 An engine's numbers at sampling are compared with those that engines compute for the same ids now, token by token:
 
-    sampled = its version, loaded again    the engine was right: a template or the trainer differs
+    sampled = its version, loaded again    the engine was right: the trainer differs
+        trainer = behind rendered messages     another template
+        trainer = another version's reading    other weights
     sampled = another version's reading    stale weights
     sampled = another model's reading      wrong adapter
     sampled = no reading, and an answer    prefix cache kept over a switch
               with cache differs from one without
+
+A cause is named by what equals, never because nothing else does; without a reading of its version there is none.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,11 +18,14 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from agent_layer.schema import Logprobs
+from agent_layer.schema import Logprobs, TokenIds
 
 Cause: TypeAlias = Literal[
     "none", "template", "stale_weights", "wrong_adapter", "kept_cache", "trainer_version", "trainer", "unknown"
 ]
+
+
+_REPLAY = "--engine URL --versions"
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,9 +41,12 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """Whether that version was loaded to be read; otherwise it is the engine's word, which stale weights belie."""
     logprobs: Logprobs
     """[num_tokens]."""
+    rendered: Logprobs | None = None
+    """[num_tokens], behind the prompt of a ``TemplateGap``; None: not asked."""
 
     def __str__(self) -> str:
-        source = f"version {self.version}" if self.is_loaded else "the weights that it has"
+        is_certain = self.is_loaded and self.version is not None
+        source = f"version {self.version}" if is_certain else "the weights that it has"
         return f"{self.model} at {self.engine} with {source}"
 
 
@@ -48,6 +58,8 @@ class TemplateGap(NamedTuple):
     recorded: int | None
     """Token id; None: the recorded prompt ends there."""
     rendered: int | None
+    prompt: TokenIds
+    """[num_prompt_tokens], as the engine renders them."""
 
 
 class CacheGap(NamedTuple):
@@ -94,38 +106,35 @@ def name_cause(found: Evidence, tolerance: float) -> Verdict:
     """Return the likely cause of a gap, or that there is none."""
     own = [one for one in found.readings if not one.is_other_model and one.version == found.version is not None]
     own = [one for one in own if one.is_loaded] or own
-    is_trained_alike = found.trained_version == found.version
-    trained_gap = None if found.trained is None else find_difference(found.sampled, found.trained, tolerance)
+    token = find_difference(found.sampled, found.trained or (), tolerance)
     right = _find_equal(found.sampled, own, tolerance)
-    if trained_gap is None and (right is not None or not own):
-        return _name_template(found) or Verdict("none", "no token differs", None)
-    if right is not None and not right.is_loaded and found.template is None:
-        sentence = (
-            f"{right} still computes what was sampled; to tell whether that is version {found.version}, replay it"
-        )
-        return Verdict("unknown", f"{sentence} on another engine: --engine URL --versions {found.version}", trained_gap)
-    if right is not None:
-        return _blame_trainer(found, right, trained_gap, tolerance)
-    if not own and not is_trained_alike:
-        sentence = f"the trainer computed with version {found.trained_version}, so a gap is expected; replay on version"
-        return Verdict("unknown", f"{sentence} {found.version}: --engine URL --versions {found.version}", trained_gap)
-    token = find_difference(found.sampled, own[0].logprobs, tolerance) if own else trained_gap
-    return _blame_engine(found, token, tolerance)
+    if token is None and (found.trained or right or not own):
+        return Verdict("none", "no token differs", None)
+    if not own:
+        known = "the step names no version" if found.version is None else f"nothing computed version {found.version}"
+        return Verdict("unknown", f"{known}; load the versions that may have sampled it: {_REPLAY} LO..HI", token)
+    if right is None:
+        return _blame_engine(found, find_difference(found.sampled, own[0].logprobs, tolerance), tolerance)
+    return _blame_trainer(found, right, token, tolerance)
 
 
 def _blame_trainer(found: Evidence, right: Reading, token: int | None, tolerance: float) -> Verdict:
-    if (template := _name_template(found, token)) is not None:
-        return template
-    others = [one for one in found.readings if one is not right and not one.is_other_model]
-    used = _find_equal(found.trained or (), others, tolerance)
-    if used is not None:
-        sentence = (
-            f"the engine was right, and the trainer's numbers are those of {used}; it computed with other weights"
-        )
-        return Verdict("trainer_version", sentence, token)
-    if found.trained_version != found.version:
-        sentence = f"the trainer computed with version {found.trained_version}, so a gap is expected"
-        return Verdict("none", f"the engine was right; {sentence}", token)
+    trained, same = found.trained or Logprobs(), [one for one in found.readings if not one.is_other_model]
+    rendered = [one.rendered for one in same if one.rendered]
+    if found.template and any(find_difference(trained, one, tolerance) is None for one in rendered):
+        engine, position, recorded, other, _ = found.template
+        sentence = f"prompt token {position} is {recorded}, and {engine} renders {other} there, as the trainer did"
+        return Verdict("template", f"another template: {sentence}", token)
+    if not right.is_loaded:
+        sentence = f"{right} still computes what was sampled; to tell whether that is version {found.version}, load it"
+        return Verdict("unknown", f"{sentence} into another engine: {_REPLAY} {found.version}..{found.version}", token)
+    if (used := _find_equal(trained, same, tolerance)) is not None:
+        sentence = f"the trainer's numbers are those of {used}; it computed with other weights"
+        return Verdict("trainer_version", f"the engine was right, and {sentence}", token)
+    number = found.trained_version
+    if not any(one.is_loaded and one.version == number for one in same):
+        sentence = f"the engine was right, and the trainer computed with version {number}, so a gap is expected"
+        return Verdict("unknown", f"{sentence}; to tell whether that explains it, load that: {_REPLAY} LO..HI", token)
     sentence = f"the engine was right, as {right} confirms; the trainer's numbers differ: look at its precision,"
     return Verdict("trainer", f"{sentence} attention and temperature", token)
 
@@ -142,21 +151,10 @@ def _blame_engine(found: Evidence, token: int | None, tolerance: float) -> Verdi
         engine, cached, fresh = found.cache
         sentence = f"{engine} still answers {cached:.4f} from its cache where it computes {fresh:.4f}"
         return Verdict("kept_cache", f"prefix cache kept over a switch of weights: {sentence}", token)
+    sentence = f"sampled by none of {', '.join(map(str, found.readings))}; load more versions: {_REPLAY} LO..HI"
     if found.num_cached:
-        sentence = f"no reading equals it, and {found.num_cached} tokens of its prompt came from the cache"
-        return Verdict("kept_cache", f"probably a prefix cache kept over a switch of weights: {sentence}", token)
-    tried = ", ".join(map(str, found.readings)) or "no engine"
-    return Verdict(
-        "unknown", f"sampled by none of {tried}; replay on more versions: --engine URL --versions LO..HI", token
-    )
-
-
-def _name_template(found: Evidence, token: int | None = None) -> Verdict | None:
-    if found.template is None:
-        return None
-    engine, position, recorded, rendered = found.template
-    sentence = f"another template: prompt token {position} is {recorded}, and {engine} renders {rendered} there"
-    return Verdict("template", sentence, token)
+        sentence += f"; {found.num_cached} tokens of its prompt came from the cache, which may have been kept too long"
+    return Verdict("unknown", sentence, token)
 
 
 def _find_equal(row: Sequence[float], readings: Iterable[Reading], tolerance: float) -> Reading | None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from agent_layer.engines import TeacherEngine
+from agent_layer.engines import NEUTRAL_SAMPLING, TeacherEngine
 from agent_layer.errors import EngineError
 from agent_layer.gaps.causes import CacheGap, TemplateGap
 from agent_layer.schema import JsonObject, Logprobs, TokenIds
@@ -42,8 +42,8 @@ def probe_cache(engine: TeacherEngine, prompt: TokenIds, tolerance: float) -> Ca
 
     Raises: EngineError: it returns no ids or log-probabilities. UnreachableError: it does not answer.
     """
-    body = {"prompt": list(prompt), "max_tokens": 1, "temperature": 1.0, "logprobs": 0, "return_token_ids": True}
-    answer = engine.post("/v1/completions", body, _Completion)
+    body = {"prompt": list(prompt), "max_tokens": 1, "logprobs": 0, "return_token_ids": True}
+    answer = engine.post("/v1/completions", {**NEUTRAL_SAMPLING, **body}, _Completion)
     choice = answer.choices[0] if answer.choices else _Choice()
     if not choice.token_ids or choice.logprobs is None or not choice.logprobs.token_logprobs:
         raise EngineError(
@@ -69,5 +69,5 @@ def compare_template(
         one = prompt[position] if position < len(prompt) else None
         two = rendered[position] if position < len(rendered) else None
         if one != two:
-            return TemplateGap(engine.url, position, one, two)
+            return TemplateGap(engine.url, position, one, two, TokenIds(rendered)) if rendered else None
     return None

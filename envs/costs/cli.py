@@ -7,7 +7,8 @@ import msgspec
 import typer
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from agent_layer.settings import Settings
 from agent_layer.store import Filters, open_store, takes_filters
@@ -88,9 +89,11 @@ def _count(account: Account, per: str) -> int:
 def _draw(accounts: list[Account], fields: list[str], per: str, prices: PriceList | None) -> Table:
     counts = ("attempts", "rollouts", "solved", "updates")
     took = ("calls", "engine s", "prompt", "cached", "sampled", "judges", "sandbox s")
-    table = Table(*fields, *counts, *took, "wasted", *([prices.currency] if prices else []), box=None, pad_edge=False)
+    priced = [prices.currency] if prices else []
+    names = (*fields, *counts, *took, "wasted", *priced)
+    table = Table(*(Column(_show(name)) for name in names), box=None, pad_edge=False)
     for account in accounts:
-        shared = ["-" if value is None else str(value) for value in account.by.values()]
+        shared = ["-" if value is None else _show(str(value)) for value in account.by.values()]
         numbers = [account.num_attempts, account.num_rollouts, account.num_solved, account.num_updates]
         share = account.total.divide(_count(account, per))
         cells = ["-"] * (len(took) + 1)
@@ -101,6 +104,11 @@ def _draw(accounts: list[Account], fields: list[str], per: str, prices: PriceLis
         priced = cells[-1:] if prices else []
         table.add_row(*shared, *map(str, numbers), *cells[:-1], f"{_wasted(account, prices):.0%}", *priced)
     return table
+
+
+def _show(name: str) -> Text:
+    """Return a name as it is: it may look like markup, or hold characters that control a terminal."""
+    return Text("".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in name))
 
 
 def _wasted(account: Account, prices: PriceList | None) -> float:

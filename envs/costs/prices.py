@@ -1,5 +1,6 @@
 """Prices of tokens, engines and sandboxes, as the setting ``prices`` names them."""
 
+import math
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -48,7 +49,7 @@ class PriceList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 def read_prices(source: str | None) -> PriceList | None:
     """Read prices from a file (``.toml``, ``.json``), or from the text of one; None: there are none.
 
-    Raises: BadInputError: the file cannot be read, or a price is unknown or negative.
+    Raises: BadInputError: the file cannot be read, or a price is unknown, negative or not finite.
     """
     if not source:
         return None
@@ -64,6 +65,8 @@ def read_prices(source: str | None) -> PriceList | None:
         ) from error
     numbers = [prices.engine_hour, prices.sandbox_hour]
     numbers += [number for one in prices.tokens.values() for number in (one.prompt, one.response, one.cached)]
-    if any(number is not None and number < 0 for number in numbers):
-        raise BadInputError(f"prices {source!r}: expected no negative price; correct AGENT_LAYER_PRICES")
+    if not all(number is None or 0 <= number < math.inf for number in numbers):
+        raise BadInputError(
+            f"prices {source!r}: expected finite prices, none below 0, found another; correct AGENT_LAYER_PRICES"
+        )
     return prices

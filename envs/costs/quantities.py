@@ -9,8 +9,8 @@ from agent_layer.schema import Role, Step, Trajectory
 from envs.costs.prices import PriceList
 
 _HOUR = 3600.0
-_OTHERS = "litellm"
-"""What calls to models of other parties have in place of an engine's address."""
+_OTHERS = (None, "litellm")
+"""What calls to models of other parties have in place of an engine's address; None: calls that only a hook recorded."""
 
 
 class CallCount(NamedTuple):
@@ -19,7 +19,7 @@ class CallCount(NamedTuple):
     model: str | None
     role: Role
     is_ours: bool
-    """Whether an engine answered, not a model of another party."""
+    """Whether a known engine answered, not a model of another party."""
     is_answered: bool
     """False: it was refused or failed, so that nothing was sampled."""
     seconds: float
@@ -78,12 +78,13 @@ def count_calls(steps: Iterable[Step]) -> Iterator[CallCount]:
         if response is None and None not in sampled:
             response = sum(len(ids or ()) for ids in sampled)
         ends = [one.ended_at for one in choices if one.ended_at is not None]
+        is_ours = first.engine not in _OTHERS
         yield CallCount(
             model=first.model,
             role=first.role,
             is_answered=first.status != "error",
-            seconds=max(ends) - min(one.started_at for one in choices) if ends and first.engine != _OTHERS else 0.0,
-            is_ours=first.engine != _OTHERS,
+            seconds=max(ends) - min(one.started_at for one in choices) if ends and is_ours else 0.0,
+            is_ours=is_ours,
             prompt_tokens=prompt,
             response_tokens=response,
             cached_tokens=min((usage.cached_tokens if usage else None) or 0, prompt or 0),

@@ -107,7 +107,7 @@ def test_stale_weights_are_named(settings, store, server, versions):
     answer, sampled, _ = sample(server, PROMPT)
     stale = record(store, "stale", PROMPT, answer, sampled, compute(versions[1], PROMPT, answer))
 
-    found = bisect_gap(settings, store, stale, BisectOptions(engines=[server.url], versions=[0, 1]))
+    found = bisect_gap(settings, store, stale, BisectOptions(engines=[server.url], versions=[0, 1], tolerance=0.02))
 
     assert (found.cause, f"{server.url} with version 0" in found.sentence) == ("stale_weights", True), found
     assert abs(found.sampled - found.trained) > 0.02
@@ -121,7 +121,7 @@ def test_a_cache_kept_over_a_switch_is_named(settings, store, redis, keys, serve
     own = {"url": server.url, "run": "r", "version": 1, "location": "x", "model": "policy", "epoch": 0}
     EngineRegistry(redis, keys).register(Engine(**own, logprobs_mode="processed", state="serving"))
 
-    found = bisect_gap(settings, store, kept, BisectOptions())
+    found = bisect_gap(settings, store, kept, BisectOptions(tolerance=0.02))
 
     assert cached == 128
     assert (found.cause, "from its cache" in found.sentence) == ("kept_cache", True), found
@@ -136,9 +136,14 @@ def test_nothing_is_named_where_all_is_right_and_another_template_where_a_prompt
     chat = ask(server, "/v1/chat/completions", model="policy", **question, **options)
     prompt, (choice,) = chat["prompt_token_ids"], chat["choices"]
     answer, sampled = choice["token_ids"], [one["logprob"] for one in choice["logprobs"]["content"]]
-    right, both = compute(versions[1], prompt, answer), BisectOptions(engines=[server.url], versions=[0, 1])
+    right, both = (
+        compute(versions[1], prompt, answer),
+        BisectOptions(engines=[server.url], versions=[0, 1], tolerance=0.02),
+    )
     clean = record(store, "clean", prompt, answer, sampled, right, text="higher")
-    other = record(store, "other", prompt, answer, sampled, [one - 1 for one in right], text="lower")
+    rendered = ask(server, "/tokenize", messages=[{"role": "user", "content": "lower"}], add_generation_prompt=True)
+    wrong = compute(versions[1], rendered["tokens"], answer)
+    other = record(store, "other", prompt, answer, sampled, wrong, text="lower")
 
     assert bisect_gap(settings, store, clean, both).cause == "none"
     found = bisect_gap(settings, store, other, both)

@@ -27,7 +27,7 @@ def bisect(
         typer.Option(help="LO..HI: load these versions one by one into the one --engine, which must serve no run."),
     ] = None,
     tolerance: Annotated[
-        float, typer.Option(min=0, help="Largest difference of log-probabilities taken as equal; bfloat16 needs 0.1.")
+        float, typer.Option(min=0, help="Largest difference of log-probabilities taken as equal; 0.02 for float32.")
     ] = BisectOptions().tolerance,
     format_: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
 ) -> None:

@@ -29,7 +29,7 @@ cached = 0.5
 response = 8.0
 """
 VERSIONS = (0, 1, 2)
-MODELS = {"small": "http://e:1", "big": "http://e:2", "other": "litellm"}
+MODELS = {"small": "http://e:1", "big": "http://e:2", "other": "litellm", "traced": None}
 
 
 class Maker:
@@ -72,7 +72,7 @@ class Maker:
                 line["prompt"] += prompt
                 line["response"] += response
                 line["cached"] += cached
-            line["seconds"] += 0.0 if model == "other" else 0.5
+            line["seconds"] += 0.0 if model in ("other", "traced") else 0.5
             if model == "small":
                 line["cost"] += 0.5 * 3.6 / 3600
             elif model == "big" and kind in ("counted", "ids"):
@@ -189,7 +189,9 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, 1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)]
+)
 def test_each_sum_is_what_was_put_in(settings, agent_layer, seed):
     lines = make_store(settings, seed)
 
@@ -226,8 +228,29 @@ def test_shares_and_filters_and_no_prices(settings, agent_layer):
 
 
 @pytest.mark.parametrize(
+    ("name", "shown"), [("[/red]",) * 2, ("[bold]x",) * 2, (":bug:",) * 2, ("日本",) * 2, ("\x1b[2J", "�[2J")]
+)
+def test_names_are_shown_as_they_are_and_do_nothing(settings, agent_layer, name, shown):
+    write_segment(open_store(settings), *attempt("t.0-0", task_id=name, labels={name: name}))
+
+    status, out, err = agent_layer("cost", "--by", f"task,label:{name}")
+
+    assert (status, out.count(shown), "\x1b" in out) == (0, 3, False), err
+
+
+@pytest.mark.parametrize(
     "source",
-    ["no-such-file.toml", "engine_hour = -1", "enigne_hour = 1", "[tokens.a]\nprompt = 1", '{"tokens": 1}', "=", "{"],
+    [
+        "no-such-file.toml",
+        "engine_hour = -1",
+        "engine_hour = inf",
+        "[tokens.a]\nprompt = nan\nresponse = 1",
+        "enigne_hour = 1",
+        "[tokens.a]\nprompt = 1",
+        '{"tokens": 1}',
+        "=",
+        "{",
+    ],
 )
 def test_prices_that_cannot_be_used_are_refused(source):
     with pytest.raises(BadInputError, match="prices"):

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from agent_layer.engines import register_policy
 from agent_layer.engines.entry import Engine
-from agent_layer.gaps.causes import Evidence, Reading, name_cause
+from agent_layer.gaps.causes import CacheGap, Evidence, Reading, TemplateGap, name_cause
 from agent_layer.local.scripted.serving import serve_in_thread
 from agent_layer.schema import PolicyVersion
 from agent_layer.schema.record import Advantages, Logprobs, TokenIds
@@ -86,6 +86,8 @@ class TinyEngine:
         return web.json_response({"choices": [{"prompt_logprobs": [None, *scored[1:]]}]})
 
     async def _render(self, request):
+        if self.header is None:
+            raise web.HTTPBadRequest(text="System message must be at the beginning")
         return web.json_response({"tokens": self.header + render((await request.json())["messages"])})
 
     async def _load(self, request):
@@ -130,11 +132,11 @@ class Scene:
         own = {"url": engine.url, "run": "r", "location": "x", "state": "serving", "epoch": 0}
         self.registry.register(Engine(**own, version=2, model=model, logprobs_mode="raw"))
 
-    def record(self, sampled, trained, *, model=BASE, version=2, trained_version=2, cached=None):
+    def record(self, sampled, trained, *, model=BASE, version=2, trained_version=2, cached=None, **given):
         """Store an attempt, first with a step without a gap, and the update that learned from it."""
         tid, words = "t.0-0", content("t.0-0", json.dumps({"content": " ".join(map(str, self.prompt))}).encode())
         own = {"response_token_ids": TokenIds(self.response), "policy_versions": [(version, len(self.response))]}
-        sampling = {"model": model, "logprobs_mode": "raw", "temperature": 1.0, "capture_level": "tokens"}
+        sampling = {"model": model, "logprobs_mode": "raw", "temperature": 1.0, "capture_level": "tokens"} | given
         first = compute(model, 2, self.prompt, self.response)
         parts = [
             part
@@ -151,12 +153,13 @@ class Scene:
             )
         ]
         own = {"run": "r", "batch_id": "b", "step": 3, "policy_version": trained_version}
-        both, size = [*first, *trained], len(self.response)
+        both, size = [*first, *(trained or ())], len(self.response)
+        calls = [(f"{tid}/c{at}", 0, size) for at in range(len(both) // size)]
         tokens = TrainedTokens(
             **own,
             trajectory_id=tid,
             at=9.0,
-            calls=[(f"{tid}/c0", 0, size), (f"{tid}/c1", 0, size)],
+            calls=calls,
             logprobs=Logprobs(both),
             advantages=Advantages([0.5] * len(both)),
             mask=bytes([1] * len(both)),
@@ -219,6 +222,40 @@ def plant_newer_trainer(scene, engine):
     scene.record(sampled, compute(BASE, 3, scene.prompt, scene.response), trained_version=3)
 
 
+def plant_newer_trainer_that_errs(scene, engine):
+    scene.register(engine)
+    sampled = engine.sample(BASE, scene.prompt, scene.response)
+    trained = [one - 0.5 for one in compute(BASE, 3, scene.prompt, scene.response)]
+    scene.record(sampled, trained, trained_version=3)
+
+
+def plant_no_number(scene, engine):
+    scene.register(engine)
+    sampled = engine.sample(BASE, scene.prompt, scene.response)
+    scene.record(sampled, [float("nan")] * len(sampled))
+
+
+def plant_rearranged_and_trainer(scene, engine):
+    engine.header = [51]
+    plant_trainer(scene, engine)
+
+
+def plant_refused_messages_and_trainer(scene, engine):
+    engine.header = None
+    plant_trainer(scene, engine)
+
+
+def plant_rearranged(scene, engine):
+    engine.header = [51]
+    plant_nothing(scene, engine)
+
+
+def plant_rearranged_and_untrained(scene, engine):
+    engine.header = [51]
+    scene.register(engine)
+    scene.record(engine.sample(BASE, scene.prompt, scene.response), None)
+
+
 def plant_nothing(scene, engine):
     scene.register(engine)
     sampled = engine.sample(BASE, scene.prompt, scene.response)
@@ -229,16 +266,22 @@ PLANTS = {
     plant_stale_weights: ("stale_weights", "version 1"),
     plant_wrong_adapter: ("wrong_adapter", BASE),
     plant_kept_cache: ("kept_cache", "from its cache"),
-    plant_kept_cache_of_the_past: ("kept_cache", "probably"),
+    plant_kept_cache_of_the_past: ("unknown", "came from the cache"),
     plant_template: ("template", "renders 51"),
     plant_trainer_version: ("trainer_version", "version 3"),
     plant_trainer: ("trainer", "precision"),
     plant_newer_trainer: ("trainer_version", "version 3"),
+    plant_newer_trainer_that_errs: ("trainer", "precision"),
+    plant_no_number: ("trainer", "precision"),
+    plant_rearranged_and_trainer: ("trainer", "precision"),
+    plant_refused_messages_and_trainer: ("trainer", "precision"),
+    plant_rearranged: ("none", ""),
+    plant_rearranged_and_untrained: ("none", ""),
     plant_nothing: ("none", ""),
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda one: one.__name__.removeprefix("plant_"))
 def test_what_was_planted_is_named(settings, registry, tmp_path, agent_layer, plant, seed):
     has_adapters = plant is plant_wrong_adapter
@@ -249,15 +292,15 @@ def test_what_was_planted_is_named(settings, registry, tmp_path, agent_layer, pl
         plant(scene, engine)
         step = scene.store.get("t.0-0").steps[1]
         tokens = scene.store.step_tokens(scene.store.get("t.0-0"), 1)
-        pairs = zip(step.action.logprobs, tokens.trained_logprobs, strict=True)
-        first = next((at for at, (one, two) in enumerate(pairs) if abs(one - two) > 0.02), None)
+        pairs = zip(step.action.logprobs, tokens.trained_logprobs, strict=False)
+        first = next((at for at, (one, two) in enumerate(pairs) if not abs(one - two) <= 0.02), None)
         for subject in ("t.0-0", "r:3"):
-            options = ("--engine", spare.url, "--versions", "1..3", "--format", "json")
+            options = ("--engine", spare.url, "--versions", "1..3", "--tolerance", "0.02", "--format", "json")
             status, out, err = agent_layer("bisect", subject, *options)
             found = json.loads(out) if out else err
             assert (found["cause"], word in found["sentence"]) == (cause, True), found
             assert (status, found["token"]) == (int(cause != "none"), first)
-            assert found["step"] == (0 if cause == "none" and found["step"] == 0 else 1)
+            assert found["step"] == (None if cause == "none" else 1)
 
 
 @pytest.fixture
@@ -272,12 +315,72 @@ def test_what_cannot_be_asked_is_refused(settings, registry, tmp_path, agent_lay
     assert agent_layer("bisect", "t.0-0")[0] == 2
     with serve_in_thread(engine):
         plant_nothing(scene, engine)
-        for wrong in (["r:4"], ["t.0-0", "--engine", engine.url, "--versions", "1..2"], ["t.0-0", "--versions", "1"]):
+        alias = engine.url.replace("127.0.0.1", "localhost")
+        for wrong in (
+            ["r:4"],
+            ["t.0-0", "--engine", engine.url, "--versions", "1..2"],
+            ["t.0-0", "--engine", alias, "--versions", "1..2"],
+            ["t.0-0", "--versions", "1"],
+        ):
             status, _, err = agent_layer("bisect", *wrong)
             assert (status, "Traceback" in err) == (2, False), err
         assert engine.version == 2, "an engine that serves is loaded with nothing"
         status, out, _ = agent_layer("bisect", "t.0-0")
         assert (status, "no token differs" in out) == (0, True)
+
+
+@pytest.mark.parametrize("sampling", [{"temperature": 0.7}, {"sampling_applied": {"top_p": 0.9}}])
+def test_a_gap_that_no_engine_can_replay_is_not_called_none(settings, registry, tmp_path, agent_layer, sampling):
+    scene, engine = Scene(settings, registry, tmp_path, 0), TinyEngine(2)
+    with serve_in_thread(engine):
+        scene.register(engine)
+        right = engine.sample(BASE, scene.prompt, scene.response)
+        scene.record(right, [one - 1 for one in right], logprobs_mode="processed", **sampling)
+        assert agent_layer("bisect", "t.0-0")[0] == 2
+
+
+VERSION, ROWS = 2, [Logprobs([-1.0, -2.0 - at]) for at in range(4)]
+
+
+def read(row, version, **own):
+    return Reading(engine="http://e", model=BASE, version=version, logprobs=row, **own)
+
+
+def every_evidence(seed):
+    """Yield random evidence, in which any row may be that of any computation."""
+    dice = random.Random(seed)
+    for _ in range(400):
+        readings = [
+            read(dice.choice(ROWS), dice.choice([None, 1, 2, 3]), is_loaded=dice.random() < 0.5, rendered=ROWS[3])
+            for _ in range(dice.randrange(4))
+        ]
+        yield Evidence(
+            version=dice.choice([None, VERSION]),
+            sampled=dice.choice(ROWS),
+            trained=dice.choice([None, *ROWS]),
+            trained_version=dice.choice([1, 2, 3]),
+            readings=readings,
+            template=dice.choice([None, TemplateGap("http://e", 0, 1, 2, TokenIds([2]))]),
+            cache=dice.choice([None, CacheGap("http://e", -1.0, -2.0)]),
+            num_cached=dice.choice([None, 4]),
+        )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_cause_needs_a_gap_and_a_computation_by_the_version_of_the_step(seed):
+    for found in every_evidence(seed):
+        cause, _, token = name_cause(found, 0.02)
+        own = [one.logprobs for one in found.readings if one.version == found.version is not None]
+        if found.sampled == found.trained or (found.trained is None and not own):
+            assert (cause, token) == ("none", None), found
+        elif not own:
+            assert cause == "unknown", found
+        if cause == "template":
+            assert (found.template is None, found.trained) == (False, ROWS[3]), found
+        if cause in ("trainer", "trainer_version", "template"):
+            assert found.sampled in own, found
+        if cause == "kept_cache":
+            assert found.cache, found
 
 
 def test_a_number_that_is_none_is_a_difference():
