@@ -204,10 +204,7 @@ class _Walk:
                     self._consume(standing, self._ranges)
                     return
             group, buckets, num_buckets = buckets[:num_buckets], buckets[num_buckets:], 2 * num_buckets
-            left, size = (
-                [zone for zone in zones if zone.best[0] >= bucket_ends(group[-1])[0]],
-                _FIRST_BLOCKS * _TIMES_SPARSE,
-            )
+            left, size = [zone for zone in zones if zone.best[0] >= bucket_ends(group[-1])[0]], num_first
             while left:
                 self._consume_buckets(self._find_named(left[:size]), group)
                 left, size = self._best.cut(left[size:]), min(4 * size, _MAX_BLOCKS)

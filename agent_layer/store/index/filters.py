@@ -197,10 +197,17 @@ def _ranges(filters: Filters) -> Iterator[NumberRange]:
     }
     for column, (low, high) in bounds.items():
         if (low, high) != (None, None):
-            ends = -math.inf if low is None else float(low), math.inf if high is None else float(high)
+            ends = -math.inf if low is None else _as_float(low), math.inf if high is None else _as_float(high)
             if any(map(math.isnan, ends)):
                 raise BadInputError(f"range of {column}: expected numbers as its ends, found {ends}; write others")
             yield NumberRange(column, *ends)
+
+
+def _as_float(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:  # an integer beyond all floats
+        return math.inf if number > 0 else -math.inf
 
 
 def _least_steps(step: Which | None) -> int | None:

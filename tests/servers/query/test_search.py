@@ -6,14 +6,14 @@ from dataclasses import replace
 from itertools import islice, product
 
 import pytest
-from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings as hypothesis_settings, strategies as st
 from redis import Redis
 from redis.client import Pipeline
 
 from agent_layer.errors import BadInputError
 from agent_layer.infra import batched
 from agent_layer.store.index.deletion import apply_tombstones
-from agent_layer.store.index.index import BLOCK
+from agent_layer.store.index.index import BLOCK, IDS_TOGETHER
 
 from ...profiles import num_examples
 
@@ -72,23 +72,38 @@ def write_in_blocks(store, write, many, size):
 @pytest.mark.parametrize("sizes", ["as they are", "small"])
 def test_pages_and_counts_of_scattered_blocks_are_those_of_a_plain_filter(store, write, models, monkeypatch, sizes):
     if sizes == "small":  # each way of reading takes turns with the others
-        for name, size in {"members._DENSE": 8, "members.FEW_MEMBERS": 20, "members._MAX_PICKED": 9}.items():
-            monkeypatch.setattr(f"agent_layer.store.index.{name}", size)
+        for name, size in {"_DENSE": 8, "FEW_MEMBERS": 20, "_MAX_PICKED": 9, "_MAX_BUCKETS": 5}.items():
+            monkeypatch.setattr(f"agent_layer.store.index.members.{name}", size)
         for name, size in {"_FIRST_BLOCKS": 1, "_MAX_BLOCKS": 6, "FEW_MEMBERS": 20, "_MAX_TESTED": 50}.items():
             monkeypatch.setattr(f"agent_layer.store.index.bounded_search.{name}", size)
     many = list(models.make(seed=11, num_models=900, spread=6))
+    if sizes == "small":  # and blocks differ in their best rewards
+        many.sort(key=lambda one: one.reward or 0.0)
     write_in_blocks(store, write, many, 40)
     apply_tombstones(store.redis, store.keys, [one.id for one in many[::9]], 1.0)
     left = [one for number, one in enumerate(many) if number % 9]
 
     @hypothesis_settings(max_examples=num_examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(models.requests, st.sampled_from(models.orders), st.sampled_from([3, 32, 400]))
+    @example({}, "reward", 32)  # most requests that are drawn have small answers
+    @example({"task_type": "math"}, "reward", 32)
+    @example({"reward": (0.0, 1.0)}, "newest", 32)
     def check(wanted, order, limit):
         expected = models.answer(wanted, order, left)
-        assert list(islice(pages(store, wanted, order, limit), 4 * limit)) == expected[: 4 * limit]
+        assert list(islice(pages(store, wanted, order, limit), 6 * limit)) == expected[: 6 * limit]
         assert store.count(**wanted) == len(models.answer(wanted, "newest", left))
 
     check()
+
+
+@pytest.mark.parametrize("limit", [7, 200])
+def test_members_whose_ids_were_lost_take_no_place_on_a_page(full_store, models, limit):
+    redis, keys = full_store.redis, full_store.keys
+    left = [one for one in models.all if int(redis.hget(keys.trajectory(one.id), "ordinal")) >= IDS_TOGETHER]
+    assert redis.delete(keys.in_block(0, "ids:0")) == 1
+
+    for order in models.orders:
+        assert list(islice(pages(full_store, {}, order, limit), 40)) == models.answer({}, order, left)[:40]
 
 
 def test_a_page_takes_few_turns_with_redis(store, write, models, monkeypatch):
@@ -149,6 +164,15 @@ def test_rewards_beyond_all_measure_are_found(store, write, models):
     assert [row.trajectory_id for row in store.query(order="reward", cursor=first.cursor).items] == ["small.0-0"]
     assert [row.trajectory_id for row in store.query(reward=(1e308, None)).items] == ["huge.0-0"]
     assert store.count(reward=(-1e308, 1e308)) == 2
+
+
+@pytest.mark.parametrize("huge", [2**63, 10**400], ids=["64 bits", "401 digits"])
+def test_ends_beyond_all_measure_are_open_ends_or_none_at_all(full_store, models, huge):
+    everyone = models.answer({"policy": (0, None)}, "newest")
+    for wanted in ({"step": huge}, {"policy": (huge, None)}, {"policy": (None, -huge)}, {"reward": (huge, None)}):
+        assert (full_store.count(**wanted), full_store.query(**wanted).items) == (0, [])
+    for wanted in ({"policy": (None, huge)}, {"policy": (-huge, huge)}):
+        assert [row.trajectory_id for row in full_store.query(**wanted, limit=999).items] == everyone
 
 
 def test_labels_whose_names_hold_an_equals_sign_are_told_apart(store, write, models):
