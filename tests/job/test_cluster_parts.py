@@ -7,6 +7,7 @@ torch and veRL take seconds to import, so they are imported inside tests: collec
 import threading
 from contextlib import suppress
 from io import BytesIO
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -137,3 +138,25 @@ def test_routes_of_a_sample_are_a_field_of_its_row_on_ray():
     assert row["routed_experts"].tolist() == routes.tolist()
     assert len(row["routed_experts"]) == len(row["input_ids"])
     assert "routed_experts" not in _fields(sample, _SamplePosition("s", 0, 0), 1.0)
+
+
+def test_with_the_settings_of_a_users_main_ppo_verl_opens_one_prompt_in_place_of_a_useless_group():
+    from hydra import compose, initialize_config_module
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config = compose("ppo_trainer")
+    OmegaConf.set_struct(config, value=False)
+    page = OmegaConf.load(Path(__file__).parents[2] / "examples" / "other_trainers" / "verl.yaml")
+    del page["defaults"]
+    slots = {"path": "pkg://trainer_adapter.cluster.rows", "name": "SlotDataset"}
+    config = OmegaConf.merge(config, page, {"data": {"custom_cls": slots, "num_steps": 2}})
+    trainer = PPOTrainerSync.__new__(PPOTrainerSync)
+    vars(trainer).update(
+        config=config, trainer_mode="sync", tokenizer=None, processor=None, global_steps=1, parameter_sync_step=1
+    )
+    trainer._init_dataloader()
+
+    assert len(trainer._next_train_batch()) == 16
+    assert len(trainer._next_train_batch(1)) == 1

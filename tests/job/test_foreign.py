@@ -28,6 +28,8 @@ def trainer():
         accelerator=SimpleNamespace(num_processes=1, get_state_dict=get_state_dict),
         processing_class=SimpleNamespace(eos_token_id=0),
         temperature=1.0,
+        num_generations=3,
+        args=SimpleNamespace(steps_per_generation=1, gradient_accumulation_steps=1),
     )
 
 
@@ -68,11 +70,19 @@ def test_each_row_is_the_rollouts_own(settings, rollouts, trainer, wait_until):
     ]
 
 
-def test_weights_are_published_once_per_optimizer_step(rollouts, trainer, registry, engine):
-    for step, version in [(0, 1), (0, 1), (1, 2)]:
-        trainer.state.global_step = step
-        rollouts(PROMPTS, trainer)
-        assert registry.read(engine.url).version == version
+def test_rollouts_are_of_the_present_weights_even_if_a_trainer_counts_from_0_again(settings, rollouts, trainer):
+    for version in (1, 2):
+        found = map(open_store(settings).get, rollouts(PROMPTS, trainer)["trajectory_id"])
+        assert [list(sample.versions) for one in found for sample in samples_of(one).samples] == [[version]] * 6
+
+
+def test_a_group_is_what_trl_compares(settings, rollouts, trainer, player):
+    player.silent = {1}
+    rows = rollouts(["a"] * 6, trainer)
+    groups = [one and open_store(settings).get(one).started.group_id for one in rows["trajectory_id"]]
+    assert [len(set(part) - {None}) for part in (groups[:3], groups[3:])] == [1, 1]
+    assert groups[2::3] == [None, None]
+    assert groups[0] != groups[3]
 
 
 def test_a_rollout_that_cannot_be_trained_is_masked_and_unscored(rollouts, trainer, player):
@@ -100,6 +110,7 @@ def test_a_step_in_which_nothing_is_compared_is_an_error(rollouts, trainer, play
         (lambda one: setattr(one.model, "training", False), "agent-layer eval"),
         (lambda one: setattr(one.accelerator, "num_processes", 2), "one training process, found 2"),
         (lambda one: setattr(one.model, "peft_config", {}), "without peft_config"),
+        (lambda one: setattr(one.args, "gradient_accumulation_steps", 2), "steps_per_generation"),
     ],
 )
 def test_what_would_not_be_exact_is_refused(rollouts, trainer, change, sentence):
@@ -123,6 +134,14 @@ def test_tasks_that_cannot_be_named_or_trained_are_refused(settings, tasks, sent
         RoundPlayer(tasks, settings, RUN)
 
 
-def test_a_prompt_that_is_no_task_is_refused(rollouts, trainer):
-    with pytest.raises(BadInputError, match="task 'c'"):
-        rollouts(["c"], trainer)
+@pytest.mark.parametrize("prompt", ["c", [{"role": "user", "content": "a"}]])
+def test_a_prompt_that_is_no_task_is_refused(rollouts, trainer, prompt):
+    with pytest.raises(BadInputError, match="expected one of the 2 tasks"):
+        rollouts([prompt], trainer)
+
+
+def test_no_groups_are_no_wait(settings):
+    from trainer_adapter.foreign import RoundPlayer  # noqa: PLC0415
+
+    player = RoundPlayer([Task(id="a", run=RUN, input=1)], settings, RUN, patience_seconds=0.1)
+    assert player.play([], 0, 1.0) == []

@@ -93,7 +93,7 @@ class TaskSampler:
     A group with fewer than two rewards is replaced. Fields that only engines know, such as routed experts, are in the
     rows. What veRL learns from is recorded, so ``replay`` finds it.
 
-    Raises: BadInputError: veRL trains in another mode.
+    Raises: BadInputError: veRL trains in another mode, or opens whole batches only.
     """
 
     def __init__(self, *, trainer_mode: str, refill_fn: Callable[[int], int], **options: object) -> None:
@@ -106,6 +106,11 @@ class TaskSampler:
         use_own_servers()  # veRL builds its sampler before it launches servers
         self._trainer = cast("PPOTrainerSync", refill_fn.__self__)  # pyright: ignore[reportFunctionMemberAccess]  # its method
         self._config, self._refill = self._trainer.config, refill_fn
+        if not self._config.trainer.v1.sampler.sync_refill_failed_groups:
+            raise BadInputError(
+                "trainer.v1.sampler.sync_refill_failed_groups: expected true, found false; set it, so that veRL opens"
+                " another prompt in place of a group that cannot be trained"
+            )
         if self._config.trainer.device == "cpu":
             from trainer_adapter.cluster.worker import ClusterWorker  # noqa: PLC0415  # its ranks join without a GPU
 

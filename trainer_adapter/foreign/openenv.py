@@ -6,25 +6,29 @@ Nothing here imports OpenEnv; what is written validates as ``openenv.core.harnes
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import JsonObject, Step, Trajectory
 from trainer_adapter.data import samples_of
 
 
+TokenId: TypeAlias = Annotated[int, Meta(ge=0)]
+
+
 class TrainingTurn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One call, with OpenEnv's names."""
 
-    node_id: str
+    node_id: Annotated[str, Meta(min_length=1)]
     """Different in each turn: ``{trajectory}/{call}.{choice}`` where we write it."""
-    prompt_token_ids: list[int]
-    completion_token_ids: list[int]
-    per_token_logps: list[float]
+    prompt_token_ids: list[TokenId]
+    completion_token_ids: list[TokenId]
+    per_token_logps: list[Annotated[float, Meta(le=0)]]
     """[num_completion_tokens]."""
-    loss_mask: list[int]
+    loss_mask: list[Annotated[int, Meta(ge=0, le=1)]]
     """[num_prompt_tokens + num_completion_tokens], 0 over the prompt."""
     request: JsonObject = {}
     response: JsonObject = {}
@@ -64,7 +68,7 @@ def read_rows(content: bytes) -> list[TraceRow]:
 
     A call that goes on where a row ends extends it; any other begins a row with its own prompt.
 
-    Raises: BadInputError: it is no trace, or the lengths of a turn do not agree.
+    Raises: BadInputError: it is no trace, two turns have the same id, or the lengths of a turn do not agree.
     """
     try:
         trace = msgspec.json.decode(content, type=TrainingTrace)
@@ -72,6 +76,11 @@ def read_rows(content: bytes) -> list[TraceRow]:
         raise BadInputError(
             f"training trace: expected OpenEnv's schema version 1, found {error}; write it with openenv-core 0.10"
         ) from error
+    if num_repeated := len(trace.turns) - len({turn.node_id for turn in trace.turns}):
+        raise BadInputError(
+            f"training trace: expected a different node_id in each of {len(trace.turns)} turns, found {num_repeated}"
+            " repeated; keep each call once"
+        )
     rows: list[TraceRow] = []
     for turn in trace.turns:
         _check_turn(turn)

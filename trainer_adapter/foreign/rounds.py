@@ -97,6 +97,8 @@ class RoundPlayer:
             round=[next(self._rounds) for _ in requests],
         )
         closed: dict[str, GroupIntake] = {}
+        if not group_ids:
+            return []
         for delivery in self.store.follow(CONSUMER, self._run, wait_seconds=self._patience, max_unacked=None):
             if delivery.group.group_id in group_ids:  # others are of a trainer that was killed
                 closed[delivery.group.group_id] = read_group(delivery, version, 0, _BY_ROLLOUT)

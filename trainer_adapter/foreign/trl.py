@@ -52,13 +52,22 @@ class EndingTokenizer(Protocol):
     eos_token_id: int
 
 
+class GenerationArguments(Protocol):
+    """What is used of ``GRPOConfig``, in batches of a process."""
+
+    steps_per_generation: int
+    gradient_accumulation_steps: int
+
+
 class TrlTrainer(Protocol):
     """What is used of TRL's trainer."""
 
     model: object
     state: TrainerState
+    args: GenerationArguments
     accelerator: Accelerator
     temperature: float
+    num_generations: int
 
     @property
     def processing_class(self) -> EndingTokenizer:
@@ -105,8 +114,6 @@ class TrlRollouts:
         self._model, self._task_ids = model, [task.id for task in tasks]
         self._player = RoundPlayer(tasks, settings, settings.run, patience_seconds=patience_seconds)
         self._publisher = WeightPublisher(settings, settings.run, open_redis(settings), open_recorder(settings))
-        self._served: tuple[int, int] | None = None
-        """Optimizer steps of the weights that engines serve, and their version; None: none were published yet."""
 
     def dataset_rows(self) -> list[dict[str, str]]:
         """Return the rows of TRL's data set: the prompt is the id of a task, the agent writes the messages."""
@@ -126,12 +133,14 @@ class TrlRollouts:
         failed, has no reward, or has several rows because its agent forked.
 
         Raises:
-            BadInputError: the trainer evaluates, has several processes, or trains an adapter; a task is not known.
+            BadInputError: the trainer evaluates, has several processes, trains an adapter, or generates more than once
+                in an optimizer step; a task is not known.
             AgentLayerError: no rollout can be trained, or their groups do not come.
         """
         _refuse_inexact(trainer)
         version = self._serve(trainer)
-        requests = [GroupRequest(task_id, len(list(same))) for task_id, same in groupby(prompts)]
+        blocks = groupby(enumerate(prompts), lambda one: (one[0] // trainer.num_generations, str(one[1])))
+        requests = [GroupRequest(task_id, len(list(same))) for (_, task_id), same in blocks]
         groups = self._player.play(requests, version, trainer.temperature)
         exact = [[one for one in group.samples.rollouts if _has_one_row(one)] for group in groups]
         kept = [found if len(found) > 1 else [] for found in exact]  # a lone reward would make TRL's deviation NaN
@@ -166,16 +175,13 @@ class TrlRollouts:
         )
 
     def _serve(self, trainer: TrlTrainer) -> int:
-        """Publish the trainer's weights unless the engines have them; return their version."""
-        step = trainer.state.global_step
-        if self._served is None or self._served[0] != step:
-            self._publisher.register_base(self._model)
-            weights = PublishedWeights(trainer.accelerator.get_state_dict(trainer.model).items(), None)
-            version = self._publisher.publish(weights, self._model, step)
-            self._publisher.serve(version, is_required=True)
-            self._publisher.keep_newest(2)
-            self._served = step, version
-        return self._served[1]
+        """Publish the trainer's weights; return their version. A trainer may count its steps from 0 again."""
+        self._publisher.register_base(self._model)
+        weights = PublishedWeights(trainer.accelerator.get_state_dict(trainer.model).items(), None)
+        version = self._publisher.publish(weights, self._model, trainer.state.global_step)
+        self._publisher.serve(version, is_required=True)
+        self._publisher.keep_newest(2)
+        return version
 
 
 _NO = (None, None)
@@ -193,6 +199,12 @@ def _refuse_inexact(trainer: TrlTrainer) -> None:  # kept: a list of refusals
         )
     if hasattr(trainer.model, "peft_config"):
         raise BadInputError("TRL: expected whole weights to publish, found an adapter; train without peft_config")
+    if trainer.args.steps_per_generation < trainer.args.gradient_accumulation_steps:
+        raise BadInputError(
+            f"TRL: expected one generation per optimizer step, which is what 'replay' rebuilds, found"
+            f" steps_per_generation {trainer.args.steps_per_generation} below gradient_accumulation_steps"
+            f" {trainer.args.gradient_accumulation_steps}; leave steps_per_generation out"
+        )
 
 
 def _has_one_row(rollout: RolloutSamples) -> bool:

@@ -68,12 +68,22 @@ TURN = {
         ({"per_token_logps": []}, "1 log-probabilities"),
         ({"prompt_token_ids": [], "loss_mask": [1]}, "expected a prompt"),
         ({"policy": 3}, "schema version 1"),
+        ({"loss_mask": [0, 0, 2]}, "loss_mask"),
+        ({"loss_mask": [0, 0, -1]}, "loss_mask"),
+        ({"completion_token_ids": [-3]}, "completion_token_ids"),
+        ({"per_token_logps": [0.5]}, "per_token_logps"),
+        ({"node_id": ""}, "node_id"),
     ],
 )
 def test_a_turn_that_cannot_be_trained_exactly_is_refused(change, sentence):
     content = msgspec.json.encode({"schema_version": 1, "turns": [TURN | change]})
     with pytest.raises(BadInputError, match=sentence):
         read_rows(content)
+
+
+def test_a_call_that_comes_twice_is_refused():
+    with pytest.raises(BadInputError, match="2 turns, found 1 repeated"):
+        read_rows(msgspec.json.encode({"schema_version": 1, "turns": [TURN, TURN]}))
 
 
 def test_a_masked_call_is_context_only():
