@@ -127,6 +127,8 @@ def test_files_are_text_and_their_names_are_not():
         ("https://github.com/Django/django.git", "django/django"),
         ("django/django", "git@github.com:django/django"),
         ("ssh://git@example.org/a/b/", "https://example.org/a/b"),
+        ("django/django", "django/django@1f2e3d"),
+        ("git+https://me:secret@github.com/django/django.git@v5.0", "Django/django"),
     ],
 )
 def test_a_declared_repository_is_held_out_however_it_is_spelt(declared, label):
@@ -221,6 +223,11 @@ def test_sets_come_back_from_their_file():
     one = hold_out("s", [task("text", labels={"repository": "a/b"})], holdout="near", repositories=["c/d"])
 
     assert msgspec.json.decode(msgspec.json.encode(one), type=HeldOutSet) == one
+
+
+@pytest.mark.parametrize("unit", ["\n", " \n", "!", "?.", "__", "```", "- ", "1,"])
+def test_the_time_of_a_text_grows_no_faster_than_its_length(unit):
+    assert normalise_text(unit * 100_000 + " end").endswith("end")  # minutes, if it grew with the square
 
 
 def test_invisible_characters_and_compatibility_forms_hide_nothing():
