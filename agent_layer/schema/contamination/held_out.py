@@ -96,7 +96,7 @@ def fingerprint_task(task: Task, *, has_sketch: bool = True) -> TaskFingerprint:
 
 
 def name_repository(declared: str | None) -> str | None:
-    """Return the name of a repository: in lower case, of an address its path alone; None: none is declared."""
+    """Return the name of a repository: in lower case, of an address its path alone, without revision; None: none."""
     found = _REVISION.sub("", _ADDRESS.sub("", (declared or "").strip().lower())).rstrip("/").removesuffix(".git")
     return found.replace(":", "/").removeprefix("github.com/") or None
 
@@ -138,8 +138,8 @@ class HeldOutTasks:
         self._same: defaultdict[tuple[MatchLevel, str], list[tuple[str | None, HeldOutMatch]]] = defaultdict(list)
         """(place, match) by hash of input or text."""
         self._repositories: dict[str, HeldOutMatch] = {}
-        self._latest: tuple[Task, bool, HeldOutMatch | None] | None = None
-        """The last task, because the rollouts of a group share one: (task, whether near was looked for, match)."""
+        self._latest: tuple[bytes, bool, HeldOutMatch | None] | None = None
+        """The last task, because the rollouts of a group share one: (its bytes, whether near was looked for, match)."""
         for one, task_id, found in self._tasks:
             match = HeldOutMatch(level="input", taskset=one.name, task_id=task_id)
             self._same["input", found.input_hash].append((found.place_hash, match))
@@ -177,8 +177,9 @@ class HeldOutTasks:
             return next((match for _, match in self._same.get(("input", input_hash or ""), ())), None)
         if not (self._tasks or self._repositories):
             return None
-        if self._latest is None or self._latest[:2] != (task, looks_near):
-            self._latest = (task, looks_near, self._compare(task, looks_near=looks_near))
+        content = msgspec.msgpack.encode(task)  # tasks with the inputs 1 and True are equal, their bytes are not
+        if self._latest is None or self._latest[:2] != (content, looks_near):
+            self._latest = (content, looks_near, self._compare(task, looks_near=looks_near))
         return self._latest[2]
 
     def _compare(self, task: Task, *, looks_near: bool) -> HeldOutMatch | None:
