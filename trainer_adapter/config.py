@@ -304,12 +304,6 @@ class TrainConfig(_Section, frozen=True):
     """Keys of veRL without an option here, by its dotted names, such as
     ``{actor_rollout_ref.actor.optim.override_optimizer_config.eps: 1.0e-6}``."""
 
-    def __post_init__(self) -> None:
-        """Check that what is held out is not trained."""
-        held_out = {str(one.path) for one in self.held_out_sets if one.path}
-        if trained := held_out & {str(one.path) for one in self.tasks if one.path}:
-            raise ValueError(f"evaluation: expected held-out tasks, found {', '.join(trained)}, which is trained")
-
     @property
     def held_out_sets(self) -> list[HeldOutConfig]:
         """All sets whose tasks are not trained."""
@@ -336,9 +330,11 @@ def load_config(path: Path) -> TrainConfig:
         set_limits(config.health)
         _refuse_without_effect(config)
         refuse_our_keys(config.verl)
+        resolved = resolve_paths(config, path.parent)
+        _refuse_trained(resolved)
     except BadInputError as error:
         raise BadInputError(f"configuration {path}: {error}") from error
-    return resolve_paths(config, path.parent)
+    return resolved
 
 
 def read_options(
@@ -380,6 +376,16 @@ def _refuse_without_effect(config: TrainConfig) -> None:
         raise BadInputError(
             "rollouts.extra_groups: with algorithm.distill groups of equal rewards teach, so none is added for them;"
             " leave it out"
+        )
+
+
+def _refuse_trained(config: TrainConfig) -> None:
+    """Raise for a file that is both trained and held out."""
+    held_out = {one.path.resolve() for one in config.held_out_sets if one.path}
+    if trained := [one.path for one in config.tasks if one.path and one.path.resolve() in held_out]:
+        raise BadInputError(
+            f"evaluation, held_out: expected held-out tasks, found {trained[0].name}, which is trained; hold out other"
+            " tasks, or measure those that are trained with 'agent-layer eval'"
         )
 
 

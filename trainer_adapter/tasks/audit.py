@@ -85,17 +85,18 @@ def audit_checkpoint(
             f"step {checkpoint.step} of run {checkpoint.run}: expected the record of an update, found none; check the"
             " name, or run 'agent-layer store reindex' if the run is older than the index"
         )
-    tasks: dict[tuple[str, str | None], list[_LearnedGroup]] = {}
-    matches: dict[tuple[str, str | None], HeldOutMatch | None] = {}
+    tasks: dict[tuple[str, bytes], list[_LearnedGroup]] = {}
+    matches: dict[tuple[str, bytes], HeldOutMatch | None] = {}
     known = set[str]()
     for group_id, started in _read_starts(store, groups):
-        if started.task is not None or started.input_hash is not None:
-            key = (started.task_id, started.input_hash or (started.task and hash_input(started.task)))
-            if key not in tasks:
-                matches[key] = held_out.find_match(started.task, started.input_hash)
+        task, input_hash = started.task, started.input_hash or (started.task and hash_input(started.task))
+        key = (started.task_id, msgspec.msgpack.encode([input_hash, task and [task.sandbox, task.labels]]))
+        if key not in matches:
+            matches[key] = held_out.find_match(task, input_hash)
+        if task is not None or matches[key]:  # a hash that matches nothing does not tell text and repository
             tasks.setdefault(key, []).append(groups[group_id])
             known.add(group_id)
-            progress(len(known), len(groups))
+        progress(len(known), len(groups))
     found = sorted(
         (_sum_up(task_id, match, tasks[task_id, content]) for (task_id, content), match in matches.items() if match),
         key=lambda one: (-one.num_tokens, one.task_id),

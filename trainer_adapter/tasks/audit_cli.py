@@ -1,5 +1,6 @@
 """Command ``checkpoint audit``: proof that held-out tasks were not learned."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -17,6 +18,7 @@ from trainer_adapter.lineage import read_parent
 from trainer_adapter.tasks.audit import Audit, LearnedTask, audit_checkpoint
 from trainer_adapter.tasks.held_out import read_held_out, read_left_out, read_named_sets
 
+_STEP: Final = re.compile("[0-9]{1,18}")
 _MAX_UPDATES: Final = 8
 """Updates that are shown of each task."""
 
@@ -47,7 +49,7 @@ def audit(  # noqa: PLR0913  # options of a command are its arguments
         agent-layer checkpoint audit ./my-model --held-out test.jsonl --held-out repair
     """
     settings: Settings = context.obj
-    ref = CheckpointRef(run=run or settings.run, step=int(checkpoint)) if checkpoint.isdecimal() else None
+    ref = CheckpointRef(run=run or settings.run, step=int(checkpoint)) if _STEP.fullmatch(checkpoint) else None
     if (ref := ref or read_parent(Path(checkpoint))) is None:
         raise BadInputError(
             f"checkpoint {checkpoint!r}: expected a step, or the directory of a checkpoint or of a model that"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from agent_layer.errors import CorruptRecordError
 from agent_layer.infra import append_line, read_lines
 from agent_layer.schema import HeldOutMatch, HeldOutSet, HeldOutTasks, Task, hold_out
 from agent_layer.settings import Settings
@@ -77,8 +78,20 @@ def open_held_out(config: TrainConfig, settings: Settings) -> "HeldOutFilter":
 
 
 def read_held_out(settings: Settings, run: str) -> list[HeldOutSet]:
-    """Return the sets that a run held out, of all its starts, oldest first."""
-    return read_lines(_directory(settings, run) / "held_out.jsonl", HeldOutSet)
+    """Return the sets that a run held out, of all its starts, oldest first.
+
+    Raises: CorruptRecordError: a line is damaged, so that some of what is held out is not known.
+    """
+    path = _directory(settings, run) / "held_out.jsonl"
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]  # behind the last newline is what a killed trainer was writing
+        return [msgspec.json.decode(line, type=HeldOutSet) for line in lines]
+    except FileNotFoundError:
+        return []
+    except msgspec.DecodeError as error:
+        raise CorruptRecordError(
+            f"held-out tasks {path}: expected a held-out set on each line, found {error}; restore the file"
+        ) from error
 
 
 def read_left_out(settings: Settings, run: str) -> list[LeftOutTask]:

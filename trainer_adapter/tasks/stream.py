@@ -153,19 +153,20 @@ class TaskStream:
         """Return the first of the next tasks of a source that the filters admit."""
         first = self._next.get(_key(source.name, level), 0)
         num_turns = max(_MIN_TURNS, len(source.file(level))) if self._filters or self._held_out else 1
-        num_refused = 0
+        num_refused, example = 0, ""
         for index in range(first, first + num_turns):
             task = source.read(level, index)
             if not self._is_admitted(task, rates, f"{self._seed} {source.name} {level} {index}"):
                 continue
             if self._held_out is not None and not self._held_out.admits(task, source.name, level):
                 num_refused += 1
+                example = example or f", such as {task.id}, which {self._held_out.held_out.find_refusal(task)}"
             else:
                 return Draw(source=source.name, level=level, index=index, task_id=task.id)
         raise BadInputError(
             f"source {source.name!r}: expected a task to train, found none among {num_turns:,} in a row: filters left"
-            f" out {num_turns - num_refused:,}, and {num_refused:,} repeat held-out tasks; widen the filters, change"
-            " what is held out, or give the source weight 0"
+            f" out {num_turns - num_refused:,}, and {num_refused:,} repeat held-out tasks{example}; widen the filters,"
+            " hold out other tasks than those that are trained, or give the source weight 0"
         )
 
     def _is_admitted(self, task: Task, rates: Mapping[str, float], turn: str) -> bool:

@@ -1,5 +1,6 @@
 """Tasks that are held out, and which of them a task repeats."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -18,6 +19,9 @@ NEAR: Final = 0.9
 REPOSITORY_LABEL: Final = "repository"
 """Label by which a task declares the repository that it is from."""
 
+_ADDRESS: Final = re.compile(r"^(?:[a-z+]+://)?(?:[^/@]*@)?")
+"""Scheme and user of an address."""
+_REVISION: Final = re.compile("@.*")
 HOLDOUT_LABEL: Final = "holdout"
 """Label by which a task declares what its set refuses."""
 
@@ -73,8 +77,13 @@ class HeldOutMatch(Record, frozen=True, kw_only=True):
         return f"{by} held-out {'set' if self.task_id is None else f'task {self.task_id} of'} {self.taskset}"
 
 
-def fingerprint_task(task: Task) -> TaskFingerprint:
-    """Return the fingerprint of a task; the same for audit, training and datasets."""
+def fingerprint_task(task: Task, *, has_sketch: bool = True) -> TaskFingerprint:
+    """Return the fingerprint of a task; the same for audit, training and datasets.
+
+    Args:
+        task: to compare.
+        has_sketch: False: without a sketch, of which most of the time is.
+    """
     text = read_task_text(task)
     place = msgspec.json.encode([task.env, task.sandbox, task.seed], order="deterministic")
     return TaskFingerprint(
@@ -82,14 +91,14 @@ def fingerprint_task(task: Task) -> TaskFingerprint:
         text_hash=content_hash(text.encode()) if text else None,
         place_hash=content_hash(place),
         repository=name_repository(task.labels.get(REPOSITORY_LABEL)),
-        sketch=sketch_text(text),
+        sketch=sketch_text(text) if has_sketch else b"",
     )
 
 
 def name_repository(declared: str | None) -> str | None:
-    """Return the name of a repository: in lower case, of an address its path alone; None: none is declared."""
-    path = (declared or "").strip().lower().removesuffix("/").removesuffix(".git")
-    return path.split("://")[-1].split("@")[-1].replace(":", "/").removeprefix("github.com/") or None
+    """Return the name of a repository: in lower case, of an address its path alone, without revision; None: none."""
+    found = _REVISION.sub("", _ADDRESS.sub("", (declared or "").strip().lower())).rstrip("/").removesuffix(".git")
+    return found.replace(":", "/").removeprefix("github.com/") or None
 
 
 def hold_out(
@@ -129,8 +138,8 @@ class HeldOutTasks:
         self._same: defaultdict[tuple[MatchLevel, str], list[tuple[str | None, HeldOutMatch]]] = defaultdict(list)
         """(place, match) by hash of input or text."""
         self._repositories: dict[str, HeldOutMatch] = {}
-        self._latest: tuple[Task, bool, HeldOutMatch | None] | None = None
-        """The last task, because the rollouts of a group share one: (task, whether near was looked for, match)."""
+        self._latest: tuple[bytes, bool, HeldOutMatch | None] | None = None
+        """The last task, because the rollouts of a group share one: (its bytes, whether near was looked for, match)."""
         for one, task_id, found in self._tasks:
             match = HeldOutMatch(level="input", taskset=one.name, task_id=task_id)
             self._same["input", found.input_hash].append((found.place_hash, match))
@@ -168,12 +177,13 @@ class HeldOutTasks:
             return next((match for _, match in self._same.get(("input", input_hash or ""), ())), None)
         if not (self._tasks or self._repositories):
             return None
-        if self._latest is None or self._latest[:2] != (task, looks_near):
-            self._latest = (task, looks_near, self._compare(task, looks_near=looks_near))
+        content = msgspec.msgpack.encode(task)  # tasks with the inputs 1 and True are equal, their bytes are not
+        if self._latest is None or self._latest[:2] != (content, looks_near):
+            self._latest = (content, looks_near, self._compare(task, looks_near=looks_near))
         return self._latest[2]
 
     def _compare(self, task: Task, *, looks_near: bool) -> HeldOutMatch | None:
-        found = fingerprint_task(task)
+        found = fingerprint_task(task, has_sketch=looks_near)
         return (
             self._find_same("input", found.input_hash, found.place_hash)
             or self._find_same("text", found.text_hash or "", found.place_hash)

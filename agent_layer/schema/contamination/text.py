@@ -7,9 +7,9 @@ from typing import Final, cast
 from agent_layer.schema.task import Task
 
 _INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")
-_MARKS: Final = re.compile(r"\*\*|```\w*|(?<!\w)__|__(?!\w)|(?m:^\s*(?:#+|[-*+]|>)\s+)")
+_MARKS: Final = re.compile(r"\*\*|```\w*|(?<!\w)__|__(?!\w)|(?m:^[^\S\n]*+(?:#+|[-*+]|>)\s+)")
 """Emphasis, headings, bullets, quotations and fences of Markdown."""
-_END: Final = re.compile("(?<!\\d)[!?]+(?=\\.*(?:[\\s\"'\u2019\u201d)]|$))")
+_END: Final = re.compile("(?:(?<![\\d!?])|(?<=\\d[!?]))[!?]++(?=\\.*(?:[\\s\"'\u2019\u201d)]|$))")
 """End of a question; behind a number, ``!`` asks for a factorial."""
 _TOKEN: Final = re.compile(r"\d+(?:[.,]\d+)+|\w+|[^\w\s]")
 _PUNCTUATION: Final = frozenset(".,;:\"'`\u00b4\u2018\u2019\u201c\u201d\u00ab\u00bb")

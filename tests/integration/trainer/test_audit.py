@@ -33,14 +33,15 @@ def held_out(tmp_path):
     return path
 
 
-def train(run, step, *tasks, sizes=(3, 4), has_task=True):
+def train(run, step, *tasks, sizes=(3, 4), has_task=True, has_hash=None):
     """Records of an update that learned from a group of each task."""
     records, rollouts = [], []
     for task in tasks:
         group_id = f"{task.id}.{run}{step}"
         for at, size in enumerate(sizes):
             trajectory_id = f"{group_id}.{at}-0"
-            known = {"task": task, "input_hash": hash_input(task)} if has_task else {}
+            known = {"task": task} if has_task else {}
+            known |= {"input_hash": hash_input(task)} if has_task or has_hash else {}
             records += attempt(trajectory_id, run=run, group_id=group_id, score=at, task_id=task.id, **known)
             own = {"reward": float(at), "reward_ids": [], "samples_hash": "s", "num_tokens": size}
             rollouts.append(TrainedRollout(trajectory_id=trajectory_id, group_id=group_id, **own))
@@ -141,8 +142,28 @@ def test_deleted_and_unrecorded_rollouts_are_no_proof(store, held_out, agent_lay
     assert audit() == (1, 3, 0)
 
 
-def test_tasks_that_were_never_recorded_are_no_proof(store, held_out, agent_layer):
-    write_segment(store, begin("r"), *train("r", 1, clean(1), has_task=False))
+def test_a_repository_is_found_though_the_same_input_was_trained_without_its_label(store):
+    labelled = msgspec.structs.replace(clean(1), labels={"repository": "a/b"})
+    write_segment(store, begin("r"), *train("r", 1, clean(1)), *train("r", 2, labelled), *train("r", 3, clean(1)))
+
+    held_out = HeldOutTasks([hold_out("swe", [], repositories=["a/b"])])
+    found = audit_checkpoint(store, CheckpointRef(run="r", step=3), held_out)
+
+    assert [one.updates for one in found.learned] == [[CheckpointRef(run="r", step=2)]]
+
+
+def test_a_held_out_input_is_found_by_its_hash_alone(store, held_out, agent_layer):
+    write_segment(store, begin("r"), *train("r", 1, HELD_OUT[0], has_task=False, has_hash=True))
+
+    status, out, _ = agent_layer("checkpoint", "audit", 1, "--run", "r", "--held-out", held_out)
+
+    assert status == 1
+    assert "h0 has the input of held-out task h0 of held-out" in out
+
+
+@pytest.mark.parametrize("has_hash", [False, True])
+def test_tasks_that_were_never_recorded_are_no_proof(store, held_out, agent_layer, has_hash):
+    write_segment(store, begin("r"), *train("r", 1, clean(1), has_task=False, has_hash=has_hash))
 
     status, out, _ = agent_layer("checkpoint", "audit", 1, "--run", "r", "--held-out", held_out)
 
@@ -155,6 +176,7 @@ def test_tasks_that_were_never_recorded_are_no_proof(store, held_out, agent_laye
     [
         (["1", "--run", "r"], "run r recorded none here"),
         (["7", "--run", "other", "--held-out", "FILE"], "step 7 of run other: expected the record of an update"),
+        (["9" * 5000, "--held-out", "FILE"], "expected a step, or the directory"),
         (["nowhere", "--held-out", "FILE"], "checkpoint 'nowhere': expected a step, or the directory"),
         (["1", "--held-out", "no-such-set"], "no-such-set"),
     ],

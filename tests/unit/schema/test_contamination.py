@@ -2,6 +2,7 @@
 
 import random
 from fractions import Fraction
+from functools import cache
 
 import msgspec
 import pytest
@@ -114,6 +115,15 @@ def test_a_text_that_held_out_tasks_share_needs_the_same_place():
         assert alone.find_refusal(task(prompt, sandbox=boxes[2], **fields)).level == level
 
 
+@pytest.mark.parametrize(("held", "other"), [(True, 1), (1, True), (False, 0)])
+def test_a_task_is_not_taken_for_the_one_before(held, other):
+    held_out = HeldOutTasks([hold_out("s", [task(held)])])
+
+    found = [held_out.find_refusal(task(value)) is None for value in (other, held, other, held)]
+
+    assert found == [True, False, True, False]
+
+
 def test_files_are_text_and_their_names_are_not():
     held_out = HeldOutTasks([hold_out("s", [task("Repair it", files={"a.py": "x = 1", "b.py": "y = 2"})])])
 
@@ -127,6 +137,8 @@ def test_files_are_text_and_their_names_are_not():
         ("https://github.com/Django/django.git", "django/django"),
         ("django/django", "git@github.com:django/django"),
         ("ssh://git@example.org/a/b/", "https://example.org/a/b"),
+        ("django/django", "django/django@1f2e3d"),
+        ("git+https://me:secret@github.com/django/django.git@v5.0", "Django/django"),
     ],
 )
 def test_a_declared_repository_is_held_out_however_it_is_spelt(declared, label):
@@ -148,11 +160,14 @@ def test_a_task_that_was_not_recorded_is_compared_by_the_hash_of_its_input():
     assert held_out.find_refusal(None) is None
 
 
+@cache
+def list_grams(text):
+    return {text[at : at + GRAM_LENGTH] for at in range(len(text) - GRAM_LENGTH + 1)}
+
+
 def measure_exactly(one, other):
     """Jaccard index of the 8-grams themselves."""
-    first, second = (
-        {text[at : at + GRAM_LENGTH] for at in range(len(text) - GRAM_LENGTH + 1)} for text in (one, other)
-    )
+    first, second = list_grams(one), list_grams(other)
     return Fraction(len(first & second), len(first | second))
 
 
@@ -181,8 +196,8 @@ def test_the_near_duplicates_are_those_that_comparing_all_finds(seed):
 
 def test_the_similarity_of_long_texts_is_estimated_and_they_are_found():
     rng = random.Random(1)
-    text = "".join(rng.choices("abcdefghij ", k=200_000))
-    sketches = [sketch_text(text[:size]) for size in (200_000, 190_000, 150_000)]
+    text = "".join(rng.choices("abcdefghij ", k=40_000))
+    sketches = [sketch_text(text[:size]) for size in (40_000, 38_000, 30_000)]
     index = SketchIndex([*sketches, sketch_text("short")], 0.9)
 
     assert {len(sketch) // 8 for sketch in sketches} == {MAX_GRAMS}
@@ -221,6 +236,11 @@ def test_sets_come_back_from_their_file():
     one = hold_out("s", [task("text", labels={"repository": "a/b"})], holdout="near", repositories=["c/d"])
 
     assert msgspec.json.decode(msgspec.json.encode(one), type=HeldOutSet) == one
+
+
+@pytest.mark.parametrize("unit", ["\n", " \n", "!", "?.", "__", "```", "- ", "1,"])
+def test_the_time_of_a_text_grows_no_faster_than_its_length(unit):
+    assert normalise_text(unit * 40_000 + " end").endswith("end")  # minutes, if it grew with the square
 
 
 def test_invisible_characters_and_compatibility_forms_hide_nothing():

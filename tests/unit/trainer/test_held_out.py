@@ -5,7 +5,7 @@ import random
 import msgspec
 import pytest
 
-from agent_layer.errors import BadInputError
+from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.schema.contamination.held_out import HeldOutTasks, hold_out
 from agent_layer.schema.rollout import Group
 from agent_layer.schema.task import Task, hash_input
@@ -114,6 +114,39 @@ def test_a_restart_leaves_out_the_same_and_names_them_once(write, begin, setting
     assert set(whole) == {"t0", "t1", "t2", "t5"}
     assert sorted(one.task_id for one in read_left_out(settings, "r")) == ["t3", "t4"]
     assert [one.name for one in read_held_out(settings, "r")] == ["held"]
+
+
+def test_a_run_whose_tasks_are_all_held_out_is_told_which_and_why(write, begin):
+    tasks = [{"id": f"t{at}", "input": at} for at in range(3)]
+
+    stream = begin(write("train", tasks), HeldOutConfig(path=write("copy", tasks)))
+    with pytest.raises(BadInputError, match=r"such as t0, which has the input of held-out task t0 of copy.*hold out"):
+        stream.draw(0, {})
+
+
+@pytest.mark.parametrize("spelling", ["ABSOLUTE", "./t.jsonl", "sub/../t.jsonl", "link.jsonl"])
+@pytest.mark.parametrize("section", ["held_out: [{path: %s}]", "evaluation: {tasks: [{path: %s}], every_steps: 1}"])
+def test_the_file_that_is_trained_is_not_held_out_however_it_is_spelt(tmp_path, spelling, section):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "t.jsonl").touch()
+    (tmp_path / "link.jsonl").symlink_to("t.jsonl")
+    path = tmp_path / "run.yaml"
+    spelt = tmp_path / "t.jsonl" if spelling == "ABSOLUTE" else spelling
+    path.write_text(f"model: m\nsteps: 1\ntasks: t.jsonl\n{section % spelt}\n")
+
+    with pytest.raises(BadInputError, match=r"t\.jsonl, which is trained; .*agent-layer eval"):
+        load_config(path)
+
+
+def test_a_damaged_record_of_what_is_held_out_is_not_passed_over(write, begin, settings):
+    begin(write("train", [{"id": "t", "input": 1}]), HeldOutConfig(path=write("a", [{"input": 2}])))
+    path = settings.dir / "runs" / "r" / "held_out.jsonl"
+
+    path.write_bytes(path.read_bytes() + b'{"torn')
+    assert [one.name for one in read_held_out(settings, "r")] == ["a"]
+    path.write_bytes(b"damage\n" + path.read_bytes())
+    with pytest.raises(CorruptRecordError, match=r"held_out\.jsonl"):
+        read_held_out(settings, "r")
 
 
 def test_what_earlier_starts_held_out_stays_recorded(write, begin, settings):
