@@ -1,5 +1,6 @@
 """Commands ``store export sft | pairs | steps | hf | verl``: stored trajectories as training data."""
 
+import signal
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -118,6 +119,7 @@ def hf(  # noqa: PLR0913  # options of a command are its arguments
 
 
 def _export(context: typer.Context, directory: Path, plan: RowPlan, form: Format, filters: Filters) -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     store, account = open_store(context.obj), Account()
     made_by: JsonObject = {
         "namespace": store.keys.namespace,
