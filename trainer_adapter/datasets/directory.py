@@ -191,5 +191,6 @@ def _write_card(directory: Path, num_rows: dict[str, int], form: Format, account
 
 def _describe_column(name: str, kind: pa.DataType) -> JsonObject:
     """Return its type in the words of ``datasets``, which takes that of JSON lines from the first file otherwise."""
-    found, item = ("sequence", kind.value_type) if isinstance(kind, pa.ListType) else ("dtype", kind)
-    return {"name": name, found: {"float": "float32", "double": "float64"}.get(str(item), str(item))}
+    item = str(kind).removesuffix(">").rpartition(": ")[2]  # list<element: int32>
+    word = "dtype" if item == str(kind) else "sequence"
+    return {"name": name, word: {"float": "float32", "double": "float64"}.get(item, item)}

@@ -334,7 +334,7 @@ def test_a_link_to_an_empty_directory_is_followed_and_the_present_one_is_refused
 def test_a_termination_ends_an_export_without_a_trace(store, agent_layer, tmp_path, monkeypatch):
     put_group(store, "g", (1.0, plain))
     monkeypatch.setattr(RowFiles, "append", lambda *_: signal.raise_signal(signal.SIGTERM))
-    before = signal.signal(signal.SIGTERM, lambda *_: pytest.fail("nobody took the signal"))
+    before = signal.signal(signal.SIGTERM, lambda *_: pytest.fail("the command left the signal as it was"))
 
     try:
         status, _, _ = agent_layer("store", "export", "sft", tmp_path / "d")
