@@ -233,6 +233,7 @@ def test_a_policy_trains_from_the_model_that_it_wrote(model, tmp_path, settings)
         ({"dataset": "none"}, "expected rows in sft/, found none"),
         ({"model": "none"}, "expected a readable config.json"),
         ({"out": "d"}, "expected a new or empty directory"),
+        ({"run": "../x"}, "run '../x': expected 1 to 128 characters"),
         ({"epochs": 3}, "expected the configuration and dataset of its checkpoint"),
         ({"optimizer": OptimizerConfig(max_row_tokens=2)}, "found all 3 above optimizer.max_row_tokens: 2"),
     ],
@@ -247,7 +248,7 @@ def test_what_cannot_be_trained_is_named_before_it_begins(model, tmp_path, setti
     config = configure(model, tmp_path, run="w")
     if "epochs" in change:
         CheckpointDirectory(settings, "w").save(Cursor(step=1), lambda _: None)
-    change = {name: tmp_path / one if isinstance(one, str) else one for name, one in change.items()}
+    change = {name: tmp_path / one if name in ("dataset", "model", "out") else one for name, one in change.items()}
 
     with pytest.raises(BadInputError, match=sentence):
         train_supervised(msgspec.structs.replace(config, **change), settings, "sft")

@@ -1,5 +1,6 @@
 """Commands ``store export sft | pairs | steps | hf | verl``: stored trajectories as training data."""
 
+import signal
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -133,6 +134,7 @@ def hf(  # noqa: PLR0913  # options of a command are its arguments
 def _export(
     context: typer.Context, directory: Path, plan: RowPlan, form: Format, filters: Filters, held_out: list[str] | None
 ) -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     of_run = _open_held_out(context.obj, held_out)
     store, account = open_store(context.obj), Account()
     made_by: JsonObject = {

@@ -152,7 +152,7 @@ def _write_card(directory: Path, num_rows: dict[str, int], form: Format, account
         "dataset_info": [
             {
                 "config_name": kind,
-                "features": [_describe_column(column) for column in SCHEMAS[kind]],
+                "features": [*map(_describe_column, SCHEMAS[kind].names, SCHEMAS[kind].types)],
                 "splits": [{"name": "train", "num_bytes": sizes[kind], "num_examples": number}],
                 "dataset_size": sizes[kind],
             }
@@ -189,11 +189,8 @@ def _write_card(directory: Path, num_rows: dict[str, int], form: Format, account
     return "\n".join(["---", msgspec.yaml.encode(head).decode().rstrip(), "---", *lines, ""])
 
 
-def _describe_column(column: pa.Field) -> JsonObject:
+def _describe_column(name: str, kind: pa.DataType) -> JsonObject:
     """Return its type in the words of ``datasets``, which takes that of JSON lines from the first file otherwise."""
-    is_list = pa.types.is_list(column.type)
-    name = str(column.type.value_type if is_list else column.type)
-    return {
-        "name": column.name,
-        "sequence" if is_list else "dtype": {"float": "float32", "double": "float64"}.get(name, name),
-    }
+    item = str(kind).removesuffix(">").rpartition(": ")[2]  # list<element: int32>
+    word = "dtype" if item == str(kind) else "sequence"
+    return {"name": name, word: {"float": "float32", "double": "float64"}.get(item, item)}

@@ -4,6 +4,7 @@ Columns that have one number for each token are as long as the ids beside them. 
 sampling, 0.0 where the policy did not sample the token; a version is -1 there.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from heapq import nsmallest
 from itertools import product
@@ -154,12 +155,18 @@ def pair_rows(
         if len(one.samples) > 1:
             reason = "it forked or has several agents, so its tokens are no single answer to compare"
             account.refuse(exclude(one.trajectory, "several_rows", reason))
+    by_prompt: defaultdict[bytes, list[tuple[float, TrainingSample]]] = defaultdict(list)
+    for one in single:
+        (sample,) = one.samples
+        by_prompt[sample.prompt_ids.tobytes()].append((one.reward or 0.0, sample))
     found = (
-        (margin, good.samples[0], bad.samples[0])
-        for good, bad in product(single, single)
-        if (margin := (good.reward or 0.0) - (bad.reward or 0.0)) >= min_margin
-        and margin > 0
-        and good.samples[0].prompt_ids == bad.samples[0].prompt_ids
+        (margin, good, bad)
+        for same in by_prompt.values()
+        for (high, good), (low, bad) in product(
+            nsmallest(per_group, same, key=lambda one: (-one[0], one[1].sample_id)),
+            nsmallest(per_group, same, key=lambda one: (one[0], one[1].sample_id)),
+        )
+        if (margin := high - low) >= min_margin and margin > 0
     )
     chosen = nsmallest(per_group, found, key=lambda one: (-one[0], one[1].sample_id, one[2].sample_id))
     used = {sample.trajectory_id for _, *sides in chosen for sample in sides}

@@ -9,7 +9,7 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.infra import hold_alone, replace_file
-from agent_layer.schema import content_hash
+from agent_layer.schema import check_name, content_hash
 from agent_layer.settings import Settings
 from trainer_adapter.config import RetentionConfig
 from trainer_adapter.loop import CheckpointDirectory, Cursor, read_model_bounds
@@ -64,7 +64,7 @@ def train_supervised(
 
     Raises: BadInputError: model or dataset cannot be used, they changed since the checkpoint, or ``out`` has files.
     """
-    run = config.run or f"{settings.run}.{method}"
+    run = check_name(config.run or f"{settings.run}.{method}", "run")
     check_new(config.out)
     check_verl_options(config.verl)
     directory, checkpoints = settings.dir / "runs" / run, CheckpointDirectory(settings, run)

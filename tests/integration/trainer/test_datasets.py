@@ -2,6 +2,7 @@
 
 import json
 import random
+import signal
 from collections import Counter
 
 import msgspec
@@ -13,7 +14,7 @@ from agent_layer.schema.step import StepState
 from agent_layer.store import open_store
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
 from trainer_adapter.data import samples_of, select_batch, spread_advantages
-from trainer_adapter.datasets.directory import write_dataset
+from trainer_adapter.datasets.directory import RowFiles, write_dataset
 from trainer_adapter.datasets.selection import Account
 
 from ...builders import attempt, closed_group, content
@@ -157,6 +158,31 @@ def test_pairs_are_of_one_group_and_prompt_the_widest_first(store, agent_layer, 
     found = [(one["chosen_ids"], one["rejected_ids"], one["margin"]) for one in read(tmp_path / "more", "pairs")]
     assert found == [([13], [14], 1.0), ([16], [14], 1.0), ([13], [15], 0.6), ([16], [15], 0.6)]
     assert "| several_rows | 1 |" in (tmp_path / "one" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("per_group", [1, 2, 5, 99])
+def test_pairs_are_the_widest_of_all_whatever_their_number(store, agent_layer, tmp_path, per_group):
+    dice = random.Random(per_group)
+    members = [
+        (dice.choice([0.0, 0.25, 0.5, 1.0]), answer(13 + number, delta=(3, 12 + dice.randrange(2))))
+        for number in range(11)
+    ]
+    names = put_group(store, "g", *members)
+
+    agent_layer("store", "export", "pairs", tmp_path / "d", "--per-group", per_group)
+
+    samples = [(score, *samples_of(store.get(name)).samples) for name, (score, _) in zip(names, members, strict=True)]
+    expected = sorted(
+        (bad - good, chosen.trajectory_id, rejected.trajectory_id)
+        for good, chosen in samples
+        for bad, rejected in samples
+        if good > bad and chosen.prompt_ids == rejected.prompt_ids
+    )[:per_group]
+    found = [
+        (-row["margin"], row["chosen_trajectory_id"], row["rejected_trajectory_id"])
+        for row in read(tmp_path / "d", "pairs")
+    ]
+    assert found == expected
 
 
 def test_steps_are_those_of_the_store_each_once(store, agent_layer, tmp_path):
@@ -303,6 +329,20 @@ def test_a_link_to_an_empty_directory_is_followed_and_the_present_one_is_refused
     monkeypatch.chdir(tmp_path)
     assert agent_layer("store", "export", "sft", "link")[0] == 0
     assert (tmp_path / "real" / "README.md").is_file()
+
+
+def test_a_termination_ends_an_export_without_a_trace(store, agent_layer, tmp_path, monkeypatch):
+    put_group(store, "g", (1.0, plain))
+    monkeypatch.setattr(RowFiles, "append", lambda *_: signal.raise_signal(signal.SIGTERM))
+    before = signal.signal(signal.SIGTERM, lambda *_: pytest.fail("the command left the signal as it was"))
+
+    try:
+        status, _, _ = agent_layer("store", "export", "sft", tmp_path / "d")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+    assert status == 130
+    assert [one.name for one in tmp_path.iterdir()] == ["agent-layer"]
 
 
 @pytest.mark.parametrize(
