@@ -12,7 +12,15 @@ from msgspec import Meta
 
 from agent_layer.errors import BadInputError
 from agent_layer.health import HealthLimits, set_limits
-from agent_layer.schema import JsonObject, LengthRule, LongRows, Overlong, ShortGroupPolicy, as_json_object
+from agent_layer.schema import (
+    JsonObject,
+    LengthRule,
+    LongRows,
+    Overlong,
+    ShortGroupPolicy,
+    as_json_object,
+    check_name,
+)
 from trainer_adapter.algorithms import AlgorithmConfig, Schedule, resolve_algorithm
 from trainer_adapter.selection import (
     CURRICULA,
@@ -299,7 +307,9 @@ class TrainConfig(_Section, frozen=True):
     ``{actor_rollout_ref.actor.optim.override_optimizer_config.eps: 1.0e-6}``."""
 
     def __post_init__(self) -> None:
-        """Check that what is held out is not trained."""
+        """Check the name of the run, and that what is held out is not trained."""
+        if self.run is not None:
+            check_name(self.run, "run")
         held_out = self.evaluation.tasks if self.evaluation else []
         if trained := {str(one.path) for one in held_out if one.path} & {
             str(one.path) for one in self.tasks if one.path
