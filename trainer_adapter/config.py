@@ -12,15 +12,7 @@ from msgspec import Meta
 
 from agent_layer.errors import BadInputError
 from agent_layer.health import HealthLimits, set_limits
-from agent_layer.schema import (
-    JsonObject,
-    LengthRule,
-    LongRows,
-    Overlong,
-    ShortGroupPolicy,
-    as_json_object,
-    check_name,
-)
+from agent_layer.schema import JsonObject, LengthRule, LongRows, Overlong, ShortGroupPolicy, as_json_object, check_name
 from trainer_adapter.algorithms import AlgorithmConfig, Schedule, resolve_algorithm
 from trainer_adapter.selection import (
     CURRICULA,
