@@ -95,6 +95,10 @@ class GroupFeed:
         self._replaced: set[str] = set()
         """Those of the open groups beside which others were submitted."""
         self._server_change = dispatcher.find_server_change()
+        if (
+            cursor.first_version and cursor.policy_version is None
+        ):  # else it would count as served once it is registered
+            self._control.report_served(cursor.first_version - 1)
         self.acknowledge(cursor.taken)
         num_open = len(cursor.open_positions)
         starts, tries = cursor.open_starts or [0] * num_open, cursor.open_tries or [0] * num_open

@@ -37,11 +37,15 @@ class RunControl:
             self._dispatcher.begin_pause(self._run, _SWITCHING)
         try:
             yield
-            self._served = policy_version
-            self.serve_again()
+            self.report_served(policy_version)
         finally:
             if self._pause_at_switch:
                 self._dispatcher.end_pause(self._run, _SWITCHING)
+
+    def report_served(self, policy_version: int) -> None:
+        """Report the version that the engines serve."""
+        self._served = policy_version
+        self.serve_again()
 
     def serve_again(self) -> None:
         """Report the version that the engines serve once more: Redis may have forgotten it."""

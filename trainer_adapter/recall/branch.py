@@ -51,8 +51,11 @@ def branch_run(
         is_new = newest is None or (kept is not None and (newest.number, newest.parent) == (0, kept.place))
         if not is_new or checkpoints.newest() is not None:
             raise BadInputError(f"run {run}: expected a new name, found a run that has begun; choose another with --as")
-        if kept is None:
-            _check_model(store, model, clean)
+        if kept is None and not _is_clean(store, model, clean):
+            raise BadInputError(
+                f"model {model}: expected weights of step {clean.step} of run {clean.run} or from before it, found"
+                " later ones; name another model in the configuration"
+            )
         write_exclusions(settings, run, excluded)
         if kept is None:
             return None
@@ -78,16 +81,12 @@ def branch_run(
     return parent
 
 
-def _check_model(store: Store, model: Path | None, clean: CheckpointRef) -> None:
-    """Check that a run which begins with a model begins clean."""
+def _is_clean(store: Store, model: Path | None, clean: CheckpointRef) -> bool:
+    """Whether a model is not known to hold weights that are not behind the clean state."""
     if model is None or (origin := read_parent(model)) is None:
-        return
+        return True
     parents = walk_parents(store, clean.run, clean.step)
-    if not any(origin.run == run and (last is None or origin.step <= last) for run, last in parents):
-        raise BadInputError(
-            f"model {model}: it holds the weights of step {origin.step} of run {origin.run}, expected none later than"
-            f" step {clean.step} of run {clean.run}; name another model in the configuration"
-        )
+    return any(origin.run == run and (last is None or origin.step <= last) for run, last in parents)
 
 
 def _begin_again(cursor: Cursor, excluded: Collection[str]) -> Cursor:

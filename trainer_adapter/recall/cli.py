@@ -65,8 +65,8 @@ def recall(  # noqa: PLR0913  # options of a command are its arguments
     a wrong reward moves. An update counts if it learned from a recalled judgement; one that was superseded before the
     update does not.
 
-    The run of --retrain never draws the tasks of what was recalled, unless --scorer or --engine says that the fault was
-    not theirs.
+    The run of --retrain never draws the tasks of what was recalled, unless --scorer, --version or --engine says that
+    the fault was not theirs.
 
         agent-layer recall --scorer my_module:score --version 3fa1
         agent-layer recall --task t-17 --run r --retrain --config run.yaml

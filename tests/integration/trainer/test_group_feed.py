@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings as hypothesis_settings, stra
 
 from agent_layer.dispatcher import connect
 from agent_layer.errors import AgentLayerError
+from agent_layer.schema.training import PolicyVersion
 from agent_layer.store import GroupDelivery, open_store
 from trainer_adapter.config import RolloutConfig, SourceConfig, TrainConfig
 from trainer_adapter.loop.checkpoint import Cursor
@@ -212,12 +213,17 @@ def test_groups_are_asked_ahead_with_the_version_from_which_they_may_begin(make,
     assert {lease.task.from_policy for lease in open_queue(dispatcher).claim("w", 99)} == {1}
 
 
-def test_no_group_begins_before_the_first_version_of_its_run(make, dispatcher):
+def test_no_group_begins_before_the_first_version_of_its_run_serves(make, dispatcher, settings):
     draws = [Draw(source="tasks", index=0, task_id="t0")]
-    cursor = Cursor(first_version=1, num_asked=1, open_positions=[0], open_starts=[0], open_draws=draws)
+    cursor = Cursor(
+        policy_version=None, first_version=1, num_asked=1, open_positions=[0], open_starts=[0], open_draws=draws
+    )
     feed = make(cursor=cursor, groups_per_step=2, max_staleness=1, group_size=2)
 
     feed.submit_groups(1)
+    write_segment(
+        open_store(settings), PolicyVersion(run="r", number=1, location="w", created_at=0.0)
+    )  # not loaded yet
     assert open_queue(dispatcher).claim("w", 99) == []
     dispatcher.serve("r", 1)
 

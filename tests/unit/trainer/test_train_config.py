@@ -78,6 +78,12 @@ def test_a_knob_that_cannot_be_is_named(tmp_path, change, named):
         load_config(path)
 
 
+def test_the_name_of_a_run_leads_to_no_other_directory(tmp_path):
+    config = TrainConfig(model=tmp_path, tasks=[SourceConfig(path=tmp_path)], steps=1)
+    with pytest.raises(BadInputError, match=r"run '\.\./x': expected 1 to 128 characters"):
+        msgspec.structs.replace(config, run="../x")
+
+
 def test_a_missing_file_is_one_sentence(tmp_path):
     with pytest.raises(BadInputError, match=r"nowhere\.yaml: expected a readable file"):
         load_config(tmp_path / "nowhere.yaml")
