@@ -12,11 +12,16 @@ from msgspec import Meta
 
 from agent_layer.errors import BadInputError
 from agent_layer.health import HealthLimits, set_limits
-<<<<<<< HEAD
-from agent_layer.schema import Holdout, JsonObject, LengthRule, LongRows, Overlong, ShortGroupPolicy, as_json_object
-=======
-from agent_layer.schema import JsonObject, LengthRule, LongRows, Overlong, ShortGroupPolicy, as_json_object, check_name
->>>>>>> p46-recall
+from agent_layer.schema import (
+    Holdout,
+    JsonObject,
+    LengthRule,
+    LongRows,
+    Overlong,
+    ShortGroupPolicy,
+    as_json_object,
+    check_name,
+)
 from trainer_adapter.algorithms import AlgorithmConfig, Schedule, resolve_algorithm
 from trainer_adapter.selection import (
     CURRICULA,
@@ -308,22 +313,15 @@ class TrainConfig(_Section, frozen=True):
     """Keys of veRL without an option here, by its dotted names, such as
     ``{actor_rollout_ref.actor.optim.override_optimizer_config.eps: 1.0e-6}``."""
 
-<<<<<<< HEAD
     @property
     def held_out_sets(self) -> list[HeldOutConfig]:
         """All sets whose tasks are not trained."""
         return [*(self.evaluation.tasks if self.evaluation else []), *self.held_out]
-=======
+
     def __post_init__(self) -> None:
-        """Check the name of the run, and that what is held out is not trained."""
+        """Check the name of the run."""
         if self.run is not None:
             check_name(self.run, "run")
-        held_out = self.evaluation.tasks if self.evaluation else []
-        if trained := {str(one.path) for one in held_out if one.path} & {
-            str(one.path) for one in self.tasks if one.path
-        }:
-            raise ValueError(f"evaluation: expected held-out tasks, found {', '.join(trained)}, which is trained")
->>>>>>> p46-recall
 
     @property
     def lengths(self) -> LengthRule:
