@@ -393,7 +393,7 @@ def _refuse_without_effect(config: TrainConfig) -> None:
         )
 
 
-def _refuse_trained(config: TrainConfig) -> None:
+def _refuse_trained(config: TrainConfig) -> None:  # kept: its name says what the condition checks
     """Raise for a file that is both trained and held out."""
     held_out = {one.path.resolve() for one in config.held_out_sets if one.path}
     if trained := [one.path for one in config.tasks if one.path and one.path.resolve() in held_out]:

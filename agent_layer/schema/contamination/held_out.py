@@ -82,7 +82,7 @@ def fingerprint_task(task: Task, *, has_sketch: bool = True) -> TaskFingerprint:
 
     Args:
         task: to compare.
-        has_sketch: False: without a sketch, of which most of the time is.
+        has_sketch: False: without a sketch, which takes most of the time.
     """
     text = read_task_text(task)
     place = msgspec.json.encode([task.env, task.sandbox, task.seed], order="deterministic")
