@@ -15,7 +15,6 @@ from agent_layer.errors import BadInputError
 from agent_layer.schema import JsonObject, Step, Trajectory
 from trainer_adapter.data import samples_of
 
-
 TokenId: TypeAlias = Annotated[int, Meta(ge=0)]
 
 
