@@ -140,6 +140,7 @@ def test_routes_of_a_sample_are_a_field_of_its_row_on_ray():
     assert "routed_experts" not in _fields(sample, _SamplePosition("s", 0, 0), 1.0)
 
 
+@pytest.mark.long  # veRL's trainer takes many seconds to import
 def test_with_the_settings_of_a_users_main_ppo_verl_opens_one_prompt_in_place_of_a_useless_group():
     from hydra import compose, initialize_config_module
     from omegaconf import OmegaConf
