@@ -12,16 +12,7 @@ from msgspec import Meta
 
 from agent_layer.errors import BadInputError
 from agent_layer.health import HealthLimits, set_limits
-from agent_layer.schema import (
-    Holdout,
-    JsonObject,
-    LengthRule,
-    LongRows,
-    Overlong,
-    ShortGroupPolicy,
-    as_json_object,
-    check_name,
-)
+from agent_layer.schema import Holdout, LengthRule, LongRows, Overlong, ShortGroupPolicy, check_name
 from trainer_adapter.algorithms import AlgorithmConfig, Schedule, resolve_algorithm
 from trainer_adapter.selection import (
     CURRICULA,
@@ -50,7 +41,6 @@ __all__ = [
     "SourceConfig",
     "TrainConfig",
     "load_config",
-    "read_context_length",
     "write_config",
 ]
 
@@ -457,54 +447,3 @@ def resolve_paths(config: TrainConfig, base: Path) -> TrainConfig:
 
 def _resolve_path(tasks: _Tasks, base: Path) -> _Tasks:
     return tasks if tasks.path is None else msgspec.structs.replace(tasks, path=base / tasks.path)
-
-
-def read_context_length(config: TrainConfig) -> int:
-    """Return the longest sequence of an engine.
-
-    Raises: BadInputError: neither this configuration nor that of the model says.
-    """
-    if config.cluster and config.cluster.max_model_len:
-        return config.cluster.max_model_len
-    longest = _read_sizes(config.model).get("max_position_embeddings")
-    if isinstance(longest, int):
-        return longest
-    raise BadInputError(
-        f"model {config.model}: expected max_position_embeddings in its config.json; set cluster.max_model_len"
-    )
-
-
-def check_sequence_parallel(config: TrainConfig, num_ranks: int) -> None:
-    """Raise BadInputError unless processes and attention heads can be divided as ``optimizer.sequence_parallel`` says.
-
-    Args:
-        config: of the run.
-        num_ranks: processes that share the model.
-    """
-    parts = config.optimizer.sequence_parallel
-    if parts == 1:
-        return
-    sizes = _read_sizes(config.model)
-    heads = sizes.get("num_attention_heads")
-    keys = sizes.get("num_key_value_heads") or heads
-    remedy = "choose another sequence_parallel"
-    if num_ranks % parts:
-        found, remedy = f"{num_ranks} processes that share the model", f"{remedy}, or share it among {parts} processes"
-    elif not (isinstance(heads, int) and isinstance(keys, int)) or heads % parts:
-        found = f"{heads} attention heads in {config.model}"
-    elif keys % parts and parts % keys:
-        found = f"{keys} key heads in {config.model}"
-    else:
-        return
-    raise BadInputError(
-        f"optimizer.sequence_parallel {parts}: expected a number that divides processes and heads, found {found};"
-        f" {remedy}"
-    )
-
-
-def _read_sizes(model: Path) -> JsonObject:
-    try:
-        written = msgspec.json.decode((model / "config.json").read_bytes(), type=JsonObject)
-    except (OSError, msgspec.DecodeError) as error:
-        raise BadInputError(f"model {model}: expected a readable config.json, found {error}; correct it") from error
-    return as_json_object(written.get("text_config", written))

@@ -13,7 +13,8 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.local import choose_parsers
 from trainer_adapter.algorithms import resolve_algorithm
-from trainer_adapter.config import ClusterConfig, TrainConfig, check_sequence_parallel, read_context_length
+from trainer_adapter.config import ClusterConfig, TrainConfig
+from trainer_adapter.model_sizes import check_sequence_parallel, read_context_length
 from trainer_adapter.verl_keys import PACKED_ATTENTION, refuse_keys_of_options
 
 if TYPE_CHECKING:

@@ -21,8 +21,9 @@ from envs.commands import CommandOptions
 from envs.harnesses import PREFIX, check_harness, find_harness, find_qualification
 from envs.tasksets import check_trainable
 from trainer_adapter.algorithms import resolve_algorithm
-from trainer_adapter.config import ClusterConfig, TrainConfig, check_sequence_parallel, read_context_length
+from trainer_adapter.config import ClusterConfig, TrainConfig
 from trainer_adapter.data import check_own_parts
+from trainer_adapter.model_sizes import check_sequence_parallel, read_context_length
 from trainer_adapter.start.memory import MemoryEstimate, MemoryPart, estimate_memory, read_shape
 from trainer_adapter.start.options import flatten_options
 from trainer_adapter.tasks import read_held_out_sets

@@ -18,7 +18,8 @@ from trainer_adapter.cluster import (
     verl_overrides,
     write_needs,
 )
-from trainer_adapter.config import ClusterConfig, TrainConfig, read_context_length
+from trainer_adapter.config import ClusterConfig, TrainConfig
+from trainer_adapter.model_sizes import read_context_length
 from trainer_adapter.start.memory import read_shape
 from trainer_adapter.start.options import flatten_options
 from trainer_adapter.start.ray import check_on_ray, count_machine_gpus, count_step_groups, find_version, is_on_cpu

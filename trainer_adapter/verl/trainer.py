@@ -24,9 +24,10 @@ from verl.workers.engine_workers import TrainingWorker
 from verl.workers.utils.padding import left_right_2_no_padding, no_padding_2_padding
 
 from trainer_adapter.algorithms import resolve_algorithm
-from trainer_adapter.config import TrainConfig, check_sequence_parallel
+from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import TokenColumns, TrainingBatch, check_own_parts
 from trainer_adapter.losses import check_named_loss
+from trainer_adapter.model_sizes import check_sequence_parallel
 from trainer_adapter.verl.adapters import (
     check_same,
     check_targets,

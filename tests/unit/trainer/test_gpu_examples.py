@@ -7,7 +7,8 @@ import pytest
 from agent_layer.settings import Settings
 from trainer_adapter.cluster import find_address, plan_needs, write_needs
 from trainer_adapter.cluster.overrides import refuse_on_ray
-from trainer_adapter.config import TrainConfig, load_config, read_context_length
+from trainer_adapter.config import TrainConfig, load_config
+from trainer_adapter.model_sizes import read_context_length
 from trainer_adapter.start.memory import read_shape
 from trainer_adapter.start.ray_gpus import FoundGpus, GpuPlan, find_gpu_faults, plan_gpus, read_gpu_bytes, write_gpus
 
