@@ -180,6 +180,7 @@ def test_an_exported_model_computes_what_base_and_adapter_compute(settings, mode
     assert sorted(one.name for one in (tmp_path / "adapter").iterdir() if one.suffix != ".md") == [
         "adapter_config.json",
         "adapter_model.safetensors",
+        "parent-checkpoint.json",
     ]
     merged = compute_logits(read_model(tmp_path / "hf"))
     assert largest(merged, compute_logits(read_adapted(model, tmp_path / "adapter"))) < 1e-5
