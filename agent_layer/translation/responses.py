@@ -331,7 +331,8 @@ class _Usage(msgspec.Struct):
 
     def count(self) -> Usage:
         """Return it as others count."""
-        cached = self.input_tokens_details and self.input_tokens_details.cached_tokens
+        # the form demands a number, so 0 says as little as none
+        cached = (self.input_tokens_details or _InputDetails()).cached_tokens or None
         return Usage(prompt_tokens=self.input_tokens, response_tokens=self.output_tokens, cached_tokens=cached)
 
 
