@@ -61,7 +61,7 @@ class EventStreams:
         self._ring.wake()
         deadline = time.monotonic() + _END_SECONDS
         while self._watcher and not self._watcher.done() and time.monotonic() < deadline:
-            # again: redis-py writes under asyncio.wait_for, which on Python 3.11 loses a cancellation that meets its end
+            # again: redis-py writes under asyncio.wait_for, which on Python 3.11 loses one that meets its end
             self._watcher.cancel()
             await asyncio.wait([self._watcher], timeout=_CANCEL_SECONDS)
 

@@ -182,7 +182,7 @@ async def test_a_watcher_that_loses_a_cancellation_ends_with_its_streams(setting
     async with TestClient(TestServer(app)) as asking, asking.get(_EVENTS):
         watcher = streams._watcher
         await streams.end(app)
-    assert watcher.cancelled()
+        assert watcher.cancelled()
 
 
 def test_a_place_is_kept_exactly_as_long_as_all_behind_it():
