@@ -66,12 +66,12 @@ def test_a_claim_a_submission_and_a_peek_cost_the_same_however_many_runs_wait(ha
 def test_a_submission_wakes_as_many_waiters_as_it_has_rollouts_and_only_those_that_can_serve_it(harness):
     scripts = harness.queue.scripts
     kinds = {"plain": [], "gpu": ["gpu"], "both": ["gpu", "net"]}
-    waiters = {f"{kind} {at}": capable for kind, capable in kinds.items() for at in range(40)}
+    waiters = {f"{kind} {at:02}": capable for kind, capable in kinds.items() for at in range(40)}  # by name in a tie
     for waiter, capable in waiters.items():
         scripts.claim("w", 1, capable, lease_seconds=20, run="", terms=ClaimTerms(waiter, 60))
 
     harness.add("net", group_size=3, needs=["net", "gpu"])
-    assert sorted(woken(harness, waiters)) == ["both 0", "both 1", "both 2"]
+    assert sorted(woken(harness, waiters)) == ["both 00", "both 01", "both 02"]
 
     harness.add("any", group_size=4)
     assert len(woken(harness, waiters)) == 3 + 4
