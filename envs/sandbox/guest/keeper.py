@@ -22,6 +22,8 @@ from envs.sandbox.guest import kernel
 from envs.sandbox.guest.packets import receive_packet
 
 _MAX_END_SECONDS = 5.0
+_EXITING = 0x4
+"""Flag of a process that ends (``PF_EXITING`` in the kernel's sched.h)."""
 _POLL_SECONDS = 0.005
 _CALL_SECONDS = 30.0
 _QUIET_SECONDS = 2.0
@@ -57,9 +59,18 @@ def keep(
     poll.register(0, select.POLLIN)
     poll.poll()
     end_everything(left)
-    if os.getppid() != worker:
+    if os.getppid() != worker or is_ending(worker):
         for directory in inherited:
             _remove(directory)
+
+
+def is_ending(pid: int) -> bool:
+    """Whether a process has ended or is about to: the kernel closes its files first, and frees its children later."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+            return bool(int(stat.read().rpartition(")")[2].split()[6]) & _EXITING)
+    except (OSError, ValueError):
+        return True
 
 
 def end_everything(left: list[str]) -> None:
