@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TypedDict
+from typing import TypedDict, cast
 from urllib.parse import quote, urlsplit
 
 from redis import Redis
@@ -80,14 +80,22 @@ def _can_read(connection: Connection, seconds: float) -> bool:
 
 
 class _AsyncClient(AsyncRedis):
-    """As ``_Client``, but it raises RedisTimeoutError where that one asks again."""
+    """As ``_Client``, but it raises RedisTimeoutError where that one asks again.
+
+    redis-py writes under ``asyncio.wait_for``, which on Python 3.11 loses a cancellation that meets its end.
+    """
 
     async def execute_command(self, *args: object, **options: object) -> object:
+        task = asyncio.current_task()
+        num_cancelled = task.cancelling() if task else 0
         try:
             async with asyncio.timeout(_max_seconds(args)):
-                return await super().execute_command(*args, **options)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped
+                answer = cast("object", await super().execute_command(*args, **options))  # pyright: ignore[reportUnknownMemberType]  # untyped
         except TimeoutError as error:
             raise RedisTimeoutError("Timeout of a blocked read") from error
+        if task and task.cancelling() > num_cancelled:
+            raise asyncio.CancelledError
+        return answer
 
 
 def _max_seconds(command: Sequence[object]) -> float | None:

@@ -1,7 +1,6 @@
 """Streams of server-sent events over HTTP: bounded in number, each as quick as its reader, ended with the server."""
 
 import asyncio
-import time
 from typing import Final
 
 from aiohttp import hdrs, web
@@ -18,7 +17,6 @@ _WRITE_SECONDS: Final = 60.0
 """Seconds without a taken byte before a reader is cut off; it may come back and resume."""
 _RETRY_MS: Final = 2_000
 _END_SECONDS: Final = 5.0
-_CANCEL_SECONDS: Final = 0.1
 _PARAMETERS: Final = ("run", "after")
 
 
@@ -59,11 +57,9 @@ class EventStreams:
         """End all streams and the watcher."""
         self._is_ending = True
         self._ring.wake()
-        deadline = time.monotonic() + _END_SECONDS
-        while self._watcher and not self._watcher.done() and time.monotonic() < deadline:
-            # again: redis-py writes under asyncio.wait_for, which on Python 3.11 loses one that meets its end
+        if self._watcher is not None:
             self._watcher.cancel()
-            await asyncio.wait([self._watcher], timeout=_CANCEL_SECONDS)
+            await asyncio.wait([self._watcher], timeout=_END_SECONDS)
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", "X-Accel-Buffering": "no"})

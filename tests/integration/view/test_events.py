@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from aiohttp import web
@@ -166,23 +166,6 @@ async def test_who_reads_too_slowly_is_told_to_reload_and_nothing_more_is_kept(s
             assert await reader.next() == ("reload", {})
             streams._ring.publish([_change(100)])
             assert (await reader.next())[1]["ids"] == ["100"]
-
-
-async def test_a_watcher_that_loses_a_cancellation_ends_with_its_streams(settings, store, monkeypatch):
-    """As ``asyncio.wait_for`` of Python 3.11 does, under which redis-py writes."""
-
-    async def watch(*_):
-        with suppress(asyncio.CancelledError):
-            await asyncio.Event().wait()
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr("agent_layer.view.events.streams.watch", watch)
-    streams = EventStreams(ReadContext(settings, store))
-    app = _app(streams)
-    async with TestClient(TestServer(app)) as asking, asking.get(_EVENTS):
-        watcher = streams._watcher
-        await streams.end(app)
-        assert watcher.cancelled()
 
 
 def test_a_place_is_kept_exactly_as_long_as_all_behind_it():
