@@ -64,10 +64,13 @@ def read_parent(directory: Path) -> CheckpointRef | None:
 
 
 def _drop_abandoned(batches: Sequence[TrainedBatch]) -> list[TrainedBatch]:
-    """Return batches without those of a killed trainer that its successor has not come to again yet."""
+    """Return batches without those of a killed trainer that its successor has not come to again yet.
+
+    The successor's versions are higher. Its clock may be any: it may be another machine.
+    """
     kept: list[TrainedBatch] = []
     for batch in batches:
-        if kept and batch.trained_at < kept[-1].trained_at:
+        if kept and batch.policy_version < kept[-1].policy_version:
             break
         kept.append(batch)
     return kept
