@@ -14,6 +14,7 @@ import pytest
 from agent_layer.schema.record import TokenIds
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
 from trainer_adapter.config import LoraConfig, OptimizerConfig, RetentionConfig, Schedule, SourceConfig, TrainConfig
+from trainer_adapter.lineage import read_parent, read_start
 from trainer_adapter.supervised.config import SupervisedConfig
 
 from ..builders import attempt, closed_group
@@ -327,6 +328,15 @@ def test_the_command_trains_from_an_exported_dataset(model, tmp_path, settings, 
         assert (status, "the model is in" in out) == (0, True), err
         assert "step 1 of" in out
         assert (tmp_path / "warm" / "config.json").is_file()
+        origin = read_parent(tmp_path / "warm")
+        assert origin is not None
+        steps = read_start(settings.dir / "runs" / origin.run, origin.step)
+        assert (origin.run, len(steps)) == (f"{settings.run}.{method}", origin.step)
+        (folder,) = (tmp_path / "d").glob("sft" if method == "sft" else "pairs")
+        names = ["trajectory_id"] if method == "sft" else ["chosen_trajectory_id", "rejected_trajectory_id"]
+        table = [row for file in folder.iterdir() for row in pyarrow.parquet.read_table(file).to_pylist()]
+        learned = [(row.trajectory_id, row.group_id) for step in steps for row in step.rows]
+        assert sorted(learned) == sorted((row[name], row["group_id"]) for row in table for name in names)
         (tmp_path / "warm").rename(tmp_path / f"warm-{method}")
 
     for option in ("--dry-run", "--unchecked", "--tool-parser=hermes", "--processes=2"):

@@ -9,20 +9,19 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.infra import hold_alone, replace_file
-from agent_layer.schema import check_name, content_hash
+from agent_layer.schema import CheckpointRef, check_name, content_hash
 from agent_layer.settings import Settings
 from trainer_adapter.config import RetentionConfig
+from trainer_adapter.lineage import START_PLAN, START_STEPS, LearnedRow, StartStep, read_parent
 from trainer_adapter.loop import CheckpointDirectory, Cursor, read_model_bounds
 from trainer_adapter.supervised.config import Method, SupervisedConfig
 from trainer_adapter.supervised.read import SupervisedRow, read_examples
 from trainer_adapter.verl import SupervisedTrainer, check_new, check_verl_options, export_checkpoint
 
 
-class SupervisedStep(msgspec.Struct, frozen=True, kw_only=True):
+class SupervisedStep(StartStep, frozen=True, kw_only=True):
     """Measurements of one optimizer step; its line in ``DIR/runs/RUN/supervised.jsonl``."""
 
-    step: int
-    """The first is 1."""
     num_steps: int
     learning_rate: float
     metrics: dict[str, float]
@@ -40,6 +39,8 @@ class _Plan(msgspec.Struct, frozen=True, kw_only=True):
     config: str
     """Configuration without what may change, as JSON."""
     dataset_hash: str
+    parent: CheckpointRef | None
+    """Checkpoint whose weights the model is; None: it is not known, or none of ours."""
 
 
 def train_supervised(
@@ -75,12 +76,12 @@ def train_supervised(
         if num_long:
             say(f"left out: {num_long} of {len(examples) + num_long} examples above {max_tokens} tokens")
         place, cursor = checkpoints.newest() or (None, Cursor())
-        _fix_plan(directory / "supervised.json", _make_plan(config, method, examples), place)
+        _fix_plan(directory / START_PLAN, _make_plan(config, method, examples), place)
         num_steps = config.epochs * -(-len(examples) // config.batch_size)
         learner = _Learner(config, method, examples, num_steps)
         if place is not None:
             learner.trainer.load(place)
-        log = directory / "supervised.jsonl"
+        log = directory / START_STEPS
         lines = log.read_bytes().splitlines(keepends=True) if log.exists() else []
         replace_file(log, lines[: cursor.step])  # a kill undid the later ones
         for step in range(cursor.step, num_steps):
@@ -118,7 +119,16 @@ class _Learner:
             metrics = self.trainer.imitate(rows, rate)
         else:
             metrics = self.trainer.prefer(rows, self._reference[members].flatten(), self._config.beta, rate)
-        return SupervisedStep(step=step + 1, num_steps=self._num_steps, learning_rate=rate, metrics=metrics)
+        return SupervisedStep(
+            step=step + 1,
+            rows=[
+                LearnedRow(trajectory_id=row.trajectory_id, group_id=row.group_id, num_tokens=sum(row.loss_mask))
+                for row in rows
+            ],
+            num_steps=self._num_steps,
+            learning_rate=rate,
+            metrics=metrics,
+        )
 
 
 def choose_examples(num_examples: int, config: SupervisedConfig, step: int) -> list[int]:
@@ -140,7 +150,8 @@ def _make_plan(config: SupervisedConfig, method: Method, examples: Sequence[Sequ
     rows = (row for one in examples for row in one)
     parts = (part.tobytes() + b"|" for row in rows for part in (row.prompt_ids, row.response_ids, row.loss_mask))
     options = msgspec.json.encode(fixed, enc_hook=str).decode()
-    return _Plan(method=method, config=options, dataset_hash=content_hash(b"".join(parts)))
+    dataset_hash = content_hash(b"".join(parts))
+    return _Plan(method=method, config=options, dataset_hash=dataset_hash, parent=read_parent(config.model))
 
 
 def _fix_plan(path: Path, plan: _Plan, checkpoint: Path | None) -> None:  # kept: the refusal by name

@@ -77,6 +77,32 @@ class HeldOutMatch(Record, frozen=True, kw_only=True):
         return f"{by} held-out {'set' if self.task_id is None else f'task {self.task_id} of'} {self.taskset}"
 
 
+class LeftOutTask(Record, frozen=True, kw_only=True):
+    """A task of a source that is not trained, because it repeats a held-out one; a line of a run's left_out.jsonl."""
+
+    source: str
+    task_id: str
+    match: HeldOutMatch
+
+
+class AuditVerdict(Record, frozen=True, kw_only=True):
+    """What the last audit of a run's checkpoints found; the run's audit.json."""
+
+    step: int
+    """Of the checkpoint."""
+    audited_at: float
+    """Seconds since the epoch, UTC."""
+    is_proven: bool
+    """Whether no held-out task was learned, and everything could be compared."""
+    num_held_out: int
+    num_learned: int
+    """Held-out tasks that were learned."""
+    num_near: int
+    """Near-duplicates that their sets do not refuse."""
+    learned_share: float | None
+    """Part of all trained tokens that taught held-out tasks; None: no numbers of tokens are known."""
+
+
 def fingerprint_task(task: Task, *, has_sketch: bool = True) -> TaskFingerprint:
     """Return the fingerprint of a task; the same for audit, training and datasets.
 

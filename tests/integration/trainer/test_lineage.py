@@ -19,7 +19,7 @@ def store(settings):
 
 
 def make_batch(run, step, version, *sizes, at=5.0, number=0):
-    """A batch of rollouts with these numbers of tokens, learned by this version; None: recorded by an earlier release."""
+    """A batch of rollouts with these numbers of tokens, learned by this version; None: an earlier release."""
     rollouts = [
         TrainedRollout(
             trajectory_id=f"{run}{step}.{number}{one}-0",
