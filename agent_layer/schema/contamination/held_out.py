@@ -12,7 +12,7 @@ from agent_layer.schema.contamination.sketch import SketchIndex, sketch_text
 from agent_layer.schema.contamination.text import read_task_text
 from agent_layer.schema.ids import content_hash
 from agent_layer.schema.record import Record
-from agent_layer.schema.task import Task, hash_input
+from agent_layer.schema.task import Task, explain_depth, hash_input
 
 NEAR: Final = 0.9
 """Least Jaccard index of 8-grams of two near-duplicates."""
@@ -110,10 +110,10 @@ def fingerprint_task(task: Task, *, has_sketch: bool = True) -> TaskFingerprint:
         task: to compare.
         has_sketch: False: without a sketch, which takes most of the time.
     """
-    text = read_task_text(task)
+    input_hash, text = hash_input(task), read_task_text(task)
     place = msgspec.json.encode([task.env, task.sandbox, task.seed], order="deterministic")
     return TaskFingerprint(
-        input_hash=hash_input(task),
+        input_hash=input_hash,
         text_hash=content_hash(text.encode()) if text else None,
         place_hash=content_hash(place),
         repository=name_repository(task.labels.get(REPOSITORY_LABEL)),
@@ -203,7 +203,10 @@ class HeldOutTasks:
             return next((match for _, match in self._same.get(("input", input_hash or ""), ())), None)
         if not (self._tasks or self._repositories):
             return None
-        content = msgspec.msgpack.encode(task)  # tasks with the inputs 1 and True are equal, their bytes are not
+        try:
+            content = msgspec.msgpack.encode(task)  # tasks with the inputs 1 and True are equal, their bytes are not
+        except RecursionError as error:
+            raise explain_depth(task) from error
         if self._latest is None or self._latest[:2] != (content, looks_near):
             self._latest = (content, looks_near, self._compare(task, looks_near=looks_near))
         return self._latest[2]
