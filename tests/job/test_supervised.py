@@ -5,6 +5,7 @@ torch and veRL take seconds to import, so they are imported inside tests: collec
 # ruff: noqa: PLC0415  # so the imports stand where they are needed
 
 import random
+import sys
 
 import msgspec
 import pyarrow as pa
@@ -19,6 +20,7 @@ from trainer_adapter.supervised.config import SupervisedConfig
 
 from ..builders import attempt, closed_group
 from ..stored import write_segment
+from ..waiting import run
 from .hand_case import GROUPS, make_batch
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
@@ -167,6 +169,43 @@ def test_stopped_and_started_again_it_ends_with_the_same_weights(model, tmp_path
     assert found.keys() == whole.keys()
     assert all(torch.equal(found[name], whole[name]) for name in whole)
     assert (settings.dir / "runs" / "halted" / "supervised.jsonl").read_bytes().count(b"\n") == 4
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["sft", "dpo"])
+def test_two_processes_train_as_one(model, tmp_path, settings, method):
+    """An odd number of rows, so that a process has an idle one; one process alone cannot go on with their shards."""
+    from trainer_adapter.supervised.train import train_supervised
+
+    write_pairs(tmp_path / "d")
+    options = {"epochs": 2, "batch_size": 3, "keep": RetentionConfig(checkpoint_steps=1)}
+    config = configure(model, tmp_path, method, rate=1e-4, run="one", **options)
+    assert train_supervised(config, settings, method)
+    rate = "learning_rate: {start: 0.0001}, weight_decay: 0.0"
+    (tmp_path / "two.yaml").write_text(
+        f"{{model: {model}, dataset: d, out: two, run: two, epochs: 2, batch_size: 3, optimizer: {{{rate}}},"
+        " keep: {checkpoint_steps: 1}}"
+    )
+    program = [sys.executable, "-m", "agent_layer.cli", "--dir", settings.dir, "train", "--method", method]
+
+    done = run([*program, "--processes", "2", tmp_path / "two.yaml"], 300)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("step 1 of 2") == done.stdout.count("the model is in") == 1
+    one, two = (
+        [msgspec.json.decode(line) for line in (settings.dir / "runs" / name / "supervised.jsonl").open("rb")]
+        for name in ("one", "two")
+    )
+    for mine, other in zip(one, two, strict=True):
+        assert other["metrics"] == pytest.approx(mine["metrics"], rel=1e-6, abs=1e-7)
+        assert other | {"metrics": None} == mine | {"metrics": None}
+    found, expected = read_weights(tmp_path / "two"), read_weights(config.out)
+    assert found.keys() == expected.keys()
+    assert max(float((found[name] - expected[name]).abs().max()) for name in expected) <= 1e-6
+
+    (tmp_path / "two").rename(tmp_path / "written")
+    refused = run([*program, tmp_path / "two.yaml"], 300)
+    assert (refused.returncode, "train with 2 processes" in refused.stderr) == (2, True), refused.stderr
 
 
 def test_a_step_that_a_kill_undid_is_reported_once(model, tmp_path, settings):
@@ -339,7 +378,7 @@ def test_the_command_trains_from_an_exported_dataset(model, tmp_path, settings, 
         assert sorted(learned) == sorted((row[name], row["group_id"]) for row in table for name in names)
         (tmp_path / "warm").rename(tmp_path / f"warm-{method}")
 
-    for option in ("--dry-run", "--unchecked", "--tool-parser=hermes", "--processes=2"):
+    for option in ("--dry-run", "--unchecked", "--tool-parser=hermes", "--on=ray"):
         status, _, err = agent_layer("train", "--method", "sft", tmp_path / "warm.yaml", option)
         assert (status, f"found {option.split('=')[0]};" in err) == (2, True), err
 

@@ -3,4 +3,5 @@ from .call import list_command as list_command, train as train, train_with_worke
 from .job import Job as Job, open_page as open_page, run_job as run_job
 from .plan import HarnessWorker as HarnessWorker, plan_run as plan_run, write_plan as write_plan
 from .ranks import run_rank as run_rank, train_on_ranks as train_on_ranks
+from .ranks import train_supervised_on_ranks as train_supervised_on_ranks
 from .ray import train_on_ray as train_on_ray

@@ -11,12 +11,18 @@ from agent_layer.errors import BadInputError
 from agent_layer.infra import hold_alone, replace_file
 from agent_layer.schema import CheckpointRef, check_name, content_hash
 from agent_layer.settings import Settings
-from trainer_adapter.config import RetentionConfig
+from trainer_adapter.config import RetentionConfig, TrainConfig
 from trainer_adapter.lineage import START_PLAN, START_STEPS, LearnedRow, StartStep, read_parent
 from trainer_adapter.loop import CheckpointDirectory, Cursor, read_model_bounds
 from trainer_adapter.supervised.config import Method, SupervisedConfig
 from trainer_adapter.supervised.read import SupervisedRow, read_examples
-from trainer_adapter.verl import SupervisedTrainer, check_new, check_verl_options, export_checkpoint
+from trainer_adapter.verl import (
+    LeadingSupervisedTrainer,
+    SupervisedTrainer,
+    check_new,
+    check_verl_options,
+    export_checkpoint,
+)
 
 
 class SupervisedStep(StartStep, frozen=True, kw_only=True):
@@ -43,13 +49,15 @@ class _Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Checkpoint whose weights the model is; None: it is not known, or none of ours."""
 
 
-def train_supervised(
+def train_supervised(  # noqa: PLR0913  # what to train on what, and whom it tells
     config: SupervisedConfig,
     settings: Settings,
     method: Method,
     stop: Callable[[], bool] = lambda: False,
     report: Callable[[SupervisedStep], None] = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
+    *,
+    open_trainer: Callable[[TrainConfig], SupervisedTrainer | LeadingSupervisedTrainer] = SupervisedTrainer,
 ) -> bool:
     """Train a model on a dataset, from its newest checkpoint if there is one, and write it.
 
@@ -60,6 +68,7 @@ def train_supervised(
         stop: called between steps; once True, it ends with a checkpoint and writes no model.
         report: called for each step.
         say: called with a sentence on what was left out.
+        open_trainer: returns the trained model, in this process alone or in several.
 
     Returns: whether the model is written.
 
@@ -78,7 +87,7 @@ def train_supervised(
         place, cursor = checkpoints.newest() or (None, Cursor())
         _fix_plan(directory / START_PLAN, _make_plan(config, method, examples), place)
         num_steps = config.epochs * -(-len(examples) // config.batch_size)
-        learner = _Learner(config, method, examples, num_steps)
+        learner = _Learner(open_trainer(config.as_training(num_steps)), config, method, examples, num_steps)
         if place is not None:
             learner.trainer.load(place)
         log = directory / START_STEPS
@@ -102,12 +111,16 @@ class _Learner:
     """The trainer, with its examples and, for DPO, the log-probabilities of the first weights."""
 
     def __init__(
-        self, config: SupervisedConfig, method: Method, examples: Sequence[Sequence[SupervisedRow]], num_steps: int
+        self,
+        trainer: SupervisedTrainer | LeadingSupervisedTrainer,
+        config: SupervisedConfig,
+        method: Method,
+        examples: Sequence[Sequence[SupervisedRow]],
+        num_steps: int,
     ) -> None:
         self._config, self._examples, self._num_steps = config, examples, num_steps
-        training = config.as_training(num_steps)
-        self._rates = training.optimizer.learning_rate
-        self.trainer = SupervisedTrainer(training)
+        self._rates = config.optimizer.learning_rate
+        self.trainer = trainer
         rows = list(chain.from_iterable(examples))
         self._reference = self.trainer.sum_logprobs(rows).view(-1, 2) if method == "dpo" else None
 
@@ -139,7 +152,12 @@ def choose_examples(num_examples: int, config: SupervisedConfig, step: int) -> l
     return order[place * config.batch_size : (place + 1) * config.batch_size]
 
 
-def _save(checkpoints: CheckpointDirectory, trainer: SupervisedTrainer, step: int, config: SupervisedConfig) -> None:
+def _save(
+    checkpoints: CheckpointDirectory,
+    trainer: SupervisedTrainer | LeadingSupervisedTrainer,
+    step: int,
+    config: SupervisedConfig,
+) -> None:
     checkpoints.save(Cursor(step=step, policy_version=None), trainer.save)
     checkpoints.keep_newest(config.keep.num_checkpoints)
 
