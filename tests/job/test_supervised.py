@@ -174,7 +174,7 @@ def test_stopped_and_started_again_it_ends_with_the_same_weights(model, tmp_path
 @pytest.mark.long
 @pytest.mark.parametrize("method", ["sft", "dpo"])
 def test_two_processes_train_as_one(model, tmp_path, settings, method):
-    """An odd number of rows, so that a process has an idle one; one process alone cannot go on with their shards."""
+    """An odd number of rows, so that one of the processes has an idle one."""
     from trainer_adapter.supervised.train import train_supervised
 
     write_pairs(tmp_path / "d")
@@ -202,10 +202,6 @@ def test_two_processes_train_as_one(model, tmp_path, settings, method):
     found, expected = read_weights(tmp_path / "two"), read_weights(config.out)
     assert found.keys() == expected.keys()
     assert max(float((found[name] - expected[name]).abs().max()) for name in expected) <= 1e-6
-
-    (tmp_path / "two").rename(tmp_path / "written")
-    refused = run([*program, tmp_path / "two.yaml"], 300)
-    assert (refused.returncode, "train with 2 processes" in refused.stderr) == (2, True), refused.stderr
 
 
 def test_a_step_that_a_kill_undid_is_reported_once(model, tmp_path, settings):
