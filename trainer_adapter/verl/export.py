@@ -105,7 +105,7 @@ def export_checkpoint(
         NotFoundError: the trainer deleted the checkpoint meanwhile.
     """
     check_new(directory)
-    pending = directory.with_name(f".{directory.name}.{new_id()}")  # a name that is nobody else's
+    pending = directory.with_name(f".{directory.name}.{new_id()}")  # another's directory has another name
     try:
         _export(checkpoint, pending, precision, part_bytes, progress, adapter_only=adapter_only)
         pending.replace(directory)

@@ -33,7 +33,7 @@ once."""
 
 class _Call(NamedTuple):
     method: str
-    """Of the trainer."""
+    """Name of a method of the trainer."""
     arguments: tuple[object, ...]
 
 

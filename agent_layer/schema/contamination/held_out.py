@@ -89,7 +89,7 @@ class AuditVerdict(Record, frozen=True, kw_only=True):
     """What the last audit of a run's checkpoints found; the run's audit.json."""
 
     step: int
-    """Of the checkpoint."""
+    """Updates behind the checkpoint."""
     audited_at: float
     """Seconds since the epoch, UTC."""
     is_proven: bool
