@@ -9,7 +9,7 @@ from redis import Redis
 
 from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.infra import Keys, ObjectStore, open_objects, open_redis
-from agent_layer.schema import Label, LogRecord, Reward, Split, Step, Trajectory, content_hash, new_id
+from agent_layer.schema import Label, LogRecord, Reward, Split, Step, Trajectory, content_hash, new_id, reward_topic
 from agent_layer.settings import Settings, load_settings
 from agent_layer.state import TokenBytes, read_vocabulary
 from agent_layer.store.admin import StoreAdmin
@@ -32,7 +32,13 @@ from agent_layer.store.reading.reader import (
     stream_trajectories,
     trajectory_not_found,
 )
-from agent_layer.store.reading.rewards import RewardOptions, commit_reward, make_reward, read_rewards
+from agent_layer.store.reading.rewards import (
+    RewardOptions,
+    commit_reward,
+    make_reward,
+    read_topic_rewards,
+    supersede_current,
+)
 from agent_layer.store.reading.tokens import StepTokens, read_step_tokens
 from agent_layer.store.segments.blobs import Contents, fetch_contents, read_blob
 from agent_layer.store.text.text_index import TextIndex, TextPage
@@ -307,13 +313,14 @@ class Store:
             NotFoundError: there is no such trajectory.
             BadInputError: the score is not finite, or there is no such step or agent.
         """
-        known = read_rewards(self.redis, self.keys, trajectory_id)
-        reward = make_reward(self.row(trajectory_id), score, options, known, self._settings.run)
+        reward = make_reward(self.row(trajectory_id), score, options, self._settings.run)
+        known = read_topic_rewards(self.redis, self.keys, trajectory_id, reward_topic(reward), reward.reward_id)
+        if stored := [one for one in known if one.reward_id == reward.reward_id]:
+            return stored[0]
+        reward = supersede_current(reward, known)
         if options.get("reward_id") is None:
             self.append(reward)
             return reward
-        if stored := [one for one in known if one.reward_id == reward.reward_id]:
-            return stored[0]
         agreed = commit_reward(self.redis, self.keys, reward)
         self.append(agreed)
         return agreed
