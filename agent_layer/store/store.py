@@ -1,5 +1,6 @@
 """The store as its readers see it: one object that answers questions about trajectories."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -14,7 +15,7 @@ from agent_layer.settings import Settings, load_settings
 from agent_layer.state import TokenBytes, read_vocabulary
 from agent_layer.store.admin import StoreAdmin
 from agent_layer.store.consumers.claims import ONLY_MEMBER, Consumer, acknowledge
-from agent_layer.store.consumers.follower import MAX_UNACKED, Follower, FollowOptions, GroupDelivery
+from agent_layer.store.consumers.follower import MAX_UNACKED, AckedGroups, Follower, FollowOptions, GroupDelivery
 from agent_layer.store.index.aggregate import By, Summary, count_trajectories, summarise_trajectories
 from agent_layer.store.index.filters import Filters
 from agent_layer.store.index.index import Index
@@ -68,6 +69,8 @@ class Store:
         self._index = Index(redis, self.keys)
         self.writer = StoreWriter(settings)
         self._followers: dict[Consumer, Follower] = {}
+        self._acked: defaultdict[tuple[str, str], AckedGroups] = defaultdict(AckedGroups)
+        """By consumer and run."""
         self._vocabularies: dict[str, TokenBytes] = {}
 
     @property
@@ -295,9 +298,11 @@ class Store:
     def acknowledge(self, consumer: str, run: str, group_ids: Sequence[str]) -> None:
         """Acknowledge groups: no member of the consumer receives them again. Idempotent."""
         acknowledge(self.redis, self.keys, Consumer(consumer, run), group_ids)
+        self._acked[consumer, run].note(group_ids)
 
     def _follower(self, consumer: Consumer) -> Follower:
-        return Follower(self._index, self.objects, consumer, self._settings.claim_seconds)
+        acked = self._acked[consumer.name, consumer.run]
+        return Follower(self._index, self.objects, consumer, self._settings.claim_seconds, acked)
 
     def reward(self, trajectory_id: str, score: SupportsFloat | None, **options: Unpack[RewardOptions]) -> Reward:
         """Append a judgement to a stored trajectory; it counts once it is shipped. Nothing is overwritten.
