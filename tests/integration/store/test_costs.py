@@ -122,6 +122,19 @@ def test_a_judgement_of_a_part_reads_the_same_however_many_others_there_are(stor
     assert last.num_bytes <= first.num_bytes + 100
 
 
+def test_topics_of_rewards_that_the_index_lost_are_found_and_restored(store):
+    write_segment(store, *attempt("a.0-0"), *map(make_reward, range(3)))
+    topics = store.keys.reward_topics("a.0-0")
+    before = store.redis.zrange(topics, 0, -1)
+    store.redis.zrem(topics, before[1])
+
+    assert store.admin.check(repair=True).findings != []
+    assert store.admin.check().findings == []
+    assert store.redis.zrange(topics, 0, -1) == before
+    store.admin.reindex(drop=True)
+    assert store.redis.zrange(topics, 0, -1) == before
+
+
 def test_a_reward_of_a_step_that_supersedes_one_of_the_rollout_counts_in_any_order(store):
     of_rollout = make_reward(0, scope="rollout", step=None, score=1.0)
     of_step = make_reward(1, supersedes="w0")
