@@ -5,7 +5,10 @@ long_rows.py MODEL LENGTH…            prints JSON: a record for each length, s
 
 import random
 import sys
+from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import torch
@@ -21,6 +24,8 @@ from trainer_adapter.verl import EmbeddedTrainer
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # Much of torch and transformers carries no types.
 
+T = TypeVar("T")
+
 COMPARED = 4
 """Tokens at the end of a row whose log-probabilities transformers computes too."""
 
@@ -30,10 +35,11 @@ class TrainedRow(msgspec.Struct, frozen=True, kw_only=True):
 
     num_tokens: int
     peak_bytes: int
-    """Most memory of the process, beyond what it had before the update."""
+    """Most memory of tensors at a time, beyond what there was before the update."""
     num_trained: int
     """Tokens that were in the loss, of all rows."""
-    grad_norm: float
+    is_changed: bool
+    """Whether the optimizer step was made."""
     logprobs: list[float]
     """[COMPARED] the last ones, of the update."""
     expected: list[float]
@@ -68,32 +74,35 @@ def make_batch(num_tokens: int, words: int) -> TrainingBatch:
     return select_batch([GroupSamples(group_id="g", task_id="q", rollouts=rollouts)], keep_equal=False)
 
 
-def read_memory(name: str) -> int:
-    """Bytes of this process by a name of the kernel."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+def measure_peak(act: Callable[[], T]) -> tuple[T, int]:
+    """What a function returns, and the most bytes at a time that tensors on the CPU take in it."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        found = act()
+    events = profile.profiler.kineto_results.events()
+    sizes = sorted((one.start_ns(), one.nbytes()) for one in events if one.name() == "[memory]")
+    return found, max(accumulate(size for _, size in sizes))
 
 
 @torch.no_grad()
-def compute_last_logprobs(model: Path, sample: TrainingSample) -> list[float]:
-    """Log-probabilities of the last tokens, by transformers alone."""
+def compute_last_logprobs(model: Path, trainer: EmbeddedTrainer, sample: TrainingSample) -> list[float]:
+    """Log-probabilities of the last tokens under the trainer's weights, by transformers alone."""
     reader = Qwen2ForCausalLM.from_pretrained(model, attn_implementation="sdpa")
+    reader.load_state_dict(dict(trainer.weights()))
     ids = torch.tensor([list(sample.prompt_ids + sample.response_ids)])
     logits = reader(ids, logits_to_keep=COMPARED + 1, use_cache=False).logits[0, :-1]
     return logits.float().log_softmax(1).gather(1, ids[0, -COMPARED:, None])[:, 0].tolist()
 
 
-def train_row(trainer: EmbeddedTrainer, batch: TrainingBatch, step: int, expected: list[float]) -> TrainedRow:
+def train_row(trainer: EmbeddedTrainer, model: Path, batch: TrainingBatch) -> TrainedRow:
     """Make an update, and measure it."""
-    before = read_memory("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins again
-    report = trainer.update(batch, step, version=step)
+    expected = compute_last_logprobs(model, trainer, batch.samples[0])
+    report, peak = measure_peak(lambda: trainer.update(batch, 0, version=0))
     found = report.tokens[0]
     return TrainedRow(
         num_tokens=len(batch.samples[0].prompt_ids) + len(batch.samples[0].response_ids),
-        peak_bytes=read_memory("VmHWM") - before,
+        peak_bytes=peak,
         num_trained=sum(sum(one.mask) for one in report.tokens),
-        grad_norm=report.metrics["grad_norm"],
+        is_changed=report.is_changed,
         logprobs=list(found.logprobs)[-COMPARED:],
         expected=expected,
     )
@@ -104,13 +113,10 @@ if __name__ == "__main__":
     config = TrainConfig(
         model=directory,
         tasks=[SourceConfig(path=directory / "none.jsonl")],
-        steps=len(lengths),
-        optimizer=OptimizerConfig(learning_rate=Schedule(start=0.0), microbatch_tokens=1024),
+        steps=1,
+        optimizer=OptimizerConfig(learning_rate=Schedule(start=1e-3), microbatch_tokens=1024),
     )
     trainer, words = EmbeddedTrainer(config), Qwen2ForCausalLM.config_class.from_pretrained(directory).vocab_size
     batches = [make_batch(length, words) for length in lengths]
-    rows = [
-        train_row(trainer, batch, step, compute_last_logprobs(directory, batch.samples[0]))
-        for step, batch in enumerate(batches)
-    ]
+    rows = [train_row(trainer, directory, batch) for batch in batches]
     sys.stdout.write(msgspec.json.encode(rows).decode())
