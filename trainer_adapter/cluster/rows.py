@@ -117,9 +117,12 @@ def write_rows(batch: TrainingBatch, slots: Sequence[str], step: int, temperatur
         )
     places = _places(batch, slots)
     fields = [
-        _fields(sample, place, batch.rewards[position], is_mixed=temperature is None)
+        _fields(sample, place, batch.rewards[position])
         for place, position, sample in zip(places, batch.rollout_of, batch.samples, strict=True)
     ]
+    if temperature is None:
+        for own, sample in zip(fields, batch.samples, strict=True):
+            own["temperature"] = torch.tensor(sample.temperature or 1.0)
     tags = [_tags(sample, step) for sample in batch.samples]
     keys = [place.key for place in places]
     tq.kv_batch_put(keys=keys, fields=list_of_dict_to_tensordict(fields), tags=tags, partition_id=PARTITION)
@@ -170,7 +173,7 @@ def _places(batch: TrainingBatch, slots: Sequence[str]) -> list[_SamplePosition]
     return places
 
 
-def _fields(sample: TrainingSample, place: _SamplePosition, reward: float, *, is_mixed: bool) -> dict[str, object]:
+def _fields(sample: TrainingSample, place: _SamplePosition, reward: float) -> dict[str, object]:
     """Return what veRL's agent loops store for one sequence."""
     prompts = torch.tensor(list(sample.prompt_ids), dtype=torch.int64)
     responses = torch.tensor(list(sample.response_ids), dtype=torch.int64)
@@ -181,10 +184,8 @@ def _fields(sample: TrainingSample, place: _SamplePosition, reward: float, *, is
     routes: dict[str, object] = {}
     if sample.routed_experts is not None:
         routes = {"routed_experts": torch.from_numpy(np.load(BytesIO(sample.routed_experts), allow_pickle=False))}
-    own = {"temperature": torch.tensor(sample.temperature or 1.0)} if is_mixed else {}
     return {
         **routes,
-        **own,
         "prompts": prompts,
         "responses": responses,
         "input_ids": torch.cat([prompts, responses]),

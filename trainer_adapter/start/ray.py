@@ -11,7 +11,7 @@ from tempfile import mkdtemp
 
 import msgspec
 
-from agent_layer.errors import AgentLayerError, BadInputError, UnreachableError
+from agent_layer.errors import AgentLayerError, UnreachableError
 from agent_layer.health import (
     ProgressReader,
     Restart,
