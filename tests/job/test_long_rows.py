@@ -73,7 +73,8 @@ def test_a_row_of_65536_tokens_is_trained_in_the_memory_of_one_of_16384(wide_mod
     for row in rows:
         num_response = row.num_tokens - row.num_tokens // 8 - 4
         in_loss = num_response - num_response // 4 + 4
-        assert row.num_trained == in_loss + 43 and row.is_changed
+        assert row.num_trained == in_loss + 43
+        assert row.is_changed
         assert row.logprobs == pytest.approx(row.expected, abs=1e-4)
         record_property(f"peak_bytes_{row.num_tokens}", row.peak_bytes)
     assert longest.num_tokens == POSITIONS
