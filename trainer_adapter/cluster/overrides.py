@@ -264,11 +264,10 @@ def _unsupported(config: TrainConfig) -> Iterator[tuple[str, str]]:
             "has whole engines: it must be a multiple of tensor_parallel",
         )
     if config.lora and config.lora.publish == "adapter":
-        yield (
-            "lora.publish adapter",
-            "sends whole weights, to which the adapter is added: veRL's servers add one in veRL's own calls only, so the"
-            " gateway's would be answered without it",
+        reason = (
+            "sends whole weights, adapter added: veRL's servers apply one to veRL's own calls, not to the gateway's"
         )
+        yield "lora.publish adapter", reason
     if algorithm.correction.bypass and cluster.nodes * cluster.gpus_per_node > 1:
         yield "algorithm.correction.bypass", "has it with one process only"
     if algorithm.has_rollout_value and config.optimizer.epochs > 1:
