@@ -21,9 +21,6 @@ from trainer_adapter.data import TrainingBatch
 from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, select_batch
 from trainer_adapter.verl import EmbeddedTrainer
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# Much of torch and transformers carries no types.
-
 T = TypeVar("T")
 
 COMPARED = 4

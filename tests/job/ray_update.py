@@ -23,10 +23,6 @@ from trainer_adapter.cluster.update import ClusterUpdate
 from trainer_adapter.cluster.worker import ClusterWorker
 from trainer_adapter.config import load_config
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false
-# veRL and Ray carry few types.
-
 
 class Workers:
     """The trained model and its reference, each in the same processes."""

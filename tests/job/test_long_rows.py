@@ -79,4 +79,4 @@ def test_a_row_of_65536_tokens_is_trained_in_the_memory_of_one_of_16384(wide_mod
         record_property(f"peak_bytes_{row.num_tokens}", row.peak_bytes)
     assert longest.num_tokens == POSITIONS
     assert 2 * LOGITS < longest.peak_bytes < 5 * LOGITS, "a few copies of one chunk's logits"
-    assert longest.peak_bytes - shorter.peak_bytes < LOGITS / 2, "hidden states and scores grow, logits do not"
+    assert longest.peak_bytes - shorter.peak_bytes < LOGITS / 10, "hidden states and scores grow, logits do not"

@@ -1,4 +1,4 @@
-"""Every sampled token is trained exactly once, as the model's gradients see it: random lives, in packed rows.
+"""Every sampled token is trained exactly once, as the model's gradients see it: random rollouts, in packed rows.
 
 Rewards of a group are drawn from numbers whose means are none of them, so each rollout that may teach has an advantage.
 torch and veRL take ten seconds to import, so they are imported inside tests: collection stays fast.
