@@ -2,12 +2,15 @@
 
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.schema import Task
 from agent_layer.store import list_batches, open_store
+from trainer_adapter.config import HeldOutConfig
 from trainer_adapter.data import rebuild_batch, samples_of
+from trainer_adapter.tasks.held_out import read_left_out
 
 from .conftest import RUN
 
@@ -145,3 +148,56 @@ def test_no_groups_are_no_wait(settings):
 
     player = RoundPlayer([Task(id="a", run=RUN, input=1)], settings, RUN, patience_seconds=0.1)
     assert player.play([], 0, 1.0) == []
+
+
+@pytest.fixture
+def held_out(tmp_path):
+    """A file with one held-out task."""
+    path = tmp_path / "held.jsonl"
+    path.write_text('{"id": "h", "input": "a"}\n')
+    return path
+
+
+def make_rollouts(settings, model, names="ab", **options):
+    from trainer_adapter.foreign import TrlRollouts  # noqa: PLC0415
+
+    settings = settings.model_copy(update={"run": RUN})
+    tasks = [Task(id=name, run=RUN, input=name) for name in names]
+    return TrlRollouts(model, tasks, settings, patience_seconds=60, **options)
+
+
+def test_trl_has_no_row_of_a_held_out_task_and_none_at_a_later_start(settings, model, trainer, held_out):
+    for options in ({"held_out": [HeldOutConfig(path=held_out)]}, {}):
+        rollouts = make_rollouts(settings, model, **options)
+        assert rollouts.dataset_rows() == [{"prompt": "b"}]
+        with pytest.raises(BadInputError, match="task 'a': expected one of the 1 tasks"):
+            rollouts(PROMPTS, trainer)
+    assert [one.task_id for one in read_left_out(settings, RUN)] == ["a"]
+    with pytest.raises(BadInputError, match="such as a, which has the input of held-out task h of held"):
+        make_rollouts(settings, model, "a")
+
+
+def test_a_rollout_that_played_a_held_out_task_is_not_trained(settings, model, trainer, player, held_out):
+    rollouts = make_rollouts(settings, model, "bc", held_out=[HeldOutConfig(path=held_out)])
+    prompts = ["b"] * 3 + ["c"] * 3
+    player.plays = lambda task: msgspec.structs.replace(task, input="a") if task.id == "b" else task
+    assert rollouts(prompts, trainer)["agent_layer_reward"][:3] == [None] * 3
+
+    player.plays = lambda task: msgspec.structs.replace(task, input="a")
+    with pytest.raises(AgentLayerError, match="has the input of held-out task h of held; held-out tasks are not"):
+        rollouts(prompts, trainer)
+
+
+@pytest.mark.parametrize("is_path", [True, False])
+def test_verl_has_no_prompt_of_a_held_out_task(settings, held_out, tmp_path, monkeypatch, is_path):
+    from omegaconf import OmegaConf  # noqa: PLC0415
+
+    from trainer_adapter.cluster.task_data import TaskDataset  # noqa: PLC0415
+
+    for name, value in settings.model_copy(update={"run": RUN}).environment().items():
+        monkeypatch.setenv(name, value)
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text('{"id": "a", "input": "a"}\n{"id": "b", "input": "b"}\n')
+    config = OmegaConf.create({"held_out": str(held_out) if is_path else [{"path": str(held_out)}]})
+    rows = TaskDataset(str(tasks), config)
+    assert [rows[place]["task_id"] for place in range(len(rows))] == ["b"]

@@ -6,7 +6,7 @@ __getattr__, __all__ = face(
     __name__,
     {
         "openenv": "make_trace read_rows",
-        "rounds": "GroupRequest RoundPlayer",
+        "rounds": "GroupRequest RoundPlayer leave_out",
         "trl": "TrlRollouts",
     },
 )

@@ -16,6 +16,7 @@ from agent_layer.infra import open_redis
 from agent_layer.recorder import open_recorder
 from agent_layer.schema import Task
 from agent_layer.settings import Settings, load_settings
+from trainer_adapter.config import HeldOutConfig
 from trainer_adapter.data import GroupIntake, GroupSamples, RolloutSamples, select_batch
 from trainer_adapter.foreign.rounds import GroupRequest, RoundPlayer
 from trainer_adapter.verl import PublishedWeights, WeightPublisher
@@ -104,20 +105,26 @@ class TrlRollouts:
         model: directory of the first weights, with tokenizer; TRL starts from it, too.
         tasks: one for each prompt.
         settings: locations of state; None: those of the environment.
+        held_out: sets that are not trained; their tasks are no rows of ``dataset_rows``.
         patience_seconds: longest wait for the next group.
     """
 
     def __init__(
-        self, model: Path, tasks: Sequence[Task], settings: Settings | None = None, *, patience_seconds: float = 600.0
+        self,
+        model: Path,
+        tasks: Sequence[Task],
+        settings: Settings | None = None,
+        *,
+        held_out: Sequence[HeldOutConfig] = (),
+        patience_seconds: float = 600.0,
     ) -> None:
-        settings = settings or load_settings()
-        self._model, self._task_ids = model, [task.id for task in tasks]
-        self._player = RoundPlayer(tasks, settings, settings.run, patience_seconds=patience_seconds)
+        settings, self._model = settings or load_settings(), model
+        self._player = RoundPlayer(tasks, settings, settings.run, held_out=held_out, patience_seconds=patience_seconds)
         self._publisher = WeightPublisher(settings, settings.run, open_redis(settings), open_recorder(settings))
 
     def dataset_rows(self) -> list[dict[str, str]]:
         """Return the rows of TRL's data set: the prompt is the id of a task, the agent writes the messages."""
-        return [{"prompt": task_id} for task_id in self._task_ids]
+        return [{"prompt": task.id} for task in self._player.tasks]
 
     def reward(
         self, *, completions: Sequence[object], agent_layer_reward: list[float | None], **others: object

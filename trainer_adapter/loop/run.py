@@ -123,7 +123,8 @@ def train_run(
         open_notifier(settings, config.alarms) as notifier,
         open_trackers(config, settings, run) as track,
     ):
-        redis, recorder, left_out = open_redis(settings), open_recorder(settings), open_held_out(config, settings)
+        redis, recorder = open_redis(settings), open_recorder(settings)
+        left_out = open_held_out(config.held_out_sets, settings, run)
         teacher, checkpoints = open_teacher(config, settings), CheckpointDirectory(settings, run)
         directory, cursor = checkpoints.newest() or (None, Cursor())
         driver = driver or EmbeddedDriver()
