@@ -23,7 +23,7 @@ from agent_layer.engines import remove_ended_engines
 from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.infra import open_redis
 from agent_layer.recorder import open_recorder
-from agent_layer.settings import Settings, load_settings
+from agent_layer.settings import load_settings
 from trainer_adapter.cluster.plugin import use_own_servers
 from trainer_adapter.cluster.rows import SlotManager, clear_rows, write_rows
 from trainer_adapter.cluster.server import ClusterReplica
