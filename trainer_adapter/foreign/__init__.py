@@ -8,5 +8,7 @@ __getattr__, __all__ = face(
         "openenv": "make_trace read_rows",
         "rounds": "GroupRequest RoundPlayer leave_out",
         "trl": "TrlRollouts",
+        "trl_async": "AsyncTrlRollouts AsyncTrlRow",
+        "weights": "ServedWeights",
     },
 )

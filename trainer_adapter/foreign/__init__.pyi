@@ -2,3 +2,5 @@
 from .openenv import make_trace as make_trace, read_rows as read_rows
 from .rounds import GroupRequest as GroupRequest, RoundPlayer as RoundPlayer, leave_out as leave_out
 from .trl import TrlRollouts as TrlRollouts
+from .trl_async import AsyncTrlRollouts as AsyncTrlRollouts, AsyncTrlRow as AsyncTrlRow
+from .weights import ServedWeights as ServedWeights

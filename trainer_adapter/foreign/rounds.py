@@ -18,12 +18,11 @@ from agent_layer.schema import HeldOutTasks, Task
 from agent_layer.settings import Settings
 from agent_layer.store import Store, open_store
 from trainer_adapter.config import HeldOutConfig
-from trainer_adapter.data import CreditRule, GroupIntake, TrainingBatch, read_group, record_batch
+from trainer_adapter.data import NO_BOUNDS, GroupIntake, ModelBounds, TrainingBatch, read_group, record_batch
 from trainer_adapter.tasks import HeldOutFilter, open_held_out, read_held_out
 
 CONSUMER = "foreign-trainer"
 """Name under which groups are acknowledged."""
-_BY_ROLLOUT = CreditRule()
 
 
 class GroupRequest(NamedTuple):
@@ -64,6 +63,7 @@ class RoundPlayer:
         settings: locations of state.
         run: of all rollouts.
         held_out: sets that are not trained, as ``held_out`` of ``agent-layer train`` names them.
+        bounds: of the rows that the trainer takes; a rollout with a longer one is left out.
         patience_seconds: longest wait for the next group to close.
         clock: seconds since 1970. A trainer that starts again asks for other rollouts: those of a killed one are from
             other weights.
@@ -78,6 +78,7 @@ class RoundPlayer:
         run: str,
         *,
         held_out: Sequence[HeldOutConfig] = (),
+        bounds: ModelBounds = NO_BOUNDS,
         patience_seconds: float = 600.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -93,22 +94,29 @@ class RoundPlayer:
             )
         self.tasks, self._held_out = leave_out(tasks, held_out, settings, run)
         self._by_id = {task.id: task for task in self.tasks}
-        self._settings, self._run, self._patience = settings, run, patience_seconds
+        self._run, self._patience, self._bounds = run, patience_seconds, bounds
         self._redis = open_redis(settings)
         self.store: Store = open_store(settings)
         self._dispatcher = Dispatcher(self._redis, settings)
         self._rounds = count(int(clock() * 1000))
 
-    def play(self, requests: Sequence[GroupRequest], version: int, temperature: float) -> list[GroupIntake]:
+    def play(
+        self,
+        requests: Sequence[GroupRequest],
+        version: int,
+        temperature: float,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> list[GroupIntake]:
         """Play one group for each request, and wait for all of them.
 
         Args:
             requests: [num_groups]; the same task may come several times.
             version: of the weights that train on them; rollouts begin once engines serve it.
             temperature: of every call, in place of what tasks and agents name.
+            stop: ends the wait; no group is returned then.
 
         Returns:
-            [num_groups], same order. A group with a token of other weights is stale and has no rollouts.
+            [num_groups], same order. A group with a token of older weights is stale and has no rollouts.
 
         Raises:
             BadInputError: a task is not known.
@@ -127,13 +135,17 @@ class RoundPlayer:
         closed: dict[str, GroupIntake] = {}
         if not group_ids:
             return []
-        for delivery in self.store.follow(CONSUMER, self._run, wait_seconds=self._patience, max_unacked=None):
+        for delivery in self.store.follow(
+            CONSUMER, self._run, wait_seconds=self._patience, max_unacked=None, stop=stop
+        ):
             if delivery.group.group_id in group_ids:  # others are of a trainer that was killed
-                group = read_group(delivery, version, 0, _BY_ROLLOUT, held_out=self._held_out)
+                group = read_group(delivery, version, 0, bounds=self._bounds, held_out=self._held_out)
                 closed[delivery.group.group_id] = group
             delivery.ack()
             if len(closed) == len(group_ids):
                 return [closed[group_id] for group_id in group_ids]
+        if stop():
+            return []
         raise AgentLayerError(
             f"run {self._run}: expected {len(group_ids)} groups to close, but after {len(closed)} none did for"
             f" {self._patience:g} s; start workers with AGENT_LAYER_RUN={self._run}, and see 'agent-layer workers'"
