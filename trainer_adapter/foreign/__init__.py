@@ -6,6 +6,7 @@ __getattr__, __all__ = face(
     __name__,
     {
         "openenv": "make_trace read_rows",
+        "prime_rl": "MicroBatch PrimeRlFeed pack_rows split_ranks",
         "rounds": "GroupRequest RoundPlayer leave_out",
         "trl": "TrlRollouts",
         "trl_async": "AsyncTrlRollouts AsyncTrlRow",

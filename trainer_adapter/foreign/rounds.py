@@ -71,7 +71,7 @@ class RoundPlayer:
     Raises: BadInputError: there is no task, two have the same id, or one is held out.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what a trainer names, and where state is
         self,
         tasks: Sequence[Task],
         settings: Settings,

@@ -84,9 +84,7 @@ class AsyncTrlRollouts:
         patience_seconds: float = 600.0,
     ) -> None:
         settings = settings or load_settings()
-        self._player = RoundPlayer(
-            tasks, settings, settings.run, held_out=held_out, patience_seconds=patience_seconds
-        )
+        self._player = RoundPlayer(tasks, settings, settings.run, held_out=held_out, patience_seconds=patience_seconds)
         self._weights = ServedWeights(model, settings)
         self._size, self._num_groups, self._temperature = group_size, groups_per_round, temperature
         self.rollout_buffer: Queue[AsyncTrlRow] = Queue(maxsize=group_size * groups_per_round)
@@ -180,8 +178,10 @@ class AsyncTrlRollouts:
         )
 
     def _hand_over(self, row: AsyncTrlRow) -> None:
-        while not self._stop.is_set():
+        is_waiting = True
+        while is_waiting and not self._stop.is_set():
             try:
-                return self.rollout_buffer.put(row, timeout=_POLL_SECONDS)
+                self.rollout_buffer.put(row, timeout=_POLL_SECONDS)
+                is_waiting = False
             except Full:
                 continue
