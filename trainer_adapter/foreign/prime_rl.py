@@ -1,8 +1,7 @@
 """Batches for prime-rl's trainer, in the place of its orchestrator: weights come from its files, rows go into others.
 
 Step s of prime-rl (0.8, the first is 1) trains ``rollouts/step_{s}/rank_{r}.bin`` with the weights that it left in
-``broadcasts/step_{s-1}``. A file is a list of micro-batches as MessagePack, each an array without names. It has no
-policy versions: each token of step s is of the version that those weights became. Nothing here imports prime-rl.
+``broadcasts/step_{s-1}``. Nothing here imports prime-rl.
 """
 
 import time
@@ -19,6 +18,7 @@ from agent_layer.settings import Settings, load_settings
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
 from trainer_adapter.config import HeldOutConfig
 from trainer_adapter.data import ModelBounds, TrainingBatch, select_batch, spread_advantages
+from trainer_adapter.foreign.micro_batches import pack_rows, split_ranks
 from trainer_adapter.foreign.rounds import GroupRequest, RoundPlayer
 from trainer_adapter.foreign.weights import ServedWeights
 
@@ -30,27 +30,6 @@ _ALGORITHM: Final = resolve_algorithm(AlgorithmConfig(name="dr_grpo"))
 _MAX_ROUNDS = 10
 """Rounds of the same tasks without two different rewards in a group after which a step is given up."""
 _POLL_SECONDS = 0.25
-
-
-class MicroBatch(msgspec.Struct, array_like=True):
-    """Rows side by side; the order of the fields is prime-rl's, and what it has behind them is not sent.
-
-    Each list is [num_tokens] unless it says otherwise.
-    """
-
-    input_ids: list[int]
-    loss_mask: list[bool]
-    advantages: list[float]
-    inference_logprobs: list[float]
-    position_ids: list[int]
-    """From 0 in each row."""
-    sequence_lengths: list[int]
-    """[num_rows]."""
-    temperatures: list[float]
-    env_names: list[str]
-    """Task types: prime-rl's metrics are by them."""
-    seq_lens: list[int]
-    """[num_rows], as ``sequence_lengths``."""
 
 
 class PrimeRlFeed:
@@ -146,44 +125,3 @@ class PrimeRlFeed:
             )
         for file in sorted(directory.glob("*.safetensors")):
             yield from load_file(file).items()
-
-
-def pack_rows(
-    batch: TrainingBatch, advantages: Sequence[Sequence[float]], temperature: float, seq_len: int
-) -> list[MicroBatch]:
-    """Return the rows of a batch side by side, longest first, each where it fits (first-fit decreasing).
-
-    Args:
-        batch: its rows have at most ``seq_len`` tokens.
-        advantages: [num_rows][num_response_tokens].
-        temperature: of every call.
-        seq_len: most tokens of a micro-batch.
-    """
-    found: list[MicroBatch] = []
-    rows = zip(batch.samples, advantages, strict=True)
-    for sample, own in sorted(rows, key=lambda row: -len(row[0].prompt_ids) - len(row[0].response_ids)):
-        size, prompt = len(sample.prompt_ids) + len(sample.response_ids), [0.0] * len(sample.prompt_ids)
-        fitting = (one for one in found if len(one.input_ids) + size <= seq_len)
-        if (into := next(fitting, None)) is None:
-            into = MicroBatch([], [], [], [], [], [], [], [], [])
-            found.append(into)
-        into.input_ids += [*sample.prompt_ids, *sample.response_ids]
-        into.loss_mask += [False] * len(prompt) + [bool(one) for one in sample.loss_mask]
-        into.advantages += [*prompt, *own]
-        into.inference_logprobs += [*prompt, *sample.logprobs]
-        into.position_ids += range(size)
-        into.sequence_lengths.append(size)
-        into.temperatures += [temperature] * size
-        into.env_names += [sample.task_type] * size
-        into.seq_lens.append(size)
-    return found
-
-
-def split_ranks(micro_batches: Sequence[MicroBatch], num_ranks: int) -> list[list[MicroBatch]]:
-    """Return the micro-batches of each rank, as many for each: copies that train nothing fill up."""
-    first = micro_batches[0]
-    idle = msgspec.structs.replace(
-        first, loss_mask=[False] * len(first.loss_mask), advantages=[0.0] * len(first.loss_mask)
-    )
-    whole = [*micro_batches, *[idle] * (-len(micro_batches) % num_ranks)]
-    return [whole[rank::num_ranks] for rank in range(num_ranks)]
