@@ -201,3 +201,86 @@ def test_verl_has_no_prompt_of_a_held_out_task(settings, held_out, tmp_path, mon
     config = OmegaConf.create({"held_out": str(held_out) if is_path else [{"path": str(held_out)}]})
     rows = TaskDataset(str(tasks), config)
     assert [rows[place]["task_id"] for place in range(len(rows))] == ["b"]
+
+
+@pytest.fixture
+def open_async(settings, model):
+    """``open_async(…)``: a worker of TRL's AsyncGRPOTrainer, whose first weights are served."""
+    from trainer_adapter.foreign import AsyncTrlRollouts  # noqa: PLC0415
+
+    opened = []
+
+    def open_async(**options):
+        tasks = [Task(id=name, run=RUN, input=name) for name in "ab"]
+        own = settings.model_copy(update={"run": RUN})
+        options = {"group_size": 3, "groups_per_round": 2, "patience_seconds": 60} | options
+        worker = AsyncTrlRollouts(model, tasks, own, **options)
+        opened.append(worker)
+        synchronize(worker, 1)
+        return worker
+
+    yield open_async
+    for worker in opened:
+        worker.stop()
+
+
+def synchronize(worker, number):
+    """Do what TRL does after a step: its weights get this number."""
+    import torch  # noqa: PLC0415  # seconds
+
+    worker.send_weights(iter([("weight", torch.zeros(1))]))
+    worker.update_model_version(number)
+
+
+def test_an_async_worker_hands_over_stored_rows_with_trls_number_of_their_weights(settings, open_async, wait_until):
+    worker, store = open_async(), open_store(settings)
+    worker.start()
+    rows = [worker.rollout_buffer.get(timeout=60) for _ in range(6)]
+    synchronize(worker, 2)
+    rows += [worker.rollout_buffer.get(timeout=60) for _ in range(12)]
+
+    numbers = []
+    for row in rows:
+        trajectory = store.get(row.trajectory_id)
+        (sample,) = samples_of(trajectory).samples
+        assert row.input_ids.tolist() == [*sample.prompt_ids, *sample.response_ids]
+        num_prompt = len(sample.prompt_ids)
+        assert row.completion_mask.tolist() == [0] * num_prompt + list(sample.loss_mask)
+        assert row.old_log_probs.tolist() == [0.0] * num_prompt + list(sample.logprobs)
+        assert row.metrics == {"reward": trajectory.reward}
+        numbers.append((row.model_version, {version for version in sample.versions if version >= 0}))
+    assert all(versions == {number} for number, versions in numbers)  # the first sync is version 1, too
+    assert {number for number, _ in numbers} == {1, 2}
+    groups = [[row for row in rows if row.group_id == group_id] for group_id in sorted({row.group_id for row in rows})]
+    assert [len(group) for group in groups] == [3] * 6
+    for group in groups:
+        assert len({store.get(row.trajectory_id).started.group_id for row in group}) == 1
+        assert sum(row.advantage for row in group) == pytest.approx(0)
+        assert max(group, key=lambda row: row.advantage).metrics == {"reward": 1.0}
+    worker.check_health(1.0)
+    wait_until(lambda: list_batches(store.redis, store.keys, RUN))
+    assert all(rebuild_batch(one, store.get).differences == [] for one in list_batches(store.redis, store.keys, RUN))
+
+
+def test_an_async_worker_that_cannot_go_on_says_why_when_trl_asks(open_async, player, wait_until):
+    player.equal = True
+    worker = open_async(groups_per_round=1)
+    worker.start()
+
+    def is_refused():
+        try:
+            worker.check_health(1.0)
+        except AgentLayerError as error:
+            return "found none in 10 rounds of 1" in str(error)
+        return False
+
+    wait_until(is_refused)
+
+
+def test_an_async_worker_stops_while_it_waits(open_async, player):
+    player.fate = lambda _: None
+    worker = open_async(patience_seconds=600)
+    worker.start()
+    worker.stop()
+    worker.check_health(1.0)
+    assert worker.rollout_buffer.empty()
