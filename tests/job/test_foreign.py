@@ -1,5 +1,7 @@
 """Rollouts for a trainer that is not ours: its rows, versions and rewards are those of the store."""
 
+import ast
+import inspect
 from types import SimpleNamespace
 
 import msgspec
@@ -12,6 +14,7 @@ from trainer_adapter.config import HeldOutConfig
 from trainer_adapter.data import rebuild_batch, samples_of
 from trainer_adapter.tasks.held_out import read_left_out
 
+from ..documents import blocks
 from .conftest import RUN
 
 pytestmark = pytest.mark.usefixtures("player")
@@ -284,3 +287,15 @@ def test_an_async_worker_stops_while_it_waits(open_async, player):
     worker.stop()
     worker.check_health(1.0)
     assert worker.rollout_buffer.empty()
+
+
+def test_the_programs_of_the_page_name_arguments_that_there_are():
+    from trainer_adapter import foreign  # noqa: PLC0415  # torch takes seconds
+
+    programs = [ast.parse(text) for page, text in blocks("python") if page.endswith("other-trainers.md")]
+    calls = [node for tree in programs for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    own = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id in foreign.__all__]
+    assert {call.func.id for call in own} >= {"TrlRollouts", "AsyncTrlRollouts", "PrimeRlFeed", "make_trace"}
+    for call in own:
+        named = {one.arg: None for one in call.keywords}
+        inspect.signature(getattr(foreign, call.func.id)).bind(*call.args, **named)

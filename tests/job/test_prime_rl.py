@@ -12,6 +12,7 @@ from agent_layer.schema import Task
 from agent_layer.store import list_batches, open_store
 from trainer_adapter.data import rebuild_batch, samples_of
 
+from ..documents import blocks
 from ..waiting import run
 from .conftest import RUN
 
@@ -147,3 +148,18 @@ def test_weights_that_are_not_there_or_not_whole_are_an_error(open_feed, output_
     spoil(output_dir / "broadcasts" / "step_0")
     with pytest.raises(error, match=sentence):
         open_feed(patience_seconds=0).send(1, request_groups())
+
+
+@pytest.mark.long
+def test_the_program_of_the_page_feeds_prime_rl(settings, model, output_dir, monkeypatch):
+    (program,) = [text for page, text in blocks("python") if "PrimeRlFeed" in text]
+    for name, value in settings.model_copy(update={"run": RUN}).environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(output_dir)
+    (output_dir / "out").symlink_to(output_dir)
+    (output_dir / "MODEL").symlink_to(model)
+    (output_dir / "tasks.jsonl").write_text('{"id": "a", "input": 1}\n{"id": "b", "input": 2}\n')
+    scope = {}
+    exec(program.replace('run="prime"', f'run="{RUN}"'), scope)  # a document of ours
+    scope["feed_prime_rl"](1, 2)
+    assert len(list_rows(read_files(output_dir))) == 16 * 8
