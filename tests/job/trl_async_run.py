@@ -2,7 +2,7 @@
 
 It writes each row that was trained: ids, and by place the log-probabilities of the engine and of the trainer.
 With ``SPOILED`` in the environment, one id that the policy sampled is another one when TRL gets it.
-TRL's attention kernel needs a GPU, so the same attention is computed here by torch.
+Two parts of TRL need a GPU: its attention kernel, in whose place torch computes the same here, and the name of the card.
 """
 
 import json
@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import torch
 from datasets import Dataset
-from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer, packing
+from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer, async_grpo_trainer, packing
 
 from agent_layer.dispatcher import read_tasks
 from trainer_adapter.foreign import AsyncTrlRollouts
@@ -70,6 +70,7 @@ class SpoiledRollouts(AsyncTrlRollouts):
 
 
 def main(model: Path, tasks: Path, out: Path) -> None:
+    async_grpo_trainer.get_peak_flops_per_device = lambda *_: None
     packing._flash_attn = lambda: SimpleNamespace(flash_attn_varlen_func=attend)
     kind = SpoiledRollouts if "SPOILED" in os.environ else AsyncTrlRollouts
     own = read_tasks(tasks, run=os.environ["AGENT_LAYER_RUN"])
