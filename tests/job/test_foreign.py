@@ -15,6 +15,7 @@ from trainer_adapter.data import rebuild_batch, samples_of
 from trainer_adapter.tasks.held_out import read_left_out
 
 from ..documents import blocks
+from ..waiting import scaled
 from .conftest import RUN
 
 pytestmark = pytest.mark.usefixtures("player")
@@ -238,9 +239,9 @@ def synchronize(worker, number):
 def test_an_async_worker_hands_over_stored_rows_with_trls_number_of_their_weights(settings, open_async, wait_until):
     worker, store = open_async(), open_store(settings)
     worker.start()
-    rows = [worker.rollout_buffer.get(timeout=60) for _ in range(6)]
+    rows = [worker.rollout_buffer.get(timeout=scaled(60)) for _ in range(6)]
     synchronize(worker, 2)
-    rows += [worker.rollout_buffer.get(timeout=60) for _ in range(12)]
+    rows += [worker.rollout_buffer.get(timeout=scaled(60)) for _ in range(12)]
 
     numbers = []
     for row in rows:

@@ -122,7 +122,7 @@ def find_unknown(settings, rows: list[SeenAsyncRow]) -> list[str]:
             first = len(sample.prompt_ids)
             own = [(first + at, sample.logprobs[at]) for at, is_own in enumerate(sample.loss_mask) if is_own]
             stored.add(((*sample.prompt_ids, *sample.response_ids), tuple(own)))
-    known = [(tuple(row.ids), tuple((place, told) for place, (told, _) in row.trained.items())) for row in rows]
+    known = [(tuple(row.ids), tuple((place, sampled) for place, (sampled, _) in row.trained.items())) for row in rows]
     return [f"step {row.step}: {key}" for row, key in zip(rows, known, strict=True) if key not in stored]
 
 
@@ -133,7 +133,7 @@ def test_trl_async_trains_rows_that_the_store_has(settings, train):
     assert all(row.trained for row in rows)
     assert find_unknown(settings, rows) == []
     first = [pair for row in rows[:8] for pair in row.trained.values()]
-    assert max(abs(told - computed) for told, computed in first) < 1e-4  # of the weights that sampled them
+    assert max(abs(sampled - computed) for sampled, computed in first) < 1e-4  # of the weights that sampled them
     store = open_store(settings)
     wait_until(lambda: list_batches(store.redis, store.keys, RUN))  # they are shipped beside
     assert list_batches(store.redis, store.keys, RUN)[0].policy_version == 1

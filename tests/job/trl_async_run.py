@@ -2,7 +2,7 @@
 
 It writes each row that was trained: ids, and by place the log-probabilities of the engine and of the trainer.
 With ``SPOILED`` in the environment, one id that the policy sampled is another one when TRL gets it.
-Two parts of TRL need a GPU: its attention kernel, in whose place torch computes the same here, and the name of the card.
+Two parts of TRL need a GPU: its attention kernel, for which torch computes the same here, and the name of a card.
 """
 
 import json
@@ -46,7 +46,7 @@ class SeeingTrainer(AsyncGRPOTrainer):
             computed = output.log_probs.flatten()
             ids = inputs["input_ids"][0].tolist()
             old = inputs["old_log_probs"][0].tolist()
-            row = {place + 1: (told, computed[place].item()) for place, told in zip(places, old, strict=True)}
+            row = {place + 1: (sampled, computed[place].item()) for place, sampled in zip(places, old, strict=True)}
             seen.append({"step": self.state.global_step, "ids": ids, "trained": row})
 
         hook = model.register_forward_hook(look)

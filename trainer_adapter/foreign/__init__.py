@@ -5,12 +5,10 @@ from agent_layer.lazy import face
 __getattr__, __all__ = face(
     __name__,
     {
-        "micro_batches": "MicroBatch pack_rows split_ranks",
         "openenv": "make_trace read_rows",
         "prime_rl": "PrimeRlFeed",
         "rounds": "GroupRequest RoundPlayer leave_out",
         "trl": "TrlRollouts",
-        "trl_async": "AsyncTrlRollouts AsyncTrlRow",
-        "weights": "ServedWeights",
+        "trl_async": "AsyncTrlRollouts",
     },
 )

@@ -1,8 +1,6 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
-from .micro_batches import MicroBatch as MicroBatch, pack_rows as pack_rows, split_ranks as split_ranks
 from .openenv import make_trace as make_trace, read_rows as read_rows
 from .prime_rl import PrimeRlFeed as PrimeRlFeed
 from .rounds import GroupRequest as GroupRequest, RoundPlayer as RoundPlayer, leave_out as leave_out
 from .trl import TrlRollouts as TrlRollouts
-from .trl_async import AsyncTrlRollouts as AsyncTrlRollouts, AsyncTrlRow as AsyncTrlRow
-from .weights import ServedWeights as ServedWeights
+from .trl_async import AsyncTrlRollouts as AsyncTrlRollouts

@@ -108,7 +108,8 @@ class PrimeRlFeed:
 
     def _read_weights(self, step: int) -> "Iterator[tuple[str, Tensor]]":
         """Yield the tensors that prime-rl wrote after a step, once they are whole."""
-        from safetensors.torch import load_file  # noqa: PLC0415  # torch takes seconds
+        # safetensors leaves the type of a path open; torch takes seconds
+        from safetensors.torch import load_file  # noqa: PLC0415  # pyright: ignore[reportUnknownVariableType]
 
         directory = self._output_dir / "broadcasts" / f"step_{step}"
         deadline = time.monotonic() + self._patience

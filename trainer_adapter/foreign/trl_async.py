@@ -41,7 +41,7 @@ class AsyncTrlRow(NamedTuple):
     completion_mask: "NDArray[np.int64]"
     """1 where the policy sampled the token and this row trains it."""
     old_log_probs: "NDArray[np.float32]"
-    """Of the engine at sampling; 0.0 where the mask is 0."""
+    """Log-probabilities of the engine at sampling; 0.0 where the mask is 0."""
     advantage: float
     model_version: int
     """TRL's number of the oldest weights that sampled a trained token."""
@@ -177,7 +177,7 @@ class AsyncTrlRollouts:
             trajectory_id=sample.trajectory_id,
         )
 
-    def _hand_over(self, row: AsyncTrlRow) -> None:
+    def _hand_over(self, row: AsyncTrlRow) -> None:  # kept: it waits until there is room
         is_waiting = True
         while is_waiting and not self._stop.is_set():
             try:
