@@ -68,7 +68,7 @@ class RoundPlayer:
         clock: seconds since 1970. A trainer that starts again asks for other rollouts: those of a killed one are from
             other weights.
 
-    Raises: BadInputError: there is no task, two have the same id, or one is held out.
+    Raises: BadInputError: there is no task, two have the same id, one is of another split, or each is held out.
     """
 
     def __init__(  # noqa: PLR0913  # what a trainer names, and where state is
