@@ -99,7 +99,7 @@ def test_it_trains_whole_groups_of_the_store(settings, services, tmp_path):
     batches = list_batches(store.redis, store.keys, RUN)
     assert [(one.step, one.policy_version) for one in batches] == [(1, 0), (2, 1)]
     assert {one.task_id for one in read_left_out(settings, RUN)} == {"guess-1"}
-    assert not list(store.scan(run=RUN, task_id="guess-1"))
+    assert not list(store.scan(run=RUN, task="guess-1"))
     for batch, line in zip(batches, seen.read_text().splitlines(), strict=True):
         assert rebuild_batch(batch, store.get).differences == []
         groups = [rollout.group_id for rollout in batch.rollouts]
