@@ -123,10 +123,10 @@ def train_run(
         open_notifier(settings, config.alarms) as notifier,
         open_trackers(config, settings, run) as track,
     ):
-        redis, recorder, left_out = open_redis(settings), open_recorder(settings), open_held_out(config, settings)
-        teacher, checkpoints = open_teacher(config, settings), CheckpointDirectory(settings, run)
+        redis, recorder = open_redis(settings), open_recorder(settings)
+        left_out, teacher = open_held_out(config.held_out_sets, settings, run), open_teacher(config, settings)
+        checkpoints, driver = CheckpointDirectory(settings, run), driver or EmbeddedDriver()
         directory, cursor = checkpoints.newest() or (None, Cursor())
-        driver = driver or EmbeddedDriver()
         publisher = driver.open_publisher(settings, run, redis, recorder)
         publisher.register_base(config.model)
         stream = TaskStream(
