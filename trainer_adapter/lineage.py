@@ -39,7 +39,8 @@ class StartStep(msgspec.Struct, frozen=True, kw_only=True):
 
     step: int
     """The first is 1."""
-    rows: list[LearnedRow]
+    rows: list[LearnedRow] | None = None
+    """None: an earlier release did not record them."""
 
 
 class _StartPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ import pytest
 from agent_layer.schema.record import TokenIds
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
 from trainer_adapter.config import LoraConfig, OptimizerConfig, RetentionConfig, Schedule, SourceConfig, TrainConfig
-from trainer_adapter.lineage import read_parent, read_start
+from trainer_adapter.lineage import START_PLAN, START_STEPS, read_parent, read_start
 from trainer_adapter.supervised.config import SupervisedConfig
 
 from ..builders import attempt, closed_group
@@ -220,6 +220,23 @@ def test_a_step_that_a_kill_undid_is_reported_once(model, tmp_path, settings):
 
     lines = (settings.dir / "runs" / "k" / "supervised.jsonl").read_bytes().splitlines()
     assert [msgspec.json.decode(line)["step"] for line in lines] == [1, 2, 3, 4]
+
+
+def test_a_warm_start_of_an_earlier_release_goes_on_and_what_it_learned_first_is_not_known(model, tmp_path, settings):
+    from trainer_adapter.supervised.train import train_supervised
+
+    write_pairs(tmp_path / "d")
+    config = configure(model, tmp_path, epochs=2, batch_size=2, run="old")
+    steps, directory = [], settings.dir / "runs" / "old"
+    assert not train_supervised(config, settings, "sft", stop=lambda: len(steps) == 3, report=steps.append)
+    for name, key, end in ((START_PLAN, "parent", b""), (START_STEPS, "rows", b"\n")):
+        lines = [msgspec.json.decode(line) for line in (directory / name).read_bytes().splitlines()]
+        assert all(line.pop(key, end) != end for line in lines)
+        (directory / name).write_bytes(b"".join(msgspec.json.encode(line) + end for line in lines))
+
+    assert train_supervised(config, settings, "sft")
+
+    assert [one.rows is None for one in read_start(directory, None)] == [False, True, True, True]
 
 
 @pytest.mark.parametrize(("method", "rate"), [("sft", 1e-5), ("dpo", 1e-6)])

@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from agent_layer.errors import BadInputError
 from agent_layer.infra import hold_alone, replace_file
@@ -45,8 +46,8 @@ class _Plan(msgspec.Struct, frozen=True, kw_only=True):
     config: str
     """Configuration without what may change, as JSON."""
     dataset_hash: str
-    parent: CheckpointRef | None
-    """Checkpoint whose weights the model is; None: it is not known, or none of ours."""
+    parent: CheckpointRef | UnsetType | None
+    """Checkpoint whose weights the model is; None: it is not known, or none of ours; UNSET: of an earlier release."""
 
 
 def train_supervised(  # noqa: PLR0913  # what to train on what, and whom it tells
@@ -174,7 +175,8 @@ def _make_plan(config: SupervisedConfig, method: Method, examples: Sequence[Sequ
 
 def _fix_plan(path: Path, plan: _Plan, checkpoint: Path | None) -> None:  # kept: the refusal by name
     """Write the plan; raise BadInputError if there is a checkpoint of another."""
-    if checkpoint is not None and (not path.is_file() or path.read_bytes() != msgspec.json.encode(plan)):
+    same = {msgspec.json.encode(one) for one in (plan, msgspec.structs.replace(plan, parent=UNSET))}
+    if checkpoint is not None and (not path.is_file() or path.read_bytes() not in same):
         raise BadInputError(
             f"run {path.parent.name}: expected the configuration and dataset of its checkpoint {checkpoint}, found"
             " others; undo the change, or choose another run"

@@ -8,7 +8,7 @@ import msgspec
 from agent_layer.errors import NotFoundError
 from agent_layer.schema import AttemptStarted, CheckpointRef, HeldOutMatch, HeldOutTasks, hash_input
 from agent_layer.store import Store, TrajectoryRow
-from trainer_adapter.lineage import read_start, read_updates, walk_parents
+from trainer_adapter.lineage import LearnedRow, read_start, read_updates, walk_parents
 
 
 class LearnedTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,7 +145,7 @@ def _read_learned(store: Store, checkpoint: CheckpointRef, runs: Path) -> _Learn
                 found.add((run, batch.step), one.group_id, one.trajectory_id, one.num_tokens or 0)
         for step in read_start(runs / run, last):
             found.num_updates += 1
-            for row in step.rows:
+            for row in [LearnedRow(num_tokens=0)] if step.rows is None else step.rows:
                 group_id = row.group_id or row.trajectory_id or f"rows of {run}"
                 found.add((run, step.step), group_id, row.trajectory_id, row.num_tokens)
         is_branch = place + 1 < len(parents) and parents[place + 1][1] == last  # and no update since

@@ -238,6 +238,8 @@ def test_a_warm_start_that_cannot_be_compared_is_no_proof(store, settings, held_
     whole = steps.read_bytes().splitlines(keepends=True)
     steps.write_bytes(whole[0] + whole[0].replace(b":1", b":2"))
     assert audit()[0] == 0
+    steps.write_bytes(whole[0] + b'{"step":2,"num_steps":2}\n')  # of an earlier release
+    assert "cannot be compared: 0 deleted rollouts, 1 groups" in audit()[1]
     steps.write_bytes(whole[0] + b"{damaged\n")
     status, _, err = audit()
     assert status != 0
