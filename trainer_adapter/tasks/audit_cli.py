@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 
 from agent_layer.errors import BadInputError
 from agent_layer.infra import make_private, replace_file
-from agent_layer.schema import AuditVerdict, CheckpointRef, HeldOutTasks
+from agent_layer.schema import AuditVerdict, CheckpointRef, HeldOutTasks, check_name
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from trainer_adapter.lineage import read_parent
@@ -53,7 +53,11 @@ def audit(  # noqa: PLR0913  # options of a command are its arguments
         agent-layer checkpoint audit ./my-model --held-out test.jsonl --held-out repair
     """
     settings: Settings = context.obj
-    ref = CheckpointRef(run=run or settings.run, step=int(checkpoint)) if _STEP.fullmatch(checkpoint) else None
+    ref = (
+        CheckpointRef(run=check_name(run or settings.run, "run"), step=int(checkpoint))
+        if _STEP.fullmatch(checkpoint)
+        else None
+    )
     if (ref := ref or read_parent(Path(checkpoint))) is None:
         raise BadInputError(
             f"checkpoint {checkpoint!r}: expected a step, or the directory of a checkpoint or of a model that"

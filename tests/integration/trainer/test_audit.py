@@ -251,6 +251,7 @@ def test_a_warm_start_that_cannot_be_compared_is_no_proof(store, settings, held_
     [
         (["1", "--run", "r"], "run r recorded none here"),
         (["7", "--run", "other", "--held-out", "FILE"], "step 7 of run other: expected the record of an update"),
+        (["7", "--run", "../r", "--held-out", "FILE"], "run '../r'"),
         (["9" * 5000, "--held-out", "FILE"], "expected a step, or the directory"),
         (["nowhere", "--held-out", "FILE"], "checkpoint 'nowhere': expected a step, or the directory"),
         (["1", "--held-out", "no-such-set"], "no-such-set"),
