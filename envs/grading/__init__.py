@@ -12,6 +12,7 @@ __getattr__, __all__ = face(
         "hidden_tests": "HiddenTests",
         "plain": "equal_values",
         "prepared_box": "prepare_box",
+        "programs": "ProgramScorer",
         "rubric": "Criterion JudgeScorer Ranking Rubric",
         "scorer": "GroupScorer Scorer ScoringContext Verdict",
         "values": "Answer Call Case ValueScorer call_functions",

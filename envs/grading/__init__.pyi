@@ -8,6 +8,7 @@ from .hidden_tests import HiddenTests as HiddenTests
 from .judge_calls import JUDGED as JUDGED, JudgeCalls as JudgeCalls, judge_run as judge_run
 from .plain import ForgedJsonError as ForgedJsonError, equal_values as equal_values
 from .prepared_box import UnfitArtifactsError as UnfitArtifactsError, prepare_box as prepare_box
+from .programs import ProgramScorer as ProgramScorer
 from .rubric import Criterion as Criterion, JudgeScorer as JudgeScorer, Ranking as Ranking, Rubric as Rubric
 from .run import ScoringRun as ScoringRun
 from .scorer import GroupScorer as GroupScorer, Judgement as Judgement, Scorer as Scorer
@@ -15,6 +16,7 @@ from .scorer import ScoringContext as ScoringContext, Verdict as Verdict
 from .values import Answer as Answer, Call as Call, Case as Case, ValueScorer as ValueScorer
 from .values import call_functions as call_functions
 __all__ = [
-    "Answer", "Call", "Case", "Criterion", "GroupScorer", "HiddenTests", "JudgeScorer", "Ranking", "Rubric", "Scorer",
-    "ScoringContext", "ValueScorer", "Verdict", "call_functions", "common_cheats", "equal_values", "prepare_box",
+    "Answer", "Call", "Case", "Criterion", "GroupScorer", "HiddenTests", "JudgeScorer", "ProgramScorer", "Ranking",
+    "Rubric", "Scorer", "ScoringContext", "ValueScorer", "Verdict", "call_functions", "common_cheats", "equal_values",
+    "prepare_box",
 ]
