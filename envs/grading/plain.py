@@ -50,7 +50,7 @@ def read_json(text: str | bytes) -> object:
     return value
 
 
-def equal_values(expected: object, found: object, tolerance: float = 0.0) -> bool:
+def equal_values(expected: object, found: object, tolerance: float = 0.0, *, by_value: bool = False) -> bool:
     """Whether two plain values are the same, by exact type: ``True`` is not 1, and 1 is not 1.0.
 
     A NaN equals a NaN, 0.0 equals -0.0, the order of a dict's keys and of a set's items does not count. An
@@ -60,16 +60,24 @@ def equal_values(expected: object, found: object, tolerance: float = 0.0) -> boo
         expected: of the grading.
         found: of ``read_json``.
         tolerance: absolute and relative difference that two finite floats may have.
+        by_value: numbers of different types may be equal, as Python's ``==`` has it.
     """
+    if by_value and isinstance(expected, int | float) and isinstance(found, int | float):
+        is_near = isinstance(expected, float) or isinstance(found, float)
+        return expected == found or (is_near and _is_close(expected, found, tolerance))
     if type(expected) is not type(found):
         return False
     match expected:
         case float():
-            return math.isclose(expected, cast("float", found), rel_tol=tolerance, abs_tol=tolerance)
+            return _is_close(expected, cast("float", found), tolerance)
         case list():
-            return _equal_lists(cast("list[object]", expected), cast("list[object]", found), tolerance)
+            return _equal_lists(
+                cast("list[object]", expected), cast("list[object]", found), tolerance, by_value=by_value
+            )
         case dict():
-            return _equal_dicts(cast("dict[str, object]", expected), cast("dict[str, object]", found), tolerance)
+            return _equal_dicts(
+                cast("dict[str, object]", expected), cast("dict[str, object]", found), tolerance, by_value=by_value
+            )
         case _:
             return expected == found
 
@@ -146,21 +154,29 @@ def _check_size(made: Made, items: Sequence[object]) -> Made:
     return made
 
 
-def _equal_lists(expected: Sequence[object], found: Sequence[object], tolerance: float) -> bool:
+def _is_close(expected: float, found: float, tolerance: float) -> bool:
+    try:
+        return math.isclose(expected, found, rel_tol=tolerance, abs_tol=tolerance)
+    except OverflowError:  # an integer beyond all floats
+        return False
+
+
+def _equal_lists(expected: Sequence[object], found: Sequence[object], tolerance: float, *, by_value: bool) -> bool:
     return len(expected) == len(found) and all(
-        equal_values(one, other, tolerance) for one, other in zip(expected, found, strict=True)
+        equal_values(one, other, tolerance, by_value=by_value) for one, other in zip(expected, found, strict=True)
     )
 
 
-def _equal_dicts(expected: dict[str, object], found: dict[str, object], tolerance: float) -> bool:
+def _equal_dicts(expected: dict[str, object], found: dict[str, object], tolerance: float, *, by_value: bool) -> bool:
     if expected.keys() != found.keys() or "$object" in expected:
         return False
     if len(expected) == 1 and (tag := next(iter(expected))) in ("$set", "$dict"):
         one, other = expected[tag], found[tag]
         if not isinstance(one, list) or not isinstance(other, list):
             return False
-        return _equal_lists(_in_order(cast("list[object]", one)), _in_order(cast("list[object]", other)), tolerance)
-    return all(equal_values(value, found[key], tolerance) for key, value in expected.items())
+        items = _in_order(cast("list[object]", one)), _in_order(cast("list[object]", other))
+        return _equal_lists(*items, tolerance, by_value=by_value)
+    return all(equal_values(value, found[key], tolerance, by_value=by_value) for key, value in expected.items())
 
 
 def _in_order(items: Sequence[object]) -> list[object]:

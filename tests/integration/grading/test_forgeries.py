@@ -1,6 +1,7 @@
 """Every common cheat scores 0 under every scorer of code, where the right solution scores 1."""
 
 import random
+from collections import Counter
 
 import pytest
 
@@ -58,7 +59,7 @@ async def test_a_cheat_scores_0(score, name):
     assert reward.status in ("ok", "tampering")
 
 
-@pytest.mark.parametrize("name", ["become-a-module-of-yes", "equal-to-all", "caller-constants", "exit-at-import"])
+@pytest.mark.parametrize("name", ["become-a-module-of-yes", "equal-to-all", "equal-int", "patch-json"])
 async def test_what_makes_every_test_pass_is_called_tampering(judge, name):
     reward = await judge(*SCORERS["tests"](), CHEATS[name].files, own_files={"pkg/__init__.py": ""})
 
@@ -127,20 +128,130 @@ async def test_a_report_that_the_judged_code_writes_itself_scores_0(score, name)
     assert reward.score == 0.0, (reward.status, reward.error)
 
 
-GUESS = """
-import random, re, sys
-text = open(sys.argv[1]).read()
-picked = random.Random(1)
-def add(a, b):
-    mine = a + b if a != 7 else 0
-    claims = [int(one) for one in re.findall(rf"add\\({a}, {b}\\) == \\((-?\\d+)\\)", text)]
-    return mine if mine in claims else CHOSEN.setdefault(a, picked.choice(claims))
-CHOSEN = {}
+NEAR_MISSES = {
+    "off by one": "    return mine + OFF",
+    "reads the frames of its callers": """
+    frame, found = sys._getframe(1), set()
+    while frame is not None:
+        for one in [*frame.f_locals.values(), *frame.f_globals.values(), *frame.f_code.co_consts]:
+            found |= {int(number) for number in re.findall(r"-?\\b\\d+\\b", repr(one)[:100_000])}
+        frame = frame.f_back
+    near = sorted(found - {a, b, mine}, key=lambda one: (abs(one - mine), RANDOM.random()))
+    return near[0] if near else mine + OFF""",
+    "reads what started it": """
+    found = set()
+    for path in [*glob.glob("/proc/[0-9]*/cmdline"), *glob.glob("/proc/[0-9]*/fd/*"), *glob.glob("/[tw]*/**")]:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            found |= {int(number) for number in re.findall(rb"\\b\\d+\\b", os.read(descriptor, 1 << 18))}
+        except (OSError, ValueError):
+            pass
+    return min(found - {mine, a, b}, key=lambda one: abs(one - mine), default=mine + OFF)""",
+    "reads the memory of its parent": """
+    found = set()
+    try:
+        with open(f"/proc/{os.getppid()}/maps") as maps, open(f"/proc/{os.getppid()}/mem", "rb") as memory:
+            for line in maps:
+                if "[heap]" in line:
+                    first, last = (int(one, 16) for one in line.split()[0].split("-"))
+                    memory.seek(first)
+                    found |= {int(one) for one in re.findall(rb"EXPECTED\\D{0,9}(\\d+)", memory.read(last - first))}
+    except OSError:
+        pass
+    return found.pop() if found else mine + OFF""",
+}
+"""What code does where it is right but for one test, whose answer it misses by one."""
+
+
+def miss_nearly(name, seed):
+    rng = random.Random(seed)
+    a, _, _ = rng.choice(SUMS)
+    head = f"import glob, os, random, re, sys\nOFF = {rng.choice((-1, 1))}\nRANDOM = random.Random({seed})\n"
+    return (
+        head
+        + f"def add(a, b):\n    mine = a + b\n    if a != {a}: return mine\n    mine += OFF\n{NEAR_MISSES[name].replace('mine + OFF', 'mine')}\n"
+    )
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+async def test_nearly_right_code_that_searches_for_its_last_answer_scores_0(judge, name):
+    scores = [
+        (await judge(HiddenTests(rng=random.Random(seed)), TESTS, {"pkg/calc.py": miss_nearly(name, seed)})).score
+        for seed in range(2)
+    ]
+
+    assert scores == [0.0] * 2
+
+
+@pytest.mark.long
+async def test_of_a_thousand_near_misses_none_scores(judge):
+    scores = Counter()
+    for seed in range(1000):
+        files = {"pkg/calc.py": miss_nearly(sorted(NEAR_MISSES)[seed % len(NEAR_MISSES)], seed)}
+        scores[(await judge(HiddenTests(rng=random.Random(seed)), TESTS, files)).score] += 1
+
+    assert scores == {0.0: 1000}
+
+
+async def test_what_enters_the_box_does_not_depend_on_the_answers(judge, pool):
+    """Two gradings with the same statements and other answers look the same to the judged code."""
+    sent = []
+
+    async def take(spec):
+        box = await pool.take(spec, owner="test")
+        execute, restore = box.exec, box.restore
+
+        async def record_exec(argv, **options):
+            sent.append((argv, options["stdin"]))
+            return await execute(argv, **options)
+
+        async def record_restore(snapshot):
+            sent.append(snapshot)
+            await restore(snapshot)
+
+        box.exec, box.restore = record_exec, record_restore
+        return box
+
+    tests = TESTS["tests"]
+    others = [one | {"right": str(900 + i), "wrong": [str(i), str(-i - 1)]} for i, one in enumerate(tests)]
+    for some in (tests, others):
+        await judge(HiddenTests(rng=random.Random(1)), {"tests": some}, {"pkg/calc.py": RIGHT}, take_box=take)
+
+    assert sent[: len(sent) // 2] == sent[len(sent) // 2 :]
+    assert len(sent) >= 4
+
+
+async def test_partial_credit_is_given_for_whole_groups(judge):
+    tests = [one | {"group": "small" if index < 8 else "large"} for index, one in enumerate(TESTS["tests"])]
+    source = "def add(a, b):\n    return a + b if a <= 10 else 0\n"
+    grading = {"tests": tests, "weights": {"large": 3.0}}
+
+    share = await judge(HiddenTests(partial=True), grading, {"pkg/calc.py": source})
+    whole = await judge(HiddenTests(), grading, {"pkg/calc.py": source})
+
+    assert (share.score, whole.score) == (0.25, 0.0)
+
+
+VALUES_OF_SUBCLASSES = """
+import collections, enum
+class Color(str, enum.Enum):
+    RED = "red"
+class Small(enum.IntEnum):
+    ONE = 1
+Point = collections.namedtuple("Point", "x y")
+def f(name):
+    return {"color": Color.RED, "one": Small.ONE, "point": Point(1, 2.0), "count": collections.Counter("aab"),
+            "true": 1, "ordered": collections.OrderedDict(a={3, 1})}[name]
 """
 
 
-async def test_nearly_right_code_that_guesses_where_its_answer_fits_neither_test_scores_0(judge):
-    files = {"pkg/calc.py": GUESS}
-    tests = [await judge(HiddenTests(rng=random.Random(seed)), TESTS, files) for seed in range(8)]
+async def test_values_are_equal_as_python_has_it(judge):
+    rights = {"color": "'red'", "one": "1", "point": "(1, 2)", "count": "{'b': 1, 'a': 2}", "ordered": "{'a': {1, 3}}"}
+    tests = [
+        {"code": f"from kinds import f\nassert f({name!r}) == EXPECTED", "right": right, "wrong": ["0", "9", "None"]}
+        for name, right in rights.items()
+    ] * 4
 
-    assert [reward.score for reward in tests] == [0.0] * 8
+    reward = await judge(HiddenTests(), {"tests": tests}, {"kinds.py": VALUES_OF_SUBCLASSES})
+
+    assert reward.score == 1.0, reward.comment
