@@ -10,6 +10,7 @@ __getattr__, __all__ = face(
     {
         "forgeries": "common_cheats",
         "hidden_tests": "HiddenTests",
+        "patches": "PatchScorer",
         "plain": "equal_values",
         "prepared_box": "prepare_box",
         "programs": "ProgramScorer",

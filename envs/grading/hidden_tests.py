@@ -9,8 +9,8 @@ What is left is to guess. Each test names wrong expectations that look like the 
 1 / (1 + their number), or with the share of the tests that have the same answer, if that is larger. Credit is given for
 a group of tests that all hold, and the guesses of a group must be right with ``MAX_GUESS_CHANCE`` at most.
 
-Each test has a **twin**: the same statements, whose value must not equal a text that was drawn for this run. What
-equals it, equals everything, and is tampering.
+Each test has a **twin** that must fail: its value must not equal a text that was drawn for this run. What equals it,
+equals everything, and is tampering.
 """
 
 import ast
@@ -19,7 +19,7 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final
+from typing import Annotated, Final, cast
 
 import msgspec
 
@@ -35,6 +35,14 @@ from envs.grading.values import PYTHON, Answer, claim_answers
 MIN_TESTS: Final = 20
 MAX_GUESS_CHANCE: Final = 2.0**-20
 """Largest chance of guessing all answers that earn a credit: training tries millions of times."""
+_CODE: Final = """{0}
+FOUND = [{1}]
+try:
+    FOUND += [FOUND[0] == "{canary}"]
+except Exception:
+    FOUND += [False]
+"""
+"""Statements before the value, and the value; gives ``FOUND`` what it is, and whether the twin holds."""
 _PLACE: Final = re.compile(r"\bEXPECTED\b")
 _NUM_SHOWN: Final = 5
 _MAX_SHOWN_LENGTH: Final = 200
@@ -85,7 +93,7 @@ class HiddenTests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     reward: str | None = None
     """Name of the reward; None: the only one that the task declares, else ``reward``."""
     rng: random.Random = msgspec.field(default_factory=random.SystemRandom)
-    """Source of the order and of the twins; it must not be predictable."""
+    """Source of the twins; it must not be predictable."""
 
     @property
     def version(self) -> str:
@@ -102,16 +110,12 @@ class HiddenTests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """
         grading = read_tests(context.task.grading, context.task.id, partial=self.partial)
         name = self.reward or next(iter(context.task.rewards), "reward")
-        canary = f"'{self.rng.getrandbits(128):032x}'"
-        values = [_split_code(test.code) for test in grading.tests]
-        codes = [f"{before}\nFOUND = {value}" for before, value in values]
-        codes += [f"{before}\nFOUND = ({value}) == {canary}" for before, value in values]
-        order = self.rng.sample(range(len(codes)), len(codes))
+        canary = f"{self.rng.getrandbits(128):032x}"
         try:
             box = await prepare_box(context, spec=self.spec, answer_path=self.answer_path, files=grading.files)
-            drawn = await claim_answers(
+            answers = await claim_answers(
                 box,
-                [{"code": codes[index]} for index in order],
+                [{"code": _CODE.format(*_split_code(test.code), canary=canary)} for test in grading.tests],
                 call_seconds=self.call_seconds,
                 seconds=allow_seconds(context, self.seconds),
                 python=self.python,
@@ -120,11 +124,11 @@ class HiddenTests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return Verdict(scores={name: 0.0}, evidence={"error": str(error)})
         except ForgedJsonError as error:
             return Verdict(status="tampering", tampering=[str(error)])
-        answers = dict(zip(order, drawn, strict=True))
-        if equal := [index for index in range(len(values)) if answers[len(values) + index].value is True]:
-            found = f"tests: the values of {len(equal)} of {len(values)} tests equal everything"
+        values = [_split_answer(answer) for answer in answers]
+        if num_equal := sum(is_equal for _, is_equal in values):
+            found = f"tests: the values of {num_equal} of {len(values)} tests equal everything"
             return Verdict(status="tampering", tampering=[found])
-        return _judge(grading, answers, name, partial=self.partial)
+        return _judge(grading, [value for value, _ in values], name, partial=self.partial)
 
 
 def read_tests(grading: object, task_id: str, *, partial: bool = False) -> TestGrading:
@@ -226,11 +230,20 @@ def _read_literal(text: str) -> object:
     return encode(ast.literal_eval(text), DEEPEST)
 
 
-def _judge(grading: TestGrading, answers: Mapping[int, Answer], name: str, *, partial: bool) -> Verdict:
+def _split_answer(answer: Answer) -> tuple[object, bool]:
+    """Return the value of a test, and whether it equals a text that was drawn."""
+    match answer.value:
+        case [value, is_equal]:
+            return cast("object", value), is_equal is True
+        case _:
+            return {"$object": f"raised {answer.raised}" if answer.raised else "no answer"}, False
+
+
+def _judge(grading: TestGrading, values: Sequence[object], name: str, *, partial: bool) -> Verdict:
     failed = [
         index
         for index, test in enumerate(grading.tests)
-        if not equal_values(_read_literal(test.right), answers[index].value, test.tolerance, by_value=True)
+        if not equal_values(_read_literal(test.right), values[index], test.tolerance, by_value=True)
     ]
     weights = {group: grading.weights.get(group, 1.0) for group in _group_tests(grading)}
     lost = {grading.tests[index].group for index in failed}
@@ -240,11 +253,10 @@ def _judge(grading: TestGrading, answers: Mapping[int, Answer], name: str, *, pa
         evidence={
             "tests": len(grading.tests),
             "failed": len(failed),
-            "shown": [_show(index, grading.tests[index], answers[index]) for index in failed[:_NUM_SHOWN]],
+            "shown": [_show(index, grading.tests[index], values[index]) for index in failed[:_NUM_SHOWN]],
         },
     )
 
 
-def _show(index: int, test: HiddenTest, answer: Answer) -> JsonObject:
-    found = f"raised {answer.raised}" if answer.raised else repr(answer.value)
-    return {"test": index, "expected": test.right[:_MAX_SHOWN_LENGTH], "found": found[:_MAX_SHOWN_LENGTH]}
+def _show(index: int, test: HiddenTest, value: object) -> JsonObject:
+    return {"test": index, "expected": test.right[:_MAX_SHOWN_LENGTH], "found": repr(value)[:_MAX_SHOWN_LENGTH]}

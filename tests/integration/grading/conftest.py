@@ -43,7 +43,7 @@ def judge(pool):
             task,
             Trajectory(trajectory_id="t-0"),
             result,
-            artifacts=None if files is None else archive_files(files),
+            artifacts=archive_files(files) if isinstance(files, dict) else files,
             take_box=take_box or take,
         )
         (reward,) = await run_scorer(scorer, run, seconds or scaled(100))

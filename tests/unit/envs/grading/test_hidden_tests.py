@@ -39,7 +39,7 @@ def with_code(code):
         (make_grading(lambda index: make_test(index, right="Fraction(1, 2)")), "no plain Python literal"),
         (make_grading(lambda index: make_test(index, right="2j")), "no plain Python literal"),
         (make_grading(lambda index: make_test(index, right=True, wrong=[False])), r"guessed with 2\^0\.0"),
-        (make_grading(lambda index: make_test(index, right=index > 3, wrong=[index <= 3])), r"guessed with 2\^-1"),
+        (make_grading(lambda index: make_test(index, right=index > 3, wrong=[index <= 3])), r"guessed with 2\^-9"),
         (make_grading(lambda index: make_test(index, right=index > 8, wrong=[index <= 8])), r"guessed with 2\^-1"),
         (make_grading(make_test, weights={"other": 2.0}), "no test is in the group 'other'"),
         (with_code("assert f()"), "no EXPECTED"),
