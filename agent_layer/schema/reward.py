@@ -50,6 +50,9 @@ class Reward(Record, frozen=True, kw_only=True, tag="reward"):
     """Comment of the judge, for people; nothing is computed from it."""
     supersedes: str | None = None
     """Reward id of the judgement that this one replaces."""
+    judge: Literal["shared"] | None = None
+    """``shared``: the judged code shared an interpreter with what judged it, and could force this; None: it did not, or
+    an earlier version recorded it."""
     void: bool = False
     """A failed attempt to judge again: never current; the earlier judgement still holds."""
 

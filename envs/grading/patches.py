@@ -16,9 +16,9 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.schema import JsonObject
 from agent_layer.schema.sandbox import ExecResult, Sandbox, SandboxSpec, Snapshot
-from envs.grading.calling import call_scorer
+from envs.grading.calling import call_scorer, has_shared_judge
 from envs.grading.prepared_box import UnfitArtifactsError, allow_seconds, prepare_box
-from envs.grading.scorer import Scorer, ScoringContext, Verdict
+from envs.grading.scorer import Judge, Scorer, ScoringContext, Verdict
 from envs.grading.values import ValueScorer
 from envs.registry import hash_scorer
 
@@ -54,6 +54,11 @@ class PatchScorer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Box to patch in, which needs git; None: that of the agent."""
 
     @property
+    def judge(self) -> Judge:
+        """That of the other scorer."""
+        return "shared" if has_shared_judge(self.scorer) else "own"
+
+    @property
     def version(self) -> str:
         """Differs where answers may differ."""
         options = (self.submission, self.path, self.seconds, self.spec)
@@ -70,7 +75,7 @@ class PatchScorer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             patched = await self._apply(context, await self._read_patch(context))
         except UnfitArtifactsError as error:
             names = list(context.task.rewards) or ["reward"]
-            return Verdict(scores=dict.fromkeys(names, 0.0), evidence={"error": str(error)})
+            return Verdict(scores=dict.fromkeys(names, 0.0), evidence={"error": str(error)}, judge=self.judge)
         return await call_scorer(self.scorer, patched)
 
     async def _read_patch(self, context: ScoringContext) -> bytes:

@@ -1,0 +1,149 @@
+"""Tests of a repository in real boxes: what they say is a verdict of a shared judge, and canaries find the plain cheats."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from envs.grading import PatchScorer, RepositoryTests
+
+from ...waiting import scaled
+from .conftest import SPEC
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+WRONG = "def add(a, b):\n    return a - b\n\ndef double(a):\n    return 2 * a\n"
+RIGHT = WRONG.replace("a - b", "a + b")
+TESTS = """
+import unittest
+import pytest
+from pkg.calc import add, double
+
+@pytest.mark.parametrize("a", [1, 2])
+def test_add(a):
+    assert add(a, 3) == a + 3
+
+class TestDouble(unittest.TestCase):
+    def test_double(self):
+        self.assertEqual(double(2), 4)
+"""
+GRADING = {
+    "fail_to_pass": ["tests/test_calc.py::test_add[1]", "tests/test_calc.py::test_add[2]"],
+    "pass_to_pass": ["tests/test_calc.py::TestDouble::test_double"],
+    "files": {"tests/test_calc.py": TESTS},
+}
+PACKAGES = str(Path(find_spec("pytest").origin).parents[1])
+WITH_PYTEST = msgspec.structs.replace(
+    SPEC, workdir="/attempt", mounts=[PACKAGES], env={"PYTHONPATH": PACKAGES, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+)
+
+
+@pytest.fixture
+def scorer():
+    return RepositoryTests(spec=WITH_PYTEST, seconds=scaled(60.0))
+
+
+@pytest.fixture
+def score(judge, scorer):
+    async def score(files, grading=GRADING, **options):
+        own_files = {"pkg/__init__.py": "", "pkg/calc.py": WRONG}
+        return await judge(scorer, grading, files, own_files=own_files, **options)
+
+    return score
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted"), [(RIGHT, 1.0), (WRONG, 0.0), (RIGHT.replace("2 * a", "3 * a"), 0.0), ("def add(:", 0.0)]
+)
+async def test_all_tests_of_both_lists_must_pass(score, source, wanted):
+    reward = await score({"pkg/calc.py": source})
+
+    assert (reward.score, reward.status, reward.judge) == (wanted, "ok", "shared"), reward.comment or reward.error
+
+
+NOT_PASSED = {
+    "skipped": "import pytest\n@pytest.mark.skip\ndef test_x():\n    pass\n",
+    "skips itself": "import pytest\ndef test_x():\n    pytest.skip()\n",
+    "missing": "def test_other():\n    pass\n",
+    "expected to fail": "import pytest\n@pytest.mark.xfail\ndef test_x():\n    assert False\n",
+    "expected to fail, and passes": "import pytest\n@pytest.mark.xfail\ndef test_x():\n    pass\n",
+    "breaks its set-up": "import pytest\n@pytest.fixture\ndef f():\n    assert False\ndef test_x(f):\n    pass\n",
+    "breaks its tear-down": "import pytest\n@pytest.fixture\ndef f():\n    yield\n    assert False\ndef test_x(f):\n    pass\n",
+    "crashes": "import os\ndef test_x():\n    os.abort()\n",
+    "exits": "import os\ndef test_x():\n    os._exit(0)\n",
+    "is no Python": "def test_x(:\n",
+}
+
+
+@pytest.mark.parametrize("name", NOT_PASSED)
+async def test_what_has_not_passed_does_not_count(score, name):
+    grading = {"fail_to_pass": ["test_a.py::test_x"], "files": {"test_a.py": NOT_PASSED[name]}}
+
+    reward = await score({}, grading)
+
+    assert (reward.score, reward.status) == (0.0, "ok"), reward.error
+
+
+async def test_settings_and_fixtures_of_the_repository_apply(score):
+    files = {
+        "setup.cfg": "[tool:pytest]\naddopts = -x --strict-markers\n",
+        "tests/conftest.py": "import pytest\n@pytest.fixture\ndef three():\n    return 3\n",
+        "tests/test_a.py": "def test_x(three):\n    assert three == 3\n",
+    }
+
+    assert (await score({}, {"fail_to_pass": ["tests/test_a.py::test_x"], "files": files})).score == 1.0
+
+
+FORCES = {
+    "hook that passes all": {
+        "conftest.py": "def pytest_runtest_makereport(item, call):\n    call.excinfo = None\n",
+    },
+    "patched runner": {
+        "pkg/calc.py": WRONG + "import _pytest.runner as r\nr.check_interactive_exception = lambda *_: False\n"
+        "def call(cls, func, when, reraise=None):\n    return old(cls, lambda: None, when, reraise)\n"
+        "old = r.CallInfo.from_call.__func__\nr.CallInfo.from_call = classmethod(call)\n",
+    },
+    "values that equal all": {
+        "pkg/calc.py": WRONG + "class Yes:\n    __eq__ = lambda *_: True\nadd = double = lambda *_: Yes()\n",
+    },
+    "hook that leaves out what it does not know": {
+        "conftest.py": "def pytest_collection_modifyitems(items):\n"
+        "    items[:] = [one for one in items if one.path.name == 'test_calc.py']\n    for one in items:\n"
+        "        one.runtest = lambda: None\n",
+    },
+}
+
+
+@pytest.mark.parametrize("name", FORCES)
+async def test_what_forces_every_test_is_found_by_the_canaries(score, name):
+    reward = await score(FORCES[name])
+
+    assert (reward.score, reward.status, reward.judge) == (0.0, "tampering", "shared"), reward.comment
+
+
+async def test_a_patch_is_judged_by_tests_of_the_repository(judge, scorer):
+    patch = "--- a/pkg/calc.py\n+++ b/pkg/calc.py\n@@ -1,3 +1,3 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n \n"
+    outer = PatchScorer(scorer=scorer, submission="answer", spec=WITH_PYTEST)
+
+    reward = await judge(outer, GRADING, result=patch, own_files={"pkg/__init__.py": "", "pkg/calc.py": WRONG})
+
+    assert (reward.score, reward.judge) == (1.0, "shared"), reward.comment or reward.error
+
+
+@pytest.mark.parametrize(
+    "grading",
+    [
+        None,
+        {"fail_to_pass": []},
+        {"fail_to_pass": ["test_a"]},
+        {"fail_to_pass": ["test_a.py::"]},
+        {"fail_to_pass": ["../test_a.py::test_b"]},
+        {"fail_to_pass": ["--pyargs::x"]},
+    ],
+)
+async def test_a_grading_of_another_form_is_null(judge, grading):
+    reward = await judge(RepositoryTests(), grading, {})
+
+    assert (reward.score, reward.status, reward.judge) == (None, "verifier_error", "shared")
+    assert "correct it" in reward.error
