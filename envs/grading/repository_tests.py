@@ -6,7 +6,8 @@ results. So this is no proof, and says so: the verdict carries ``judge: shared``
 write the tests yourself.
 
 What makes every test pass is found out all the same: each run has planted **canaries** beside the tests, which must
-fail: plain ones, and copies of the tests that must begin to pass, whose values are compared with a text that was drawn. A test that is skipped, missing, expected to fail, or that never came to its end has not passed.
+fail: plain ones, and copies of the tests that must begin to pass, whose values are compared with a text that was drawn.
+A test that is skipped, missing, expected to fail, or that never came to its end has not passed.
 """
 
 import ast

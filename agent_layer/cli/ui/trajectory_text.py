@@ -111,7 +111,8 @@ def _describe_reward(reward: JsonObject) -> str:
     standing = "" if reward["is_current"] else "  (void)" if reward["void"] else "  (superseded)"
     why = f"  {reward['status']}: {reward['error']}" if reward["error"] else ""
     comment = f"  “{reward['comment']}”" if reward["comment"] else ""
-    line = f"{reward['name']}{_judged(reward)} = {_text(reward['score'])}  by {reward['source']}"
+    judge = f"  judge: {reward['judge']}" if reward["judge"] else ""
+    line = f"{reward['name']}{_judged(reward)} = {_text(reward['score'])}  by {reward['source']}{judge}"
     return f"reward {line}{why}{standing}{comment}"
 
 

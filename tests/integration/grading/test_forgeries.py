@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from envs.grading import HiddenTests, ValueScorer, common_cheats
+from envs.grading import HiddenTests, PatchScorer, ProgramScorer, ValueScorer, common_cheats
 
 from ...waiting import scaled
 
@@ -26,12 +26,28 @@ TESTS = {
         for a, b, c in SUMS
     ]
 }
+PROGRAM = {
+    "run": ["python3", "main.py"],
+    "files": {"main.py": "from pkg.calc import add\nprint(add(*map(int, input().split())))\n"},
+    "cases": [{"stdin": f"{a} {b}\n", "expected": f"{c}\n"} for a, b, c in SUMS[:3]],
+}
+CHECKED = PROGRAM | {"compare": "checker", "checker": {"run": ["sh", "-c", 'cmp -s "$1" "$2"']}}
 SCORERS = {
     "values": lambda: (ValueScorer(call_seconds=scaled(2.0), seconds=scaled(20.0)), VALUES),
     "tests": lambda: (HiddenTests(seconds=scaled(20.0)), TESTS),
+    "programs": lambda: (ProgramScorer(case_seconds=scaled(2.0)), PROGRAM),
+    "checked": lambda: (ProgramScorer(case_seconds=scaled(2.0)), CHECKED),
+    "patched": lambda: (PatchScorer(scorer=ValueScorer(call_seconds=scaled(2.0))), VALUES),
 }
 """By name: what makes a scorer, and its grading."""
 CHEATS = {cheat.name: cheat for cheat in common_cheats("pkg/calc.py", WRONG, "add")}
+OFTEN = {"exit-at-import", "become-a-module-of-yes", "read-files"}
+"""Cheats that every run of the tests tries on all scorers; the rest only on the two with most to forge."""
+PAIRS = [
+    pytest.param(scorer, cheat, marks=[] if cheat in OFTEN or scorer in ("values", "tests") else pytest.mark.long)
+    for scorer in SCORERS
+    for cheat in CHEATS
+]
 
 
 @pytest.fixture(params=SCORERS)
@@ -39,7 +55,8 @@ def score(request, judge):
     scorer, grading = SCORERS[request.param]()
 
     async def score(files):
-        return await judge(scorer, grading, files, own_files={"pkg/__init__.py": ""})
+        own_files = {"pkg/__init__.py": "", "pkg/calc.py": WRONG}
+        return await judge(scorer, grading, own_files | files, own_files=own_files)
 
     return score
 
@@ -51,7 +68,7 @@ async def test_a_solution_scores_what_it_is(score, solution, wanted):
     assert (reward.score, reward.status) == (wanted, "ok")
 
 
-@pytest.mark.parametrize("name", CHEATS)
+@pytest.mark.parametrize(("score", "name"), PAIRS, indirect=["score"])
 async def test_a_cheat_scores_0(score, name):
     reward = await score(CHEATS[name].files)
 
@@ -122,6 +139,7 @@ os._exit(0)
 
 
 @pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize("score", ["values", "tests"], indirect=True)
 async def test_a_report_that_the_judged_code_writes_itself_scores_0(score, name):
     reward = await score({"pkg/calc.py": f"BODY = {REPORTS[name]!r}\n{REPORT}"})
 

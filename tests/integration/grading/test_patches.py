@@ -20,7 +20,12 @@ CASES = [{"call": "calc:add", "args": [2, 3], "expected": 5}]
 PATCH = "--- a/calc.py\n+++ b/calc.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n"
 BINARY = (
     "diff --git a/x.bin b/x.bin\nnew file mode 100644\nindex 0000000000000000000000000000000000000000.."
-    "f76dd238ade08917e6712764a16a22005a50573d\nGIT binary patch\nliteral 1\nIcmZPo000310RR91\n\nliteral 0\nHcmV?d00001\n\n"
+    "f76dd238ade08917e6712764a16a22005a50573d\nGIT binary patch\nliteral 1\nIcmZPo000310RR91\n\n"
+    "literal 0\nHcmV?d00001\n\n"
+)
+SUBMODULE = (
+    "diff --git a/sub b/sub\nnew file mode 160000\nindex 0000000..1111111\n--- /dev/null\n+++ b/sub\n"
+    "@@ -0,0 +1 @@\n+Subproject commit 1111111111111111111111111111111111111111\n"
 )
 
 
@@ -65,8 +70,7 @@ REFUSED = {
     "link behind a link": (PATCH + link_patch("lib/out", "two.py/../../.."), "leads out of the tree"),
     "through a link": (link_patch("d", "/tmp") + new_file("d/x.py", "1"), "beyond a symbolic link"),
     "submodule": (
-        "diff --git a/sub b/sub\nnew file mode 160000\nindex 0000000..1111111\n--- /dev/null\n+++ b/sub\n"
-        "@@ -0,0 +1 @@\n+Subproject commit 1111111111111111111111111111111111111111\n",
+        SUBMODULE,
         "submodule",
     ),
 }

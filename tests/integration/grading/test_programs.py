@@ -138,9 +138,9 @@ async def test_a_checker_decides_in_a_box_of_its_own(judge, output, wanted):
 
 async def test_what_is_expected_is_nowhere_in_the_box(judge):
     source = """
-import os, subprocess
-print("found" if b"s3cret" in subprocess.run("cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ; find / -type f -newer"
-    " /proc/1 2>/dev/null -path '/work/*' -o -path '/tmp/*' | xargs -r cat", shell=True, capture_output=True).stdout else 3)
+import subprocess
+look = "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ; find /work /tmp /dev/shm -type f ! -name main.py | xargs -r cat"
+print("found" if b"s3cret" in subprocess.run(look, shell=True, capture_output=True).stdout else 3)
 """
     cases = [{"expected": "3\n"}, {"expected": "s3cret\n"}]
 

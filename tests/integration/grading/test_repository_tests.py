@@ -1,4 +1,4 @@
-"""Tests of a repository in real boxes: what they say is a verdict of a shared judge, and canaries find the plain cheats."""
+"""Tests of a repository in real boxes: their verdict is of a shared judge, and canaries find the plain cheats."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envs.grading import PatchScorer, RepositoryTests
+from envs.grading import PatchScorer, RepositoryTests, common_cheats
 
 from ...waiting import scaled
 from .conftest import SPEC
@@ -69,7 +69,9 @@ NOT_PASSED = {
     "expected to fail": "import pytest\n@pytest.mark.xfail\ndef test_x():\n    assert False\n",
     "expected to fail, and passes": "import pytest\n@pytest.mark.xfail\ndef test_x():\n    pass\n",
     "breaks its set-up": "import pytest\n@pytest.fixture\ndef f():\n    assert False\ndef test_x(f):\n    pass\n",
-    "breaks its tear-down": "import pytest\n@pytest.fixture\ndef f():\n    yield\n    assert False\ndef test_x(f):\n    pass\n",
+    "breaks its tear-down": (
+        "import pytest\n@pytest.fixture\ndef f():\n    yield\n    assert False\ndef test_x(f):\n    pass\n"
+    ),
     "crashes": "import os\ndef test_x():\n    os.abort()\n",
     "exits": "import os\ndef test_x():\n    os._exit(0)\n",
     "is no Python": "def test_x(:\n",
@@ -101,7 +103,8 @@ FORCES = {
     },
     "patched runner": {
         "pkg/calc.py": WRONG + "import _pytest.runner as r\nr.check_interactive_exception = lambda *_: False\n"
-        "def call(cls, func, when, reraise=None):\n    return old(cls, lambda: None, when, reraise)\n"
+        "def call(cls, func, when, reraise=None):\n"
+        "    return old(cls, func if when == 'collect' else lambda: None, when, reraise)\n"
         "old = r.CallInfo.from_call.__func__\nr.CallInfo.from_call = classmethod(call)\n",
     },
     "values that equal all": {
@@ -123,7 +126,8 @@ async def test_what_forces_every_test_is_found_by_the_canaries(score, name):
 
 
 async def test_a_patch_is_judged_by_tests_of_the_repository(judge, scorer):
-    patch = "--- a/pkg/calc.py\n+++ b/pkg/calc.py\n@@ -1,3 +1,3 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n \n"
+    patch = "--- a/pkg/calc.py\n+++ b/pkg/calc.py\n@@ -1,3 +1,3 @@\n"
+    patch += " def add(a, b):\n-    return a - b\n+    return a + b\n \n"
     outer = PatchScorer(scorer=scorer, submission="answer", spec=WITH_PYTEST)
 
     reward = await judge(outer, GRADING, result=patch, own_files={"pkg/__init__.py": "", "pkg/calc.py": WRONG})
@@ -147,3 +151,14 @@ async def test_a_grading_of_another_form_is_null(judge, grading):
 
     assert (reward.score, reward.status, reward.judge) == (None, "verifier_error", "shared")
     assert "correct it" in reward.error
+
+
+@pytest.mark.long
+async def test_the_share_of_cheats_that_pays_is_the_published_one(score):
+    """A cheat pays where wrong code scores more than 0; what is published is for people who choose this scorer."""
+    cheats = common_cheats("pkg/calc.py", WRONG, "add")
+    rewards = {cheat.name: await score({**cheat.files}) for cheat in cheats}
+
+    paid = sorted(name for name, reward in rewards.items() if reward.score != 0.0)
+
+    print(len(rewards), paid, sorted(name for name, one in rewards.items() if one.status == "tampering"))
