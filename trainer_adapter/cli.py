@@ -131,8 +131,9 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
     if parsers and not on and worker is None:
         typer.echo("train: without --on ray it starts no vLLM; the parsers are those of 'agent-layer up'", err=True)
     loaded = msgspec.structs.replace(load_config(config.absolute()), **parsers)
-    accepts = accept_shared_judge or loaded.accept_shared_judge
-    loaded = msgspec.structs.replace(loaded, run=run or loaded.run, accept_shared_judge=accepts)
+    loaded = msgspec.structs.replace(
+        loaded, run=run or loaded.run, accept_shared_judge=accept_shared_judge or loaded.accept_shared_judge
+    )
     if dry_run:
         plan = plan_run(
             *(loaded, settings), unchecked=unchecked, on_ray=on == "ray", num_ranks=processes, worker=worker
