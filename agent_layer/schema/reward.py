@@ -19,6 +19,8 @@ RewardStatus: TypeAlias = Literal["ok", "missing", "verifier_error", "infra_erro
 TAMPERING: Final = "tampering"
 """Status of such a reward, and the finding and alarm of its trajectory."""
 _MAX_SHOWN_LENGTH = 100
+SHARED_JUDGE: Final = "0 of 55 common cheats pay, and 3 of 3 that know its canaries (2026-11-29)"
+"""What was measured of a judge that shares an interpreter with the judged code, for people."""
 RewardTopic: TypeAlias = tuple[RewardScope, str, int | None, str | None]
 
 

@@ -28,6 +28,6 @@ __getattr__, __all__ = face(
         "plain": "ForgedJsonError",
         "prepared_box": "UnfitArtifactsError",
         "run": "ScoringRun",
-        "scorer": "Judge Judgement",
+        "scorer": "Judgement",
     },
 )

@@ -13,7 +13,7 @@ from .programs import ProgramScorer as ProgramScorer
 from .repository_tests import RepositoryTests as RepositoryTests
 from .rubric import Criterion as Criterion, JudgeScorer as JudgeScorer, Ranking as Ranking, Rubric as Rubric
 from .run import ScoringRun as ScoringRun
-from .scorer import GroupScorer as GroupScorer, Judge as Judge, Judgement as Judgement, Scorer as Scorer
+from .scorer import GroupScorer as GroupScorer, Judgement as Judgement, Scorer as Scorer
 from .scorer import ScoringContext as ScoringContext, Verdict as Verdict
 from .values import Answer as Answer, Call as Call, Case as Case, ValueScorer as ValueScorer
 from .values import call_functions as call_functions

@@ -232,11 +232,11 @@ def _read_literal(text: str) -> object:
 
 def _split_answer(answer: Answer) -> tuple[object, bool]:
     """Return the value of a test, and whether it equals a text that was drawn."""
-    match answer.value:
-        case [value, is_equal]:
-            return cast("object", value), is_equal is True
-        case _:
-            return {"$object": f"raised {answer.raised}" if answer.raised else "no answer"}, False
+    value: object = answer.value
+    claimed = cast("list[object]", value) if isinstance(value, list) else []
+    if len(claimed) == 2:  # as _CODE gives it
+        return claimed[0], claimed[1] is True
+    return {"$object": f"raised {answer.raised}" if answer.raised else "no answer"}, False
 
 
 def _judge(grading: TestGrading, values: Sequence[object], name: str, *, partial: bool) -> Verdict:

@@ -15,6 +15,11 @@ from ...waiting import scaled
 SPEC = SandboxSpec(kind="namespace", resources=Resources(memory_mb=256, disk_mb=32, processes=64, files=512))
 
 
+def mark_long(names, *often):
+    """Return these as parameters; ``make test`` runs only those that are named behind them."""
+    return [name if name in often else pytest.param(name, marks=pytest.mark.long) for name in names]
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool():
     require_kind("namespace")

@@ -1,7 +1,6 @@
 """Every common cheat scores 0 under every scorer of code, where the right solution scores 1."""
 
 import random
-from collections import Counter
 
 import pytest
 
@@ -208,13 +207,24 @@ async def test_nearly_right_code_that_searches_for_its_last_answer_scores_0(judg
 
 
 @pytest.mark.long
-async def test_of_a_thousand_near_misses_none_scores(judge):
-    scores = Counter()
+@pytest.mark.timeout(2400)
+async def test_of_a_thousand_near_misses_none_finds_the_answer_that_it_lacks(judge):
+    """Each test is the one that another near miss lacks, in a process of its own: all others it would pass."""
+    names = sorted(NEAR_MISSES)
+    tests, source = list[dict[str, object]](), ""
     for seed in range(1000):
-        files = {"pkg/calc.py": miss_nearly(sorted(NEAR_MISSES)[seed % len(NEAR_MISSES)], seed)}
-        scores[(await judge(HiddenTests(rng=random.Random(seed)), TESTS, files)).score] += 1
+        a, b, c = SUMS[seed % len(SUMS)]
+        source += HEAD.replace("def add", f"def add_{seed}") % (a, random.Random(seed).choice((-1, 1)))
+        source += NEAR_MISSES[names[seed % len(names)]] + "\n"
+        code = f"from near import add_{seed}\nassert add_{seed}({a}, {b}) == EXPECTED"
+        tests.append({"code": code, "right": str(c), "wrong": [str(c - 1), str(c + 1)]})
+    scorer = HiddenTests(call_seconds=scaled(20.0), seconds=2000.0)
 
-    assert scores == {0.0: 1000}
+    reward = await judge(scorer, {"tests": tests}, {"near.py": source}, seconds=2000.0)
+
+    assert reward.score == 0.0
+    assert '"tests":1000,"failed":1000' in reward.comment
+    assert "no answer" not in reward.comment
 
 
 async def test_what_enters_the_box_does_not_depend_on_the_answers(judge, pool):

@@ -9,6 +9,8 @@ import pytest
 from agent_layer.schema.sandbox import Snapshot
 from envs.grading import PatchScorer, ValueScorer
 
+from .conftest import mark_long
+
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(shutil.which("git") is None, reason="this machine has no git"),
@@ -76,7 +78,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", mark_long(REFUSED, "conflict", "binary", "link out", "through a link"))
 async def test_a_patch_that_may_not_be_scores_0_with_the_reason(score, name):
     answer, why = REFUSED[name]
 
@@ -139,7 +141,7 @@ LEFT = {
 }
 
 
-@pytest.mark.parametrize("name", LEFT)
+@pytest.mark.parametrize("name", mark_long(LEFT, "with what Python leaves", "binary", "link out"))
 async def test_what_differs_between_the_files_and_the_start_is_judged(judge, name):
     entries, wanted, why = LEFT[name]
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from agent_layer.schema import SHARED_JUDGE
 from envs.grading import PatchScorer, RepositoryTests, common_cheats
 
 from ...waiting import scaled
-from .conftest import SPEC
+from .conftest import SPEC, mark_long
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -78,7 +79,7 @@ NOT_PASSED = {
 }
 
 
-@pytest.mark.parametrize("name", NOT_PASSED)
+@pytest.mark.parametrize("name", mark_long(NOT_PASSED, "skipped", "crashes", "breaks its tear-down"))
 async def test_what_has_not_passed_does_not_count(score, name):
     grading = {"fail_to_pass": ["test_a.py::test_x"], "files": {"test_a.py": NOT_PASSED[name]}}
 
@@ -118,7 +119,7 @@ FORCES = {
 }
 
 
-@pytest.mark.parametrize("name", FORCES)
+@pytest.mark.parametrize("name", mark_long(FORCES, "hook that passes all", "values that equal all"))
 async def test_what_forces_every_test_is_found_by_the_canaries(score, name):
     reward = await score(FORCES[name])
 
@@ -153,12 +154,52 @@ async def test_a_grading_of_another_form_is_null(judge, grading):
     assert "correct it" in reward.error
 
 
+KNOWING = {
+    "a hook that passes the file that everybody knows": {
+        "conftest.py": "def pytest_runtest_makereport(item, call):\n"
+        "    if item.path.name == 'test_calc.py':\n        call.excinfo = None\n",
+    },
+    "a hook that passes what compares with no drawn text": {
+        "conftest.py": "import re, inspect\ndef pytest_runtest_makereport(item, call):\n"
+        "    text = inspect.getsource(item.function)\n"
+        "    if not re.search('[0-9a-f]{32}|sorted\\\\(\\\\[|RuntimeError', text):\n        call.excinfo = None\n",
+    },
+    "a report that tells the files apart": {
+        "pkg/calc.py": WRONG
+        + """
+import ast, json, os, sys
+results = []
+for path in sys.argv[1:]:
+    result = "passed" if path.endswith("test_calc.py") else "failed"
+    for one in ast.parse(open(path).read()).body:
+        inner = [(one.name + "::", two) for two in one.body] if isinstance(one, ast.ClassDef) else [("", one)]
+        for prefix, test in inner:
+            name = getattr(test, "name", "")
+            ends = ["[1]", "[2]"] if name == "test_add" else [""]
+            results += [[f"{path}::{prefix}{name}{end}", result] for end in ends if name.startswith("test")]
+kinds = {int(number): os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")}
+first = min(number for number, kind in kinds.items() if number > 2 and ("pipe:" in kind or "socket:" in kind))
+os.write(first, json.dumps({"results": results}).encode())
+os._exit(0)
+"""
+    },
+}
+"""Cheats that are written against this scorer."""
+
+
+@pytest.mark.parametrize("name", mark_long(KNOWING, "a report that tells the files apart"))
+async def test_a_cheat_that_knows_the_canaries_pays_which_is_why_the_judge_is_called_shared(score, name):
+    reward = await score(KNOWING[name])
+
+    assert (reward.score, reward.judge) == (1.0, "shared"), reward.error or reward.comment
+
+
 @pytest.mark.long
 async def test_the_share_of_cheats_that_pays_is_the_published_one(score):
-    """A cheat pays where wrong code scores more than 0; what is published is for people who choose this scorer."""
     cheats = common_cheats("pkg/calc.py", WRONG, "add")
-    rewards = {cheat.name: await score({**cheat.files}) for cheat in cheats}
 
-    paid = sorted(name for name, reward in rewards.items() if reward.score != 0.0)
+    paid = [cheat.name for cheat in cheats if (await score(cheat.files)).score != 0.0]
 
-    print(len(rewards), paid, sorted(name for name, one in rewards.items() if one.status == "tampering"))
+    published = f"{len(paid)} of {len(cheats)} common cheats pay, and {len(KNOWING)} of {len(KNOWING)} that know its"
+    assert SHARED_JUDGE.startswith(published)
+    assert SHARED_JUDGE in (Path(__file__).parents[3] / "docs" / "how-to" / "score-code.md").read_text()

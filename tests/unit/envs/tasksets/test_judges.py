@@ -33,8 +33,10 @@ def test_a_judge_of_its_own_is_none(scorer):
 
 @pytest.mark.parametrize(
     ("scorer", "judge"),
-    [(RepositoryTests(), "shared"), (patched, "shared"), (some_shared, "shared")]
-    + [(ValueScorer(), None), (none_shared, None)],
+    [
+        *((RepositoryTests(), "shared"), (patched, "shared"), (some_shared, "shared")),
+        *((ValueScorer(), None), (none_shared, None)),
+    ],
 )
 def test_every_reward_says_that_its_judge_is_shared_also_one_that_failed(scorer, judge):
     task = Task(id="t", run="r", grading={"nothing": 1})
