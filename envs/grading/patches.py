@@ -21,6 +21,7 @@ from envs.grading.prepared_box import UnfitArtifactsError, allow_seconds, prepar
 from envs.grading.scorer import Judge, Scorer, ScoringContext, Verdict
 from envs.grading.values import ValueScorer
 from envs.registry import hash_scorer
+from envs.sandbox import expand_patterns
 
 Submission: TypeAlias = Literal["files", "artifact", "answer"]
 """Where the patch is: what differs between the start and the files that the agent left; a file among these; or the text
@@ -29,7 +30,6 @@ MAX_PATCH: Final = 4 << 20
 """Bytes of a patch."""
 _GIT_SECONDS: Final = 60.0
 _VARIABLES: Final = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": "/tmp", "LC_ALL": "C.UTF-8"}
-_REPOSITORY: Final = "/tmp/start.git"
 _DIFF: Final = ("diff", "--cached", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames")
 _LEFT_OUT: Final = b"__pycache__/\n*.py[co]\n.pytest_cache/\n"
 _FENCED: Final = re.compile(r"^```[^\n`]*\n(.*?)^```\s*$", re.DOTALL | re.MULTILINE)
@@ -99,18 +99,20 @@ class PatchScorer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     async def _compare(self, context: ScoringContext, artifacts: Snapshot) -> bytes:
         """Return the difference between the start and what the agent left."""
         box = await prepare_box(_Context(context, None, None), spec=self.spec)
-        git = ("-c", "core.autocrlf=false", "-c", "core.safecrlf=false", f"--git-dir={_REPOSITORY}", "--work-tree=.")
+        start = (await box.exec(["mktemp", "-d"])).stdout.decode().strip()  # boxes of kind process share /tmp
+        git = ("-c", "core.autocrlf=false", "-c", "core.safecrlf=false", f"--git-dir={start}", "--work-tree=.")
         await self._git(context, box, [*git, "init", "--quiet"])
-        await box.write(f"{_REPOSITORY}/info/attributes", b"* -text -ident !filter !diff !working-tree-encoding\n")
-        await box.write(f"{_REPOSITORY}/info/exclude", _LEFT_OUT)
+        await box.write(f"{start}/info/attributes", b"* -text -ident !filter !diff !working-tree-encoding\n")
+        await box.write(f"{start}/info/exclude", _LEFT_OUT)
         await self._git(context, box, [*git, "add", "--all", "--force"])
         tree = (await self._git(context, box, [*git, "write-tree"])).decode().strip()
-        below = [path for path in context.task.artifacts if not re.search(r"[*?\[]", path)]
-        await box.exec(["find", *(below or ["."]), "-mindepth", "0", "!", "-name", ".", "-delete"])
+        if taken := (await expand_patterns(box.list, context.task.artifacts))[0]:
+            await box.exec(["find", *(f"./{path}" for path in taken), "!", "-path", "./.", "-delete"])
         try:
             await box.restore(artifacts)
         except OSError as error:
             raise UnfitArtifactsError(f"patch: what the agent left cannot be put into a box, {error}") from error
+        await self._git(context, box, [*git, "read-tree", tree])  # forgets times: a second hides a change of equal size
         await self._git(context, box, [*git, "add", "--update"])
         await self._git(context, box, [*git, "add", "--all"])  # what .gitignore names is no change
         patch = await self._git(context, box, [*git, *_DIFF, tree])
@@ -125,6 +127,7 @@ class PatchScorer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         box = await prepare_box(_Context(context, None, None), spec=self.spec)
         paths: set[str] = set()
         if patch.strip():
+            patch = patch.removesuffix(b"\n") + b"\n"  # an answer may have lost its last one
             apply = ["apply", "--whitespace=nowarn"]
             lines = (await self._git(context, box, [*apply, "--numstat", "-z", "-"], patch)).split(b"\0")
             changes = [line.split(b"\t", 2) for line in lines if line]

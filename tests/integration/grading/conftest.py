@@ -31,7 +31,9 @@ async def pool():
 def judge(pool):
     """``await judge(scorer, grading, files)``: the rewards of an attempt that left these files."""
 
-    async def judge(scorer, grading, files=None, *, take_box=None, result=None, own_files=None, seconds=None):
+    async def judge(
+        scorer, grading, files=None, *, take_box=None, result=None, own_files=None, seconds=None, artifacts=(".",)
+    ):
         async def take(spec):
             return await pool.take(spec, owner="test")
 
@@ -42,7 +44,7 @@ def judge(pool):
             sandbox=SPEC,
             files=own_files or {},
             rewards={"right": RewardSpec()},
-            artifacts=["."],
+            artifacts=list(artifacts),
         )
         run = ScoringRun(
             task,

@@ -1,5 +1,6 @@
 """Patches in real boxes: what applies is judged, and what does not scores 0 with the reason."""
 
+import asyncio
 import io
 import shutil
 import tarfile
@@ -7,7 +8,8 @@ import tarfile
 import pytest
 
 from agent_layer.schema.sandbox import Snapshot
-from envs.grading import PatchScorer, ValueScorer
+from envs.grading import PatchScorer, ProgramScorer, ValueScorer
+from envs.sandbox import SandboxSpec
 
 from .conftest import mark_long
 
@@ -52,7 +54,8 @@ def score(judge):
 
 
 @pytest.mark.parametrize(
-    "answer", [PATCH, f"Here it is:\n\n```diff\n{PATCH}```\n", PATCH + link_patch("lib/l", "two.py")]
+    "answer",
+    [PATCH, PATCH.rstrip(), f"Here it is:\n\n```diff\n{PATCH}```\n", PATCH + link_patch("lib/l", "two.py")],
 )
 async def test_a_patch_that_applies_is_judged(score, answer):
     reward = await score(answer)
@@ -63,7 +66,7 @@ async def test_a_patch_that_applies_is_judged(score, answer):
 REFUSED = {
     "conflict": (PATCH.replace("a - b", "a * b"), "patch does not apply"),
     "no patch": ("I could not do it.", "No valid patches"),
-    "cut off": (PATCH[:-12], "corrupt patch"),
+    "cut off": (PATCH[: PATCH.index("+    return")], "corrupt patch"),
     "binary": (PATCH + BINARY, "binary file x.bin"),
     "above the tree": (new_file("../x.py", "1"), "invalid path"),
     "into .git": (new_file(".git/config", "1"), "invalid path"),
@@ -149,6 +152,38 @@ async def test_what_differs_between_the_files_and_the_start_is_judged(judge, nam
 
     assert (reward.score, reward.status) == (wanted, "ok"), reward.comment or reward.error
     assert why is None or why in reward.comment
+
+
+@pytest.mark.parametrize(
+    ("artifacts", "kept"),
+    [
+        ([], "lib/two.py\nold.py\n"),
+        (["."], ""),
+        (["*.py"], "lib/two.py\n"),
+        pytest.param(["**/*.py"], "", marks=pytest.mark.long),
+        pytest.param(["lib", "calc.*"], "old.py\n", marks=pytest.mark.long),
+    ],
+)
+async def test_what_the_artifacts_do_not_name_was_not_removed(judge, artifacts, kept):
+    grading = {
+        "run": ["sh", "-c", "find lib/two.py old.py -type f 2> errors || true"],
+        "cases": [{"expected": kept}],
+    }
+    left = archive({"calc.py": RIGHT.encode()})
+
+    reward = await judge(PatchScorer(scorer=ProgramScorer()), grading, left, own_files=START, artifacts=artifacts)
+
+    assert reward.score == 1.0, reward.comment or reward.error
+
+
+async def test_a_change_within_a_second_is_found_where_boxes_share_a_file_system(judge):
+    scorer = PatchScorer(spec=SandboxSpec(kind="process"), scorer=ValueScorer(spec=SandboxSpec(kind="process")))
+
+    rewards = await asyncio.gather(
+        *(judge(scorer, CASES, archive({"calc.py": RIGHT.encode()}), own_files=START) for _ in range(2))
+    )
+
+    assert [reward.score for reward in rewards] == [1.0] * 2, [reward.comment for reward in rewards]
 
 
 async def test_files_that_the_agent_removed_are_gone(judge):
