@@ -27,7 +27,7 @@ from agent_layer.errors import BadInputError
 from agent_layer.schema import JsonObject
 from agent_layer.schema.sandbox import SandboxSpec
 from envs.grading.guest.call_functions import DEEPEST, encode
-from envs.grading.plain import ForgedJsonError, check_plain, equal_values
+from envs.grading.plain import ForgedJsonError, check_plain, equal_values, value_key
 from envs.grading.prepared_box import UnfitArtifactsError, allow_seconds, prepare_box
 from envs.grading.scorer import ScoringContext, Verdict
 from envs.grading.values import PYTHON, Answer, claim_answers
@@ -69,7 +69,7 @@ class TestGrading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     __test__ = False  # pytest would collect it by its name
 
     tests: list[HiddenTest]
-    weights: dict[str, Annotated[float, msgspec.Meta(gt=0)]] = {}
+    weights: dict[str, Annotated[float, msgspec.Meta(gt=0, le=1e9)]] = {}
     """Share of a group in partial credit, relative to the others; 1 where it is absent."""
     files: dict[str, str] = {}
     """Further files in the box, over those of the agent, by path."""
@@ -173,8 +173,12 @@ def guess_chance(tests: Sequence[HiddenTest]) -> float:
 
     A guess is one of the expectations of its test, or the answer that other tests have, whichever is likelier.
     """
-    shares = Counter(test.right for test in tests)
-    return math.prod(max(1 / (1 + len(set(test.wrong))), shares[test.right] / len(tests)) for test in tests)
+    answers = [value_key(_read_literal(test.right)) for test in tests]
+    shares = Counter(answers)
+    return math.prod(
+        max(1 / (1 + len({value_key(_read_literal(one)) for one in test.wrong})), shares[answer] / len(tests))
+        for test, answer in zip(tests, answers, strict=True)
+    )
 
 
 def _group_tests(grading: TestGrading) -> Mapping[str, Sequence[HiddenTest]]:
@@ -187,9 +191,8 @@ def _group_tests(grading: TestGrading) -> Mapping[str, Sequence[HiddenTest]]:
 def _check_test(test: HiddenTest, subject: str) -> None:
     if not _PLACE.search(test.code):
         raise BadInputError(f"{subject}: its code has no EXPECTED; put it where the expectation belongs")
-    if test.right in test.wrong:
-        raise BadInputError(f"{subject}: the expectation {test.right} is right and wrong; correct it")
     try:
+        compile(test.code, "test", "exec")
         _split_code(test.code)
     except SyntaxError as error:
         raise BadInputError(f"{subject}: it is no Python, {error}; correct it") from error
@@ -201,10 +204,18 @@ def _check_test(test: HiddenTest, subject: str) -> None:
     for text in (test.right, *test.wrong):
         try:
             check_plain(_read_literal(text), subject)
-        except (ValueError, SyntaxError, BadInputError) as error:
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, BadInputError) as error:
             raise BadInputError(
-                f"{subject}: the expectation {text} is no plain Python literal; compare a plain value, such as str(x)"
+                f"{subject}: the expectation {text[:_MAX_SHOWN_LENGTH]} is no plain Python literal; compare a plain"
+                " value, such as str(x)"
             ) from error
+    for text in test.wrong:
+        if _holds(test, _read_literal(text)):
+            raise BadInputError(f"{subject}: the expectation {text} is right and wrong; correct it")
+
+
+def _holds(test: HiddenTest, value: object) -> bool:
+    return equal_values(_read_literal(test.right), value, test.tolerance, by_value=True)
 
 
 def _split_code(code: str) -> tuple[str, str]:
@@ -226,8 +237,8 @@ def _split_code(code: str) -> tuple[str, str]:
 
 
 def _read_literal(text: str) -> object:
-    """Return a Python literal as the box would claim it. Raises: SyntaxError, ValueError: it is none."""
-    return encode(ast.literal_eval(text), DEEPEST)
+    """Return a Python literal as the box would claim it, in a list. Raises: as ``ast.literal_eval``: it is none."""
+    return encode(ast.literal_eval(text), DEEPEST - 1)
 
 
 def _split_answer(answer: Answer) -> tuple[object, bool]:
@@ -240,11 +251,7 @@ def _split_answer(answer: Answer) -> tuple[object, bool]:
 
 
 def _judge(grading: TestGrading, values: Sequence[object], name: str, *, partial: bool) -> Verdict:
-    failed = [
-        index
-        for index, test in enumerate(grading.tests)
-        if not equal_values(_read_literal(test.right), values[index], test.tolerance, by_value=True)
-    ]
+    failed = [index for index, test in enumerate(grading.tests) if not _holds(test, values[index])]
     weights = {group: grading.weights.get(group, 1.0) for group in _group_tests(grading)}
     lost = {grading.tests[index].group for index in failed}
     held = math.fsum(weight for group, weight in weights.items() if group not in lost)

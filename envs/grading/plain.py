@@ -9,6 +9,7 @@ Everything here works on values that ``read_json`` made, so no foreign ``__eq__`
 
 import json
 import math
+import re
 from collections.abc import Sequence, Sized
 from typing import Final, NoReturn, TypeVar, cast
 
@@ -18,6 +19,7 @@ DEEPEST: Final = 200
 """Nesting of a claim, tags included."""
 _MAX_DIGITS: Final = 4300
 """Digits of an integer; reading more takes quadratic time."""
+_DIGITS: Final = re.compile(rf"-?[0-9]{{1,{_MAX_DIGITS - 1}}}")
 _TAGS: Final = frozenset({"$tuple", "$set", "$bytes", "$int", "$float", "$dict", "$object"})
 
 
@@ -62,9 +64,11 @@ def equal_values(expected: object, found: object, tolerance: float = 0.0, *, by_
         tolerance: absolute and relative difference that two finite floats may have.
         by_value: numbers of different types may be equal, as Python's ``==`` has it.
     """
-    if by_value and isinstance(expected, int | float) and isinstance(found, int | float):
-        is_near = isinstance(expected, float) or isinstance(found, float)
-        return expected == found or (is_near and _is_close(expected, found, tolerance))
+    if by_value:
+        expected, found = _read_long(expected), _read_long(found)
+        if isinstance(expected, int | float) and isinstance(found, int | float):
+            is_near = isinstance(expected, float) or isinstance(found, float)
+            return expected == found or (is_near and _is_close(expected, found, tolerance))
     if type(expected) is not type(found):
         return False
     match expected:
@@ -80,6 +84,11 @@ def equal_values(expected: object, found: object, tolerance: float = 0.0, *, by_
             )
         case _:
             return expected == found
+
+
+def value_key(value: object) -> str:
+    """Return a text that values which are equal by value share, and no others: 1, 1.0 and ``True`` have the same."""
+    return json.dumps(_drop_types(value), sort_keys=True)
 
 
 def check_plain(value: object, subject: str) -> None:
@@ -180,7 +189,35 @@ def _equal_dicts(expected: dict[str, object], found: dict[str, object], toleranc
 
 
 def _in_order(items: Sequence[object]) -> list[object]:
-    return sorted(items, key=lambda one: json.dumps(one, sort_keys=True))
+    return sorted(items, key=value_key)
+
+
+def _drop_types(value: object) -> object:
+    match _read_long(value):
+        case bool() | float() as number if int(number) == number:
+            return int(number)
+        case list() as items:
+            return [_drop_types(one) for one in cast("list[object]", items)]
+        case dict() as found:
+            fields = cast("dict[str, object]", found)
+            unordered = fields.keys() & {"$set", "$dict"}
+            return {
+                key: _drop_types(
+                    _in_order(cast("list[object]", one)) if key in unordered and isinstance(one, list) else one
+                )
+                for key, one in fields.items()
+            }
+        case other:
+            return other
+
+
+def _read_long(value: object) -> object:
+    """Return an integer that is tagged for its length, and any other value as it is."""
+    match value:
+        case {"$int": str() as digits, **others} if not others and _DIGITS.fullmatch(digits):
+            return int(digits)
+        case _:
+            return value
 
 
 def _is_shallow(value: object, depth: int) -> bool:

@@ -8,6 +8,7 @@ is a file and no judged code is.
 import math
 import re
 import time
+from decimal import Decimal
 from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -25,7 +26,7 @@ exact     the same bytes
 tolerant  the same words; how much white space stands between them does not count, numbers are compared by value
 checker   the checker of the grading accepts it
 """
-Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
+Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 _NUMBER: Final = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?")
 _INTEGER: Final = re.compile(rb"[+-]?\d+")
 _MAX_NUMBER_LENGTH: Final = 400
@@ -214,6 +215,12 @@ def read_program_grading(grading: object, task_id: str) -> ProgramGrading:
     except msgspec.ValidationError as error:
         raise BadInputError(f"task {task_id!r}: its grading holds no runs of a program, {error}; correct it") from error
     for index, case in enumerate(found.cases):
+        try:
+            "".join([case.stdin, case.expected or "", *case.args]).encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as error:
+            raise BadInputError(
+                f"task {task_id!r}, case {index}: it has characters that no file holds, {error}; correct it"
+            ) from error
         is_checked = (case.compare or found.compare) == "checker"
         if is_checked and found.checker is None:
             raise BadInputError(
@@ -250,7 +257,11 @@ def _equal_numbers(expected: bytes, found: bytes, tolerance: float) -> bool:
         whole, _, fraction = found.partition(b".")
         return not fraction.strip(b"0") and bool(_INTEGER.fullmatch(whole)) and int(whole) == int(expected)
     one, other = float(expected), float(found)
-    return one == other or math.isclose(one, other, rel_tol=tolerance, abs_tol=tolerance)
+    return Decimal(expected.decode()) == Decimal(found.decode()) or (
+        tolerance > 0
+        and max(abs(one), abs(other)) < math.inf
+        and math.isclose(one, other, rel_tol=tolerance, abs_tol=tolerance)
+    )
 
 
 async def _copy_box(context: ScoringContext, spec: SandboxSpec, memory_mb: int, start: Snapshot | None) -> Sandbox:

@@ -38,6 +38,18 @@ def with_code(code):
         (make_grading(lambda index: make_test(index, wrong=[index, index + 1])), "right and wrong"),
         (make_grading(lambda index: make_test(index, right="Fraction(1, 2)")), "no plain Python literal"),
         (make_grading(lambda index: make_test(index, right="2j")), "no plain Python literal"),
+        (make_grading(lambda index: make_test(index, right="{[1]: 2}")), "no plain Python literal"),
+        (make_grading(lambda index: make_test(index, wrong=["-" * 9000 + "1"])), "no plain Python literal"),
+        (make_grading(lambda index: make_test(index, right="[" * 60 + "]" * 60)), "no plain Python literal"),
+        (make_grading(lambda index: make_test(index, wrong=[f"{index}.0"])), "right and wrong"),
+        (make_grading(lambda index: make_test(index, wrong=[index + 0.4], tolerance=0.5)), "right and wrong"),
+        (
+            make_grading(lambda index: make_test(index, right=["1", "1.0", "True"][index % 3], wrong=[5])),
+            r"guessed with 2\^0\.0",
+        ),
+        (make_grading(make_test, weights={"": float("inf")}), "holds no tests"),
+        (make_grading(make_test, weights={"": 1e308}), "holds no tests"),
+        (with_code("return\nassert f(1) == EXPECTED"), "no Python"),
         (make_grading(lambda index: make_test(index, right=True, wrong=[False])), r"guessed with 2\^0\.0"),
         (make_grading(lambda index: make_test(index, right=index > 3, wrong=[index <= 3])), r"guessed with 2\^-9"),
         (make_grading(lambda index: make_test(index, right=index > 8, wrong=[index <= 8])), r"guessed with 2\^-1"),
@@ -57,6 +69,12 @@ def with_code(code):
 def test_what_can_be_guessed_or_read_is_refused(grading, reason):
     with pytest.raises(BadInputError, match=reason):
         read_tests(grading, "t")
+
+
+def test_one_wrong_value_in_several_forms_is_one_guess():
+    tests = [HiddenTest(**make_test(index, wrong=["-1", "-1.0", "(-1)"])) for index in range(20)]
+
+    assert guess_chance(tests) == 2.0**-20
 
 
 def test_booleans_will_do_when_both_are_right_as_often():

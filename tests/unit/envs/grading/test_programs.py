@@ -1,11 +1,13 @@
 """Outputs compared by words: numbers by value, and no tolerance lets a neighbouring integer pass."""
 
+import math
 from fractions import Fraction
 
 import pytest
 from hypothesis import given, strategies as st
 
-from envs.grading.programs import equal_words
+from agent_layer.errors import BadInputError
+from envs.grading.programs import equal_words, read_program_grading
 
 NUMBERS = st.integers(-(10**30), 10**30)
 
@@ -33,6 +35,8 @@ NUMBERS = st.integers(-(10**30), 10**30)
         ("nan", "nan", 0, True),
         ("1.0", "0x1", 1, False),
         ("1.0", "1_0", 1, False),
+        ("1e400", "2e400", 1, False),
+        ("12345678901234567.0", "12345678901234568.0", 0, False),
         ("1.0", "9" * 1000, 1, False),
         ("1000000000000000000", "1000000000000000001", 1, False),
         ("", " \n", 0, True),
@@ -41,6 +45,15 @@ NUMBERS = st.integers(-(10**30), 10**30)
 )
 def test_words_are_equal_by_value(expected, found, tolerance, wanted):
     assert equal_words(expected.encode(), found.encode(), tolerance) is wanted
+
+
+@pytest.mark.parametrize(
+    "case",
+    [{"weight": weight} for weight in (0, -1, math.nan, math.inf, 1e308)] + [{"stdin": "\ud800"}, {"args": ["\ud800"]}],
+)
+def test_a_case_that_no_program_can_meet_is_refused(case):
+    with pytest.raises(BadInputError, match="task 't'"):
+        read_program_grading({"run": ["x"], "cases": [{"expected": "", **case}]}, "t")
 
 
 @given(NUMBERS, NUMBERS, st.floats(0, 1))
