@@ -28,6 +28,7 @@ class Reporter:
 
     def __init__(self) -> None:
         self.results: dict[str, str] = {}
+        self._called: set[str] = set()
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Keep the result of one phase."""
@@ -38,7 +39,9 @@ class Reporter:
             self.results[report.nodeid] = "skipped"
         elif hasattr(report, "wasxfail"):
             self.results[report.nodeid] = "xpassed"
-        elif report.when == "call" and known is None:
+        elif report.passed and report.when == "call":
+            self._called.add(report.nodeid)
+        elif report.when == "teardown" and report.nodeid in self._called and known is None:
             self.results[report.nodeid] = "passed"
 
 
@@ -50,15 +53,7 @@ def main() -> None:
         os.dup2(quiet, descriptor)
     sys.stdin, sys.stdout = (io.TextIOWrapper(io.FileIO(n, mode)) for n, mode in enumerate("rw"))
     reporter = Reporter()
-    options = [
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "--rootdir",
-        os.getcwd(),
-        "--maxfail=0",
-        "--continue-on-collection-errors",
-    ]
+    options = ["-q", "--rootdir", os.getcwd(), "--maxfail=0", "--continue-on-collection-errors"]
     pytest.main([*options, *sys.argv[1:]], plugins=[reporter])
     body = _dumps({"results": list(reporter.results.items())}).encode()
     while body:

@@ -73,6 +73,9 @@ NOT_PASSED = {
     "breaks its tear-down": (
         "import pytest\n@pytest.fixture\ndef f():\n    yield\n    assert False\ndef test_x(f):\n    pass\n"
     ),
+    "is interrupted in its tear-down": (
+        "import pytest\n@pytest.fixture\ndef f():\n    yield\n    raise KeyboardInterrupt\ndef test_x(f):\n    pass\n"
+    ),
     "crashes": "import os\ndef test_x():\n    os.abort()\n",
     "exits": "import os\ndef test_x():\n    os._exit(0)\n",
     "is no Python": "def test_x(:\n",
@@ -90,12 +93,14 @@ async def test_what_has_not_passed_does_not_count(score, name):
 
 async def test_settings_and_fixtures_of_the_repository_apply(score):
     files = {
-        "setup.cfg": "[tool:pytest]\naddopts = -x --strict-markers\n",
+        "setup.cfg": "[tool:pytest]\naddopts = -x --strict-markers --ff\npython_functions = check_*\n",
         "tests/conftest.py": "import pytest\n@pytest.fixture\ndef three():\n    return 3\n",
-        "tests/test_a.py": "def test_x(three):\n    assert three == 3\n",
+        "tests/test_a.py": "def check_x(three):\n    assert three == 3\n",
     }
 
-    assert (await score({}, {"fail_to_pass": ["tests/test_a.py::test_x"], "files": files})).score == 1.0
+    reward = await score({}, {"fail_to_pass": ["tests/test_a.py::check_x"], "files": files})
+
+    assert reward.score == 1.0, reward.comment or reward.error
 
 
 FORCES = {

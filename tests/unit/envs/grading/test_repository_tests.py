@@ -4,8 +4,9 @@ import random
 
 import pytest
 
+from agent_layer.errors import BadInputError
 from envs.grading import RepositoryTests
-from envs.grading.repository_tests import RepositoryGrading, _spoil_tests as spoil_tests
+from envs.grading.repository_tests import RepositoryGrading, _spoil_tests as spoil_tests, read_lists
 
 
 def test_canaries_look_like_the_tests_beside_them_and_differ_in_each_run():
@@ -17,6 +18,19 @@ def test_canaries_look_like_the_tests_beside_them_and_differ_in_each_run():
         assert len({test for tests, _ in planted.values() for test in tests}) == 6
         assert all(path.startswith(("tests/test_a_", "tests/test_b_")) for path in planted)
     assert len({tuple(planted) for planted in runs}) > 150
+
+
+@pytest.mark.parametrize(
+    "test", ["test_a.py", "../test_a.py::f", "/test_a.py::f", "./test_a.py::f", "-x.py::f", "a.rst::a.rst", "a.py::b.f"]
+)
+def test_what_no_canary_can_stand_beside_is_refused(test):
+    with pytest.raises(BadInputError, match="expected tests such as"):
+        read_lists({"fail_to_pass": [test]}, "t")
+
+
+@pytest.mark.parametrize("test", ["a b/test_é.py::test_é[a::b [c]]", "a.py::TestA::test_b", "test_a.py::check_b"])
+def test_names_as_pytest_writes_them_are_read(test):
+    assert read_lists({"fail_to_pass": [test]}, "t").fail_to_pass == [test]
 
 
 SPOILED = {
