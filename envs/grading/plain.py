@@ -193,13 +193,14 @@ def _in_order(items: Sequence[object]) -> list[object]:
 
 
 def _drop_types(value: object) -> object:
-    match _read_long(value):
-        case bool() | float() as number if int(number) == number:
-            return int(number)
-        case list() as items:
-            return [_drop_types(one) for one in cast("list[object]", items)]
-        case dict() as found:
-            fields = cast("dict[str, object]", found)
+    value = _read_long(value)
+    match value:
+        case bool() | float() if int(value) == value:
+            return int(value)
+        case list():
+            return [_drop_types(one) for one in cast("list[object]", value)]
+        case dict():
+            fields = cast("dict[str, object]", value)
             unordered = fields.keys() & {"$set", "$dict"}
             return {
                 key: _drop_types(
@@ -207,17 +208,15 @@ def _drop_types(value: object) -> object:
                 )
                 for key, one in fields.items()
             }
-        case other:
-            return other
+        case _:
+            return value
 
 
 def _read_long(value: object) -> object:
     """Return an integer that is tagged for its length, and any other value as it is."""
-    match value:
-        case {"$int": str() as digits, **others} if not others and _DIGITS.fullmatch(digits):
-            return int(digits)
-        case _:
-            return value
+    fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    digits = fields.get("$int")
+    return int(digits) if len(fields) == 1 and isinstance(digits, str) and _DIGITS.fullmatch(digits) else value
 
 
 def _is_shallow(value: object, depth: int) -> bool:

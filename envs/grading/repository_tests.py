@@ -132,7 +132,7 @@ class RepositoryTests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             for form, number in zip(_CANARIES, self.rng.sample(range(10, 100), len(_CANARIES)), strict=True):
                 name = f"{self.rng.choice(names)}_{self.rng.choice(_WORDS)}_{number}"
                 if "{kind}" in form and not name.startswith("test"):
-                    name = f"test_{name}"  # whatever pytest is told, unittest knows no other names
+                    name = f"test_{name}"  # unittest knows no other names, whatever the settings of pytest
                 kind = f"{self.rng.choice(_WORDS).title()}{number}"
                 numbers = [self.rng.randrange(50, 90), *(self.rng.randrange(50) for _ in range(3))]
                 text += "\n\n" + form.format(name=name, kind=kind, numbers=numbers)
