@@ -214,9 +214,11 @@ def _drop_types(value: object) -> object:
 
 def _read_long(value: object) -> object:
     """Return an integer that is tagged for its length, and any other value as it is."""
-    fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
-    digits = fields.get("$int")
-    return int(digits) if len(fields) == 1 and isinstance(digits, str) and _DIGITS.fullmatch(digits) else value
+    match value:
+        case {"$int": str() as digits} if _DIGITS.fullmatch(digits):
+            return int(digits)
+        case _:
+            return value
 
 
 def _is_shallow(value: object, depth: int) -> bool:
