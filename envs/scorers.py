@@ -26,7 +26,17 @@ from agent_layer.schema import (
     new_id,
     plain_number,
 )
-from envs.grading import AnyScorer, GroupScorer, ScoringRun, Verdict, call_scorer, can_score, only_reward, read_scores
+from envs.grading import (
+    AnyScorer,
+    GroupScorer,
+    ScoringRun,
+    Verdict,
+    call_scorer,
+    can_score,
+    has_shared_judge,
+    only_reward,
+    read_scores,
+)
 from envs.registry import find_object, hash_scorer
 
 AGENT = "agent"
@@ -166,8 +176,8 @@ async def run_scorer(scorer: AnyScorer, run: ScoringRun, seconds: float, name: s
     if run.lost is not None:
         verdict = Verdict(status="infra_error", evidence={"error": run.lost})
     rewards = _make_verdict_rewards(run, declared_rewards(run.task, scorer), verdict)
-    version = hash_scorer(scorer)
-    return [msgspec.structs.replace(reward, scorer=name, verifier_hash=version) for reward in rewards]
+    version, judge = hash_scorer(scorer), "shared" if verdict.judge == "shared" or has_shared_judge(scorer) else None
+    return [msgspec.structs.replace(one, scorer=name, verifier_hash=version, judge=judge) for one in rewards]
 
 
 def _make_verdict_rewards(run: ScoringRun, declared: Mapping[str, RewardSpec], verdict: Verdict) -> list[Reward]:

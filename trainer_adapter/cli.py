@@ -23,7 +23,7 @@ from agent_layer.store import list_batches, open_store
 from agent_layer.view import link_to
 from envs.commands import CommandFlags, as_arguments, take_command_flags
 from envs.harnesses import PREFIX, check_harness
-from envs.tasksets import check_trainable
+from envs.tasksets import check_judges, check_trainable
 from trainer_adapter.config import TrainConfig, load_config
 from trainer_adapter.data import Replay, rebuild_batch
 from trainer_adapter.loop import CheckpointDirectory
@@ -44,6 +44,12 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
     *,
     unchecked: Annotated[
         bool, typer.Option("--unchecked", help="Train on task sets that failed 'tasksets check', or never ran it.")
+    ] = False,
+    accept_shared_judge: Annotated[
+        bool,
+        typer.Option(
+            "--accept-shared-judge", help="Train on tasks whose judged code could force its reward, such as SWE tasks."
+        ),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would run, its memory and what is missing; start nothing.")
@@ -111,6 +117,7 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
                 "--harness": worker,
                 "--dry-run": dry_run,
                 "--unchecked": unchecked,
+                "--accept-shared-judge": accept_shared_judge,
                 "--tool-parser": tool_parser,
                 "--reasoning-parser": reasoning_parser,
             },
@@ -123,7 +130,9 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
     if parsers and not on and worker is None:
         typer.echo("train: without --on ray it starts no vLLM; the parsers are those of 'agent-layer up'", err=True)
     loaded = msgspec.structs.replace(load_config(config.absolute()), **parsers)
-    loaded = msgspec.structs.replace(loaded, run=run or loaded.run)
+    loaded = msgspec.structs.replace(
+        loaded, run=run or loaded.run, accept_shared_judge=accept_shared_judge or loaded.accept_shared_judge
+    )
     if dry_run:
         plan = plan_run(
             *(loaded, settings), unchecked=unchecked, on_ray=on == "ray", num_ranks=processes, worker=worker
@@ -230,8 +239,11 @@ def _open_sources(config: TrainConfig, settings: Settings, *, unchecked: bool) -
     from trainer_adapter.tasks import open_training_sources  # noqa: PLC0415  # numpy comes with torch
 
     sources = open_training_sources(config, settings)
+    tasks = [task for source in sources for task in source.read_first_tasks()]
     if not unchecked:
-        check_trainable(settings.dir, [task for source in sources for task in source.read_first_tasks()])
+        check_trainable(settings.dir, tasks)
+    if not config.accept_shared_judge:
+        check_judges(tasks)
     return sources
 
 

@@ -299,6 +299,8 @@ class TrainConfig(_Section, frozen=True):
     or 'none'."""
     reasoning_parser: str = "auto"
     """vLLM's parser of reasoning; the same words."""
+    accept_shared_judge: bool = False
+    """Whether tasks train whose scorer shares an interpreter with the judged code, which can then force its reward."""
     verl: dict[str, object] = {}
     """Keys of veRL without an option here, by its dotted names, such as
     ``{actor_rollout_ref.actor.optim.override_optimizer_config.eps: 1.0e-6}``."""

@@ -123,6 +123,7 @@ class TaskName(NamedTuple):
     id: str
     labels: dict[str, str]
     agent: str | None
+    scorer: str | None
 
 
 class TaskWithOrigin(NamedTuple):
@@ -203,7 +204,7 @@ def read_task_name(line: bytes, place: str) -> TaskName:
     Raises: BadInputError: the line is no JSON object with the fields of a task.
     """
     fields = _decode(line.strip(), place)
-    return TaskName(fields.id or _name_line(line.strip()), fields.labels, fields.agent)
+    return TaskName(fields.id or _name_line(line.strip()), fields.labels, fields.agent, fields.scorer)
 
 
 def read_task(line: bytes, place: str, *, run: str, split: Split = "train") -> Task:

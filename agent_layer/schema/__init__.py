@@ -36,8 +36,8 @@ __getattr__, __all__ = face(
         ),
         "record": "Advantages JsonObject Record known_time sortable_time",
         "reward": (
-            "TAMPERING Label RewardSource RewardStatus RewardTopic counted_score current_rewards label_rank"
-            " newest_labels plain_number read_score reward_topic rollout_reward"
+            "SHARED_JUDGE TAMPERING Label RewardSource RewardStatus RewardTopic counted_score current_rewards"
+            " label_rank newest_labels plain_number read_score reward_topic rollout_reward"
         ),
         "rollout": "FINAL_STATUSES Accepted AttemptStarted Cause Fill PhaseTimes Resumed RolloutStatus",
         "segment": (

@@ -25,10 +25,10 @@ from .messages import to_chat_messages as to_chat_messages, to_part_message as t
 from .record import Advantages as Advantages, JsonObject as JsonObject, Logprobs as Logprobs, Record as Record
 from .record import TokenIds as TokenIds, known_time as known_time, sortable_time as sortable_time
 from .reward import Label as Label, Reward as Reward, RewardSource as RewardSource, RewardStatus as RewardStatus
-from .reward import RewardTopic as RewardTopic, TAMPERING as TAMPERING, counted_score as counted_score
-from .reward import current_rewards as current_rewards, label_rank as label_rank, newest_labels as newest_labels
-from .reward import plain_number as plain_number, read_score as read_score, reward_topic as reward_topic
-from .reward import rollout_reward as rollout_reward
+from .reward import RewardTopic as RewardTopic, SHARED_JUDGE as SHARED_JUDGE, TAMPERING as TAMPERING
+from .reward import counted_score as counted_score, current_rewards as current_rewards, label_rank as label_rank
+from .reward import newest_labels as newest_labels, plain_number as plain_number, read_score as read_score
+from .reward import reward_topic as reward_topic, rollout_reward as rollout_reward
 from .rollout import Accepted as Accepted, AttemptStarted as AttemptStarted, Cause as Cause
 from .rollout import FINAL_STATUSES as FINAL_STATUSES, Fill as Fill, Group as Group, Outcome as Outcome
 from .rollout import PhaseTimes as PhaseTimes, Resumed as Resumed, RolloutStatus as RolloutStatus

@@ -19,6 +19,8 @@ RewardStatus: TypeAlias = Literal["ok", "missing", "verifier_error", "infra_erro
 TAMPERING: Final = "tampering"
 """Status of such a reward, and the finding and alarm of its trajectory."""
 _MAX_SHOWN_LENGTH = 100
+SHARED_JUDGE: Final = "0 of 55 common cheats pay, and 3 of 3 that know its canaries (2026-11-29)"
+"""What was measured of a judge that shares an interpreter with the judged code, for people."""
 RewardTopic: TypeAlias = tuple[RewardScope, str, int | None, str | None]
 
 
@@ -50,6 +52,9 @@ class Reward(Record, frozen=True, kw_only=True, tag="reward"):
     """Comment of the judge, for people; nothing is computed from it."""
     supersedes: str | None = None
     """Reward id of the judgement that this one replaces."""
+    judge: Literal["shared"] | None = None
+    """``shared``: the judged code shared an interpreter with what judged it, and could force this; None: it did not, or
+    an earlier version recorded it."""
     void: bool = False
     """A failed attempt to judge again: never current; the earlier judgement still holds."""
 

@@ -10,15 +10,20 @@ __getattr__, __all__ = face(
     {
         "forgeries": "common_cheats",
         "hidden_tests": "HiddenTests",
+        "patches": "PatchScorer",
         "plain": "equal_values",
         "prepared_box": "prepare_box",
+        "programs": "ProgramScorer",
+        "repository_tests": "RepositoryTests",
         "rubric": "Criterion JudgeScorer Ranking Rubric",
         "scorer": "GroupScorer Scorer ScoringContext Verdict",
         "values": "Answer Call Case ValueScorer call_functions",
     },
     {
         "box": "TakeBox",
-        "calling": "AnyScorer call_function call_scorer can_score only_reward plain_result read_scores",
+        "calling": (
+            "AnyScorer call_function call_scorer can_score has_shared_judge only_reward plain_result read_scores"
+        ),
         "judge_calls": "JUDGED JudgeCalls judge_run",
         "plain": "ForgedJsonError",
         "prepared_box": "UnfitArtifactsError",

@@ -1,13 +1,16 @@
 # Written from the table in __init__.py by .ci/write_faces.py ('make format').
 from .box import TakeBox as TakeBox
 from .calling import AnyScorer as AnyScorer, call_function as call_function, call_scorer as call_scorer
-from .calling import can_score as can_score, only_reward as only_reward, plain_result as plain_result
-from .calling import read_scores as read_scores
+from .calling import can_score as can_score, has_shared_judge as has_shared_judge, only_reward as only_reward
+from .calling import plain_result as plain_result, read_scores as read_scores
 from .forgeries import common_cheats as common_cheats
 from .hidden_tests import HiddenTests as HiddenTests
 from .judge_calls import JUDGED as JUDGED, JudgeCalls as JudgeCalls, judge_run as judge_run
+from .patches import PatchScorer as PatchScorer
 from .plain import ForgedJsonError as ForgedJsonError, equal_values as equal_values
 from .prepared_box import UnfitArtifactsError as UnfitArtifactsError, prepare_box as prepare_box
+from .programs import ProgramScorer as ProgramScorer
+from .repository_tests import RepositoryTests as RepositoryTests
 from .rubric import Criterion as Criterion, JudgeScorer as JudgeScorer, Ranking as Ranking, Rubric as Rubric
 from .run import ScoringRun as ScoringRun
 from .scorer import GroupScorer as GroupScorer, Judgement as Judgement, Scorer as Scorer
@@ -15,6 +18,7 @@ from .scorer import ScoringContext as ScoringContext, Verdict as Verdict
 from .values import Answer as Answer, Call as Call, Case as Case, ValueScorer as ValueScorer
 from .values import call_functions as call_functions
 __all__ = [
-    "Answer", "Call", "Case", "Criterion", "GroupScorer", "HiddenTests", "JudgeScorer", "Ranking", "Rubric", "Scorer",
-    "ScoringContext", "ValueScorer", "Verdict", "call_functions", "common_cheats", "equal_values", "prepare_box",
+    "Answer", "Call", "Case", "Criterion", "GroupScorer", "HiddenTests", "JudgeScorer", "PatchScorer", "ProgramScorer",
+    "Ranking", "RepositoryTests", "Rubric", "Scorer", "ScoringContext", "ValueScorer", "Verdict", "call_functions",
+    "common_cheats", "equal_values", "prepare_box",
 ]

@@ -76,6 +76,11 @@ def can_score(found: object) -> bool:
     return True
 
 
+def has_shared_judge(scorer: object) -> bool:
+    """Whether judged code could force the verdicts of this scorer, because it shares an interpreter with its judge."""
+    return getattr(scorer, "judge", "own") == "shared"
+
+
 def only_reward(task: Task) -> str:
     """Return the name of the reward that a plain number is the score of."""
     return next(iter(task.rewards)) if len(task.rewards) == 1 else "reward"

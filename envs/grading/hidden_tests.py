@@ -1,56 +1,66 @@
-"""Hidden tests with twin canaries, for what no plain value can express.
+"""Hidden tests: statements that lead to a value, which is compared outside of the box.
 
-The tests share their interpreter with the judged code, which can forge every result. Therefore each test has a
-**twin**: the same code with a wrong expectation, which must fail. Names and order are random in each run. Right code
-passes the tests and fails the twins; code that makes everything pass, or everything fail, is found out; code that
-forges the report has to guess, pair by pair, which of two tests is real. With n pairs that look alike it is right with
-2^-n, so there must be at least ``MIN_PAIRS``, and no way to tell the two by their text. Partial credit would pay for
-guessing, so there is none.
+The statements share their interpreter with the judged code, which can take over everything there. Therefore nothing
+there decides: each test ends with ``assert VALUE == EXPECTED``, the box computes the value only, and the expectation
+never enters it. Code that is nearly right learns nothing about the answers that it lacks; all that it can do is claim
+a value.
 
-Code that is nearly right could guess only where its own answer fits neither test of a pair. Therefore the tests run
-twice, and in each run another half of the pairs are **traps**: both expectations are wrong, so both must fail. Code
-whose answer fits neither cannot know whether it is wrong or in a trap. Its best guess is right with 1 / (n + 2).
+What is left is to guess. Each test names wrong expectations that look like the right one, so a guess is right with
+1 / (1 + their number), or with the share of the tests that have the same answer, if that is larger. Credit is given for
+a group of tests that all hold, and the guesses of a group must be right with ``MAX_GUESS_CHANCE`` at most.
 
-Use ``ValueScorer`` wherever a call returns a plain value: there is nothing to guess.
+Each test has a **twin** that must fail: its value must not equal a text that was drawn for this run. What equals it,
+equals everything, and is tampering.
 """
 
 import ast
+import math
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence, Set
-from pathlib import Path
-from typing import Annotated, Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, cast
 
 import msgspec
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema.sandbox import ExecResult, SandboxSpec
-from envs.grading.plain import ForgedJsonError, read_json
+from agent_layer.schema import JsonObject
+from agent_layer.schema.sandbox import SandboxSpec
+from envs.grading.guest.call_functions import DEEPEST, encode
+from envs.grading.plain import ForgedJsonError, check_plain, equal_values, value_key
 from envs.grading.prepared_box import UnfitArtifactsError, allow_seconds, prepare_box
 from envs.grading.scorer import ScoringContext, Verdict
-from envs.grading.values import PYTHON
+from envs.grading.values import PYTHON, Answer, claim_answers
 
-MIN_PAIRS: Final = 20
-"""Fewest tests: training tries millions of times."""
-_PROGRAM: Final = (Path(__file__).parent / "guest" / "run_tests.py").read_text("utf-8")
-_BOOLEANS: Final = ("True", "False")
+MIN_TESTS: Final = 20
+MAX_GUESS_CHANCE: Final = 2.0**-20
+"""Largest chance of guessing all answers that earn a credit: training tries millions of times."""
+_CODE: Final = """{0}
+FOUND = [{1}]
+try:
+    FOUND += [FOUND[0] == "{canary}"]
+except Exception:
+    FOUND += [False]
+"""
+"""Statements before the value, and the value; gives ``FOUND`` what it is, and whether the twin holds."""
 _PLACE: Final = re.compile(r"\bEXPECTED\b")
-_MAX_OUTPUT: Final = 1 << 20
 _NUM_SHOWN: Final = 5
-_COMMON: Final = 0.25
-"""Share of the tests from which on one text of an expectation is common."""
+_MAX_SHOWN_LENGTH: Final = 200
 
 
 class HiddenTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One test and its twins."""
+    """One test, and what its answer could be taken for."""
 
     code: str
-    """Statements that import the judged code and assert; ``EXPECTED`` stands for the expectation."""
+    """Statements that import the judged code and end with ``assert VALUE == EXPECTED``."""
     right: str
-    """The expectation, as Python text."""
+    """The expectation, as a Python literal."""
     wrong: Annotated[list[str], msgspec.Meta(min_length=1)]
-    """Expectations that must fail; a pair has one of them, a trap two. One is enough where it is True or False."""
+    """Other literals that code which is nearly right could answer; they say how hard the right one is to guess."""
+    tolerance: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    """Absolute and relative difference that two floats may have."""
+    group: str = ""
+    """Tests of one group earn partial credit together."""
 
 
 class TestGrading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,209 +69,201 @@ class TestGrading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     __test__ = False  # pytest would collect it by its name
 
     tests: list[HiddenTest]
+    weights: dict[str, Annotated[float, msgspec.Meta(gt=0, le=1e9)]] = {}
+    """Share of a group in partial credit, relative to the others; 1 where it is absent."""
     files: dict[str, str] = {}
     """Further files in the box, over those of the agent, by path."""
 
 
-class _Pair(msgspec.Struct, frozen=True):
-    """Names of a test and its twin, in one run."""
-
-    real: str
-    twin: str
-    is_trap: bool
-    """Both have wrong expectations."""
-
-
 class HiddenTests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Scores 1 when every test passes, and every twin and trap fails, else 0. Contract: ``Scorer``."""
+    """Scores 1 when every test holds, else 0. Contract: ``Scorer``."""
 
+    partial: bool = False
+    """Score the share of the groups that hold as a whole, by their weights."""
+    call_seconds: float = 5.0
+    """Longest test; the first that is longer is the last, and the tests after it fail."""
     seconds: float = 60.0
-    """Longest time of one of the two runs; shorter where the task limits ``score_seconds``."""
+    """Longest time of all tests; shorter where the task limits ``score_seconds``."""
     answer_path: str | None = None
     """File for the text that the agent returned; None: its files are judged."""
     spec: SandboxSpec | None = None
     """Box to judge in; None: that of the agent."""
     python: tuple[str, ...] = PYTHON
-    """Interpreter in the box, with options. It runs pytest where it has it."""
+    """Interpreter in the box, with options."""
     reward: str | None = None
     """Name of the reward; None: the only one that the task declares, else ``reward``."""
     rng: random.Random = msgspec.field(default_factory=random.SystemRandom)
-    """Source of names, order and twins; it must not be predictable."""
+    """Source of the twins; it must not be predictable."""
 
     @property
     def version(self) -> str:
         """Differs where answers may differ."""
-        return f"2 {(self.seconds, self.answer_path, self.spec, self.python, self.reward)!r}"
+        options = (self.partial, self.call_seconds, self.seconds, self.answer_path, self.spec, self.python, self.reward)
+        return f"3 {options!r}"
 
     async def score(self, context: ScoringContext) -> Verdict:
-        """Run all tests.
+        """Run all tests and their twins.
 
         Raises:
-            BadInputError: the grading has another form, too few tests, or twins that their text gives away.
+            BadInputError: the grading has another form, too few tests, or answers that can be guessed.
             SandboxError: no box could be made, or it was lost.
         """
-        grading = read_tests(context.task.grading, context.task.id)
+        grading = read_tests(context.task.grading, context.task.id, partial=self.partial)
         name = self.reward or next(iter(context.task.rewards), "reward")
-        verdict = Verdict()
-        for trapped in self._draw_traps(grading.tests):
-            verdict = await self._run(context, grading, trapped, name)
-            if verdict.scores.get(name) != 1.0:
-                break
-        return verdict
-
-    async def _run(self, context: ScoringContext, grading: TestGrading, trapped: Set[int], name: str) -> Verdict:
-        """Run all tests once, in a box of their own: what code learns in one run does not reach the other."""
-        pairs, text = self._render(grading.tests, trapped)
-        path = f"{self._new_name('checks')}/{self._new_name('test')}.py"
+        canary = f"{self.rng.getrandbits(128):032x}"
         try:
-            box = await prepare_box(
-                context, spec=self.spec, answer_path=self.answer_path, files={**grading.files, path: text}
+            box = await prepare_box(context, spec=self.spec, answer_path=self.answer_path, files=grading.files)
+            answers = await claim_answers(
+                box,
+                [{"code": _CODE.format(*_split_code(test.code), canary=canary)} for test in grading.tests],
+                call_seconds=self.call_seconds,
+                seconds=allow_seconds(context, self.seconds),
+                python=self.python,
             )
         except UnfitArtifactsError as error:
             return Verdict(scores={name: 0.0}, evidence={"error": str(error)})
-        seconds = min(self.seconds, allow_seconds(context, 2 * self.seconds) / 2)
-        ended = await box.exec([*self.python, "-c", _PROGRAM, path], seconds=seconds, max_output=_MAX_OUTPUT)
-        await box.close()
-        try:
-            results = _read_results(ended)
         except ForgedJsonError as error:
             return Verdict(status="tampering", tampering=[str(error)])
-        return _judge(pairs, results, name, ended)
-
-    def _draw_traps(self, tests: Sequence[HiddenTest]) -> tuple[Set[int], Set[int]]:
-        """Return the indexes of the traps of each run; every test is real in at least one of them."""
-        able = [index for index, test in enumerate(tests) if len(test.wrong) > 1]
-        self.rng.shuffle(able)
-        half = len(able) // 2
-        return set(able[:half]), set(able[half:])
-
-    def _render(self, tests: Sequence[HiddenTest], trapped: Set[int]) -> tuple[list[_Pair], str]:
-        """Return the pairs, in order of the tests, and a file with both of each, in random order."""
-        pairs = [_Pair(self._new_name("test"), self._new_name("test"), index in trapped) for index in range(len(tests))]
-        functions: list[str] = []
-        for pair, test in zip(pairs, tests, strict=True):
-            both = self.rng.sample(test.wrong, 2) if pair.is_trap else [test.right, self.rng.choice(test.wrong)]
-            functions += [_make_function(pair.real, test.code, both[0]), _make_function(pair.twin, test.code, both[1])]
-        self.rng.shuffle(functions)
-        return pairs, "\n\n".join(functions)
-
-    def _new_name(self, kind: str) -> str:
-        return f"{kind}_{self.rng.getrandbits(64):016x}"
+        values = [_split_answer(answer) for answer in answers]
+        if num_equal := sum(is_equal for _, is_equal in values):
+            found = f"tests: the values of {num_equal} of {len(values)} tests equal everything"
+            return Verdict(status="tampering", tampering=[found])
+        return _judge(grading, [value for value, _ in values], name, partial=self.partial)
 
 
-def read_tests(grading: object, task_id: str) -> TestGrading:
+def read_tests(grading: object, task_id: str, *, partial: bool = False) -> TestGrading:
     """Return the tests of a task.
 
-    Raises: BadInputError: they have another form, are too few, or their text gives twins away.
+    Args:
+        grading: as the task has it.
+        task_id: for errors.
+        partial: whether each group earns a credit of its own.
+
+    Raises: BadInputError: they have another form, are too few, or their answers can be guessed.
     """
     try:
         found = msgspec.convert(grading, TestGrading)
     except msgspec.ValidationError as error:
         raise BadInputError(f"task {task_id!r}: its grading holds no tests, {error}; correct it") from error
-    if len(found.tests) < MIN_PAIRS:
+    if len(found.tests) < MIN_TESTS:
         raise BadInputError(
-            f"task {task_id!r}: {len(found.tests)} tests with twins, and {MIN_PAIRS} are the fewest that cannot be"
-            " guessed; add tests, or use ValueScorer"
+            f"task {task_id!r}: {len(found.tests)} tests, and {MIN_TESTS} are the fewest; add tests, or use ValueScorer"
         )
     for index, test in enumerate(found.tests):
         _check_test(test, f"task {task_id!r}, test {index}")
-    if why := _find_difference(found.tests):
-        raise BadInputError(
-            f"task {task_id!r}: a cheat can tell tests from their twins, {why}; choose wrong expectations that look"
-            " like right ones"
-        )
+    groups = _group_tests(found)
+    if partial and len(groups) == 1:
+        raise BadInputError(f"task {task_id!r}: partial credit is given by groups, and its tests have one; name more")
+    if unknown := found.weights.keys() - groups:
+        raise BadInputError(f"task {task_id!r}: no test is in the group {min(unknown)!r} of its weights; correct it")
+    for name, tests in groups.items() if partial else [("", found.tests)]:
+        chance = guess_chance(tests)
+        if chance > MAX_GUESS_CHANCE:
+            which = f"the {len(tests)} tests of group {name!r}" if name else f"its {len(tests)} tests"
+            raise BadInputError(
+                f"task {task_id!r}: the answers to {which} can be guessed with 2^{math.log2(chance):.1f}, and"
+                f" 2^{math.log2(MAX_GUESS_CHANCE):.0f} is the most; add tests, or wrong expectations that look like"
+                " right ones, or use answers that differ"
+            )
     return found
+
+
+def guess_chance(tests: Sequence[HiddenTest]) -> float:
+    """Return the chance that guesses hit the answers to all of these tests.
+
+    A guess is one of the expectations of its test, or the answer that other tests have, whichever is likelier.
+    """
+    answers = [value_key(_read_literal(test.right)) for test in tests]
+    shares = Counter(answers)
+    return math.prod(
+        max(1 / (1 + len({value_key(_read_literal(one)) for one in test.wrong})), shares[answer] / len(tests))
+        for test, answer in zip(tests, answers, strict=True)
+    )
+
+
+def _group_tests(grading: TestGrading) -> Mapping[str, Sequence[HiddenTest]]:
+    groups = defaultdict[str, list[HiddenTest]](list)
+    for test in grading.tests:
+        groups[test.group].append(test)
+    return groups
 
 
 def _check_test(test: HiddenTest, subject: str) -> None:
     if not _PLACE.search(test.code):
         raise BadInputError(f"{subject}: its code has no EXPECTED; put it where the expectation belongs")
-    if test.right in test.wrong:
-        raise BadInputError(f"{subject}: the expectation {test.right} is right and wrong; correct it")
-    if len(set(test.wrong)) < max(len(test.wrong), 1 if test.right in _BOOLEANS else 2):
-        raise BadInputError(f"{subject}: a trap needs two different wrong expectations; add another")
     try:
-        ast.parse("\n".join(_make_function("test", test.code, one) for one in (test.right, *test.wrong)))
+        compile(test.code, "test", "exec")
+        _split_code(test.code)
     except SyntaxError as error:
         raise BadInputError(f"{subject}: it is no Python, {error}; correct it") from error
-
-
-def _find_difference(tests: Sequence[HiddenTest]) -> str | None:
-    """Return how tests and twins differ on the whole; None: in nothing that is looked for here."""
-    rights = Counter(test.right for test in tests)
-    wrongs = defaultdict[str, float](float)
-    """By text, how often a run has it as a wrong expectation, on average."""
-    for test in tests:
-        for one in test.wrong:
-            wrongs[one] += 1 / len(test.wrong)
-    for text in rights.keys() | wrongs.keys():
-        right, wrong = rights[text], wrongs[text]
-        if max(right, wrong) > _COMMON * len(tests) and min(right, wrong) < max(right, wrong) / 2:
-            return f"{text} is right in {right} and wrong in {wrong:g}"
-    larger = [is_larger for test in tests for is_larger in _compare(test)]
-    if len(larger) > _COMMON * len(tests) and len(set(larger)) == 1:
-        return f"every wrong number is {'larger' if larger[0] else 'smaller'} than the right one"
-    return None
-
-
-def _compare(test: HiddenTest) -> Iterator[bool]:
-    """Yield whether wrong numbers are larger than the right one."""
-    right = _read_number(test.right)
+    except ValueError as error:
+        raise BadInputError(
+            f"{subject}: {error}, so that judged code could read or silence its expectation; let it end with 'assert"
+            " VALUE == EXPECTED', its only assertion"
+        ) from error
+    for text in (test.right, *test.wrong):
+        try:
+            check_plain(_read_literal(text), subject)
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, BadInputError) as error:
+            raise BadInputError(
+                f"{subject}: the expectation {text[:_MAX_SHOWN_LENGTH]} is no plain Python literal; compare a plain"
+                " value, such as str(x)"
+            ) from error
     for text in test.wrong:
-        wrong = _read_number(text)
-        if right is not None and wrong is not None:
-            yield wrong > right
+        if _holds(test, _read_literal(text)):
+            raise BadInputError(f"{subject}: the expectation {text} is right and wrong; correct it")
 
 
-def _read_number(text: str) -> float | None:
-    try:
-        value: object = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return None
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+def _holds(test: HiddenTest, value: object) -> bool:
+    return equal_values(_read_literal(test.right), value, test.tolerance, by_value=True)
 
 
-def _make_function(name: str, code: str, expectation: str) -> str:
-    body = _PLACE.sub(lambda _: f"({expectation})", code)
-    return f"def {name}():\n" + "".join(f"    {line}\n" for line in body.strip().splitlines())
+def _split_code(code: str) -> tuple[str, str]:
+    """Return the statements before the assertion, and the text of its value.
 
-
-class _Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    results: list[tuple[str, Literal["passed", "failed", "error"]]]
-
-
-def _read_results(ended: ExecResult) -> Sequence[tuple[str, str]]:
-    """Return the claimed result of each test; none unless the run ended by itself and wrote.
-
-    Raises: ForgedJsonError: honest code cannot have written this.
+    Raises: SyntaxError: it is no Python. ValueError: it asserts otherwise.
     """
-    if ended.status != "exited":
-        return []
-    if not ended.stdout:
-        if ended.exit_code == 0:
-            raise ForgedJsonError("tests: the judged code ended the run, and claimed success")
-        return []
-    try:
-        return msgspec.convert(read_json(ended.stdout), _Report).results
-    except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        raise ForgedJsonError(f"tests: the judged code wrote the report of its own tests, {error!r}") from error
+    tree = ast.parse(code)
+    asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "EXPECTED"]
+    match tree.body:
+        case [*before, ast.Assert(test=ast.Compare(left=one, ops=[ast.Eq()], comparators=[other])) as last] if (
+            asserts == [last] and len(names) == 1 and names[0] in (one, other)
+        ):
+            value = other if one is names[0] else one
+            return ast.unparse(ast.Module(before, [])), ast.unparse(value)
+        case _:
+            raise ValueError("it compares its expectation in another way")
 
 
-def _judge(pairs: Sequence[_Pair], results: Sequence[tuple[str, str]], name: str, ended: ExecResult) -> Verdict:
-    outcome = dict(results)
-    known = {one for pair in pairs for one in (pair.real, pair.twin)}
-    if len(outcome) != len(results) or not outcome.keys() <= known:
-        return Verdict(status="tampering", tampering=["tests: results of tests that do not exist, or are given twice"])
-    both = [index for index, pair in enumerate(pairs) if outcome.get(pair.real) == outcome.get(pair.twin) == "passed"]
-    if both:
-        found = f"tests: {len(both)} of {len(pairs)} pairs passed as a whole, though one of the two must fail"
-        return Verdict(status="tampering", tampering=[found])
-    failed = [
-        index
-        for index, pair in enumerate(pairs)
-        if (outcome.get(pair.real), outcome.get(pair.twin)) != ("failed" if pair.is_trap else "passed", "failed")
-    ]
+def _read_literal(text: str) -> object:
+    """Return a Python literal as the box would claim it, in a list. Raises: as ``ast.literal_eval``: it is none."""
+    return encode(ast.literal_eval(text), DEEPEST - 1)
+
+
+def _split_answer(answer: Answer) -> tuple[object, bool]:
+    """Return the value of a test, and whether it equals a text that was drawn."""
+    value: object = answer.value
+    claimed = cast("list[object]", value) if isinstance(value, list) else []
+    if len(claimed) == 2:  # as _CODE gives it
+        return claimed[0], claimed[1] is True
+    return {"$object": f"raised {answer.raised}" if answer.raised else "no answer"}, False
+
+
+def _judge(grading: TestGrading, values: Sequence[object], name: str, *, partial: bool) -> Verdict:
+    failed = [index for index, test in enumerate(grading.tests) if not _holds(test, values[index])]
+    weights = {group: grading.weights.get(group, 1.0) for group in _group_tests(grading)}
+    lost = {grading.tests[index].group for index in failed}
+    held = math.fsum(weight for group, weight in weights.items() if group not in lost)
     return Verdict(
-        scores={name: float(not failed)},
-        evidence={"tests": len(pairs), "failed": len(failed), "shown": failed[:_NUM_SHOWN], "status": ended.status},
+        scores={name: held / math.fsum(weights.values()) if partial else float(not failed)},
+        evidence={
+            "tests": len(grading.tests),
+            "failed": len(failed),
+            "shown": [_show(index, grading.tests[index], values[index]) for index in failed[:_NUM_SHOWN]],
+        },
     )
+
+
+def _show(index: int, test: HiddenTest, value: object) -> JsonObject:
+    return {"test": index, "expected": test.right[:_MAX_SHOWN_LENGTH], "found": repr(value)[:_MAX_SHOWN_LENGTH]}

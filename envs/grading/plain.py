@@ -9,6 +9,7 @@ Everything here works on values that ``read_json`` made, so no foreign ``__eq__`
 
 import json
 import math
+import re
 from collections.abc import Sequence, Sized
 from typing import Final, NoReturn, TypeVar, cast
 
@@ -18,6 +19,7 @@ DEEPEST: Final = 200
 """Nesting of a claim, tags included."""
 _MAX_DIGITS: Final = 4300
 """Digits of an integer; reading more takes quadratic time."""
+_DIGITS: Final = re.compile(rf"-?[0-9]{{1,{_MAX_DIGITS - 1}}}")
 _TAGS: Final = frozenset({"$tuple", "$set", "$bytes", "$int", "$float", "$dict", "$object"})
 
 
@@ -50,7 +52,7 @@ def read_json(text: str | bytes) -> object:
     return value
 
 
-def equal_values(expected: object, found: object, tolerance: float = 0.0) -> bool:
+def equal_values(expected: object, found: object, tolerance: float = 0.0, *, by_value: bool = False) -> bool:
     """Whether two plain values are the same, by exact type: ``True`` is not 1, and 1 is not 1.0.
 
     A NaN equals a NaN, 0.0 equals -0.0, the order of a dict's keys and of a set's items does not count. An
@@ -60,18 +62,33 @@ def equal_values(expected: object, found: object, tolerance: float = 0.0) -> boo
         expected: of the grading.
         found: of ``read_json``.
         tolerance: absolute and relative difference that two finite floats may have.
+        by_value: numbers of different types may be equal, as Python's ``==`` has it.
     """
+    if by_value:
+        expected, found = _read_long(expected), _read_long(found)
+        if isinstance(expected, int | float) and isinstance(found, int | float):
+            is_near = isinstance(expected, float) or isinstance(found, float)
+            return expected == found or (is_near and _is_close(expected, found, tolerance))
     if type(expected) is not type(found):
         return False
     match expected:
         case float():
-            return math.isclose(expected, cast("float", found), rel_tol=tolerance, abs_tol=tolerance)
+            return _is_close(expected, cast("float", found), tolerance)
         case list():
-            return _equal_lists(cast("list[object]", expected), cast("list[object]", found), tolerance)
+            return _equal_lists(
+                cast("list[object]", expected), cast("list[object]", found), tolerance, by_value=by_value
+            )
         case dict():
-            return _equal_dicts(cast("dict[str, object]", expected), cast("dict[str, object]", found), tolerance)
+            return _equal_dicts(
+                cast("dict[str, object]", expected), cast("dict[str, object]", found), tolerance, by_value=by_value
+            )
         case _:
             return expected == found
+
+
+def value_key(value: object) -> str:
+    """Return a text that values which are equal by value share, and no others: 1, 1.0 and ``True`` have the same."""
+    return json.dumps(_drop_types(value), sort_keys=True)
 
 
 def check_plain(value: object, subject: str) -> None:
@@ -146,25 +163,62 @@ def _check_size(made: Made, items: Sequence[object]) -> Made:
     return made
 
 
-def _equal_lists(expected: Sequence[object], found: Sequence[object], tolerance: float) -> bool:
+def _is_close(expected: float, found: float, tolerance: float) -> bool:
+    try:
+        return math.isclose(expected, found, rel_tol=tolerance, abs_tol=tolerance)
+    except OverflowError:  # an integer beyond all floats
+        return False
+
+
+def _equal_lists(expected: Sequence[object], found: Sequence[object], tolerance: float, *, by_value: bool) -> bool:
     return len(expected) == len(found) and all(
-        equal_values(one, other, tolerance) for one, other in zip(expected, found, strict=True)
+        equal_values(one, other, tolerance, by_value=by_value) for one, other in zip(expected, found, strict=True)
     )
 
 
-def _equal_dicts(expected: dict[str, object], found: dict[str, object], tolerance: float) -> bool:
+def _equal_dicts(expected: dict[str, object], found: dict[str, object], tolerance: float, *, by_value: bool) -> bool:
     if expected.keys() != found.keys() or "$object" in expected:
         return False
     if len(expected) == 1 and (tag := next(iter(expected))) in ("$set", "$dict"):
         one, other = expected[tag], found[tag]
         if not isinstance(one, list) or not isinstance(other, list):
             return False
-        return _equal_lists(_in_order(cast("list[object]", one)), _in_order(cast("list[object]", other)), tolerance)
-    return all(equal_values(value, found[key], tolerance) for key, value in expected.items())
+        items = _in_order(cast("list[object]", one)), _in_order(cast("list[object]", other))
+        return _equal_lists(*items, tolerance, by_value=by_value)
+    return all(equal_values(value, found[key], tolerance, by_value=by_value) for key, value in expected.items())
 
 
 def _in_order(items: Sequence[object]) -> list[object]:
-    return sorted(items, key=lambda one: json.dumps(one, sort_keys=True))
+    return sorted(items, key=value_key)
+
+
+def _drop_types(value: object) -> object:
+    value = _read_long(value)
+    match value:
+        case bool() | float() if int(value) == value:
+            return int(value)
+        case list():
+            return [_drop_types(one) for one in cast("list[object]", value)]
+        case dict():
+            fields = cast("dict[str, object]", value)
+            unordered = fields.keys() & {"$set", "$dict"}
+            return {
+                key: _drop_types(
+                    _in_order(cast("list[object]", one)) if key in unordered and isinstance(one, list) else one
+                )
+                for key, one in fields.items()
+            }
+        case _:
+            return value
+
+
+def _read_long(value: object) -> object:
+    """Return an integer that is tagged for its length, and any other value as it is."""
+    match value:
+        case {"$int": str() as digits} if _DIGITS.fullmatch(digits):
+            return int(digits)
+        case _:
+            return value
 
 
 def _is_shallow(value: object, depth: int) -> bool:

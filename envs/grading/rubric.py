@@ -10,8 +10,8 @@ import msgspec
 
 from agent_layer.errors import BadInputError
 from agent_layer.schema import JsonObject
-from envs.grading.calling import AnyScorer, call_scorer, can_score, only_reward
-from envs.grading.scorer import ScoringContext, Verdict
+from envs.grading.calling import AnyScorer, call_scorer, can_score, has_shared_judge, only_reward
+from envs.grading.scorer import Judge, ScoringContext, Verdict
 from envs.registry import hash_scorer
 
 _MAX_SHOWN_LENGTH: Final = 500
@@ -52,6 +52,7 @@ class Rubric:
                 )
         parts_version = [(name, hash_scorer(one.scorer), one.weight, one.required) for name, one in self._parts.items()]
         self.version = f"1 {parts_version}"
+        self.judge: Judge = "shared" if any(has_shared_judge(one.scorer) for one in self._parts.values()) else "own"
 
     async def score(self, context: ScoringContext) -> Verdict:
         """Run all parts."""
@@ -74,7 +75,14 @@ class Rubric:
         evidence: JsonObject = {name: one.evidence for name, one in verdicts.items() if one.evidence}
         refused = {name: "; ".join(one.refused.values()) for name, one in verdicts.items() if one.refused}
         steps = _merge_steps(verdicts)
-        return Verdict(scores=scores, step_scores=steps, refused=refused, evidence=evidence)
+        is_shared = any(one.judge == "shared" for one in verdicts.values())
+        return Verdict(
+            scores=scores,
+            step_scores=steps,
+            refused=refused,
+            evidence=evidence,
+            judge="shared" if is_shared else "own",
+        )
 
 
 def _list_tampering(verdict: Verdict) -> list[str]:

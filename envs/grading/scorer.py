@@ -8,6 +8,8 @@ import msgspec
 from agent_layer.schema import JsonObject, Task, Trajectory
 from agent_layer.schema.sandbox import Sandbox, SandboxSpec, Snapshot
 
+Judge: TypeAlias = Literal["own", "shared"]
+"""Whether what judges shares an interpreter with what is judged, which can then force its verdict."""
 VerdictStatus: TypeAlias = Literal["ok", "tampering", "verifier_error", "infra_error", "timeout"]
 
 
@@ -26,6 +28,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """Why a score is none, by name, for scores that are no finite numbers; read from the others."""
     evidence: JsonObject = {}
     """Evidence for people: outputs, failed checks."""
+    judge: Judge = "own"
 
 
 class ScoringContext(Protocol):
@@ -55,7 +58,10 @@ class ScoringContext(Protocol):
 
 @runtime_checkable
 class Scorer(Protocol):
-    """Judges one attempt. A class may declare a ``version``; raise it when its answers change."""
+    """Judges one attempt. A class may declare a ``version``; raise it when its answers change.
+
+    One whose verdicts are of a ``Judge`` that is ``shared`` says so by an attribute ``judge``, and in each verdict.
+    """
 
     async def score(self, context: ScoringContext) -> Verdict | float | dict[str, float] | None:
         """Return the verdict; a number is the score of the only reward, None: it has no judgement."""

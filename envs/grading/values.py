@@ -211,16 +211,30 @@ async def call_functions(
         ForgedJsonError: an answer has a form that honest code cannot produce.
         SandboxError: the box was lost.
     """
-    requests = {
-        "calls": [{field: getattr(call, field) for field in Call.__struct_fields__} for call in calls],
-        "seconds": call_seconds,
-        "max_bytes": _MAX_ANSWER,
-    }
-    ended = await box.exec(
-        [*python, "-c", _PROGRAM], stdin=msgspec.json.encode(requests), seconds=seconds, max_output=_MAX_OUTPUT
-    )
-    answers = [Answer() if text is None else _read_answer(text) for text in _read_output(ended, len(calls))]
-    return answers + [Answer()] * (len(calls) - len(answers))
+    requests = [{field: getattr(call, field) for field in Call.__struct_fields__} for call in calls]
+    return await claim_answers(box, requests, call_seconds=call_seconds, seconds=seconds, python=python)
+
+
+async def claim_answers(
+    box: Sandbox, requests: Sequence[JsonObject], *, call_seconds: float, seconds: float, python: Sequence[str]
+) -> list[Answer]:
+    """Carry out requests in a box, each in a process of its own; return what each claims, in order.
+
+    Args:
+        box: with the judged code in its work directory.
+        requests: fields of calls, or ``{"code": statements}`` that give ``FOUND`` a value.
+        call_seconds: longest request; those after one that is longer have no answer.
+        seconds: longest time of all.
+        python: interpreter in the box, with options.
+
+    Raises:
+        ForgedJsonError: an answer has a form that honest code cannot produce.
+        SandboxError: the box was lost.
+    """
+    body = msgspec.json.encode({"calls": requests, "seconds": call_seconds, "max_bytes": _MAX_ANSWER})
+    ended = await box.exec([*python, "-c", _PROGRAM], stdin=body, seconds=seconds, max_output=_MAX_OUTPUT)
+    answers = [Answer() if text is None else _read_answer(text) for text in _read_output(ended, len(requests))]
+    return answers + [Answer()] * (len(requests) - len(answers))
 
 
 def _read_output(ended: ExecResult, num_calls: int) -> list[str | None]:

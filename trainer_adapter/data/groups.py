@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from agent_layer.schema import ExcludedRollout, Fill, Group, HeldOutTasks, LengthRule, Trajectory
+from agent_layer.schema import ExcludedRollout, Fill, Group, HeldOutTasks, LengthRule, Trajectory, current_rewards
 from agent_layer.store import GroupDelivery
 from trainer_adapter.algorithms import Credit
 from trainer_adapter.data.advantages import GroupSamples
@@ -153,6 +153,7 @@ def read_group(  # noqa: PLR0913  # a group, and the rules by which it is read
     bounds: ModelBounds = NO_BOUNDS,
     *,
     held_out: HeldOutTasks | None = None,
+    accepts_shared_judge: bool = True,
 ) -> GroupIntake:
     """Turn the trajectories of a group into samples.
 
@@ -164,9 +165,15 @@ def read_group(  # noqa: PLR0913  # a group, and the rules by which it is read
         lengths: what is trained of rollouts that are too long.
         bounds: of the model; a rollout with a row beyond them is left out.
         held_out: tasks that are not trained; a rollout that repeats one is left out.
+        accepts_shared_judge: whether rollouts are trained whose judged code could force a reward.
     """
     read = [
-        (one, find_held_out(one, held_out) or read_rollout(one, rule.credit, lengths, bounds))
+        (
+            one,
+            find_held_out(one, held_out)
+            or (None if accepts_shared_judge else find_shared_judge(one))
+            or read_rollout(one, rule.credit, lengths, bounds),
+        )
         for one in delivery.trajectories
     ]
     usable = [(trajectory, found) for trajectory, found in read if isinstance(found, SampleSet)]
@@ -283,6 +290,17 @@ def find_held_out(trajectory: Trajectory, held_out: HeldOutTasks | None) -> Excl
     input_hash = trajectory.started.input_hash if trajectory.started else None
     match = held_out.find_refusal(trajectory.task, input_hash)
     return match and exclude(trajectory, "held_out", f"its task {match}; held-out tasks are not trained")
+
+
+def find_shared_judge(trajectory: Trajectory) -> ExcludedRollout | None:
+    """Return why a rollout may not be learned from: its judged code could force a reward; None: it may."""
+    shared = next((one for one in current_rewards(trajectory.rewards) if one.judge == "shared"), None)
+    return shared and exclude(
+        trajectory,
+        "shared_judge",
+        f"its reward {shared.name!r} is of {shared.scorer}, which shares an interpreter with the judged code; train"
+        " with --accept-shared-judge, or judge it by another scorer",
+    )
 
 
 def read_rollout(

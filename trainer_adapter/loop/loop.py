@@ -170,6 +170,7 @@ class TrainingLoop:
                 self._config.lengths,
                 self._bounds,
                 held_out=self._held_out_tasks,
+                accepts_shared_judge=self._config.accept_shared_judge,
             )
             if self._teacher is not None and not group.is_stale:
                 with _timed(seconds, "teacher"):

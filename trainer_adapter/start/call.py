@@ -54,6 +54,8 @@ class TrainOptions(TypedDict, total=False):
     verl: dict[str, object]
     unchecked: bool
     """Whether tasks of a set train that failed ``tasksets check``, or never ran it; default False."""
+    accept_shared_judge: bool
+    """Whether tasks train whose scorer shares an interpreter with the judged code; default False."""
     report: Callable[[StepProgress], None]
     """Called for each step, once its weights serve."""
 
@@ -112,6 +114,7 @@ def train(
         health=options.get("health", {}),
         tool_parser=options.get("tool_parser", "auto"),
         reasoning_parser=options.get("reasoning_parser", "auto"),
+        accept_shared_judge=options.get("accept_shared_judge", False),
         verl=options.get("verl", {}),
     )
     job = Job(

@@ -19,7 +19,7 @@ from agent_layer.infra import Keys, install_command, is_locked, is_redis_running
 from agent_layer.settings import Settings
 from envs.commands import CommandOptions
 from envs.harnesses import PREFIX, check_harness, find_harness, find_qualification
-from envs.tasksets import check_trainable
+from envs.tasksets import check_judges, check_trainable
 from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import ClusterConfig, TrainConfig
 from trainer_adapter.data import check_own_parts
@@ -179,8 +179,11 @@ def _look_at_tasks(
             sources = open_sources(config.tasks, Path(directory), run=settings.run, seed=config.seed)
             files = [source.file(source.first_level) for source in sources]
             agents = set[str]().union(*(file.agents for file in files))
+            tasks = [task for source in sources for task in source.read_first_tasks()]
             if not unchecked:
-                check_trainable(settings.dir, [task for source in sources for task in source.read_first_tasks()])
+                check_trainable(settings.dir, tasks)
+            if not config.accept_shared_judge:
+                check_judges(tasks)
     except ModuleNotFoundError:
         return None, set(), []  # the packages that are missing are named anyway
     except (AgentLayerError, OSError) as error:

@@ -76,7 +76,7 @@ class TaskSource:
         return file.read(self._shuffle(len(file), epoch)[place])
 
     def read_first_tasks(self) -> list[Task]:
-        """Return a task of each task set that its tasks are from."""
+        """Return a task of each task set that its tasks are from, and of each scorer that they name."""
         return self.file(self.first_level).read_first_tasks()
 
     def _shuffle(self, num_tasks: int, epoch: int) -> "array[int]":

@@ -41,8 +41,8 @@ class TaskFile:
         self._path, self._run = path, run
         self._split: Split = split
         self._offsets, self._numbers = array("Q"), array("I")
-        self._first: dict[tuple[str, str], int] = {}
-        """First task of each task set."""
+        self._first: dict[tuple[tuple[str, str] | None, str | None], int] = {}
+        """First task of each task set and scorer."""
         self.agents = set[str]()
         """Agents that its tasks name."""
         try:
@@ -77,7 +77,7 @@ class TaskFile:
         return read_task(line, f"{self._path} line {self._numbers[index]}", run=self._run, split=self._split)
 
     def read_first_tasks(self) -> list[Task]:
-        """Return the first task of each task set that tasks of the file are from, by their labels."""
+        """Return the first task of each task set, by its labels, and scorer that tasks of the file name."""
         return [self.read(index) for index in self._first.values()]
 
     def _index(self) -> None:
@@ -89,8 +89,7 @@ class TaskFile:
             hashes.append(hash(name.id))
             if name.agent is not None:
                 self.agents.add(name.agent)
-            if (taskset := find_taskset(name.labels)) is not None:
-                self._first.setdefault(taskset, len(hashes) - 1)
+            self._first.setdefault((find_taskset(name.labels), name.scorer), len(hashes) - 1)
         if not hashes:
             raise BadInputError(
                 f"{self._path}: expected at least one task, found none; write one JSON object on each line"

@@ -8,7 +8,7 @@ import msgspec
 from agent_layer.cli.ui.output import open_console
 from agent_layer.cli.ui.tables import Column, TableView, draw
 from agent_layer.infra import format_count
-from agent_layer.schema import JsonObject, as_json_object, as_json_objects, readable_message
+from agent_layer.schema import SHARED_JUDGE, JsonObject, as_json_object, as_json_objects, readable_message
 from agent_layer.schema.sandbox import SandboxUsage
 
 _HEADER = ("run", "task_id", "task_type", "group_id", "status", "cause", "accepted", "reward", "policy", "started_at")
@@ -111,7 +111,8 @@ def _describe_reward(reward: JsonObject) -> str:
     standing = "" if reward["is_current"] else "  (void)" if reward["void"] else "  (superseded)"
     why = f"  {reward['status']}: {reward['error']}" if reward["error"] else ""
     comment = f"  “{reward['comment']}”" if reward["comment"] else ""
-    line = f"{reward['name']}{_judged(reward)} = {_text(reward['score'])}  by {reward['source']}"
+    judge = f"  judge: shared, {SHARED_JUDGE}" if reward["judge"] else ""
+    line = f"{reward['name']}{_judged(reward)} = {_text(reward['score'])}  by {reward['source']}{judge}"
     return f"reward {line}{why}{standing}{comment}"
 
 

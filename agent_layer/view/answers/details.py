@@ -93,6 +93,8 @@ class RewardLine(Answer, frozen=True, kw_only=True):
     error: str | None
     comment: str | None
     supersedes: str | None
+    judge: str | None
+    """``shared``: the judged code could force it."""
     void: bool
     is_current: bool
 

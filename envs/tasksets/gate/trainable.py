@@ -10,6 +10,8 @@ import msgspec
 from agent_layer.errors import BadInputError
 from agent_layer.infra import make_private, replace_file
 from agent_layer.schema import HOLDOUT_LABEL, JsonObject, Task, content_hash
+from envs.grading import has_shared_judge
+from envs.scorers import load_scorer
 from envs.tasksets.gate.gate import Report
 from envs.tasksets.registry import read_holdout
 from envs.tasksets.taskset import TaskSet
@@ -71,6 +73,26 @@ def check_trainable(directory: Path, tasks: Iterable[Task]) -> None:
             f"task set {taskset!r} version {version!r}: expected a passed check before it trains, but {found}; run"
             f" 'agent-layer tasksets check {taskset}', or train with --unchecked"
         )
+
+
+def check_judges(tasks: Iterable[Task]) -> None:
+    """Check that no scorer of these tasks shares an interpreter with the judged code.
+
+    A scorer that cannot be imported here, but where its workers are, is theirs to refuse.
+
+    Raises: BadInputError: one does.
+    """
+    for name, task in {task.scorer: task for task in tasks if task.scorer is not None}.items():
+        try:
+            scorer = load_scorer(name)
+        except BadInputError:
+            continue
+        if has_shared_judge(scorer):
+            raise BadInputError(
+                f"task {task.id!r}: its scorer {name!r} shares an interpreter with the judged code, which can force its"
+                " reward (docs/how-to/score-code.md has the measured share of cheats that pays); judge by values,"
+                " hidden tests or output, or train with --accept-shared-judge"
+            )
 
 
 def _find_path(directory: Path, taskset: str, version: str) -> Path:

@@ -41,7 +41,8 @@ PUBLIC = {
     ),
     "envs.harnesses": ("Harness", "SideCall", "ToolShape"),
     "envs.grading": (
-        *("Answer", "Call", "Case", "Criterion", "GroupScorer", "HiddenTests", "JudgeScorer", "Ranking", "Rubric"),
+        *("Answer", "Call", "Case", "Criterion", "GroupScorer", "HiddenTests", "JudgeScorer", "PatchScorer"),
+        *("ProgramScorer", "Ranking", "RepositoryTests", "Rubric"),
         *("Scorer", "ScoringContext", "ValueScorer", "Verdict", "call_functions", "common_cheats", "equal_values"),
         "prepare_box",
     ),

@@ -103,3 +103,15 @@ def test_bounds_are_those_of_the_model(config, expected):
 def test_a_model_that_names_no_bounds_has_those_of_every_model():
     assert not read(rollout("a", response=(2**31 - 1,)), rollout("b"), bounds=ModelBounds()).excluded
     assert read(rollout("a", response=(-1,)), rollout("b"), bounds=ModelBounds()).excluded
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+def test_what_its_own_code_could_reward_is_trained_only_where_that_is_accepted(accepted):
+    forced = rollout("forced")
+    rewards = [msgspec.structs.replace(one, judge="shared", scorer="m:swe") for one in forced.rewards]
+    forced = msgspec.structs.replace(forced, rewards=rewards)
+
+    group = read(rollout("a", score=0.0), forced, accepts_shared_judge=accepted)
+
+    assert [one.trajectory_id for one in group.samples.rollouts] == ["a.0-0", *["forced.0-0"] * accepted]
+    assert [one.kind for one in group.excluded] == ([] if accepted else ["shared_judge"])

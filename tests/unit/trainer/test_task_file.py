@@ -1,5 +1,6 @@
 """Tasks files of any size: random access, errors that name the line, memory that does not grow with the tasks."""
 
+import json
 import os
 from pathlib import Path
 
@@ -95,3 +96,13 @@ def test_many_tasks_are_held_in_the_memory_of_their_places(tmp_path):
     assert [task.grading for task in read] == [0, 2 * 154_321, 2 * (num - 1)]
     # 16 bytes for each of them, and as much again while ids are compared; the tasks' lines alone have 100
     assert resident_bytes() - before < 64 * num
+
+
+def test_the_first_task_of_each_set_and_scorer_is_found(write):
+    rows = [(None, None), (None, "m:f"), ("s", "m:f"), (None, "m:f"), ("s", "m:g"), ("s", "m:f")]
+    lines = [
+        json.dumps({"id": str(index), "input": 1, "labels": {"taskset": name} if name else {}, "scorer": scorer})
+        for index, (name, scorer) in enumerate(rows)
+    ]
+
+    assert [task.id for task in TaskFile(write(*lines), run="r").read_first_tasks()] == ["0", "1", "2", "4"]

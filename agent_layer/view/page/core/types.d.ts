@@ -39,7 +39,7 @@ export interface Step {
   message: Message | null; new_messages: Message[]; num_messages: number | null; num_prompt_tokens: number | null; prefix_length: number | null;
   num_response_tokens: number | null; policy_versions: [number, number][] | null; logprob_mean: number | null; reward: number | null; observations: Observation[];
 }
-export interface Reward { name: string; score: number | null; scope: string; step: number | null; agent: string | null; source: string; status: string; comment: string | null; is_current: boolean; void: boolean; at: number }
+export interface Reward { name: string; score: number | null; scope: string; step: number | null; agent: string | null; source: string; status: string; comment: string | null; judge: string | null; is_current: boolean; void: boolean; at: number }
 export interface GivenLabel { label_id: string; name: string; value: string | null; source: string; comment: string | null; is_current: boolean; at: number }
 export interface Update { run: string; step: number; policy_version: number; num_tokens: number | null; num_trained: number | null; advantage_mean: number | null }
 export interface Trajectory {

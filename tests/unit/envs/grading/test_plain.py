@@ -1,10 +1,13 @@
 """Claims of judged code: strict JSON, compared by exact type, so that no value is right by being strange."""
 
+import json
 import math
 
 import pytest
+from hypothesis import given, strategies as st
 
 from agent_layer.errors import BadInputError
+from envs.grading.guest.call_functions import DEEPEST, encode
 from envs.grading.plain import ForgedJsonError, check_plain, equal_values, read_json, read_value
 
 
@@ -48,6 +51,31 @@ def test_values_of_another_type_or_form_differ(expected, found):
 )
 def test_order_of_keys_and_items_does_not_count(expected, found):
     assert equal_values(expected, found)
+
+
+FORMS = [[0, 0.0, -0.0, False], [1, 1.0, True], [-1, -1.0], [10**16, 1e16], [2**100, 2.0**100], [11], [1.5], [1e999]]
+SHAPES = {
+    "set": set,
+    "list": list,
+    "tuple": tuple,
+    "dict": lambda items: dict.fromkeys(items, "x"),
+    "sets of sets": lambda items: {frozenset(items), frozenset({"x", 1})},
+    "values": lambda items: {str(index): [one] for index, one in enumerate(items)},
+}
+
+
+@given(
+    st.lists(st.sampled_from(FORMS).flatmap(lambda forms: st.tuples(st.sampled_from(forms), st.sampled_from(forms)))),
+    st.sampled_from(sorted(SHAPES)),
+    st.booleans(),
+)
+def test_equal_by_value_is_what_python_calls_equal(pairs, shape, is_cut):
+    one = SHAPES[shape]([pair[0] for pair in pairs])
+    other = SHAPES[shape]([pair[1] for pair in pairs][is_cut:])
+
+    claimed = [read_json(json.dumps(encode(value, DEEPEST))) for value in (one, other)]
+
+    assert equal_values(*claimed, by_value=True) is (one == other)
 
 
 def test_a_tolerance_is_for_floats_alone():
