@@ -64,8 +64,8 @@ class PrimeRlFeed:
     ) -> None:
         if num_ranks < 1 or seq_len < 1:
             raise BadInputError(
-                f"prime-rl: expected num_ranks and seq_len of at least 1, found {num_ranks} and {seq_len}; take those of"
-                " its trainer"
+                f"prime-rl: expected num_ranks and seq_len of at least 1, found {num_ranks} and {seq_len}; take those"
+                " of its trainer"
             )
         settings = settings or load_settings()
         self._output_dir, self._seq_len, self._num_ranks = output_dir, seq_len, num_ranks
