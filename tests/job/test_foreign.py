@@ -192,8 +192,8 @@ def test_a_rollout_that_played_a_held_out_task_is_not_trained(settings, model, t
         rollouts(prompts, trainer)
 
 
-@pytest.mark.parametrize("is_path", [True, False])
-def test_verl_has_no_prompt_of_a_held_out_task(settings, held_out, tmp_path, monkeypatch, is_path):
+@pytest.mark.parametrize("option", ["${path}", [{"path": "${path}"}]])
+def test_verl_has_no_prompt_of_a_held_out_task(settings, held_out, tmp_path, monkeypatch, option):
     from omegaconf import OmegaConf  # noqa: PLC0415
 
     from trainer_adapter.cluster.task_data import TaskDataset  # noqa: PLC0415
@@ -202,7 +202,7 @@ def test_verl_has_no_prompt_of_a_held_out_task(settings, held_out, tmp_path, mon
         monkeypatch.setenv(name, value)
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text('{"id": "a", "input": "a"}\n{"id": "b", "input": "b"}\n')
-    config = OmegaConf.create({"held_out": str(held_out) if is_path else [{"path": str(held_out)}]})
+    config = OmegaConf.create({"path": str(held_out), "held_out": option})
     rows = TaskDataset(str(tasks), config)
     assert [rows[place]["task_id"] for place in range(len(rows))] == ["b"]
 
@@ -279,6 +279,12 @@ def test_an_async_worker_that_cannot_go_on_says_why_when_trl_asks(open_async, pl
         return False
 
     wait_until(is_refused)
+
+
+@pytest.mark.parametrize("options", [{"group_size": 1}, {"groups_per_round": 0}, {"groups_per_round": -1}])
+def test_an_async_worker_that_could_compare_nothing_is_refused(open_async, options):
+    with pytest.raises(BadInputError, match="expected groups of at least 2 rollouts and a round of at least 1, found"):
+        open_async(**options)
 
 
 def test_an_async_worker_stops_while_it_waits(open_async, player):

@@ -142,12 +142,24 @@ def test_rows_that_are_too_long_for_prime_rl_are_left_out(open_feed, output_dir)
     [
         (lambda one: (one / "STABLE").unlink(), AgentLayerError, "expected weights in .*step_0, found none for 0 s"),
         (lambda one: (one / "adapter_config.json").touch(), BadInputError, "found an adapter; train without LoRA"),
+        (lambda one: (one / "model.safetensors").unlink(), BadInputError, "step_0, found no .safetensors file; let"),
     ],
 )
 def test_weights_that_are_not_there_or_not_whole_are_an_error(open_feed, output_dir, spoil, error, sentence):
     spoil(output_dir / "broadcasts" / "step_0")
     with pytest.raises(error, match=sentence):
         open_feed(patience_seconds=0).send(1, request_groups())
+
+
+@pytest.mark.parametrize("options", [{"num_ranks": 0}, {"num_ranks": -1}, {"seq_len": 0}])
+def test_sizes_by_which_nothing_could_be_packed_are_refused_before_a_step(open_feed, options):
+    with pytest.raises(BadInputError, match="expected num_ranks and seq_len of at least 1, found"):
+        open_feed(**options)
+
+
+def test_a_step_before_the_first_is_refused_without_a_wait(open_feed):
+    with pytest.raises(BadInputError, match="expected a step of at least 1, found 0"):
+        open_feed().send(0, request_groups())
 
 
 @pytest.mark.long

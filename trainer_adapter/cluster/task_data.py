@@ -45,4 +45,4 @@ def list_held_out(config: DictConfig) -> list[HeldOutConfig]:
     Raises: BadInputError: it is something else.
     """
     option = config.get("held_out")
-    return read_held_out_option(OmegaConf.to_container(option) if OmegaConf.is_config(option) else option)
+    return read_held_out_option(OmegaConf.to_container(option, resolve=True) if OmegaConf.is_config(option) else option)

@@ -46,6 +46,8 @@ class PrimeRlFeed:
         num_ranks: data-parallel ranks.
         held_out: sets that are not trained.
         patience_seconds: longest wait for weights, and for the next group.
+
+    Raises: BadInputError: nothing could be packed for these ranks and lengths, or no task may be trained.
     """
 
     def __init__(  # noqa: PLR0913  # prime-rl's options, and ours
@@ -60,6 +62,11 @@ class PrimeRlFeed:
         held_out: Sequence[HeldOutConfig] = (),
         patience_seconds: float = 600.0,
     ) -> None:
+        if num_ranks < 1 or seq_len < 1:
+            raise BadInputError(
+                f"prime-rl: expected num_ranks and seq_len of at least 1, found {num_ranks} and {seq_len}; take those"
+                " of its trainer"
+            )
         settings = settings or load_settings()
         self._output_dir, self._seq_len, self._num_ranks = output_dir, seq_len, num_ranks
         self._patience = patience_seconds
@@ -83,10 +90,12 @@ class PrimeRlFeed:
             temperature: of every call.
 
         Raises:
-            BadInputError: prime-rl writes an adapter, or a task is not known.
+            BadInputError: prime-rl writes no whole weights, a task is not known, or the step is below 1.
             AgentLayerError: weights or groups do not come, or rewards do not differ.
             EngineError: no engine of the run serves the weights.
         """
+        if step < 1:
+            raise BadInputError(f"prime-rl: expected a step of at least 1, found {step}; its trainer's first is 1")
         version = self._weights.serve(self._read_weights(step - 1), step - 1)
         for _ in range(_MAX_ROUNDS):
             groups = self._player.play(requests, version, temperature)
@@ -124,5 +133,10 @@ class PrimeRlFeed:
             raise BadInputError(
                 f"prime-rl: expected whole weights in {directory}, found an adapter; train without LoRA"
             )
-        for file in sorted(directory.glob("*.safetensors")):
+        if not (files := sorted(directory.glob("*.safetensors"))):
+            raise BadInputError(
+                f"prime-rl: expected whole weights in {directory}, found no .safetensors file; let its trainer write"
+                " the step again"
+            )
+        for file in files:
             yield from load_file(file).items()

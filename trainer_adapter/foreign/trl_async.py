@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from agent_layer.errors import AgentLayerError
+from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.schema import Task, TrainingSample
 from agent_layer.settings import Settings, load_settings
 from trainer_adapter.config import HeldOutConfig
@@ -69,6 +69,8 @@ class AsyncTrlRollouts:
         temperature: of every call; TRL's must be the same.
         held_out: sets that are not trained; their tasks are not played.
         patience_seconds: longest wait for the next group.
+
+    Raises: BadInputError: no two rollouts would be compared, or no task may be trained.
     """
 
     def __init__(  # noqa: PLR0913  # TRL's configuration has them, but no worker sees it
@@ -83,6 +85,11 @@ class AsyncTrlRollouts:
         held_out: Sequence[HeldOutConfig] = (),
         patience_seconds: float = 600.0,
     ) -> None:
+        if group_size < 2 or groups_per_round < 1:
+            raise BadInputError(
+                "TRL: expected groups of at least 2 rollouts and a round of at least 1, found group_size"
+                f" {group_size} and groups_per_round {groups_per_round}; correct them"
+            )
         settings = settings or load_settings()
         self._player = RoundPlayer(tasks, settings, settings.run, held_out=held_out, patience_seconds=patience_seconds)
         self._weights = ServedWeights(model, settings)
