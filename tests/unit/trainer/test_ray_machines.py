@@ -49,7 +49,7 @@ def test_a_dry_run_tells_what_is_needed_of_the_cluster():
         "Ray cluster auto: 32 GPUs free, looked at when it starts",
         "  2 x 8 GPUs and 24 CPUs on one machine, for the trained model",
         "  8 x 2 GPUs and 4 CPUs on one machine, for one engine",
-        "  4 CPUs on any machine, for rows and rewards",
+        "  2 CPUs on any machine, for calls and rewards",
     ]
 
 
@@ -76,10 +76,14 @@ def test_engines_take_what_the_trained_model_leaves_even_on_its_machine():
 
 
 def test_cpus_beside_those_of_gpus_are_needed():
-    short = find_shortage(plan_needs(configure(gpus_per_node=2)), [FreeMachine("a", 2, 9)])
+    needs = plan_needs(configure(gpus_per_node=2))
+    short = find_shortage(needs, [FreeMachine("a", 2, 7)])
 
     assert short is not None
-    assert short.startswith("Ray cluster: expected 4 free CPUs beside those of GPUs, found 3 on 1 machine: a")
+    assert short.startswith("Ray cluster: expected 2 free CPUs beside those of GPUs, found 1 on 1 machine: a")
+    parts = [FreeMachine("a", 2, 6.5), FreeMachine("b", 0, 0.75), FreeMachine("c", 0, 0.75)]
+    assert find_shortage(needs, parts) is not None, "parts of CPUs on several machines start no actor"
+    assert find_shortage(needs, [FreeMachine("head", 0, 0), FreeMachine("a", 2, 8)]) is None
 
 
 def test_gpus_without_cpus_on_their_own_machine_do_not_count():

@@ -4,8 +4,10 @@ Those of this machine are looked at here, others by an actor on theirs. A machin
 only slow to answer has not.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple, cast
 
+import psutil
 import ray
 from ray.actor import ActorProxy
 from ray.exceptions import ActorUnavailableError, ActorUnschedulableError, GetTimeoutError, RayActorError
@@ -22,7 +24,7 @@ _KILL_SECONDS = 30.0
 
 
 class ServerProcesses(NamedTuple):
-    """Processes of a server, and where they are."""
+    """Processes of a server, or of other parts of a run on one machine, and where they are."""
 
     node_id: str
     address: str
@@ -46,6 +48,23 @@ def start_machine(node_id: str) -> ActorProxy[Machine]:
 def alive_nodes() -> dict[str, str]:
     """Return the address of each machine that Ray knows to be alive, by the id that Ray gave it."""
     return {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+
+
+def find_own_process(name: str) -> ServerProcesses:
+    """Return this process, under a name, and where it is."""
+    own = psutil.Process()
+    process = KnownProcess(own.pid, own.create_time(), name)
+    return ServerProcesses(ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address(), [process])
+
+
+def join_by_machine(parts: Iterable[ServerProcesses]) -> list[ServerProcesses]:
+    """Return one for each machine, with all processes there."""
+    found: dict[str, ServerProcesses] = {}
+    for part in parts:
+        before = found.get(part.node_id)
+        processes = [*(before.processes if before else []), *part.processes]
+        found[part.node_id] = part._replace(processes=processes)
+    return list(found.values())
 
 
 def explain_end(server: ServerProcesses) -> ServerEnd | None:
