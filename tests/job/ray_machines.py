@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -27,6 +28,7 @@ class RayMachine:
 
     def __init__(self, home: Path, host: str, port: int, head: str | None, *, num_gpus: int = 1, num_cpus: int = 8):
         self.host = host
+        self._start = partial(RayMachine, home, host, port, head, num_gpus=num_gpus, num_cpus=num_cpus)
         own = [f"--address={head}"] if head else ["--head", f"--port={port}", "--include-dashboard=false"]
         directory = [] if head else [f"--temp-dir={home}"]
         self._log = home / f"{host}.log"
@@ -68,6 +70,19 @@ class RayMachine:
         os.kill(self.raylet.pid, signal.SIGKILL)
         wait_for_exit(self._process, 100, self._log)
 
+    def lose_power(self) -> None:
+        """Kill all that Ray started on it with kill -9, at once."""
+        for process in [self.raylet, *psutil.Process(self._process.pid).children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.kill()
+        wait_for_exit(self._process, 100, self._log)
+
+    def start_again(self) -> "RayMachine":
+        """Start Ray on it again, at the same address, once the present one has ended."""
+        self.stop()
+        return self._start()
+
     def stop(self) -> None:
         """End its Ray, unless it has died."""
         if self._process.poll() is None:
@@ -97,6 +112,15 @@ class RayMachines:
         head = self.address if self.machines else None
         self.machines.append(RayMachine(self.home, host, self._port, head, **options))
         return self.machines[-1]
+
+    def mend(self) -> None:
+        """Start each machine again that does not run; without its head no other goes on."""
+        if not self.machines[0].is_running():
+            for machine in self.machines[1:]:
+                machine.stop()
+        for number, machine in enumerate(self.machines):
+            if not machine.is_running():
+                self.machines[number] = machine.start_again()
 
 
 @contextmanager

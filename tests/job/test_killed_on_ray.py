@@ -19,7 +19,6 @@ import pytest
 from agent_layer.dispatcher import HELD, connect
 from agent_layer.engines import open_engine_registry
 from agent_layer.health.progress import progress_path, read_progress
-from agent_layer.health.restarts import Restart, read_restarts, restarts_path
 from agent_layer.infra import SupervisedProcess, open_redis, start_supervised
 from agent_layer.infra.processes.marked import list_marked
 from agent_layer.settings import Settings
@@ -32,7 +31,7 @@ from trainer_adapter.start import Job, run_job
 from ..processes import find_pid
 from ..waiting import scaled
 from .ray_machines import TOKEN, RayMachines, ray_machines
-from .ray_runs import RUN, replay
+from .ray_runs import RUN, check_trained, count_steps, list_restarts
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # torch, ray and veRL warn of each other
@@ -115,25 +114,6 @@ def train_and_kill(settings: Settings, config: TrainConfig, parts: tuple[str, ..
     assert list_marked(MARK, directory) == []
     assert [kill.part for kill in kills] == list(parts)
     return kills
-
-
-def check_trained(settings: Settings, num_steps: int) -> None:
-    """Every step trained whole groups, nothing twice, and can be replayed."""
-    store = open_store(settings)
-    batches = list_batches(store.redis, store.keys, RUN)
-    trained = [rollout.trajectory_id for batch in batches for rollout in batch.rollouts]
-    assert [batch.step for batch in batches] == list(range(1, num_steps + 1))
-    assert len(trained) == num_steps * 6 * RECIPE.group_size
-    assert len(trained) == len(set(trained))
-    assert replay(settings).count("identical") == num_steps
-
-
-def count_steps(settings: Settings) -> int:
-    return len(read_progress(progress_path(settings, RUN)))
-
-
-def list_restarts(settings: Settings) -> list[Restart]:
-    return read_restarts(restarts_path(settings, RUN))
 
 
 def holds_calls(settings: Settings) -> bool:
