@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from math import isfinite
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -39,6 +40,7 @@ from trainer_adapter.data import (
 from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor
 from trainer_adapter.loop.feed import GroupFeed
 from trainer_adapter.loop.held_out import HeldOutEvaluation
+from trainer_adapter.loop.resumed import write_fixed_options
 from trainer_adapter.loop.row_memory import RowTooLargeError, is_out_of_memory, lower_row_memory
 from trainer_adapter.teacher import Teacher, judge_group
 from trainer_adapter.verl import PolicyTrainer, UpdateReport, WeightPublisher
@@ -63,6 +65,7 @@ class TrainingLoop:
         publisher: WeightPublisher,
         checkpoints: CheckpointDirectory,
         *,
+        fixed: Mapping[str, str] = MappingProxyType({}),
         bounds: ModelBounds = NO_BOUNDS,
         memory_path: Path | None = None,
         held_out: HeldOutEvaluation | None = None,
@@ -79,7 +82,7 @@ class TrainingLoop:
         self._feed = feed
         self._trainer = trainer
         self._publisher = publisher
-        self._checkpoints = checkpoints
+        self._checkpoints, self._fixed = checkpoints, fixed
         self._held_out, self._held_out_tasks = held_out, held_out_tasks
         self._teacher = teacher
         self._restarts_since = restarts_since
@@ -317,7 +320,12 @@ class TrainingLoop:
         if not self._taken:
             return
         version = self._version if self._is_published else None
-        self._checkpoints.save(self._feed.cursor(self._step, version, self._taken), self._trainer.save)
+
+        def write(directory: Path) -> None:
+            self._trainer.save(directory)
+            write_fixed_options(self._fixed, directory)
+
+        self._checkpoints.save(self._feed.cursor(self._step, version, self._taken), write)
         self._feed.forget_draws()
         self._feed.acknowledge(self._taken)
         self._taken = []

@@ -33,6 +33,7 @@ from trainer_adapter.loop.checkpoint import CheckpointDirectory, Cursor, hold_ru
 from trainer_adapter.loop.feed import GroupFeed
 from trainer_adapter.loop.held_out import HeldOutEvaluation
 from trainer_adapter.loop.loop import TrainingLoop
+from trainer_adapter.loop.resumed import list_fixed_options, refuse_changes
 from trainer_adapter.loop.row_memory import memory_path, read_row_memory
 from trainer_adapter.loop.vocabulary import keep_vocabulary
 from trainer_adapter.tasks import (
@@ -104,7 +105,8 @@ def train_run(
         reports of the steps that this call did.
 
     Raises:
-        BadInputError: model, tasks, trackers, alarms, teacher or a key of veRL cannot be used, or another trainer runs.
+        BadInputError: model, tasks, trackers, alarms, teacher or a key of veRL cannot be used, another trainer runs, or
+            an option differs from the checkpoint that must not (``resumed.FIXED``).
         CaptureError: a rollout lacks token ids.
         EngineError: weights could not be switched, or a teacher returns no log-probabilities.
         UnreachableError: a teacher does not answer.
@@ -125,7 +127,7 @@ def train_run(
     ):
         redis, recorder, left_out = open_redis(settings), open_recorder(settings), open_held_out(config, settings)
         teacher, checkpoints = open_teacher(config, settings), CheckpointDirectory(settings, run)
-        directory, cursor = checkpoints.newest() or (None, Cursor())
+        directory, cursor, fixed = _find_start(checkpoints, config, run)
         driver = driver or EmbeddedDriver()
         publisher = driver.open_publisher(settings, run, redis, recorder)
         publisher.register_base(config.model)
@@ -156,6 +158,7 @@ def train_run(
             trainer,
             publisher,
             checkpoints,
+            fixed=fixed,
             bounds=msgspec.structs.replace(
                 read_model_bounds(config.model), max_fitting=read_row_memory(memory_path(settings, run))
             ),
@@ -173,6 +176,17 @@ def train_run(
             report(progress)
         recorder.flush(settings.flush_seconds)
         return reports
+
+
+def _find_start(
+    checkpoints: CheckpointDirectory, config: TrainConfig, run: str
+) -> tuple[Path | None, Cursor, dict[str, str]]:
+    """Return the newest checkpoint, its position, and what the run must keep."""
+    directory, cursor = checkpoints.newest() or (None, Cursor())
+    fixed = list_fixed_options(config)
+    if directory:
+        refuse_changes(fixed, directory, run)
+    return directory, cursor, fixed
 
 
 @contextmanager
