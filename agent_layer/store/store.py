@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, SupportsFloat, Unpack
+from typing import TYPE_CHECKING, SupportsFloat, Unpack, cast
 
 from redis import Redis
 
@@ -289,6 +289,11 @@ class Store:
     def acknowledge(self, consumer: str, run: str, group_ids: Sequence[str]) -> None:
         """Acknowledge groups: no member of the consumer receives them again. Idempotent."""
         acknowledge(self.redis, self.keys, Consumer(consumer, run), group_ids)
+
+    def find_acknowledged(self, consumer: str, run: str, group_ids: Sequence[str]) -> list[str]:
+        """Return those of the groups that the consumer has acknowledged, as far as Redis knows."""
+        found = self.redis.smismember(self.keys.acked(run, consumer), list(group_ids)) if group_ids else []
+        return [group_id for group_id, is_acked in zip(group_ids, cast("list[int]", found), strict=True) if is_acked]
 
     def _follower(self, consumer: Consumer) -> Follower:
         return Follower(self._index, self.objects, consumer, self._settings.claim_seconds)

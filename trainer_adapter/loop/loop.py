@@ -140,7 +140,7 @@ class TrainingLoop:
     def _steps(self) -> Iterator[StepProgress]:
         deliveries = self._feed.follow(self._stop)
         while self._step < self._config.steps and not self._stop():
-            self._feed.submit_groups(self._version)
+            self._feed.submit_groups(self._version, self._step)
             seconds: dict[str, float] = {}
             with _timed(seconds, "wait"):
                 groups = self._collect_groups(deliveries, seconds)
@@ -207,7 +207,7 @@ class TrainingLoop:
             self._feed.replace_group(last.group.group_id)
         if len(groups) >= self._feed.groups_per_step:
             self._stop_unless_healthy(self._report(groups, {}), groups)
-        self._feed.submit_groups(self._version)
+        self._feed.submit_groups(self._version, self._step)
 
     def _has_enough(self, groups: Sequence[GroupIntake]) -> bool:
         kept = [group for group in groups if not group.is_void]
@@ -266,7 +266,7 @@ class TrainingLoop:
         if self._held_out is None or not self._held_out.is_due(self._step):
             return
         if self._step < self._config.steps:
-            self._feed.submit_groups(self._version)
+            self._feed.submit_groups(self._version, self._step)
         self._evaluations += self._held_out.evaluate(self._version, self._stop)
 
     def _update(self, batch: TrainingBatch) -> UpdateReport | None:

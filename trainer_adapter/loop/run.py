@@ -146,7 +146,7 @@ def train_run(
         feed = GroupFeed(run, stream, config, dispatcher, store, cursor)
         newest = publisher.newest()
         # before the model loads: workers need not wait for it
-        feed.submit_groups(newest if cursor.policy_version == newest else newest + 1)
+        feed.submit_groups(newest if cursor.policy_version == newest else newest + 1, cursor.step)
         trainer = driver.open_trainer(config)
         if directory:
             trainer.load(directory)
