@@ -36,6 +36,7 @@ from trainer_adapter.loop.loop import TrainingLoop
 from trainer_adapter.loop.resumed import list_fixed_options, refuse_changes
 from trainer_adapter.loop.row_memory import memory_path, read_row_memory
 from trainer_adapter.loop.vocabulary import keep_vocabulary
+from trainer_adapter.model_sizes import check_model
 from trainer_adapter.tasks import (
     DrawJournal,
     MixFile,
@@ -113,11 +114,7 @@ def train_run(
         AgentLayerError: the run is not healthy (``TrainConfig.health``), or its groups do not come.
     """
     run = config.run or settings.run
-    if not (config.model / "config.json").is_file():
-        raise BadInputError(
-            f"model {config.model}: expected a directory with config.json, weights and a tokenizer, found none;"
-            " download the model, or correct 'model' in the configuration"
-        )
+    check_model(config.model)
     check_verl_options(config.verl)
     check_trackers(config)
     with (

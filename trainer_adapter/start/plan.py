@@ -24,7 +24,7 @@ from trainer_adapter.algorithms import resolve_algorithm
 from trainer_adapter.config import ClusterConfig, TrainConfig
 from trainer_adapter.data import check_own_parts
 from trainer_adapter.loop import CheckpointDirectory, list_fixed_options, refuse_changes
-from trainer_adapter.model_sizes import check_sequence_parallel, read_context_length
+from trainer_adapter.model_sizes import check_model, check_sequence_parallel, read_context_length
 from trainer_adapter.start.memory import MemoryEstimate, MemoryPart, estimate_memory, read_shape
 from trainer_adapter.start.options import flatten_options
 from trainer_adapter.tasks import read_held_out_sets
@@ -83,7 +83,7 @@ def plan_run(
     missing += _look_at_harness(settings, worker) if worker else []
     starts_stack = worker is not None and not settings.gateway_url
     found = _look_at_services(settings, needs_engine=not on_ray and not starts_stack, needs_worker=worker is None)
-    missing += [*found.missing, *([] if model else _look_at_checkpoint(config, settings))]
+    missing += [*found.missing, *([] if model or packages else _look_inside(config, settings))]
     missing += _look_at_names(agents - found.agents)
     agents |= {worker.agent} if worker else found.agents
     length = None if starts_stack or on_ray else found.max_model_len
@@ -169,9 +169,10 @@ def _look_at_model(model: Path) -> list[str]:
     return missing
 
 
-def _look_at_checkpoint(config: TrainConfig, settings: Settings) -> list[str]:
+def _look_inside(config: TrainConfig, settings: Settings) -> list[str]:
     newest = CheckpointDirectory(settings, settings.run).newest()
     try:
+        check_model(config.model)
         if newest:
             refuse_changes(list_fixed_options(config), newest[0], settings.run)
     except BadInputError as error:

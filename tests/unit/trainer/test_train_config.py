@@ -68,6 +68,12 @@ def test_a_run_survives_being_written_down(tmp_path):
         ("rollouts: {partial: wait}", "partial"),
         ("algorithm: {estimator: magic}", "estimator"),
         ("rollouts: [", "expected the options"),
+        ("optimizer: {betas: [0.9, 1.0]}", r"optimizer.betas\[1\]"),
+        ("optimizer: {betas: [-0.1, 0.9]}", r"optimizer.betas\[0\]"),
+        ("optimizer: {learning_rate: {start: .inf}}", "optimizer.learning_rate.start: expected a finite number"),
+        ("optimizer: {clip_grad: .inf}", "optimizer.clip_grad: expected a finite number"),
+        ("rollouts: {success_above: .nan}", "rollouts.success_above: expected a finite number"),
+        ("cluster: {verl: {a.b: [1, -.inf]}}", "cluster.verl.a.b.1: expected a finite number, found -inf"),
     ],
 )
 def test_a_knob_that_cannot_be_is_named(tmp_path, change, named):
