@@ -12,7 +12,7 @@ __all__ = ["check_model", "check_sequence_parallel", "read_context_length"]
 
 
 def check_model(model: Path) -> None:
-    """Raise BadInputError for a directory without a model, or a file of weights that is not whole; it reads no tensor."""
+    """Raise BadInputError for a directory without a model, or with weights that are not whole; it reads no tensor."""
     from safetensors import SafetensorError, safe_open  # noqa: PLC0415  # a base install has none
 
     if not (model / "config.json").is_file():

@@ -105,12 +105,11 @@ def test_what_is_missing_is_named_and_nothing_is_started(agent_layer, settings, 
     assert not (settings.dir / "runs").exists()
 
 
-@pytest.mark.usefixtures("engine")
 def test_weights_that_are_not_whole_are_named(settings, written, model, tmp_path):
     cut = tmp_path / "cut"
     shutil.copytree(model, cut)
     (weights,) = cut.glob("*.safetensors")
-    config = msgspec.structs.replace(load_config(written), model=cut)
+    config = msgspec.structs.replace(load_config(written()), model=cut)
 
     for size in (weights.stat().st_size - 1, weights.stat().st_size // 2, 9, 0):
         os.truncate(weights, size)
@@ -119,7 +118,7 @@ def test_weights_that_are_not_whole_are_named(settings, written, model, tmp_path
 
 
 def test_what_a_run_must_keep_is_looked_at_too(settings, written):
-    config = load_config(written)
+    config = load_config(written())
     fixed = list_fixed_options(config)
     CheckpointDirectory(settings, RUN).save(Cursor(step=1), lambda directory: write_fixed_options(fixed, directory))
 
@@ -128,6 +127,7 @@ def test_what_a_run_must_keep_is_looked_at_too(settings, written):
     assert any("expected seed 0, as in its checkpoint" in one for one in plan_run(changed, settings).missing)
 
 
+@pytest.mark.usefixtures("engine")
 def test_a_teacher_is_shown_and_one_that_cannot_judge_is_missing(agent_layer, settings, written, model):
     open_queue(connect(settings)).heartbeat("w", b"{}", [])
 
