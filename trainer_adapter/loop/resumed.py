@@ -1,23 +1,20 @@
 """What of its configuration a run may change when it goes on from a checkpoint; the rest is refused, by name."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from agent_layer.engines import read_fingerprints
 from agent_layer.errors import BadInputError
-from agent_layer.schema import content_hash
+from envs.evaluation import fingerprint_weights
 from trainer_adapter.config import LoraConfig, TrainConfig
 
 _FILE: Final = "fixed-options.json"
-_PIECES, _PIECE_BYTES = 64, 1 << 16
-"""Of a file of weights that are compared: its training changes all of it."""
 
 
 FIXED: Final[dict[str, str]] = {
-    "model": "tokenizer, shape and first weights (sampled); it may lie elsewhere",
+    "model": "shape, tokenizer, template and first weights (sampled); it may lie elsewhere",
     "seed": "tasks would come twice, or never",
     "lora": "whether there is one, rank, alpha and target_modules: the checkpoint's has that form",
     "cluster.nodes": "times gpus_per_node, as `--processes`: each has a part of the checkpoint",
@@ -71,25 +68,7 @@ def list_fixed_options(config: TrainConfig) -> dict[str, str]:
     """Return what a run must keep, by option; the model by a hash of what it is."""
     lora = config.lora and msgspec.structs.replace(config.lora, publish=LoraConfig(rank=1).publish)
     return {
-        "model": _identify(config.model),
+        "model": fingerprint_weights(config.model),
         "seed": str(config.seed),
         "lora": msgspec.json.encode(lora).decode(),
     }
-
-
-def _identify(model: Path) -> str:
-    """Return a hash of what a model is, wherever it lies."""
-    tokenizer = read_fingerprints(str(model)).tokenizer_hash or ""
-    parts = [(model / "config.json").read_bytes(), tokenizer.encode()]
-    for path in sorted(model.glob("*.safetensors")):
-        parts += [path.name.encode(), *_sample(path)]
-    return content_hash(b"\0".join(parts))
-
-
-def _sample(path: Path) -> Iterator[bytes]:
-    size = path.stat().st_size
-    yield str(size).encode()
-    with path.open("rb") as file:
-        for number in range(_PIECES):
-            file.seek(size * number // _PIECES)
-            yield file.read(_PIECE_BYTES)
