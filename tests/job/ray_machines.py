@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -24,18 +24,29 @@ class RayMachine:
     Args:
         host: its own address.
         head: address of the cluster; None: this machine is its head, which listens on ``port``.
+        prefix: words before the command that starts it.
     """
 
-    def __init__(self, home: Path, host: str, port: int, head: str | None, *, num_gpus: int = 1, num_cpus: int = 8):
+    def __init__(
+        self,
+        home: Path,
+        host: str,
+        port: int,
+        head: str | None,
+        *,
+        num_gpus: int = 1,
+        num_cpus: int = 8,
+        prefix: Sequence[str] = (),
+    ):
         self.host = host
-        self._start = partial(RayMachine, home, host, port, head, num_gpus=num_gpus, num_cpus=num_cpus)
+        self._start = partial(RayMachine, home, host, port, head, num_gpus=num_gpus, num_cpus=num_cpus, prefix=prefix)
         own = [f"--address={head}"] if head else ["--head", f"--port={port}", "--include-dashboard=false"]
         directory = [] if head else [f"--temp-dir={home}"]
         self._log = home / f"{host}.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *own, *directory),
+                    *(*prefix, sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *own, *directory),
                     *(f"--node-ip-address={host}", f"--num-gpus={num_gpus}", f"--num-cpus={num_cpus}"),
                     *("--object-store-memory=100000000", "--disable-usage-stats"),
                 ],
