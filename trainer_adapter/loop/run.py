@@ -35,6 +35,7 @@ from trainer_adapter.loop.held_out import HeldOutEvaluation
 from trainer_adapter.loop.loop import TrainingLoop
 from trainer_adapter.loop.resumed import list_fixed_options, refuse_changes
 from trainer_adapter.loop.row_memory import memory_path, read_row_memory
+from trainer_adapter.loop.run_lock import claim_run
 from trainer_adapter.loop.vocabulary import keep_vocabulary
 from trainer_adapter.model_sizes import check_model
 from trainer_adapter.tasks import (
@@ -121,8 +122,10 @@ def train_run(
         hold_run(settings, run),
         open_notifier(settings, config.alarms) as notifier,
         open_trackers(config, settings, run) as track,
+        open_redis(settings) as redis,
+        claim_run(redis, settings, run),
     ):
-        redis, recorder, left_out = open_redis(settings), open_recorder(settings), open_held_out(config, settings)
+        recorder, left_out = open_recorder(settings), open_held_out(config, settings)
         teacher, checkpoints = open_teacher(config, settings), CheckpointDirectory(settings, run)
         directory, cursor, fixed = _find_start(checkpoints, config, run)
         driver = driver or EmbeddedDriver()
