@@ -13,9 +13,16 @@ import psutil
 
 from agent_layer.infra import free_port
 
-from ..waiting import scaled, wait_for_exit, wait_until_ready
+from ..waiting import scaled, wait_for_exit, wait_until
 
-TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a-token-of-these-tests", "RAY_USAGE_STATS_ENABLED": "0"}
+TOKEN = {
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": "a-token-of-these-tests",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_memory_monitor_refresh_ms": "0",  # else Ray kills its workers where others take the memory
+}
+_STARTS = 5
+"""Ray gives up its own start after 30 seconds, which no option changes; a crowded machine needs more."""
 
 
 class RayMachine:
@@ -43,20 +50,26 @@ class RayMachine:
         own = [f"--address={head}"] if head else ["--head", f"--port={port}", "--include-dashboard=false"]
         directory = [] if head else [f"--temp-dir={home}"]
         self._log = home / f"{host}.log"
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [
-                    *(*prefix, sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *own, *directory),
-                    *(f"--node-ip-address={host}", f"--num-gpus={num_gpus}", f"--num-cpus={num_cpus}"),
-                    *("--object-store-memory=100000000", "--disable-usage-stats"),
-                ],
-                env=os.environ | TOKEN,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        wait_until_ready(
-            self._process, lambda: "Ray runtime started" in self._log.read_text(), seconds=120, log=self._log
-        )
+        command = [
+            *(*prefix, sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *own, *directory),
+            *(f"--node-ip-address={host}", f"--num-gpus={num_gpus}", f"--num-cpus={num_cpus}"),
+            *("--object-store-memory=100000000", "--disable-usage-stats"),
+        ]
+        for _ in range(_STARTS):
+            with self._log.open("wb") as log:
+                self._process = subprocess.Popen(command, env=os.environ | TOKEN, stdout=log, stderr=subprocess.STDOUT)
+            if wait_until(self._find_start, 240, log=self._log) == "started":
+                return
+        raise AssertionError(f"machine {host}: Ray did not start {_STARTS} times: {self._log.read_text()}")
+
+    def _find_start(self) -> str | None:
+        found = self._log.read_text()
+        if "Ray runtime started" in found:
+            return "started"
+        if self._process.poll() is None:
+            return None
+        assert "timed out during startup" in found, found
+        return "timed out"
 
     @property
     def raylet(self) -> psutil.Process:
