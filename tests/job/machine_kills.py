@@ -57,7 +57,7 @@ class Kill(NamedTuple):
     mode: str
     phase: str
     machine: str
-    """``head``, of the command, or ``other``."""
+    """``head``, with Ray's own state, or ``other``."""
     comes_back: bool
     """Whether the machine starts again by itself."""
 
@@ -71,6 +71,8 @@ class Outcome(NamedTuple):
     """What a run made of a kill."""
 
     kill: Kill
+    had_trainer: bool
+    """Whether the trainer, with the rows, was on the machine."""
     restarts: int
     sentence: str
     """Of the run's end; empty: it went on by itself."""
@@ -100,7 +102,7 @@ def draw_kills(seed: int) -> list[Kill]:
 def choose_kills(seed: int, rows: str, number: int) -> list[Kill]:
     """Return the next kills of one mode that a page has no row of."""
     left = [kill for kill in draw_kills(seed) if f"| {seed} | {kill.name} |" not in rows]
-    return [kill for kill in left if kill.mode == left[0].mode][:number]
+    return [kill for kill in left if kill.mode == left[0].mode][:number]  # none left: an empty list
 
 
 def configure(home: Path, mode: str, steps: int, address: str) -> TrainConfig:
@@ -136,6 +138,7 @@ def find_phase(settings: Settings, redis: Redis) -> str:
 
 
 _MISSED = "missed"
+_TRAINER = "ray::TaskRunnerV1"
 
 
 class _Killer:
@@ -145,15 +148,15 @@ class _Killer:
         self._settings, self._redis, self._machines = settings, redis, machines
         self.left = list(kills)
         self.outcomes: list[Outcome] = []
-        self._killed: tuple[Kill, float, int, int] | None = None
-        """The last kill, when, after which step, and how many restarts there were before."""
+        self._killed: tuple[Kill, bool, float, int, int] | None = None
+        """The last kill, whether it hit the trainer, when, after which step, and how many restarts there were."""
         self._is_back = True
 
     def look(self) -> None:
         """Kill when the phase has come; let the machine come back; see what became of the kill before."""
         step = count_steps(self._settings)
         if self._killed is not None:
-            kill, at, since, _ = self._killed
+            kill, _, at, since, _ = self._killed
             if kill.comes_back and not self._is_back and time.time() - at > 3:  # wait: a machine boots
                 self._machines.mend()
                 self._is_back = True
@@ -178,9 +181,10 @@ class _Killer:
             return  # the next step has one, too
         number = len(list_restarts(self._settings))
         victim = self._machines.machines[0 if kill.machine == "head" else 1]
+        has_trainer = victim.runs(_TRAINER)
         victim.lose_power()
-        _say(f"killed {kill.name} after step {step}")
-        self._killed, self._is_back = (kill, time.time(), step, number), False
+        _say(f"killed {kill.name} after step {step}{', with the trainer' if has_trainer else ''}")
+        self._killed, self._is_back = (kill, has_trainer, time.time(), step, number), False
         del self.left[0]
 
     def _find(self, phase: str, step: int) -> str | None:
@@ -190,9 +194,9 @@ class _Killer:
 
     def _end(self, sentence: str) -> None:
         assert self._killed is not None
-        kill, at, _, number = self._killed
+        kill, had_trainer, at, _, number = self._killed
         restarts = list_restarts(self._settings)[number:]
-        self.outcomes.append(Outcome(kill, len(restarts), sentence, time.time() - at))
+        self.outcomes.append(Outcome(kill, had_trainer, len(restarts), sentence, time.time() - at))
         self._killed = None
         _say(f"{kill.name}: {sentence or [str(one) for one in restarts]}")
 
@@ -231,7 +235,8 @@ def _rows(seed: int, outcomes: Sequence[Outcome]) -> Iterator[str]:
         fault = one.fault
         ended = "right sentence" if one.sentence else "went on"
         outcome = "**wrong**" if fault else ended
-        yield f"| {seed} | {one.kill.name} | {outcome} | {one.restarts} | {one.seconds:.0f} | {day} |\n"
+        there = "yes" if one.had_trainer else "no"
+        yield f"| {seed} | {one.kill.name} | {there} | {outcome} | {one.restarts} | {one.seconds:.0f} | {day} |\n"
 
 
 def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] = print) -> int:
@@ -242,7 +247,9 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] = pr
     parser.add_argument("--kills", type=int, default=3, help="in this run, which has two steps more")
     parser.add_argument("--page", type=Path, default=PAGE, help="whose rows say which kills were done")
     found = parser.parse_args(arguments)
-    kills = choose_kills(found.seed, found.page.read_text(), found.kills)
+    if not (kills := choose_kills(found.seed, found.page.read_text(), found.kills)):
+        say(f"seed {found.seed}: all kills have a row; choose another --seed")
+        return 0
     num_gpus = 2 if kills[0].mode == "separate_async" else 1
     with (
         TemporaryDirectory(prefix="r", ignore_cleanup_errors=True) as home,
