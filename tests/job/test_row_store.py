@@ -30,7 +30,7 @@ tq.init()
 def put(number):
     fields = TensorDict({"x": torch.tensor([[number]])}, batch_size=1)
     tq.kv_batch_put(keys=[str(number)], fields=fields, partition_id="train")
-    return int(tq.kv_batch_get(keys=[str(number)], partition_id="train", select_fields=["x"])["x"])
+    return tq.kv_batch_get(keys=[str(number)], partition_id="train", select_fields=["x"])["x"].unbind(0)[0].item()
 
 
 parts = join_by_machine(find_rows())
