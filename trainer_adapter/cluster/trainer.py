@@ -28,7 +28,7 @@ from verl.utils.debug import marked_timer
 from verl.workers.rollout.llm_server import LLMServerManager
 
 from agent_layer.engines import open_engine_registry, remove_ended_engines
-from agent_layer.errors import EngineError
+from agent_layer.errors import AgentLayerError, EngineError
 from agent_layer.health import Restart, append_restart, restarts_path
 from agent_layer.infra import open_redis
 from agent_layer.recorder import Recorder
@@ -54,6 +54,8 @@ from trainer_adapter.verl import PolicyTrainer, UpdateReport, WeightPublisher, c
 
 _LOOK_SECONDS = 0.5
 """Until a dead server is noticed, each call to it fails."""
+_CAUSE_SECONDS = 15.0
+"""From what veRL's thread raises until the death behind it is known: a peer's broken connection comes first."""
 _END_SECONDS = 60.0
 """From the death of a part until this process ends, too, whatever veRL's thread still waits for."""
 
@@ -118,6 +120,7 @@ class ClusterTrainer(PPOTrainer):
         """Of the run; None: this process did none yet."""
         self._is_sending = False
         """Whether weights are on their way to the servers: veRL waits for ever for one that dies meanwhile."""
+        self._has_died = Event()
         self._death: EngineError | None = None
         """Of a part that nothing replaces: the launcher starts the whole trainer again."""
 
@@ -142,6 +145,8 @@ class ClusterTrainer(PPOTrainer):
         except RunEnded:
             pass
         except BaseException as error:
+            if not isinstance(error, AgentLayerError):
+                self._has_died.wait(_CAUSE_SECONDS)
             self._bridge.fail(self._death or error)
             if self._death is not None:
                 raise self._death from error
@@ -256,6 +261,7 @@ class ClusterTrainer(PPOTrainer):
             elif not (why := ", ".join(end.why for part in parts if (end := explain_end(part)))):
                 continue
             self._death = EngineError(f"{why}; the whole trainer starts again")
+            self._has_died.set()
             for worker in self.actor_rollout_wg.workers:
                 ray.kill(worker)
             if not is_over.wait(_END_SECONDS):
