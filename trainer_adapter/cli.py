@@ -203,7 +203,7 @@ def _train_with_worker(settings: Settings, job: Job, *, has_page: bool) -> None:
 
 
 def _show_steps() -> Callable[[StepProgress | Restart], None]:
-    """Return what prints each step, and each finding of its health when it is new; without markup: others wrote words."""
+    """Return what prints each step, and each finding of its health when it is new; not with rich: no word is markup."""
     warned: set[str] = set()
 
     def show(progress: StepProgress | Restart) -> None:

@@ -132,8 +132,7 @@ class ClusterTrainer(PPOTrainer):
         assert isinstance(agent_loop_manager, SlotManager)  # the configuration names it
         self._slots = agent_loop_manager
         remove_ended_engines(self._settings.model_copy(update={"run": self._run}), self._redis)  # of a killed trainer
-        keys = _map_keys(cast("list[ClusterReplica]", self._servers.get_replicas()))
-        self._fleet = EngineFleet(self._settings, self._run, self._redis, self._run_config.model, keys, self._push)
+        self._fleet = self._open_fleet()
         parts = join_by_machine([*find_rows(), *self.actor_rollout_wg.find_process()])
         loop = Thread(target=self._run_loop, name="training-loop", daemon=True)
         loop.start()
@@ -157,6 +156,10 @@ class ClusterTrainer(PPOTrainer):
             loop.join()
         if self._failure is not None:
             raise self._death or self._failure
+
+    def _open_fleet(self) -> EngineFleet:
+        keys = _map_keys(cast("list[ClusterReplica]", self._servers.get_replicas()))
+        return EngineFleet(self._settings, self._run, self._redis, self._run_config.model, keys, self._push)
 
     def on_init_end(self) -> None:
         """Wake the servers, with the first weights."""
