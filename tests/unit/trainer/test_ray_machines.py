@@ -140,3 +140,16 @@ def test_the_trainer_on_ray_takes_the_variables_of_its_starter_and_keeps_those_o
     adopt_environment({"CUDA_VISIBLE_DEVICES": "0,1", "AGENT_LAYER_DIR": "/shared", "WANDB_API_KEY": "k"})
 
     assert variables == {"CUDA_VISIBLE_DEVICES": "", "AGENT_LAYER_DIR": "/shared", "WANDB_API_KEY": "k"}
+
+
+def test_parts_on_one_machine_are_looked_at_together():
+    from trainer_adapter.cluster.nodes.watch import ServerProcesses, join_by_machine  # noqa: PLC0415  # see above
+
+    one, two, three = (KnownProcess(number, 0.0, f"rank {number}") for number in (1, 2, 3))
+    parts = [ServerProcesses("a", "10.0.0.1", [one]), ServerProcesses("b", "10.0.0.2", [two])]
+
+    assert join_by_machine([*parts, ServerProcesses("a", "10.0.0.1", [three])]) == [
+        ServerProcesses("a", "10.0.0.1", [one, three]),
+        ServerProcesses("b", "10.0.0.2", [two]),
+    ]
+    assert join_by_machine([]) == []
