@@ -132,11 +132,11 @@ class ClusterTrainer(PPOTrainer):
         assert isinstance(agent_loop_manager, SlotManager)  # the configuration names it
         self._slots = agent_loop_manager
         remove_ended_engines(self._settings.model_copy(update={"run": self._run}), self._redis)  # of a killed trainer
-        self._fleet = self._open_fleet()
-        parts = join_by_machine([*find_rows(), *self.actor_rollout_wg.find_process()])
+        keys = _map_keys(cast("list[ClusterReplica]", self._servers.get_replicas()))
+        self._fleet = EngineFleet(self._settings, self._run, self._redis, self._run_config.model, keys, self._push)
+        is_over, parts = Event(), join_by_machine([*find_rows(), *self.actor_rollout_wg.find_process()])
         loop = Thread(target=self._run_loop, name="training-loop", daemon=True)
         loop.start()
-        is_over = Event()
         Thread(target=self._watch_parts, args=(parts, is_over), name="watch", daemon=True).start()
         try:
             super().fit(agent_loop_manager)
@@ -156,10 +156,6 @@ class ClusterTrainer(PPOTrainer):
             loop.join()
         if self._failure is not None:
             raise self._death or self._failure
-
-    def _open_fleet(self) -> EngineFleet:
-        keys = _map_keys(cast("list[ClusterReplica]", self._servers.get_replicas()))
-        return EngineFleet(self._settings, self._run, self._redis, self._run_config.model, keys, self._push)
 
     def on_init_end(self) -> None:
         """Wake the servers, with the first weights."""
