@@ -367,8 +367,12 @@ def _refuse_infinite(value: object, name: str = "") -> None:
     """Raise for the first number that is not finite: it passes bounds, and a run would end in its arithmetic."""
     if isinstance(value, float) and not isfinite(value):
         raise BadInputError(f"{name}: expected a finite number, found {value}; correct it, or leave the option out")
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, one in cast("Iterable[tuple[object, object]]", inner):
+    inner: Iterable[tuple[object, object]] = ()
+    if isinstance(value, dict):
+        inner = cast("dict[object, object]", value).items()
+    elif isinstance(value, list):
+        inner = enumerate(cast("list[object]", value))
+    for key, one in inner:
         _refuse_infinite(one, f"{name}.{key}" if name else str(key))
 
 

@@ -292,7 +292,8 @@ class Store:
 
     def find_acknowledged(self, consumer: str, run: str, group_ids: Sequence[str]) -> list[str]:
         """Return those of the groups that the consumer has acknowledged, as far as Redis knows."""
-        found = self.redis.smismember(self.keys.acked(run, consumer), list(group_ids)) if group_ids else []
+        key = self.keys.acked(run, consumer)
+        found = self.redis.smismember(key, list(group_ids)) if group_ids else []  # pyright: ignore[reportUnknownMemberType]  # untyped
         return [group_id for group_id, is_acked in zip(group_ids, cast("list[int]", found), strict=True) if is_acked]
 
     def _follower(self, consumer: Consumer) -> Follower:

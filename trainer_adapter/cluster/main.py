@@ -49,7 +49,7 @@ class OwnMachineRunner(OnOwnMachine):
     def remote(self, *arguments: object, **named: object) -> object:
         """Start it."""
         actor = super().remote(*arguments, **named)
-        ray.get(actor.take_variables.remote(program_environment()))  # pyright: ignore[reportFunctionMemberAccess]  # Ray's handles have the methods of their class
+        ray.get(actor.take_variables.remote(program_environment()))  # pyright: ignore[reportAttributeAccessIssue]  # Ray's handles have the methods of their class
         return actor
 
 
