@@ -54,7 +54,7 @@ from trainer_adapter.verl import PolicyTrainer, UpdateReport, WeightPublisher, c
 
 _LOOK_SECONDS = 0.5
 """Until a dead server is noticed, each call to it fails."""
-_CAUSE_SECONDS = 15.0
+_CAUSE_SECONDS = 30.0
 """From what veRL's thread raises until the death behind it is known: a peer's broken connection comes first."""
 _END_SECONDS = 60.0
 """From the death of a part until this process ends, too, whatever veRL's thread still waits for."""

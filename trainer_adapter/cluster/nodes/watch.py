@@ -76,11 +76,10 @@ def explain_end(server: ServerProcesses) -> ServerEnd | None:
         try:
             call = _find_machine(server.node_id).find_ended.remote(server.processes)
             ended = cast("list[KnownProcess]", ray.get(call, timeout=_ANSWER_SECONDS))
-        except (GetTimeoutError, ActorUnavailableError):
-            return None
-        except (RayActorError, ActorUnschedulableError):
-            _MACHINES.pop(server.node_id, None)
-            is_alive = server.node_id in alive_nodes()
+        except (GetTimeoutError, RayActorError, ActorUnschedulableError) as error:
+            if not isinstance(error, GetTimeoutError | ActorUnavailableError):
+                _MACHINES.pop(server.node_id, None)
+            is_alive = server.node_id in alive_nodes()  # an actor that waits for a dead machine is only late
             return None if is_alive else ServerEnd(f"machine {server.address} has ended", is_machine=True)
     if not ended:
         return None
