@@ -23,7 +23,7 @@ SANDBOXES := tests/integration/sandbox
 unexport PYTHONDONTWRITEBYTECODE
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup agents demo recording test test-sandboxes test-ci test-all soak check check-style check-types check-rest screenshots format bench clean
+.PHONY: help setup agents demo recording test test-sandboxes test-ci test-all soak check check-style check-types check-rest screenshots format bench gpu-kit clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -122,6 +122,7 @@ check-rest: setup $(NODE)
 	$(BIN)/python .ci/write_faces.py --check
 	$(BIN)/python .ci/write_coding_agents.py --check
 	$(BIN)/python .ci/write_frameworks.py --check
+	$(BIN)/python .ci/write_gpu.py --check
 	$(BIN)/python .ci/check_helpers.py
 	$(BIN)/python .ci/check_tests.py
 	$(BIN)/pyright --pythonpath $(BIN)/python -p pyright-programs.json
@@ -151,6 +152,9 @@ $(LIGHTNING):
 	  $$python -m venv .venv/lightning && .venv/lightning/bin/pip install --progress-bar on -r tests/benchmarks/lightning.txt && touch $@; \
 	  break; \
 	done
+
+gpu-kit: setup ## wheels for tests/gpu on a machine with a GPU and no registry, into .venv/gpu-kit (at most 60 MB)
+	$(BIN)/python tests/gpu/kit.py .venv/gpu-kit
 
 clean: ## remove the environment and caches; stored trajectories stay
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build *.egg-info

@@ -327,6 +327,11 @@ PANELS: Final[dict[str, tuple[Command, ...]]] = {
             f"{_SERVICES}.doctor:doctor",
         ),
         Command(
+            "verify-cluster",
+            "Measure what the GPUs of this machine do with updates, and write a page beside what the dry run expects.",
+            "trainer_adapter.evidence.cli:verify_cluster",
+        ),
+        Command(
             "conformance",
             "Ask a capture endpoint, ours or another's, and compare what it recorded with what its engine sampled.",
             f"{_SERVICES}.conformance:conformance",

@@ -36,7 +36,7 @@ __getattr__, __all__ = face(
         "reading.display": "show_row show_step show_trajectory step_rewards",
         "reading.labels": "make_label read_known_labels",
         "reading.reader": "pick_step pick_steps",
-        "reading.rewards": "commit_reward find_current_reward read_rewards read_reward_lists",
+        "reading.rewards": "commit_reward find_current_reward read_rewards read_reward_lists read_topic_rewards",
         "reading.tokens": "read_step_tokens",
         "segments.blob_refs": "store_contents",
         "segments.blobs": "BlobLimits",

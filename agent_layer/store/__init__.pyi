@@ -33,6 +33,7 @@ from .reading.labels import make_label as make_label, read_known_labels as read_
 from .reading.reader import pick_step as pick_step, pick_steps as pick_steps
 from .reading.rewards import commit_reward as commit_reward, find_current_reward as find_current_reward
 from .reading.rewards import read_reward_lists as read_reward_lists, read_rewards as read_rewards
+from .reading.rewards import read_topic_rewards as read_topic_rewards
 from .reading.tokens import read_step_tokens as read_step_tokens
 from .segments.blob_refs import store_contents as store_contents
 from .segments.blobs import BlobLimits as BlobLimits

@@ -1,5 +1,6 @@
 """The store as its readers see it: one object that answers questions about trajectories."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -9,12 +10,12 @@ from redis import Redis
 
 from agent_layer.errors import BadInputError, CorruptRecordError
 from agent_layer.infra import Keys, ObjectStore, open_objects, open_redis
-from agent_layer.schema import Label, LogRecord, Reward, Split, Step, Trajectory, content_hash, new_id
+from agent_layer.schema import Label, LogRecord, Reward, Split, Step, Trajectory, content_hash, new_id, reward_topic
 from agent_layer.settings import Settings, load_settings
 from agent_layer.state import TokenBytes, read_vocabulary
 from agent_layer.store.admin import StoreAdmin
 from agent_layer.store.consumers.claims import ONLY_MEMBER, Consumer, acknowledge
-from agent_layer.store.consumers.follower import MAX_UNACKED, Follower, FollowOptions, GroupDelivery
+from agent_layer.store.consumers.follower import MAX_UNACKED, AckedGroups, Follower, FollowOptions, GroupDelivery
 from agent_layer.store.index.aggregate import By, Summary, count_trajectories, summarise_trajectories
 from agent_layer.store.index.filters import Filters
 from agent_layer.store.index.index import Index
@@ -32,7 +33,13 @@ from agent_layer.store.reading.reader import (
     stream_trajectories,
     trajectory_not_found,
 )
-from agent_layer.store.reading.rewards import RewardOptions, commit_reward, make_reward, read_rewards
+from agent_layer.store.reading.rewards import (
+    RewardOptions,
+    commit_reward,
+    make_reward,
+    read_topic_rewards,
+    supersede_current,
+)
 from agent_layer.store.reading.tokens import StepTokens, read_step_tokens
 from agent_layer.store.segments.blobs import Contents, fetch_contents, read_blob
 from agent_layer.store.text.text_index import TextIndex, TextPage
@@ -62,6 +69,8 @@ class Store:
         self._index = Index(redis, self.keys)
         self.writer = StoreWriter(settings)
         self._followers: dict[Consumer, Follower] = {}
+        self._acked: defaultdict[tuple[str, str], AckedGroups] = defaultdict(AckedGroups)
+        """By consumer and run."""
         self._vocabularies: dict[str, TokenBytes] = {}
 
     @property
@@ -289,6 +298,7 @@ class Store:
     def acknowledge(self, consumer: str, run: str, group_ids: Sequence[str]) -> None:
         """Acknowledge groups: no member of the consumer receives them again. Idempotent."""
         acknowledge(self.redis, self.keys, Consumer(consumer, run), group_ids)
+        self._acked[consumer, run].note(group_ids)
 
     def find_acknowledged(self, consumer: str, run: str, group_ids: Sequence[str]) -> list[str]:
         """Return those of the groups that the consumer has acknowledged, as far as Redis knows."""
@@ -297,7 +307,8 @@ class Store:
         return [group_id for group_id, is_acked in zip(group_ids, cast("list[int]", found), strict=True) if is_acked]
 
     def _follower(self, consumer: Consumer) -> Follower:
-        return Follower(self._index, self.objects, consumer, self._settings.claim_seconds)
+        acked = self._acked[consumer.name, consumer.run]
+        return Follower(self._index, self.objects, consumer, self._settings.claim_seconds, acked)
 
     def reward(self, trajectory_id: str, score: SupportsFloat | None, **options: Unpack[RewardOptions]) -> Reward:
         """Append a judgement to a stored trajectory; it counts once it is shipped. Nothing is overwritten.
@@ -313,13 +324,14 @@ class Store:
             NotFoundError: there is no such trajectory.
             BadInputError: the score is not finite, or there is no such step or agent.
         """
-        known = read_rewards(self.redis, self.keys, trajectory_id)
-        reward = make_reward(self.row(trajectory_id), score, options, known, self._settings.run)
+        reward = make_reward(self.row(trajectory_id), score, options, self._settings.run)
+        known = read_topic_rewards(self.redis, self.keys, trajectory_id, reward_topic(reward), reward.reward_id)
+        if stored := [one for one in known if one.reward_id == reward.reward_id]:
+            return stored[0]
+        reward = supersede_current(reward, known)
         if options.get("reward_id") is None:
             self.append(reward)
             return reward
-        if stored := [one for one in known if one.reward_id == reward.reward_id]:
-            return stored[0]
         agreed = commit_reward(self.redis, self.keys, reward)
         self.append(agreed)
         return agreed

@@ -1,45 +1,56 @@
-"""The machine of the proofs, and how they report: a line for each figure, with its verdict."""
+"""What the proofs share: a tiny model, what was measured on this machine, and a line for each figure with its verdict.
+
+Nothing here needs what tests elsewhere need, so that the proofs run from the kit (``tests/gpu/run.py``).
+"""
 # ruff: noqa: PLC0415  # torch takes seconds to import
 
+import os
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from pathlib import Path
 
+import msgspec
 import pytest
+
+from trainer_adapter.evidence.collect import Place, collect
+from trainer_adapter.evidence.records import Evidence
 
 Report = Callable[[str, str, bool], None]
 """``report(figure, bound, holds)``: print the line, and fail where it does not hold."""
-
-
-class Machine(NamedTuple):
-    """What the proofs run on."""
-
-    device: str
-    name: str
-    num_bytes: int
-    """Memory of the GPU; 0 without one."""
-
-    @property
-    def is_gpu(self) -> bool:
-        """Whether sizes are those of a GPU."""
-        return self.device == "cuda"
+MINUTES = 8
 
 
 @pytest.fixture(scope="session")
-def machine() -> Machine:
-    """The GPU that torch finds, else the CPU."""
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of a tiny model with random weights."""
+    from trainer_adapter.demo.model import write_model
+
+    directory = tmp_path_factory.mktemp("model")
+    write_model(directory, seed=0)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def has_gpu() -> bool:
+    """Whether torch finds one."""
     import torch
 
-    if not torch.cuda.is_available():
-        return Machine("cpu", "no GPU found by torch: small sizes on the CPU, times and memory mean nothing", 0)
-    found = torch.cuda.get_device_properties(0)
-    return Machine("cuda", found.name, found.total_memory)
+    return torch.cuda.is_available()
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _head(machine: Machine, request: pytest.FixtureRequest) -> None:
+@pytest.fixture(scope="session")
+def evidence(
+    has_gpu: bool,  # noqa: FBT001  # a fixture
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> Evidence:
+    """Figures of ``GPU_EVIDENCE``, a file of 'agent-layer verify-cluster'; else they are measured now."""
+    if path := os.environ.get("GPU_EVIDENCE"):
+        return msgspec.json.decode(Path(path).read_bytes(), type=Evidence)
     capture = request.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
-        print(f"\nproofs on {machine.name}")  # noqa: T201
+        show = partial(print, flush=True)
+        return collect(Place(), tmp_path_factory.mktemp("logs"), MINUTES * 60, show, is_rehearsal=not has_gpu)
 
 
 @pytest.fixture

@@ -144,6 +144,7 @@ def update_of_embedded_driver(settings: Settings, batch: TrainingBatch | None = 
     from trainer_adapter.verl import EmbeddedTrainer  # noqa: PLC0415  # torch and veRL take seconds
 
     config = load_config(settings.dir / "runs" / RUN / "ray" / "train.json")
+    config = msgspec.structs.replace(config, optimizer=msgspec.structs.replace(config.optimizer, sequence_parallel=1))
     return EmbeddedTrainer(config).update(batch or trained_batches(settings)[0][1], step=0, version=0)
 
 

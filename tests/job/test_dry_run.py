@@ -290,15 +290,14 @@ def make_batch():
 
 
 def test_the_estimate_is_what_an_update_allocates(configure):
-    from torch.profiler import ProfilerActivity, profile
-
     from trainer_adapter.verl.trainer import EmbeddedTrainer
+
+    from .long_rows import measure_peak
 
     config, tokens = configure(steps=2), NUM_ROWS * ROW_TOKENS
     trainer, batch = EmbeddedTrainer(config), make_batch()
     trainer.update(batch, 0, version=0)  # makes the states
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        trainer.update(batch, 1, version=0)
+    _, peak = measure_peak(lambda: trainer.update(batch, 1, version=0))
 
     engine = trainer._worker.engine
     estimate = estimate_memory(config, read_shape(config.model), tokens)
@@ -307,19 +306,8 @@ def test_the_estimate_is_what_an_update_allocates(configure):
     moments = (one for state in engine.optimizer.state.values() for one in (state["exp_avg"], state["exp_avg_sq"]))
     assert states["Adam"] == num_bytes(moments)
     needed = states["gradients"] + sum(part.num_bytes for part in estimate.update)
-    assert needed == pytest.approx(find_peak(profiler), rel=0.25)
+    assert needed == pytest.approx(peak, rel=0.25)
 
 
 def num_bytes(tensors):
     return sum(one.numel() * one.element_size() for one in tensors)
-
-
-def find_peak(profiler):
-    """Most bytes that were allocated at a time and not freed, of what was allocated since the start."""
-    events = profiler.profiler.kineto_results.events()
-    changes = sorted((one.start_ns(), one.nbytes()) for one in events if one.name() == "[memory]")
-    present = highest = 0
-    for _, change in changes:
-        present += change
-        highest = max(highest, present)
-    return highest

@@ -88,9 +88,10 @@ def sync(tmp_path_factory: pytest.TempPathFactory) -> Game:
 
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory: pytest.TempPathFactory) -> Game:
-    """Two ranks, each with a server of its own, which takes 3 GB, and a teacher."""
+    """Two ranks that share rows, each with a server of its own, which takes 3 GB, and a teacher."""
     home = tmp_path_factory.mktemp("ray")
     config = configure(home, STEPS, cluster=ClusterConfig(gpus_per_node=2))
+    config = msgspec.structs.replace(config, optimizer=msgspec.structs.replace(config.optimizer, sequence_parallel=2))
     with serve_in_thread(ScriptedTeacher(home / "model")) as server:
         distill = DistillConfig(teacher=TeacherConfig(url=server.url, model="teacher"), coefficient=0.5)
         algorithm = msgspec.structs.replace(config.algorithm, distill=distill)

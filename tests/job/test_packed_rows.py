@@ -82,30 +82,26 @@ def test_the_gradient_of_a_bfloat16_weight_is_summed_in_float32():
     assert float((found - expected).norm() / expected.norm()) < rounding
 
 
-def measure_peak(num_tokens, words):
+def measure_scores(num_tokens, words):
     """Most bytes, beside the inputs, that are allocated at a time in a forward and a backward pass of the scores."""
-    import torch
-
     from trainer_adapter.verl.packed.logprobs import LogitRule, ScoredTokens, score_tokens
 
+    from .long_rows import measure_peak
+
     hidden, weight, bias, next_ids, temperature = draw_tokens(num_tokens, words=words)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+
+    def act():
         scored = ScoredTokens(next_ids, temperature, has_entropy=True)
         found, entropy = score_tokens(hidden, weight, bias, scored, LogitRule())
         (found.sum() + entropy.sum()).backward()
-    events = profile.profiler.kineto_results.events()
-    sizes = [(one.start_ns(), one.nbytes()) for one in events if one.name() == "[memory]"]
-    total = peak = 0
-    for _, size in sorted(sizes, key=lambda one: one[0]):
-        total += size
-        peak = max(peak, total)
-    return peak
+
+    return measure_peak(act)[1]
 
 
 def test_memory_of_logits_does_not_grow_with_rows():
     words = 2000
     chunk = CHUNK_TOKENS * words * 4
-    short, long = measure_peak(CHUNK_TOKENS, words), measure_peak(8 * CHUNK_TOKENS, words)
+    short, long = measure_scores(CHUNK_TOKENS, words), measure_scores(8 * CHUNK_TOKENS, words)
 
     assert short > 2 * chunk, "the profiler saw the logits"
     assert long - short < chunk / 2, "hidden states and scores grow, logits do not"

@@ -4,6 +4,8 @@ torch and veRL take ten seconds to import, so they are imported inside tests: co
 """
 # ruff: noqa: PLC0415  # so the imports stand where they are needed
 
+import json
+import os
 import pickle
 import random
 import sys
@@ -16,14 +18,15 @@ from agent_layer.errors import BadInputError
 from agent_layer.schema.record import Logprobs, TokenIds
 from agent_layer.schema.training import TrainingSample
 from trainer_adapter.algorithms import AlgorithmConfig
-from trainer_adapter.config import OptimizerConfig, Schedule, SourceConfig, TrainConfig, write_config
+from trainer_adapter.cluster.overrides import make_environment
+from trainer_adapter.config import ClusterConfig, OptimizerConfig, Schedule, SourceConfig, TrainConfig, write_config
 from trainer_adapter.data.advantages import GroupSamples, RolloutSamples, TrainingBatch, select_batch
 
 from ..waiting import run
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
 
-PROGRAM = Path(__file__).parent / "shared_rows.py"
+PROGRAM, RAY_PROGRAM = (Path(__file__).parent / name for name in ("shared_rows.py", "ray_update.py"))
 NAMES = ("loss", "actor/pg_loss", "actor/entropy_loss", "kl_loss", "ratio_gap", "entropy", "grad_norm")
 
 
@@ -145,3 +148,27 @@ def test_rows_for_more_processes_than_share_the_model_are_refused(model: Path, p
 
     with pytest.raises(BadInputError, match=f"optimizer.sequence_parallel {parts}: .*{named}"):
         EmbeddedTrainer(configure(model, parts))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_workers_on_ray_that_share_rows_have_the_loss_and_the_gradient_of_one_process(model: Path, tmp_path: Path):
+    """Rows travel through veRL's store, each with its temperature; batches have forks and several versions."""
+    from trainer_adapter.verl import EmbeddedTrainer
+
+    batches = [batch_of_any_rows(seed) for seed in range(3)]
+    cluster = ClusterConfig(mode="separate_async", gpus_per_node=2, max_model_len=128)
+    config = configure(model, 2, learning_rate=Schedule(start=0.0))
+    write_config(msgspec.structs.replace(config, cluster=cluster), tmp_path / "train.json")
+    (tmp_path / "batches").write_bytes(pickle.dumps(batches))
+    variables = make_environment(config, tmp_path, on_cpu=True)
+
+    done = run([sys.executable, RAY_PROGRAM, tmp_path], 600, env={**os.environ, **variables})
+
+    assert done.returncode == 0, done.stderr
+    embedded = EmbeddedTrainer(configure(model, learning_rate=Schedule(start=0.0), microbatch_tokens=100_000))
+    for metrics, batch in zip(json.loads((tmp_path / "found.json").read_bytes()), batches, strict=True):
+        assert len({one.temperature for one in batch.samples}) > 1, "at several temperatures"
+        report = embedded.update(batch, 0, version=1)
+        whole = report.metrics | {"entropy": report.entropy}
+        assert {name: metrics[name] for name in NAMES} == pytest.approx({name: whole[name] for name in NAMES}, rel=1e-5)

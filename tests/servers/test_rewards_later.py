@@ -16,7 +16,7 @@ from agent_layer.schema.step import Action, PromptDelta, StepPart
 from agent_layer.schema.task import RewardSpec
 from agent_layer.store.index.rows import TrajectoryRow
 from agent_layer.store.reading.display import show_trajectory
-from agent_layer.store.reading.rewards import commit_reward, make_reward
+from agent_layer.store.reading.rewards import commit_reward, make_reward, supersede_current
 
 
 def make_attempt(tid="x.0-0", score=1.0, declared=(), cause=None, status="ok"):
@@ -168,7 +168,8 @@ def test_the_last_word_stands_whatever_clocks_say(message, random):
     known, last = [], {}
     for number, (name, score, void, at) in enumerate(message):
         row = TrajectoryRow(trajectory_id="x-0", run="r")
-        made = make_reward(row, score, {"name": name, "reward_id": f"id{number}"}, known, "r")
+        made = make_reward(row, score, {"name": name, "reward_id": f"id{number}"}, "r")
+        made = supersede_current(made, known)
         known.append(msgspec.structs.replace(made, at=at, void=void, supersedes=None if void else made.supersedes))
         if not void:
             last[name] = score

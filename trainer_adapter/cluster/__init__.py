@@ -12,8 +12,7 @@ __getattr__, __all__ = face(
         "nodes.joined": "JoinedCluster",
         "nodes.needs": "find_address plan_needs write_needs",
         "overrides": (
-            "MARK check_config choose_mode compose_config count_gpus fix_temperature make_environment"
-            " read_temperature refuse_on_ray verl_overrides"
+            "MARK check_config choose_mode compose_config count_gpus make_environment refuse_on_ray verl_overrides"
         ),
     },
 )

@@ -3,6 +3,5 @@ from .end import END_FILE as END_FILE, MAX_CHARACTERS as MAX_CHARACTERS, Trainer
 from .nodes.joined import JoinedCluster as JoinedCluster
 from .nodes.needs import find_address as find_address, plan_needs as plan_needs, write_needs as write_needs
 from .overrides import MARK as MARK, check_config as check_config, choose_mode as choose_mode
-from .overrides import compose_config as compose_config, count_gpus as count_gpus, fix_temperature as fix_temperature
-from .overrides import make_environment as make_environment, read_temperature as read_temperature
+from .overrides import compose_config as compose_config, count_gpus as count_gpus, make_environment as make_environment
 from .overrides import refuse_on_ray as refuse_on_ray, verl_overrides as verl_overrides

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from agent_layer.errors import BadInputError
 from agent_layer.local import choose_parsers
 from trainer_adapter.algorithms import resolve_algorithm
@@ -55,17 +53,6 @@ def count_gpus(config: TrainConfig) -> int:
     return cluster.gpus_per_node + (cluster.engine_gpus if choose_mode(config) == "separate_async" else 0)
 
 
-def read_temperature(config: TrainConfig) -> float:
-    """Return the one temperature of the run."""
-    return config.rollouts.temperature or 1.0
-
-
-def fix_temperature(config: TrainConfig) -> TrainConfig:
-    """Return the configuration with the one temperature of the run, which overrides that of agents."""
-    rollouts = msgspec.structs.replace(config.rollouts, temperature=read_temperature(config))
-    return msgspec.structs.replace(config, rollouts=rollouts)
-
-
 def verl_overrides(
     config: TrainConfig, directory: Path, *, num_groups: int, on_cpu: bool, address: str | None = None
 ) -> dict[str, object]:
@@ -86,7 +73,6 @@ def verl_overrides(
     found: dict[str, object] = {
         "agent_layer.config": str(directory / "train.json"),
         "agent_layer.stop": str(directory / "stop"),
-        "agent_layer.temperature": read_temperature(config),
         "trainer.v1.trainer_mode": f"agent_layer_{choose_mode(config)}",
         "trainer.device": "cpu" if on_cpu else "cuda",
         "trainer.n_gpus_per_node": cluster.gpus_per_node,
@@ -146,7 +132,7 @@ def verl_overrides(
         "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu": tokens,
         f"{_ROLLOUT}.name": "vllm",
         f"{_ROLLOUT}.n": config.rollouts.group_size,
-        f"{_ROLLOUT}.temperature": read_temperature(config),
+        f"{_ROLLOUT}.temperature": config.rollouts.temperature or 1.0,
         f"{_ROLLOUT}.dtype": optimizer.precision,
         f"{_ROLLOUT}.tensor_model_parallel_size": cluster.tensor_parallel,
         f"{_ROLLOUT}.gpu_memory_utilization": cluster.engine_memory,
@@ -278,7 +264,10 @@ def _unsupported(config: TrainConfig) -> Iterator[tuple[str, str]]:
             "has whole engines: it must be a multiple of tensor_parallel",
         )
     if config.lora and config.lora.publish == "adapter":
-        yield "lora.publish adapter", "sends whole weights, to which the adapter is added"
+        reason = (
+            "sends whole weights, adapter added: veRL's servers apply one to veRL's own calls, not to the gateway's"
+        )
+        yield "lora.publish adapter", reason
     if algorithm.correction.bypass and cluster.nodes * cluster.gpus_per_node > 1:
         yield "algorithm.correction.bypass", "has it with one process only"
     if algorithm.has_rollout_value and config.optimizer.epochs > 1:

@@ -92,22 +92,22 @@ class _SamplePosition(NamedTuple):
         return f"{self.slot}_{self.rollout}_{self.number}"
 
 
-def write_rows(batch: TrainingBatch, slots: Sequence[str], step: int, temperature: float) -> KVBatchMeta:
+def write_rows(batch: TrainingBatch, slots: Sequence[str], step: int, temperature: float | None = None) -> KVBatchMeta:
     """Store the rows of a batch; return their keys, in the order of its samples.
 
     Args:
         batch: at least one sample.
         slots: [num_groups] names that veRL gave to its prompts.
         step: of veRL, the first is 1.
-        temperature: the only one that veRL can train.
+        temperature: the only one that the caller can train; None: each row is trained at its own.
 
     Raises: CaptureError: a sample was sampled at another temperature, or some have routed experts and others not.
     """
     for sample in batch.samples:
-        if sample.temperature is not None and abs(sample.temperature - temperature) > 1e-6:
+        if temperature is not None and abs((sample.temperature or temperature) - temperature) > 1e-6:
             raise CaptureError(
-                f"sample {sample.sample_id}: expected temperature {temperature:g}, found {sample.temperature:g}; veRL"
-                " trains one temperature in a run: set rollouts.temperature, or train without --on ray"
+                f"sample {sample.sample_id}: expected temperature {temperature:g}, found {sample.temperature:g};"
+                " veRL's own trainers train one in a run: let every call have that of the configuration"
             )
     known = [one.sample_id for one in batch.samples if one.routed_experts is not None]
     if 0 < len(known) < len(batch.samples):
@@ -120,6 +120,9 @@ def write_rows(batch: TrainingBatch, slots: Sequence[str], step: int, temperatur
         _fields(sample, place, batch.rewards[position])
         for place, position, sample in zip(places, batch.rollout_of, batch.samples, strict=True)
     ]
+    if temperature is None:
+        for own, sample in zip(fields, batch.samples, strict=True):
+            own["temperature"] = torch.tensor(sample.temperature or 1.0)
     tags = [_tags(sample, step) for sample in batch.samples]
     keys = [place.key for place in places]
     tq.kv_batch_put(keys=keys, fields=list_of_dict_to_tensordict(fields), tags=tags, partition_id=PARTITION)

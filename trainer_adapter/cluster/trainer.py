@@ -107,7 +107,7 @@ class ClusterTrainer(PPOTrainer):
         self._run = self._run_config.run or self._settings.run
         self._stop_path = Path(own.stop)
         self._bridge = Bridge(self._restart_servers)
-        self._update = ClusterUpdate(self._run_config, _ModelsOf(self), float(own.temperature))
+        self._update = ClusterUpdate(self._run_config, _ModelsOf(self))
         self._redis: Redis = open_redis(self._settings)
         self._is_awake = False
         self._fleet: EngineFleet | None = None
@@ -239,7 +239,7 @@ class ClusterTrainer(PPOTrainer):
             self._add_prompts_to_generate(missing)
             names += slots.take(missing)
         clear_rows([*names, *slots.take_all()])
-        return write_rows(request.batch, names, self.global_steps, float(self.config.agent_layer.temperature))
+        return write_rows(request.batch, names, self.global_steps)
 
     def _watch_parts(self, parts: Sequence[ServerProcesses], is_over: Event) -> None:
         """End the workers, and then this process, once a part has died that nothing replaces.

@@ -66,10 +66,9 @@ class Models(Protocol):
 class ClusterUpdate(PolicyUpdate):
     """Updates of a run on Ray. All calls come from veRL's thread."""
 
-    def __init__(self, config: TrainConfig, models: Models, temperature: float) -> None:
+    def __init__(self, config: TrainConfig, models: Models) -> None:
         super().__init__(config)
         self._models = models
-        self._temperature = temperature
         self._keys: list[str] = []
         self._tags: list[dict[str, object]] = []
 
@@ -149,7 +148,6 @@ class ClusterUpdate(PolicyUpdate):
             keys=[self._keys[row] for row in chosen],
             tags=[self._tags[row] for row in chosen],
             extra_info={
-                "temperature": self._temperature,
                 "use_dynamic_bsz": True,
                 "max_token_len_per_gpu": self.count_microbatch_tokens(data),
                 **fields,

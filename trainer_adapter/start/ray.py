@@ -11,7 +11,7 @@ from tempfile import mkdtemp
 
 import msgspec
 
-from agent_layer.errors import AgentLayerError, BadInputError, UnreachableError
+from agent_layer.errors import AgentLayerError, UnreachableError
 from agent_layer.health import (
     ProgressReader,
     Restart,
@@ -38,10 +38,8 @@ from trainer_adapter.cluster import (
     JoinedCluster,
     TrainerEnd,
     find_address,
-    fix_temperature,
     make_environment,
     read_end,
-    read_temperature,
     refuse_on_ray,
     verl_overrides,
 )
@@ -54,19 +52,10 @@ _BACKOFF = Backoff(1.0, 60.0)
 """Before a trainer is started again: a machine that just ran out of memory needs a moment."""
 
 
-def check_on_ray(config: TrainConfig, settings: Settings, sources: list[TaskSource]) -> None:
-    """Raise BadInputError for what the driver on Ray cannot honour: an option, or the temperature of a task."""
+def check_on_ray(config: TrainConfig, settings: Settings) -> None:
+    """Raise BadInputError for what the driver on Ray cannot honour."""
     refuse_on_ray(config)
     find_address(config, settings)
-    wanted = read_temperature(config)
-    for source in sources:
-        for task in source.read_first_tasks():
-            named = task.sampling.get("temperature", wanted)
-            if config.rollouts.temperature is None and named != wanted:
-                raise BadInputError(
-                    f"task {task.id}: expected temperature {wanted:g} in all tasks, found {named}; veRL trains one"
-                    " temperature in a run: set rollouts.temperature, or train without --on ray"
-                )
 
 
 def train_on_ray(
@@ -91,7 +80,7 @@ def train_on_ray(
         AgentLayerError: the run ended early; the message has the reason and the end of its log.
     """
     config = resolve_paths(config, Path.cwd())  # processes on Ray have another working directory
-    check_on_ray(config, settings, sources)
+    check_on_ray(config, settings)
     settings = settings.model_copy(update={"run": config.run or settings.run})
     directory = settings.dir.absolute() / "runs" / settings.run / "ray"
     news, restarts = _ProgressReporter(settings, report), RestartCount(config, settings)
@@ -248,7 +237,7 @@ def _start(
     make_private(directory)
     for name in ("stop", END_FILE):
         (directory / name).unlink(missing_ok=True)
-    write_config(fix_temperature(config), directory / "train.json")
+    write_config(config, directory / "train.json")
     num_groups, on_cpu = count_step_groups(config, sources), place.on_cpu
     overrides = verl_overrides(config, directory, num_groups=num_groups, on_cpu=on_cpu, address=place.address)
     if place.directory:

@@ -49,7 +49,7 @@ def plan_on_ray(config: TrainConfig, settings: Settings) -> RayPlan:
         sources = open_sources(config.tasks, Path(directory), run=settings.run, seed=config.seed)
         missing: list[str] = []
         try:
-            check_on_ray(config, settings, sources)
+            check_on_ray(config, settings)
         except BadInputError as error:
             missing.append(str(error))
         missing += [

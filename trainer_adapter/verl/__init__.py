@@ -9,7 +9,7 @@ __getattr__, __all__ = face(
         "export": "check_new check_num_processes export_checkpoint",
         "losses": "LossPlan make_loss weigh_tokens",
         "options": "check_verl_options",
-        "platform": "CpuPlatform load_engines",
+        "platform": "CpuPlatform enter_platform load_engines",
         "ranks": "LeadingTrainer follow_leader",
         "supervised": "SupervisedTrainer",
         "trackers": "check_trackers open_trackers",

@@ -78,7 +78,8 @@ _INDEX = (
 _CONNECT = _Duty(commands="ping hello info cluster|slots")
 _QUERY = _Duty(
     reads=f"{_INDEX} dead ordinals reindexing cooled",
-    commands="get mget hget hgetall hmget hkeys hvals hscan hexists exists smembers scard zcard xrange xrevrange xread",
+    commands="get mget hget hgetall hmget hkeys hvals hscan hexists exists smembers scard zcard zmscore zrangebylex"
+    " xrange xrevrange xread",
     scripts=(FETCH_MEMBERS, AUDIT_ROWS),
 )
 _WAIT = _Duty(writes="synced", commands="set wait hget", scripts=(GREET,))

@@ -49,6 +49,9 @@ KEY_FAMILIES: Final[tuple[KeyFamily, ...]] = (
     ),
     KeyFamily("t:<trajectory>:rewards", "store", "rebuilt", "hash: reward id → encoded `Reward`"),
     KeyFamily(
+        "t:<trajectory>:topics", "store", "rebuilt", "sorted set: topic and id of each reward of a step or an agent"
+    ),
+    KeyFamily(
         "t:<trajectory>:blobs", "store", "rebuilt", "hash: blob that it needs → 1; 0 while its segment is on its way"
     ),
     KeyFamily("b:<block>:<value>", "store", "rebuilt", "bitmap of the members of a block that have the value"),

@@ -34,6 +34,10 @@ class Keys:
         """Hash: reward id → encoded Reward of a step or an agent."""
         return self.name("t", trajectory_id, "part-rewards")
 
+    def reward_topics(self, trajectory_id: str) -> str:
+        """Sorted set: topic and id of each reward of a step or an agent, in alphabetical order."""
+        return self.name("t", trajectory_id, "topics")
+
     def trajectory_blobs(self, trajectory_id: str) -> str:
         """Hash: name of each blob that it needs → 1 when a committed segment says so, 0 while that is on its way."""
         return self.name("t", trajectory_id, "blobs")

@@ -159,6 +159,10 @@ class Claims:
         )
         return cast("AckAnswer", answers[0].decode())
 
+    def repeat_ack(self, group_id: str) -> None:
+        """Acknowledge a group once more, without a wait: a Redis that forgets it again delivers the group again."""
+        self._call(self._ack, group_id)
+
     def _call(self, script: Script, *arguments: str | int) -> object:
         who = self._consumer
         about = [who.run, who.name, who.member, self._session, round(self.claim_seconds * 1_000), who.splits]

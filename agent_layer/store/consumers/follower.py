@@ -2,8 +2,8 @@
 
 import logging
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event
@@ -60,10 +60,33 @@ class GroupDelivery:
     """Accepted trajectories that are left out because their stored bytes are damaged."""
 
 
+class AckedGroups:
+    """Newest groups that this process acknowledged for a consumer: a Redis that forgot it does not deliver them again.
+
+    Args:
+        max_size: number of groups that are remembered.
+    """
+
+    def __init__(self, max_size: int = _MAX_ACKED) -> None:
+        self._group_ids: OrderedDict[str, None] = OrderedDict()
+        self._max_size = max_size
+
+    def __contains__(self, group_id: str) -> bool:
+        return group_id in self._group_ids
+
+    def note(self, group_ids: Iterable[str]) -> None:
+        """Remember groups that were acknowledged."""
+        self._group_ids.update(dict.fromkeys(group_ids))
+        while len(self._group_ids) > self._max_size:
+            self._group_ids.popitem(last=False)
+
+
 class Follower:
     """One member of a consumer: claims one group at a time, and reads none ahead."""
 
-    def __init__(self, index: Index, objects: ObjectStore, consumer: Consumer, claim_seconds: float) -> None:
+    def __init__(
+        self, index: Index, objects: ObjectStore, consumer: Consumer, claim_seconds: float, acked: AckedGroups
+    ) -> None:
         self._index = index
         self._objects = objects
         self._consumer = consumer
@@ -73,8 +96,7 @@ class Follower:
         """Groups that the member holds and that this follower has not delivered."""
         self._is_full = False
         self._was_acked = Event()
-        self._acked: dict[str, None] = {}
-        """Newest groups that were acknowledged here: a Redis that forgot it does not deliver them again."""
+        self._acked = acked
 
     def take(self, max_unacked: int | None = None, wanted: Callable[[], str] = lambda: "") -> Iterator[GroupDelivery]:
         """Yield the groups that are ready, without waiting: those already held first, then by time of closing.
@@ -98,7 +120,7 @@ class Follower:
                 return
             if claim.group.group_id in self._acked:
                 self._again.popleft()
-                self._claims.ack(claim.group.group_id)
+                self._claims.repeat_ack(claim.group.group_id)
                 continue
             read = self._read(claim.group)
             self._again.popleft()
@@ -195,9 +217,7 @@ class Follower:
     def _deliver(self, group: Group, read: Mapping[str, Trajectory | None]) -> GroupDelivery:
         def ack() -> AckAnswer:
             answer = self._claims.ack(group.group_id)
-            self._acked[group.group_id] = None
-            if len(self._acked) > _MAX_ACKED:
-                del self._acked[next(iter(self._acked))]
+            self._acked.note([group.group_id])
             self._was_acked.set()
             return answer
 

@@ -133,6 +133,7 @@ def _entries(footer: SegmentFooter) -> Iterator[_Entry]:
                     "place": places[trajectory_owner(summary.trajectory_id)],
                     "rewards": {reward_id: as_text(record) for reward_id, record in judged.of_rollout.items()},
                     "part_rewards": [(name, replaced, as_text(record)) for name, replaced, record in judged.of_parts],
+                    "topics": judged.topics,
                     "is_judged": bool(part.is_started or part.ending or judged.of_rollout),
                     "reward": _judge_alone(part, judged),
                 },

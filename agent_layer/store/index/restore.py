@@ -53,7 +53,7 @@ _LISTS: Final = [(field.name, field.bitmap) for field in FIELDS if field.bitmap 
 _LABELS: Final = msgspec.json.Decoder(dict[str, str])
 _MAX_REMEMBERED: Final = 32
 """Names of a list that is remembered: thousands of long ones would fill the memory."""
-_UNJUDGED: Final = JudgementParts({}, [], {})
+_UNJUDGED: Final = JudgementParts({}, [], [], {})
 
 
 class _Part(NamedTuple):
@@ -212,6 +212,7 @@ def _describe_row(one: _Whole) -> list[object]:
         [*chain.from_iterable(one.chunks.items())],
         [text for call, counts in summary.calls.items() for text in (call, _write_counts(*counts))],
         *_describe_rewards(one.judged),
+        one.judged.topics,
         summary.blobs,
         "accepted" in fields,
     ]

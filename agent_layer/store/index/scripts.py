@@ -65,7 +65,7 @@ RESTORE = LuaScript(
     constants=INDEX_CONSTANTS,
     preludes=(*INDEX_PRELUDE, _EVENTS, _BLOB_REFS, _ACCEPTED),
     commands="bitcount bitpos exists expire get getbit hexists hget hmget hset sadd scard set setbit setnx setrange"
-    " sismember xadd",
+    " sismember xadd zadd",
     reads="dead replaced:*",
     writes=f"{_ROWS} ordinals runs blob:* blobs steps group:*",
 )

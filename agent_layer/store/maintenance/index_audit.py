@@ -19,6 +19,7 @@ from agent_layer.store.index.rows import read_given_labels
 from agent_layer.store.index.scripts import INDEX_CONSTANTS, INDEX_PRELUDE
 from agent_layer.store.segments.fields import COLUMNS
 from agent_layer.store.segments.format import Segment
+from agent_layer.store.segments.summary import split_rewards
 
 _LUA = Path(__file__).parent / "lua"
 
@@ -134,6 +135,8 @@ def _make_probes(keys: Keys, segment: str, summary: TrajectorySummary, chunk: Ch
         found: list[object] = []  # a reward is in one of two places, or in both
         for hash_key in (keys.rewards(owner), keys.part_rewards(owner)):
             yield _Probe(owner, ("HMGET", hash_key, *summary.rewards), partial(_are_known, found))
+        if topics := split_rewards(summary.rewards).topics:
+            yield _Probe(owner, ("ZMSCORE", keys.reward_topics(owner), *topics), partial(eq, [0.0] * len(topics)))
     if summary.blobs:
         known = ("HMGET", keys.trajectory_blobs(owner), *summary.blobs)
         yield _Probe(owner, known, partial(eq, [b"1"] * len(summary.blobs)))

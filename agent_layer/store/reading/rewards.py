@@ -22,6 +22,7 @@ from agent_layer.schema import (
     reward_topic,
 )
 from agent_layer.store.index.rows import TrajectoryRow
+from agent_layer.store.segments.summary import topic_prefix
 
 _AGREED_SECONDS = 86_400
 """How long a reward id stays taken: longer than logs wait for an unreachable store."""
@@ -44,16 +45,13 @@ class RewardOptions(TypedDict, total=False):
     """Makes the call idempotent: the first reward with this id counts, all repetitions return it."""
 
 
-def make_reward(
-    row: TrajectoryRow, score: SupportsFloat | None, options: RewardOptions, known: Sequence[Reward], run: str
-) -> Reward:
-    """Make a reward that supersedes the current one of the same rollout, step or agent.
+def make_reward(row: TrajectoryRow, score: SupportsFloat | None, options: RewardOptions, run: str) -> Reward:
+    """Make a reward of a rollout, a step or an agent; it supersedes none.
 
     Args:
         row: of the trajectory.
         score: None takes back the current reward without a new one.
         options: see RewardOptions.
-        known: all earlier rewards.
         run: for trajectories whose beginning is not stored.
 
     Raises: BadInputError: the score is not finite, or there is no such step, agent or name.
@@ -74,7 +72,7 @@ def make_reward(
             f" {agent!r}; 'agent-layer show' names them"
         )
     reward_id = options.get("reward_id")
-    reward = Reward(
+    return Reward(
         trajectory_id=row.trajectory_id,
         reward_id=new_id() if reward_id is None else check_name(reward_id, "reward id"),
         run=row.run or run,
@@ -88,6 +86,10 @@ def make_reward(
         status="missing" if score is None else "ok",
         comment=options.get("comment"),
     )
+
+
+def supersede_current(reward: Reward, known: Sequence[Reward]) -> Reward:
+    """Return the reward, superseding the current one of its topic."""
     replaced = find_current_reward(known, reward_topic(reward))
     return reward if replaced is None else msgspec.structs.replace(reward, supersedes=replaced.reward_id)
 
@@ -111,6 +113,22 @@ def read_reward_lists(redis: Redis, keys: Keys, trajectory_ids: Sequence[str]) -
     found = cast("list[dict[bytes, bytes]]", pipeline.execute())
     stored = ((parts | whole).values() for whole, parts in batched(found, 2))  # once all of them were kept together
     return [sorted(map(_decode_reward, one), key=lambda reward: (reward.at, reward.reward_id)) for one in stored]
+
+
+def read_topic_rewards(redis: Redis, keys: Keys, trajectory_id: str, topic: RewardTopic, *ids: str) -> list[Reward]:
+    """Return the indexed rewards of a topic, of the rollout and with these ids; no others of steps and agents are read.
+
+    They hold all that ``find_current_reward`` needs for this topic.
+    """
+    prefix, parts_key = topic_prefix(topic), keys.part_rewards(trajectory_id)
+    pipeline = redis.pipeline(transaction=False)  # pyright: ignore[reportUnknownMemberType]  # untyped in redis-py
+    pipeline.hgetall(keys.rewards(trajectory_id))
+    pipeline.zrangebylex(keys.reward_topics(trajectory_id), f"[{prefix}", f"({prefix[:-1]}\1")  # pyright: ignore[reportUnknownMemberType]
+    whole, members = cast("tuple[dict[bytes, bytes], list[bytes]]", pipeline.execute())
+    names = [*(one.encode() for one in ids), *(one.removeprefix(prefix.encode()) for one in members)]
+    parts = cast("list[bytes | None]", redis.hmget(parts_key, names)) if names else []
+    found = whole | {name: stored for name, stored in zip(names, parts, strict=True) if stored is not None}
+    return [*map(_decode_reward, found.values())]
 
 
 def commit_reward(redis: Redis, keys: Keys, reward: Reward) -> Reward:

@@ -31,6 +31,7 @@ from agent_layer.schema import (
     PolicyVersion,
     Resumed,
     Reward,
+    RewardTopic,
     SegmentFooter,
     StepPart,
     TrainedBatch,
@@ -46,6 +47,7 @@ from agent_layer.schema import (
     label_rank,
     newest_labels,
     requested_tool_names,
+    reward_topic,
     sortable_time,
     split_trajectory_id,
 )
@@ -147,6 +149,8 @@ class JudgementParts(NamedTuple):
     of_rollout: dict[str, bytes]
     of_parts: list[tuple[str, str, bytes]]
     """(reward id, id of the reward that it supersedes or '', record), oldest first."""
+    topics: list[str]
+    """Topic and id of each reward of a step or an agent."""
     read: dict[str, Reward]
     """All of them by id; reading a record takes longer than what is done with it."""
 
@@ -158,8 +162,14 @@ def split_rewards(rewards: Mapping[str, bytes]) -> JudgementParts:
     return JudgementParts(
         {name: rewards[name] for name, one in decoded.items() if one.scope == "rollout"},
         [(name, superseded, rewards[name]) for _, name, superseded in of_parts],
+        [topic_prefix(reward_topic(decoded[name])) + name for _, name, _ in of_parts],
         decoded,
     )
+
+
+def topic_prefix(topic: RewardTopic) -> str:
+    """Return how the members of ``t:<trajectory>:topics`` begin that are of this topic; the reward's id follows."""
+    return "".join(f"{'' if part is None else part}\0" for part in topic)
 
 
 def _make_entry(record: _OfOneRecord) -> PolicyEntry | BatchEntry | GroupEntry:

@@ -7,8 +7,8 @@ import msgspec
 
 from agent_layer.dispatcher import Dispatcher, RunState
 from agent_layer.errors import BadInputError, NotFoundError
-from agent_layer.schema import JsonObject, Label, Reward
-from agent_layer.store import Store, find_current_reward, make_label, read_known_labels, read_rewards
+from agent_layer.schema import JsonObject, Label, Reward, RewardTopic
+from agent_layer.store import Store, find_current_reward, make_label, read_known_labels, read_topic_rewards
 
 Path: TypeAlias = Mapping[str, str]
 """Names in the address."""
@@ -63,8 +63,9 @@ class RewardOrder(_Body, frozen=True, kw_only=True):
         trajectory_id, store = path["trajectory"], targets.store
         store.row(trajectory_id)
         scope = "step" if self.step is not None else "agent" if self.agent is not None else "rollout"
-        known = read_rewards(store.redis, store.keys, trajectory_id)
-        current = find_current_reward(known, (scope, self.name, self.step, self.agent))
+        topic: RewardTopic = (scope, self.name, self.step, self.agent)
+        known = read_topic_rewards(store.redis, store.keys, trajectory_id, topic)
+        current = find_current_reward(known, topic)
         score = self.score
         if isinstance(score, msgspec.UnsetType):
             if current is None:

@@ -4,6 +4,7 @@ import threading
 from contextlib import closing
 from hashlib import md5
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import permutations
 
 import pytest
 
@@ -100,6 +101,19 @@ def test_an_object_is_stored_only_if_its_bytes_are(server, way):
                 objects.put(f"key-{number}", content)
     if way in WHOLE:
         assert handler.num_reads == 3 + (way != "honest")  # once for all, where digests are of another kind
+
+
+@pytest.mark.parametrize("ways", [*permutations(sorted(WHOLE))], ids="-".join)
+def test_a_bucket_that_begins_or_ends_to_encrypt_while_it_is_written_to_refuses_nothing(server, ways):
+    """Its ETags are MD5s with its own key, and none with a key of KMS or of the customer."""
+    settings, handler = server
+    objects = open_objects(settings)
+    for number, way in enumerate([*ways, *ways]):
+        handler.way = WAYS[way]
+        objects.put(f"key-{number}", b"%d" % number)
+
+    assert handler.objects == {f"/bucket/key-{number}": b"%d" % number for number in range(6)}
+    assert handler.num_reads == 1
 
 
 def test_a_server_that_was_honest_is_compared_each_time(server):

@@ -105,6 +105,36 @@ def test_a_reward_for_each_step_costs_the_same_however_many_there_are(store, mak
     assert store.admin.check().findings == []
 
 
+@pytest.mark.parametrize("part", [{"step": 1}, {"agent": "solver"}], ids=["step", "agent"])
+def test_a_judgement_of_a_part_reads_the_same_however_many_others_there_are(store, part):
+    calls = [part for name in "ab" for part in call("a.0-0", name, sampled(1), **RICH_CALL)]
+    scope = {"scope": next(iter(part)), "step": None} | part
+    write_segment(store, *attempt("a.0-0", *calls, score=0.5), make_reward(0, name="ours", **scope))
+    costs = []
+    for begin in (1, 400):
+        write_segment(store, *(make_reward(number) for number in range(begin, begin + 400)))
+        with measure_cost(store.redis) as cost:  # a known id appends nothing, so no shipper's commands count
+            assert store.reward("a.0-0", 1.0, name="ours", reward_id="w0", **part).score == 0.0
+        costs.append(cost)
+    first, last = costs
+
+    assert last.commands == first.commands
+    assert last.num_bytes <= first.num_bytes + 100
+
+
+def test_topics_of_rewards_that_the_index_lost_are_found_and_restored(store):
+    write_segment(store, *attempt("a.0-0"), *map(make_reward, range(3)))
+    topics = store.keys.reward_topics("a.0-0")
+    before = store.redis.zrange(topics, 0, -1)
+    store.redis.zrem(topics, before[1])
+
+    assert store.admin.check(repair=True).findings != []
+    assert store.admin.check().findings == []
+    assert store.redis.zrange(topics, 0, -1) == before
+    store.admin.reindex(drop=True)
+    assert store.redis.zrange(topics, 0, -1) == before
+
+
 def test_a_reward_of_a_step_that_supersedes_one_of_the_rollout_counts_in_any_order(store):
     of_rollout = make_reward(0, scope="rollout", step=None, score=1.0)
     of_step = make_reward(1, supersedes="w0")

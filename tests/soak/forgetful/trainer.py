@@ -2,8 +2,9 @@
 
 It keeps some groups submitted, takes them as they close, records what each step learns from, and keeps a ledger of its
 own, as a checkpoint would. It notes in ``DIRECTORY/journal`` what it submitted, received and suffered. After
-``DIRECTORY/stop`` is there it submits no more, and ends once it has all of its groups. Where the server changed, it
-submits open groups again, as ``trainer_adapter.loop.feed`` does. One that starts again goes on from its ledger.
+``DIRECTORY/stop`` is there it submits no more, and ends once it has all of its groups. As ``trainer_adapter.loop.feed``
+does, it submits and acknowledges the groups of a step in one call each, and submits open groups again where the server
+changed. One that starts again goes on from its ledger.
 """
 
 import base64
@@ -94,9 +95,9 @@ class Trainer:
             self.note("submitted again", str(len(forgotten)), forgotten)
             dispatcher.submit(list(self._open.values()))
             self._server_change = change
-        while len(self._open) < _NUM_OPEN and not self._is_stopped():
-            task = self._make_task(self._num_submitted)
-            (group_id,) = dispatcher.submit([task])
+        num_wanted = 0 if self._is_stopped() else max(0, _NUM_OPEN - len(self._open))
+        tasks = [self._make_task(self._num_submitted + number) for number in range(num_wanted)]
+        for group_id, task in zip(dispatcher.submit(tasks) if tasks else (), tasks, strict=True):
             self._open[group_id] = task
             self._num_submitted += 1
             self.note("submitted", group_id)
@@ -124,10 +125,9 @@ class Trainer:
         self._trained.update(group_ids)  # in the checkpoint from now on, acknowledged or not
         for group_id in group_ids:
             self._open.pop(group_id, None)
-        deliveries = [self._pending.pop(group_id) for group_id in group_ids]
+            del self._pending[group_id]
         self.note("trained", str(self._step), group_ids)
-        for delivery in deliveries:
-            delivery.ack()
+        store.acknowledge("trainer", self._run, group_ids)
 
 
 if __name__ == "__main__":

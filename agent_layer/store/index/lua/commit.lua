@@ -173,6 +173,7 @@ local function merge_trajectory(one)
     redis.call('HSETNX', row .. ':rewards', reward_id, reward)
   end
   local is_judged = merge_part_rewards(row, one.part_rewards) or one.is_judged
+  for _, topic in ipairs(one.topics) do redis.call('ZADD', row .. ':topics', 0, topic) end
   if is_new and one.reward ~= '' then redis.call('HSET', row, 'reward', one.reward) end
   local after = file(id, row, before)
   if after.run then redis.call('SADD', key('runs'), after.run) end

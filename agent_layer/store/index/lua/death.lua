@@ -12,7 +12,9 @@ local function forget_trajectory(id)
   end
   for _, name in ipairs(redis.call('HKEYS', key('t', id, 'blobs'))) do release_blob(id, name) end
   redis.call('DEL', row)
-  for _, part in ipairs({'chunks', 'calls', 'rewards', 'part-rewards', 'blobs'}) do redis.call('DEL', key('t', id, part)) end
+  for _, part in ipairs({'chunks', 'calls', 'rewards', 'part-rewards', 'topics', 'blobs'}) do
+    redis.call('DEL', key('t', id, part))
+  end
 end
 
 -- Drop the group from the list of its run, which its record names; one without a record was never listed.

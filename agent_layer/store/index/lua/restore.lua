@@ -32,13 +32,14 @@ local function enter_all(first)
   local block, begin = find_place(first)
   local ids, growing = {}, {}
   for i, one in ipairs(batch.trajectories) do
-    local id, run, status, fields, chunks, calls, rewards, part_rewards, blobs, is_accepted = unpack(one)
+    local id, run, status, fields, chunks, calls, rewards, part_rewards, topics, blobs, is_accepted = unpack(one)
     local row, at = key('t', id), begin + i - 1
     redis.call('HSET', row, 'ordinal', first + i - 1, unpack(fields))
     set_all(row .. ':chunks', chunks)
     set_all(row .. ':calls', calls)
     set_all(row .. ':rewards', rewards)
     set_all(row .. ':part-rewards', part_rewards)
+    for _, topic in ipairs(topics) do redis.call('ZADD', row .. ':topics', 0, topic) end
     for _, name in ipairs(blobs) do keep_blob(id, name) end
     if is_accepted then note_accepted(id) end
     local hash = ids_key(block, at)
