@@ -44,12 +44,13 @@ PARTS = {
     "engine": ("VLLM::EngineCore",),
     "server": ("ray::ClusterServer",),
     "rank": ("ray::WorkerDict",),
+    "rows": ("ray::TransferQueueController",),
     "head": ("gcs_server", "raylet/raylet"),
     "all": ("",),
 }
 """What is killed, by parts of their command lines."""
 IN_UPDATE = "engine, in an update"
-KILLS = (IN_UPDATE, "engine", "server", "trainer", "rank", "head", "all")
+KILLS = (IN_UPDATE, "engine", "server", "trainer", "rank", "rows", "head", "all")
 
 
 class Kill(NamedTuple):

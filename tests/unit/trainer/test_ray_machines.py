@@ -121,8 +121,9 @@ def test_a_machine_answers_a_token_only_where_it_sees_it(tmp_path: Path):
 
 def test_a_process_has_ended_also_when_another_has_its_number():
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as running:
-        created = psutil.Process(running.pid).create_time()
-        process, other = KnownProcess(running.pid, created, "engine"), KnownProcess(running.pid, created - 1, "engine")
+        process = KnownProcess.of(running.pid, "engine")
+        assert process.start_ticks is not None
+        other = process._replace(start_ticks=process.start_ticks - 1)
 
         assert Machine().find_ended([process, other]) == [other]
         Machine().kill([other])
@@ -142,10 +143,17 @@ def test_the_trainer_on_ray_takes_the_variables_of_its_starter_and_keeps_those_o
     assert variables == {"CUDA_VISIBLE_DEVICES": "", "AGENT_LAYER_DIR": "/shared", "WANDB_API_KEY": "k"}
 
 
+def test_a_clock_that_is_set_ends_no_process(monkeypatch: pytest.MonkeyPatch):
+    process, begun = KnownProcess.of(os.getpid(), "rank 0"), psutil.boot_time()
+    monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: begun + 1)
+
+    assert not process.has_ended
+
+
 def test_parts_on_one_machine_are_looked_at_together():
     from trainer_adapter.cluster.nodes.watch import ServerProcesses, join_by_machine  # noqa: PLC0415  # see above
 
-    one, two, three = (KnownProcess(number, 0.0, f"rank {number}") for number in (1, 2, 3))
+    one, two, three = (KnownProcess(number, 0, f"rank {number}") for number in (1, 2, 3))
     parts = [ServerProcesses("a", "10.0.0.1", [one]), ServerProcesses("b", "10.0.0.2", [two])]
 
     assert join_by_machine([*parts, ServerProcesses("a", "10.0.0.1", [three])]) == [

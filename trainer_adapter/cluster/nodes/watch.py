@@ -4,10 +4,10 @@ Those of this machine are looked at here, others by an actor on theirs. A machin
 only slow to answer has not.
 """
 
+import os
 from collections.abc import Iterable
 from typing import NamedTuple, cast
 
-import psutil
 import ray
 from ray.actor import ActorProxy
 from ray.exceptions import ActorUnavailableError, ActorUnschedulableError, GetTimeoutError, RayActorError
@@ -52,9 +52,8 @@ def alive_nodes() -> dict[str, str]:
 
 def find_own_process(name: str) -> ServerProcesses:
     """Return this process, under a name, and where it is."""
-    own = psutil.Process()
-    process = KnownProcess(own.pid, own.create_time(), name)
-    return ServerProcesses(ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address(), [process])
+    node_id, address = ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address()
+    return ServerProcesses(node_id, address, [KnownProcess.of(os.getpid(), name)])
 
 
 def join_by_machine(parts: Iterable[ServerProcesses]) -> list[ServerProcesses]:
