@@ -95,7 +95,7 @@ _SHIP = _Duty(
 _FOLLOW = _Duty(
     reads="outbox",
     writes="acked:* feeds:* claims:*",
-    commands="xlen xread hkeys sadd get time",
+    commands="xlen xread hkeys sadd smismember get time",
     scripts=CLAIM_SCRIPTS,
 )
 _TRAIN = _Duty(writes="trainer:*", commands="set get del")
