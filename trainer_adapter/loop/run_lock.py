@@ -25,7 +25,7 @@ def claim_run(redis: Redis, settings: Settings, run: str) -> Generator[None]:
 
     Raises: BadInputError: one does, or was killed within the last 60 seconds.
     """
-    key, own = Keys(settings.namespace).trainer(run), f"{settings.dir.absolute()} on {settings.host}"
+    key, own = Keys(settings.namespace).trainer(run), f"{settings.dir.resolve()} on {settings.host}"
     found = None if redis.set(key, own, nx=True, ex=_SECONDS) else redis.get(key)
     if isinstance(found, bytes) and found.decode() != own:
         raise BadInputError(
@@ -47,4 +47,6 @@ def claim_run(redis: Redis, settings: Settings, run: str) -> Generator[None]:
     finally:
         has_ended.set()
         renewal.join()
-        redis.delete(key)
+        with suppress(RedisError, AgentLayerError):  # it lapses
+            if redis.get(key) == own.encode():
+                redis.delete(key)
