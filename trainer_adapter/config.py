@@ -3,8 +3,9 @@
 A file is YAML, TOML or JSON, by its suffix; its sections are the records below. Paths in it are relative to it.
 """
 
+import sys
 from collections.abc import Callable, Iterable
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, TypeVar, cast
 
@@ -189,6 +190,7 @@ class OptimizerConfig(_Section, frozen=True):
     betas: tuple[Beta, Beta] = (0.9, 0.999)
     weight_decay: Annotated[float, Meta(ge=0)] = 0.01
     clip_grad: Annotated[float, Meta(gt=0)] = 1.0
+    """Largest norm of gradients; ``.inf``: they are not clipped."""
     microbatch_tokens: Positive = 16384
     """Tokens per forward pass of a process; a longer sample has a pass of its own."""
     sequence_parallel: Positive = 1
@@ -203,6 +205,11 @@ class OptimizerConfig(_Section, frozen=True):
     gradient_checkpointing: bool = False
     num_threads: Positive = 1
     """CPU threads of torch; more than one costs ten times the CPU where engine and workers share the cores."""
+
+    def __post_init__(self) -> None:
+        """Have a finite number for no limit, because JSON has no infinity."""
+        if self.clip_grad == inf:
+            msgspec.structs.force_setattr(self, "clip_grad", sys.float_info.max)
 
 
 class LoraConfig(_Section, frozen=True):
@@ -365,7 +372,7 @@ def read_options(
 
 def _refuse_infinite(value: object, name: str = "") -> None:
     """Raise for the first number that is not finite: it passes bounds, and a run would end in its arithmetic."""
-    if isinstance(value, float) and not isfinite(value):
+    if isinstance(value, float) and not isfinite(value) and (name, value) != ("optimizer.clip_grad", inf):
         raise BadInputError(f"{name}: expected a finite number, found {value}; correct it, or leave the option out")
     inner: Iterable[tuple[object, object]] = ()
     if isinstance(value, dict):
