@@ -1,5 +1,7 @@
 """Where TransferQueue has the rows of veRL's run: actors on the machine of the trainer."""
 
+from contextlib import suppress
+
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from transfer_queue import interface
@@ -23,7 +25,7 @@ class OnOwnMachine:
 
     def options(self, **options: object) -> "OnOwnMachine":
         """Return one with further options of Ray."""
-        return type(self)(self._actor, **self._options, **options)
+        return type(self)(self._actor, **(self._options | options))
 
     def remote(self, *arguments: object, **named: object) -> object:
         """Start one, as the method of an actor's class does."""
@@ -45,7 +47,9 @@ def keep_rows_here() -> None:
 def find_rows() -> list[ServerProcesses]:
     """Return the processes that have the rows. Called where ``keep_rows_here`` was, once the queue has begun."""
     name, namespace = ROWS
-    actors = {"rows' controller": ray.get_actor(name, namespace=namespace), "rows' store": ray.get_actor(_STORE)}
+    actors = {"rows' controller": ray.get_actor(name, namespace=namespace)}
+    with suppress(ValueError):  # another backend of TransferQueue, which 'verl' may name, has none
+        actors["rows' store"] = ray.get_actor(_STORE)
     return ray.get([actor.__ray_call__.remote(_find_process, name) for name, actor in actors.items()])
 
 
