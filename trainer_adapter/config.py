@@ -418,6 +418,23 @@ def _refuse_trained(config: TrainConfig) -> None:  # kept: its name says what th
         )
 
 
+def read_held_out_option(option: object) -> list[HeldOutConfig]:
+    """Return held-out sets that the options of another trainer name, spelt as ``held_out`` of a configuration.
+
+    Args: option: a path, a list of sets, or None: nothing is held out.
+
+    Raises: BadInputError: it is something else.
+    """
+    try:
+        spelled = _spell_tasks({"held_out": option}, "held_out")["held_out"]
+        return msgspec.convert(spelled or [], list[HeldOutConfig], dec_hook=_read_path)
+    except msgspec.ValidationError as error:
+        raise BadInputError(
+            f"held_out: expected a path, or sets as 'agent-layer train' takes them, found: {error}; write for example"
+            " [{taskset: repair, count: 50}]"
+        ) from error
+
+
 def write_config(config: TrainConfig, path: Path) -> None:
     """Write a configuration as JSON, for ``load_config`` to read."""
     path.write_bytes(msgspec.json.format(msgspec.json.encode(config, enc_hook=str)))

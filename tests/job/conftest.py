@@ -115,6 +115,8 @@ class Player:
         """Log-probability that the engine reports for each token."""
         self.silent = set()
         """Numbers of the rollouts of a group that end without a call to the policy."""
+        self.plays = lambda task: task
+        """Task that is played in place of the one that was leased."""
         self.num_counted = 1
         """Calls of a rollout that the gateway counts."""
         self.played = {}
@@ -174,7 +176,7 @@ class Player:
                 rollout_id=lease.rollout_id,
                 attempt=lease.attempt,
                 task_id=lease.task.id,
-                task=lease.task,
+                task=self.plays(lease.task),
                 split=lease.task.split,
                 group_id=lease.group_id,
                 started_at=1.0,

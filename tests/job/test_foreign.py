@@ -1,14 +1,21 @@
 """Rollouts for a trainer that is not ours: its rows, versions and rewards are those of the store."""
 
+import ast
+import inspect
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.schema import Task
 from agent_layer.store import list_batches, open_store
+from trainer_adapter.config import HeldOutConfig
 from trainer_adapter.data import rebuild_batch, samples_of
+from trainer_adapter.tasks.held_out import read_left_out
 
+from ..documents import blocks
+from ..waiting import scaled
 from .conftest import RUN
 
 pytestmark = pytest.mark.usefixtures("player")
@@ -145,3 +152,151 @@ def test_no_groups_are_no_wait(settings):
 
     player = RoundPlayer([Task(id="a", run=RUN, input=1)], settings, RUN, patience_seconds=0.1)
     assert player.play([], 0, 1.0) == []
+
+
+@pytest.fixture
+def held_out(tmp_path):
+    """A file with one held-out task."""
+    path = tmp_path / "held.jsonl"
+    path.write_text('{"id": "h", "input": "a"}\n')
+    return path
+
+
+def make_rollouts(settings, model, names="ab", **options):
+    from trainer_adapter.foreign import TrlRollouts  # noqa: PLC0415
+
+    settings = settings.model_copy(update={"run": RUN})
+    tasks = [Task(id=name, run=RUN, input=name) for name in names]
+    return TrlRollouts(model, tasks, settings, patience_seconds=60, **options)
+
+
+def test_trl_has_no_row_of_a_held_out_task_and_none_at_a_later_start(settings, model, trainer, held_out):
+    for options in ({"held_out": [HeldOutConfig(path=held_out)]}, {}):
+        rollouts = make_rollouts(settings, model, **options)
+        assert rollouts.dataset_rows() == [{"prompt": "b"}]
+        with pytest.raises(BadInputError, match="task 'a': expected one of the 1 tasks"):
+            rollouts(PROMPTS, trainer)
+    assert [one.task_id for one in read_left_out(settings, RUN)] == ["a"]
+    with pytest.raises(BadInputError, match="such as a, which has the input of held-out task h of held"):
+        make_rollouts(settings, model, "a")
+
+
+def test_a_rollout_that_played_a_held_out_task_is_not_trained(settings, model, trainer, player, held_out):
+    rollouts = make_rollouts(settings, model, "bc", held_out=[HeldOutConfig(path=held_out)])
+    prompts = ["b"] * 3 + ["c"] * 3
+    player.plays = lambda task: msgspec.structs.replace(task, input="a") if task.id == "b" else task
+    assert rollouts(prompts, trainer)["agent_layer_reward"][:3] == [None] * 3
+
+    player.plays = lambda task: msgspec.structs.replace(task, input="a")
+    with pytest.raises(AgentLayerError, match="has the input of held-out task h of held; held-out tasks are not"):
+        rollouts(prompts, trainer)
+
+
+@pytest.mark.parametrize("is_path", [True, False])
+def test_verl_has_no_prompt_of_a_held_out_task(settings, held_out, tmp_path, monkeypatch, is_path):
+    from omegaconf import OmegaConf  # noqa: PLC0415
+
+    from trainer_adapter.cluster.task_data import TaskDataset  # noqa: PLC0415
+
+    for name, value in settings.model_copy(update={"run": RUN}).environment().items():
+        monkeypatch.setenv(name, value)
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text('{"id": "a", "input": "a"}\n{"id": "b", "input": "b"}\n')
+    config = OmegaConf.create({"held_out": str(held_out) if is_path else [{"path": str(held_out)}]})
+    rows = TaskDataset(str(tasks), config)
+    assert [rows[place]["task_id"] for place in range(len(rows))] == ["b"]
+
+
+@pytest.fixture
+def open_async(settings, model):
+    """``open_async(…)``: a worker of TRL's AsyncGRPOTrainer, whose first weights are served."""
+    from trainer_adapter.foreign import AsyncTrlRollouts  # noqa: PLC0415
+
+    opened = []
+
+    def open_async(**options):
+        tasks = [Task(id=name, run=RUN, input=name) for name in "ab"]
+        own = settings.model_copy(update={"run": RUN})
+        options = {"group_size": 3, "groups_per_round": 2, "patience_seconds": 60} | options
+        worker = AsyncTrlRollouts(model, tasks, own, **options)
+        opened.append(worker)
+        synchronize(worker, 1)
+        return worker
+
+    yield open_async
+    for worker in opened:
+        worker.stop()
+
+
+def synchronize(worker, number):
+    """Do what TRL does after a step: its weights get this number."""
+    import torch  # noqa: PLC0415  # seconds
+
+    worker.send_weights(iter([("weight", torch.zeros(1))]))
+    worker.update_model_version(number)
+
+
+def test_an_async_worker_hands_over_stored_rows_with_trls_number_of_their_weights(settings, open_async, wait_until):
+    worker, store = open_async(), open_store(settings)
+    worker.start()
+    rows = [worker.rollout_buffer.get(timeout=scaled(60)) for _ in range(6)]
+    synchronize(worker, 2)
+    rows += [worker.rollout_buffer.get(timeout=scaled(60)) for _ in range(12)]
+
+    numbers = []
+    for row in rows:
+        trajectory = store.get(row.trajectory_id)
+        (sample,) = samples_of(trajectory).samples
+        assert row.input_ids.tolist() == [*sample.prompt_ids, *sample.response_ids]
+        num_prompt = len(sample.prompt_ids)
+        assert row.completion_mask.tolist() == [0] * num_prompt + list(sample.loss_mask)
+        assert row.old_log_probs.tolist() == [0.0] * num_prompt + list(sample.logprobs)
+        assert row.metrics == {"reward": trajectory.reward}
+        numbers.append((row.model_version, {version for version in sample.versions if version >= 0}))
+    assert all(versions == {number} for number, versions in numbers)  # the first sync is version 1, too
+    assert {number for number, _ in numbers} == {1, 2}
+    groups = [[row for row in rows if row.group_id == group_id] for group_id in sorted({row.group_id for row in rows})]
+    assert [len(group) for group in groups] == [3] * 6
+    for group in groups:
+        assert len({store.get(row.trajectory_id).started.group_id for row in group}) == 1
+        assert sum(row.advantage for row in group) == pytest.approx(0)
+        assert max(group, key=lambda row: row.advantage).metrics == {"reward": 1.0}
+    worker.check_health(1.0)
+    wait_until(lambda: list_batches(store.redis, store.keys, RUN))
+    assert all(rebuild_batch(one, store.get).differences == [] for one in list_batches(store.redis, store.keys, RUN))
+
+
+def test_an_async_worker_that_cannot_go_on_says_why_when_trl_asks(open_async, player, wait_until):
+    player.equal = True
+    worker = open_async(groups_per_round=1)
+    worker.start()
+
+    def is_refused():
+        try:
+            worker.check_health(1.0)
+        except AgentLayerError as error:
+            return "found none in 10 rounds of 1" in str(error)
+        return False
+
+    wait_until(is_refused)
+
+
+def test_an_async_worker_stops_while_it_waits(open_async, player):
+    player.fate = lambda _: None
+    worker = open_async(patience_seconds=600)
+    worker.start()
+    worker.stop()
+    worker.check_health(1.0)
+    assert worker.rollout_buffer.empty()
+
+
+def test_the_programs_of_the_page_name_arguments_that_there_are():
+    from trainer_adapter import foreign  # noqa: PLC0415  # torch takes seconds
+
+    programs = [ast.parse(text) for page, text in blocks("python") if page.endswith("other-trainers.md")]
+    calls = [node for tree in programs for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    own = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id in foreign.__all__]
+    assert {call.func.id for call in own} >= {"TrlRollouts", "AsyncTrlRollouts", "PrimeRlFeed", "make_trace"}
+    for call in own:
+        named = {one.arg: None for one in call.keywords}
+        inspect.signature(getattr(foreign, call.func.id)).bind(*call.args, **named)

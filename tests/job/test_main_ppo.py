@@ -17,6 +17,7 @@ from agent_layer.store import list_batches, open_store
 from trainer_adapter.data import rebuild_batch, samples_of
 from trainer_adapter.demo.job import write_tasks
 from trainer_adapter.start.ray import _write_vllm_metadata
+from trainer_adapter.tasks.held_out import read_left_out
 
 from ..waiting import run, wait_for_exit, wait_until
 
@@ -63,6 +64,8 @@ def run_main_ppo(services, tmp_path):
     command = [sys.executable, "-m", "verl.trainer.main_ppo", "--config-name", "verl_cpu"]
     command += ["--config-dir", ROOT / "examples" / "other_trainers", f"+ray_kwargs.ray_init._temp_dir={ray}"]
     command += [f"actor_rollout_ref.model.path={tmp_path}/model", f"data.train_files={tmp_path}/tasks.jsonl"]
+    (tmp_path / "held.jsonl").write_text('{"id": "h", "input": {"hidden": 1}}\n')
+    command += [f"data.held_out={tmp_path}/held.jsonl"]
     command += ["trainer.v1.sampler.custom_sampler.path=pkg://seeing_sampler"]
     command += ["trainer.v1.sampler.custom_sampler.name=SeeingSampler"]
     variables = (
@@ -95,6 +98,8 @@ def test_it_trains_whole_groups_of_the_store(settings, services, tmp_path):
     wait_until(lambda: len(list_batches(store.redis, store.keys, RUN)) == 2)  # they are shipped beside
     batches = list_batches(store.redis, store.keys, RUN)
     assert [(one.step, one.policy_version) for one in batches] == [(1, 0), (2, 1)]
+    assert {one.task_id for one in read_left_out(settings, RUN)} == {"guess-1"}
+    assert not list(store.scan(run=RUN, task="guess-1"))
     for batch, line in zip(batches, seen.read_text().splitlines(), strict=True):
         assert rebuild_batch(batch, store.get).differences == []
         groups = [rollout.group_id for rollout in batch.rollouts]

@@ -8,30 +8,26 @@ sleep then, trains and sends weights. So each token has the version that the reg
 """
 
 from collections.abc import Callable, Collection
-from itertools import chain
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 import ray
-from omegaconf import DictConfig, ListConfig
 from redis import Redis
 from tensordict import TensorDict
-from torch.utils.data import Dataset
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1 import trainer_base
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-from agent_layer.dispatcher import read_tasks
 from agent_layer.engines import remove_ended_engines
 from agent_layer.errors import AgentLayerError, BadInputError
 from agent_layer.infra import open_redis
 from agent_layer.recorder import open_recorder
-from agent_layer.schema import Task
-from agent_layer.settings import Settings, load_settings
+from agent_layer.settings import load_settings
 from trainer_adapter.cluster.plugin import use_own_servers
 from trainer_adapter.cluster.rows import SlotManager, clear_rows, write_rows
 from trainer_adapter.cluster.server import ClusterReplica
+from trainer_adapter.cluster.task_data import TaskDataset, list_held_out, read_task_files
 from trainer_adapter.cluster.weights.fleet import EngineFleet, name_location
 from trainer_adapter.data import GroupIntake, select_batch
 from trainer_adapter.foreign import GroupRequest, RoundPlayer
@@ -41,32 +37,10 @@ from trainer_adapter.verl import WeightPublisher
 # pyright: reportMissingTypeStubs=false, reportAttributeAccessIssue=false
 # veRL carries no types.
 
+__all__ = ["TaskDataset", "TaskManager", "TaskSampler"]
+
 _MAX_USELESS_ROUNDS = 10
 """Steps' worth of groups without use after which a step is given up."""
-
-
-class TaskDataset(Dataset[dict[str, object]]):
-    """The tasks of a file as veRL's prompts; its name and arguments are veRL's."""
-
-    def __init__(self, data_files: str | ListConfig, config: DictConfig, **options: object) -> None:
-        del config, options
-        self._tasks = read_task_files(data_files, load_settings())
-
-    def __len__(self) -> int:
-        return len(self._tasks)
-
-    def __getitem__(self, index: int) -> dict[str, object]:
-        task_id = self._tasks[index].id
-        return {"raw_prompt": [{"role": "user", "content": task_id}], "index": index, "task_id": task_id}
-
-
-def read_task_files(files: str | ListConfig, settings: Settings) -> list[Task]:
-    """Return the tasks of ``data.train_files``.
-
-    Raises: BadInputError: a file is missing, or holds something else.
-    """
-    paths = [files] if isinstance(files, str) else files
-    return list(chain.from_iterable(read_tasks(Path(str(path)), run=settings.run) for path in paths))
 
 
 class TaskManager(SlotManager):
@@ -119,7 +93,8 @@ class TaskSampler:
         self._run, self._model = self._settings.run, Path(self._config.actor_rollout_ref.model.path)
         self._redis: Redis = open_redis(self._settings)
         tasks = read_task_files(self._config.data.train_files, self._settings)
-        self._player = RoundPlayer(tasks, self._settings, self._run)
+        held_out = list_held_out(self._config.data)
+        self._player = RoundPlayer(tasks, self._settings, self._run, held_out=held_out)
         self._publisher = _StepPublisher(self._settings, self._run, self._redis, open_recorder(self._settings))
         self._fleet: EngineFleet | None = None
         self._step = 0

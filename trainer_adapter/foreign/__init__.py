@@ -6,7 +6,9 @@ __getattr__, __all__ = face(
     __name__,
     {
         "openenv": "make_trace read_rows",
-        "rounds": "GroupRequest RoundPlayer",
+        "prime_rl": "PrimeRlFeed",
+        "rounds": "GroupRequest RoundPlayer leave_out",
         "trl": "TrlRollouts",
+        "trl_async": "AsyncTrlRollouts",
     },
 )

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict
 
 from agent_layer.errors import AgentLayerError, BadInputError
-from agent_layer.infra import open_redis
-from agent_layer.recorder import open_recorder
 from agent_layer.schema import Task
 from agent_layer.settings import Settings, load_settings
+from trainer_adapter.config import HeldOutConfig
 from trainer_adapter.data import GroupIntake, GroupSamples, RolloutSamples, select_batch
 from trainer_adapter.foreign.rounds import GroupRequest, RoundPlayer
-from trainer_adapter.verl import PublishedWeights, WeightPublisher
+from trainer_adapter.foreign.weights import ServedWeights
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -104,20 +103,26 @@ class TrlRollouts:
         model: directory of the first weights, with tokenizer; TRL starts from it, too.
         tasks: one for each prompt.
         settings: locations of state; None: those of the environment.
+        held_out: sets that are not trained; their tasks are no rows of ``dataset_rows``.
         patience_seconds: longest wait for the next group.
     """
 
     def __init__(
-        self, model: Path, tasks: Sequence[Task], settings: Settings | None = None, *, patience_seconds: float = 600.0
+        self,
+        model: Path,
+        tasks: Sequence[Task],
+        settings: Settings | None = None,
+        *,
+        held_out: Sequence[HeldOutConfig] = (),
+        patience_seconds: float = 600.0,
     ) -> None:
         settings = settings or load_settings()
-        self._model, self._task_ids = model, [task.id for task in tasks]
-        self._player = RoundPlayer(tasks, settings, settings.run, patience_seconds=patience_seconds)
-        self._publisher = WeightPublisher(settings, settings.run, open_redis(settings), open_recorder(settings))
+        self._player = RoundPlayer(tasks, settings, settings.run, held_out=held_out, patience_seconds=patience_seconds)
+        self._weights = ServedWeights(model, settings)
 
     def dataset_rows(self) -> list[dict[str, str]]:
         """Return the rows of TRL's data set: the prompt is the id of a task, the agent writes the messages."""
-        return [{"prompt": task_id} for task_id in self._task_ids]
+        return [{"prompt": task.id} for task in self._player.tasks]
 
     def reward(
         self, *, completions: Sequence[object], agent_layer_reward: list[float | None], **others: object
@@ -138,7 +143,8 @@ class TrlRollouts:
             AgentLayerError: no rollout can be trained, or their groups do not come.
         """
         _refuse_inexact(trainer)
-        version = self._serve(trainer)
+        tensors = trainer.accelerator.get_state_dict(trainer.model).items()
+        version = self._weights.serve(tensors, trainer.state.global_step)
         blocks = groupby(enumerate(prompts), lambda one: (one[0] // trainer.num_generations, str(one[1])))
         requests = [GroupRequest(task_id, len(list(same))) for (_, task_id), same in blocks]
         groups = self._player.play(requests, version, trainer.temperature)
@@ -173,15 +179,6 @@ class TrlRollouts:
             agent_layer_reward=rewards,
             trajectory_id=trajectory_ids,
         )
-
-    def _serve(self, trainer: TrlTrainer) -> int:
-        """Publish the trainer's weights; return their version. A trainer may count its steps from 0 again."""
-        self._publisher.register_base(self._model)
-        weights = PublishedWeights(trainer.accelerator.get_state_dict(trainer.model).items(), None)
-        version = self._publisher.publish(weights, self._model, trainer.state.global_step)
-        self._publisher.serve(version, is_required=True)
-        self._publisher.keep_newest(2)
-        return version
 
 
 _NO = (None, None)

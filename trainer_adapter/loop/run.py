@@ -125,7 +125,7 @@ def train_run(
         open_redis(settings) as redis,
         claim_run(redis, settings, run),
     ):
-        recorder, left_out = open_recorder(settings), open_held_out(config, settings)
+        recorder, left_out = open_recorder(settings), open_held_out(config.held_out_sets, settings, run)
         teacher, checkpoints = open_teacher(config, settings), CheckpointDirectory(settings, run)
         directory, cursor, fixed = _find_start(checkpoints, config, run)
         driver = driver or EmbeddedDriver()

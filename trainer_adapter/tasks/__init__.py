@@ -6,7 +6,7 @@ __getattr__, __all__ = face(
     __name__,
     {
         "exclusions": "read_exclusions write_exclusions",
-        "held_out": "load_held_out open_held_out read_held_out read_held_out_sets read_named_sets",
+        "held_out": "HeldOutFilter load_held_out open_held_out read_held_out read_held_out_sets read_named_sets",
         "journal": "DrawJournal journal_path",
         "mix": "MixFile mix_path",
         "source": "TaskSource open_sources open_training_sources",

@@ -12,7 +12,7 @@ from agent_layer.schema import HeldOutMatch, HeldOutSet, HeldOutTasks, Task, hol
 from agent_layer.settings import Settings
 from envs.evaluation import LoadedTasks, TaskSource, load_tasks
 from envs.tasksets import open_taskset, read_holdout
-from trainer_adapter.config import HeldOutConfig, TrainConfig
+from trainer_adapter.config import HeldOutConfig
 
 log = logging.getLogger(__name__)
 
@@ -63,13 +63,12 @@ def read_named_sets(names: Sequence[str], *, run: str, level: int = 0, limit: in
     return read_held_out_sets(configs, run=run)
 
 
-def open_held_out(config: TrainConfig, settings: Settings) -> "HeldOutFilter":
+def open_held_out(configs: Sequence[HeldOutConfig], settings: Settings, run: str) -> "HeldOutFilter":
     """Open what keeps held-out tasks out of a run, and record what it holds out, for ``read_held_out``.
 
     Raises: BadInputError: a file or task set cannot be used.
     """
-    run = config.run or settings.run
-    found = HeldOutFilter(HeldOutTasks(read_held_out_sets(config.held_out_sets, run=run)), settings, run)
+    found = HeldOutFilter(HeldOutTasks(read_held_out_sets(configs, run=run)), settings, run)
     known = read_held_out(settings, run)
     for one in found.held_out.sets:
         if one not in known:

@@ -180,7 +180,7 @@ def _join_group(device: str) -> None:
 
 
 def _leave_group() -> None:
-    """End the group's threads while the interpreter lives: one that needs it later aborts the process (exit code -6).
+    """End the group's threads before the interpreter ends: one that needs it later aborts the process (exit code -6).
 
     A process that failed does not wait for the others, which may be gone.
     """

@@ -12,7 +12,7 @@ from agent_layer.schema.task import Task, hash_input
 from agent_layer.settings import Settings
 from agent_layer.store.consumers.follower import GroupDelivery
 from envs.tasksets import open_taskset, read_holdout, write_task_line
-from trainer_adapter.config import HeldOutConfig, SourceConfig, TrainConfig, load_config
+from trainer_adapter.config import HeldOutConfig, SourceConfig, load_config, read_held_out_option
 from trainer_adapter.data.groups import count_step, read_group
 from trainer_adapter.tasks.held_out import open_held_out, read_held_out, read_left_out
 from trainer_adapter.tasks.journal import DrawJournal
@@ -49,13 +49,12 @@ def begin(tmp_path, settings):
 
     def begin(path, *configs, num_asked=0, state=None):
         source = SourceConfig(path=path)
-        config = TrainConfig(model=tmp_path, tasks=[source], steps=1, run="r", held_out=list(configs))
         return TaskStream(
             open_sources([source], tmp_path / "tasks", run="r"),
             state or StreamState(),
             mix=MixFile(tmp_path / "mix.json"),
             journal=DrawJournal(tmp_path / "draws.jsonl", num_asked),
-            held_out=open_held_out(config, settings),
+            held_out=open_held_out(configs, settings, "r"),
         )
 
     return begin
@@ -226,10 +225,14 @@ def test_a_task_set_declares_what_is_refused_and_its_files_keep_it(tmp_path, set
     path = tmp_path / "held.jsonl"
     path.write_bytes(write_task_line(task, repair))
     for config in (HeldOutConfig(taskset="repair", count=2), HeldOutConfig(path=path)):
-        source = SourceConfig(path=tmp_path / "t.jsonl")
-        train = TrainConfig(model=tmp_path, tasks=[source], steps=1, run="r", held_out=[config])
-        assert [one.holdout for one in open_held_out(train, settings).held_out.sets] == ["near"]
+        assert [one.holdout for one in open_held_out([config], settings, "r").held_out.sets] == ["near"]
 
     monkeypatch.setattr(type(repair), "holdout", "all")
     with pytest.raises(BadInputError, match="task set 'repair': expected holdout exact or near, found 'all'"):
         read_holdout(repair)
+
+
+@pytest.mark.parametrize("option", [5, ["a.jsonl"], [{"path": "a", "number": 1}], [{}]])
+def test_held_out_sets_that_cannot_be_read_are_refused_with_an_example(option):
+    with pytest.raises(BadInputError, match=r"held_out: expected a path, or sets .* \[\{taskset: repair"):
+        read_held_out_option(option)
