@@ -93,7 +93,7 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
     The update is that of one process. A checkpoint fits the number of processes that wrote it.
 
     With --method the file has model, dataset and out, a new directory that the next training takes as its 'model';
-    every knob is in trainer_adapter/supervised/config.py. It needs no engine, gateway or worker.
+    every knob is in trainer_adapter/supervised/config.py. It needs no engine, gateway or worker; --processes applies.
 
     With --dry-run the exit status is 0 if it could start, and 2 if something is missing.
 
@@ -105,10 +105,9 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
     worker = _read_worker(flags, slots)
     if method is not None:
         return _train_supervised(
-            *(settings, config, method),
+            *(settings, config, method, processes),
             {
                 "--on": on,
-                "--processes": processes > 1,
                 "--harness": worker,
                 "--dry-run": dry_run,
                 "--unchecked": unchecked,
@@ -160,17 +159,23 @@ def train(  # noqa: PLR0913  # options of a command are its arguments
     return None
 
 
-def _train_supervised(settings: Settings, path: Path, method: Literal["sft", "dpo"], others: dict[str, object]) -> None:
+def _train_supervised(
+    settings: Settings, path: Path, method: Literal["sft", "dpo"], processes: int, others: dict[str, object]
+) -> None:
     if given := [name for name, value in others.items() if value]:
-        raise BadInputError(f"train: --method {method} trains in this process alone, found {given[0]}; leave it out")
+        raise BadInputError(f"train: --method {method} trains on this machine alone, found {given[0]}; leave it out")
     try:
         from trainer_adapter.loop import stop_on_signals  # noqa: PLC0415  # torch takes seconds
-        from trainer_adapter.supervised import load_supervised, train_supervised  # noqa: PLC0415
+        from trainer_adapter.start import run_rank, train_supervised_on_ranks  # noqa: PLC0415
+        from trainer_adapter.supervised import load_supervised  # noqa: PLC0415
+        from trainer_adapter.verl import SupervisedTrainer  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _needs_torch("train", error) from error
     config = load_supervised(path.absolute(), method)
+    if run_rank(config.as_training(1), processes, sys.argv[1:], SupervisedTrainer):
+        return
     with stop_on_signals() as stop:
-        is_done = train_supervised(
+        is_done = train_supervised_on_ranks(
             config, settings, method, stop, lambda step: typer.echo(str(step)), partial(typer.echo, err=True)
         )
     if is_done:

@@ -14,10 +14,37 @@ from typing import Final
 import msgspec
 
 from agent_layer.engines import get_policy
+from agent_layer.errors import CorruptRecordError
 from agent_layer.schema import CheckpointRef, TrainedBatch
 from agent_layer.store import Store, TrajectoryRow, list_batches
 
 _PARENT: Final = "parent-checkpoint.json"
+START_PLAN: Final = "supervised.json"
+START_STEPS: Final = "supervised.jsonl"
+
+
+class LearnedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of a dataset, at one step of a warm start."""
+
+    trajectory_id: str | None = None
+    """Where it is from; None: the dataset does not say."""
+    group_id: str | None = None
+    """None: it belongs to no group, or the dataset does not say."""
+    num_tokens: int
+    """Trained tokens."""
+
+
+class StartStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One optimizer step of a warm start, and what it learned from."""
+
+    step: int
+    """The first is 1."""
+    rows: list[LearnedRow] | None = None
+    """None: an earlier release did not record them."""
+
+
+class _StartPlan(msgspec.Struct, frozen=True, kw_only=True):
+    parent: CheckpointRef | None = None
 
 
 def walk_lineage(store: Store, run: str, step: int | None = None) -> Iterator[TrainedBatch]:
@@ -33,21 +60,61 @@ def walk_lineage(store: Store, run: str, step: int | None = None) -> Iterator[Tr
         step: updates behind the checkpoint; None: all updates of the run, even one that was killed before it ended.
     """
     for name, last in walk_parents(store, run, step):
-        batches = [one for one in list_batches(store.redis, store.keys, name) if last is None or one.step <= last]
-        for batch in reversed(_drop_abandoned(batches)):
-            yield _fill_tokens(store, batch)
+        yield from read_updates(store, name, last)
 
 
-def walk_parents(store: Store, run: str, step: int | None = None) -> Iterator[tuple[str, int | None]]:
-    """Yield (run, its last step behind the checkpoint), of the checkpoint's run first; None: all of its steps."""
+def read_updates(store: Store, run: str, last: int | None) -> Iterator[TrainedBatch]:
+    """Yield the updates of one run behind a checkpoint, newest first; see ``walk_lineage``."""
+    batches = [one for one in list_batches(store.redis, store.keys, run) if last is None or one.step <= last]
+    for batch in reversed(_drop_abandoned(batches)):
+        yield _fill_tokens(store, batch)
+
+
+def read_start(directory: Path, last: int | None) -> list[StartStep]:
+    """Return the steps of a warm start behind a checkpoint, newest first; none of a run that is no warm start.
+
+    Args:
+        directory: of the run, ``DIR/runs/RUN``.
+        last: step of the checkpoint; None: all of them.
+
+    Raises: CorruptRecordError: a line is damaged, so that some of what was learned is not known.
+    """
+    path = directory / START_STEPS
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]  # behind the last newline is what a killed trainer was writing
+        steps = [msgspec.json.decode(line, type=StartStep) for line in lines]
+    except FileNotFoundError:
+        return []
+    except msgspec.DecodeError as error:
+        raise CorruptRecordError(
+            f"warm start {path}: expected what a step learned from on each line, found {error}; restore the file"
+        ) from error
+    return [one for one in reversed(steps) if last is None or one.step <= last]
+
+
+def walk_parents(
+    store: Store, run: str, step: int | None = None, runs: Path | None = None
+) -> Iterator[tuple[str, int | None]]:
+    """Yield (run, its last step behind the checkpoint), of the checkpoint's run first; None: all of its steps.
+
+    Args:
+        store: with the records.
+        run: of the checkpoint.
+        step: updates behind the checkpoint; None: all of them.
+        runs: ``DIR/runs``, where warm starts tell what they began with; None: the walk ends at them.
+    """
     seen = set[str]()
     while run not in seen:  # a model may be trained again under a name that its parent had
         seen.add(run)
         yield run, step
         base = get_policy(store.redis, store.keys, run, 0)
-        if base is None or base.parent is None:
+        if base is not None:
+            parent = base.parent
+        else:
+            parent = None if runs is None else _read_start_parent(runs / run / START_PLAN)
+        if parent is None:
             return
-        run, step = base.parent.run, base.parent.step
+        run, step = parent.run, parent.step
 
 
 def write_parent(directory: Path, parent: CheckpointRef) -> None:
@@ -63,11 +130,24 @@ def read_parent(directory: Path) -> CheckpointRef | None:
         return None
 
 
+def _read_start_parent(path: Path) -> CheckpointRef | None:
+    """Return what a warm start began with; None: it is not known, or none of ours."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_StartPlan).parent
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise CorruptRecordError(f"warm start {path}: expected its plan, found {error}; restore the file") from error
+
+
 def _drop_abandoned(batches: Sequence[TrainedBatch]) -> list[TrainedBatch]:
-    """Return batches without those of a killed trainer that its successor has not come to again yet."""
+    """Return batches without those of a killed trainer that its successor has not come to again yet.
+
+    The successor's versions are higher. Its clock may be any: it may be another machine.
+    """
     kept: list[TrainedBatch] = []
     for batch in batches:
-        if kept and batch.trained_at < kept[-1].trained_at:
+        if kept and batch.policy_version < kept[-1].policy_version:
             break
         kept.append(batch)
     return kept

@@ -18,7 +18,8 @@ __getattr__, __all__ = face(
     },
     {
         "codec": "LogRecord check_storable decode decode_footer decode_known encode record_owner",
-        "contamination.held_out": "HOLDOUT_LABEL HeldOutMatch HeldOutSet HeldOutTasks Holdout hold_out",
+        "contamination.held_out": """HOLDOUT_LABEL AuditVerdict HeldOutMatch HeldOutSet HeldOutTasks Holdout
+        LeftOutTask hold_out""",
         "findings": (
             "BREAK DISAGREES MISSED_FORM NO_POLICY_CALL REFUSED UNFINISHED UNREAD TrajectoryAlarm find_alarms"
             " finding_kinds is_empty_answer prefix_break_cause"

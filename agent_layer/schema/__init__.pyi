@@ -2,9 +2,9 @@
 from .codec import LogRecord as LogRecord, check_storable as check_storable, decode as decode
 from .codec import decode_footer as decode_footer, decode_known as decode_known, encode as encode
 from .codec import record_owner as record_owner
-from .contamination.held_out import HOLDOUT_LABEL as HOLDOUT_LABEL, HeldOutMatch as HeldOutMatch
-from .contamination.held_out import HeldOutSet as HeldOutSet, HeldOutTasks as HeldOutTasks, Holdout as Holdout
-from .contamination.held_out import hold_out as hold_out
+from .contamination.held_out import AuditVerdict as AuditVerdict, HOLDOUT_LABEL as HOLDOUT_LABEL
+from .contamination.held_out import HeldOutMatch as HeldOutMatch, HeldOutSet as HeldOutSet, HeldOutTasks as HeldOutTasks
+from .contamination.held_out import Holdout as Holdout, LeftOutTask as LeftOutTask, hold_out as hold_out
 from .findings import BREAK as BREAK, DISAGREES as DISAGREES, MISSED_FORM as MISSED_FORM
 from .findings import NO_POLICY_CALL as NO_POLICY_CALL, REFUSED as REFUSED, TrajectoryAlarm as TrajectoryAlarm
 from .findings import UNFINISHED as UNFINISHED, UNREAD as UNREAD, find_alarms as find_alarms

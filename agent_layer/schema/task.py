@@ -176,8 +176,21 @@ def hash_input(task: Task) -> str:
     """Return a hash of type, environment, input, files and seed of the task. The order of fields does not matter.
 
     Its id, its grading and its limits do not count.
+
+    Raises: BadInputError: it is nested too deeply to be stored.
     """
     identity = {"task_type": task.task_type, "env": task.env, "input": task.input, "seed": task.seed}
     if task.files:
         identity["files"] = task.files
-    return content_hash(msgspec.json.encode(identity, order="deterministic"))
+    try:
+        return content_hash(msgspec.json.encode(identity, order="deterministic"))
+    except RecursionError as error:
+        raise explain_depth(task) from error
+
+
+def explain_depth(task: Task) -> BadInputError:
+    """Return the error of a task that no encoder takes."""
+    return BadInputError(
+        f"task {task.id!r}: expected an input of at most some hundred levels of lists and objects, found more, which no"
+        " encoder takes; write it with fewer"
+    )

@@ -139,7 +139,7 @@ class TrainedRollout(Record, frozen=True, kw_only=True):
 
 
 class TrainedBatch(Record, frozen=True, kw_only=True, tag="trained_batch"):
-    """Batch of one update, recorded before the update. Of two records of one step the later one counts.
+    """Batch of one update, recorded before the update. Of two records of one step that of the higher version counts.
 
     A step has two when its trainer was killed before a checkpoint: the weights that learned from the first are gone.
     """

@@ -10,6 +10,7 @@ from rich.progress import Progress
 from rich.table import Column, Table
 from rich.text import Text
 
+from agent_layer.infra import format_count
 from agent_layer.settings import Settings
 from agent_layer.store import Filters, open_store, takes_filters
 from envs.costs.account import Account, Expense, add_up, check_fields, read_expenses
@@ -72,6 +73,36 @@ def cost(  # noqa: PLR0913  # options of a command are its arguments
         typer.echo(f"{total.num_unpriced:g} calls are left out of the cost: their model has no price", err=True)
 
 
+def describe_cost(settings: Settings, filters: Filters) -> str:
+    """Return the cost of all attempts that the filters find, in one line, for ``summary --cost``."""
+    known = read_prices(settings.prices)
+    accounts = add_up(_read(settings, filters, known), [], sys.float_info.min)
+    if not accounts:
+        return "cost of 0 attempts: nothing"
+    (account,) = accounts
+    took = [f"{name} {_write_amount(amount)}" for name, amount in _list_amounts(account.total).items()]
+    priced = [f"{account.total.cost:.4f} {known.currency}"] if known else []
+    wasted = f"wasted {_wasted(account, known):.0%}"
+    return f"cost of {format_count(account.num_attempts, 'attempt')}: {', '.join([*took, wasted, *priced])}"
+
+
+def _list_amounts(took: Quantities) -> dict[str, float]:
+    """Return quantities by the names of their columns."""
+    return {
+        "calls": took.num_calls,
+        "engine s": took.engine_seconds,
+        "prompt": took.prompt_tokens,
+        "cached": took.cached_tokens,
+        "sampled": took.response_tokens,
+        "judges": took.judge_tokens,
+        "sandbox s": took.sandbox_seconds,
+    }
+
+
+def _write_amount(amount: float) -> str:
+    return f"{amount:,.1f}".removesuffix(".0")
+
+
 def _read(settings: Settings, filters: Filters, prices: PriceList | None) -> list[Expense]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("read", total=None)
@@ -88,7 +119,7 @@ def _count(account: Account, per: str) -> int:
 
 def _draw(accounts: list[Account], fields: list[str], per: str, prices: PriceList | None) -> Table:
     counts = ("attempts", "rollouts", "solved", "updates")
-    took = ("calls", "engine s", "prompt", "cached", "sampled", "judges", "sandbox s")
+    took = _list_amounts(Quantities())
     priced = [prices.currency] if prices else []
     names = (*fields, *counts, *took, "wasted", *priced)
     table = Table(*(Column(_show(name)) for name in names), box=None, pad_edge=False)
@@ -98,9 +129,7 @@ def _draw(accounts: list[Account], fields: list[str], per: str, prices: PriceLis
         share = account.total.divide(_count(account, per))
         cells = ["-"] * (len(took) + 1)
         if share is not None:
-            tokens = (share.prompt_tokens, share.cached_tokens, share.response_tokens, share.judge_tokens)
-            amounts = (share.num_calls, share.engine_seconds, *tokens, share.sandbox_seconds)
-            cells = [f"{amount:,.1f}".removesuffix(".0") for amount in amounts] + [f"{share.cost:.4f}"]
+            cells = [*map(_write_amount, _list_amounts(share).values()), f"{share.cost:.4f}"]
         priced = cells[-1:] if prices else []
         table.add_row(*shared, *map(str, numbers), *cells[:-1], f"{_wasted(account, prices):.0%}", *priced)
     return table

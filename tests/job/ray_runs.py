@@ -1,5 +1,6 @@
 """Runs of the guessing game on Ray, for tests: what they train, and what they leave running."""
 
+import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -132,7 +133,7 @@ def train_on_ray(home: Path, config: TrainConfig, look: Callable[[Settings], Non
     settings = Settings(dir=home / "data", run=RUN)
     directory = settings.dir.absolute() / "runs" / RUN / "ray"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).parent))
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(Path(__file__).parent), os.getenv("PYTHONPATH")])))
         with run_job(settings, Job(config=config, target=FORKING, slots=8, on_ray=True)) as running:
             running.wait(lambda: look(settings))
     assert list_marked(MARK, str(directory)) == []

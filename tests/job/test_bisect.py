@@ -1,4 +1,4 @@
-"""``bisect`` over a real vLLM: stale weights, a prefix cache kept over a switch, and another template are named.
+"""``bisect`` over a real vLLM: stale weights, a base in place of its adapter, a kept cache, another template are named.
 
 torch takes seconds to import, so it is imported inside tests: collection stays fast.
 """
@@ -9,19 +9,22 @@ import json
 import pytest
 import requests
 
-from agent_layer.engines import EngineRegistry, register_policy
+from agent_layer.engines import EngineRegistry, register_engine, register_policy
 from agent_layer.engines.entry import Engine
 from agent_layer.gaps import BisectOptions, bisect_gap
 from agent_layer.local.vllm import VllmServer
+from agent_layer.recorder import open_recorder
 from agent_layer.schema import PolicyVersion
 from agent_layer.schema.record import Advantages, Logprobs, TokenIds
 from agent_layer.schema.step import Action, PromptDelta, StepState, Usage
 from agent_layer.schema.training import TrainedTokens
 from agent_layer.store import open_store
+from trainer_adapter.config import LoraConfig, TrainConfig
 
 from ..builders import attempt, call, content
 from ..stored import write_segment
 from ..waiting import scaled
+from .test_lora_engine import move_adapter
 
 PROMPT = [3 + at % 15 for at in range(200)]
 """Longer than a block of 128 tokens: shorter ones are never cached."""
@@ -35,39 +38,42 @@ def ask(server, path, **body):
     return answer.json() if answer.content else {}
 
 
-def sample(server, prompt):
+def sample(server, prompt, name=None):
     """Return ids and log-probabilities of an answer, and the cached tokens of its prompt."""
     tokens = {"max_tokens": 6, "temperature": 1.0, "logprobs": 0, "return_token_ids": True, "ignore_eos": True}
-    answer = ask(server, "/v1/completions", model=server.name, prompt=prompt, **tokens)
+    answer = ask(server, "/v1/completions", model=name or server.name, prompt=prompt, **tokens)
     (choice,), details = answer["choices"], answer["usage"]["prompt_tokens_details"]
     return choice["token_ids"], choice["logprobs"]["token_logprobs"], (details or {}).get("cached_tokens")
 
 
-def compute(directory, prompt, answer):
-    """Return what Hugging Face's model computes for the answer."""
+def compute(directory, prompt, answer, weights=None):
+    """Return what Hugging Face's model computes for the answer, with other weights if they are given."""
     import torch
     from transformers import AutoModelForCausalLM
 
     reader = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+    reader.load_state_dict(reader.state_dict() if weights is None else weights)
     with torch.no_grad():
         logits = reader(torch.tensor([[*prompt, *answer]])).logits[0, len(prompt) - 1 : -1]
     return logits.log_softmax(-1).gather(-1, torch.tensor(answer)[:, None])[:, 0].tolist()
 
 
-def record(store, rollout, prompt, answer, sampled, trained, *, cached=None, text=None):
-    """Store a step that names version 1, and what a trainer with version 1 computed for it."""
+def record(store, rollout, prompt, answer, sampled, trained, *, cached=None, text=None, model="policy", version=1):
+    """Store a step that names a version, and what a trainer with that version computed for it."""
     tid = f"{rollout}-0"
     words = [content(tid, json.dumps({"role": "user", "content": text}).encode())] if text else []
-    action = Action(response_token_ids=TokenIds(answer), logprobs=Logprobs(sampled), policy_versions=[(1, len(answer))])
+    action = Action(
+        response_token_ids=TokenIds(answer), logprobs=Logprobs(sampled), policy_versions=[(version, len(answer))]
+    )
     usage = Usage(prompt_tokens=len(prompt), response_tokens=len(answer), cached_tokens=cached)
     shown = {"prompt": PromptDelta(delta=TokenIds(prompt)), "state": StepState(messages=[one.hash for one in words])}
-    known = {"model": "policy", "temperature": 1.0, "logprobs_mode": "processed", "capture_level": "tokens"}
+    known = {"model": model, "temperature": 1.0, "logprobs_mode": "processed", "capture_level": "tokens"}
     trained = TrainedTokens(
         trajectory_id=tid,
         run="r",
         batch_id="b",
         step=1,
-        policy_version=1,
+        policy_version=version,
         at=9.0,
         calls=[(f"{tid}/a", 0, len(answer))],
         logprobs=Logprobs(trained),
@@ -148,3 +154,37 @@ def test_nothing_is_named_where_all_is_right_and_another_template_where_a_prompt
     assert bisect_gap(settings, store, clean, both).cause == "none"
     found = bisect_gap(settings, store, other, both)
     assert (found.cause, "prompt token" in found.sentence) == ("template", True), found
+
+
+def test_a_base_that_answers_in_place_of_its_adapter_is_named(settings, redis, keys, model, tmp_path):
+    """A registered engine lists both; a spare one proves it with the adapters of both versions."""
+    from trainer_adapter.verl import EmbeddedTrainer, WeightPublisher
+
+    settings = settings.model_copy(update={"run": "r"})
+    lora = LoraConfig(rank=4, alpha=8, publish="adapter")
+    trainer = EmbeddedTrainer(TrainConfig(model=model, tasks=[], steps=1, lora=lora))
+    publisher = WeightPublisher(settings, "r", redis, open_recorder(settings))
+    publisher.register_base(model)
+    log, limits = tmp_path / "vllm.log", {"max_model_len": 256, "start_seconds": scaled(300)}
+    with VllmServer(model=model, log=log, lora_rank=4, **limits) as server:
+        register_engine(settings, redis, server.url, location=str(model), logprobs_mode="processed")
+        for seed in (2, 1):
+            move_adapter(trainer, seed)
+            number = publisher.publish(trainer.published_weights(), model, 1)
+        publisher.serve(number, is_required=True)
+        registry, store = EngineRegistry(redis, keys), open_store(settings)
+        adapter = registry.read(server.url).model
+        tids = []
+        for name in (server.name, adapter):
+            answer, sampled, _ = sample(server, PROMPT, name)
+            trained = compute(model, PROMPT, answer, dict(trainer.weights()))
+            shown = {"model": adapter, "version": number}
+            tids.append(record(store, name, PROMPT, answer, sampled, trained, **shown))
+        by_registered = [bisect_gap(settings, store, tid, BisectOptions(tolerance=0.02)) for tid in tids]
+        registry.forget(server.url)
+        spare = BisectOptions(engines=[server.url], versions=[1, number], tolerance=0.02)
+        by_versions = [bisect_gap(settings, store, tid, spare) for tid in tids]
+
+    for wrong, right in (by_registered, by_versions):
+        assert (wrong.cause, f"by another model: {server.name} at" in wrong.sentence) == ("wrong_adapter", True), wrong
+        assert right.cause == "none", right

@@ -111,7 +111,7 @@ def test_an_export_in_bfloat16_is_half_the_size(checkpoints, trainer, agent_laye
     assert json.loads((tmp_path / "hf" / "config.json").read_text())["dtype"] == "bfloat16"
 
 
-def test_an_export_that_dies_leaves_nothing_under_the_name(checkpoints, trainer, tmp_path):
+def test_an_export_that_dies_leaves_nothing_and_deletes_only_its_own(checkpoints, trainer, tmp_path):
     from trainer_adapter.verl import export_checkpoint
 
     def die(num_done, num_all):
@@ -119,15 +119,21 @@ def test_an_export_that_dies_leaves_nothing_under_the_name(checkpoints, trainer,
             raise KeyboardInterrupt
 
     checkpoints.save(Cursor(step=7), trainer.save)
+    others = {tmp_path / name / "kept" for name in ("hf.pending", "hf.tmp", ".hf", ".hf.pending")}
+    for path in others:
+        path.parent.mkdir()
+        path.write_text("of a person")
+    before = {*tmp_path.iterdir()}
     export = partial(export_checkpoint, checkpoints.newest()[0], tmp_path / "hf")
 
     with pytest.raises(KeyboardInterrupt):
         export(progress=die)
-    assert not (tmp_path / "hf").exists()
+    assert {*tmp_path.iterdir()} == before
 
     export()
     assert (tmp_path / "hf" / "config.json").is_file()
-    assert len(list(tmp_path.glob("hf*"))) == 1
+    assert {*tmp_path.iterdir()} == before | {tmp_path / "hf"}
+    assert {path.read_text() for path in others} == {"of a person"}
 
 
 def test_large_models_are_written_in_parts(checkpoints, model, trainer, tmp_path):

@@ -143,5 +143,7 @@ def test_a_task_that_repeats_a_held_out_one_is_never_played_for_training_and_the
 
     store = open_store(settings)
     assert len({row.task_id for row in store.query(run=RUN, limit=1000).items}) == 1
-    found = audit_checkpoint(store, CheckpointRef(run=RUN, step=2), HeldOutTasks(read_held_out(settings, RUN)))
+    found = audit_checkpoint(
+        store, CheckpointRef(run=RUN, step=2), HeldOutTasks(read_held_out(settings, RUN)), settings.dir / "runs"
+    )
     assert (found.is_proven, found.num_updates, found.num_tasks, found.num_held_out) == (True, 2, 1, 4)

@@ -57,6 +57,17 @@ STEPS = 2
 STALE_STEPS, MAX_STALENESS = 3, 1
 
 
+OWN_LOSS = """
+import torch
+
+
+def lopsided(tokens, low, high):
+    ratio = torch.exp(tokens.logprobs - tokens.old_logprobs)
+    losses = -torch.minimum(ratio * tokens.advantages, ratio.clamp(1 - low, 1 + high) * tokens.advantages)
+    return torch.where(tokens.advantages < 0, 2 * losses, losses), {"own/pushed": (tokens.advantages < 0).float()}
+"""
+
+
 class Game(NamedTuple):
     """A run that has been trained, with forks."""
 
@@ -110,6 +121,19 @@ def lora(tmp_path_factory: pytest.TempPathFactory) -> Game:
 
 
 @pytest.fixture(scope="module")
+def own_loss(tmp_path_factory: pytest.TempPathFactory) -> Game:
+    """One rank, with a loss that stands in the directory in which the run is started."""
+    home = tmp_path_factory.mktemp("ray")
+    (home / "own_losses_of_a_user.py").write_text(OWN_LOSS)
+    config = configure(home, STEPS)
+    own = {"loss": "own_losses_of_a_user:lopsided", "loss_options": {"low": 0.2, "high": 0.28}}
+    algorithm = msgspec.structs.replace(config.algorithm, **own)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        return train(home, msgspec.structs.replace(config, algorithm=algorithm))
+
+
+@pytest.fixture(scope="module")
 def colocate_async(tmp_path_factory: pytest.TempPathFactory) -> Game:
     """One rank, as users get it who set no mode: rollouts may be an update old; with a reference."""
     home = tmp_path_factory.mktemp("ray")
@@ -128,7 +152,7 @@ def game(request: pytest.FixtureRequest, kind: str) -> Game:
     return request.getfixturevalue(kind)
 
 
-@games("sync", "taught", "lora")
+@games("sync", "taught", "lora", "own_loss")
 def test_each_step_on_ray_trains_whole_groups_of_the_store_and_makes_a_version(game: Game):
     steps = read_progress(progress_path(game.settings, RUN))
 
@@ -154,24 +178,27 @@ def test_each_token_was_sampled_by_the_weights_of_its_version(game: Game, kind: 
         ("sync", [], 1e-5),
         ("taught", ["reverse_kl"], 1e-5),
         ("lora", ["kl_loss"], 1e-4),
+        ("own_loss", ["own/pushed"], 1e-5),
         ("colocate_async", ["kl_loss"], 1e-4),
     ],
 )
 def test_the_first_step_is_that_of_one_process_without_ray_forks_included(
-    game: Game, kind: str, more: list[str], tolerance: float
+    game: Game, kind: str, more: list[str], tolerance: float, monkeypatch: pytest.MonkeyPatch
 ):
     _, batch = trained_batches(game.settings)[0]
     assert len(batch.samples) > len(batch.rewards), "with forks"
     if kind == "taught":
         batch = msgspec.structs.replace(batch, teacher_logprobs=[Logprobs(row) for row in judge_rows(batch)])
 
+    monkeypatch.chdir(game.settings.dir.parent)
     found = update_of_embedded_driver(game.settings, batch)
 
-    metrics, names = read_progress(progress_path(game.settings, RUN))[0].metrics, (*LOSSES, *more)
+    metrics, names = read_progress(progress_path(game.settings, RUN))[0].metrics, {*LOSSES, *more}
+    names -= {"actor/ppo_kl"} if kind == "own_loss" else set()  # a metric of our losses
     assert {name: metrics[name] for name in names} == pytest.approx(
         {name: found.metrics[name] for name in names}, rel=tolerance
     )
-    assert "kl_loss" not in more or metrics["kl_loss"] > 0
+    assert all(metrics[name] > 0 for name in ("kl_loss", "own/pushed") if name in more)
     assert metrics["entropy"] == pytest.approx(found.entropy, rel=1e-5 if kind == "lora" else 1e-6)
 
 

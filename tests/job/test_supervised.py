@@ -5,6 +5,7 @@ torch and veRL take seconds to import, so they are imported inside tests: collec
 # ruff: noqa: PLC0415  # so the imports stand where they are needed
 
 import random
+import sys
 
 import msgspec
 import pyarrow as pa
@@ -14,10 +15,12 @@ import pytest
 from agent_layer.schema.record import TokenIds
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
 from trainer_adapter.config import LoraConfig, OptimizerConfig, RetentionConfig, Schedule, SourceConfig, TrainConfig
+from trainer_adapter.lineage import START_PLAN, START_STEPS, read_parent, read_start
 from trainer_adapter.supervised.config import SupervisedConfig
 
 from ..builders import attempt, closed_group
 from ..stored import write_segment
+from ..waiting import run
 from .hand_case import GROUPS, make_batch
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch, ray and veRL warn of each other
@@ -168,6 +171,39 @@ def test_stopped_and_started_again_it_ends_with_the_same_weights(model, tmp_path
     assert (settings.dir / "runs" / "halted" / "supervised.jsonl").read_bytes().count(b"\n") == 4
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["sft", "dpo"])
+def test_two_processes_train_as_one(model, tmp_path, settings, method):
+    """An odd number of rows, so that one of the processes has an idle one."""
+    from trainer_adapter.supervised.train import train_supervised
+
+    write_pairs(tmp_path / "d")
+    options = {"epochs": 2, "batch_size": 3, "keep": RetentionConfig(checkpoint_steps=1)}
+    config = configure(model, tmp_path, method, rate=1e-4, run="one", **options)
+    assert train_supervised(config, settings, method)
+    rate = "learning_rate: {start: 0.0001}, weight_decay: 0.0"
+    (tmp_path / "two.yaml").write_text(
+        f"{{model: {model}, dataset: d, out: two, run: two, epochs: 2, batch_size: 3, optimizer: {{{rate}}},"
+        " keep: {checkpoint_steps: 1}}"
+    )
+    program = [sys.executable, "-m", "agent_layer.cli", "--dir", settings.dir, "train", "--method", method]
+
+    done = run([*program, "--processes", "2", tmp_path / "two.yaml"], 300)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("step 1 of 2") == done.stdout.count("the model is in") == 1
+    one, two = (
+        [msgspec.json.decode(line) for line in (settings.dir / "runs" / name / "supervised.jsonl").open("rb")]
+        for name in ("one", "two")
+    )
+    for mine, other in zip(one, two, strict=True):
+        assert other["metrics"] == pytest.approx(mine["metrics"], rel=1e-6, abs=1e-7)
+        assert other | {"metrics": None} == mine | {"metrics": None}
+    found, expected = read_weights(tmp_path / "two"), read_weights(config.out)
+    assert found.keys() == expected.keys()
+    assert max(float((found[name] - expected[name]).abs().max()) for name in expected) <= 1e-6
+
+
 def test_a_step_that_a_kill_undid_is_reported_once(model, tmp_path, settings):
     from trainer_adapter.supervised.train import train_supervised
 
@@ -184,6 +220,23 @@ def test_a_step_that_a_kill_undid_is_reported_once(model, tmp_path, settings):
 
     lines = (settings.dir / "runs" / "k" / "supervised.jsonl").read_bytes().splitlines()
     assert [msgspec.json.decode(line)["step"] for line in lines] == [1, 2, 3, 4]
+
+
+def test_a_warm_start_of_an_earlier_release_goes_on_and_what_it_learned_first_is_not_known(model, tmp_path, settings):
+    from trainer_adapter.supervised.train import train_supervised
+
+    write_pairs(tmp_path / "d")
+    config = configure(model, tmp_path, epochs=2, batch_size=2, run="old")
+    steps, directory = [], settings.dir / "runs" / "old"
+    assert not train_supervised(config, settings, "sft", stop=lambda: len(steps) == 3, report=steps.append)
+    for name, key, end in ((START_PLAN, "parent", b""), (START_STEPS, "rows", b"\n")):
+        lines = [msgspec.json.decode(line) for line in (directory / name).read_bytes().splitlines()]
+        assert all(line.pop(key, end) != end for line in lines)
+        (directory / name).write_bytes(b"".join(msgspec.json.encode(line) + end for line in lines))
+
+    assert train_supervised(config, settings, "sft")
+
+    assert [one.rows is None for one in read_start(directory, None)] == [False, True, True, True]
 
 
 @pytest.mark.parametrize(("method", "rate"), [("sft", 1e-5), ("dpo", 1e-6)])
@@ -327,9 +380,18 @@ def test_the_command_trains_from_an_exported_dataset(model, tmp_path, settings, 
         assert (status, "the model is in" in out) == (0, True), err
         assert "step 1 of" in out
         assert (tmp_path / "warm" / "config.json").is_file()
+        origin = read_parent(tmp_path / "warm")
+        assert origin is not None
+        steps = read_start(settings.dir / "runs" / origin.run, origin.step)
+        assert (origin.run, len(steps)) == (f"{settings.run}.{method}", origin.step)
+        (folder,) = (tmp_path / "d").glob("sft" if method == "sft" else "pairs")
+        names = ["trajectory_id"] if method == "sft" else ["chosen_trajectory_id", "rejected_trajectory_id"]
+        table = [row for file in folder.iterdir() for row in pyarrow.parquet.read_table(file).to_pylist()]
+        learned = [(row.trajectory_id, row.group_id) for step in steps for row in step.rows]
+        assert sorted(learned) == sorted((row[name], row["group_id"]) for row in table for name in names)
         (tmp_path / "warm").rename(tmp_path / f"warm-{method}")
 
-    for option in ("--dry-run", "--unchecked", "--tool-parser=hermes", "--processes=2"):
+    for option in ("--dry-run", "--unchecked", "--tool-parser=hermes", "--on=ray"):
         status, _, err = agent_layer("train", "--method", "sft", tmp_path / "warm.yaml", option)
         assert (status, f"found {option.split('=')[0]};" in err) == (2, True), err
 

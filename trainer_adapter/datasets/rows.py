@@ -18,6 +18,8 @@ from agent_layer.store import step_rewards
 from trainer_adapter.data import exclude
 from trainer_adapter.datasets.selection import Account, SelectionRule, UsableRollout, pick_best
 
+_EQUAL: Final = 1e-12
+"""Part of two rewards by which their difference may be off, as they are sums of floats."""
 _IDS, _MASK = pa.list_(pa.int32()), pa.list_(pa.int8())
 _LOGPROBS, _VERSIONS = pa.list_(pa.float32()), pa.list_(pa.int32())
 _TASK = {"run": pa.string(), "task_id": pa.string(), "task_type": pa.string(), "group_id": pa.string()}
@@ -142,6 +144,8 @@ def pair_rows(
 ) -> Iterator[JsonObject]:
     """Yield pairs of a group whose rewards differ, by ``min_margin`` or more, the widest first.
 
+    Rewards are sums of floats: those that are equal to 12 digits are equal, and so are such margins.
+
     Both answer the same prompt ids. A rollout with several rows has no single answer, so it is in no pair.
 
     Args:
@@ -166,7 +170,7 @@ def pair_rows(
             nsmallest(per_group, same, key=lambda one: (-one[0], one[1].sample_id)),
             nsmallest(per_group, same, key=lambda one: (one[0], one[1].sample_id)),
         )
-        if (margin := high - low) >= min_margin and margin > 0
+        if (margin := high - low) > (rounding := _EQUAL * max(abs(high), abs(low))) and margin >= min_margin - rounding
     )
     chosen = nsmallest(per_group, found, key=lambda one: (-one[0], one[1].sample_id, one[2].sample_id))
     used = {sample.trajectory_id for _, *sides in chosen for sample in sides}

@@ -21,7 +21,7 @@ __getattr__, __all__ = face(
         "job": "Job open_page run_job",
         "memory": "ModelShape estimate_memory sum_bytes",
         "plan": "HarnessWorker plan_run write_plan",
-        "ranks": "run_rank train_on_ranks",
+        "ranks": "run_rank train_on_ranks train_supervised_on_ranks",
         "ray": "train_on_ray",
     },
 )

@@ -4,4 +4,5 @@ from .job import Job as Job, open_page as open_page, run_job as run_job
 from .memory import ModelShape as ModelShape, estimate_memory as estimate_memory, sum_bytes as sum_bytes
 from .plan import HarnessWorker as HarnessWorker, plan_run as plan_run, write_plan as write_plan
 from .ranks import run_rank as run_rank, train_on_ranks as train_on_ranks
+from .ranks import train_supervised_on_ranks as train_supervised_on_ranks
 from .ray import train_on_ray as train_on_ray

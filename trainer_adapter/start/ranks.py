@@ -9,14 +9,24 @@ from agent_layer.health import StepProgress
 from agent_layer.settings import Settings
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.loop import EmbeddedDriver, stop_on_signals, train_run
+from trainer_adapter.supervised import Method, SupervisedConfig, SupervisedStep, train_supervised
 from trainer_adapter.tasks import TaskSource
-from trainer_adapter.verl import EmbeddedTrainer, LeadingTrainer, PolicyTrainer, follow_leader
+from trainer_adapter.verl import (
+    EmbeddedTrainer,
+    LeadingSupervisedTrainer,
+    LeadingTrainer,
+    PolicyTrainer,
+    SupervisedTrainer,
+    follow_leader,
+)
 
 _STOP_SECONDS = 600
 """After Ctrl-C, for the present update and its checkpoint."""
 
 
-def run_rank(config: TrainConfig, num_ranks: int, arguments: Sequence[str]) -> bool:
+def run_rank(
+    config: TrainConfig, num_ranks: int, arguments: Sequence[str], trainer: type[EmbeddedTrainer] = EmbeddedTrainer
+) -> bool:
     """Take the part of this process; return whether that is done. The process that is to run the loop has it before it.
 
     A process that torchrun did not start becomes torchrun if there are to be several. A follower repeats the operations
@@ -26,6 +36,7 @@ def run_rank(config: TrainConfig, num_ranks: int, arguments: Sequence[str]) -> b
         config: of the run.
         num_ranks: processes that share the model; below torchrun, that has decided.
         arguments: of the command ``agent-layer``, for the processes.
+        trainer: of the run.
     """
     if not _is_below_torchrun():
         if num_ranks > 1:
@@ -34,7 +45,7 @@ def run_rank(config: TrainConfig, num_ranks: int, arguments: Sequence[str]) -> b
     if int(os.environ["RANK"]) == 0:
         return False
     with stop_on_signals():  # the first process decides
-        follow_leader(config)
+        follow_leader(trainer(config))
     return True
 
 
@@ -52,6 +63,30 @@ def train_on_ranks(
         return train_run(config, settings, stop, report, sources=sources, driver=driver)
     finally:
         driver.end()
+
+
+def train_supervised_on_ranks(
+    config: SupervisedConfig,
+    settings: Settings,
+    method: Method,
+    stop: Callable[[], bool],
+    report: Callable[[SupervisedStep], None],
+    say: Callable[[str], None],
+) -> bool:
+    """Train as ``train_supervised`` does, in this process and in those that follow it, if torchrun started several."""
+    leading: list[LeadingSupervisedTrainer] = []
+
+    def open_trainer(training: TrainConfig) -> SupervisedTrainer | LeadingSupervisedTrainer:
+        if not _is_below_torchrun():
+            return SupervisedTrainer(training)
+        leading.append(LeadingSupervisedTrainer(training))
+        return leading[0]
+
+    try:
+        return train_supervised(config, settings, method, stop, report, say, open_trainer=open_trainer)
+    finally:
+        for one in leading:
+            one.end()
 
 
 def _become_torchrun(num_ranks: int, arguments: Sequence[str], num_threads: int) -> NoReturn:

@@ -5,7 +5,7 @@ from agent_layer.lazy import face
 __getattr__, __all__ = face(
     __name__,
     {
-        "config": "load_supervised",
-        "train": "train_supervised",
+        "config": "Method SupervisedConfig load_supervised",
+        "train": "SupervisedStep train_supervised",
     },
 )

@@ -31,6 +31,9 @@ class SupervisedRow(msgspec.Struct, frozen=True, kw_only=True):
     """[num_response_tokens]."""
     loss_mask: TokenIds
     """[num_response_tokens]."""
+    trajectory_id: str | None = None
+    """None: the dataset does not say."""
+    group_id: str | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -43,11 +46,14 @@ class _Answer(msgspec.Struct):
 
     input_ids: list[_Id]
     assistant_masks: list[_Mask]
+    trajectory_id: str | None = None
+    group_id: str | None = None
 
     def split(self) -> list[SupervisedRow]:
         mask = self.assistant_masks
         first = next((place for place, one in enumerate(mask) if one), len(mask))
-        return [_make_row(self.input_ids[:first], self.input_ids[first:], mask[first:])]
+        origin = self.trajectory_id, self.group_id
+        return [_make_row(self.input_ids[:first], self.input_ids[first:], mask[first:], *origin)]
 
 
 class _Preference(msgspec.Struct):
@@ -58,11 +64,16 @@ class _Preference(msgspec.Struct):
     chosen_mask: list[_Mask]
     rejected_ids: list[_Id]
     rejected_mask: list[_Mask]
+    chosen_trajectory_id: str | None = None
+    rejected_trajectory_id: str | None = None
+    group_id: str | None = None
 
     def split(self) -> list[SupervisedRow]:
         return [
-            _make_row(self.prompt_ids, self.chosen_ids, self.chosen_mask),
-            _make_row(self.prompt_ids, self.rejected_ids, self.rejected_mask),
+            _make_row(self.prompt_ids, self.chosen_ids, self.chosen_mask, self.chosen_trajectory_id, self.group_id),
+            _make_row(
+                self.prompt_ids, self.rejected_ids, self.rejected_mask, self.rejected_trajectory_id, self.group_id
+            ),
         ]
 
 
@@ -100,6 +111,7 @@ def read_examples(
 
 def _read_rows(folder: Path, kind: type[_Answer | _Preference]) -> Iterator[_Answer | _Preference]:
     columns = list(kind.__struct_fields__)
+    required = [one.name for one in msgspec.structs.fields(kind) if one.required]
     for file in sorted([*folder.glob("*.parquet"), *folder.glob("*.jsonl")]):
         try:
             if file.suffix == ".jsonl":
@@ -111,12 +123,24 @@ def _read_rows(folder: Path, kind: type[_Answer | _Preference]) -> Iterator[_Ans
                         yield from (msgspec.convert(row, kind) for row in batch.to_pylist())
         except (msgspec.MsgspecError, pa.ArrowException, OSError) as error:
             raise BadInputError(
-                f"dataset {file}: expected the columns {', '.join(columns)}, found: {error}; export it again"
+                f"dataset {file}: expected the columns {', '.join(required)}, found: {error}; export it again"
             ) from error
 
 
-def _make_row(prompt: Sequence[int], response: Sequence[int], mask: Sequence[int]) -> SupervisedRow:
-    return SupervisedRow(prompt_ids=TokenIds(prompt), response_ids=TokenIds(response), loss_mask=TokenIds(mask))
+def _make_row(
+    prompt: Sequence[int],
+    response: Sequence[int],
+    mask: Sequence[int],
+    trajectory_id: str | None,
+    group_id: str | None,
+) -> SupervisedRow:
+    return SupervisedRow(
+        prompt_ids=TokenIds(prompt),
+        response_ids=TokenIds(response),
+        loss_mask=TokenIds(mask),
+        trajectory_id=trajectory_id,
+        group_id=group_id,
+    )
 
 
 def _check(row: SupervisedRow, bounds: ModelBounds, subject: str) -> None:

@@ -6,23 +6,29 @@ from itertools import chain
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from agent_layer.errors import BadInputError
 from agent_layer.infra import hold_alone, replace_file
-from agent_layer.schema import check_name, content_hash
+from agent_layer.schema import CheckpointRef, check_name, content_hash
 from agent_layer.settings import Settings
-from trainer_adapter.config import RetentionConfig
+from trainer_adapter.config import RetentionConfig, TrainConfig
+from trainer_adapter.lineage import START_PLAN, START_STEPS, LearnedRow, StartStep, read_parent
 from trainer_adapter.loop import CheckpointDirectory, Cursor, read_model_bounds
 from trainer_adapter.supervised.config import Method, SupervisedConfig
 from trainer_adapter.supervised.read import SupervisedRow, read_examples
-from trainer_adapter.verl import SupervisedTrainer, check_new, check_verl_options, export_checkpoint
+from trainer_adapter.verl import (
+    LeadingSupervisedTrainer,
+    SupervisedTrainer,
+    check_new,
+    check_verl_options,
+    export_checkpoint,
+)
 
 
-class SupervisedStep(msgspec.Struct, frozen=True, kw_only=True):
+class SupervisedStep(StartStep, frozen=True, kw_only=True):
     """Measurements of one optimizer step; its line in ``DIR/runs/RUN/supervised.jsonl``."""
 
-    step: int
-    """The first is 1."""
     num_steps: int
     learning_rate: float
     metrics: dict[str, float]
@@ -40,15 +46,19 @@ class _Plan(msgspec.Struct, frozen=True, kw_only=True):
     config: str
     """Configuration without what may change, as JSON."""
     dataset_hash: str
+    parent: CheckpointRef | UnsetType | None
+    """Checkpoint whose weights the model is; None: it is not known, or none of ours; UNSET: of an earlier release."""
 
 
-def train_supervised(
+def train_supervised(  # noqa: PLR0913  # what to train on what, and whom it tells
     config: SupervisedConfig,
     settings: Settings,
     method: Method,
     stop: Callable[[], bool] = lambda: False,
     report: Callable[[SupervisedStep], None] = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
+    *,
+    open_trainer: Callable[[TrainConfig], SupervisedTrainer | LeadingSupervisedTrainer] = SupervisedTrainer,
 ) -> bool:
     """Train a model on a dataset, from its newest checkpoint if there is one, and write it.
 
@@ -59,6 +69,7 @@ def train_supervised(
         stop: called between steps; once True, it ends with a checkpoint and writes no model.
         report: called for each step.
         say: called with a sentence on what was left out.
+        open_trainer: returns the trained model, in this process alone or in several.
 
     Returns: whether the model is written.
 
@@ -75,12 +86,12 @@ def train_supervised(
         if num_long:
             say(f"left out: {num_long} of {len(examples) + num_long} examples above {max_tokens} tokens")
         place, cursor = checkpoints.newest() or (None, Cursor())
-        _fix_plan(directory / "supervised.json", _make_plan(config, method, examples), place)
+        _fix_plan(directory / START_PLAN, _make_plan(config, method, examples), place)
         num_steps = config.epochs * -(-len(examples) // config.batch_size)
-        learner = _Learner(config, method, examples, num_steps)
+        learner = _Learner(open_trainer(config.as_training(num_steps)), config, method, examples, num_steps)
         if place is not None:
             learner.trainer.load(place)
-        log = directory / "supervised.jsonl"
+        log = directory / START_STEPS
         lines = log.read_bytes().splitlines(keepends=True) if log.exists() else []
         replace_file(log, lines[: cursor.step])  # a kill undid the later ones
         for step in range(cursor.step, num_steps):
@@ -101,12 +112,16 @@ class _Learner:
     """The trainer, with its examples and, for DPO, the log-probabilities of the first weights."""
 
     def __init__(
-        self, config: SupervisedConfig, method: Method, examples: Sequence[Sequence[SupervisedRow]], num_steps: int
+        self,
+        trainer: SupervisedTrainer | LeadingSupervisedTrainer,
+        config: SupervisedConfig,
+        method: Method,
+        examples: Sequence[Sequence[SupervisedRow]],
+        num_steps: int,
     ) -> None:
         self._config, self._examples, self._num_steps = config, examples, num_steps
-        training = config.as_training(num_steps)
-        self._rates = training.optimizer.learning_rate
-        self.trainer = SupervisedTrainer(training)
+        self._rates = config.optimizer.learning_rate
+        self.trainer = trainer
         rows = list(chain.from_iterable(examples))
         self._reference = self.trainer.sum_logprobs(rows).view(-1, 2) if method == "dpo" else None
 
@@ -118,7 +133,16 @@ class _Learner:
             metrics = self.trainer.imitate(rows, rate)
         else:
             metrics = self.trainer.prefer(rows, self._reference[members].flatten(), self._config.beta, rate)
-        return SupervisedStep(step=step + 1, num_steps=self._num_steps, learning_rate=rate, metrics=metrics)
+        return SupervisedStep(
+            step=step + 1,
+            rows=[
+                LearnedRow(trajectory_id=row.trajectory_id, group_id=row.group_id, num_tokens=sum(row.loss_mask))
+                for row in rows
+            ],
+            num_steps=self._num_steps,
+            learning_rate=rate,
+            metrics=metrics,
+        )
 
 
 def choose_examples(num_examples: int, config: SupervisedConfig, step: int) -> list[int]:
@@ -129,7 +153,12 @@ def choose_examples(num_examples: int, config: SupervisedConfig, step: int) -> l
     return order[place * config.batch_size : (place + 1) * config.batch_size]
 
 
-def _save(checkpoints: CheckpointDirectory, trainer: SupervisedTrainer, step: int, config: SupervisedConfig) -> None:
+def _save(
+    checkpoints: CheckpointDirectory,
+    trainer: SupervisedTrainer | LeadingSupervisedTrainer,
+    step: int,
+    config: SupervisedConfig,
+) -> None:
     checkpoints.save(Cursor(step=step, policy_version=None), trainer.save)
     checkpoints.keep_newest(config.keep.num_checkpoints)
 
@@ -140,12 +169,14 @@ def _make_plan(config: SupervisedConfig, method: Method, examples: Sequence[Sequ
     rows = (row for one in examples for row in one)
     parts = (part.tobytes() + b"|" for row in rows for part in (row.prompt_ids, row.response_ids, row.loss_mask))
     options = msgspec.json.encode(fixed, enc_hook=str).decode()
-    return _Plan(method=method, config=options, dataset_hash=content_hash(b"".join(parts)))
+    dataset_hash = content_hash(b"".join(parts))
+    return _Plan(method=method, config=options, dataset_hash=dataset_hash, parent=read_parent(config.model))
 
 
 def _fix_plan(path: Path, plan: _Plan, checkpoint: Path | None) -> None:  # kept: the refusal by name
     """Write the plan; raise BadInputError if there is a checkpoint of another."""
-    if checkpoint is not None and (not path.is_file() or path.read_bytes() != msgspec.json.encode(plan)):
+    same = {msgspec.json.encode(one) for one in (plan, msgspec.structs.replace(plan, parent=UNSET))}
+    if checkpoint is not None and (not path.is_file() or path.read_bytes() not in same):
         raise BadInputError(
             f"run {path.parent.name}: expected the configuration and dataset of its checkpoint {checkpoint}, found"
             " others; undo the change, or choose another run"

@@ -1,13 +1,14 @@
 """Audit of a checkpoint: whether an update behind it learned from a held-out task."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
 from agent_layer.errors import NotFoundError
 from agent_layer.schema import AttemptStarted, CheckpointRef, HeldOutMatch, HeldOutTasks, hash_input
 from agent_layer.store import Store, TrajectoryRow
-from trainer_adapter.lineage import walk_lineage
+from trainer_adapter.lineage import LearnedRow, read_start, read_updates, walk_parents
 
 
 class LearnedTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,12 +40,15 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     num_deleted: int
     """Rollouts that were deleted since: nothing of them can be compared."""
     num_unknown: int
-    """Groups whose task was not recorded, or whose bytes are gone or damaged."""
+    """Groups whose task was not recorded, or whose bytes are gone or damaged. All rows of a warm start whose dataset
+    does not name their trajectories count as one."""
+    unrecorded: list[CheckpointRef]
+    """Checkpoints that it began with, of runs without the record of an update here."""
 
     @property
     def is_proven(self) -> bool:
         """Whether nothing held out was learned, and everything could be compared."""
-        return not (self.learned or self.num_deleted or self.num_unknown)
+        return not (self.learned or self.num_deleted or self.num_unknown or self.unrecorded)
 
 
 class _LearnedGroup(msgspec.Struct):
@@ -55,32 +59,45 @@ class _LearnedGroup(msgspec.Struct):
     num_tokens: int = 0
 
 
+class _Learned(msgspec.Struct):
+    """What the updates behind a checkpoint learned from."""
+
+    groups: dict[str, _LearnedGroup] = {}
+    num_updates: int = 0
+    num_deleted: int = 0
+    unrecorded: list[CheckpointRef] = []
+
+    def add(self, update: tuple[str, int], group_id: str, trajectory_id: str | None, num_tokens: int) -> None:
+        """Count a rollout that an update learned from; None: nothing tells which."""
+        group = self.groups.setdefault(group_id, _LearnedGroup())
+        group.trajectory_ids += [trajectory_id] if trajectory_id else []
+        group.updates[update] = None
+        group.num_tokens += num_tokens
+
+
 def audit_checkpoint(
     store: Store,
     checkpoint: CheckpointRef,
     held_out: HeldOutTasks,
+    runs: Path,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Audit:
     """Compare the task of every group behind a checkpoint with held-out tasks; rollouts of a group share their task.
+
+    A warm start (SFT, DPO) in the lineage counts with every row that one of its steps learned from.
 
     Args:
         store: with the trajectories.
         checkpoint: whose lineage it is; see ``walk_lineage``.
         held_out: near-duplicates are looked for in all sets.
+        runs: ``DIR/runs``, with the steps of warm starts.
         progress: called with the groups that were compared, and the number of all.
 
     Raises: NotFoundError: no update is recorded.
     """
-    groups: dict[str, _LearnedGroup] = {}
-    num_updates = num_deleted = 0
-    for batch in walk_lineage(store, checkpoint.run, checkpoint.step):
-        num_updates, num_deleted = num_updates + 1, num_deleted + batch.num_deleted
-        for rollout in batch.rollouts:
-            group = groups.setdefault(rollout.group_id, _LearnedGroup())
-            group.trajectory_ids.append(rollout.trajectory_id)
-            group.updates[batch.run, batch.step] = None
-            group.num_tokens += rollout.num_tokens or 0
-    if not num_updates:
+    behind = _read_learned(store, checkpoint, runs)
+    groups = behind.groups
+    if not behind.num_updates:
         raise NotFoundError(
             f"step {checkpoint.step} of run {checkpoint.run}: expected the record of an update, found none; check the"
             " name, or run 'agent-layer store reindex' if the run is older than the index"
@@ -105,15 +122,36 @@ def audit_checkpoint(
         run=checkpoint.run,
         step=checkpoint.step,
         num_held_out=len(held_out),
-        num_updates=num_updates,
+        num_updates=behind.num_updates,
         num_groups=len(groups),
         num_tasks=len(tasks),
         num_tokens=sum(one.num_tokens for one in groups.values()),
         learned=[one for one in found if one.match.is_refused],
         near=[one for one in found if not one.match.is_refused],
-        num_deleted=num_deleted,
+        num_deleted=behind.num_deleted,
         num_unknown=len(groups) - len(known),
+        unrecorded=behind.unrecorded,
     )
+
+
+def _read_learned(store: Store, checkpoint: CheckpointRef, runs: Path) -> _Learned:
+    found = _Learned()
+    parents = list(walk_parents(store, checkpoint.run, checkpoint.step, runs))
+    for place, (run, last) in enumerate(parents):
+        num_before = found.num_updates
+        for batch in read_updates(store, run, last):
+            found.num_updates, found.num_deleted = found.num_updates + 1, found.num_deleted + batch.num_deleted
+            for one in batch.rollouts:
+                found.add((run, batch.step), one.group_id, one.trajectory_id, one.num_tokens or 0)
+        for step in read_start(runs / run, last):
+            found.num_updates += 1
+            for row in [LearnedRow(num_tokens=0)] if step.rows is None else step.rows:
+                group_id = row.group_id or row.trajectory_id or f"rows of {run}"
+                found.add((run, step.step), group_id, row.trajectory_id, row.num_tokens)
+        is_branch = place + 1 < len(parents) and parents[place + 1][1] == last  # and no update since
+        if num_before == found.num_updates and last and not is_branch:
+            found.unrecorded.append(CheckpointRef(run=run, step=last))
+    return found
 
 
 def _read_starts(store: Store, groups: Mapping[str, _LearnedGroup]) -> Iterator[tuple[str, AttemptStarted]]:

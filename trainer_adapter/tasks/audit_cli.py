@@ -1,7 +1,9 @@
 """Command ``checkpoint audit``: proof that held-out tasks were not learned."""
 
 import re
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -11,7 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from agent_layer.errors import BadInputError
-from agent_layer.schema import CheckpointRef, HeldOutTasks
+from agent_layer.infra import make_private, replace_file
+from agent_layer.schema import AuditVerdict, CheckpointRef, HeldOutTasks, check_name
 from agent_layer.settings import Settings
 from agent_layer.store import open_store
 from trainer_adapter.lineage import read_parent
@@ -40,16 +43,21 @@ def audit(  # noqa: PLR0913  # options of a command are its arguments
 ) -> None:
     """Prove that no update behind a checkpoint learned from a held-out task, or list those that did.
 
-    Walks back over the updates of the run, and of the runs that its first weights are from. Compared are inputs,
-    texts, declared repositories and 8-grams. Near-duplicates are listed with their share of all trained tokens; they
-    count as learned where the set declares 'holdout: near'. Exit 1 if one was learned, or if something that was
-    trained cannot be compared, because it was deleted or its task was never recorded.
+    Walks back over the updates of the run, and of the runs and warm starts (SFT, DPO) that its first weights are from.
+    Compared are inputs, texts, declared repositories and 8-grams. Near-duplicates are listed with their share of all
+    trained tokens; they count as learned where the set declares 'holdout: near'. Exit 1 if one was learned, or if
+    something that was trained cannot be compared, because it was deleted or never recorded. The run's page shows the
+    last result.
 
         agent-layer checkpoint audit 200 --run nightly
         agent-layer checkpoint audit ./my-model --held-out test.jsonl --held-out repair
     """
     settings: Settings = context.obj
-    ref = CheckpointRef(run=run or settings.run, step=int(checkpoint)) if _STEP.fullmatch(checkpoint) else None
+    ref = (
+        CheckpointRef(run=check_name(run or settings.run, "run"), step=int(checkpoint))
+        if _STEP.fullmatch(checkpoint)
+        else None
+    )
     if (ref := ref or read_parent(Path(checkpoint))) is None:
         raise BadInputError(
             f"checkpoint {checkpoint!r}: expected a step, or the directory of a checkpoint or of a model that"
@@ -72,13 +80,31 @@ def audit(  # noqa: PLR0913  # options of a command are its arguments
             open_store(settings),
             ref,
             HeldOutTasks(sets),
+            settings.dir / "runs",
             lambda num_done, num_all: bar.update(at, completed=num_done, total=num_all),
         )
+    directory = settings.dir / "runs" / ref.run
+    with suppress(OSError):  # an auditor may be allowed to read alone: then the page does not show it
+        make_private(directory)
+        replace_file(directory / "audit.json", msgspec.json.encode(_summarise(found, time.time())))
     if output == "json":
         typer.echo(msgspec.json.encode(found))
     else:
         typer.echo("\n".join(_write_audit(found, len(read_left_out(settings, ref.run)))))
     raise typer.Exit(0 if found.is_proven else 1)
+
+
+def _summarise(found: Audit, now: float) -> AuditVerdict:
+    num_learned = sum(one.num_tokens for one in found.learned)
+    return AuditVerdict(
+        step=found.step,
+        audited_at=now,
+        is_proven=found.is_proven,
+        num_held_out=found.num_held_out,
+        num_learned=len(found.learned),
+        num_near=len(found.near),
+        learned_share=num_learned / found.num_tokens if found.num_tokens else None,
+    )
 
 
 def _write_audit(found: Audit, num_left_out: int) -> Iterator[str]:
@@ -98,6 +124,8 @@ def _write_audit(found: Audit, num_left_out: int) -> Iterator[str]:
             f"cannot be compared: {found.num_deleted:,} deleted rollouts, {found.num_unknown:,} groups whose task is"
             " not recorded"
         )
+    for one in found.unrecorded:
+        yield f"not recorded here: what led to step {one.step:,} of run {one.run}, with which it began"
     yield "proven: no held-out task was learned" if found.is_proven else "not proven"
 
 

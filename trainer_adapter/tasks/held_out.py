@@ -8,21 +8,13 @@ import msgspec
 
 from agent_layer.errors import CorruptRecordError
 from agent_layer.infra import append_line, read_lines
-from agent_layer.schema import HeldOutMatch, HeldOutSet, HeldOutTasks, Task, hold_out
+from agent_layer.schema import HeldOutSet, HeldOutTasks, LeftOutTask, Task, hold_out
 from agent_layer.settings import Settings
 from envs.evaluation import LoadedTasks, TaskSource, load_tasks
 from envs.tasksets import open_taskset, read_holdout
 from trainer_adapter.config import HeldOutConfig
 
 log = logging.getLogger(__name__)
-
-
-class LeftOutTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A task of a source that is not trained, because it repeats a held-out one."""
-
-    source: str
-    task_id: str
-    match: HeldOutMatch
 
 
 def load_held_out(configs: Sequence[HeldOutConfig], *, run: str) -> dict[str, LoadedTasks]:

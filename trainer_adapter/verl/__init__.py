@@ -10,7 +10,7 @@ __getattr__, __all__ = face(
         "losses": "LossPlan make_loss weigh_tokens",
         "options": "check_verl_options",
         "platform": "CpuPlatform enter_platform load_engines",
-        "ranks": "LeadingTrainer follow_leader",
+        "ranks": "LeadingSupervisedTrainer LeadingTrainer follow_leader",
         "supervised": "SupervisedTrainer",
         "trackers": "check_trackers open_trackers",
         "trainer": "EmbeddedTrainer PolicyTrainer PolicyUpdate UpdateReport",

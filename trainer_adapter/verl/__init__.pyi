@@ -6,7 +6,8 @@ from .export import export_checkpoint as export_checkpoint
 from .losses import LossPlan as LossPlan, make_loss as make_loss, weigh_tokens as weigh_tokens
 from .options import check_verl_options as check_verl_options
 from .platform import CpuPlatform as CpuPlatform, enter_platform as enter_platform, load_engines as load_engines
-from .ranks import LeadingTrainer as LeadingTrainer, follow_leader as follow_leader
+from .ranks import LeadingSupervisedTrainer as LeadingSupervisedTrainer, LeadingTrainer as LeadingTrainer
+from .ranks import follow_leader as follow_leader
 from .supervised import SupervisedTrainer as SupervisedTrainer
 from .trackers import check_trackers as check_trackers, open_trackers as open_trackers
 from .trainer import EmbeddedTrainer as EmbeddedTrainer, PolicyTrainer as PolicyTrainer, PolicyUpdate as PolicyUpdate

@@ -19,6 +19,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from agent_layer.errors import BadInputError, CorruptRecordError, NotFoundError
 from agent_layer.infra import sync_path
+from agent_layer.schema import new_id
 from trainer_adapter.lineage import read_parent, write_parent
 from trainer_adapter.verl.adapters import add_adapter, file_name, find_parts, is_factor, read_adapter
 
@@ -104,8 +105,11 @@ def export_checkpoint(
         NotFoundError: the trainer deleted the checkpoint meanwhile.
     """
     check_new(directory)
+    pending = directory.with_name(f".{directory.name}.{new_id()}")  # another's directory has another name
     try:
-        _export(checkpoint, directory, precision, part_bytes, progress, adapter_only=adapter_only)
+        _export(checkpoint, pending, precision, part_bytes, progress, adapter_only=adapter_only)
+        pending.replace(directory)
+        sync_path(directory.parent)
     except (FileNotFoundError, CorruptRecordError) as error:
         if checkpoint.is_dir():
             raise
@@ -113,11 +117,13 @@ def export_checkpoint(
             f"checkpoint {checkpoint}: expected it to stay until it is exported, but it was deleted meanwhile, as later"
             " ones are kept; export a later one, or let the run keep more ('keep: {num_checkpoints: …}')"
         ) from error
+    finally:
+        shutil.rmtree(pending, ignore_errors=True)
 
 
 def _export(
     checkpoint: Path,
-    directory: Path,
+    pending: Path,
     precision: Precision,
     part_bytes: int,
     progress: Callable[[int, int], object],
@@ -126,8 +132,6 @@ def _export(
 ) -> None:
     adapter = read_adapter(checkpoint)
     stored = _read_weights(checkpoint)
-    pending = directory.with_name(f"{directory.name}.pending")
-    shutil.rmtree(pending, ignore_errors=True)
     if adapter_only:
         if adapter is None:
             raise BadInputError(
@@ -147,8 +151,6 @@ def _export(
         write_parent(pending, origin)
     for path in (*pending.iterdir(), pending):
         sync_path(path)
-    pending.replace(directory)
-    sync_path(directory.parent)
 
 
 def check_new(directory: Path) -> None:

@@ -4,10 +4,10 @@ Each process has a part of the model, so each operation needs all of them. Check
 need the same file system.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, TypeVar, cast
+from typing import Generic, NamedTuple, TypeAlias, TypeVar, TypeVarTuple, cast
 
 import torch.distributed
 from torch import Tensor
@@ -15,68 +15,55 @@ from torch.distributed import ProcessGroup
 
 from trainer_adapter.config import TrainConfig
 from trainer_adapter.data import TrainingBatch
+from trainer_adapter.verl.supervised import SupervisedTrainer
+from trainer_adapter.verl.tensors import TokenRow
 from trainer_adapter.verl.trainer import EmbeddedTrainer, UpdateReport
 from trainer_adapter.verl.weights import PublishedWeights
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # Much of torch.distributed carries no types.
 
+_Trainer = TypeVar("_Trainer", bound=EmbeddedTrainer)
 _Result = TypeVar("_Result")
+_Arguments = TypeVarTuple("_Arguments")
 _MAX_WAIT = timedelta(days=30)
 """Wait for the next operation: rollouts, evaluations and pauses may take their time. A process that dies ends it at
 once."""
 
 
-class _Update(NamedTuple):
-    batch: TrainingBatch
-    step: int
-    version: int
+class _Call(NamedTuple):
+    method: str
+    """Name of a method of the trainer."""
+    arguments: tuple[object, ...]
 
 
 class _ReadWeights(NamedTuple):
     pass
 
 
-class _Save(NamedTuple):
-    directory: Path
-
-
-class _Load(NamedTuple):
-    directory: Path
-
-
 class _End(NamedTuple):
     pass
 
 
-_Operation: TypeAlias = _Update | _ReadWeights | _Save | _Load | _End
+_Operation: TypeAlias = _Call | _ReadWeights | _End
 
 
-class LeadingTrainer:
-    """The trained model as the training loop sees it, in the first process."""
+class _Leader(Generic[_Trainer]):
+    """Leads a trainer in the first process, whatever it trains on."""
 
-    def __init__(self, config: TrainConfig) -> None:
-        self._trainer = EmbeddedTrainer(config)
+    def __init__(self, trainer: _Trainer) -> None:
+        self._trainer = trainer
         self._group = _open_group()
         self._is_between = True
         """Whether the others wait for the next operation."""
 
-    def update(self, batch: TrainingBatch, step: int, version: int) -> UpdateReport:
-        """Learn from a batch; see ``PolicyTrainer``."""
-        return self._lead(_Update(batch, step, version), lambda: self._trainer.update(batch, step, version))
-
-    def published_weights(self) -> PublishedWeights:
-        """Return what engines get; see ``PolicyTrainer``."""
-        found = self._trainer.published_weights()
-        return PublishedWeights(self._read(found.tensors), found.adapter)
-
     def save(self, directory: Path) -> None:
         """Write weights and optimizer state."""
-        self._lead(_Save(directory), lambda: self._trainer.save(directory))
+        self._lead(self._trainer.save, directory)
 
     def load(self, directory: Path) -> None:
         """Read what ``save`` wrote; see ``PolicyTrainer``."""
-        self._lead(_Load(directory), lambda: self._trainer.load(directory))
+        self._lead(self._trainer.load, directory)
 
     def end(self) -> None:
         """Let the others end, unless an operation failed half-way: then torchrun ends them."""
@@ -84,12 +71,28 @@ class LeadingTrainer:
             self._is_between = False
             _announce(self._group, _End())
 
-    def _lead(self, operation: _Operation, run: Callable[[], _Result]) -> _Result:
+    def _lead(self, method: Callable[[*_Arguments], _Result], *arguments: *_Arguments) -> _Result:
         self._is_between = False
-        _announce(self._group, operation)
-        result = run()
+        _announce(self._group, _Call(method.__name__, arguments))
+        result = method(*arguments)
         self._is_between = True
         return result
+
+
+class LeadingTrainer(_Leader[EmbeddedTrainer]):
+    """The trained model as the training loop sees it, in the first process."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        super().__init__(EmbeddedTrainer(config))
+
+    def update(self, batch: TrainingBatch, step: int, version: int) -> UpdateReport:
+        """Learn from a batch; see ``PolicyTrainer``."""
+        return self._lead(self._trainer.update, batch, step, version)
+
+    def published_weights(self) -> PublishedWeights:
+        """Return what engines get; see ``PolicyTrainer``."""
+        found = self._trainer.published_weights()
+        return PublishedWeights(self._read(found.tensors), found.adapter)
 
     def _read(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
         self._is_between = False
@@ -98,21 +101,34 @@ class LeadingTrainer:
         self._is_between = True
 
 
-def follow_leader(config: TrainConfig) -> None:
+class LeadingSupervisedTrainer(_Leader[SupervisedTrainer]):
+    """The trained model of a warm start, in the first process; see ``SupervisedTrainer``."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        super().__init__(SupervisedTrainer(config))
+
+    def imitate(self, rows: Sequence[TokenRow], rate: float) -> dict[str, float]:  # noqa: D102
+        return self._lead(self._trainer.imitate, rows, rate)
+
+    def prefer(  # noqa: D102
+        self, rows: Sequence[TokenRow], reference: Tensor, beta: float, rate: float
+    ) -> dict[str, float]:
+        return self._lead(self._trainer.prefer, rows, reference, beta, rate)
+
+    def sum_logprobs(self, rows: Sequence[TokenRow]) -> Tensor:  # noqa: D102
+        return self._lead(self._trainer.sum_logprobs, rows)
+
+
+def follow_leader(trainer: EmbeddedTrainer) -> None:
     """Repeat each operation of the first process, until that ends."""
-    trainer = EmbeddedTrainer(config)
     group = _open_group()
     while not isinstance(operation := _announce(group, None), _End):
         match operation:
-            case _Update(batch, step, version):
-                trainer.update(batch, step, version)
+            case _Call(method, arguments):
+                getattr(trainer, method)(*arguments)
             case _ReadWeights():
                 for _ in trainer.published_weights().tensors:
                     pass
-            case _Save(directory):
-                trainer.save(directory)
-            case _Load(directory):
-                trainer.load(directory)
 
 
 def _open_group() -> ProcessGroup:

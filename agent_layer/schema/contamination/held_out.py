@@ -12,7 +12,7 @@ from agent_layer.schema.contamination.sketch import SketchIndex, sketch_text
 from agent_layer.schema.contamination.text import read_task_text
 from agent_layer.schema.ids import content_hash
 from agent_layer.schema.record import Record
-from agent_layer.schema.task import Task, hash_input
+from agent_layer.schema.task import Task, explain_depth, hash_input
 
 NEAR: Final = 0.9
 """Least Jaccard index of 8-grams of two near-duplicates."""
@@ -77,6 +77,32 @@ class HeldOutMatch(Record, frozen=True, kw_only=True):
         return f"{by} held-out {'set' if self.task_id is None else f'task {self.task_id} of'} {self.taskset}"
 
 
+class LeftOutTask(Record, frozen=True, kw_only=True):
+    """A task of a source that is not trained, because it repeats a held-out one; a line of a run's left_out.jsonl."""
+
+    source: str
+    task_id: str
+    match: HeldOutMatch
+
+
+class AuditVerdict(Record, frozen=True, kw_only=True):
+    """What the last audit of a run's checkpoints found; the run's audit.json."""
+
+    step: int
+    """Updates behind the checkpoint."""
+    audited_at: float
+    """Seconds since the epoch, UTC."""
+    is_proven: bool
+    """Whether no held-out task was learned, and everything could be compared."""
+    num_held_out: int
+    num_learned: int
+    """Held-out tasks that were learned."""
+    num_near: int
+    """Near-duplicates that their sets do not refuse."""
+    learned_share: float | None
+    """Part of all trained tokens that taught held-out tasks; None: no numbers of tokens are known."""
+
+
 def fingerprint_task(task: Task, *, has_sketch: bool = True) -> TaskFingerprint:
     """Return the fingerprint of a task; the same for audit, training and datasets.
 
@@ -84,10 +110,10 @@ def fingerprint_task(task: Task, *, has_sketch: bool = True) -> TaskFingerprint:
         task: to compare.
         has_sketch: False: without a sketch, which takes most of the time.
     """
-    text = read_task_text(task)
+    input_hash, text = hash_input(task), read_task_text(task)
     place = msgspec.json.encode([task.env, task.sandbox, task.seed], order="deterministic")
     return TaskFingerprint(
-        input_hash=hash_input(task),
+        input_hash=input_hash,
         text_hash=content_hash(text.encode()) if text else None,
         place_hash=content_hash(place),
         repository=name_repository(task.labels.get(REPOSITORY_LABEL)),
@@ -177,7 +203,10 @@ class HeldOutTasks:
             return next((match for _, match in self._same.get(("input", input_hash or ""), ())), None)
         if not (self._tasks or self._repositories):
             return None
-        content = msgspec.msgpack.encode(task)  # tasks with the inputs 1 and True are equal, their bytes are not
+        try:
+            content = msgspec.msgpack.encode(task)  # tasks with the inputs 1 and True are equal, their bytes are not
+        except RecursionError as error:
+            raise explain_depth(task) from error
         if self._latest is None or self._latest[:2] != (content, looks_near):
             self._latest = (content, looks_near, self._compare(task, looks_near=looks_near))
         return self._latest[2]

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from typing import Final, cast
 
 from agent_layer.schema.task import Task
@@ -35,17 +36,35 @@ def read_task_text(task: Task) -> str:
 
 
 def _join(value: object) -> str:
-    """Return the text of any JSON value."""
-    match value:
-        case None:
-            return ""
-        case list():
-            return " ".join(filter(None, map(_join, cast("list[object]", value))))
-        case dict():
-            fields = cast("dict[str, object]", value)
-            form = {name for name, content in (("role", "content"), ("type", "text")) if content in fields}
-            return " ".join(sorted(filter(None, (_join(one) for name, one in fields.items() if name not in form))))
-        case float() if value.is_integer():
-            return _join(int(value))
-        case _:
-            return normalise_text(str(value))
+    """Return the text of any JSON value. The stack is a list: values may be nested deeper than Python's calls."""
+    opened: list[tuple[Iterator[object], list[str], bool]] = [(iter([value]), [], False)]
+    while True:
+        children, texts, is_sorted = opened[-1]
+        for child in children:
+            if isinstance(child, list | dict):
+                opened.append(
+                    (_list_children(cast("list[object] | dict[str, object]", child)), [], isinstance(child, dict))
+                )
+                break
+            texts.append(_write_scalar(child))
+        else:
+            opened.pop()
+            text = " ".join(filter(None, sorted(texts) if is_sorted else texts))
+            if not opened:
+                return text
+            opened[-1][1].append(text)
+
+
+def _list_children(value: list[object] | dict[str, object]) -> Iterator[object]:
+    """Yield the values that count."""
+    if isinstance(value, list):
+        yield from value
+        return
+    form = {name for name, content in (("role", "content"), ("type", "text")) if content in value}
+    yield from (one for name, one in value.items() if name not in form)
+
+
+def _write_scalar(value: object) -> str:
+    if value is None:
+        return ""
+    return normalise_text(str(int(value) if isinstance(value, float) and value.is_integer() else value))

@@ -163,6 +163,14 @@ class Progress(Answer, frozen=True, kw_only=True):
     findings: list[FindingLine]
 
 
+class HeldOut(Answer, frozen=True, kw_only=True):
+    """Whether held-out tasks stayed out of training, by what this machine has of the run."""
+
+    level: Literal["ok", "warn", "unknown"]
+    """``warn``: the last audit did not prove it; ``unknown``: there was no audit."""
+    sentence: str
+
+
 class RunAnswer(Answer, frozen=True, kw_only=True):
     """Whether a run is all right."""
 
@@ -174,6 +182,8 @@ class RunAnswer(Answer, frozen=True, kw_only=True):
     num_cooled: int
     """Its trajectories that only the bucket has; where Redis has others, these are in no other number."""
     health: Health
+    held_out: HeldOut | None
+    """None: the run holds nothing out."""
     counts: Counts
     newest_version: Version | None
     failures: list[TrajectoryRow]

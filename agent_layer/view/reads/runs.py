@@ -3,14 +3,18 @@
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Final
+
+import msgspec
 
 from agent_layer import __version__
 from agent_layer.engines import Engine, EngineRegistry, behind_seconds, newest_number, newest_policy
 from agent_layer.errors import NotFoundError
 from agent_layer.health import RunHealth, StepProgress
-from agent_layer.schema import TrainedBatch
+from agent_layer.infra import format_count, read_lines
+from agent_layer.schema import AuditVerdict, LeftOutTask, TrainedBatch
 from agent_layer.store import Summary, count_by_fields, find_newest_starts, list_batches, summarise_trajectories
 from agent_layer.times import format_minute, format_time
 from agent_layer.view.answers.lists import (
@@ -23,6 +27,7 @@ from agent_layer.view.answers.lists import (
     FindingLine,
     Health,
     HealthLevel,
+    HeldOut,
     Info,
     Progress,
     RoundLine,
@@ -93,6 +98,7 @@ def show_run(source: ReadContext, params: RequestParams) -> RunAnswer:
         is_cooled=source.is_cooled,
         num_cooled=source.num_cooled(run),
         health=_health(counts, source.health.read([run])[0], is_evaluation=is_evaluation),
+        held_out=_held_out(source.settings.dir / "runs" / run),
         counts=counts,
         newest_version=policy and Version.from_record(policy),
         failures=failures[:_MAX_FAILURES],
@@ -223,6 +229,31 @@ def _health(counts: Counts, found: RunHealth, *, is_evaluation: bool) -> Health:
     ]
     return Health(
         level=_level(found), sentence=sentence, step=last.step if last else None, findings=findings, alarms=alarms
+    )
+
+
+def _held_out(directory: Path) -> HeldOut | None:
+    """Return what a run's directory tells of its held-out tasks; None: nothing."""
+    left_out = read_lines(directory / "left_out.jsonl", LeftOutTask)
+    try:
+        audit = msgspec.json.decode((directory / "audit.json").read_bytes(), type=AuditVerdict)
+    except (OSError, msgspec.DecodeError):
+        audit = None
+    if audit is None and not left_out and not (directory / "held_out.jsonl").exists():
+        return None
+    first = f" The first, {left_out[0].task_id}, {left_out[0].match}." if left_out else ""
+    repeated = f"Left out as repetitions of held-out tasks: {format_count(len(left_out), 'task')}.{first}"
+    if audit is None:
+        return HeldOut(level="unknown", sentence=f"{repeated} No audit was made: 'agent-layer checkpoint audit STEP'.")
+    share = "" if audit.learned_share is None else f", with {audit.learned_share:.2%} of the trained tokens"
+    verdict = "proved that none was learned" if audit.is_proven else "did not prove that none was learned"
+    if audit.num_learned:
+        verdict = f"found that {audit.num_learned:,} were learned{share}"
+    near = f"; near-duplicates that were not refused: {audit.num_near:,}" if audit.num_near else ""
+    return HeldOut(
+        level="ok" if audit.is_proven else "warn",
+        sentence=f"The audit of step {audit.step:,} ({format_minute(audit.audited_at)}) compared {audit.num_held_out:,}"
+        f" held-out tasks and {verdict}{near}. {repeated}",
     )
 
 

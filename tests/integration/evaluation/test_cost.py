@@ -227,6 +227,20 @@ def test_shares_and_filters_and_no_prices(settings, agent_layer):
     assert agent_layer("cost", "--by", "colour")[0] == 2
 
 
+def test_the_line_of_a_summary_says_what_cost_says(settings, agent_layer, monkeypatch):
+    make_store(settings, 4)
+    monkeypatch.setenv("AGENT_LAYER_PRICES", PRICES)
+
+    for filters in (["--run", "r1"], ["--label", "team=a"]):
+        table = agent_layer("cost", *filters, "--by", "")[1].splitlines()
+        (line,) = [one for one in agent_layer("summary", *filters, "--cost")[1].splitlines() if one.startswith("cost")]
+        calls, seconds, *_, wasted, cost = table[1].split()[4:]
+        assert line.startswith(f"cost of {table[1].split()[0]} attempts: calls {calls}, engine s {seconds}, prompt ")
+        assert line.endswith(f"wasted {wasted}, {cost} EUR")
+    status, out, err = agent_layer("summary", "--cost", "--format", "jsonl", "--run", "none")
+    assert (status, out, "cost of 0 attempts: nothing" in err) == (0, "", True)
+
+
 @pytest.mark.parametrize(
     ("name", "shown"), [("[/red]",) * 2, ("[bold]x",) * 2, (":bug:",) * 2, ("日本",) * 2, ("\x1b[2J", "�[2J")]
 )

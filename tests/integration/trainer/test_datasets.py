@@ -15,7 +15,8 @@ from agent_layer.store import open_store
 from trainer_adapter.algorithms import AlgorithmConfig, resolve_algorithm
 from trainer_adapter.data import samples_of, select_batch, spread_advantages
 from trainer_adapter.datasets.directory import RowFiles, write_dataset
-from trainer_adapter.datasets.selection import Account
+from trainer_adapter.datasets.rows import pair_rows
+from trainer_adapter.datasets.selection import Account, SelectionRule, read_usable
 
 from ...builders import attempt, closed_group, content
 from ...job.hand_case import GROUPS, plain, read_groups, record_call, with_a_fork, with_a_tool
@@ -158,6 +159,26 @@ def test_pairs_are_of_one_group_and_prompt_the_widest_first(store, agent_layer, 
     found = [(one["chosen_ids"], one["rejected_ids"], one["margin"]) for one in read(tmp_path / "more", "pairs")]
     assert found == [([13], [14], 1.0), ([16], [14], 1.0), ([13], [15], 0.6), ([16], [15], 0.6)]
     assert "| several_rows | 1 |" in (tmp_path / "one" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("rewards", "margin", "is_pair"),
+    [
+        ((0.3, 0.1), 0.2, True),  # 0.3 - 0.1 is 0.19999999999999998
+        ((1 - 0.9, 0.0), 0.1, True),
+        ((0.1 + 0.2, 0.1), 0.2, True),
+        ((-0.1, -0.3), 0.2, True),
+        ((1e6 + 0.3, 1e6 + 0.1), 0.2, True),
+        ((0.2999, 0.1), 0.2, False),
+        ((0.1 + 0.2, 0.3), 0.0, False),  # equal, but for 5e-17
+        ((1e-9, 0.0), 0.0, True),
+    ],
+)
+def test_a_margin_is_exact_but_for_the_rounding_of_rewards(store, rewards, margin, is_pair):
+    put_group(store, "g", *((reward, answer(13 + number)) for number, reward in enumerate(rewards)))
+    (rollouts,) = read_usable(store, {}, SelectionRule(needs_reward=True), Account())
+
+    assert len(list(pair_rows(rollouts, margin, 1, Account()))) == is_pair
 
 
 @pytest.mark.parametrize("per_group", [1, 2, 5, 99])

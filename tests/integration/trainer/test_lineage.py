@@ -18,8 +18,8 @@ def store(settings):
     return open_store(settings)
 
 
-def make_batch(run, step, at, *sizes, number=0):
-    """A batch of rollouts with these numbers of tokens; None: recorded by an earlier version."""
+def make_batch(run, step, version, *sizes, at=5.0, number=0):
+    """A batch of rollouts with these numbers of tokens, learned by this version; None: an earlier release."""
     rollouts = [
         TrainedRollout(
             trajectory_id=f"{run}{step}.{number}{one}-0",
@@ -32,7 +32,7 @@ def make_batch(run, step, at, *sizes, number=0):
         for one, size in enumerate(sizes)
     ]
     total = None if None in sizes else sum(sizes)
-    own = {"batch_id": f"{run}/{step}/{at}", "policy_version": step - 1, "batch_hash": "h", "num_tokens": total}
+    own = {"batch_id": f"{run}/{step}/{version}", "policy_version": version, "batch_hash": "h", "num_tokens": total}
     return TrainedBatch(run=run, step=step, trained_at=at, rollouts=rollouts, num_samples=len(sizes), **own)
 
 
@@ -48,8 +48,11 @@ def steps(store, run, step=None):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_each_update_that_the_weights_went_through_comes_once_newest_first(store, seed):
-    """A random history: trainers die, go on from a checkpoint, and other runs branch from checkpoints."""
-    rng, clock = random.Random(seed), iter(range(1, 10_000))
+    """A random history: trainers die, go on from a checkpoint, and other runs branch from checkpoints.
+
+    No two trainers agree on the time, and the clock of one may jump between two updates.
+    """
+    rng = random.Random(seed)
     histories: dict[str, list[TrainedBatch]] = {}
     own_steps: dict[str, dict[int, int]] = {}
     """By run and step of a checkpoint: the updates behind it."""
@@ -59,11 +62,14 @@ def test_each_update_that_the_weights_went_through_comes_once_newest_first(store
         history = histories[parent][: own_steps[parent][step]] if parent else []
         first, offset = len(history), step if rng.random() < 0.5 else 0  # the other half begin with an exported model
         records = [start(run, parent, step) if parent else start(run)]
+        version = 0
         for _ in range(rng.randint(1, 4)):  # trainers: each goes on from a step of the one before
             history = history[: rng.randint(first, len(history))]
-            for _ in range(rng.randint(1, 5)):
-                history.append(make_batch(run, len(history) - first + offset + 1, float(next(clock)), 3, 4))
+            for _ in range(rng.randint(1, 5)):  # each update begins with weights that were published after all others
+                at = rng.uniform(0.0, 1000.0)
+                history.append(make_batch(run, len(history) - first + offset + 1, version, 3, 4, at=at))
                 records.append(history[-1])
+                version += rng.randint(1, 2)
         rng.shuffle(records)
         write_segment(store, *records)
         histories[run], own_steps[run] = (
@@ -84,7 +90,7 @@ def test_each_update_that_the_weights_went_through_comes_once_newest_first(store
 
 
 def test_tokens_that_only_the_trajectories_know_are_counted(store):
-    batch = make_batch("r", 1, 5.0, None, None)
+    batch = make_batch("r", 1, 0, None, None)
     first, second = (one.trajectory_id for one in batch.rollouts)
     columns = TrainedTokens(
         trajectory_id=second,
@@ -108,7 +114,7 @@ def test_tokens_that_only_the_trajectories_know_are_counted(store):
 
 
 def test_a_run_without_updates_has_those_of_the_weights_that_it_began_with(store, tmp_path):
-    write_segment(store, start("a"), make_batch("a", 1, 5.0, 2), make_batch("a", 2, 6.0, 2), start("b", "a", 1))
+    write_segment(store, start("a"), make_batch("a", 1, 0, 2), make_batch("a", 2, 1, 2), start("b", "a", 1))
     assert steps(store, "b") == steps(store, "a", 1) == [("a", 1)]
     assert steps(store, "unknown") == []
 

@@ -11,6 +11,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
 from agent_layer.health import append_progress, progress_path
+from agent_layer.infra.lines import append_line
+from agent_layer.schema.contamination.held_out import AuditVerdict, HeldOutMatch, HeldOutSet, LeftOutTask
 from agent_layer.schema.reward import Reward
 from agent_layer.schema.training import TrainedBatch, TrainedRollout
 from agent_layer.view import build_view_app
@@ -175,6 +177,31 @@ def test_a_step_without_an_update_says_why(fresh):
     )
     assert "expected its batch of 7 samples in the store" in reported[2]
     assert reported[3].endswith("it is not made yet; the newest is 2")
+
+
+def test_a_run_tells_what_of_held_out_tasks_was_found(fresh):
+    directory = fresh.settings.dir / "runs" / "r0"
+    match = HeldOutMatch(level="text", taskset="bench", task_id="h1")
+    verdict = AuditVerdict(
+        step=2, audited_at=0.0, is_proven=True, num_held_out=50, num_learned=0, num_near=0, learned_share=0.0
+    )
+    learned = msgspec.structs.replace(verdict, is_proven=False, num_learned=2, num_near=1, learned_share=0.0125)
+
+    def read():
+        return fresh.get("/api/v1/runs/r0")["held_out"]
+
+    assert read() is None
+    append_line(directory / "held_out.jsonl", HeldOutSet(name="bench"))
+    assert (read()["level"], "No audit was made" in read()["sentence"]) == ("unknown", True)
+    append_line(directory / "left_out.jsonl", LeftOutTask(source="s", task_id="t1", match=match))
+    assert "1 task. The first, t1, has the text of held-out task h1 of bench." in read()["sentence"]
+    append_line(directory / "audit.json", verdict)
+    assert (read()["level"], "proved that none was learned" in read()["sentence"]) == ("ok", True)
+    (directory / "audit.json").unlink()
+    append_line(directory / "audit.json", learned)
+    assert read()["level"] == "warn"
+    assert "found that 2 were learned, with 1.25% of the trained tokens" in read()["sentence"]
+    assert "near-duplicates that were not refused: 1." in read()["sentence"]
 
 
 def test_an_evaluation_says_that_it_is_one(fresh):

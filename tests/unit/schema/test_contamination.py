@@ -8,9 +8,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from agent_layer.errors import BadInputError
 from agent_layer.schema.contamination.held_out import HeldOutSet, HeldOutTasks, fingerprint_task, hold_out
 from agent_layer.schema.contamination.sketch import GRAM_LENGTH, MAX_GRAMS, SketchIndex, measure_jaccard, sketch_text
-from agent_layer.schema.contamination.text import normalise_text
+from agent_layer.schema.contamination.text import normalise_text, read_task_text
 from agent_layer.schema.sandbox import SandboxSpec
 from agent_layer.schema.task import Task
 
@@ -236,6 +237,27 @@ def test_sets_come_back_from_their_file():
     one = hold_out("s", [task("text", labels={"repository": "a/b"})], holdout="near", repositories=["c/d"])
 
     assert msgspec.json.decode(msgspec.json.encode(one), type=HeldOutSet) == one
+
+
+def nest(rng, depth, inner):
+    """Return a value inside lists and objects of this depth; what is beside the path is empty or form."""
+    for _ in range(depth):
+        inner = rng.choice([[inner], {"a": inner}, [None, inner, ""], {"role": "user", "content": inner}])
+    return inner
+
+
+def test_a_nested_input_has_its_text_however_deep_it_is():
+    rng = random.Random(3)
+    text = write_sentence(rng, 20)
+    held_out = HeldOutTasks([hold_out("test", [task(text)])])
+
+    for depth in (rng.randrange(1, 400), 600, rng.randrange(600, 900)):
+        assert held_out.find_refusal(task(nest(rng, depth, text), id="other")).level == "text"
+    deep = task(nest(rng, 100_000, text), id="deep")
+    assert read_task_text(deep) == text.casefold()
+    for ask in (fingerprint_task, held_out.find_match):
+        with pytest.raises(BadInputError, match="task 'deep': expected an input of at most some hundred levels"):
+            ask(deep)
 
 
 @pytest.mark.parametrize("unit", ["\n", " \n", "!", "?.", "__", "```", "- ", "1,"])

@@ -27,7 +27,7 @@ export interface Progress {
   evaluations: { step: number; name: string; pass_rate: number | null; reward_mean: number | null }[];
 }
 export interface Run {
-  run: string; is_evaluation: boolean; is_cooled: boolean; num_cooled: number; health: Health; counts: Counts;
+  run: string; is_evaluation: boolean; is_cooled: boolean; num_cooled: number; health: Health; held_out: { level: string; sentence: string } | null; counts: Counts;
   newest_version: { number: number; training_step: number | null } | null; failures: Row[]; steps: Progress;
 }
 export interface Observation { name: string; arguments: unknown; output: unknown; status: string | null; duration_seconds: number | null; truncated: boolean; agent: string | null; at: number | null }

@@ -34,6 +34,7 @@ function Whole({ run, updates, other }) {
   return html`
     <${HealthBox} run=${run.run} health=${run.health} />
     ${run.num_cooled > 0 && html`<p class="note-box" data-cooled>${cooledOf(run)} 'agent-layer store reindex' brings ${run.is_cooled ? "it" : "them"} back to Redis.</p>`}
+    ${run.held_out && html`<p class=${run.held_out.level === "warn" ? "note-box" : "small quiet"} data-held-out>${run.held_out.sentence}</p>`}
     <dl class="tiles">
       <${Tile} label="Success" value=${percent(counts.success_rate)} note="of accepted trajectories" />
       <${Tile} label="Mean reward" value=${number(counts.mean_reward)} />
